@@ -1,0 +1,163 @@
+#include "bench/bench.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace lockstep::bench {
+
+namespace {
+
+constexpr int kFewestClean = 5;
+
+long preemptions() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
+}
+
+// The values of the rounds for which `clean` holds, or of all where those are too few.
+template <class Value, class Clean>
+std::vector<double> selected(size_t rounds, const Value& value, const Clean& clean) {
+  std::vector<double> all, kept;
+  for (size_t round = 0; round < rounds; ++round) {
+    all.push_back(value(round));
+    if (clean(round)) kept.push_back(all.back());
+  }
+  return kept.size() >= kFewestClean ? kept : all;
+}
+
+// Iterations for a reading of the wanted length. Finding it also warms the candidate up.
+int calibrate(const Candidate& candidate, double reading_us) {
+  int iterations = 1;
+  for (;;) {
+    const double us = candidate.read(iterations).us;
+    const double fit = reading_us / std::max(us, 1e-3);
+    if (fit < 2.0 * iterations) return std::max(1, static_cast<int>(fit));
+    iterations = static_cast<int>(std::min(fit, 8.0 * iterations));
+  }
+}
+
+}  // namespace
+
+Candidate in_process(std::string name, std::function<void()> step, std::string note) {
+  const auto read = [step = std::move(step)](int iterations) {
+    step();
+    const long before = preemptions();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < iterations; ++i) step();
+    const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
+    return Reading{.us = elapsed.count() / iterations, .disturbed = preemptions() > before};
+  };
+  return {.name = std::move(name), .read = read, .note = std::move(note)};
+}
+
+std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effort& effort) {
+  const size_t count = candidates.size();
+  std::vector<Result> results(count);
+  std::vector<int> iterations(count, 1);
+  std::vector<std::vector<Reading>> readings(count);
+  const auto guarded = [&](size_t i, const auto& action) {
+    if (!results[i].error.empty()) return;
+    try {
+      action();
+    } catch (const std::exception& e) {
+      results[i].error = e.what();
+    }
+  };
+
+  for (size_t i = 0; i < count; ++i) {
+    results[i].name = candidates[i].name;
+    results[i].note = candidates[i].note;
+    guarded(i, [&] { iterations[i] = calibrate(candidates[i], effort.reading_us); });
+  }
+  for (int round = 0; round < effort.rounds; ++round)
+    for (size_t k = 0; k < count; ++k) {
+      // Another one begins each round: none is always measured after the same neighbour's leftovers.
+      const size_t i = (k + static_cast<size_t>(round)) % count;
+      std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(effort.pause_us));
+      guarded(i, [&] { readings[i].push_back(candidates[i].read(iterations[i])); });
+    }
+
+  for (size_t i = 0; i < count; ++i) {
+    if (!results[i].error.empty()) continue;
+    const auto clean = [&](size_t round) { return !readings[i][round].disturbed; };
+    const auto us = [&](size_t round) { return readings[i][round].us; };
+    const size_t rounds = readings[i].size();
+    const auto kept = selected(rounds, us, clean);
+    results[i].us = quantile(kept, 0.5);
+    results[i].low = quantile(kept, 0.25);
+    results[i].high = quantile(kept, 0.75);
+    results[i].rounds = static_cast<int>(rounds);
+    results[i].clean = static_cast<int>(std::ranges::count(readings[i], false, &Reading::disturbed));
+    if (!results[0].error.empty()) continue;
+    results[i].ratio =
+        quantile(selected(
+                     rounds, [&](size_t round) { return us(round) / readings[0][round].us; },
+                     [&](size_t round) { return clean(round) && !readings[0][round].disturbed; }),
+                 0.5);
+  }
+  return results;
+}
+
+std::string as_table(const Measurement& m) {
+  size_t width = 10;
+  for (const Result& r : m.results) width = std::max(width, r.name.size());
+  std::string text =
+      fmt::format("{}{}, {} thread{}\n", m.work, m.batch > 0 ? fmt::format(", batch {}", m.batch) : "",
+                  m.threads, m.threads == 1 ? "" : "s");
+  text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}\n", "", width, "us/step", "quartiles",
+                      "x floor", "clean", m.bytes > 0 ? "      GB/s" : "");
+  for (const Result& r : m.results) {
+    if (!r.error.empty()) {
+      text += fmt::format("  {:<{}}  {}\n", r.name, width, r.error);
+      continue;
+    }
+    text += fmt::format("  {:<{}}  {:>10.1f}  {:>10.1f}-{:<10.1f}  {:>8}  {:>7}", r.name, width, r.us, r.low,
+                        r.high, r.ratio ? fmt::format("{:.2f}", *r.ratio) : "",
+                        fmt::format("{}/{}", r.clean, r.rounds));
+    if (m.bytes > 0) text += fmt::format("  {:>8.1f}", m.bytes / r.us * 1e-3);
+    text += "\n";
+  }
+  for (const Result& r : m.results)
+    if (!r.note.empty()) text += fmt::format("  {}: {}\n", r.name, r.note);
+  return text;
+}
+
+nlohmann::json as_json(const std::vector<Measurement>& measurements) {
+  auto list = nlohmann::json::array();
+  for (const Measurement& m : measurements)
+    for (const Result& r : m.results) {
+      nlohmann::json entry{{"work", m.work}, {"threads", m.threads}, {"candidate", r.name}};
+      if (m.batch > 0) entry["batch"] = m.batch;
+      if (!r.note.empty()) entry["note"] = r.note;
+      if (!r.error.empty()) {
+        entry["error"] = r.error;
+      } else {
+        entry["us"] = r.us;
+        entry["us_quartiles"] = {r.low, r.high};
+        entry["clean"] = r.clean;
+        entry["rounds"] = r.rounds;
+        if (r.ratio) entry["ratio_to_floor"] = *r.ratio;
+        if (m.bytes > 0) entry["gb_per_s"] = m.bytes / r.us * 1e-3;
+      }
+      list.push_back(std::move(entry));
+    }
+  return list;
+}
+
+}  // namespace lockstep::bench

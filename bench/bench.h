@@ -1,0 +1,64 @@
+// Interleaved measurement. The candidates for one piece of work take turns, a short reading each, round
+// after round, so that whatever else the machine is doing falls on all alike; a candidate is compared
+// with the reference by the median of the ratios within the rounds, never by times of different runs.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+struct Reading {
+  double us = 0;           // per iteration
+  bool disturbed = false;  // a thread of the process was preempted meanwhile
+};
+
+struct Candidate {
+  std::string name;
+  // Takes one reading of about so many iterations, after one that is not timed.
+  std::function<Reading(int iterations)> read;
+  std::string note = {};
+};
+
+// A candidate that calls `step` on the calling thread.
+Candidate in_process(std::string name, std::function<void()> step, std::string note = {});
+
+struct Effort {
+  int rounds = 60;
+  // A reading is as many iterations as fit: short enough to fall between others' time slices. The pause
+  // before it lets the threads of the candidate before stop spinning.
+  double reading_us = 4000;
+  double pause_us = 5000;
+
+  static Effort quick() { return {.rounds = 12}; }
+};
+
+struct Result {
+  std::string name, note;
+  double us = 0;                // median
+  double low = 0, high = 0;     // quartiles
+  std::optional<double> ratio;  // to the first candidate: median over the rounds
+  int clean = 0,
+      rounds = 0;  // undisturbed readings, of how many; the disturbed count only where too few are clean
+  std::string error = {};  // why there are no figures
+};
+
+// The first candidate is the reference. One that throws gets an error in its result; the others go on.
+std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effort& effort);
+
+// What was measured, for the reports.
+struct Measurement {
+  std::string work;
+  long batch = 0;  // 0: none
+  int threads = 1;
+  double bytes = 0;  // moved by one iteration, 0 where a rate in bytes says nothing
+  std::vector<Result> results;
+};
+
+std::string as_table(const Measurement& measurement);
+nlohmann::json as_json(const std::vector<Measurement>& measurements);
+
+}  // namespace lockstep::bench

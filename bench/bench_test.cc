@@ -1,0 +1,104 @@
+#include "bench/bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "bench/peers.h"
+
+namespace lockstep::bench {
+namespace {
+
+Candidate constant(std::string name, double us) {
+  return {.name = std::move(name), .read = [=](int) { return Reading{.us = us}; }};
+}
+
+const Effort kEffort{.rounds = 10, .reading_us = 100, .pause_us = 0};
+
+TEST(Measure, TakesMediansAndRatiosToTheFirst) {
+  const auto results = measure({constant("floor", 10), constant("other", 25)}, kEffort);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].us, 10);
+  EXPECT_EQ(results[0].ratio, 1.0);
+  EXPECT_EQ(results[1].us, 25);
+  EXPECT_EQ(results[1].ratio, 2.5);
+  EXPECT_EQ(results[1].clean, 10);
+}
+
+TEST(Measure, AsksForReadingsOfTheWantedLength) {
+  int asked = 0;
+  measure({{.name = "floor",
+            .read =
+                [&](int iterations) {
+                  asked = iterations;
+                  return Reading{.us = 2};
+                }}},
+          kEffort);
+  EXPECT_EQ(asked, 50);
+}
+
+// The noise is the machine's, so it falls on both; the ratio within a round must not see it.
+TEST(Measure, ComparesWithinARound) {
+  double noise = 1;
+  const Candidate floor{.name = "floor", .read = [&](int) { return Reading{.us = 10 * noise}; }};
+  const Candidate other{.name = "other", .read = [&](int) {
+                          const Reading reading{.us = 20 * noise};
+                          noise = noise == 1 ? 7 : 1;
+                          return reading;
+                        }};
+  Effort effort = kEffort;
+  effort.rounds = 40;
+  const auto results = measure({floor, other}, effort);
+  EXPECT_NEAR(*results[1].ratio, 2.0, 1.0);
+}
+
+TEST(Measure, LeavesDisturbedReadingsOut) {
+  int calls = 0;
+  const Candidate shaken{.name = "shaken", .read = [&](int) {
+                           return ++calls % 2 == 0 ? Reading{.us = 900, .disturbed = true}
+                                                   : Reading{.us = 30};
+                         }};
+  const auto results = measure({constant("floor", 10), shaken}, kEffort);
+  EXPECT_EQ(results[1].us, 30);
+  EXPECT_EQ(results[1].high, 30);
+  EXPECT_EQ(results[1].ratio, 3.0);
+  EXPECT_EQ(results[1].clean, 5);
+}
+
+TEST(Measure, GoesOnWithoutACandidateThatFails) {
+  const Candidate broken{.name = "broken",
+                         .read = [](int) -> Reading { throw std::runtime_error("no such op"); }};
+  const auto results = measure({constant("floor", 10), broken, constant("other", 5)}, kEffort);
+  EXPECT_EQ(results[1].error, "no such op");
+  EXPECT_FALSE(results[1].ratio.has_value());
+  EXPECT_EQ(results[2].ratio, 0.5);
+}
+
+TEST(Reports, ShowFiguresUnitsAndErrors) {
+  const Measurement m{.work = "mlp",
+                      .batch = 32,
+                      .threads = 2,
+                      .results = {{.name = "floor", .note = "packed", .us = 155.04, .ratio = 1.0},
+                                  {.name = "other", .error = "no such op"}}};
+  const std::string text = as_table(m);
+  for (const char* part : {"mlp, batch 32, 2 threads", "us/step", "155.0", "no such op", "packed"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  const auto document = as_json({m});
+  EXPECT_EQ(document[0]["ratio_to_floor"], 1.0);
+  EXPECT_EQ(document[0]["threads"], 2);
+  EXPECT_EQ(document[1]["error"], "no such op");
+}
+
+TEST(Peers, SaysWhichAreMissingAndWhy) {
+  setenv("LOCKSTEP_BENCH_PYTHON", "no-such-python", 1);
+  const Peers peers(1);
+  unsetenv("LOCKSTEP_BENCH_PYTHON");
+  int missing = 0;
+  for (const std::string& line : peers.inventory())
+    missing += line.find("missing") != std::string::npos && line.find("no-such-python") != std::string::npos;
+  EXPECT_EQ(missing, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::bench

@@ -1,0 +1,39 @@
+// Lockstep's own side of the benchmark: the works of bench/floors/floor.h written with the public API.
+// Each function prepares everything (model, traced and compiled step, batch) and returns the step, to be
+// called again and again on the calling thread; an empty function means that this build has no such step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+using Step = std::function<void()>;
+
+enum class Mode { compiled, eager };
+
+// One training step of Dense 784-128-10, Adam, on the same batch every time, as mlp_floor.
+Step engine_mlp(int64_t batch, int threads, Mode mode);
+
+// One training step of the convolutional network of convnet_floor, compiled.
+Step engine_convnet(int64_t batch, int threads);
+
+// y = a chain of 8 additions, multiplications and maxima with constants over kChainElements floats,
+// compiled: one array read, one written, as copy_floor.
+inline constexpr int64_t kChainElements = int64_t{16} << 20;
+Step engine_chain(int threads);
+
+// What the memory planner made of a compiled step.
+struct MemoryPlan {
+  std::string work;  // "mlp", "convnet"
+  int64_t batch = 0;
+  int64_t planned_bytes = 0;    // the arena
+  int64_t unplanned_bytes = 0;  // every intermediate with memory of its own
+  int64_t least_bytes = 0;      // the most that is alive at one moment: no plan can be smaller
+};
+
+std::vector<MemoryPlan> engine_memory_plans();
+
+}  // namespace lockstep::bench

@@ -1,0 +1,164 @@
+// lockstep_bench: Lockstep's steps against the floors of this processor and against other frameworks.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/bench.h"
+#include "bench/engine.h"
+#include "bench/floors/floor.h"
+#include "bench/peers.h"
+
+namespace lockstep::bench {
+namespace {
+
+struct Options {
+  bool quick = false, json = false, no_peers = false, list = false;
+  std::vector<int> threads;
+  std::string filter = ".*";
+};
+
+// One piece of work; the floor comes first among its candidates.
+struct Work {
+  std::string name;
+  long batch = 0;
+  double bytes = 0;
+  std::function<std::vector<Candidate>(int threads)> candidates = {};
+
+  std::string id() const { return batch > 0 ? fmt::format("{}/{}", name, batch) : name; }
+};
+
+Candidate floor_candidate(std::shared_ptr<Floor> floor) {
+  std::string note = floor->chosen();
+  return in_process(
+      "floor", [floor = std::move(floor)] { floor->step(); }, std::move(note));
+}
+
+void add(std::vector<Candidate>& candidates, const char* name, Step step) {
+  if (step) candidates.push_back(in_process(name, std::move(step)));
+}
+
+std::vector<Work> all_works() {
+  std::vector<Work> works;
+  for (const long batch : {32L, 128L, 1024L})
+    works.push_back({.name = "mlp", .batch = batch, .candidates = [=](int threads) {
+                       std::vector<Candidate> list{floor_candidate(mlp_floor(batch, threads))};
+                       add(list, "Lockstep compiled", engine_mlp(batch, threads, Mode::compiled));
+                       add(list, "Lockstep eager", engine_mlp(batch, threads, Mode::eager));
+                       return list;
+                     }});
+  constexpr long kConvnetBatch = 64;
+  works.push_back({.name = "convnet", .batch = kConvnetBatch, .candidates = [](int threads) {
+                     std::vector<Candidate> list{floor_candidate(convnet_floor(kConvnetBatch, threads))};
+                     add(list, "Lockstep compiled", engine_convnet(kConvnetBatch, threads));
+                     return list;
+                   }});
+  constexpr int64_t kChainBytes = kChainElements * static_cast<int64_t>(sizeof(float));
+  works.push_back({.name = "chain", .bytes = 2.0 * kChainBytes, .candidates = [](int threads) {
+                     std::vector<Candidate> list{floor_candidate(copy_floor(kChainBytes, threads))};
+                     add(list, "Lockstep fused chain", engine_chain(threads));
+                     return list;
+                   }});
+  return works;
+}
+
+std::string plan_table(const std::vector<MemoryPlan>& plans) {
+  if (plans.empty()) return {};
+  constexpr double kMiB = 1 << 20;
+  std::string text =
+      fmt::format("memory plans\n  {:<14}{:>12}{:>12}{:>12}\n", "MiB", "planned", "unplanned", "least");
+  for (const MemoryPlan& plan : plans)
+    text += fmt::format("  {:<14}{:>12.2f}{:>12.2f}{:>12.2f}\n", fmt::format("{}/{}", plan.work, plan.batch),
+                        static_cast<double>(plan.planned_bytes) / kMiB,
+                        static_cast<double>(plan.unplanned_bytes) / kMiB,
+                        static_cast<double>(plan.least_bytes) / kMiB);
+  return text;
+}
+
+int run(const Options& options) {
+  std::vector<Work> works = all_works();
+  const std::regex filter(options.filter);
+  std::erase_if(works, [&](const Work& work) { return !std::regex_search(work.id(), filter); });
+  if (options.list) {
+    for (const Work& work : works) fmt::print("{}\n", work.id());
+    return 0;
+  }
+
+  const Effort effort = options.quick ? Effort::quick() : Effort{};
+  // The reports go to standard output; with --json only the document does.
+  std::FILE* progress = options.json ? stderr : stdout;
+  if (double load = 0; getloadavg(&load, 1) == 1 && load > std::thread::hardware_concurrency())
+    fmt::print(progress,
+               "The machine is busy (load {:.1f} on {} cores): trust ratios with many clean readings.\n\n",
+               load, std::thread::hardware_concurrency());
+  std::vector<Measurement> measurements;
+  for (const int threads : options.threads) {
+    std::optional<Peers> peers;
+    if (!options.no_peers) {
+      peers.emplace(threads);
+      fmt::print(progress, "peers at {} thread{}:", threads, threads == 1 ? "" : "s");
+      for (const std::string& line : peers->inventory()) fmt::print(progress, "\n  {}", line);
+      fmt::print(progress, "\n\n");
+    }
+    for (const Work& work : works) {
+      std::vector<Candidate> candidates = work.candidates(threads);
+      if (peers && work.batch > 0)
+        for (Candidate& peer : peers->candidates(work.name, work.batch))
+          candidates.push_back(std::move(peer));
+      measurements.push_back({.work = work.name,
+                              .batch = work.batch,
+                              .threads = threads,
+                              .bytes = work.bytes,
+                              .results = measure(candidates, effort)});
+      fmt::print(progress, "{}\n", as_table(measurements.back()));
+      std::fflush(progress);
+    }
+  }
+  const std::vector<MemoryPlan> plans = engine_memory_plans();
+  fmt::print(progress, "{}", plan_table(plans));
+  if (options.json) {
+    auto document =
+        nlohmann::json{{"results", as_json(measurements)}, {"memory_plans", nlohmann::json::array()}};
+    for (const MemoryPlan& plan : plans)
+      document["memory_plans"].push_back({{"work", plan.work},
+                                          {"batch", plan.batch},
+                                          {"planned_bytes", plan.planned_bytes},
+                                          {"unplanned_bytes", plan.unplanned_bytes},
+                                          {"least_bytes", plan.least_bytes}});
+    fmt::print("{}\n", document.dump(2));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  lockstep::bench::Options options;
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = cores == 1 ? std::vector{1} : std::vector{1, cores};
+  CLI::App app("Lockstep's steps against the floors of this processor and against other frameworks.");
+  app.add_flag("--quick", options.quick, "Fewer rounds");
+  app.add_flag("--json", options.json, "One JSON document on standard output, the tables on standard error");
+  app.add_option("--threads", options.threads, "Thread counts to measure at")->delimiter(',');
+  app.add_option("--filter", options.filter,
+                 "Only works whose name (see --list) matches this regular expression");
+  app.add_flag("--no-peers", options.no_peers, "Leave the other frameworks out");
+  app.add_flag("--list", options.list, "Name the works and stop");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return lockstep::bench::run(options);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "lockstep_bench: {}\n", e.what());
+    return 1;
+  }
+}

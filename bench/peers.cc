@@ -1,0 +1,177 @@
+#include "bench/peers.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::bench {
+
+namespace {
+
+using nlohmann::json;
+
+// The longest answer is the first, which may compile: a framework that needs longer is given up.
+constexpr std::chrono::seconds kPatience{180};
+
+std::string environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+}  // namespace
+
+// A child that speaks JSON lines: see peers/peers.py.
+class Peers::Process {
+ public:
+  Process(std::string name, const std::vector<std::string>& command) : name_(std::move(name)) {
+    int to_child[2], from_child[2];
+    require(pipe2(to_child, O_CLOEXEC) == 0 && pipe2(from_child, O_CLOEXEC) == 0, ErrorCode::io, here(),
+            "peers: no pipe: ", std::strerror(errno));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to_child[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, from_child[1], 1);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    const int error = posix_spawnp(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(to_child[0]);
+    close(from_child[1]);
+    in_ = to_child[1];
+    out_ = from_child[0];
+    if (error != 0) {
+      pid_ = -1;
+      close_pipes();
+      fail(ErrorCode::not_found, here(), "peers: cannot start ", command[0], ": ", std::strerror(error));
+    }
+  }
+
+  ~Process() {
+    close_pipes();  // the end of its input ends a child that is well
+    if (pid_ < 0) return;
+    for (int waited_ms = 0; waitpid(pid_, nullptr, WNOHANG) == 0; waited_ms += 10) {
+      if (waited_ms == 2000) kill(pid_, SIGKILL);
+      usleep(10000);
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::vector<std::string> peers;
+
+  json receive() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    size_t newline;
+    while ((newline = received_.find('\n')) == std::string::npos) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())
+              .count();
+      pollfd ready{.fd = out_, .events = POLLIN, .revents = 0};
+      require(left > 0 && poll(&ready, 1, static_cast<int>(left)) != 0, ErrorCode::io, here(),
+              "peers: ", name_, " gave no answer in ", kPatience.count(), " s");
+      char text[4096];
+      const ssize_t n = read(out_, text, sizeof text);
+      require(n > 0, ErrorCode::io, here(), "peers: ", name_, " ended without an answer");
+      received_.append(text, static_cast<size_t>(n));
+    }
+    const json message = json::parse(received_.substr(0, newline));
+    received_.erase(0, newline + 1);
+    return message;
+  }
+
+  json ask(const json& request) {
+    const std::string line = request.dump() + "\n";
+    require(write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size()), ErrorCode::io, here(),
+            "peers: ", name_, " has ended");
+    return receive();
+  }
+
+ private:
+  static std::source_location here(std::source_location where = std::source_location::current()) {
+    return where;
+  }
+
+  void close_pipes() {
+    for (int* fd : {&in_, &out_})
+      if (*fd >= 0) close(std::exchange(*fd, -1));
+  }
+
+  std::string name_;
+  pid_t pid_ = -1;
+  int in_ = -1, out_ = -1;
+  std::string received_;
+};
+
+Peers::Peers(int threads) {
+  signal(SIGPIPE, SIG_IGN);  // a peer that has died is an error of its own reading only
+  const std::string python = environment("LOCKSTEP_BENCH_PYTHON", "python3");
+  const std::string count = std::to_string(threads);
+  std::vector<std::pair<std::string, std::vector<std::string>>> commands;
+  for (const char* framework : {"torch", "jax", "tensorflow"})
+    commands.push_back(
+        {framework,
+         {python, LOCKSTEP_BENCH_PEERS_SCRIPT, "--serve", "--threads", count, "--framework", framework}});
+#ifdef LOCKSTEP_BENCH_LIBTORCH
+  commands.push_back({"libtorch", {LOCKSTEP_BENCH_LIBTORCH, count}});
+#else
+  inventory_.push_back("libtorch: missing (not found when the benchmark was configured)");
+#endif
+
+  std::vector<std::pair<std::string, std::shared_ptr<Process>>> started;
+  for (const auto& [name, command] : commands) {
+    try {
+      started.push_back({name, std::make_shared<Process>(name, command)});
+    } catch (const Error& e) {
+      inventory_.push_back(name + ": missing (" + e.message() + ")");
+    }
+  }
+  for (auto& [name, process] : started) {
+    try {
+      const json hello = process->receive();
+      if (hello.contains("missing")) {
+        inventory_.push_back(name + ": missing (" + hello["missing"].get<std::string>() + ")");
+        continue;
+      }
+      process->peers = hello["peers"].get<std::vector<std::string>>();
+      inventory_.push_back(name + " " + hello["version"].get<std::string>());
+      processes_.push_back(std::move(process));
+    } catch (const std::exception& e) {
+      inventory_.push_back(name + ": missing (" + e.what() + ")");
+    }
+  }
+}
+
+Peers::~Peers() = default;
+
+std::vector<Candidate> Peers::candidates(const std::string& work, long batch) const {
+  std::vector<Candidate> list;
+  for (const auto& process : processes_)
+    for (const std::string& peer : process->peers)
+      list.push_back({.name = peer, .read = [=](int iterations) {
+                        const json answer = process->ask(
+                            {{"peer", peer}, {"work", work}, {"batch", batch}, {"iterations", iterations}});
+                        if (answer.contains("error"))
+                          fail(ErrorCode::unsupported, std::source_location::current(),
+                               answer["error"].get<std::string>());
+                        return Reading{.us = answer["us"], .disturbed = answer["disturbed"]};
+                      }});
+  return list;
+}
+
+}  // namespace lockstep::bench

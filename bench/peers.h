@@ -1,0 +1,30 @@
+// Other frameworks, each in a process of its own that takes a reading when asked and is idle in between.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/bench.h"
+
+namespace lockstep::bench {
+
+// Starts the peers that can be found, for one thread count; ends their processes when destroyed.
+class Peers {
+ public:
+  explicit Peers(int threads);
+  ~Peers();
+
+  // One candidate a peer.
+  std::vector<Candidate> candidates(const std::string& work, long batch) const;
+
+  // A line for each framework: its version, or why it is missing.
+  const std::vector<std::string>& inventory() const { return inventory_; }
+
+ private:
+  class Process;
+  std::vector<std::shared_ptr<Process>> processes_;
+  std::vector<std::string> inventory_;
+};
+
+}  // namespace lockstep::bench

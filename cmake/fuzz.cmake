@@ -1,0 +1,27 @@
+# Fuzzers: every x_fuzz.cc beside its source is one libFuzzer program x_fuzz; the target `fuzzers` builds all.
+
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang (libFuzzer); the compiler is ${CMAKE_CXX_COMPILER}. "
+                      "Use the preset: cmake --preset fuzz")
+endif()
+
+set(fuzz_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+foreach(target lockstep lockstep_simd_v2 lockstep_simd_v3 lockstep_simd_v4)
+  if(TARGET ${target})
+    target_compile_options(${target} PRIVATE ${fuzz_flags} -fsanitize=fuzzer-no-link)
+  endif()
+endforeach()
+target_link_options(lockstep PRIVATE -fsanitize=address,undefined)
+
+add_custom_target(fuzzers)
+foreach(source ${fuzz_sources})
+  cmake_path(GET source STEM fuzzer)
+  add_executable(${fuzzer} EXCLUDE_FROM_ALL ${source})
+  lockstep_compiler_options(${fuzzer})
+  target_compile_options(${fuzzer} PRIVATE ${fuzz_flags} -fsanitize=fuzzer)
+  target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer,address,undefined)
+  target_include_directories(${fuzzer} PRIVATE src)
+  target_link_libraries(${fuzzer} PRIVATE lockstep lockstep_parts)
+  set_target_properties(${fuzzer} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
+  add_dependencies(fuzzers ${fuzzer})
+endforeach()

@@ -1,0 +1,18 @@
+# The installed package: find_package(lockstep) gives the target lockstep::lockstep.
+
+include(CMakePackageConfigHelpers)
+
+file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(lockstep_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+
+install(TARGETS lockstep EXPORT lockstepTargets FILE_SET HEADERS)
+install(TARGETS lockstep_cli)
+
+set(package_destination ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_destination})
+configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake
+                              INSTALL_DESTINATION ${package_destination})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
+        DESTINATION ${package_destination})

@@ -1,0 +1,129 @@
+# Tests. Every room's x_test.cc files make one program <room>_tests; tests/*_test.cc, which cross rooms, make
+# engine_tests. A test whose name contains "Long" carries the label `long`: `./run test` leaves it out,
+# `./run check` runs it. The other labels are the rooms', `engine`, `rules` and `package`.
+
+enable_testing()
+find_package(GTest REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+include(GoogleTest)
+
+set(test_timeout 120)
+if(LOCKSTEP_SANITIZE)
+  set(test_timeout 600)
+endif()
+
+function(lockstep_add_tests room)
+  set(target ${room}_tests)
+  add_executable(${target} ${ARGN})
+  lockstep_knows_plugins(${ARGN})
+  lockstep_compiler_options(${target})
+  target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_include_directories(${target} PRIVATE src)
+  target_link_libraries(${target} PRIVATE lockstep lockstep_parts GTest::gmock GTest::gtest GTest::gmock_main)
+  # A test that skips itself counts as skipped, not as passed; ctest's log holds the reason.
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${room}.
+      TEST_FILTER "-*Long*" TEST_LIST ${target}_daily
+      PROPERTIES LABELS ${room} TIMEOUT ${test_timeout} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${room}.
+      TEST_FILTER "*Long*" TEST_LIST ${target}_long
+      PROPERTIES LABELS long TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()
+
+file(GLOB rooms CONFIGURE_DEPENDS LIST_DIRECTORIES TRUE RELATIVE ${PROJECT_SOURCE_DIR}/src src/*)
+foreach(room ${rooms})
+  file(GLOB_RECURSE room_tests CONFIGURE_DEPENDS src/${room}/*_test.cc)
+  list(FILTER room_tests EXCLUDE REGEX "/testdata/|/src/backends/(nccl|mpi|gloo)/")
+  if(NOT LOCKSTEP_CUDA)
+    list(FILTER room_tests EXCLUDE REGEX "/src/backends/cuda/|_cuda_test\\.cc$")
+  endif()
+  if(room_tests AND room STREQUAL "cli")
+    set(tested_sources ${cli_sources})
+    list(FILTER tested_sources EXCLUDE REGEX "/main\\.cc$")
+    lockstep_add_tests(cli ${room_tests} ${tested_sources})
+    lockstep_cli_options(cli_tests)
+  elseif(room_tests)
+    lockstep_add_tests(${room} ${room_tests})
+  endif()
+endforeach()
+
+# Plugins that the loader's tests load: src/device/testdata/plugin_X.cc becomes X/liblockstep_cuda.so.
+file(GLOB plugin_sources CONFIGURE_DEPENDS src/device/testdata/plugin_*.cc)
+foreach(source ${plugin_sources})
+  cmake_path(GET source STEM plugin)
+  string(REPLACE "plugin_" "" folder ${plugin})
+  lockstep_add_plugin(test_${plugin} cuda ${source})
+  set_target_properties(test_${plugin} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test_plugins/${folder})
+  add_dependencies(device_tests test_${plugin})
+endforeach()
+if(plugin_sources)
+  target_compile_definitions(device_tests PRIVATE LOCKSTEP_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/test_plugins")
+endif()
+
+# Models that several programs train: the tests that cross rooms, and the benchmark.
+file(GLOB model_sources CONFIGURE_DEPENDS tests/models/*.cc)
+if(model_sources)
+  add_library(lockstep_models STATIC EXCLUDE_FROM_ALL ${model_sources})
+  lockstep_compiler_options(lockstep_models)
+  target_include_directories(lockstep_models PUBLIC tests src)
+  target_link_libraries(lockstep_models PUBLIC lockstep lockstep_parts)
+endif()
+
+file(GLOB engine_sources CONFIGURE_DEPENDS tests/*.cc)
+if(engine_sources)
+  lockstep_add_tests(engine ${engine_sources})
+  target_include_directories(engine_tests PRIVATE tests)
+  if(model_sources)
+    target_link_libraries(engine_tests PRIVATE lockstep_models)
+  endif()
+endif()
+
+# What follows looks at the tree and at the finished library: no sanitizer has a say in it.
+if(LOCKSTEP_SANITIZE)
+  return()
+endif()
+
+# The rules of the tree, and the tests of the checkers themselves.
+foreach(rule room_order header_cycles public_includes words)
+  add_test(NAME rules.${rule} COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/${rule}.py
+                                      --root ${PROJECT_SOURCE_DIR})
+endforeach()
+add_test(NAME rules.headers_alone
+         COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/headers_alone.py --root ${PROJECT_SOURCE_DIR}
+                 --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
+add_test(NAME rules.checkers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/rules_test.py
+                                     --compiler ${CMAKE_CXX_COMPILER})
+set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.words rules.headers_alone
+    rules.checkers)
+if(simd_sources)
+  add_test(NAME rules.simd_symbols
+           COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/simd_symbols.py
+                   --first $<TARGET_OBJECTS:lockstep_simd_v2>
+                   --later $<TARGET_OBJECTS:lockstep_simd_v3> $<TARGET_OBJECTS:lockstep_simd_v4>
+           COMMAND_EXPAND_LISTS)
+  list(APPEND rule_tests rules.simd_symbols)
+endif()
+set_tests_properties(${rule_tests} PROPERTIES LABELS rules TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+# The installed package: install into a prefix of its own, then build and run the programs of tests/package and
+# examples against it, knowing nothing but that prefix.
+set(package_folder ${PROJECT_BINARY_DIR}/package)
+add_test(NAME package.clear COMMAND ${CMAKE_COMMAND} -E rm -rf ${package_folder}/prefix)
+add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --config $<CONFIG>
+                                      --prefix ${package_folder}/prefix)
+add_test(NAME package.configure
+         COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/tests/package -B ${package_folder}/build
+                 -G ${CMAKE_GENERATOR} -DCMAKE_PREFIX_PATH=${package_folder}/prefix
+                 -DCMAKE_BUILD_TYPE=$<CONFIG> -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+                 -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+add_test(NAME package.build COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
+add_test(NAME package.run COMMAND ${package_folder}/build/consumer)
+add_test(NAME package.tool COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)
+set_tests_properties(package.clear PROPERTIES FIXTURES_SETUP package_cleared)
+set_tests_properties(package.install PROPERTIES FIXTURES_REQUIRED package_cleared FIXTURES_SETUP package_installed)
+set_tests_properties(package.configure PROPERTIES FIXTURES_REQUIRED package_installed
+                                                  FIXTURES_SETUP package_configured)
+set_tests_properties(package.build PROPERTIES FIXTURES_REQUIRED package_configured FIXTURES_SETUP package_built)
+set_tests_properties(package.run PROPERTIES FIXTURES_REQUIRED package_built)
+set_tests_properties(package.tool PROPERTIES FIXTURES_REQUIRED package_installed)
+set_tests_properties(package.clear package.install package.configure package.build package.run package.tool
+                     PROPERTIES LABELS package TIMEOUT 600)

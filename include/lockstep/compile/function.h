@@ -1,0 +1,191 @@
+// tf::function: traces a C++ function once for each signature of its arguments and runs the compiled
+// program from then on.
+//
+//   auto step = function([&](const Tensor& x, const Tensor& y) { ...; return loss; });
+//   Tensor loss = step(x, y);
+//
+// The function is called while tracing with symbolic tensors: C++ side effects happen then, ops and
+// variable updates happen at every call. Tensors used from outside are captured with the value they
+// have; variables are read and written at every call. A new combination of argument dtypes and
+// shapes is traced anew; a function that keeps doing so says which argument changed.
+//
+// While a GradientTape of the caller records, the function runs op by op instead, so that the tape
+// can differentiate it. One call at a time.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/device/device.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
+// every argument that has one). The function sees its slice; all_reduce_sum() joins the replicas.
+// Variables are mirrored on every device and updated on each with the same bits.
+struct ReplicaOptions {
+  std::vector<Device*> devices = {};  // empty: the function is not replicated
+  // The same bits on any number of devices: the batch is always cut into `virtual_replicas` slices
+  // that run on one thread each, and all sums over them are made in one fixed order.
+  bool reproducible = false;
+  int virtual_replicas = 8;
+};
+
+struct FunctionOptions {
+  std::string name = "function";
+  ReplicaOptions replicas = {};
+};
+
+// What a compiled function costs. Bytes of arenas, not of variables, arguments and results.
+struct ProgramFigures {
+  int64_t flops = 0;           // of one call
+  int64_t bytes_accessed = 0;  // read and written by all launches of one call
+  int64_t launches = 0;
+  int64_t arena_bytes = 0;  // memory that is held for intermediate values
+  int64_t peak_bytes = 0;   // most bytes of intermediate values alive at once
+};
+
+// The part of a function that does not depend on its C++ type.
+class FunctionCore {
+ public:
+  using Body = std::function<TensorList(std::span<const Tensor>)>;
+
+  FunctionCore(Body body, FunctionOptions options, std::source_location where);
+  ~FunctionCore();
+  FunctionCore(const FunctionCore&) = delete;
+  FunctionCore& operator=(const FunctionCore&) = delete;
+
+  // `outputs` must have as many elements as the body returns. After the first calls with a
+  // signature nothing is allocated, as long as the caller lets go of earlier outputs.
+  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where);
+  TensorList call(std::span<const Tensor> inputs, std::source_location where);
+
+  int traces() const;
+  // Of the program for these arguments, compiled if need be.
+  ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where);
+  // The launches of that program in order, for people.
+  std::string explain(std::span<const Tensor> inputs, std::source_location where);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+namespace detail {
+
+template <class R>
+struct FunctionResult;  // Tensor, TensorList, void, std::array, std::pair and std::tuple of Tensors
+template <>
+struct FunctionResult<Tensor> {
+  static TensorList pack(const Tensor& t) { return {t}; }
+  static Tensor call(FunctionCore& core, std::span<const Tensor> in, std::source_location where) {
+    Tensor out;
+    core.call(in, std::span(&out, 1), where);
+    return out;
+  }
+};
+template <>
+struct FunctionResult<TensorList> {
+  static TensorList pack(TensorList list) { return list; }
+  static TensorList call(FunctionCore& core, std::span<const Tensor> in, std::source_location where) {
+    return core.call(in, where);
+  }
+};
+template <class... Ts>
+struct FunctionResult<std::tuple<Ts...>> {
+  static TensorList pack(const std::tuple<Ts...>& t) {
+    return std::apply([](const auto&... parts) { return TensorList{parts...}; }, t);
+  }
+  static std::tuple<Ts...> call(FunctionCore& core, std::span<const Tensor> in, std::source_location where) {
+    std::array<Tensor, sizeof...(Ts)> out;
+    core.call(in, out, where);
+    return std::apply([](auto&... parts) { return std::tuple<Ts...>(std::move(parts)...); }, out);
+  }
+};
+template <>
+struct FunctionResult<std::pair<Tensor, Tensor>> {
+  static TensorList pack(const std::pair<Tensor, Tensor>& p) { return {p.first, p.second}; }
+  static std::pair<Tensor, Tensor> call(FunctionCore& core, std::span<const Tensor> in, std::source_location where) {
+    std::array<Tensor, 2> out;
+    core.call(in, out, where);
+    return {std::move(out[0]), std::move(out[1])};
+  }
+};
+
+template <class F, size_t... I>
+auto call_with(F& f, std::span<const Tensor> in, std::index_sequence<I...>) {
+  return f(in[I]...);
+}
+
+// How many Tensors F takes.
+template <class F, size_t N = 0>
+constexpr size_t tensor_arity() {
+  static_assert(N <= 12, "tf::function takes a callable of at most 12 Tensor arguments");
+  if constexpr ([]<size_t... I>(std::index_sequence<I...>) {
+                  return std::is_invocable_v<F&, decltype((void)I, std::declval<const Tensor&>())...>;
+                }(std::make_index_sequence<N>{}))
+    return N;
+  else
+    return tensor_arity<F, N + 1>();
+}
+
+}  // namespace detail
+
+template <class F>
+class Function {
+ public:
+  static constexpr size_t kArity = detail::tensor_arity<F>();
+  using Result = decltype(detail::call_with(std::declval<F&>(), {}, std::make_index_sequence<kArity>{}));
+
+  Function(F f, FunctionOptions options, std::source_location where)
+      : core_(std::make_shared<FunctionCore>(
+            [f = std::move(f)](std::span<const Tensor> in) mutable -> TensorList {
+              constexpr auto kIndices = std::make_index_sequence<kArity>{};
+              if constexpr (std::is_void_v<Result>) {
+                detail::call_with(f, in, kIndices);
+                return {};
+              } else {
+                return detail::FunctionResult<Result>::pack(detail::call_with(f, in, kIndices));
+              }
+            },
+            std::move(options), where)) {}
+
+  template <class... Args>
+    requires(sizeof...(Args) == kArity)
+  Result operator()(const Args&... args) {
+    const std::array<Tensor, kArity> in{args...};
+    if constexpr (std::is_void_v<Result>)
+      core_->call(in, std::span<Tensor>(), std::source_location::current());
+    else
+      return detail::FunctionResult<Result>::call(*core_, in, std::source_location::current());
+  }
+
+  FunctionCore& core() { return *core_; }
+  int traces() const { return core_->traces(); }
+  template <class... Args>
+  ProgramFigures figures(const Args&... args) {
+    return core_->figures(std::array<Tensor, kArity>{args...}, std::source_location::current());
+  }
+  template <class... Args>
+  std::string explain(const Args&... args) {
+    return core_->explain(std::array<Tensor, kArity>{args...}, std::source_location::current());
+  }
+
+ private:
+  std::shared_ptr<FunctionCore> core_;
+};
+
+template <class F>
+Function<F> function(F f, FunctionOptions options = {}, std::source_location where = std::source_location::current()) {
+  return Function<F>(std::move(f), std::move(options), where);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+// Devices: where tensors live and kernels run.
+//
+// A logical CPU device is a real device: it has its own memory accounting, its own team of threads
+// and its own worker, and data that crosses from one to another is copied and counted. Devices live
+// until the process ends, so a Device& or Device* never dangles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class DeviceKind : uint8_t { cpu, gpu, null };
+
+std::string_view name(DeviceKind kind);
+
+struct MemoryInfo {
+  int64_t current = 0;  // bytes held by live tensors and plans
+  int64_t peak = 0;     // highest `current` since the last reset
+  int64_t limit = 0;    // bytes that may be held; 0: no limit
+};
+
+// What a device has done since the process started, or since reset_counters().
+struct DeviceCounters {
+  int64_t kernels = 0;           // kernel launches
+  int64_t flops = 0;             // arithmetic of those kernels, by each op's cost rule
+  int64_t bytes_copied_in = 0;   // from other devices
+  int64_t bytes_copied_out = 0;  // to other devices
+};
+
+class Device {
+ public:
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }  // "/CPU:0"
+  DeviceKind kind() const { return kind_; }
+  int index() const { return index_; }
+  // Threads that one kernel on this device may use.
+  int threads() const { return threads_; }
+
+  // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
+  virtual void* allocate(size_t bytes, std::source_location where) = 0;
+  virtual void deallocate(void* data, size_t bytes) noexcept = 0;
+  virtual void copy_from_host(void* target, const void* source, size_t bytes) = 0;
+  virtual void copy_to_host(void* target, const void* source, size_t bytes) const = 0;
+
+  virtual MemoryInfo memory_info() const = 0;
+  virtual void reset_peak_memory() = 0;
+  // Throws Error(invalid_argument) where more than `bytes` is held already.
+  virtual void set_memory_limit(int64_t bytes) = 0;
+
+  virtual DeviceCounters counters() const = 0;
+  virtual void reset_counters() = 0;
+  virtual void count_kernels(int64_t kernels, int64_t flops) = 0;
+  virtual void count_copy(int64_t bytes_in, int64_t bytes_out) = 0;
+
+ protected:
+  Device(DeviceKind kind, int index, int threads);
+
+ private:
+  DeviceKind kind_;
+  int index_;
+  int threads_;
+  std::string name_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Device& device);
+
+struct LogicalCpuOptions {
+  int count = 1;
+  int threads = 0;  // of each device; 0: the machine's cores shared out, at least one each
+};
+
+// Splits the CPU into logical devices /CPU:0 ... /CPU:count-1. Only before a device was first used;
+// the same configuration again is a no-op, another one throws Error(failed_precondition).
+void set_logical_cpus(const LogicalCpuOptions& options,
+                      std::source_location where = std::source_location::current());
+
+// All logical devices; the first call fixes the configuration.
+std::span<Device* const> logical_devices(std::source_location where = std::source_location::current());
+
+// The device of this name ("/CPU:1", "cpu:1", "CPU:1"); throws Error(device_mismatch) listing what there is.
+Device& device_by_name(std::string_view name,
+                       std::source_location where = std::source_location::current());
+
+// Where new tensors are made on this thread: /CPU:0 unless a DeviceScope says otherwise.
+Device& current_device();
+
+class DeviceScope {
+ public:
+  explicit DeviceScope(Device& device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Device* previous_;
+};
+
+}  // namespace lockstep

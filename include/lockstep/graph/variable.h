@@ -1,0 +1,54 @@
+// Variable: a tensor whose elements are updated in place (weights, optimizer slots, counters).
+//
+// A Variable is a handle; copies name the same variable. Reading one gives a Tensor that keeps the
+// value it had when it was read, whatever is assigned later. Inside a traced function reads and
+// assignments are recorded in program order; the memory is updated when the compiled function runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+struct VariableImpl;
+
+struct VariableOptions {
+  std::string name = "Variable";
+  bool trainable = true;  // watched by every GradientTape
+};
+
+class Variable {
+ public:
+  Variable() = default;
+  explicit Variable(const Tensor& initial, VariableOptions options = {},
+                    std::source_location where = std::source_location::current());
+
+  bool defined() const { return impl_ != nullptr; }
+  uint64_t id() const;
+  const std::string& name() const;
+  bool trainable() const;
+  const TensorSpec& spec() const;
+  const Shape& shape() const { return spec().shape; }
+  DType dtype() const { return spec().dtype; }
+  // Where it was created: scope errors name it.
+  std::source_location where() const;
+
+  // The current value.
+  Tensor value(std::source_location where = std::source_location::current()) const;
+
+  // Dtype and shape must be the variable's.
+  void assign(const Tensor& value, std::source_location where = std::source_location::current()) const;
+  void assign_add(const Tensor& delta, std::source_location where = std::source_location::current()) const;
+  void assign_sub(const Tensor& delta, std::source_location where = std::source_location::current()) const;
+
+  const std::shared_ptr<VariableImpl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<VariableImpl> impl_;
+};
+
+}  // namespace lockstep

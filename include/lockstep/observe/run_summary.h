@@ -1,0 +1,101 @@
+// What a step clock found out: where each replica's time went, step by step and over a run.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::observe {
+
+// What a replica's time is spent on. Each is measured on its own; unattributed is what nothing
+// measured. The categories of an interval always sum to its wall time.
+enum class Category : uint8_t {
+  input_wait,             // the next batch is not there yet
+  copy,                   // between host and device, or between devices, on the step's path
+  compute,                // kernels
+  exposed_communication,  // collectives that nothing overlaps
+  waiting_for_others,     // another replica has not arrived
+  host,                   // Lockstep's own work: launching, tracing, bookkeeping, callbacks
+  descheduled,            // the thread had work, but the system ran something else
+  idle,                   // a device without work, for no reason above
+  unattributed,
+};
+inline constexpr size_t kCategories = 9;
+
+std::string_view name(Category category);
+
+// What a replica counts besides time.
+enum class Counter : uint8_t {
+  examples,             // examples processed
+  slots,                // examples the replica's slices had room for: examples < slots is a partial slice
+  host_copies,          // copies between host and device on the step's path; batches sent ahead do not count
+  host_copy_bytes,      //
+  value_reads,          // values read by the program on the host, each of which waits for the device
+  traces,               // functions traced and compiled
+  trace_ns,             // time that took
+  communication_bytes,  // sent by this replica in collectives
+  flops,
+};
+inline constexpr size_t kCounters = 9;
+
+std::string_view name(Counter counter);
+
+// Nanoseconds, or counts, by category or counter.
+template <class Key, size_t kSize>
+struct Table {
+  std::array<int64_t, kSize> values{};
+  int64_t& operator[](Key key) { return values[static_cast<size_t>(key)]; }
+  int64_t operator[](Key key) const { return values[static_cast<size_t>(key)]; }
+};
+using Times = Table<Category, kCategories>;
+using Counts = Table<Counter, kCounters>;
+
+struct StepRecord {
+  int64_t index = -1;  // 0 is the replica's first step
+  int64_t start_ns = 0;
+  int64_t wall_ns = 0;                // the sum of times
+  bool measured_descheduled = false;  // where not, such time is part of the other categories
+  Times times;
+  Counts counts;
+};
+
+// Of one duration over the steps of a run, in nanoseconds. Mean, total and max are exact; median and
+// p95 are within 2%.
+struct Distribution {
+  int64_t count = 0;
+  int64_t total = 0;
+  int64_t max = 0;
+  double mean = 0;
+  double median = 0;
+  double p95 = 0;
+};
+
+struct ReplicaSummary {
+  Distribution wall;
+  std::array<Distribution, kCategories> times;  // descheduled: over the steps that measured it
+  int64_t measured_wall_ns = 0;                 // of the steps that measured descheduled
+  Counts counts;                                // over the steps
+  int64_t partial_steps = 0;                    // with fewer examples than slots, but some
+  int64_t empty_steps = 0;                      // with slots and no example
+  StepRecord first;                             // the first step, with its tracing and warming up
+  int64_t outside_ns = 0;                       // between steps: validation, callbacks, checkpoints
+  Times outside;
+
+  const Distribution& operator[](Category category) const { return times[static_cast<size_t>(category)]; }
+};
+
+struct RunSummary {
+  std::vector<ReplicaSummary> replicas;
+  bool measures_descheduled = false;
+};
+
+// A few lines: the step's time, examples a second, and the share of each category.
+std::string to_text(const RunSummary& summary);
+
+// The same figures and all counters, as one JSON object.
+std::string to_json(const RunSummary& summary);
+
+}  // namespace lockstep::observe

@@ -1,0 +1,156 @@
+// The step clock: attributes every nanosecond of a replica's steps to what it was spent on.
+//
+//   StepClock clock({.replicas = 2});
+//   ...on replica 1's thread:
+//   BindReplica bind(clock.replica(1));
+//   clock.replica(1).begin_step();
+//   { TimeScope scope(Category::input_wait); batch = cursor.next(); }
+//   { TimeScope scope(Category::compute); run(batch); }
+//   clock.replica(1).end_step();
+//
+// A scope's time is its own: a scope opened inside it takes its part away. What no scope covers is
+// unattributed. The time between end_step and begin_step is kept apart, in the same categories.
+//
+// While tracing (span.h) every scope and step is also recorded as a span, on the row "replica N".
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/observe/run_summary.h"
+
+namespace lockstep::observe {
+
+// What the thread does in a scope. Where it runs, the part of the time in which it was not on a
+// processor counts as descheduled.
+enum class ThreadState : uint8_t { runs, blocks };
+
+// In copy, compute and host a thread runs; in the others it waits. A thread that waits for a device
+// to compute is in {Category::compute, ThreadState::blocks}.
+ThreadState usual_state(Category category);
+
+// One replica's clock. One thread at a time may use it (hand it over with any synchronisation), but
+// count() is for all threads. No function but recent() allocates; a scope costs two readings of the
+// time, and two of the thread's processor time in steps that measure descheduled.
+class ReplicaClock {
+ public:
+  ReplicaClock(const ReplicaClock&) = delete;
+  ReplicaClock& operator=(const ReplicaClock&) = delete;
+  ~ReplicaClock();
+
+  int replica() const;
+
+  // Steps follow each other; they do not nest. Scopes may stay open across the edges.
+  void begin_step();
+  StepRecord end_step();
+  // After an error inside a step: forgets the step; its time counts as outside of steps.
+  void abandon_step();
+  bool in_step() const;
+
+  // From now on time belongs to `category`, until leave() gives it back to what it belonged to
+  // before. At most kMaxDepth deep. TimeScope does both; the bare calls are for a scope that one
+  // thread opens and another closes.
+  void enter(Category category, ThreadState state);
+  void enter(Category category) { enter(category, usual_state(category)); }
+  void leave();
+  static constexpr int kMaxDepth = 32;
+
+  // Of the innermost open scope's time so far, gives up to `ns` to `category`, and returns how much
+  // that was. For a wait whose parts were measured elsewhere: on a device, by a sampled step.
+  int64_t move(Category category, int64_t ns);
+
+  // Adds to this step's counter. Thread-safe.
+  void count(Counter counter, int64_t amount = 1);
+
+  // The last steps (StepClockOptions::recent of them), oldest first. Thread-safe.
+  std::vector<StepRecord> recent() const;
+
+ private:
+  friend class StepClock;
+  struct State;
+  explicit ReplicaClock(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct StepClockOptions {
+  int replicas = 1;
+  int recent = 256;  // step records kept per replica
+  // Descheduled is measured in one step of so many, from the second step on; 0: never. Reading a
+  // thread's processor time takes 20 times as long as reading the time.
+  int measure_descheduled_every = 16;
+  const Clock* clock = nullptr;  // not owned; null: Clock::system()
+};
+
+class StepClock {
+ public:
+  explicit StepClock(StepClockOptions options = {});
+  ~StepClock();
+  StepClock(const StepClock&) = delete;
+  StepClock& operator=(const StepClock&) = delete;
+
+  int replicas() const { return static_cast<int>(replicas_.size()); }
+  ReplicaClock& replica(int index);
+
+  // For a thread that drives all replicas while their own threads rest: the same call on each.
+  void begin_step();
+  void end_step();
+  void abandon_step();
+  void enter(Category category);
+  void leave();
+
+  // Over all steps ended so far. Thread-safe, while steps go on too.
+  RunSummary summary() const;
+
+ private:
+  std::vector<std::unique_ptr<ReplicaClock>> replicas_;
+  bool measures_descheduled_;
+};
+
+// The clock of the replica that the calling thread works for, or null.
+ReplicaClock* current_replica();
+
+// Makes it so for a scope.
+class BindReplica {
+ public:
+  explicit BindReplica(ReplicaClock& clock);
+  ~BindReplica();
+  BindReplica(const BindReplica&) = delete;
+  BindReplica& operator=(const BindReplica&) = delete;
+
+ private:
+  ReplicaClock* previous_;
+};
+
+// Attributes its lifetime. Without a clock (a null one, a thread bound to no replica) it does nothing.
+class TimeScope {
+ public:
+  explicit TimeScope(Category category) : TimeScope(current_replica(), category) {}
+  TimeScope(Category category, ThreadState state) : TimeScope(current_replica(), category, state) {}
+  TimeScope(ReplicaClock* clock, Category category) : TimeScope(clock, category, usual_state(category)) {}
+  TimeScope(ReplicaClock* clock, Category category, ThreadState state) : clock_(clock) {
+    if (clock_ != nullptr) clock_->enter(category, state);
+  }
+  ~TimeScope() {
+    if (clock_ != nullptr) clock_->leave();
+  }
+  TimeScope(const TimeScope&) = delete;
+  TimeScope& operator=(const TimeScope&) = delete;
+
+ private:
+  ReplicaClock* clock_;
+};
+
+// The same for all replicas of a clock at once.
+class TimeScopeOfAll {
+ public:
+  TimeScopeOfAll(StepClock& clock, Category category) : clock_(clock) { clock_.enter(category); }
+  ~TimeScopeOfAll() { clock_.leave(); }
+  TimeScopeOfAll(const TimeScopeOfAll&) = delete;
+  TimeScopeOfAll& operator=(const TimeScopeOfAll&) = delete;
+
+ private:
+  StepClock& clock_;
+};
+
+}  // namespace lockstep::observe

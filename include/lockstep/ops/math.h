@@ -1,0 +1,82 @@
+// Elementwise ops. Shapes broadcast by NumPy's rules; dtypes must be equal (cast() converts).
+// All throw Error(shape_mismatch | dtype_mismatch) naming the op, the rule and what was received.
+#pragma once
+
+#include "lockstep/graph/tensor_arg.h"
+
+namespace lockstep {
+
+Tensor add(const OperandArg& a, const OperandArg& b);
+Tensor subtract(const OperandArg& a, const OperandArg& b);
+Tensor multiply(const OperandArg& a, const OperandArg& b);
+Tensor divide(const OperandArg& a, const OperandArg& b);
+Tensor maximum(const OperandArg& a, const OperandArg& b);
+Tensor minimum(const OperandArg& a, const OperandArg& b);
+Tensor pow(const OperandArg& base, const OperandArg& exponent);
+Tensor floormod(const OperandArg& a, const OperandArg& b);  // the sign of b, as in Python
+
+Tensor operator+(const OperandArg& a, const OperandArg& b);
+Tensor operator-(const OperandArg& a, const OperandArg& b);
+Tensor operator*(const OperandArg& a, const OperandArg& b);
+Tensor operator/(const OperandArg& a, const OperandArg& b);
+Tensor operator-(const TensorArg& x);
+Tensor operator<(const OperandArg& a, const OperandArg& b);
+Tensor operator<=(const OperandArg& a, const OperandArg& b);
+Tensor operator>(const OperandArg& a, const OperandArg& b);
+Tensor operator>=(const OperandArg& a, const OperandArg& b);
+
+Tensor identity(const TensorArg& x);
+Tensor negative(const TensorArg& x);
+Tensor abs(const TensorArg& x);
+Tensor sign(const TensorArg& x);
+Tensor floor(const TensorArg& x);
+Tensor ceil(const TensorArg& x);
+Tensor round(const TensorArg& x);  // half to even
+Tensor square(const TensorArg& x);
+Tensor sqrt(const TensorArg& x);
+Tensor rsqrt(const TensorArg& x);
+Tensor reciprocal(const TensorArg& x);
+Tensor exp(const TensorArg& x);
+Tensor expm1(const TensorArg& x);
+Tensor log(const TensorArg& x);
+Tensor log1p(const TensorArg& x);
+Tensor tanh(const TensorArg& x);
+Tensor sigmoid(const TensorArg& x);
+Tensor erf(const TensorArg& x);
+Tensor sin(const TensorArg& x);
+Tensor cos(const TensorArg& x);
+Tensor softplus(const TensorArg& x);
+Tensor relu(const TensorArg& x);
+struct GeluOptions {
+  bool approximate = false;  // the tanh form
+};
+Tensor gelu(const TensorArg& x, GeluOptions options = {});
+
+// Booleans.
+Tensor less(const OperandArg& a, const OperandArg& b);
+Tensor less_equal(const OperandArg& a, const OperandArg& b);
+Tensor greater(const OperandArg& a, const OperandArg& b);
+Tensor greater_equal(const OperandArg& a, const OperandArg& b);
+Tensor equal(const OperandArg& a, const OperandArg& b);
+Tensor not_equal(const OperandArg& a, const OperandArg& b);
+Tensor logical_and(const TensorArg& a, const TensorArg& b);
+Tensor logical_or(const TensorArg& a, const TensorArg& b);
+Tensor logical_not(const TensorArg& a);
+
+// condition ? a : b, element by element.
+Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b);
+Tensor clip_by_value(const TensorArg& x, const OperandArg& low, const OperandArg& high);
+// Float to integer truncates; to bool: not zero.
+Tensor cast(const TensorArg& x, DType dtype);
+
+// x itself; its gradient is cut off.
+Tensor stop_gradient(const TensorArg& x);
+
+Tensor zeros(const Shape& shape, DType dtype = DType::float32,
+             std::source_location where = std::source_location::current());
+Tensor ones(const Shape& shape, DType dtype = DType::float32,
+            std::source_location where = std::source_location::current());
+Tensor zeros_like(const TensorArg& x);
+Tensor ones_like(const TensorArg& x);
+
+}  // namespace lockstep

@@ -1,0 +1,279 @@
+#include "lockstep/autodiff/gradient_tape.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/emit.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+using GradFunction = std::function<TensorList(std::span<const Tensor>)>;
+
+struct CustomGradientAttrs {
+  std::shared_ptr<GradFunction> grad;
+  bool operator==(const CustomGradientAttrs&) const = default;
+  void visit(auto&& v) const { v("grad", reinterpret_cast<uintptr_t>(grad.get())); }
+};
+
+// Never emitted: only tapes see it, as the one op that leads from the inputs of a custom-gradient
+// function to its outputs.
+constinit const OpDef kCustomGradient{
+    .name = "custom_gradient", .min_inputs = 0, .max_inputs = -1,
+    .infer = [](const InferContext&) -> SpecList { return {}; },
+    .grad = [](const GradContext& g) -> TensorList {
+      TensorList gradients;
+      for (int i = 0; i < g.num_outputs(); ++i) gradients.push_back(g.dout(i));
+      TensorList result = (*g.attrs<CustomGradientAttrs>().grad)(gradients);
+      require(static_cast<int>(result.size()) == g.num_inputs(), ErrorCode::invalid_argument, std::source_location::current(),
+              "custom_gradient: the grad function returned ", result.size(), " gradients for ", g.num_inputs(), " inputs");
+      return result;
+    }};
+
+}  // namespace
+
+class GradientTape::Recording final : public Recorder {
+ public:
+  explicit Recording(GradientTapeOptions options) : options_(options) { push_recorder(this); }
+  ~Recording() override { remove_recorder(this); }
+
+  void record(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override {
+    if (!op.grad || std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& t) { return connected(t); })) return;
+    entries_.push_back({&op, attrs, {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}});
+    for (const Tensor& output : outputs)
+      if (is_floating(output.dtype())) connected_.insert(key(output));
+  }
+
+  void read(const Variable& variable, const Tensor& value) override {
+    if (options_.watch_accessed_variables && variable.trainable()) watch(variable, value);
+  }
+
+  void watch(const Tensor& tensor) { connected_.insert(key(tensor)); }
+
+  void watch(const Variable& variable, const Tensor& value) {
+    connected_.insert(key(value));
+    auto& reads = reads_[variable.id()];
+    if (std::none_of(reads.begin(), reads.end(), [&](const Tensor& t) { return key(t) == key(value); })) reads.push_back(value);
+  }
+
+  TensorList differentiate(const Tensor& target, std::span<const GradientSource> sources, const GradientOptions& options,
+                           std::source_location where) {
+    require(!used_ || options_.persistent, ErrorCode::failed_precondition, where,
+            "GradientTape::gradient was called a second time on a tape that is not persistent: its record was released by "
+            "the first call. Make it with GradientTape({.persistent = true})");
+    require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
+            "GradientTape::gradient: the target must be a floating-point tensor, received ",
+            target.defined() ? detail::concat(target.spec()) : "none");
+    // A persistent tape must not record its own backward pass; others stop here for good.
+    remove_recorder(this);
+    const TensorList result = backward(target, sources, options, where);
+    used_ = true;
+    if (options_.persistent && !stopped_) push_recorder(this);
+    if (!options_.persistent) clear();
+    return result;
+  }
+
+  void stop() {
+    stopped_ = true;
+    remove_recorder(this);
+  }
+
+  void clear() {
+    entries_.clear();
+    connected_.clear();
+    reads_.clear();
+  }
+
+  bool persistent() const { return options_.persistent; }
+
+ private:
+  struct Entry {
+    const OpDef* op;
+    Attrs attrs;
+    TensorList inputs;
+    TensorList outputs;
+  };
+
+  // Symbols are wrapped anew at every read, so they are known by their place in the trace.
+  struct Key {
+    uint64_t a, b;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const { return k.a * 0x9e3779b97f4a7c15ull ^ k.b; }
+  };
+  static Key key(const Tensor& tensor) {
+    const TensorImpl& impl = *tensor.impl();
+    if (impl.symbol.trace == 0) return {0, impl.id};
+    return {impl.symbol.trace, static_cast<uint64_t>(impl.symbol.node) << 32 | static_cast<uint32_t>(impl.symbol.output)};
+  }
+
+  bool connected(const Tensor& tensor) const { return connected_.contains(key(tensor)); }
+
+  // Only entries between the sources and the target are worth a backward computation.
+  std::vector<bool> entries_leading_to_sources(const std::unordered_set<Key, KeyHash>& sources,
+                                               std::unordered_set<Key, KeyHash>& reached) const {
+    reached = sources;
+    std::vector<bool> leads(entries_.size(), false);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      leads[i] = std::any_of(entries_[i].inputs.begin(), entries_[i].inputs.end(),
+                             [&](const Tensor& t) { return reached.contains(key(t)); });
+      if (leads[i])
+        for (const Tensor& output : entries_[i].outputs) reached.insert(key(output));
+    }
+    return leads;
+  }
+
+  TensorList backward(const Tensor& target, std::span<const GradientSource> sources, const GradientOptions& options,
+                      std::source_location where) {
+    std::unordered_set<Key, KeyHash> wanted;
+    for (const GradientSource& source : sources) {
+      if (source.variable().defined()) {
+        for (const Tensor& value : reads_[source.variable().id()]) wanted.insert(key(value));
+      } else {
+        require(source.tensor().defined(), ErrorCode::invalid_argument, where, "GradientTape::gradient: a source is none");
+        wanted.insert(key(source.tensor()));
+      }
+    }
+    std::unordered_set<Key, KeyHash> reached;
+    const std::vector<bool> leads = entries_leading_to_sources(wanted, reached);
+
+    std::unordered_map<Key, Tensor, KeyHash> gradients;
+    if (reached.contains(key(target))) {
+      if (options.output_gradient.defined())
+        require(options.output_gradient.spec() == target.spec(), ErrorCode::shape_mismatch, where,
+                "GradientTape::gradient: output_gradient is ", options.output_gradient.spec(), ", the target is ", target.spec());
+      gradients[key(target)] = options.output_gradient.defined() ? options.output_gradient : ones_like(target);
+    }
+    for (size_t i = entries_.size(); i-- > 0;) {
+      if (!leads[i]) continue;
+      const Entry& entry = entries_[i];
+      TensorList arriving;
+      bool any = false;
+      for (const Tensor& output : entry.outputs) {
+        const auto it = gradients.find(key(output));
+        arriving.push_back(it == gradients.end() ? Tensor() : it->second);
+        any = any || arriving.back().defined();
+      }
+      if (!any) continue;
+      std::vector<bool> needed;
+      for (const Tensor& input : entry.inputs) needed.push_back(reached.contains(key(input)));
+      TensorList leaving;
+      try {
+        leaving = entry.op->grad(GradContext(*entry.op, entry.attrs, entry.inputs, entry.outputs, arriving, needed));
+      } catch (Error& error) {
+        error.note(detail::concat("in the gradient of ", entry.op->name));
+        throw;
+      }
+      for (size_t k = 0; k < leaving.size() && k < entry.inputs.size(); ++k) {
+        if (!leaving[k].defined() || !needed[k]) continue;
+        Tensor& sum = gradients[key(entry.inputs[k])];
+        sum = sum.defined() ? add(sum, leaving[k]) : leaving[k];
+      }
+    }
+    TensorList result;
+    for (const GradientSource& source : sources) result.push_back(gradient_of(source, gradients, options));
+    return result;
+  }
+
+  Tensor gradient_of(const GradientSource& source, std::unordered_map<Key, Tensor, KeyHash>& gradients,
+                     const GradientOptions& options) {
+    Tensor total;
+    const auto take = [&](const Tensor& value) {
+      const auto it = gradients.find(key(value));
+      if (it != gradients.end()) total = total.defined() ? add(total, it->second) : it->second;
+    };
+    const bool is_variable = source.variable().defined();
+    if (is_variable)
+      for (const Tensor& value : reads_[source.variable().id()]) take(value);
+    else
+      take(source.tensor());
+    if (!total.defined() && options.unconnected_gradients == UnconnectedGradients::zero)
+      return fill(is_variable ? source.variable().spec() : source.tensor().spec(), 0.0);
+    return total;
+  }
+
+  GradientTapeOptions options_;
+  std::vector<Entry> entries_;
+  std::unordered_set<Key, KeyHash> connected_;
+  std::unordered_map<uint64_t, TensorList> reads_;  // by variable id: every value it was read as
+  bool used_ = false;
+  bool stopped_ = false;
+};
+
+GradientTape::GradientTape(GradientTapeOptions options) : recording_(std::make_unique<Recording>(options)) {}
+GradientTape::~GradientTape() = default;
+
+void GradientTape::watch(const Tensor& tensor, std::source_location where) {
+  require(tensor.defined() && is_floating(tensor.dtype()), ErrorCode::dtype_mismatch, where,
+          "GradientTape::watch: only floating-point tensors have gradients, received ",
+          tensor.defined() ? detail::concat(tensor.spec()) : "none");
+  recording_->watch(tensor);
+}
+
+void GradientTape::watch(const Variable& variable, std::source_location where) {
+  recording_->watch(variable, variable.value(where));
+}
+
+TensorList GradientTape::gradient(const Tensor& target, std::span<const GradientSource> sources,
+                                  const GradientOptions& options, std::source_location where) {
+  return recording_->differentiate(target, sources, options, where);
+}
+
+Tensor GradientTape::gradient(const Tensor& target, const GradientSource& source, const GradientOptions& options,
+                              std::source_location where) {
+  return gradient(target, std::span(&source, 1), options, where).front();
+}
+
+TensorList GradientTape::gradient(const Tensor& target, const std::vector<Variable>& sources, const GradientOptions& options,
+                                  std::source_location where) {
+  return gradient(target, std::vector<GradientSource>(sources.begin(), sources.end()), options, where);
+}
+
+Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source, std::source_location where) {
+  require(recording_->persistent(), ErrorCode::failed_precondition, where,
+          "GradientTape::jacobian needs a persistent tape: GradientTape({.persistent = true})");
+  const TensorSpec& of = source.variable().defined() ? source.variable().spec() : source.tensor().spec();
+  Shape row_shape = of.shape;
+  row_shape.insert(0, 1);
+  TensorList rows;
+  const Tensor positions = reshape(one_hot(Tensor::from(
+      [&] {
+        std::vector<int64_t> all(static_cast<size_t>(target.size()));
+        for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+        return all;
+      }(), {target.size()}), target.size(), target.dtype()), {target.size(), target.size()});
+  for (int64_t i = 0; i < target.size(); ++i) {
+    const Tensor seed = reshape(slice(positions, {i, 0}, {1, target.size()}), target.shape());
+    const Tensor row = gradient(target, source, {.unconnected_gradients = UnconnectedGradients::zero, .output_gradient = seed}, where);
+    rows.push_back(reshape(row, row_shape));
+  }
+  Shape shape = target.shape();
+  for (const int64_t d : of.shape) shape.push_back(d);
+  if (rows.empty()) return fill({of.dtype, shape}, 0.0, where);
+  return reshape(concat(rows, 0, where), shape);
+}
+
+void GradientTape::stop_recording() { recording_->stop(); }
+void GradientTape::reset() { recording_->clear(); }
+
+TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f, std::span<const Tensor> inputs,
+                           std::source_location where) {
+  CustomGradient result;
+  {
+    const RecorderPause pause;
+    result = f(inputs);
+    // New tensors, so that a function which returns one of its inputs still counts as a step.
+    for (Tensor& output : result.outputs) output = identity(TensorArg(output, where));
+  }
+  tell_recorders(kCustomGradient, CustomGradientAttrs{std::make_shared<GradFunction>(std::move(result.grad))}, inputs,
+                 result.outputs);
+  return std::move(result.outputs);
+}
+
+}  // namespace lockstep

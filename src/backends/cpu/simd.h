@@ -1,0 +1,29 @@
+// Which vector code this machine runs: files x_simd.cc exist once per x86-64 level, each in a namespace of its
+// own (simd_v2, simd_v3, simd_v4) that exports one table of functions. The code beside them takes the best table.
+//
+// Every level works in the same logical lanes and never contracts a * b + c, so all levels give the same bits.
+#pragma once
+
+namespace lockstep::cpu {
+
+enum class SimdLevel { v2 = 2, v3 = 3, v4 = 4 };
+
+// The highest level that this processor and its operating system support.
+inline SimdLevel simd_level() {
+  static const SimdLevel level = __builtin_cpu_supports("x86-64-v4")   ? SimdLevel::v4
+                                 : __builtin_cpu_supports("x86-64-v3") ? SimdLevel::v3
+                                                                       : SimdLevel::v2;
+  return level;
+}
+
+template <class Table>
+const Table& pick_simd(const Table& v2, const Table& v3, const Table& v4) {
+  switch (simd_level()) {
+    case SimdLevel::v4: return v4;
+    case SimdLevel::v3: return v3;
+    case SimdLevel::v2: break;
+  }
+  return v2;
+}
+
+}  // namespace lockstep::cpu

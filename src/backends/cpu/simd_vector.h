@@ -1,0 +1,364 @@
+// Vectors of 16 lanes for files x_simd.cc, whatever width the instruction set has.
+//
+// The lane count is part of the meaning: sums over lanes and their final fold happen in one order at every
+// level. Only raw pointers here, and everything in the level's own namespace.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/tensor/dtype.h"
+
+#ifndef LOCKSTEP_SIMD
+#error "only files x_simd.cc, which are compiled once per instruction-set level, include this header"
+#endif
+
+// Contraction into fused multiply-adds exists at some levels only, and the compiler may choose it in one copy
+// of an inlined function and not in another: results would depend on the machine and on an element's position.
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+// Vectors are only passed to functions that are inlined: their ABI does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+#define LOCKSTEP_INLINE inline __attribute__((always_inline))
+
+namespace lockstep::LOCKSTEP_SIMD {
+
+inline constexpr int kLanes = 16;
+
+#if defined(__AVX512F__)
+inline constexpr int kNativeBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kNativeBytes = 32;
+#else
+inline constexpr int kNativeBytes = 16;
+#endif
+
+template <class T>
+struct Vec {
+  typedef T Native __attribute__((vector_size(kNativeBytes)));
+  static constexpr int kWidth = kNativeBytes / static_cast<int>(sizeof(T));
+  static constexpr int kParts = kLanes / kWidth;
+  Native part[kParts];
+};
+
+using F32 = Vec<float>;
+using F64 = Vec<double>;
+using I32 = Vec<int32_t>;
+using U32 = Vec<uint32_t>;
+using I64 = Vec<int64_t>;
+
+// The integers that comparisons of T give: all bits set where true.
+template <class T>
+struct MaskOf {
+  using type = int32_t;
+};
+template <>
+struct MaskOf<double> {
+  using type = int64_t;
+};
+template <>
+struct MaskOf<int64_t> {
+  using type = int64_t;
+};
+template <>
+struct MaskOf<uint64_t> {
+  using type = int64_t;
+};
+template <class T>
+using Mask = Vec<typename MaskOf<T>::type>;
+
+template <class To, class From>
+LOCKSTEP_INLINE Vec<To> bits_as(const Vec<From>& v) {
+  static_assert(sizeof(To) == sizeof(From));
+  Vec<To> r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = reinterpret_cast<typename Vec<To>::Native>(v.part[i]);
+  return r;
+}
+
+template <class T>
+LOCKSTEP_INLINE Vec<T> splat(T value) {
+  Vec<T> r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = value - typename Vec<T>::Native{};
+  return r;
+}
+
+#define LOCKSTEP_BINARY(op)                                                              \
+  template <class T>                                                                     \
+  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, const Vec<T>& b) {                 \
+    Vec<T> r;                                                                            \
+    for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] op b.part[i];               \
+    return r;                                                                            \
+  }
+LOCKSTEP_BINARY(+)
+LOCKSTEP_BINARY(-)
+LOCKSTEP_BINARY(*)
+LOCKSTEP_BINARY(/)
+LOCKSTEP_BINARY(&)
+LOCKSTEP_BINARY(|)
+LOCKSTEP_BINARY(^)
+#undef LOCKSTEP_BINARY
+
+#define LOCKSTEP_SHIFT(op)                                                    \
+  template <class T>                                                          \
+  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, int count) {            \
+    Vec<T> r;                                                                 \
+    for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] op count;        \
+    return r;                                                                 \
+  }
+LOCKSTEP_SHIFT(<<)
+LOCKSTEP_SHIFT(>>)
+#undef LOCKSTEP_SHIFT
+
+#define LOCKSTEP_COMPARE(op)                                                                             \
+  template <class T>                                                                                     \
+  LOCKSTEP_INLINE Mask<T> operator op(const Vec<T>& a, const Vec<T>& b) {                                \
+    Mask<T> r;                                                                                           \
+    for (int i = 0; i < r.kParts; ++i)                                                                   \
+      r.part[i] = reinterpret_cast<typename Mask<T>::Native>(a.part[i] op b.part[i]);                    \
+    return r;                                                                                            \
+  }
+LOCKSTEP_COMPARE(<)
+LOCKSTEP_COMPARE(>)
+LOCKSTEP_COMPARE(<=)
+LOCKSTEP_COMPARE(>=)
+LOCKSTEP_COMPARE(==)
+LOCKSTEP_COMPARE(!=)
+#undef LOCKSTEP_COMPARE
+
+template <class T>
+LOCKSTEP_INLINE Vec<T> select(const Mask<T>& mask, const Vec<T>& a, const Vec<T>& b) {
+  Vec<T> r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = mask.part[i] ? a.part[i] : b.part[i];
+  return r;
+}
+
+// {first, first + 1, ...}
+template <class T>
+LOCKSTEP_INLINE Vec<T> iota(T first) {
+  Vec<T> r;
+  for (int i = 0; i < r.kParts; ++i)
+    for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = first + static_cast<T>(i * r.kWidth + k);
+  return r;
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------
+// load(p) reads 16 elements, load_some(p, n, fill) the first n < 16 of them; elements of 16-bit and 8-bit dtypes
+// widen to the type that is computed in.
+
+template <class T>
+struct ComputeOf {
+  using type = T;
+};
+template <>
+struct ComputeOf<bfloat16> {
+  using type = float;
+};
+template <>
+struct ComputeOf<float16> {
+  using type = float;
+};
+template <>
+struct ComputeOf<uint8_t> {
+  using type = uint32_t;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::type;
+
+template <class T>
+LOCKSTEP_INLINE Vec<T> load(const T* p) {
+  Vec<T> r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+
+template <class T>
+LOCKSTEP_INLINE void store(T* p, const Vec<T>& v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+// Narrow elements, one by one in a native vector of the wide type.
+template <class Wide, class Narrow>
+LOCKSTEP_INLINE Vec<Wide> widen(const Narrow* p) {
+  typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
+  Vec<Wide> r;
+  for (int i = 0; i < r.kParts; ++i) {
+    NarrowPart narrow;
+    __builtin_memcpy(&narrow, p + i * r.kWidth, sizeof narrow);
+    r.part[i] = __builtin_convertvector(narrow, typename Vec<Wide>::Native);
+  }
+  return r;
+}
+
+template <class Narrow, class Wide>
+LOCKSTEP_INLINE void narrow(Narrow* p, const Vec<Wide>& v) {
+  typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
+  for (int i = 0; i < v.kParts; ++i) {
+    const NarrowPart part = __builtin_convertvector(v.part[i], NarrowPart);
+    __builtin_memcpy(p + i * v.kWidth, &part, sizeof part);
+  }
+}
+
+LOCKSTEP_INLINE F32 load(const bfloat16* p) {
+  return bits_as<float>(widen<uint32_t>(reinterpret_cast<const uint16_t*>(p)) << 16);
+}
+
+// Shifting the 15 low bits into a float's place leaves an exponent that is 112 too small: a multiplication
+// mends it, for subnormals too. Infinity and NaN have the exponent 31, which must become 255.
+LOCKSTEP_INLINE F32 load(const float16* p) {
+  const U32 h = widen<uint32_t>(reinterpret_cast<const uint16_t*>(p));
+  const U32 magnitude = (h & splat<uint32_t>(0x7fff)) << 13;
+  const F32 finite = bits_as<float>(magnitude) * splat(0x1p112f);
+  const F32 special = bits_as<float>(magnitude | splat<uint32_t>(0x7f800000));
+  const F32 value = select(bits_as<int32_t>(magnitude) >= splat<int32_t>(0x0f800000), special, finite);
+  return bits_as<float>(bits_as<uint32_t>(value) | ((h & splat<uint32_t>(0x8000)) << 16));
+}
+
+LOCKSTEP_INLINE U32 load(const uint8_t* p) { return widen<uint32_t>(p); }
+
+// The conversions of dtype.cc, lane by lane: to nearest, ties to even.
+LOCKSTEP_INLINE void store(bfloat16* p, const F32& v) {
+  const U32 u = bits_as<uint32_t>(v);
+  const U32 rounded = (u + splat<uint32_t>(0x7fff) + ((u >> 16) & splat<uint32_t>(1))) >> 16;
+  const U32 quiet = (u >> 16) | splat<uint32_t>(0x40);
+  narrow(reinterpret_cast<uint16_t*>(p), select(v != v, bits_as<int32_t>(quiet), bits_as<int32_t>(rounded)));
+}
+
+LOCKSTEP_INLINE void store(float16* p, const F32& v) {
+  const U32 u = bits_as<uint32_t>(v);
+  const U32 sign = (u >> 16) & splat<uint32_t>(0x8000);
+  const I32 magnitude = bits_as<int32_t>(u & splat<uint32_t>(0x7fffffff));
+  const I32 odd = (magnitude >> 13) & splat<int32_t>(1);
+  const I32 normal = (magnitude - splat<int32_t>(0x38000000 - 0xfff) + odd) >> 13;
+  const I32 subnormal = bits_as<int32_t>(bits_as<float>(magnitude) + splat(0.5f)) - splat<int32_t>(0x3f000000);
+  I32 r = select(magnitude < splat<int32_t>(0x38800000), subnormal, normal);
+  r = select(magnitude >= splat<int32_t>(0x477ff000), splat<int32_t>(0x7c00), r);
+  r = select(magnitude > splat<int32_t>(0x7f800000), splat<int32_t>(0x7e00), r);
+  narrow(reinterpret_cast<uint16_t*>(p), r | bits_as<int32_t>(sign));
+}
+
+template <class T>
+LOCKSTEP_INLINE Vec<Compute<T>> load_some(const T* p, int64_t n, Compute<T> fill) {
+  T buffer[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
+  using C = Compute<T>;
+  const auto inside = iota<typename MaskOf<C>::type>(0) < splat(static_cast<typename MaskOf<C>::type>(n));
+  return select(inside, load(buffer), splat(fill));
+}
+
+template <class T>
+LOCKSTEP_INLINE void store_some(T* p, int64_t n, const Vec<Compute<T>>& v) {
+  T buffer[kLanes];
+  store(buffer, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+}
+
+// Rows shorter than a vector are the common case of a classifier's logits, and float32 their type.
+#if defined(__AVX512F__)
+LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
+  return {{reinterpret_cast<F32::Native>(_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p))}};
+}
+LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v.part[0]));
+}
+#elif defined(__AVX2__)
+LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
+  const I32 inside = iota<int32_t>(0) < splat(static_cast<int32_t>(n));
+  F32 r;
+  for (int i = 0; i < 2; ++i)
+    r.part[i] = reinterpret_cast<F32::Native>(_mm256_maskload_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i])));
+  return select(inside, r, splat(fill));
+}
+LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
+  const I32 inside = iota<int32_t>(0) < splat(static_cast<int32_t>(n));
+  for (int i = 0; i < 2; ++i)
+    _mm256_maskstore_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i]), reinterpret_cast<__m256>(v.part[i]));
+}
+#endif
+
+// --- folding the lanes -----------------------------------------------------------------------------------------
+
+// Lane l with lane l + 8, then with l + 4, l + 2, l + 1. Op::apply works on scalars and vectors alike.
+template <class Op, class T>
+LOCKSTEP_INLINE T fold(const Vec<T>& v) {
+  alignas(64) T lanes[kLanes];
+  store(lanes, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] = Op::apply(lanes[l], lanes[l + half]);
+  return lanes[0];
+}
+
+template <class Op>
+LOCKSTEP_INLINE float fold(const F32& v) {
+  typedef float F4 __attribute__((vector_size(16)));
+  F4 q[4];
+  __builtin_memcpy(q, &v, sizeof q);
+  F4 r = Op::apply(Op::apply(q[0], q[2]), Op::apply(q[1], q[3]));
+  r = Op::apply(r, __builtin_shufflevector(r, r, 2, 3, 0, 1));
+  r = Op::apply(r, __builtin_shufflevector(r, r, 1, 0, 3, 2));
+  return r[0];
+}
+
+// Associative operations with their neutral element. Op::apply(a, b) takes scalars, native vectors and Vec.
+struct Sum {
+  template <class T>
+  static constexpr T neutral() { return T(0); }
+  template <class V>
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return a + b; }
+};
+
+struct Prod {
+  template <class T>
+  static constexpr T neutral() { return T(1); }
+  template <class V>
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return a * b; }
+};
+
+template <class T>
+struct Bounds;
+template <>
+struct Bounds<float> {
+  static constexpr float kLowest = -__builtin_inff(), kHighest = __builtin_inff();
+};
+template <>
+struct Bounds<double> {
+  static constexpr double kLowest = -__builtin_inf(), kHighest = __builtin_inf();
+};
+template <>
+struct Bounds<int32_t> {
+  static constexpr int32_t kLowest = INT32_MIN, kHighest = INT32_MAX;
+};
+template <>
+struct Bounds<uint32_t> {
+  static constexpr uint32_t kLowest = 0, kHighest = UINT32_MAX;
+};
+template <>
+struct Bounds<int64_t> {
+  static constexpr int64_t kLowest = INT64_MIN, kHighest = INT64_MAX;
+};
+
+// A NaN on either side is carried on.
+struct Max {
+  template <class T>
+  static constexpr T neutral() { return Bounds<T>::kLowest; }
+  template <class V>
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return ((b > a) | (b != b)) ? b : a; }
+  template <class T>
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select((b > a) | (b != b), b, a); }
+};
+
+struct Min {
+  template <class T>
+  static constexpr T neutral() { return Bounds<T>::kHighest; }
+  template <class V>
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return ((b < a) | (b != b)) ? b : a; }
+  template <class T>
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select((b < a) | (b != b), b, a); }
+};
+
+}  // namespace lockstep::LOCKSTEP_SIMD

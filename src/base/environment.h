@@ -1,0 +1,73 @@
+// Environment variables: every one that Lockstep reads is a row of one table, read as a type, with
+// errors that name the variable, its value and what is allowed.
+//
+// A variable is named by a literal that the compiler looks up in the table: reading one that is not
+// listed does not compile. All functions read the process environment without changing it; they are
+// thread-safe as long as nobody calls setenv meanwhile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::env {
+
+struct Variable {
+  std::string_view name;
+  std::string_view values;    // what it may hold
+  std::string_view fallback;  // what holds where it is not set
+  std::string_view meaning;
+};
+
+// Sorted by name.
+inline constexpr std::array kVariables{
+    Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
+             "lowest level of messages that are shown"},
+    Variable{"LOCKSTEP_PLUGIN_PATH", "folders, separated by colons", "none",
+             "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
+};
+
+inline std::span<const Variable> variables() { return kVariables; }
+
+// The name of a row of the table.
+class Name {
+ public:
+  consteval Name(const char* name) : name_(name) {
+    bool listed = false;
+    for (const Variable& v : kVariables) listed = listed || v.name == name;
+    if (!listed) throw "environment variable not listed in lockstep::env::kVariables";
+  }
+  const char* c_str() const { return name_; }
+
+ private:
+  const char* name_;
+};
+
+// The value; nothing where the variable is not set or is empty.
+std::optional<std::string> read_string(Name name);
+
+// Throw Error(invalid_argument) where the value is not of the type or not allowed; return `fallback`
+// where the variable is not set or is empty.
+int64_t read_int(Name name, int64_t fallback, int64_t min, int64_t max);
+bool read_bool(Name name, bool fallback);
+// The index of the value in `allowed`; case does not matter.
+int read_choice(Name name, std::span<const std::string_view> allowed, int fallback);
+
+// The rules behind the functions above, for a value from anywhere; `source` names it in errors.
+int64_t parse_int(std::string_view source, std::string_view text, int64_t min, int64_t max);
+bool parse_bool(std::string_view source, std::string_view text);
+int parse_choice(std::string_view source, std::string_view text, std::span<const std::string_view> allowed);
+
+struct Unknown {
+  std::string name;     // set in the environment, starts with LOCKSTEP_, not in the table
+  std::string nearest;  // the listed name it was probably meant to be; empty where none is close
+};
+
+// Sorted by name.
+std::vector<Unknown> unknown_variables();
+
+}  // namespace lockstep::env

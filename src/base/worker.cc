@@ -1,0 +1,80 @@
+#include "base/worker.h"
+
+namespace lockstep {
+namespace {
+
+// Steps are often microseconds apart: a short spin saves the sleep and the wake-up. With fewer cores
+// than threads spinning only steals time from whoever is waited for.
+template <class T>
+void wait_while(const std::atomic<T>& atom, T value) {
+  static const int spins = std::thread::hardware_concurrency() > 1 ? 2000 : 0;
+  for (int i = 0; i < spins; ++i) {
+    if (atom.load(std::memory_order_acquire) != value) return;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  atom.wait(value, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Worker::Worker() : thread_([this] { loop(); }) {}
+
+Worker::~Worker() {
+  wait();
+  state_.store(stopping, std::memory_order_release);
+  state_.notify_all();
+  thread_.join();
+}
+
+void Worker::start(void (*task)(void*), void* context) {
+  task_ = task;
+  context_ = context;
+  state_.store(busy, std::memory_order_release);
+  state_.notify_all();
+}
+
+void Worker::wait() {
+  while (state_.load(std::memory_order_acquire) == busy) wait_while<uint32_t>(state_, busy);
+}
+
+void Worker::loop() {
+  for (;;) {
+    uint32_t state = state_.load(std::memory_order_acquire);
+    while (state == idle) {
+      wait_while<uint32_t>(state_, idle);
+      state = state_.load(std::memory_order_acquire);
+    }
+    if (state == stopping) return;
+    task_(context_);
+    state_.store(idle, std::memory_order_release);
+    state_.notify_all();
+  }
+}
+
+bool Barrier::meet() {
+  const uint32_t round = round_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  } else {
+    while (round_.load(std::memory_order_acquire) == round && !aborted_.load(std::memory_order_acquire))
+      wait_while<uint32_t>(round_, round);
+  }
+  return !aborted_.load(std::memory_order_acquire);
+}
+
+void Barrier::abort() {
+  aborted_.store(true, std::memory_order_release);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+}
+
+void Barrier::reset() {
+  arrived_.store(0, std::memory_order_relaxed);
+  aborted_.store(false, std::memory_order_release);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// Threads that run one task after another, and a barrier between them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <thread>
+
+namespace lockstep {
+
+// A thread that runs the tasks it is given, one at a time. start() and wait() do not allocate.
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // The task must not throw. Only when the last one has been waited for.
+  void start(void (*task)(void*), void* context);
+  void wait();
+
+ private:
+  enum State : uint32_t { idle, busy, stopping };
+  void loop();
+
+  std::atomic<uint32_t> state_{idle};
+  void (*task_)(void*) = nullptr;
+  void* context_ = nullptr;
+  std::thread thread_;
+};
+
+// All of `count` threads meet; abort() lets everybody go, now and at every later meeting.
+class Barrier {
+ public:
+  explicit Barrier(int count) : count_(count) {}
+
+  // False where the meeting was aborted.
+  bool meet();
+  void abort();
+  // Ready for the next run. Only while nobody meets.
+  void reset();
+
+ private:
+  const int count_;
+  std::atomic<int> arrived_{0};
+  std::atomic<uint32_t> round_{0};
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace lockstep

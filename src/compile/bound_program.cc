@@ -1,0 +1,96 @@
+#include "compile/bound_program.h"
+
+#include "base/parallel.h"
+#include "compile/fusion.h"
+
+namespace lockstep::compile {
+namespace {
+
+// "fused(mul, add, relu)": what a person looks for in a trace.
+std::string launch_name(const Step& step) {
+  std::string text(step.op->name);
+  if (step.op != &kFused) return text;
+  const auto& ops = step.attrs.as<FusedAttrs>().ops;
+  text += '(';
+  for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
+  return text + (ops.size() > 6 ? ",...)" : ")");
+}
+
+bool changes_between_runs(Space space) {
+  return space == Space::parameter || space == Space::variable || space == Space::output;
+}
+
+}  // namespace
+
+void* Memory::at(const Operand& operand) {
+  const auto from = [&](const std::vector<void*>& list) -> char* { return static_cast<char*>(list[static_cast<size_t>(operand.index)]); };
+  char* base = nullptr;
+  switch (operand.space) {
+    case Space::device_arena: base = device_arena; break;
+    case Space::replica_arena: base = replica_arena; break;
+    case Space::parameter: base = from(parameters); break;
+    case Space::variable: base = from(variables); break;
+    case Space::capture: base = from(captures); break;
+    case Space::constant: base = from(constants); break;
+    case Space::example_offset: base = reinterpret_cast<char*>(&example_offset); break;
+    case Space::output: base = from(outputs); break;
+  }
+  return base + operand.offset;
+}
+
+BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device, int replica)
+    : device_(device), replica_(replica) {
+  int phase = -1;
+  for (const Step& step : plan.steps) {
+    if (step.place.per_replica != per_replica) continue;
+    while (phase < step.place.phase) {
+      phase_begin_.push_back(launches_.size());
+      ++phase;
+    }
+    const int threads = step_threads(step, options);
+    const TeamScope team(threads);
+    const KernelDef& def = find_kernel(options.kind, *step.op, step.where);
+    char* arena = per_replica ? memory.replica_arena : memory.device_arena;
+    launches_.push_back({.kernel = def.prepare({.op = *step.op, .attributes = step.attrs, .inputs = step.input_layouts,
+                                                .outputs = step.output_layouts, .threads = threads, .where = step.where}),
+                         .inputs = pointers_.size(), .outputs = pointers_.size() + step.inputs.size(),
+                         .workspace = step.workspace_bytes > 0 ? arena + step.workspace_offset : nullptr,
+                         .name = observe::intern(launch_name(step)), .flops = step.cost.flops, .bytes = step.cost.bytes,
+                         .where = step.where});
+    flops_ += step.cost.flops;
+    for (const auto* operands : {&step.inputs, &step.outputs})
+      for (const Operand& operand : *operands) {
+        if (changes_between_runs(operand.space)) {
+          patches_.push_back({pointers_.size(), operand});
+          pointers_.push_back(nullptr);
+        } else {
+          pointers_.push_back(memory.at(operand));
+        }
+      }
+  }
+  while (phase < plan.phases) {
+    phase_begin_.push_back(launches_.size());
+    ++phase;
+  }
+}
+
+void BoundProgram::bind(Memory& memory) {
+  for (const Patch& patch : patches_) pointers_[patch.pointer] = memory.at(patch.operand);
+}
+
+void BoundProgram::run(int phase) const {
+  const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
+  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i]);
+}
+
+void BoundProgram::launch(const Launch& l) const {
+  const observe::Span span(l.name, "kernel", {.device = device_, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
+  try {
+    l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace});
+  } catch (Error& error) {
+    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.where.file_name(), ":", l.where.line()));
+    throw;
+  }
+}
+
+}  // namespace lockstep::compile

@@ -1,0 +1,66 @@
+// The launches of one plan in one place: kernels prepared, pointers filled in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "compile/plan.h"
+#include "lockstep/observe/span.h"
+
+namespace lockstep::compile {
+
+// The memory a plan's operands come from. Pointers that change between runs are read at bind().
+struct Memory {
+  char* device_arena = nullptr;
+  char* replica_arena = nullptr;
+  std::vector<void*> parameters;
+  std::vector<void*> variables;
+  std::vector<void*> captures;
+  std::vector<void*> constants;
+  std::vector<void*> outputs;
+  int64_t example_offset = 0;
+
+  void* at(const Operand& operand);
+};
+
+class BoundProgram {
+ public:
+  // The steps of `plan` that run once per replica, or those that run once per device.
+  BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device, int replica);
+
+  // Fills in the pointers that may have changed since the last run.
+  void bind(Memory& memory);
+  // Launches the steps of one phase. `team`: threads of the calling thread's team.
+  void run(int phase) const;
+
+  int64_t kernels() const { return static_cast<int64_t>(launches_.size()); }
+  int64_t flops() const { return flops_; }
+
+ private:
+  struct Launch {
+    std::unique_ptr<Kernel> kernel;
+    size_t inputs;   // index of the first pointer
+    size_t outputs;
+    void* workspace;
+    observe::Name name;
+    int64_t flops;
+    int64_t bytes;
+    std::source_location where;
+  };
+  struct Patch {
+    size_t pointer;
+    Operand operand;
+  };
+
+  void launch(const Launch& launch) const;
+
+  std::vector<Launch> launches_;
+  std::vector<void*> pointers_;
+  std::vector<Patch> patches_;
+  std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
+  int64_t flops_ = 0;
+  int device_;
+  int replica_;
+};
+
+}  // namespace lockstep::compile

@@ -1,0 +1,237 @@
+#include "lockstep/compile/function.h"
+
+#include <algorithm>
+
+#include "compile/executable.h"
+#include "graph/eager.h"
+#include "graph/emit.h"
+#include "lockstep/base/log.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+using compile::Executable;
+using compile::Plan;
+using compile::PlanOptions;
+using compile::ReplicaLayout;
+using compile::Slice;
+
+class FunctionCore::Impl {
+ public:
+  Impl(Body body, FunctionOptions options, std::source_location where)
+      : body_(std::move(body)), options_(std::move(options)), where_(where) {}
+
+  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
+    if (runs_op_by_op()) {
+      TensorList results = body_(inputs);
+      check_outputs(results.size(), outputs.size(), where);
+      std::move(results.begin(), results.end(), outputs.begin());
+      return;
+    }
+    Program& program = program_for(inputs, where);
+    check_outputs(program.executable->num_outputs(), outputs.size(), where);
+    program.executable->run(contiguous_inputs(inputs, where), outputs);
+  }
+
+  TensorList call(std::span<const Tensor> inputs, std::source_location where) {
+    if (runs_op_by_op()) return body_(inputs);
+    Program& program = program_for(inputs, where);
+    TensorList outputs(program.executable->num_outputs());
+    program.executable->run(contiguous_inputs(inputs, where), outputs);
+    return outputs;
+  }
+
+  int traces() const { return traces_; }
+
+  ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where) {
+    const Program& program = program_for(inputs, where);
+    ProgramFigures figures = program.figures;
+    const compile::MemoryFigures memory = program.executable->memory();
+    figures.arena_bytes = static_cast<int64_t>(memory.arena);
+    figures.peak_bytes = static_cast<int64_t>(memory.peak);
+    return figures;
+  }
+
+  std::string explain(std::span<const Tensor> inputs, std::source_location where) {
+    return program_for(inputs, where).executable->plan().to_string();
+  }
+
+ private:
+  struct Program {
+    SpecList signature;
+    std::unique_ptr<Executable> executable;
+    ProgramFigures figures;
+  };
+
+  // Inside another trace the ops join that trace; under a tape they must be seen by it.
+  static bool runs_op_by_op() { return Trace::current() || has_recorders(); }
+
+  void check_outputs(size_t returned, size_t expected, std::source_location where) const {
+    require(returned == expected, ErrorCode::invalid_argument, where, "function \"", options_.name, "\" returned ", returned,
+            " tensors, ", expected, " were expected");
+  }
+
+  // The caller's inputs, with strided ones copied. Held here so that nothing is allocated otherwise.
+  std::span<const Tensor> contiguous_inputs(std::span<const Tensor> inputs, std::source_location where) {
+    const auto dense = [](const Tensor& t) { return is_contiguous(t.shape(), t.impl()->strides); };
+    if (std::all_of(inputs.begin(), inputs.end(), dense)) return inputs;
+    copies_.assign(inputs.begin(), inputs.end());
+    for (Tensor& input : copies_) input = contiguous(input, where);
+    return copies_;
+  }
+
+  Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"", options_.name,
+              "\": argument ", i, " is none or a tensor of a traced function that has ended");
+    for (const auto& program : programs_) {
+      const bool same = program->signature.size() == inputs.size() &&
+                        std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
+                                   [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; });
+      if (same) return *program;
+    }
+    warn_of_retracing(inputs);
+    programs_.push_back(compile(inputs, where));
+    return *programs_.back();
+  }
+
+  void warn_of_retracing(std::span<const Tensor> inputs) {
+    if (traces_ < kRetraceWarning || programs_.empty()) return;
+    const SpecList& last = programs_.back()->signature;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!(inputs[i].spec() == last[i])) {
+        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", traces_ + 1, "th time: argument ", i,
+            " is ", inputs[i].spec(), ", last time it was ", last[i],
+            ". Tracing costs far more than a step; pad or drop the partial batch so that shapes repeat");
+        return;
+      }
+  }
+
+  Graph trace(std::span<const TensorSpec> specs, ReplicaTrace replica, std::source_location where) {
+    ++traces_;
+    Trace trace(replica);
+    TensorList parameters;
+    for (size_t i = 0; i < specs.size(); ++i) parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
+    try {
+      const TensorList results = body_(parameters);
+      for (const Tensor& result : results) {
+        require(result.defined(), ErrorCode::invalid_argument, where_, "the function returned none (an undefined Tensor)");
+        trace.graph().outputs.push_back(trace.value_of(result, where_));
+      }
+      trace.finish();
+    } catch (Error& error) {
+      error.note(detail::concat("while tracing function \"", options_.name, "\" made at ", where_.file_name(), ":", where_.line()));
+      throw;
+    }
+    return std::move(trace.graph());
+  }
+
+  std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
+    auto program = std::make_unique<Program>();
+    for (const Tensor& input : inputs) program->signature.push_back(input.spec());
+    if (options_.replicas.devices.empty())
+      compile_single(*program, where);
+    else
+      compile_replicated(*program, where);
+    return program;
+  }
+
+  static void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_t times) {
+    for (const compile::Step& step : plan.steps) {
+      if (step.place.per_replica == uniform) continue;
+      figures.flops += step.cost.flops * times;
+      figures.bytes_accessed += step.cost.bytes * times;
+      figures.launches += times;
+    }
+  }
+
+  void compile_single(Program& program, std::source_location where) {
+    Device& device = current_device();
+    PlanOptions options{.kind = device.kind(), .split_parameters = {}, .uniform_threads = device.threads(), .replica_threads = 1, .reproducible = false};
+    std::vector<Plan> plans;
+    plans.push_back(make_plan(trace(program.signature, {}, where), options));
+    complete_parameters(plans.back(), program.signature);
+    add_figures(program.figures, plans[0], true, 1);
+    ReplicaLayout layout;
+    layout.devices = {&device};
+    program.executable = std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
+  }
+
+  // Arguments that nothing reads are missing from the graph, but the caller still passes them.
+  static void complete_parameters(Plan& plan, const SpecList& signature) { plan.parameters.resize(signature.size()); }
+
+  void compile_replicated(Program& program, std::source_location where) {
+    const ReplicaOptions& replicas = options_.replicas;
+    ReplicaLayout layout;
+    layout.devices = replicas.devices;
+    layout.reproducible = replicas.reproducible;
+    layout.replicas = static_cast<int>(replicas.devices.size());
+    if (replicas.reproducible) {
+      require(replicas.virtual_replicas >= layout.replicas, ErrorCode::invalid_argument, where_, "function \"", options_.name,
+              "\": ", replicas.virtual_replicas, " virtual replicas are fewer than its ", layout.replicas, " devices");
+      layout.replicas = replicas.virtual_replicas;
+    }
+    const int64_t batch = batch_of(program.signature, layout.split_parameters, where);
+    layout.slices = compile::slice_batch(batch, layout.replicas);
+    const Device& device = *layout.devices[0];
+    const PlanOptions options{.kind = device.kind(), .split_parameters = layout.split_parameters, .uniform_threads = device.threads(),
+                              .replica_threads = replicas.reproducible ? 1 : device.threads(), .reproducible = replicas.reproducible};
+    std::vector<Plan> plans;
+    std::vector<int64_t> sizes;
+    for (const Slice& slice : layout.slices) {
+      if (slice.size == 0) continue;
+      if (std::find(sizes.begin(), sizes.end(), slice.size) == sizes.end()) {
+        SpecList specs = program.signature;
+        for (size_t i = 0; i < specs.size(); ++i)
+          if (layout.split_parameters[i]) specs[i].shape[0] = slice.size;
+        Graph graph = trace(specs, {.global_batch = batch, .local_batch = slice.size}, where);
+        if (!plans.empty()) graph = feeding_part(std::move(graph), plans[0], layout.split_parameters);
+        sizes.push_back(slice.size);
+        plans.push_back(make_plan(std::move(graph), options));
+        complete_parameters(plans.back(), program.signature);
+      }
+      const auto plan = std::find(sizes.begin(), sizes.end(), slice.size) - sizes.begin();
+      add_figures(program.figures, plans[static_cast<size_t>(plan)], false, 1);
+    }
+    add_figures(program.figures, plans[0], true, static_cast<int64_t>(layout.devices.size()));
+    program.executable = std::make_unique<Executable>(std::move(plans), std::move(sizes), std::move(layout));
+  }
+
+  int64_t batch_of(const SpecList& signature, std::vector<bool>& split, std::source_location where) const {
+    int64_t batch = -1;
+    for (size_t i = 0; i < signature.size(); ++i) {
+      split.push_back(signature[i].shape.rank() > 0);
+      if (!split.back()) continue;
+      const int64_t rows = signature[i].shape[0];
+      require(batch < 0 || rows == batch, ErrorCode::shape_mismatch, where, "function \"", options_.name, "\": argument ", i, " is ",
+              signature[i], " but another has ", batch, " examples; all arguments with a first dimension are cut along it");
+      batch = rows;
+    }
+    require(batch > 0, ErrorCode::invalid_argument, where, "function \"", options_.name,
+            "\" runs as replicas: it needs an argument with at least one example in its first dimension");
+    return batch;
+  }
+
+  static constexpr int kRetraceWarning = 5;
+
+  Body body_;
+  FunctionOptions options_;
+  std::source_location where_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  TensorList copies_;
+  int traces_ = 0;
+};
+
+FunctionCore::FunctionCore(Body body, FunctionOptions options, std::source_location where)
+    : impl_(std::make_unique<Impl>(std::move(body), std::move(options), where)) {}
+FunctionCore::~FunctionCore() = default;
+
+void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
+  impl_->call(inputs, outputs, where);
+}
+TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) { return impl_->call(inputs, where); }
+int FunctionCore::traces() const { return impl_->traces(); }
+ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) { return impl_->figures(inputs, where); }
+std::string FunctionCore::explain(std::span<const Tensor> inputs, std::source_location where) { return impl_->explain(inputs, where); }
+
+}  // namespace lockstep

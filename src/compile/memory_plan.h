@@ -1,0 +1,25 @@
+// Places buffers with known lifetimes into one arena.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep::compile {
+
+// Alive from step `first` to step `last`, both included.
+struct Lifetime {
+  size_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct MemoryPlan {
+  std::vector<size_t> offsets;  // of each buffer, multiples of 64
+  size_t size = 0;              // of the arena
+  size_t peak = 0;              // most bytes alive at one step: no arena can be smaller
+};
+
+MemoryPlan plan_memory(std::span<const Lifetime> buffers);
+
+}  // namespace lockstep::compile

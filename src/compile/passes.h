@@ -1,0 +1,29 @@
+// Rewrites of a traced graph. Each returns a new graph that computes the same results.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace lockstep::compile {
+
+// Drops nodes that no result depends on.
+Graph remove_dead_nodes(const Graph& graph);
+
+// Computes equal expressions once.
+Graph share_common_subexpressions(const Graph& graph);
+
+// Evaluates views and elementwise ops of constants; drops multiplications by 1.
+Graph fold_constants(const Graph& graph);
+
+// For a program that runs as one replica: a sum over one replica is its input.
+Graph drop_collectives(const Graph& graph);
+
+// Moves a bias and an activation that follow an op which can apply them into that op.
+Graph fuse_epilogues(const Graph& graph);
+
+// All of the above, in order, until nothing changes any more.
+Graph simplify(Graph graph, bool replicated);
+
+// How often each value is read; results count as reads.
+std::vector<std::vector<int>> count_uses(const Graph& graph);
+
+}  // namespace lockstep::compile

@@ -1,0 +1,32 @@
+// Which nodes run once per device and which once per replica, and in which phase.
+//
+// A value is uniform where every replica would compute the same one: it comes from variables,
+// captured tensors, constants and sums over replicas alone. Uniform nodes run once on each device,
+// the others once for every replica on it. A sum over replicas ends a phase: all replicas must have
+// its input. Uniform nodes that no replica waits for (variable updates above all) run in the last
+// phase, when no replica reads the old values any more.
+//
+// A program that runs as one replica is all uniform and one phase.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace lockstep::compile {
+
+struct NodePlace {
+  bool per_replica = false;
+  int phase = 0;
+  bool operator==(const NodePlace&) const = default;
+};
+
+struct Placement {
+  std::vector<NodePlace> nodes;
+  int phases = 1;  // 0 .. phases-1
+};
+
+// `split_parameters[i]`: parameter i is sliced over the replicas. Not replicated: all false.
+Placement place_nodes(const Graph& graph, const std::vector<bool>& split_parameters);
+
+}  // namespace lockstep::compile

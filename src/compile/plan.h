@@ -1,0 +1,101 @@
+// What the compiler makes of a graph: launches in order, and where each of their operands lives.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/placement.h"
+#include "graph/graph.h"
+#include "graph/kernel.h"
+
+namespace lockstep::compile {
+
+// Where an operand's memory comes from when the program runs.
+enum class Space : uint8_t {
+  device_arena,   // values that are computed once on each device
+  replica_arena,  // values of one replica
+  parameter,      // an argument of the function (a replica's slice of it)
+  variable,
+  capture,
+  constant,
+  example_offset,
+  output,
+};
+
+struct Operand {
+  Space space = Space::device_arena;
+  int index = 0;        // of the parameter, variable, capture, constant or output
+  int64_t offset = 0;   // in bytes
+};
+
+struct Step {
+  int node = -1;
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<OperandLayout> input_layouts;
+  std::vector<OperandLayout> output_layouts;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;
+  size_t workspace_bytes = 0;
+  int64_t workspace_offset = 0;  // in the arena of its place
+  NodePlace place;
+  Cost cost;
+  std::source_location where;
+};
+
+// A sum over replicas: input in every replica (or uniform), result in the device arena.
+struct Collective {
+  int64_t sequence = 0;
+  TensorSpec spec;
+  Operand input;
+  Operand result;
+  int phase = 0;  // runs before the steps of this phase
+};
+
+struct PlannedOutput {
+  TensorSpec spec;
+  bool per_replica = false;  // each replica writes its rows
+};
+
+struct ArenaSize {
+  size_t bytes = 0;
+  size_t peak = 0;  // most bytes alive at once
+};
+
+struct Plan {
+  // In the order of execution: by phase, within it the uniform steps first.
+  std::vector<Step> steps;
+  std::vector<Collective> collectives;
+  int phases = 1;
+
+  std::vector<TensorSpec> parameters;
+  std::vector<Variable> variables;
+  std::vector<bool> variable_updated;
+  TensorList captures;
+  std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
+  std::vector<PlannedOutput> outputs;
+
+  ArenaSize device_arena;
+  ArenaSize replica_arena;
+
+  std::string to_string() const;
+};
+
+struct PlanOptions {
+  DeviceKind kind = DeviceKind::cpu;
+  std::vector<bool> split_parameters;  // empty: the program runs as one replica
+  int uniform_threads = 1;
+  int replica_threads = 1;
+  bool reproducible = false;  // no bit may depend on the number of threads
+};
+
+// Threads with which a step's kernel is prepared.
+int step_threads(const Step& step, const PlanOptions& options);
+
+Plan make_plan(Graph graph, const PlanOptions& options);
+
+// The part of a replica's program that others depend on: its sums and its own outputs. `whole` is
+// the plan of the same program that also updates the variables and writes the common outputs.
+Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters);
+
+}  // namespace lockstep::compile

@@ -1,0 +1,83 @@
+#include "compile/replica_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::compile {
+
+int tree_middle(TreeNode node) {
+  return node.first + static_cast<int>(std::bit_ceil(static_cast<unsigned>(node.last - node.first)) / 2);
+}
+
+namespace {
+
+void collect(TreeNode node, int first, int last, std::vector<TreeNode>& out) {
+  if (node.first >= last || node.last <= first) return;
+  if (node.first >= first && node.last <= last) {
+    out.push_back(node);
+    return;
+  }
+  const int middle = tree_middle(node);
+  collect({node.first, middle}, first, last, out);
+  collect({middle, node.last}, first, last, out);
+}
+
+constexpr int64_t kBlock = 1024;  // elements added at a time: stays in the first cache
+
+template <class T>
+using Accumulator = std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float, T>;
+
+template <class T>
+struct TreeSum {
+  std::span<const TreeNode> nodes;
+  const void* const* addends;
+
+  // The sum below `node` for `n` elements from `begin`, into `out`. False where no addend lies there.
+  bool sum(TreeNode node, int64_t begin, int64_t n, Accumulator<T>* out) const {
+    const auto held = std::find(nodes.begin(), nodes.end(), node);
+    if (held != nodes.end()) {
+      const T* source = static_cast<const T*>(addends[held - nodes.begin()]) + begin;
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(source[i]);
+      return true;
+    }
+    if (node.last - node.first <= 1) return false;
+    const int middle = tree_middle(node);
+    const bool left = sum({node.first, middle}, begin, n, out);
+    if (!left) return sum({middle, node.last}, begin, n, out);
+    Accumulator<T> right[kBlock];
+    if (sum({middle, node.last}, begin, n, right))
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(out[i] + right[i]);
+    return true;
+  }
+};
+
+}  // namespace
+
+std::vector<TreeNode> largest_nodes(int leaves, int first, int last) {
+  std::vector<TreeNode> result;
+  collect({0, leaves}, first, last, result);
+  return result;
+}
+
+void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
+                       int64_t begin, int64_t end) {
+  require(dtype != DType::boolean, ErrorCode::dtype_mismatch, std::source_location::current(),
+          "all_reduce_sum: booleans have no sum; cast() them first");
+  dispatch(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>) {
+      const TreeSum<T> tree{nodes, addends};
+      Accumulator<T> block[kBlock];
+      for (int64_t at = begin; at < end; at += kBlock) {
+        const int64_t n = std::min(kBlock, end - at);
+        tree.sum({0, leaves}, at, n, block);
+        T* out = static_cast<T*>(target) + at;
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(block[i]);
+      }
+    }
+  });
+}
+
+}  // namespace lockstep::compile

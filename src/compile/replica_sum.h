@@ -1,0 +1,35 @@
+// Sums over replicas in one fixed order, whoever holds which replica.
+//
+// The replicas are the leaves of a binary tree that depends on their number alone. A device that
+// holds all leaves below a node adds them up itself; what is left is added by whoever needs it, in
+// the tree's order. The bits are therefore the same on any number of devices.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/tensor/dtype.h"
+
+namespace lockstep::compile {
+
+// Leaves [first, last) of the tree.
+struct TreeNode {
+  int first = 0;
+  int last = 0;
+  bool operator==(const TreeNode&) const = default;
+};
+
+// Where an inner node of the tree is divided.
+int tree_middle(TreeNode node);
+
+// The largest nodes of the tree over `leaves` leaves that lie wholly within [first, last).
+std::vector<TreeNode> largest_nodes(int leaves, int first, int last);
+
+// Adds elements [begin, end) of the addends into `target` in the tree's order. `nodes`: disjoint
+// nodes of the tree in ascending order that together cover every leaf below `leaves`; `addends[i]`:
+// the sum below nodes[i]. Does not allocate.
+void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
+                       int64_t begin, int64_t end);
+
+}  // namespace lockstep::compile

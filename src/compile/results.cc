@@ -1,0 +1,121 @@
+#include "compile/results.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compile/placement.h"
+#include "ops/elementwise/ops.h"
+
+namespace lockstep::compile {
+namespace {
+
+class Settler {
+ public:
+  Settler(Graph graph, std::vector<OrderEdge>& edges) : graph_(std::move(graph)), edges_(edges) {}
+
+  Graph run() {
+    for (Value& output : graph_.outputs) {
+      if (!output.valid()) continue;
+      if (!writable(output) || !taken_.insert(key(output)).second) output = copy_of(output);
+      taken_.insert(key(output));
+    }
+    for (VariableUpdate& update : graph_.updates) settle(update);
+    return std::move(graph_);
+  }
+
+ private:
+  static std::pair<int, int> key(Value v) { return {v.node, v.output}; }
+
+  bool writable(Value v) const {
+    const OpDef& op = *graph_.node(v).op;
+    return !is_source(op) && !op.view && &op != &kAllReduceSum;
+  }
+
+  Value copy_of(Value v) {
+    return graph_.add({.op = &kIdentity, .attrs = {}, .inputs = {v}, .outputs = {graph_.spec(v)}, .where = graph_.node(v).where});
+  }
+
+  // Everything that reads the memory of `v`, also through views.
+  std::vector<int> readers_of(Value v) const {
+    std::vector<int> readers;
+    std::vector<Value> aliases = {v};
+    for (size_t a = 0; a < aliases.size(); ++a)
+      for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+        const Node& node = graph_.nodes[i];
+        if (std::find(node.inputs.begin(), node.inputs.end(), aliases[a]) == node.inputs.end()) continue;
+        readers.push_back(static_cast<int>(i));
+        if (node.op->view) aliases.push_back({static_cast<int32_t>(i), 0});
+      }
+    return readers;
+  }
+
+  bool reaches(int from, int to) const {
+    std::vector<bool> visited(graph_.nodes.size(), false);
+    std::vector<int> stack = {from};
+    while (!stack.empty()) {
+      const int current = stack.back();
+      stack.pop_back();
+      if (current == to) return true;
+      if (visited[static_cast<size_t>(current)]) continue;
+      visited[static_cast<size_t>(current)] = true;
+      for (size_t i = static_cast<size_t>(current) + 1; i < graph_.nodes.size(); ++i)
+        for (const Value v : graph_.nodes[i].inputs)
+          if (v.node == current) stack.push_back(static_cast<int>(i));
+      for (const OrderEdge& edge : edges_)
+        if (edge.before == current) stack.push_back(edge.after);
+    }
+    return false;
+  }
+
+  // Whether `writer` may overwrite the memory it reads `old` from: elementwise launches that read
+  // and write an element at the same place.
+  bool overwrites_safely(int writer, Value old) const {
+    const Node& node = graph_.nodes[static_cast<size_t>(writer)];
+    return node.op->expand && graph_.spec(old) == node.outputs[0];
+  }
+
+  void settle(VariableUpdate& update) {
+    const auto variable = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
+      return node.op == &kVariable && node.attrs.as<VariableAttrs>().variable.id() == update.variable.id();
+    });
+    const Value old = variable == graph_.nodes.end() ? Value{} : Value{static_cast<int32_t>(variable - graph_.nodes.begin()), 0};
+    if (update.value == old) return;  // assigned its own value: nothing to write
+    if (writable(update.value) && !taken_.contains(key(update.value)) && order(update.value.node, old)) {
+      taken_.insert(key(update.value));
+      return;
+    }
+    update.value = copy_of(update.value);
+    taken_.insert(key(update.value));
+    // A copy that nothing reads can always wait for the last reader.
+    order(update.value.node, old);
+  }
+
+  // Lets all readers of `old` run before `writer`; false where one of them needs its result.
+  bool order(int writer, Value old) {
+    if (!old.valid()) return true;
+    const std::vector<int> readers = readers_of(old);
+    for (const int reader : readers) {
+      if (reader == writer ? !overwrites_safely(writer, old) : reaches(writer, reader)) return false;
+    }
+    for (const int reader : readers)
+      if (reader != writer) edges_.push_back({reader, writer});
+    return true;
+  }
+
+  Graph graph_;
+  std::vector<OrderEdge>& edges_;
+  std::set<std::pair<int, int>> taken_;
+};
+
+}  // namespace
+
+Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters, std::vector<OrderEdge>& edges) {
+  const Placement placement = place_nodes(graph, split_parameters);
+  for (const VariableUpdate& update : graph.updates)
+    require(!placement.nodes[static_cast<size_t>(update.value.node)].per_replica, ErrorCode::failed_precondition,
+            graph.node(update.value).where, "variable \"", update.variable.name(),
+            "\" was assigned a value that differs between replicas; sum it over them first: all_reduce_sum(value)");
+  return Settler(graph, edges).run();
+}
+
+}  // namespace lockstep::compile

@@ -1,0 +1,23 @@
+// The order of execution.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "compile/placement.h"
+#include "graph/graph.h"
+
+namespace lockstep::compile {
+
+// `before` runs before `after`, although no value connects them.
+struct OrderEdge {
+  int before;
+  int after;
+};
+
+// All nodes, by phase, within a phase uniform ones first, otherwise by dependence. Among the nodes
+// that could run next, the one that leaves the least memory alive is taken: variable updates run as
+// soon as their gradient is there.
+std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges);
+
+}  // namespace lockstep::compile

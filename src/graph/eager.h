@@ -1,0 +1,14 @@
+// Runs one op at once, on the device of its inputs.
+#pragma once
+
+#include "graph/op.h"
+
+namespace lockstep {
+
+TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                     std::span<const TensorSpec> specs, std::source_location where);
+
+// The same elements in row-major memory; `tensor` itself where it is so already.
+Tensor contiguous(const Tensor& tensor, std::source_location where);
+
+}  // namespace lockstep

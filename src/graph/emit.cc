@@ -1,0 +1,148 @@
+#include "graph/emit.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "graph/eager.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+thread_local std::vector<Recorder*> recorders;
+thread_local Trace* current_trace = nullptr;
+
+}  // namespace
+
+void push_recorder(Recorder* recorder) { recorders.push_back(recorder); }
+
+void remove_recorder(Recorder* recorder) { std::erase(recorders, recorder); }
+
+RecorderPause::RecorderPause() { paused_.swap(recorders); }
+RecorderPause::~RecorderPause() { paused_.swap(recorders); }
+
+TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where) {
+  const auto count = static_cast<int>(inputs.size());
+  require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs), ErrorCode::invalid_argument, where,
+          op.name, ": takes ", op.min_inputs, op.max_inputs == op.min_inputs ? "" : " or more", " inputs, received ",
+          count);
+  SpecList input_specs;
+  input_specs.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    require(input.defined(), ErrorCode::invalid_argument, where, op.name, ": input ", &input - inputs.data(),
+            " is none (a default-constructed Tensor or an unconnected gradient)");
+    input_specs.push_back(input.spec());
+  }
+  SpecList specs = op.infer(InferContext{op, input_specs, attrs, where});
+  TensorList outputs = current_trace ? current_trace->append(op, inputs, attrs, std::move(specs), where)
+                                     : run_eager(op, inputs, attrs, specs, where);
+  tell_recorders(op, attrs, inputs, outputs);
+  return outputs;
+}
+
+Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where) {
+  return std::move(emit(op, inputs, attrs, where).front());
+}
+
+Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs, std::source_location where) {
+  return emit_one(op, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, where);
+}
+
+Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
+  if (current_trace) return current_trace->constant(spec, value, where);
+  return Tensor::full(spec.dtype, spec.shape, value, current_device(), where);
+}
+
+Trace::Trace(ReplicaTrace replica) : outer_(current_trace), replica_(replica) {
+  static std::atomic<uint64_t> next{1};
+  id_ = next.fetch_add(1);
+  current_trace = this;
+}
+
+Trace::~Trace() { current_trace = outer_; }
+
+Trace* Trace::current() { return current_trace; }
+
+Tensor Trace::wrap(Value value) const { return make_symbolic(graph_.spec(value), {id_, value.node, value.output}); }
+
+Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where) {
+  return wrap(graph_.add({.op = &kParameter, .attrs = ParameterAttrs{index}, .inputs = {}, .outputs = {spec}, .where = where}));
+}
+
+TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
+                         std::source_location where) {
+  Node node{.op = &op, .attrs = attrs, .inputs = {}, .outputs = std::move(specs), .where = where};
+  node.inputs.reserve(inputs.size());
+  for (const Tensor& input : inputs) node.inputs.push_back(value_of(input, where));
+  const auto outputs = static_cast<int32_t>(node.outputs.size());
+  const Value first = graph_.add(std::move(node));
+  TensorList result;
+  for (int32_t i = 0; i < outputs; ++i) result.push_back(wrap({first.node, i}));
+  return result;
+}
+
+Tensor Trace::constant(const TensorSpec& spec, double value, std::source_location where) {
+  return wrap(graph_.add({.op = &kConstant, .attrs = ConstantAttrs{value}, .inputs = {}, .outputs = {spec}, .where = where}));
+}
+
+Value Trace::value_of(const Tensor& tensor, std::source_location where) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.symbol.trace == id_) return {impl.symbol.node, impl.symbol.output};
+  require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
+          "a tensor of another traced function was used here: values leave a traced function only as its results");
+  for (const auto& [id, value] : captures_)
+    if (id == impl.id) return value;
+  const Value value = graph_.add(
+      {.op = &kCapture, .attrs = CaptureAttrs{tensor}, .inputs = {}, .outputs = {impl.spec}, .where = where});
+  captures_.emplace_back(impl.id, value);
+  return value;
+}
+
+Tensor Trace::read(const Variable& variable, std::source_location where) {
+  for (const auto& [known, value] : variables_)
+    if (known.id() == variable.id()) return value;
+  const Tensor value = wrap(graph_.add(
+      {.op = &kVariable, .attrs = VariableAttrs{variable}, .inputs = {}, .outputs = {variable.spec()}, .where = where}));
+  variables_.emplace_back(variable, value);
+  return value;
+}
+
+void Trace::assign(const Variable& variable, const Tensor& value) {
+  const Value symbol = value_of(value, std::source_location::current());
+  const auto update = std::find_if(graph_.updates.begin(), graph_.updates.end(),
+                                   [&](const VariableUpdate& u) { return u.variable.id() == variable.id(); });
+  if (update == graph_.updates.end())
+    graph_.updates.push_back({variable, symbol});
+  else
+    update->value = symbol;
+  const Tensor current = wrap(symbol);
+  for (auto& [known, held] : variables_)
+    if (known.id() == variable.id()) {
+      held = current;
+      return;
+    }
+  variables_.emplace_back(variable, current);
+}
+
+bool has_recorders() { return !recorders.empty(); }
+
+void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  // By index: a recorder may be pushed while another records.
+  for (size_t i = 0; i < recorders.size(); ++i) recorders[i]->record(op, attrs, inputs, outputs);
+}
+
+void Trace::count_runs(const Variable& counter) {
+  const bool known = std::any_of(run_counters_.begin(), run_counters_.end(), [&](const Variable& v) { return v.id() == counter.id(); });
+  if (!known) run_counters_.push_back(counter);
+}
+
+void Trace::finish() {
+  const std::source_location where = std::source_location::current();
+  for (const Variable& counter : run_counters_) counter.assign_add(constant(counter.spec(), 1, where), where);
+}
+
+void tell_recorders_of_read(const Variable& variable, const Tensor& value) {
+  for (size_t i = 0; i < recorders.size(); ++i) recorders[i]->read(variable, value);
+}
+
+}  // namespace lockstep

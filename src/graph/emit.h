@@ -1,0 +1,101 @@
+// The one choke point through which every op goes.
+//
+// emit() infers the result's specs, then runs the kernel (eager) or appends a node to the graph
+// that is being traced on this thread, then tells the active recorders (tapes). Gradient rules call
+// it too, so second derivatives and compiled backward passes need nothing of their own.
+#pragma once
+
+#include <span>
+
+#include "graph/graph.h"
+#include "graph/op.h"
+
+namespace lockstep {
+
+TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where);
+
+// For ops with one output.
+Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where);
+Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs, std::source_location where);
+
+// A tensor with every element `value`: a constant of the trace where there is one.
+Tensor fill(const TensorSpec& spec, double value, std::source_location where = std::source_location::current());
+
+// Sees every op after it was emitted on this thread.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  virtual void record(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                      std::span<const Tensor> outputs) = 0;
+  virtual void read(const Variable& variable, const Tensor& value) = 0;
+};
+
+// Recorders form a stack per thread; all of them are told, in the order in which they were pushed.
+void push_recorder(Recorder* recorder);
+void remove_recorder(Recorder* recorder);
+bool has_recorders();
+void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+void tell_recorders_of_read(const Variable& variable, const Tensor& value);
+
+// Suspends all recorders of this thread: for work that must not be differentiated.
+class RecorderPause {
+ public:
+  RecorderPause();
+  ~RecorderPause();
+  RecorderPause(const RecorderPause&) = delete;
+  RecorderPause& operator=(const RecorderPause&) = delete;
+
+ private:
+  std::vector<Recorder*> paused_;
+};
+
+// What a replica's trace knows about the batch it is a slice of.
+struct ReplicaTrace {
+  int64_t global_batch = -1;  // examples in the whole batch; -1: the trace is not of a replica
+  int64_t local_batch = -1;   // examples in this replica's slice
+};
+
+// The graph that is being traced on this thread. Construction starts a trace, destruction ends it.
+class Trace {
+ public:
+  explicit Trace(ReplicaTrace replica = {});
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  static Trace* current();
+
+  Graph& graph() { return graph_; }
+  const ReplicaTrace& replica() const { return replica_; }
+
+  Tensor parameter(int index, const TensorSpec& spec, std::source_location where);
+  TensorList append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
+                    std::source_location where);
+  Tensor constant(const TensorSpec& spec, double value, std::source_location where);
+  Tensor read(const Variable& variable, std::source_location where);
+  void assign(const Variable& variable, const Tensor& value);
+  // Symbol of this tensor in this trace; a concrete tensor becomes a capture.
+  Value value_of(const Tensor& tensor, std::source_location where);
+  // 0, 1, 2, ...: tells the uses of one kind of op in this trace apart.
+  int64_t next_collective() { return collectives_++; }
+  int64_t next_random() { return randoms_++; }
+  // This int64 counter goes up by one at the end of every run of the program.
+  void count_runs(const Variable& counter);
+  // Ends the recording: what was promised for the end of the program is added to it.
+  void finish();
+
+ private:
+  Tensor wrap(Value value) const;
+
+  uint64_t id_;
+  Trace* outer_;
+  ReplicaTrace replica_;
+  Graph graph_;
+  std::vector<std::pair<uint64_t, Value>> captures_;                 // by tensor id
+  std::vector<std::pair<Variable, Tensor>> variables_;               // the current value of each
+  std::vector<Variable> run_counters_;
+  int64_t collectives_ = 0;
+  int64_t randoms_ = 0;
+};
+
+}  // namespace lockstep

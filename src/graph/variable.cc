@@ -1,0 +1,82 @@
+#include "lockstep/graph/variable.h"
+
+#include "graph/emit.h"
+#include "graph/variable_impl.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+Variable::Variable(const Tensor& initial, VariableOptions options, std::source_location where) {
+  require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"", options.name,
+          "\": variables are made outside traced functions, from a tensor that has elements");
+  impl_ = std::make_shared<VariableImpl>();
+  impl_->options = std::move(options);
+  impl_->spec = initial.spec();
+  impl_->where = where;
+  impl_->value = initial;
+  impl_->mutable_data(true);
+}
+
+void* VariableImpl::mutable_data(bool keep) {
+  const TensorImpl* held = value.impl().get();
+  const bool sole = value.impl().use_count() == 1 && held->storage.use_count() == 1;
+  if (!sole || !is_contiguous(spec.shape, held->strides)) {
+    const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
+    if (keep)
+      copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(), fresh.impl()->strides);
+    value = fresh;
+  }
+  return value.impl()->data();
+}
+
+namespace {
+const VariableImpl& defined_variable(const std::shared_ptr<VariableImpl>& impl) {
+  require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+          "this Variable was default-constructed: it names no variable");
+  return *impl;
+}
+}  // namespace
+
+uint64_t Variable::id() const { return defined_variable(impl_).id; }
+const std::string& Variable::name() const { return defined_variable(impl_).options.name; }
+bool Variable::trainable() const { return defined_variable(impl_).options.trainable; }
+const TensorSpec& Variable::spec() const { return defined_variable(impl_).spec; }
+std::source_location Variable::where() const { return defined_variable(impl_).where; }
+
+Tensor Variable::value(std::source_location where) const {
+  Trace* trace = Trace::current();
+  const Tensor value = trace ? trace->read(*this, where) : defined_variable(impl_).value;
+  tell_recorders_of_read(*this, value);
+  return value;
+}
+
+void Variable::assign(const Tensor& value, std::source_location where) const {
+  require(value.defined() && value.spec() == spec(), ErrorCode::shape_mismatch, where, "assign: variable \"", name(),
+          "\" is ", spec(), ", the value is ", value.defined() ? detail::concat(value.spec()) : "none");
+  if (Trace* trace = Trace::current()) {
+    trace->assign(*this, value);
+    return;
+  }
+  require(!value.symbolic(), ErrorCode::failed_precondition, where,
+          "assign: the value is a tensor of a traced function that has ended");
+  // Tensors never change, so the variable may share the value's memory until it is next written.
+  impl_->value = value;
+  ++impl_->version;
+}
+
+namespace {
+void assign_changed(const Variable& variable, const Tensor& delta, std::string_view op_name, std::source_location where) {
+  const OpDef* op = find_op(op_name);
+  require(op != nullptr, ErrorCode::internal, where, "op \"", op_name, "\" is not registered");
+  variable.assign(emit_one(*op, {variable.value(where), delta}, {}, where), where);
+}
+}  // namespace
+
+void Variable::assign_add(const Tensor& delta, std::source_location where) const {
+  assign_changed(*this, delta, "add", where);
+}
+void Variable::assign_sub(const Tensor& delta, std::source_location where) const {
+  assign_changed(*this, delta, "sub", where);
+}
+
+}  // namespace lockstep

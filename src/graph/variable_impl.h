@@ -1,0 +1,24 @@
+// What a Variable handle points to.
+#pragma once
+
+#include "lockstep/graph/variable.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+struct VariableImpl {
+  uint64_t id = TensorImpl::next_id();
+  VariableOptions options;
+  TensorSpec spec;
+  std::source_location where;
+  // The value as a tensor: contiguous, its storage shared with whoever read it.
+  Tensor value;
+  // Changes with every write: what tells a mirror on another device that it is out of date.
+  uint64_t version = 0;
+
+  // The variable's memory, for writing. Readers keep what they read: where somebody else still
+  // holds the storage, the variable moves to new memory first (with the old elements if `keep`).
+  void* mutable_data(bool keep);
+};
+
+}  // namespace lockstep

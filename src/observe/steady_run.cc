@@ -1,0 +1,53 @@
+#include "observe/steady_run.h"
+
+#include <algorithm>
+
+#include "lockstep/observe/verdict.h"
+
+namespace lockstep::observe {
+namespace {
+
+// The replica's mean over the steps after the first.
+MeanStep mean_step(const ReplicaSummary& r) {
+  const double per_step = 1.0 / static_cast<double>(r.wall.count - 1), ms_per_step = per_step / 1e6;
+  MeanStep mean;
+  mean.wall = static_cast<double>(r.wall.total - r.first.wall_ns) * ms_per_step;
+  for (size_t c = 0; c < kCategories; ++c)
+    mean.times[c] = static_cast<double>(r.times[c].total - r.first.times.values[c]) * ms_per_step;
+  for (size_t c = 0; c < kCounters; ++c)
+    mean.counts[c] = static_cast<double>(r.counts.values[c] - r.first.counts.values[c]) * per_step;
+  if (r.measured_wall_ns > 0)
+    mean.descheduled_share =
+        static_cast<double>(r[Category::descheduled].total) / static_cast<double>(r.measured_wall_ns);
+  return mean;
+}
+
+}  // namespace
+
+std::optional<SteadyRun> steady_run(const RunSummary& summary) {
+  SteadyRun run;
+  run.summary = &summary;
+  const double n = static_cast<double>(summary.replicas.size());
+  for (const ReplicaSummary& r : summary.replicas) {
+    if (r.wall.count - 1 < kMinSteps) return std::nullopt;
+    const MeanStep mean = mean_step(r);
+    run.mean.wall += mean.wall / n;
+    for (size_t c = 0; c < kCategories; ++c) run.mean.times[c] += mean.times[c] / n;
+    for (size_t c = 0; c < kCounters; ++c) run.mean.counts[c] += mean.counts[c];
+    run.mean.descheduled_share += mean.descheduled_share / n;
+
+    run.outside_input_wait += static_cast<double>(r.outside[Category::input_wait]) / 1e6 /
+                              static_cast<double>(r.wall.count - 1) / n;
+    run.steps = std::max(run.steps, r.wall.count);
+    run.late_traces += r.counts[Counter::traces] - r.first.counts[Counter::traces];
+    run.partial_steps += r.partial_steps;
+    run.empty_steps += r.empty_steps;
+    run.incomplete_steps = std::max(run.incomplete_steps, r.partial_steps + r.empty_steps);
+    if (r.empty_steps > summary.replicas[run.emptiest].empty_steps) run.emptiest = run.replicas.size();
+    run.replicas.push_back(mean);
+  }
+  if (run.replicas.empty() || run.mean.wall <= 0) return std::nullopt;
+  return run;
+}
+
+}  // namespace lockstep::observe

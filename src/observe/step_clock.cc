@@ -1,0 +1,320 @@
+#include "lockstep/observe/step_clock.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/observe/span.h"
+#include "observe/histogram.h"
+
+namespace lockstep::observe {
+namespace {
+
+Name span_name(Category category) {
+  static const std::vector<Name> names = [] {
+    std::vector<Name> all;
+    for (size_t c = 0; c < kCategories; ++c) all.push_back(intern(name(static_cast<Category>(c))));
+    return all;
+  }();
+  return names[static_cast<size_t>(category)];
+}
+
+// An address that only the calling thread has.
+const void* this_thread() {
+  static thread_local constinit char token = 0;
+  return &token;
+}
+
+struct Frame {
+  Category category = Category::unattributed;
+  ThreadState state = ThreadState::blocks;
+  int64_t start_ns = 0;
+  int64_t own_ns = 0;  // in this interval, without the scopes inside
+};
+
+// What the run has shown so far.
+struct Aggregate {
+  std::mutex mutex;
+  Histogram wall;
+  std::array<Histogram, kCategories> times;
+  ReplicaSummary sums;  // all but the distributions
+  std::vector<StepRecord> recent;
+  int64_t steps = 0;
+
+  void add_step(const StepRecord& record) {
+    std::lock_guard lock(mutex);
+    if (record.index == 0) sums.first = record;
+    wall.add(record.wall_ns);
+    for (size_t c = 0; c < kCategories; ++c)
+      if (record.measured_descheduled || static_cast<Category>(c) != Category::descheduled)
+        times[c].add(record.times.values[c]);
+    if (record.measured_descheduled) sums.measured_wall_ns += record.wall_ns;
+    for (size_t c = 0; c < kCounters; ++c) sums.counts.values[c] += record.counts.values[c];
+    const int64_t slots = record.counts[Counter::slots], examples = record.counts[Counter::examples];
+    sums.empty_steps += slots > 0 && examples == 0;
+    sums.partial_steps += examples > 0 && examples < slots;
+    if (!recent.empty()) recent[static_cast<size_t>(steps) % recent.size()] = record;
+    ++steps;
+  }
+
+  void add_outside(const StepRecord& record) {
+    std::lock_guard lock(mutex);
+    sums.outside_ns += record.wall_ns;
+    for (size_t c = 0; c < kCategories; ++c) sums.outside.values[c] += record.times.values[c];
+  }
+
+  ReplicaSummary summary() {
+    std::lock_guard lock(mutex);
+    ReplicaSummary all = sums;
+    all.wall = wall.distribution();
+    for (size_t c = 0; c < kCategories; ++c) all.times[c] = times[c].distribution();
+    return all;
+  }
+};
+
+thread_local ReplicaClock* bound_replica = nullptr;
+
+}  // namespace
+
+// Time is charged where the category changes: what passed since the last change belongs to the
+// innermost open scope. So scopes exclude each other, and the sum over categories is the wall time.
+struct alignas(64) ReplicaClock::State {
+  State(const Clock& clock, int replica, int measure_every, int recent)
+      : clock(clock),
+        replica(replica),
+        measure_every(measure_every),
+        row(track("steps", "replica " + std::to_string(replica))),
+        last_ns(clock.now_ns()) {
+    aggregate.recent.resize(static_cast<size_t>(recent));
+  }
+
+  void read_cpu() {
+    last_cpu_ns = clock.thread_cpu_ns();
+    cpu_thread = this_thread();
+  }
+
+  // Charges the time since the last change. `next` is what the thread does from now on.
+  void advance(ThreadState next) {
+    const int64_t now = clock.now_ns();
+    const int64_t elapsed = now - last_ns;
+    Frame& frame = frames[depth];
+    times[frame.category] += elapsed;
+    frame.own_ns += elapsed;
+    last_ns = now;
+    if (!measuring) return;
+    // A segment that began on another thread says nothing about this thread's processor time.
+    const bool ran_here = frame.state == ThreadState::runs && cpu_thread == this_thread();
+    const int64_t before = last_cpu_ns;
+    cpu_thread = nullptr;
+    if (ran_here || next == ThreadState::runs) read_cpu();
+    if (ran_here) off_cpu[frame.category] += elapsed - (last_cpu_ns - before);
+  }
+
+  // Ends the interval that began at the last edge and starts the next one.
+  StepRecord cut() {
+    advance(frames[depth].state);
+    StepRecord record;
+    record.start_ns = edge_ns;
+    record.wall_ns = last_ns - edge_ns;
+    record.measured_descheduled = measuring;
+    // The two clocks are not read at one instant, so only the sum over the step is compared.
+    for (size_t c = 0; c < kCategories; ++c) {
+      const int64_t taken = std::clamp<int64_t>(off_cpu.values[c], 0, times.values[c]);
+      times.values[c] -= taken;
+      times[Category::descheduled] += taken;
+    }
+    record.times = times;
+    edge_ns = last_ns;
+    times = {};
+    off_cpu = {};
+    for (int d = 0; d <= depth; ++d) frames[d].own_ns = 0;
+    return record;
+  }
+
+  Counts take_counts() {
+    Counts taken;
+    for (size_t c = 0; c < kCounters; ++c)
+      taken.values[c] = counters[c].exchange(0, std::memory_order_relaxed);
+    return taken;
+  }
+
+  const Clock& clock;
+  const int replica;
+  const int measure_every;
+  const Track row;
+
+  int64_t last_ns;
+  int64_t edge_ns = 0;
+  int64_t last_cpu_ns = 0;
+  const void* cpu_thread = nullptr;  // the thread last_cpu_ns belongs to; null: not read
+  bool measuring = false;
+  bool in_step = false;
+  int64_t next_step = 0;
+  Times times;
+  Times off_cpu;  // wall minus processor time where the thread ran, by category
+  int depth = 0;
+  Frame frames[kMaxDepth + 1];  // [0]: no scope is open
+
+  alignas(64) std::array<std::atomic<int64_t>, kCounters> counters{};
+  alignas(64) Aggregate aggregate;
+};
+
+ThreadState usual_state(Category category) {
+  switch (category) {
+    case Category::copy:
+    case Category::compute:
+    case Category::host: return ThreadState::runs;
+    default: return ThreadState::blocks;
+  }
+}
+
+ReplicaClock::ReplicaClock(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ReplicaClock::~ReplicaClock() = default;
+
+int ReplicaClock::replica() const { return state_->replica; }
+bool ReplicaClock::in_step() const { return state_->in_step; }
+
+void ReplicaClock::begin_step() {
+  State& s = *state_;
+  require(!s.in_step, ErrorCode::failed_precondition, std::source_location::current(), "step clock: step ",
+          s.next_step, " of replica ", s.replica,
+          " has begun already; call end_step() or abandon_step() first");
+  const StepRecord outside = s.cut();
+  if (s.next_step > 0) s.aggregate.add_outside(outside);
+  s.in_step = true;
+  // Not the first step: it traces and warms up, and is left out of verdicts.
+  s.measuring = s.measure_every > 0 && s.next_step % s.measure_every == 1 % s.measure_every;
+  if (s.measuring && s.frames[s.depth].state == ThreadState::runs) s.read_cpu();
+}
+
+StepRecord ReplicaClock::end_step() {
+  State& s = *state_;
+  require(s.in_step, ErrorCode::failed_precondition, std::source_location::current(),
+          "step clock: end_step() of replica ", s.replica, " without begin_step()");
+  StepRecord record = s.cut();
+  record.index = s.next_step++;
+  record.counts = s.take_counts();
+  s.in_step = false;
+  s.measuring = false;
+  s.aggregate.add_step(record);
+  if (tracing()) [[unlikely]]
+    record_span("step", "step", record.start_ns, record.start_ns + record.wall_ns,
+                {.replica = s.replica, .track = s.row});
+  return record;
+}
+
+void ReplicaClock::abandon_step() {
+  State& s = *state_;
+  if (!s.in_step) return;
+  const StepRecord outside = s.cut();
+  s.take_counts();
+  s.in_step = false;
+  s.measuring = false;
+  if (s.next_step > 0) s.aggregate.add_outside(outside);
+}
+
+void ReplicaClock::enter(Category category, ThreadState state) {
+  State& s = *state_;
+  require(s.depth < kMaxDepth, ErrorCode::failed_precondition, std::source_location::current(),
+          "step clock: more than ", kMaxDepth, " scopes are open on replica ", s.replica,
+          "; every enter() needs a leave()");
+  s.advance(state);
+  s.frames[++s.depth] = {category, state, s.last_ns, 0};
+}
+
+void ReplicaClock::leave() {
+  State& s = *state_;
+  require(s.depth > 0, ErrorCode::failed_precondition, std::source_location::current(),
+          "step clock: leave() of replica ", s.replica, " without enter()");
+  s.advance(s.frames[s.depth - 1].state);
+  const Frame& frame = s.frames[s.depth--];
+  if (tracing()) [[unlikely]]
+    record_span(span_name(frame.category), "step", frame.start_ns, s.last_ns,
+                {.replica = s.replica, .track = s.row});
+}
+
+int64_t ReplicaClock::move(Category category, int64_t ns) {
+  State& s = *state_;
+  Frame& frame = s.frames[s.depth];
+  s.advance(frame.state);
+  const int64_t moved = std::clamp<int64_t>(ns, 0, frame.own_ns);
+  frame.own_ns -= moved;
+  s.times[frame.category] -= moved;
+  s.times[category] += moved;
+  return moved;
+}
+
+void ReplicaClock::count(Counter counter, int64_t amount) {
+  state_->counters[static_cast<size_t>(counter)].fetch_add(amount, std::memory_order_relaxed);
+}
+
+std::vector<StepRecord> ReplicaClock::recent() const {
+  Aggregate& a = state_->aggregate;
+  std::lock_guard lock(a.mutex);
+  const int64_t size = static_cast<int64_t>(a.recent.size());
+  std::vector<StepRecord> records;
+  for (int64_t i = std::max<int64_t>(0, a.steps - size); i < a.steps; ++i)
+    records.push_back(a.recent[static_cast<size_t>(i % size)]);
+  return records;
+}
+
+StepClock::StepClock(StepClockOptions options) {
+  require(options.replicas >= 1 && options.recent >= 0 && options.measure_descheduled_every >= 0,
+          ErrorCode::invalid_argument, std::source_location::current(),
+          "StepClock: needs replicas >= 1, recent >= 0 and measure_descheduled_every >= 0, not ",
+          options.replicas, ", ", options.recent, " and ", options.measure_descheduled_every);
+  const Clock& clock = options.clock != nullptr ? *options.clock : Clock::system();
+  measures_descheduled_ = options.measure_descheduled_every > 0 && clock.has_fine_thread_cpu();
+  if (options.measure_descheduled_every > 0 && !measures_descheduled_)
+    log_once(
+        LogLevel::info,
+        "step clock: this system counts a thread's processor time too coarsely; descheduled is not measured");
+  const int every = measures_descheduled_ ? options.measure_descheduled_every : 0;
+  for (int r = 0; r < options.replicas; ++r)
+    replicas_.emplace_back(
+        new ReplicaClock(std::make_unique<ReplicaClock::State>(clock, r, every, options.recent)));
+}
+
+StepClock::~StepClock() = default;
+
+ReplicaClock& StepClock::replica(int index) {
+  require(index >= 0 && index < replicas(), ErrorCode::invalid_argument, std::source_location::current(),
+          "StepClock: replica ", index, " of ", replicas(), " does not exist");
+  return *replicas_[static_cast<size_t>(index)];
+}
+
+void StepClock::begin_step() {
+  for (const auto& replica : replicas_) replica->begin_step();
+}
+
+void StepClock::end_step() {
+  for (const auto& replica : replicas_) replica->end_step();
+}
+
+void StepClock::abandon_step() {
+  for (const auto& replica : replicas_) replica->abandon_step();
+}
+
+void StepClock::enter(Category category) {
+  for (const auto& replica : replicas_) replica->enter(category);
+}
+
+void StepClock::leave() {
+  for (const auto& replica : replicas_) replica->leave();
+}
+
+RunSummary StepClock::summary() const {
+  RunSummary summary;
+  summary.measures_descheduled = measures_descheduled_;
+  for (const auto& replica : replicas_) summary.replicas.push_back(replica->state_->aggregate.summary());
+  return summary;
+}
+
+ReplicaClock* current_replica() { return bound_replica; }
+
+BindReplica::BindReplica(ReplicaClock& clock) : previous_(bound_replica) { bound_replica = &clock; }
+BindReplica::~BindReplica() { bound_replica = previous_; }
+
+}  // namespace lockstep::observe

@@ -1,0 +1,32 @@
+// Reading and adding rows by index, for rules and kernels that name them.
+//
+// gather and scatter_add refuse an index that does not exist, with Error(invalid_argument) naming its position and
+// value; one_hot makes a row of zeros of it, so that -1 can stand for "no class".
+#pragma once
+
+#include "graph/op.h"
+
+namespace lockstep {
+
+extern const OpDef kGather, kScatterAdd, kOneHot;
+
+struct GatherAttrs {
+  int64_t axis = 0;
+  bool operator==(const GatherAttrs&) const = default;
+  void visit(auto&& v) const { v("axis", axis); }
+};
+
+struct ScatterAddAttrs {
+  int64_t rows = 0;
+  bool operator==(const ScatterAddAttrs&) const = default;
+  void visit(auto&& v) const { v("rows", rows); }
+};
+
+struct OneHotAttrs {
+  int64_t depth = 0;
+  DType dtype = DType::float32;
+  bool operator==(const OneHotAttrs&) const = default;
+  void visit(auto&& v) const { v("depth", depth), v("dtype", dtype); }
+};
+
+}  // namespace lockstep

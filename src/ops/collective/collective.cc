@@ -1,0 +1,43 @@
+// Sums over replicas. Outside a replicated function there is one replica, and the sum is its value.
+#include "lockstep/ops/collective.h"
+
+#include "graph/emit.h"
+#include "graph/graph.h"
+#include "ops/elementwise/expander.h"
+
+namespace lockstep {
+
+// Every replica's loss depends on the sum, so the gradient is the sum of all replicas' gradients.
+constinit const OpDef kAllReduceSum{
+    .name = "all_reduce_sum",
+    .infer = [](const InferContext& c) -> SpecList { return {c.inputs[0]}; },
+    .grad = [](const GradContext& g) -> TensorList { return {all_reduce_sum(g.dout())}; }};
+
+namespace {
+const RegisterOp registered(kAllReduceSum);
+}
+
+Tensor all_reduce_sum(const TensorArg& x) {
+  Trace* trace = Trace::current();
+  if (!trace || trace->replica().local_batch < 0) return x.tensor();
+  return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{trace->next_collective()}, x.where());
+}
+
+TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where) {
+  TensorList sums;
+  for (const Tensor& tensor : tensors) sums.push_back(tensor.defined() ? all_reduce_sum(TensorArg(tensor, where)) : tensor);
+  return sums;
+}
+
+int64_t global_batch_size(const Tensor& batch, std::source_location where) {
+  require(batch.defined() && batch.rank() >= 1, ErrorCode::shape_mismatch, where,
+          "global_batch_size: takes a tensor with a batch dimension");
+  const Trace* trace = Trace::current();
+  if (!trace || trace->replica().local_batch < 0) return batch.shape()[0];
+  require(batch.shape()[0] == trace->replica().local_batch, ErrorCode::shape_mismatch, where,
+          "global_batch_size: the first dimension of ", batch.shape(), " is not this replica's slice of ",
+          trace->replica().local_batch, " examples");
+  return trace->replica().global_batch;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// The public functions of the elementwise ops.
+#include "lockstep/ops/math.h"
+
+#include <cmath>
+
+#include "graph/emit.h"
+#include "ops/elementwise/ops.h"
+
+namespace lockstep {
+namespace {
+
+// A number takes the dtype of the tensor beside it.
+Tensor number_as(const OperandArg& arg, DType dtype, const OpDef& op) {
+  const double value = arg.number();
+  require(is_floating(dtype) || value == std::trunc(value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ",
+          value, " has no exact ", dtype, " value; cast() the tensor to a floating-point dtype first");
+  return fill({dtype, {}}, value, arg.where());
+}
+
+Tensor binary(const OpDef& op, const OperandArg& a, const OperandArg& b) {
+  require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, a.where(), op.name,
+          ": one side must be a tensor, or is none; received two numbers");
+  if (a.is_number()) return emit_one(op, {number_as(a, b.tensor().dtype(), op), b.tensor()}, {}, a.where());
+  if (b.is_number()) return emit_one(op, {a.tensor(), number_as(b, a.tensor().dtype(), op)}, {}, a.where());
+  return emit_one(op, {a.tensor(), b.tensor()}, {}, a.where());
+}
+
+Tensor unary(const OpDef& op, const TensorArg& x, const Attrs& attrs = {}) {
+  return emit_one(op, {x.tensor()}, attrs, x.where());
+}
+
+}  // namespace
+
+Tensor add(const OperandArg& a, const OperandArg& b) { return binary(kAdd, a, b); }
+Tensor subtract(const OperandArg& a, const OperandArg& b) { return binary(kSub, a, b); }
+Tensor multiply(const OperandArg& a, const OperandArg& b) { return binary(kMul, a, b); }
+Tensor divide(const OperandArg& a, const OperandArg& b) { return binary(kDiv, a, b); }
+Tensor maximum(const OperandArg& a, const OperandArg& b) { return binary(kMaximum, a, b); }
+Tensor minimum(const OperandArg& a, const OperandArg& b) { return binary(kMinimum, a, b); }
+Tensor pow(const OperandArg& base, const OperandArg& exponent) { return binary(kPow, base, exponent); }
+Tensor floormod(const OperandArg& a, const OperandArg& b) { return binary(kMod, a, b); }
+
+Tensor operator+(const OperandArg& a, const OperandArg& b) { return binary(kAdd, a, b); }
+Tensor operator-(const OperandArg& a, const OperandArg& b) { return binary(kSub, a, b); }
+Tensor operator*(const OperandArg& a, const OperandArg& b) { return binary(kMul, a, b); }
+Tensor operator/(const OperandArg& a, const OperandArg& b) { return binary(kDiv, a, b); }
+Tensor operator-(const TensorArg& x) { return unary(kNeg, x); }
+Tensor operator>(const OperandArg& a, const OperandArg& b) { return binary(kGreater, a, b); }
+Tensor operator<(const OperandArg& a, const OperandArg& b) { return binary(kLess, a, b); }
+Tensor operator>=(const OperandArg& a, const OperandArg& b) { return binary(kGreaterEqual, a, b); }
+Tensor operator<=(const OperandArg& a, const OperandArg& b) { return binary(kLessEqual, a, b); }
+
+Tensor identity(const TensorArg& x) { return unary(kIdentity, x); }
+Tensor negative(const TensorArg& x) { return unary(kNeg, x); }
+Tensor abs(const TensorArg& x) { return unary(kAbs, x); }
+Tensor sign(const TensorArg& x) { return unary(kSign, x); }
+Tensor floor(const TensorArg& x) { return unary(kFloor, x); }
+Tensor ceil(const TensorArg& x) { return unary(kCeil, x); }
+Tensor round(const TensorArg& x) { return unary(kRound, x); }
+Tensor square(const TensorArg& x) { return unary(kSquare, x); }
+Tensor sqrt(const TensorArg& x) { return unary(kSqrt, x); }
+Tensor rsqrt(const TensorArg& x) { return unary(kRsqrt, x); }
+Tensor reciprocal(const TensorArg& x) { return unary(kReciprocal, x); }
+Tensor exp(const TensorArg& x) { return unary(kExp, x); }
+Tensor expm1(const TensorArg& x) { return unary(kExpm1, x); }
+Tensor log(const TensorArg& x) { return unary(kLog, x); }
+Tensor log1p(const TensorArg& x) { return unary(kLog1p, x); }
+Tensor tanh(const TensorArg& x) { return unary(kTanh, x); }
+Tensor sigmoid(const TensorArg& x) { return unary(kSigmoid, x); }
+Tensor erf(const TensorArg& x) { return unary(kErf, x); }
+Tensor sin(const TensorArg& x) { return unary(kSin, x); }
+Tensor cos(const TensorArg& x) { return unary(kCos, x); }
+Tensor softplus(const TensorArg& x) { return unary(kSoftplus, x); }
+Tensor relu(const TensorArg& x) { return unary(kRelu, x); }
+Tensor gelu(const TensorArg& x, GeluOptions options) { return unary(kGelu, x, GeluAttrs{options.approximate}); }
+
+Tensor less(const OperandArg& a, const OperandArg& b) { return binary(kLess, a, b); }
+Tensor less_equal(const OperandArg& a, const OperandArg& b) { return binary(kLessEqual, a, b); }
+Tensor greater(const OperandArg& a, const OperandArg& b) { return binary(kGreater, a, b); }
+Tensor greater_equal(const OperandArg& a, const OperandArg& b) { return binary(kGreaterEqual, a, b); }
+Tensor equal(const OperandArg& a, const OperandArg& b) { return binary(kEqual, a, b); }
+Tensor not_equal(const OperandArg& a, const OperandArg& b) { return binary(kNotEqual, a, b); }
+Tensor logical_and(const TensorArg& a, const TensorArg& b) {
+  return emit_one(kLogicalAnd, {a.tensor(), b.tensor()}, {}, a.where());
+}
+Tensor logical_or(const TensorArg& a, const TensorArg& b) {
+  return emit_one(kLogicalOr, {a.tensor(), b.tensor()}, {}, a.where());
+}
+Tensor logical_not(const TensorArg& a) { return unary(kLogicalNot, a); }
+
+Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b) {
+  require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, condition.where(),
+          "where: one of the choices must be a tensor; received two numbers");
+  const Tensor ta = a.is_number() ? number_as(a, b.tensor().dtype(), kSelect) : a.tensor();
+  const Tensor tb = b.is_number() ? number_as(b, ta.dtype(), kSelect) : b.tensor();
+  return emit_one(kSelect, {condition.tensor(), ta, tb}, {}, condition.where());
+}
+
+Tensor clip_by_value(const TensorArg& x, const OperandArg& low, const OperandArg& high) {
+  return binary(kMinimum, OperandArg(binary(kMaximum, OperandArg(x.tensor(), x.where()), low), x.where()), high);
+}
+
+Tensor cast(const TensorArg& x, DType dtype) {
+  if (x.tensor().defined() && x.tensor().dtype() == dtype) return x.tensor();
+  return unary(kCast, x, CastAttrs{dtype});
+}
+
+Tensor stop_gradient(const TensorArg& x) { return unary(kStopGradient, x); }
+
+Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 0.0, where); }
+Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 1.0, where); }
+Tensor zeros_like(const TensorArg& x) { return fill(x.tensor().spec(), 0.0, x.where()); }
+Tensor ones_like(const TensorArg& x) { return fill(x.tensor().spec(), 1.0, x.where()); }
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// The elementwise ops, for rules that name them (gradients, fusion into matmul and convolution).
+#pragma once
+
+#include "graph/op.h"
+
+namespace lockstep {
+
+extern const OpDef kIdentity, kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow, kMod;
+extern const OpDef kNeg, kAbs, kSign, kFloor, kCeil, kRound, kSquare, kSqrt, kRsqrt, kReciprocal;
+extern const OpDef kExp, kExpm1, kLog, kLog1p, kTanh, kSigmoid, kErf, kSin, kCos, kSoftplus, kRelu, kGelu;
+extern const OpDef kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kNotEqual;
+extern const OpDef kLogicalAnd, kLogicalOr, kLogicalNot, kSelect, kCast, kStopGradient;
+
+struct CastAttrs {
+  DType dtype = DType::float32;
+  bool operator==(const CastAttrs&) const = default;
+  void visit(auto&& v) const { v("dtype", dtype); }
+};
+
+struct GeluAttrs {
+  bool approximate = false;
+  bool operator==(const GeluAttrs&) const = default;
+  void visit(auto&& v) const { v("approximate", approximate); }
+};
+
+// Shape and dtype rule of arithmetic: equal dtypes, broadcast shapes.
+SpecList infer_elementwise(const InferContext& c);
+// One instruction an element and op is what the flop count means here.
+Cost cost_elementwise(const InferContext& c, std::span<const TensorSpec> outputs);
+
+// Sums a gradient over the axes along which an input of `shape` was broadcast.
+Tensor sum_to_shape(const Tensor& gradient, const Shape& shape);
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// Matrix products on the CPU: oneDNN for float32 and bfloat16, own loops for the types it lacks.
+#include <algorithm>
+
+#include "backends/cpu/dnnl_sequence.h"
+#include "backends/cpu/simple_matmul.h"
+#include "ops/matmul/matmul.h"
+
+namespace lockstep {
+namespace {
+
+using cpu::DnnlSequence;
+
+OperandLayout transposed(OperandLayout layout) {
+  Shape& shape = layout.spec.shape;
+  std::swap(shape[-1], shape[-2]);
+  std::swap(layout.strides[-1], layout.strides[-2]);
+  return layout;
+}
+
+// oneDNN wants batch dimensions of equal rank; a missing one is 1.
+OperandLayout with_rank(OperandLayout layout, int rank) {
+  while (layout.spec.shape.rank() < rank) {
+    layout.spec.shape.insert(0, 1);
+    layout.strides.insert(0, 0);
+  }
+  // A stride of 0 stands for a broadcast dimension; oneDNN says it by a size of 1.
+  for (int i = 0; i < rank - 2; ++i)
+    if (layout.strides[i] == 0) layout.spec.shape[i] = 1;
+  for (int i = 0; i < rank; ++i)
+    if (layout.spec.shape[i] == 1) layout.strides[i] = i + 1 < rank ? std::max<int64_t>(layout.strides[i + 1], 1) * layout.spec.shape[i + 1] : 1;
+  return layout;
+}
+
+void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
+  dnnl::post_ops ops;
+  switch (epilogue) {
+    case Epilogue::none: return;
+    case Epilogue::relu: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); break;
+    case Epilogue::tanh: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_tanh, 0.f, 0.f); break;
+    case Epilogue::sigmoid: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_logistic, 0.f, 0.f); break;
+    case Epilogue::gelu_erf: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_gelu_erf, 0.f, 0.f); break;
+    case Epilogue::gelu_tanh: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_gelu_tanh, 0.f, 0.f); break;
+  }
+  attributes.set_post_ops(ops);
+}
+
+// oneDNN's matrices must have one dimension of stride 1.
+bool dense_matrix(const OperandLayout& layout) {
+  const Shape& shape = layout.spec.shape;
+  return layout.strides[-1] == 1 || layout.strides[-2] == 1 || shape[-1] == 1 || shape[-2] == 1;
+}
+
+std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+  const auto& attrs = request.attrs<MatmulAttrs>();
+  OperandLayout a = attrs.transpose_a ? transposed(request.inputs[0]) : request.inputs[0];
+  OperandLayout b = attrs.transpose_b ? transposed(request.inputs[1]) : request.inputs[1];
+  const DType dtype = request.dtype(0);
+  const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
+  const int64_t inner = a.spec.shape[-1];
+  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) || !dense_matrix(b))
+    return cpu::prepare_simple_matmul(request, a, b);
+
+  const int rank = request.outputs[0].spec.shape.rank();
+  a = with_rank(a, rank);
+  b = with_rank(b, rank);
+  const auto a_desc = cpu::dnnl_desc(a, request.where);
+  const auto b_desc = cpu::dnnl_desc(b, request.where);
+  const auto c_desc = cpu::dnnl_desc(request.outputs[0], request.where);
+  dnnl::primitive_attr attributes = cpu::dnnl_attributes();
+  set_epilogue(attributes, attrs.epilogue);
+  auto kernel = std::make_unique<DnnlSequence>();
+  std::vector<DnnlSequence::Argument> arguments = {{DNNL_ARG_SRC, a_desc, DnnlSequence::input(0)},
+                                                   {DNNL_ARG_WEIGHTS, b_desc, DnnlSequence::input(1)},
+                                                   {DNNL_ARG_DST, c_desc, DnnlSequence::output(0)}};
+  if (attrs.bias) {
+    const auto bias_desc = cpu::dnnl_desc(with_rank(request.inputs[2], rank), request.where);
+    arguments.push_back({DNNL_ARG_BIAS, bias_desc, DnnlSequence::input(2)});
+    const dnnl::matmul::primitive_desc product({a_desc, b_desc, bias_desc, c_desc}, attributes, cpu::dnnl_engine());
+    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
+  } else {
+    const dnnl::matmul::primitive_desc product({a_desc, b_desc, c_desc}, attributes, cpu::dnnl_engine());
+    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
+  }
+  return kernel;
+}
+
+const RegisterKernel registered(DeviceKind::cpu, kMatmul, {.prepare = prepare, .strided_inputs = true});
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+// Cross entropy of integer labels, for rules and kernels that name it.
+#pragma once
+
+#include "graph/op.h"
+
+namespace lockstep {
+
+// (logits [..., C], labels [...]) -> (loss [...], stats [..., 2]). The statistics of a row are its largest logit and
+// the sum of exp(logit - largest): all that the backward pass needs to make the probabilities again, in float32
+// (float64 for float64 logits) whatever the logits are.
+extern const OpDef kSparseCrossEntropy;
+
+// (logits, labels, stats, dloss [...]) -> (softmax(logits) - one_hot(labels)) * dloss
+extern const OpDef kSparseCrossEntropyGrad;
+
+}  // namespace lockstep

@@ -1,0 +1,161 @@
+#include "ops/nn/softmax_cpu_simd.h"
+
+#include "backends/cpu/simd_math.h"
+
+namespace lockstep::LOCKSTEP_SIMD {
+namespace {
+
+using cpu::Labels;
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// f(position, vector) for each 16 elements of a row; the last vector may hold fewer, its other lanes -infinity.
+template <class T, class F>
+LOCKSTEP_INLINE void each_vector(const T* x, int64_t n, F&& f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) f(i, load(x + i));
+  if (i < n) f(i, load_some(x + i, n - i, kMinusInfinity));
+}
+
+template <class T>
+LOCKSTEP_INLINE void store_at(T* y, int64_t i, int64_t n, const F32& v) {
+  if (i + kLanes <= n)
+    store(y + i, v);
+  else
+    store_some(y + i, n - i, v);
+}
+
+template <class T>
+LOCKSTEP_INLINE float row_max(const T* x, int64_t n) {
+  F32 acc = splat(kMinusInfinity);
+  each_vector(x, n, [&](int64_t, const F32& v) __attribute__((always_inline)) { acc = Max::apply(acc, v); });
+  return fold<Max>(acc);
+}
+
+// The sum of exp(x - max); sink(position, exponentials) sees every vector. Partial sums of 64 vectors keep the error of
+// long rows small.
+template <class T, class Sink>
+LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
+  constexpr int64_t kBlock = 64 * kLanes;
+  F32 total = splat(0.0f);
+  for (int64_t first = 0; first < n; first += kBlock) {
+    F32 acc = splat(0.0f);
+    each_vector(x + first, n - first < kBlock ? n - first : kBlock,
+                [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+                  const F32 e = exp(v - splat(max));
+                  sink(first + i, e);
+                  acc = acc + e;
+                });
+    total = total + acc;
+  }
+  return fold<Sum>(total);
+}
+
+template <class T>
+void softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(in) + row * n;
+    T* y = static_cast<T*>(out) + row * n;
+    const float max = row_max(x, n);
+    if constexpr (sizeof(T) == 4) {
+      const float sum = row_sum(x, n, max, [&](int64_t i, const F32& e) __attribute__((always_inline)) {
+        store_at(y, i, n, e);
+      });
+      const F32 scale = splat(1.0f / sum);
+      each_vector(y, n, [&](int64_t i, const F32& e) __attribute__((always_inline)) { store_at(y, i, n, e * scale); });
+    } else {
+      // Exponentials rounded to 16 bits would lose what the sum has: they are made again.
+      const float sum = row_sum(x, n, max, [](int64_t, const F32&) {});
+      const F32 scale = splat(1.0f / sum);
+      each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+        store_at(y, i, n, exp(v - splat(max)) * scale);
+      });
+    }
+  }
+}
+
+// The logarithms of 16 rows are one vector.
+template <class F>
+LOCKSTEP_INLINE void each_group(int64_t begin, int64_t end, F&& f) {
+  for (int64_t row = begin; row < end; row += kLanes) f(row, end - row < kLanes ? end - row : kLanes);
+}
+
+template <class T>
+void log_softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
+  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+    float max[kLanes];
+    float sum[kLanes] = {};
+    const T* x = static_cast<const T*>(in) + first * n;
+    T* y = static_cast<T*>(out) + first * n;
+    for (int64_t r = 0; r < count; ++r) {
+      max[r] = row_max(x + r * n, n);
+      sum[r] = row_sum(x + r * n, n, max[r], [](int64_t, const F32&) {});
+    }
+    store(sum, log(load(sum)));
+    for (int64_t r = 0; r < count; ++r)
+      each_vector(x + r * n, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+        store_at(y + r * n, i, n, (v - splat(max[r])) - splat(sum[r]));
+      });
+  });
+}
+
+LOCKSTEP_INLINE float to_float(float x) { return x; }
+template <class T>
+LOCKSTEP_INLINE float to_float(const T& x) { return load_some(&x, 1, 0.0f).part[0][0]; }
+
+template <class T>
+void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t n, int64_t begin, int64_t end) {
+  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+    float sum[kLanes] = {};
+    float chosen[kLanes] = {};
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t row = first + r;
+      const T* x = static_cast<const T*>(in) + row * n;
+      const float max = row_max(x, n);
+      sum[r] = row_sum(x, n, max, [](int64_t, const F32&) {});
+      chosen[r] = to_float(x[labels[row]]) - max;
+      stats[2 * row] = max;
+      stats[2 * row + 1] = sum[r];
+    }
+    const F32 result = log(load(sum)) - load(chosen);
+    T* y = static_cast<T*>(loss) + first;
+    if (count == kLanes) store(y, result);
+    else store_some(y, count, result);
+  });
+}
+
+template <class T>
+void cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss, void* out, int64_t n,
+                        int64_t begin, int64_t end) {
+  const F32 lane = [] {
+    F32 v;
+    for (int i = 0; i < v.kParts; ++i)
+      for (int k = 0; k < v.kWidth; ++k) v.part[i][k] = static_cast<float>(i * v.kWidth + k);
+    return v;
+  }();
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(in) + row * n;
+    T* y = static_cast<T*>(out) + row * n;
+    const F32 max = splat(stats[2 * row]);
+    const F32 scale = splat(1.0f / stats[2 * row + 1]);
+    const F32 d = splat(to_float(static_cast<const T*>(dloss)[row]));
+    const int64_t label = labels[row];
+    each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+      F32 p = exp(v - max) * scale;
+      if (label - i >= 0 && label - i < kLanes)
+        p = select(lane == splat(static_cast<float>(label - i)), p - splat(1.0f), p);
+      store_at(y, i, n, p * d);
+    });
+  }
+}
+
+template <class T>
+constexpr cpu::SoftmaxFunctions functions() {
+  return {softmax<T>, log_softmax<T>, cross_entropy<T>, cross_entropy_grad<T>};
+}
+
+}  // namespace
+
+extern const cpu::SoftmaxTable kSoftmaxTable = {functions<float>(), functions<bfloat16>(), functions<float16>()};
+
+}  // namespace lockstep::LOCKSTEP_SIMD

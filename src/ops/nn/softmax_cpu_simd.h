@@ -1,0 +1,42 @@
+// Vector code of softmax and cross entropy, row by row.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cpu {
+
+// Class numbers, int32 or int64.
+struct Labels {
+  const void* data;
+  bool wide;
+  int64_t operator[](int64_t i) const {
+    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+};
+
+// All work on rows [begin, end) of n elements. A row's results depend on that row alone. Outputs of the logits'
+// shape may be written over the logits.
+struct SoftmaxFunctions {
+  void (*softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);
+  void (*log_softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);
+  // stats: for each row its maximum and its sum of exp(x - maximum).
+  void (*cross_entropy)(const void* x, Labels labels, void* loss, float* stats, int64_t n, int64_t begin, int64_t end);
+  void (*cross_entropy_grad)(const void* x, Labels labels, const float* stats, const void* dloss, void* dx, int64_t n,
+                             int64_t begin, int64_t end);
+};
+
+struct SoftmaxTable {
+  SoftmaxFunctions float32, bfloat16, float16;
+};
+
+}  // namespace lockstep::cpu
+
+namespace lockstep::simd_v2 {
+extern const cpu::SoftmaxTable kSoftmaxTable;
+}
+namespace lockstep::simd_v3 {
+extern const cpu::SoftmaxTable kSoftmaxTable;
+}
+namespace lockstep::simd_v4 {
+extern const cpu::SoftmaxTable kSoftmaxTable;
+}

@@ -1,0 +1,172 @@
+#include "lockstep/tensor/tensor.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+uint64_t TensorImpl::next_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+Tensor make_tensor(std::shared_ptr<Storage> storage, const TensorSpec& spec) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->spec = spec;
+  impl->strides = contiguous_strides(spec.shape);
+  impl->storage = std::move(storage);
+  return Tensor(std::move(impl));
+}
+
+Tensor make_view(const TensorImpl& base, const TensorSpec& spec, const Strides& strides, int64_t offset) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->spec = spec;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->storage = base.storage;
+  return Tensor(std::move(impl));
+}
+
+Tensor make_symbolic(const TensorSpec& spec, Symbol symbol) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->spec = spec;
+  impl->symbol = symbol;
+  return Tensor(std::move(impl));
+}
+
+namespace {
+
+template <size_t Width>
+void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss, char* target, const Strides& ts) {
+  if (dim == shape.rank()) {
+    std::memcpy(target, source, Width);
+    return;
+  }
+  for (int64_t i = 0; i < shape[dim]; ++i)
+    copy_dim<Width>(dim + 1, shape, source + i * ss[dim] * static_cast<int64_t>(Width), ss,
+                    target + i * ts[dim] * static_cast<int64_t>(Width), ts);
+}
+
+const TensorImpl& defined_impl(const std::shared_ptr<const TensorImpl>& impl) {
+  require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+          "this tensor is none: it was default-constructed, or is an unconnected gradient; check defined() first");
+  return *impl;
+}
+
+}  // namespace
+
+void copy_strided(DType dtype, const Shape& shape, const void* source, const Strides& source_strides,
+                  void* target, const Strides& target_strides) {
+  if (shape.size() == 0) return;
+  if (is_contiguous(shape, source_strides) && is_contiguous(shape, target_strides)) {
+    std::memcpy(target, source, static_cast<size_t>(shape.size()) * size_of(dtype));
+    return;
+  }
+  const auto* s = static_cast<const char*>(source);
+  auto* t = static_cast<char*>(target);
+  switch (size_of(dtype)) {
+    case 1: return copy_dim<1>(0, shape, s, source_strides, t, target_strides);
+    case 2: return copy_dim<2>(0, shape, s, source_strides, t, target_strides);
+    case 4: return copy_dim<4>(0, shape, s, source_strides, t, target_strides);
+    default: return copy_dim<8>(0, shape, s, source_strides, t, target_strides);
+  }
+}
+
+Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::source_location where) {
+  for (const int64_t d : shape)
+    require(d >= 0, ErrorCode::invalid_argument, where, "a tensor's dimensions are not negative, received shape ", shape);
+  const TensorSpec spec{dtype, shape};
+  return make_tensor(std::make_shared<Storage>(device, spec.bytes(), where), spec);
+}
+
+Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device, std::source_location where) {
+  Tensor result = empty(dtype, shape, device, where);
+  dispatch(dtype, [&]<class T>() {
+    T element;
+    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+      element = T(static_cast<float>(value));
+    else
+      element = static_cast<T>(value);
+    auto* data = static_cast<T*>(result.impl()->data());
+    std::fill(data, data + result.size(), element);
+  });
+  return result;
+}
+
+Tensor Tensor::from_bytes(DType dtype, const Shape& shape, const void* values, size_t count,
+                          std::source_location where) {
+  require(static_cast<int64_t>(count) == shape.size(), ErrorCode::shape_mismatch, where, "a tensor of shape ", shape,
+          " has ", shape.size(), " elements, received ", count);
+  Tensor result = empty(dtype, shape, current_device(), where);
+  result.device().copy_from_host(result.impl()->data(), values, count * size_of(dtype));
+  return result;
+}
+
+Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape, std::source_location where) {
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  return from_bytes(DType::boolean, shape, bytes.data(), bytes.size(), where);
+}
+
+bool Tensor::symbolic() const { return impl_ && impl_->symbol.trace != 0; }
+
+const TensorSpec& Tensor::spec() const { return defined_impl(impl_).spec; }
+
+Device& Tensor::device() const {
+  const TensorImpl& impl = defined_impl(impl_);
+  require(impl.storage != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+          "a tensor of a traced function has no device yet");
+  return impl.storage->device();
+}
+
+void Tensor::read(DType dtype, void* target, size_t count, std::source_location where) const {
+  const TensorImpl& impl = defined_impl(impl_);
+  require(impl.storage != nullptr, ErrorCode::failed_precondition, where, "a value of ", impl.spec,
+          " was read while tracing: inside a traced function tensors have no elements. Return the tensor from the "
+          "function and read it outside, or use ops (where, cond) instead of C++ control flow on values");
+  require(dtype == impl.spec.dtype, ErrorCode::dtype_mismatch, where, "the tensor is ", impl.spec,
+          " but was read as ", dtype, "; cast() it first");
+  require(static_cast<int64_t>(count) == impl.spec.shape.size(), ErrorCode::shape_mismatch, where,
+          "item() reads a tensor of one element, this one is ", impl.spec, "; use to_vector()");
+  if (is_contiguous(impl.spec.shape, impl.strides)) {
+    impl.storage->device().copy_to_host(target, impl.data(), impl.spec.bytes());
+  } else {
+    copy_strided(dtype, impl.spec.shape, impl.data(), impl.strides, target, contiguous_strides(impl.spec.shape));
+  }
+}
+
+template <>
+std::vector<bool> Tensor::to_vector<bool>(std::source_location where) const {
+  std::vector<uint8_t> bytes(static_cast<size_t>(size()));
+  read(DType::boolean, bytes.data(), bytes.size(), where);
+  return {bytes.begin(), bytes.end()};
+}
+
+const void* Tensor::contiguous_data(DType dtype, std::source_location where) const {
+  const TensorImpl& impl = defined_impl(impl_);
+  require(impl.storage != nullptr, ErrorCode::failed_precondition, where,
+          "data() of a tensor inside a traced function: it has no elements; read it outside the function");
+  require(dtype == impl.spec.dtype, ErrorCode::dtype_mismatch, where, "the tensor is ", impl.spec,
+          " but data() was asked for ", dtype);
+  require(is_contiguous(impl.spec.shape, impl.strides), ErrorCode::failed_precondition, where,
+          "data() of a strided view of ", impl.spec, "; use to_vector(), which copies in row-major order");
+  return impl.data();
+}
+
+Tensor Tensor::to(Device& target, std::source_location where) const {
+  const TensorImpl& impl = defined_impl(impl_);
+  require(impl.storage != nullptr, ErrorCode::failed_precondition, where,
+          "to() inside a traced function: placement is decided when the function is compiled");
+  Device& source = impl.storage->device();
+  if (&source == &target) return *this;
+  Tensor result = empty(impl.spec.dtype, impl.spec.shape, target, where);
+  copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(), result.impl()->strides);
+  const auto bytes = static_cast<int64_t>(impl.spec.bytes());
+  source.count_copy(0, bytes);
+  target.count_copy(bytes, 0);
+  return result;
+}
+
+}  // namespace lockstep

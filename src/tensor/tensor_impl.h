@@ -1,0 +1,60 @@
+// What a Tensor handle points to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/device/device.h"
+#include "lockstep/tensor/shape.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+// A block of device memory; freed with its last owner.
+class Storage {
+ public:
+  Storage(Device& device, size_t bytes, std::source_location where)
+      : device_(device), bytes_(bytes), data_(device.allocate(bytes, where)) {}
+  ~Storage() { device_.deallocate(data_, bytes_); }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Device& device() const { return device_; }
+  size_t bytes() const { return bytes_; }
+  void* data() const { return data_; }
+
+ private:
+  Device& device_;
+  size_t bytes_;
+  void* data_;
+};
+
+// Where a symbolic tensor stands in its traced graph.
+struct Symbol {
+  uint64_t trace = 0;  // identity of the trace; 0: not symbolic
+  int32_t node = -1;
+  int32_t output = -1;
+};
+
+struct TensorImpl {
+  TensorSpec spec;
+  Strides strides;
+  int64_t offset = 0;  // in elements
+  std::shared_ptr<Storage> storage;
+  Symbol symbol;
+  uint64_t id = next_id();  // never reused: what tapes know a tensor by
+
+  void* data() const { return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(size_of(spec.dtype)); }
+
+  static uint64_t next_id();
+};
+
+Tensor make_tensor(std::shared_ptr<Storage> storage, const TensorSpec& spec);
+Tensor make_view(const TensorImpl& base, const TensorSpec& spec, const Strides& strides, int64_t offset);
+Tensor make_symbolic(const TensorSpec& spec, Symbol symbol);
+
+// Copies elements between strided layouts of the same shape, row-major order kept. Host memory.
+void copy_strided(DType dtype, const Shape& shape, const void* source, const Strides& source_strides,
+                  void* target, const Strides& target_strides);
+
+}  // namespace lockstep

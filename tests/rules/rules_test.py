@@ -1,0 +1,237 @@
+"""Every rule is seen to pass a good tree and to fail a bad one."""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import header_cycles
+import headers_alone
+import public_includes
+import room_order
+import simd_symbols
+import tree
+import words
+
+COMPILER = "g++"
+
+GOOD = {
+    "include/lockstep/lockstep.h": '#pragma once\n#include "lockstep/tensor/shape.h"\n',
+    "include/lockstep/base/error.h": "#pragma once\n#include <string>\nstd::string text();\n",
+    "include/lockstep/tensor/shape.h": '#pragma once\n#include <vector>\n#include "lockstep/base/error.h"\n'
+                                       "std::vector<int> shape();\n",
+    "src/base/parallel.h": "#pragma once\n#include <omp.h>\n",
+    "src/base/error.cc": '#include "lockstep/base/error.h"\n#include "base/parallel.h"\n',
+    "src/base/error_test.cc": '#include "tensor/tensor_impl.h"\n',
+    "src/tensor/tensor_impl.h": '#pragma once\n#include "base/parallel.h"\n#include "lockstep/tensor/shape.h"\n',
+    "src/graph/kernel.h": '#pragma once\n#include "tensor/tensor_impl.h"\n',
+    "src/ops/matmul/matmul.cc": '#include "graph/kernel.h"\n',
+    "src/ops/matmul/matmul_cpu.cc": '#include "backends/cpu/primitive.h"\n',
+    "src/backends/cpu/primitive.h": '#pragma once\n#include "graph/kernel.h"\n',
+    "src/cli/main.cc": '#include <lockstep/lockstep.h>\n#include "train.h"\n',
+    "src/cli/train.h": "#pragma once\n",
+}
+
+
+class RuleTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.write(GOOD)
+
+    def write(self, files):
+        for path, text in files.items():
+            file = self.root / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+    def assert_passes(self, check, **arguments):
+        self.assertEqual(check(self.root, argparse.Namespace(**arguments)), [])
+
+    def assert_fails(self, check, *words_expected, **arguments):
+        """Exactly one problem, with all these words in it."""
+        problems = check(self.root, argparse.Namespace(**arguments))
+        self.assertEqual(len(problems), 1, problems)
+        for word in words_expected:
+            self.assertIn(word, problems[0])
+
+
+class TreeTest(RuleTest):
+    def test_rooms(self):
+        rooms = {
+            "include/lockstep/base/error.h": "base",
+            "src/keras/layers/dense.cc": "keras",
+            "src/ops/matmul/matmul.cc": "ops",
+            "src/ops/matmul/matmul_cpu.cc": "backends/cpu",
+            "src/ops/matmul/matmul_cpu_simd.cc": "backends/cpu",
+            "src/ops/matmul/cpu.h": "backends/cpu",
+            "src/ops/matmul/matmul_cuda.cu": "backends/cuda",
+            "src/ops/reduce/occupancy.h": "ops",
+            "src/backends/null/device.cc": "backends/null",
+            "src/backends/loose.cc": None,
+            "include/lockstep/lockstep.h": None,
+            "src/loose.cc": None,
+            "src/attic/old.cc": None,
+        }
+        self.assertEqual({path: tree.room_of(path) for path in rooms}, rooms)
+
+    def test_includes_are_read_and_resolved(self):
+        self.write({"src/base/a.cc": '/* x\n#include "base/no.h"\n*/\n# include <lockstep/base/error.h>\n'
+                                     '#include "parallel.h"\n// #include "base/no.h"\n#include <vector>\n'})
+        found = [(i.line, i.text, i.target) for i in tree.includes(self.root, "src/base/a.cc")]
+        self.assertEqual(found, [(4, "lockstep/base/error.h", "include/lockstep/base/error.h"),
+                                 (5, "parallel.h", "src/base/parallel.h"), (7, "vector", None)])
+
+    def test_exit_status_and_report(self):
+        script = pathlib.Path(__file__).parent / "words.py"
+        good = subprocess.run([sys.executable, script, "--root", self.root], text=True, capture_output=True)
+        self.assertEqual((good.returncode, good.stdout), (0, "words: 0 problems\n"))
+        self.write({"src/base/utils.h": ""})
+        bad = subprocess.run([sys.executable, script, "--root", self.root], text=True, capture_output=True)
+        self.assertEqual(bad.returncode, 1)
+        self.assertIn("src/base/utils.h:1:", bad.stdout)
+        self.assertTrue(bad.stdout.endswith("words: 1 problem\n"))
+
+
+class RoomOrderTest(RuleTest):
+    def test_good_tree(self):
+        self.assert_passes(room_order.check)
+
+    def test_public_header_that_looks_up(self):
+        self.write({"include/lockstep/base/error.h": '#include "lockstep/tensor/shape.h"\n'})
+        self.assert_fails(room_order.check, "include/lockstep/base/error.h:1:", "base may not include", "tensor")
+
+    def test_source_that_looks_up(self):
+        self.write({"src/tensor/shape.cc": '\n#include "graph/kernel.h"\n'})
+        self.assert_fails(room_order.check, "src/tensor/shape.cc:2:", "tensor may not include", "graph")
+
+    def test_op_that_includes_its_kernel(self):
+        self.write({"src/ops/matmul/matmul_cpu.h": "", "src/ops/matmul/matmul.cc": '#include "matmul_cpu.h"\n'})
+        self.assert_fails(room_order.check, "ops may not include", "backends/cpu")
+
+    def test_backend_that_includes_another(self):
+        self.write({"src/backends/null/device.cc": '#include "backends/cpu/primitive.h"\n'})
+        self.assert_fails(room_order.check, "backends/null may not include", "backends/cpu")
+
+    def test_tool_that_includes_a_private_header(self):
+        self.write({"src/cli/main.cc": '#include "graph/kernel.h"\n'})
+        self.assert_fails(room_order.check, "cli sees public headers only")
+
+    def test_library_that_includes_the_umbrella(self):
+        self.write({"src/keras/model.cc": '#include "lockstep/lockstep.h"\n'})
+        self.assert_fails(room_order.check, "src/keras/model.cc:1:", "umbrella")
+
+    def test_file_outside_of_every_room(self):
+        self.write({"src/attic/old.cc": ""})
+        self.assert_fails(room_order.check, "src/attic/old.cc:1:", "no room")
+
+
+class HeaderCyclesTest(RuleTest):
+    def test_good_tree(self):
+        self.assert_passes(header_cycles.check)
+
+    def test_circle_of_two(self):
+        self.write({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'})
+        self.assert_fails(header_cycles.check, "src/base/a.h -> src/base/b.h -> src/base/a.h")
+
+    def test_circle_behind_another_header(self):
+        self.write({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/c.h"\n',
+                    "src/base/c.h": '#include "base/b.h"\n'})
+        self.assert_fails(header_cycles.check, "src/base/b.h -> src/base/c.h -> src/base/b.h")
+
+    def test_header_that_includes_itself(self):
+        self.write({"src/base/a.h": '#include "a.h"\n'})
+        self.assert_fails(header_cycles.check, "src/base/a.h -> src/base/a.h")
+
+
+class PublicIncludesTest(RuleTest):
+    def test_good_tree(self):
+        self.assert_passes(public_includes.check)
+
+    def test_third_party_header(self):
+        self.write({"include/lockstep/base/log.h": "#include <fmt/format.h>\n"})
+        self.assert_fails(public_includes.check, "include/lockstep/base/log.h:1:", "<fmt/format.h>", "neither")
+
+    def test_operating_system_header(self):
+        self.write({"include/lockstep/base/log.h": "#include <unistd.h>\n"})
+        self.assert_fails(public_includes.check, "<unistd.h>", "neither")
+
+    def test_private_header(self):
+        self.write({"include/lockstep/base/log.h": '#include "base/parallel.h"\n'})
+        self.assert_fails(public_includes.check, '"base/parallel.h"', "a private header")
+
+    def test_relative_path(self):
+        self.write({"include/lockstep/base/log.h": '#include "error.h"\n'})
+        self.assert_fails(public_includes.check, '"error.h"', 'written "lockstep/...')
+
+
+class HeadersAloneTest(RuleTest):
+    def test_good_tree_and_what_is_remembered(self):
+        cache = self.root / "build" / "cache.json"
+        self.assert_passes(headers_alone.check, compiler=COMPILER, cache=cache)
+        # A header that was fine is compiled again as soon as anything below it changes.
+        self.write({"include/lockstep/base/error.h": "#pragma once\nusing std::vector;\n"})
+        problems = headers_alone.check(self.root, argparse.Namespace(compiler=COMPILER, cache=cache))
+        self.assertEqual([problem.split(":")[0] for problem in problems], ["include/lockstep/base/error.h"])
+        # What failed is not remembered as good.
+        again = headers_alone.check(self.root, argparse.Namespace(compiler=COMPILER, cache=cache))
+        self.assertEqual(len(again), 1)
+
+    def test_header_that_lacks_an_include(self):
+        self.write({"include/lockstep/base/log.h": "#pragma once\nstd::string last_line();\n"})
+        self.assert_fails(headers_alone.check, "include/lockstep/base/log.h:1:", "compile alone", compiler=COMPILER,
+                          cache=None)
+
+
+class WordsTest(RuleTest):
+    def test_good_tree(self):
+        self.assert_passes(words.check)
+
+    def test_mark_of_unfinished_work(self):
+        self.write({"src/base/error.cc": "\n// TO" "DO: the rest\n"})
+        self.assert_fails(words.check, "src/base/error.cc:2:", "TO" "DO")
+
+    def test_words_that_only_look_like_a_mark(self):
+        self.write({"src/base/error.cc": "// mastodon, TO" "DOS, mktemp.XX" "XXXX\n"})
+        self.assert_passes(words.check)
+
+    def test_file_named_utils(self):
+        self.write({"src/keras/utils.h": ""})
+        self.assert_fails(words.check, "src/keras/utils.h:1:")
+
+    def test_build_folder_and_binary_files_are_left_alone(self):
+        self.write({"build/x.cc": "// FIX" "ME\n"})
+        (self.root / "src/base/blob.bin").write_bytes(b"\xff\xfe\x00 TO" b"DO")
+        self.assert_passes(words.check)
+
+
+class SimdSymbolsTest(RuleTest):
+    def compile(self, name, level, text):
+        source = self.root / f"{name}.cc"
+        source.write_text(text)
+        target = self.root / f"{name}_{level}.o"
+        subprocess.run([COMPILER, "-std=c++20", "-O0", f"-DLOCKSTEP_SIMD=simd_{level}", "-c", source, "-o", target],
+                       check=True)
+        return str(target)
+
+    def test_good_and_bad_objects(self):
+        shared = "inline int twice(int x) { return x + x; }\n"
+        own = "namespace LOCKSTEP_SIMD { inline int once(int x) { return x; } int run(int x) { return once(x)%s; } }\n"
+        v2 = self.compile("kernel", "v2", shared + own % "+ twice(x)")
+        v4 = self.compile("kernel", "v4", shared + own % "+ twice(x)")
+        self.assert_passes(simd_symbols.check, first=[v2], later=[v4])
+        v2 = self.compile("kernel", "v2", own % "")
+        self.assert_fails(simd_symbols.check, "twice(int)", first=[v2], later=[v4])
+
+
+if __name__ == "__main__":
+    if "--compiler" in sys.argv:
+        position = sys.argv.index("--compiler")
+        COMPILER = sys.argv[position + 1]
+        del sys.argv[position:position + 2]
+    unittest.main()
