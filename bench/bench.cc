@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kFewestClean = 5;
 
-long preemptions() {
+int64_t preemptions() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_nivcsw;
@@ -57,7 +57,7 @@ int calibrate(const Candidate& candidate, double reading_us) {
 Candidate in_process(std::string name, std::function<void()> step, std::string note) {
   const auto read = [step = std::move(step)](int iterations) {
     step();
-    const long before = preemptions();
+    const int64_t before = preemptions();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < iterations; ++i) step();
     const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;

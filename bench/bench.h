@@ -37,13 +37,13 @@ struct Effort {
 };
 
 struct Result {
-  std::string name, note;
-  double us = 0;                // median
-  double low = 0, high = 0;     // quartiles
-  std::optional<double> ratio;  // to the first candidate: median over the rounds
-  int clean = 0,
-      rounds = 0;  // undisturbed readings, of how many; the disturbed count only where too few are clean
-  std::string error = {};  // why there are no figures
+  std::string name;
+  std::string note = {};
+  double us = 0;                     // median
+  double low = 0, high = 0;          // quartiles
+  std::optional<double> ratio = {};  // to the first candidate: median over the rounds
+  int clean = 0, rounds = 0;         // undisturbed readings and all; only the former count, unless too few
+  std::string error = {};            // why there are no figures
 };
 
 // The first candidate is the reference. One that throws gets an error in its result; the others go on.
@@ -52,7 +52,7 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
 // What was measured, for the reports.
 struct Measurement {
   std::string work;
-  long batch = 0;  // 0: none
+  int64_t batch = 0;  // 0: none
   int threads = 1;
   double bytes = 0;  // moved by one iteration, 0 where a rate in bytes says nothing
   std::vector<Result> results;

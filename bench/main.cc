@@ -30,7 +30,7 @@ struct Options {
 // One piece of work; the floor comes first among its candidates.
 struct Work {
   std::string name;
-  long batch = 0;
+  int64_t batch = 0;
   double bytes = 0;
   std::function<std::vector<Candidate>(int threads)> candidates = {};
 
@@ -49,14 +49,14 @@ void add(std::vector<Candidate>& candidates, const char* name, Step step) {
 
 std::vector<Work> all_works() {
   std::vector<Work> works;
-  for (const long batch : {32L, 128L, 1024L})
+  for (const int64_t batch : {32L, 128L, 1024L})
     works.push_back({.name = "mlp", .batch = batch, .candidates = [=](int threads) {
                        std::vector<Candidate> list{floor_candidate(mlp_floor(batch, threads))};
                        add(list, "Lockstep compiled", engine_mlp(batch, threads, Mode::compiled));
                        add(list, "Lockstep eager", engine_mlp(batch, threads, Mode::eager));
                        return list;
                      }});
-  constexpr long kConvnetBatch = 64;
+  constexpr int64_t kConvnetBatch = 64;
   works.push_back({.name = "convnet", .batch = kConvnetBatch, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(convnet_floor(kConvnetBatch, threads))};
                      add(list, "Lockstep compiled", engine_convnet(kConvnetBatch, threads));

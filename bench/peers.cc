@@ -6,13 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -72,8 +74,7 @@ class Peers::Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  const std::string& name() const { return name_; }
-  std::vector<std::string> peers;
+  std::map<std::string, std::vector<std::string>> peers;  // the works of each
 
   json receive() {
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -83,8 +84,10 @@ class Peers::Process {
           std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())
               .count();
       pollfd ready{.fd = out_, .events = POLLIN, .revents = 0};
-      require(left > 0 && poll(&ready, 1, static_cast<int>(left)) != 0, ErrorCode::io, here(),
-              "peers: ", name_, " gave no answer in ", kPatience.count(), " s");
+      if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) == 0) {
+        kill(pid_, SIGKILL);  // a late answer would be taken for that to a later question
+        fail(ErrorCode::io, here(), "peers: ", name_, " gave no answer in ", kPatience.count(), " s");
+      }
       char text[4096];
       const ssize_t n = read(out_, text, sizeof text);
       require(n > 0, ErrorCode::io, here(), "peers: ", name_, " ended without an answer");
@@ -95,11 +98,14 @@ class Peers::Process {
     return message;
   }
 
-  json ask(const json& request) {
+  Reading read_once(const std::string& peer, const std::string& work, int64_t batch, int iterations) {
+    const json request{{"peer", peer}, {"work", work}, {"batch", batch}, {"iterations", iterations}};
     const std::string line = request.dump() + "\n";
     require(write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size()), ErrorCode::io, here(),
             "peers: ", name_, " has ended");
-    return receive();
+    const json answer = receive();
+    if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
+    return {.us = answer["us"], .disturbed = answer["disturbed"]};
   }
 
  private:
@@ -124,9 +130,9 @@ Peers::Peers(int threads) {
   const std::string count = std::to_string(threads);
   std::vector<std::pair<std::string, std::vector<std::string>>> commands;
   for (const char* framework : {"torch", "jax", "tensorflow"})
-    commands.push_back(
-        {framework,
-         {python, LOCKSTEP_BENCH_PEERS_SCRIPT, "--serve", "--threads", count, "--framework", framework}});
+    commands.push_back({framework,
+                        {python, LOCKSTEP_SOURCE_DIR "/bench/peers/peers.py", "--serve", "--threads", count,
+                         "--framework", framework}});
 #ifdef LOCKSTEP_BENCH_LIBTORCH
   commands.push_back({"libtorch", {LOCKSTEP_BENCH_LIBTORCH, count}});
 #else
@@ -148,7 +154,7 @@ Peers::Peers(int threads) {
         inventory_.push_back(name + ": missing (" + hello["missing"].get<std::string>() + ")");
         continue;
       }
-      process->peers = hello["peers"].get<std::vector<std::string>>();
+      process->peers = hello["peers"].get<decltype(process->peers)>();
       inventory_.push_back(name + " " + hello["version"].get<std::string>());
       processes_.push_back(std::move(process));
     } catch (const std::exception& e) {
@@ -159,18 +165,14 @@ Peers::Peers(int threads) {
 
 Peers::~Peers() = default;
 
-std::vector<Candidate> Peers::candidates(const std::string& work, long batch) const {
+std::vector<Candidate> Peers::candidates(const std::string& work, int64_t batch) const {
   std::vector<Candidate> list;
   for (const auto& process : processes_)
-    for (const std::string& peer : process->peers)
-      list.push_back({.name = peer, .read = [=](int iterations) {
-                        const json answer = process->ask(
-                            {{"peer", peer}, {"work", work}, {"batch", batch}, {"iterations", iterations}});
-                        if (answer.contains("error"))
-                          fail(ErrorCode::unsupported, std::source_location::current(),
-                               answer["error"].get<std::string>());
-                        return Reading{.us = answer["us"], .disturbed = answer["disturbed"]};
-                      }});
+    for (const auto& [peer, works] : process->peers)
+      if (std::ranges::find(works, work) != works.end())
+        list.push_back({.name = peer, .read = [process, work, batch, name = peer](int iterations) {
+                          return process->read_once(name, work, batch, iterations);
+                        }});
   return list;
 }
 

@@ -16,7 +16,7 @@ class Peers {
   ~Peers();
 
   // One candidate a peer.
-  std::vector<Candidate> candidates(const std::string& work, long batch) const;
+  std::vector<Candidate> candidates(const std::string& work, int64_t batch) const;
 
   // A line for each framework: its version, or why it is missing.
   const std::vector<std::string>& inventory() const { return inventory_; }

@@ -69,8 +69,19 @@ struct Way {
   std::span<const float> result;  // compared between the ways, unless empty
 };
 
-// The index of the fastest way; they are measured in turn so that all meet the same noise. Throws where two ways' results
-// disagree by more than `tolerance` of the largest value.
+// The index of the fastest way; they are measured in turn, so that all meet the same noise. Throws where
+// two ways' results disagree by more than `tolerance` of the largest value.
 size_t fastest(const std::vector<Way>& ways, double tolerance);
+
+// For tests: while it lives, fastest() on this thread measures nothing and takes the first or last way, so
+// that what a floor computes can be checked for ways that are not the fastest here.
+class PickScope {
+ public:
+  enum Pick { first, last };
+  explicit PickScope(Pick pick);
+  ~PickScope();
+  PickScope(const PickScope&) = delete;
+  PickScope& operator=(const PickScope&) = delete;
+};
 
 }  // namespace lockstep::bench

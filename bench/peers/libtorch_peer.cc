@@ -42,7 +42,7 @@ Step build(const std::string& work, int64_t batch) {
   };
 }
 
-long preemptions() {
+int64_t preemptions() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_nivcsw;
@@ -64,7 +64,7 @@ json answer(const json& request, int threads) {
       for (int i = 0; i < 3; ++i) step();
     }
     step();
-    const long before = preemptions();
+    const int64_t before = preemptions();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < iterations; ++i) step();
     const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     setenv(name, std::to_string(threads).c_str(), 1);
   torch::set_num_threads(threads);
   torch::set_num_interop_threads(1);
-  std::cout << json{{"framework", "libtorch"}, {"version", TORCH_VERSION}, {"peers", {"LibTorch"}}}
+  std::cout << json{{"framework", "libtorch"}, {"version", TORCH_VERSION}, {"peers", {{"LibTorch", {"mlp", "convnet"}}}}}
             << std::endl;
   for (std::string line; std::getline(std::cin, line);)
     std::cout << answer(json::parse(line), threads) << std::endl;

@@ -13,6 +13,8 @@
 
 namespace lockstep::compile {
 
+using observe::Category;
+
 std::vector<Slice> slice_batch(int64_t batch, int replicas) {
   const int64_t share = (batch + replicas - 1) / replicas;
   std::vector<Slice> slices;
@@ -62,15 +64,13 @@ class Executable::Impl {
     output_pool_.resize(plans_[0].outputs.size());
   }
 
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
+    clock_ = clock;
+    if (clock) clock->enter(Category::host);
     bind_outputs(outputs);
     bind_variables();
-    for (size_t d = 0; d < devices_.size(); ++d) bind_inputs(*devices_[d], inputs);
-    for (const auto& device : devices_) {
-      for (const auto& uniform : device->uniform)
-        if (uniform) uniform->bind(device->memory[static_cast<size_t>(&uniform - device->uniform.data())]);
-      for (const auto& replica : device->replicas) replica->program->bind(replica->memory);
-    }
+    if (clock) clock->leave();
+    inputs_ = inputs;
     if (devices_.size() == 1) {
       run_device(0);
     } else {
@@ -392,13 +392,29 @@ class Executable::Impl {
     }
   }
 
+  observe::ReplicaClock* clock_of(int d) const { return clock_ ? &clock_->replica(d) : nullptr; }
+
+  // Waits for all devices; false where one failed.
+  bool meet(int d) {
+    const observe::TimeScope scope(clock_of(d), Category::waiting_for_others);
+    return barrier_.meet();
+  }
+
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
+    {
+      const observe::TimeScope scope(clock_of(d), Category::copy);
+      bind_inputs(device, inputs_);
+    }
+    for (size_t p = 0; p < plans_.size(); ++p)
+      if (device.uniform[p]) device.uniform[p]->bind(device.memory[p]);
+    for (const auto& replica : device.replicas) replica->program->bind(replica->memory);
     int64_t kernels = 0;
     int64_t flops = 0;
     for (int phase = 0; phase < plans_[0].phases; ++phase) {
       if (phase > 0 && !sum_over_replicas(d, phase)) return;
+      const observe::TimeScope scope(clock_of(d), Category::compute);
       for (const auto& uniform : device.uniform)
         if (uniform) uniform->run(phase);
       run_replicas(device, phase);
@@ -442,10 +458,11 @@ class Executable::Impl {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const bool alone = devices_.size() == 1;
     const observe::Span span("all_reduce_sum", "communication", {.device = d});
+    const observe::TimeScope scope(clock_of(d), Category::exposed_communication);
     if (!alone) {
       for (size_t n = 0; n < device.nodes.size(); ++n)
         if (device.partials[n]) add_own(device, n, phase);
-      if (!barrier_.meet()) return false;
+      if (!meet(d)) return false;
     }
     for (const Sum& sum : sums_) {
       if (sum.phase != phase) continue;
@@ -459,11 +476,11 @@ class Executable::Impl {
       });
       if (!alone) count_addends(d, static_cast<int64_t>(size_of(sum.dtype)) * (last - first));
     }
-    if (!alone && !barrier_.meet()) return false;
+    if (!alone && !meet(d)) return false;
     for (const Sum& sum : sums_)
       if (sum.phase == phase) fetch_shares(d, sum);
     // Nobody may overwrite a sum that others still fetch.
-    return alone || barrier_.meet();
+    return alone || meet(d);
   }
 
   void add_own(DeviceContext& device, size_t n, int phase) {
@@ -514,6 +531,8 @@ class Executable::Impl {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Task> tasks_;
   Barrier barrier_;
+  observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
+  std::span<const Tensor> inputs_;
   static constexpr size_t kOutputPool = 4;
   static constexpr int64_t kLine = 64;  // elements
   std::vector<TensorList> output_pool_;
@@ -523,7 +542,9 @@ Executable::Executable(std::vector<Plan> plans, std::vector<int64_t> plan_slices
     : impl_(std::make_unique<Impl>(std::move(plans), std::move(plan_slices), std::move(layout))) {}
 Executable::~Executable() = default;
 
-void Executable::run(std::span<const Tensor> inputs, std::span<Tensor> outputs) { impl_->run(inputs, outputs); }
+void Executable::run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
+  impl_->run(inputs, outputs, clock);
+}
 size_t Executable::num_outputs() const { return impl_->plan().outputs.size(); }
 MemoryFigures Executable::memory() const { return impl_->memory(); }
 const Plan& Executable::plan() const { return impl_->plan(); }

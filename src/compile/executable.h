@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compile/plan.h"
+#include "lockstep/observe/step_clock.h"
 
 namespace lockstep::compile {
 
@@ -50,8 +51,9 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   // Inputs as planned (dtype and shape of the whole batch). After the first runs it does not
-  // allocate, as long as the caller lets go of earlier outputs. One run at a time.
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs);
+  // allocate, as long as the caller lets go of earlier outputs. One run at a time. `clock`: may be
+  // null, else has a replica for each device.
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock);
 
   size_t num_outputs() const;
   MemoryFigures memory() const;

@@ -6,6 +6,7 @@
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "lockstep/base/log.h"
+#include "lockstep/observe/step_clock.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -19,7 +20,12 @@ using compile::Slice;
 class FunctionCore::Impl {
  public:
   Impl(Body body, FunctionOptions options, std::source_location where)
-      : body_(std::move(body)), options_(std::move(options)), where_(where) {}
+      : body_(std::move(body)), options_(std::move(options)), where_(where) {
+    const size_t devices = std::max<size_t>(1, options_.replicas.devices.size());
+    require(!options_.clock || options_.clock->replicas() == static_cast<int>(devices), ErrorCode::invalid_argument, where,
+            "function \"", options_.name, "\" runs on ", devices, " devices but its clock has ",
+            options_.clock ? options_.clock->replicas() : 0, " replicas");
+  }
 
   void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
     if (runs_op_by_op()) {
@@ -30,14 +36,14 @@ class FunctionCore::Impl {
     }
     Program& program = program_for(inputs, where);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    program.executable->run(contiguous_inputs(inputs, where), outputs);
+    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
   }
 
   TensorList call(std::span<const Tensor> inputs, std::source_location where) {
     if (runs_op_by_op()) return body_(inputs);
     Program& program = program_for(inputs, where);
     TensorList outputs(program.executable->num_outputs());
-    program.executable->run(contiguous_inputs(inputs, where), outputs);
+    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
     return outputs;
   }
 

@@ -51,6 +51,17 @@ TEST(Histogram, QuantilesAreWithinOneSixtyFourth) {
   }
 }
 
+TEST(Histogram, NoValueIsFurtherThanThatFromItsBucketsMiddle) {
+  for (int64_t value = 64; value < (int64_t{1} << 40); value += value / 61 + 1) {
+    Histogram histogram;  // the neighbours keep the answer from being cut to the value itself
+    histogram.add(1);
+    histogram.add(value);
+    histogram.add(int64_t{1} << 41);
+    ASSERT_LE(std::abs(histogram.quantile(0.5) - static_cast<double>(value)), static_cast<double>(value) / 64)
+        << value;
+  }
+}
+
 TEST(Histogram, TakesAnyValue) {
   Histogram histogram;
   histogram.add(-5);

@@ -13,9 +13,9 @@ namespace lockstep::observe {
 namespace {
 
 Name span_name(Category category) {
-  static const std::vector<Name> names = [] {
-    std::vector<Name> all;
-    for (size_t c = 0; c < kCategories; ++c) all.push_back(intern(name(static_cast<Category>(c))));
+  static const std::vector<Name>& names = *[] {
+    auto* all = new std::vector<Name>;
+    for (size_t c = 0; c < kCategories; ++c) all->push_back(intern(name(static_cast<Category>(c))));
     return all;
   }();
   return names[static_cast<size_t>(category)];

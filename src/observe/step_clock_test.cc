@@ -148,6 +148,19 @@ TEST_F(StepClockTest, MoveGivesAwayNoMoreThanTheOpenScopesOwnTime) {
   EXPECT_EQ(sum(step.times), step.wall_ns);
 }
 
+TEST_F(StepClockTest, MoveGivesAwayNoTimeOfAnEarlierStep) {
+  replica_.begin_step();
+  TimeScope idle(&replica_, Category::idle);
+  time_.sleep(100);
+  replica_.end_step();
+  replica_.begin_step();
+  time_.sleep(10);
+  EXPECT_EQ(replica_.move(Category::compute, 50), 10);
+  const StepRecord step = replica_.end_step();
+  EXPECT_EQ(step.times[Category::compute], 10);
+  EXPECT_EQ(step.times[Category::idle], 0);
+}
+
 TEST_F(StepClockTest, CountsBelongToTheStepTheyEndIn) {
   replica_.count(Counter::traces);
   for (const int64_t examples : {8, 5, 0}) {

@@ -26,6 +26,9 @@ def check(root, arguments=None):
                 continue
             if not include.angled and include.target and include.target == f"include/{include.text}":
                 continue
+            if not include.angled and include.text.startswith("lockstep/") and not include.target:
+                problems.append(f"{path}:{include.line}: {include} does not exist")
+                continue
             what = ("a public header, to be written \"lockstep/...\"" if include.target and
                     tree.is_public(include.target) else
                     "a private header" if include.target else "neither a public header nor the C++ standard library")

@@ -165,6 +165,10 @@ class PublicIncludesTest(RuleTest):
         self.write({"include/lockstep/base/log.h": '#include "base/parallel.h"\n'})
         self.assert_fails(public_includes.check, '"base/parallel.h"', "a private header")
 
+    def test_header_that_does_not_exist(self):
+        self.write({"include/lockstep/base/log.h": '#include "lockstep/base/sink.h"\n'})
+        self.assert_fails(public_includes.check, "include/lockstep/base/log.h:1:", "does not exist")
+
     def test_relative_path(self):
         self.write({"include/lockstep/base/log.h": '#include "error.h"\n'})
         self.assert_fails(public_includes.check, '"error.h"', 'written "lockstep/...')

@@ -28,6 +28,10 @@
 
 namespace lockstep {
 
+namespace observe {
+class StepClock;
+}
+
 // Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
 // every argument that has one). The function sees its slice; all_reduce_sum() joins the replicas.
 // Variables are mirrored on every device and updated on each with the same bits.
@@ -42,6 +46,9 @@ struct ReplicaOptions {
 struct FunctionOptions {
   std::string name = "function";
   ReplicaOptions replicas = {};
+  // Where the function's time goes, by device: one replica of the clock for each. Not owned; the
+  // caller begins and ends the steps.
+  observe::StepClock* clock = nullptr;
 };
 
 // What a compiled function costs. Bytes of arenas, not of variables, arguments and results.

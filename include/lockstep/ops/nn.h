@@ -19,11 +19,12 @@ Tensor sparse_softmax_cross_entropy_with_logits(const TensorArg& labels, const T
 Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
 struct LayerNormOptions {
-  int axis = -1;  // this dimension and all behind it are normalised together
+  int axis = -1;  // the dimension that is normalised
   double epsilon = 1e-3;
 };
 
-// (x - mean) / sqrt(variance + epsilon) * gamma + beta. gamma and beta have the shape of the normalised dimensions.
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta have one element for each of the normalised
+// dimension. The sums over the batch in the gradients of gamma and beta are made in a fixed order.
 Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta, LayerNormOptions options = {});
 
 // TensorFlow's module of these names.

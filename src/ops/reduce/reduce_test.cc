@@ -23,7 +23,7 @@ using testing::values;
 constexpr DType kNumbers[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16,
                               DType::int32,   DType::int64,   DType::uint8};
 
-double combine(const OpDef& op, double a, double b) {
+long double combine(const OpDef& op, long double a, long double b) {
   if (&op == &kReduceSum) return a + b;
   if (&op == &kReduceProd) return a * b;
   if (&op == &kReduceMax) return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
@@ -35,13 +35,13 @@ double neutral(const OpDef& op) {
   return &op == &kReduceSum ? 0 : &op == &kReduceProd ? 1 : &op == &kReduceMax ? -infinity : infinity;
 }
 
-// Element by element in double precision.
+// Element by element, in more than double precision.
 std::vector<double> reference(const OpDef& op, const Tensor& x, const Dims& axes) {
   const Shape& shape = x.shape();
   Shape kept = shape;
   for (const int64_t axis : axes) kept[static_cast<int>(axis)] = 1;
   const Strides strides = broadcast_strides(kept, contiguous_strides(kept), shape);
-  std::vector<double> result(static_cast<size_t>(kept.size()), neutral(op));
+  std::vector<long double> result(static_cast<size_t>(kept.size()), neutral(op));
   const std::vector<double> in = values(x);
   for (int64_t i = 0; i < shape.size(); ++i) {
     int64_t rest = i, target = 0;
@@ -52,7 +52,7 @@ std::vector<double> reference(const OpDef& op, const Tensor& x, const Dims& axes
     auto& r = result[static_cast<size_t>(target)];
     r = combine(op, r, in[static_cast<size_t>(i)]);
   }
-  return result;
+  return {result.begin(), result.end()};
 }
 
 double epsilon(DType dtype) {

@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "backends/cpu/elementwise/assembler.h"
 
 #include <algorithm>
@@ -294,3 +296,5 @@ void Assembler::constants() {
 }
 
 }  // namespace lockstep::cpu::jit
+
+#endif

@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "backends/cpu/elementwise/assembler.h"
 
 namespace lockstep::cpu::jit {
@@ -259,3 +261,5 @@ void Assembler::mask_logic(const VectorInstruction& i, const PlacedInstruction& 
 }
 
 }  // namespace lockstep::cpu::jit
+
+#endif

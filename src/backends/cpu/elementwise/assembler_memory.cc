@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include <cstring>
 
 #include "backends/cpu/elementwise/assembler.h"
@@ -265,3 +267,5 @@ void Assembler::store_narrow(const VectorInstruction& i, int value, const Xbyak:
 }
 
 }  // namespace lockstep::cpu::jit
+
+#endif

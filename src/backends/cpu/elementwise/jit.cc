@@ -1,8 +1,8 @@
 #include "backends/cpu/elementwise/jit.h"
 
-#include <xbyak/xbyak_util.h>
+#if defined(__x86_64__)
 
-#include <algorithm>
+#include <xbyak/xbyak_util.h>
 
 #include "backends/cpu/elementwise/assembler.h"
 #include "backends/cpu/elementwise/executable_memory.h"
@@ -33,8 +33,8 @@ class CompiledCode final : public BlockCode {
   double nanoseconds_;
 };
 
-// About one vector operation a cycle at 3 GHz. Divisions and roots take longer, and a call of the C
-// library for every lane longer still.
+// Between one and two vector operations a cycle. Divisions and roots take longer, and a call of the
+// C library for every lane longer still.
 double estimate(const VectorProgram& program) {
   double cycles = 0;
   for (const VectorInstruction& i : program.code) {
@@ -45,7 +45,7 @@ double estimate(const VectorProgram& program) {
     else
       cycles += i.op == Op::div || i.op == Op::sqrt ? 10 : 1;
   }
-  return cycles / 3 / lanes(program.isa);
+  return cycles / 5 / lanes(program.isa);
 }
 
 }  // namespace
@@ -73,3 +73,15 @@ std::unique_ptr<BlockCode> compile(const elementwise::Program& program, std::spa
 }
 
 }  // namespace lockstep::cpu::jit
+
+#else
+
+namespace lockstep::cpu::jit {
+
+bool is_supported(Isa) { return false; }
+std::optional<Isa> best_isa() { return std::nullopt; }
+std::unique_ptr<BlockCode> compile(const elementwise::Program&, std::span<const Access>, Isa, bool) { return nullptr; }
+
+}  // namespace lockstep::cpu::jit
+
+#endif

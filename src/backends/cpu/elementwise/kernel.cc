@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <limits>
 #include <optional>
 
 #include "backends/cpu/elementwise/code_cache.h"
@@ -21,9 +23,9 @@ using elementwise::Program;
 constexpr int64_t kCacheLine = 64;
 
 // What a thread must have to do before waking it pays.
-constexpr double kNanosecondsPerThread = 8000;
+constexpr double kNanosecondsPerThread = 4000;
 // A core's share of the traffic to and from the caches.
-constexpr double kBytesPerNanosecond = 20;
+constexpr double kBytesPerNanosecond = 50;
 
 int64_t last_level_cache() {
   static const int64_t size = [] {
@@ -59,7 +61,13 @@ class NestKernel final : public ElementwiseKernel {
         lines_(nest_.outer.size() * nest_.rows),
         code_(std::move(code)),
         streaming_(std::move(streaming)),
-        threads_(threads) {}
+        threads_(threads) {
+    const auto walks_across = [](const LoopNest::Operand& operand) {
+      return std::abs(operand.column_stride) >= kCacheLine && operand.row_stride != 0 &&
+             std::abs(operand.row_stride) < kCacheLine;
+    };
+    if (nest_.rows > 1 && std::ranges::any_of(nest_.operands, walks_across)) tile_ = kTransposedTile;
+  }
 
   const char* implementation() const override { return code_->implementation(); }
   int threads() const override { return threads_; }
@@ -90,6 +98,9 @@ class NestKernel final : public ElementwiseKernel {
 
  private:
   static constexpr int64_t kLinesPerThread = 8;
+  // Columns of a tile where an operand lies the other way round: each cache line of it then serves
+  // all rows that it reaches into before it is evicted.
+  static constexpr int64_t kTransposedTile = 16;
 
   // The first column from which on all outputs are aligned as streaming needs them. Nothing where
   // there is none, or where an output is also an input and so in the caches anyway.
@@ -125,7 +136,6 @@ class NestKernel final : public ElementwiseKernel {
     const int depth = nest_.outer.rank();
     std::array<int64_t, kMaxRank> index{};
     Block block;
-    block.columns = right - left;
 
     int64_t outer = begin / nest_.rows;
     for (int d = depth - 1; d >= 0; --d) {
@@ -147,12 +157,28 @@ class NestKernel final : public ElementwiseKernel {
         for (size_t i = 0; i < count; ++i) block.operands[i].data += by * nest_.operands[i].row_stride;
       };
       shift_rows(row);
-      code.run(block);
+      run_tiles(code, block, right - left);
       shift_rows(-row);
       line += block.rows;
       row = 0;
       if (line < end) step(block, index, depth);
     }
+  }
+
+  void run_tiles(const BlockCode& code, Block& block, int64_t columns) const {
+    block.columns = columns;
+    if (columns <= tile_) return code.run(block);
+    const auto shift_columns = [&](int64_t by) {
+      for (size_t i = 0; i < nest_.operands.size(); ++i)
+        block.operands[i].data += by * nest_.operands[i].column_stride;
+    };
+    int64_t done = 0;
+    for (; done < columns; done += tile_) {
+      block.columns = std::min(tile_, columns - done);
+      code.run(block);
+      shift_columns(tile_);
+    }
+    shift_columns(-done);
   }
 
   // Moves the block on to the next outer index.
@@ -174,6 +200,7 @@ class NestKernel final : public ElementwiseKernel {
   const std::shared_ptr<const BlockCode> code_;
   const std::shared_ptr<const BlockCode> streaming_;  // may be null
   const int threads_;
+  int64_t tile_ = std::numeric_limits<int64_t>::max();  // columns handed to the code at once
 };
 
 // Nothing to compute: an empty shape, or a program without outputs.

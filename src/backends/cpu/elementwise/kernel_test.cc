@@ -454,6 +454,17 @@ TEST(ElementwiseKernel, AddsABiasToRows) {
                      {.implementation = implementation});
 }
 
+TEST(ElementwiseKernel, WalksTransposedOperandsInTiles) {
+  const Program program = one_op(Opcode::sub, DType::float32);
+  for (const Implementation implementation : everything()) {
+    expect_strided(program, Shape{40, 53}, {{53, 1}, {1, 40}}, {{53, 1}}, {.implementation = implementation});
+    expect_strided(program, Shape{3, 40, 53}, {{0, 53, 1}, {1, 3, 120}}, {{2120, 53, 1}},
+                   {.implementation = implementation});
+    expect_strided(program, Shape{2, 400, 330}, {{132000, 330, 1}, {132000, 1, 400}}, {{132000, 330, 1}},
+                   {.implementation = implementation}, 3);
+  }
+}
+
 TEST(ElementwiseKernel, ScalarsAndEmptyShapesWork) {
   const Program program = one_op(Opcode::sub, DType::float32);
   float a = 5;

@@ -33,7 +33,7 @@ void check(const Shape& shape, const OperandLayout& layout, bool is_output, size
   require(layout.strides->rank() == shape.rank(), ErrorCode::shape_mismatch, std::source_location::current(),
           "elementwise: ", kind, number, " has strides ", *layout.strides, " for the shape ", shape,
           "; one stride per dimension is needed");
-  if (!is_output) return;
+  if (!is_output || shape.size() == 0) return;
   for (int d = 0; d < shape.rank(); ++d)
     require(shape.begin()[d] <= 1 || layout.strides->begin()[d] != 0, ErrorCode::shape_mismatch,
             std::source_location::current(), "elementwise: output ", number, " has stride 0 along dimension ", d,

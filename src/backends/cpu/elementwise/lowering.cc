@@ -1,6 +1,7 @@
 #include "backends/cpu/elementwise/lowering.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -95,10 +96,23 @@ Vec mod_i32(Vec a, Vec b) {
   return select(compare(b, kEqual, zero), zero, result);
 }
 
-// a > b or a is NaN ? a : b. The machine's own maximum takes b where a is NaN.
+// The value of a float constant; NaN, which no rule below is for, where there is none.
+double constant_value(Vec v) {
+  const VectorInstruction& definition = v.builder->definition(v);
+  if (definition.op != Op::constant) return std::numeric_limits<double>::quiet_NaN();
+  if (v.lane == Lane::f64) return std::bit_cast<double>(definition.bits);
+  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(definition.bits)));
+}
+
+// a > b or a is NaN ? a : b. The machine's own maximum takes b where a is NaN, which is set right
+// unless a known operand makes it unnecessary.
 Vec extremum(bool largest, Vec a, Vec b) {
-  const Vec raw = largest ? raw_maximum(a, b) : raw_minimum(a, b);
-  return is_float(a.lane) ? select(is_nan(a), a, raw) : raw;
+  const auto raw = [&](Vec x, Vec y) { return largest ? raw_maximum(x, y) : raw_minimum(x, y); };
+  if (!is_float(a.lane) || !std::isnan(constant_value(a))) return raw(a, b);
+  const double known = constant_value(b);
+  if (known == 0) return select(compare(a, largest ? kNotLessEqual : kNotGreaterEqual, b), a, b);
+  if (!std::isnan(known)) return raw(b, a);
+  return select(is_nan(a), a, raw(a, b));
 }
 
 Vec sign(Vec a) {

@@ -55,6 +55,9 @@ bool is_overwritten(const VectorInstruction& i, size_t arg) {
   return i.op == Op::fma || i.op == Op::fnma || (i.op == Op::patch && arg == 0);
 }
 
+// The argument is still read after the result has been written to, so they need two registers.
+bool outlives_result(const VectorInstruction& i, size_t arg) { return i.op == Op::patch && arg != 0; }
+
 class Allocator {
  public:
   Allocator(const VectorProgram& program, RegisterCounts counts)
@@ -188,20 +191,19 @@ class Allocator {
       State& s = state(arg);
       while (s.next_use < s.uses.size() && s.uses[s.next_use] <= position) ++s.next_use;
     }
+    const auto is_dead = [&](int arg) {
+      return arg >= 0 && !state(arg).pinned && state(arg).next_use == state(arg).uses.size();
+    };
     int preferred = -1;
     for (size_t a = 0; a < 4; ++a) {
-      const int arg = args[a];
-      if (arg < 0 || state(arg).next_use < state(arg).uses.size() || state(arg).pinned) continue;
-      if (in_register(arg) && is_overwritten(instruction, a) && preferred < 0) preferred = state(arg).reg;
-      forget(arg);
+      if (!is_dead(args[a]) || outlives_result(instruction, a)) continue;
+      if (in_register(args[a]) && is_overwritten(instruction, a) && preferred < 0) preferred = state(args[a]).reg;
+      forget(args[a]);
     }
-    locked_.fill(-1);
 
     if (!is_store(instruction.op)) {
-      // Arguments still needed were locked only while they were brought in; keep them from being
-      // evicted for the result as well, since the instruction reads them.
       for (size_t a = 0; a < 4; ++a)
-        if (args[a] >= 0 && in_register(args[a])) locked_[a] = args[a];
+        if (!in_register(args[a])) locked_[a] = -1;
       State& s = state(number);
       if (s.pinned) {
         placed.result = s.reg;
@@ -212,12 +214,15 @@ class Allocator {
         owners_[kind][static_cast<size_t>(placed.result)] = number;
         if (s.outlives_row) placed.stored_to = s.slot = result_.slots++;
       }
-      locked_.fill(-1);
       if (!s.pinned && s.uses.empty()) forget(number);
     }
-    // Only now: the instruction may read a slot that the result's eviction would have written to.
-    for (const int arg : args)
-      if (arg >= 0 && !code(arg).invariant && state(arg).next_use == state(arg).uses.size()) release_slot(arg);
+    locked_.fill(-1);
+    // Slots only now: the instruction may read one that the result's eviction would have written to.
+    for (const int arg : args) {
+      if (!is_dead(arg)) continue;
+      forget(arg);
+      if (!code(arg).invariant) release_slot(arg);
+    }
     placed.last_move = static_cast<int>(result_.moves.size());
     return placed;
   }

@@ -79,7 +79,7 @@ enum Rounding : uint8_t { kNearest = 8, kFloor = 9, kCeil = 10, kTruncate = 11 }
 // The processor's encodings; integers know `equal` and `greater` alone.
 enum Predicate : uint8_t {
   kEqual = 0, kUnordered = 3, kNotEqual = 4, kLess = 17, kLessEqual = 18, kNotLess = 21, kNotLessEqual = 22,
-  kGreaterEqual = 29, kGreater = 30,
+  kNotGreaterEqual = 25, kGreaterEqual = 29, kGreater = 30,
 };
 
 // Computes result[i] = f(a[i], b[i]) for the lanes whose bit is set.
@@ -124,6 +124,7 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   Isa isa() const { return program_.isa; }
+  const VectorInstruction& definition(Vec v) const { return program_.code[static_cast<size_t>(v.id)]; }
 
   Vec f32(float value);
   Vec i32(int32_t value);

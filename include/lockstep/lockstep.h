@@ -1,0 +1,23 @@
+// Everything: `namespace tf = lockstep;` and the articles' code translates line by line.
+#pragma once
+
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/compile/function.h"
+#include "lockstep/device/device.h"
+#include "lockstep/doctor/doctor.h"
+#include "lockstep/graph/variable.h"
+#include "lockstep/keras/datasets.h"
+#include "lockstep/keras/optimizers.h"
+#include "lockstep/observe/span.h"
+#include "lockstep/observe/trace.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/collective.h"
+#include "lockstep/ops/conv.h"
+#include "lockstep/ops/linalg.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/tensor/tensor.h"

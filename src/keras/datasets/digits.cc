@@ -1,0 +1,25 @@
+#include "keras/datasets/digit_generator.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/datasets.h"
+
+namespace lockstep::keras::datasets {
+namespace {
+
+// Test examples come from far beyond any training set.
+constexpr int64_t kFirstTestExample = int64_t{1} << 40;
+
+Examples make(uint64_t seed, int64_t first, int64_t count) {
+  const DigitImages made = generate_digits(seed, first, count, current_device().threads());
+  return {Tensor::from(made.images, {count, kDigitSide, kDigitSide}), Tensor::from(made.labels, {count})};
+}
+
+}  // namespace
+
+TrainTest digits(const DigitsOptions& options) {
+  require(options.train_size >= 0 && options.train_size <= kFirstTestExample && options.test_size >= 0, ErrorCode::invalid_argument,
+          std::source_location::current(), "digits: train_size and test_size must not be negative, received ", options.train_size,
+          " and ", options.test_size);
+  return {make(options.seed, 0, options.train_size), make(options.seed, kFirstTestExample, options.test_size)};
+}
+
+}  // namespace lockstep::keras::datasets

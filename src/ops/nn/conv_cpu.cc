@@ -1,0 +1,279 @@
+// Convolution on the CPU: oneDNN for float32 and bfloat16, an own kernel for the first layer on grey
+// images, plain loops for the rest.
+//
+// Activations stay NHWC: oneDNN's direct kernels are as fast on them as on its blocked layouts.
+// Filters are given to it in the layout it asks for, reordered in every launch (1 to 3 us for a filter of
+// 3 x 3 x 32 x 64; a plain HWIO filter makes convolutions two to a thousand times slower). Winograd's
+// kernels exist on blocked layouts only; they are worth the reorders on both sides.
+#include <algorithm>
+#include <string_view>
+
+#include "backends/cpu/dnnl_sequence.h"
+#include "base/parallel.h"
+#include "ops/nn/conv.h"
+#include "ops/nn/conv_cpu_simd.h"
+#include "ops/nn/conv_loops_cpu.h"
+
+namespace lockstep {
+namespace {
+
+using cpu::DnnlSequence;
+using dnnl::memory;
+using Slot = DnnlSequence::Slot;
+
+// One convolution in oneDNN's terms: dimensions in the order NCHW and (G)OIHW, strides say NHWC and HWIO.
+struct Problem {
+  Problem(const KernelRequest& request, const Shape& x_shape, const Shape& y_shape)
+      : attrs(request.attrs<ConvAttrs>()), type(cpu::dnnl_type(request.dtype(0), request.where)) {
+    const Window2d& window = attrs.window;
+    batch = x_shape[0], in_channels = x_shape[3], out_channels = y_shape[3];
+    const int64_t g = attrs.groups, in = in_channels / g, out = out_channels / g;
+    x = {{batch, in_channels, window.input[0], window.input[1]}, type, memory::format_tag::nhwc};
+    y = {{batch, out_channels, window.output(0), window.output(1)}, type, memory::format_tag::nhwc};
+    bias = {{out_channels}, type, memory::format_tag::a};
+    if (g == 1)
+      filter = {{out, in, window.size[0], window.size[1]}, type, memory::format_tag::hwio};
+    else
+      filter = {{g, out, in, window.size[0], window.size[1]}, type, memory::format_tag::hwigo};
+    strides = {window.strides[0], window.strides[1]};
+    dilations = {window.dilations[0] - 1, window.dilations[1] - 1};
+    before = {window.before[0], window.before[1]};
+    after = {window.after[0], window.after[1]};
+  }
+
+  memory::desc any_filter() const { return {filter.dims(), type, memory::format_tag::any}; }
+  // Winograd's kernels choose the layouts of their activations too.
+  memory::desc activations(const memory::desc& desc, dnnl::algorithm algorithm) const {
+    return algorithm == dnnl::algorithm::convolution_direct
+               ? desc
+               : memory::desc(desc.dims(), type, memory::format_tag::any);
+  }
+
+  ConvAttrs attrs;
+  memory::data_type type;
+  int64_t batch, in_channels, out_channels;
+  memory::desc x, y, filter, bias;
+  memory::dims strides, dilations, before, after;
+};
+
+// Whether Winograd's F(4x4, 3x3) wins over the direct sum: a model of both in multiply-adds, fitted to
+// oneDNN's kernels. `results` is the image whose tiles are counted. Winograd multiplies 36 times for each
+// tile of 4 x 4 results and pair of channels where the direct sum does 144 times, but transforms every
+// tile of both activations and every filter, and needs reorders.
+bool winograd_pays(const Problem& p, const Dims& results) {
+  const Window2d& window = p.attrs.window;
+  const auto all_are = [](const Dims& dims, int64_t value) { return dims[0] == value && dims[1] == value; };
+  if (p.type != memory::data_type::f32 || p.attrs.groups != 1 || !all_are(window.size, 3) ||
+      !all_are(window.strides, 1) || !all_are(window.dilations, 1))
+    return false;
+  const auto up_to = [](int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
+  const auto in = static_cast<double>(up_to(p.in_channels, 16)), out = static_cast<double>(up_to(p.out_channels, 16));
+  const auto tiles = static_cast<double>(p.batch * (up_to(results[0], 4) / 4) * (up_to(results[1], 4) / 4));
+  const auto pixels = static_cast<double>(p.batch * window.output(0) * window.output(1));
+  constexpr double kTransform = 19, kReorder = 5;  // what one element costs, in multiply-adds
+  const double direct = pixels * 9 * static_cast<double>(p.in_channels) * out;
+  const double winograd = 36 * tiles * in * out + kTransform * 36 * (tiles * (in + out) + in * out) +
+                          kReorder * pixels * (in + out);
+  return winograd < 0.95 * direct;
+}
+
+void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
+  const auto algorithm = [&] {
+    switch (epilogue) {
+      case Epilogue::none: break;
+      case Epilogue::relu: return dnnl::algorithm::eltwise_relu;
+      case Epilogue::tanh: return dnnl::algorithm::eltwise_tanh;
+      case Epilogue::sigmoid: return dnnl::algorithm::eltwise_logistic;
+      case Epilogue::gelu_erf: return dnnl::algorithm::eltwise_gelu_erf;
+      case Epilogue::gelu_tanh: return dnnl::algorithm::eltwise_gelu_tanh;
+    }
+    return dnnl::algorithm::undef;
+  }();
+  if (algorithm == dnnl::algorithm::undef) return;
+  dnnl::post_ops ops;
+  ops.append_eltwise(1.f, algorithm, 0.f, 0.f);
+  attributes.set_post_ops(ops);
+}
+
+// oneDNN's reference code takes a thousand times as long as its kernels.
+template <class PrimitiveDesc>
+bool usable(const PrimitiveDesc& primitive) {
+  return primitive.get(true) != nullptr && !std::string_view(primitive.impl_info_str()).starts_with("ref");
+}
+
+// One oneDNN primitive with what it takes to feed it operands in other layouts.
+class ConvSequence {
+ public:
+  void input(int name, const memory::desc& given, Slot slot, const memory::desc& wanted) {
+    if (given != wanted) {
+      const Slot reordered = kernel_->temporary(wanted);
+      kernel_->add_reorder(given, slot, wanted, reordered);
+      slot = reordered;
+    }
+    arguments_.push_back({name, wanted, slot});
+  }
+  template <class PrimitiveDesc>
+  std::unique_ptr<Kernel> finish(const dnnl::primitive& primitive, const PrimitiveDesc& desc, int name,
+                                 const memory::desc& made, const memory::desc& wanted) {
+    const Slot output = DnnlSequence::output(0);
+    const Slot slot = made == wanted ? output : kernel_->temporary(made);
+    arguments_.push_back({name, made, slot});
+    kernel_->add(primitive, desc.scratchpad_desc(), std::move(arguments_));
+    if (made != wanted) kernel_->add_reorder(made, slot, wanted, output);
+    return std::move(kernel_);
+  }
+
+ private:
+  std::unique_ptr<DnnlSequence> kernel_ = std::make_unique<DnnlSequence>();
+  std::vector<DnnlSequence::Argument> arguments_;
+};
+
+using Forward = dnnl::convolution_forward;
+
+Forward::primitive_desc forward_desc(const Problem& p, dnnl::algorithm algorithm) {
+  dnnl::primitive_attr attributes = cpu::dnnl_attributes();
+  set_epilogue(attributes, p.attrs.epilogue);
+  const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm), filter = p.any_filter();
+  const auto kind = dnnl::prop_kind::forward_training;
+  const Forward::desc desc =
+      p.attrs.bias
+          ? Forward::desc(kind, algorithm, x, filter, p.bias, y, p.strides, p.dilations, p.before, p.after)
+          : Forward::desc(kind, algorithm, x, filter, y, p.strides, p.dilations, p.before, p.after);
+  return {desc, attributes, cpu::dnnl_engine(), true};
+}
+
+// The gradients' primitives want that of a forward one as a hint, without bias and activation.
+Forward::primitive_desc hint(const Problem& p, dnnl::algorithm algorithm) {
+  const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm);
+  return {{dnnl::prop_kind::forward_training, algorithm, x, p.any_filter(), y, p.strides, p.dilations, p.before, p.after},
+          cpu::dnnl_attributes(), cpu::dnnl_engine(), true};
+}
+
+std::unique_ptr<Kernel> try_forward(const Problem& p, dnnl::algorithm algorithm) {
+  const auto desc = forward_desc(p, algorithm);
+  if (!usable(desc)) return nullptr;
+  ConvSequence sequence;
+  sequence.input(DNNL_ARG_SRC, p.x, DnnlSequence::input(0), desc.src_desc());
+  sequence.input(DNNL_ARG_WEIGHTS, p.filter, DnnlSequence::input(1), desc.weights_desc());
+  if (p.attrs.bias) sequence.input(DNNL_ARG_BIAS, p.bias, DnnlSequence::input(2), desc.bias_desc());
+  return sequence.finish(Forward(desc), desc, DNNL_ARG_DST, desc.dst_desc(), p.y);
+}
+
+std::unique_ptr<Kernel> try_backprop_input(const Problem& p, dnnl::algorithm algorithm) {
+  using Backward = dnnl::convolution_backward_data;
+  const auto forward = hint(p, algorithm);
+  if (!forward.get(true)) return nullptr;
+  const Backward::primitive_desc desc({algorithm, p.activations(p.x, algorithm), p.any_filter(),
+                                       p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
+                                      cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
+  if (!usable(desc)) return nullptr;
+  ConvSequence sequence;
+  sequence.input(DNNL_ARG_WEIGHTS, p.filter, DnnlSequence::input(0), desc.weights_desc());
+  sequence.input(DNNL_ARG_DIFF_DST, p.y, DnnlSequence::input(1), desc.diff_dst_desc());
+  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), p.x);
+}
+
+std::unique_ptr<Kernel> try_backprop_filter(const Problem& p, dnnl::algorithm algorithm) {
+  using Backward = dnnl::convolution_backward_weights;
+  const auto forward = hint(p, algorithm);
+  if (!forward.get(true)) return nullptr;
+  const Backward::primitive_desc desc({algorithm, p.activations(p.x, algorithm), p.any_filter(),
+                                       p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
+                                      cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
+  if (!usable(desc)) return nullptr;
+  ConvSequence sequence;
+  sequence.input(DNNL_ARG_SRC, p.x, DnnlSequence::input(0), desc.src_desc());
+  sequence.input(DNNL_ARG_DIFF_DST, p.y, DnnlSequence::input(1), desc.diff_dst_desc());
+  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), p.filter);
+}
+
+class GreyConvKernel final : public Kernel {
+ public:
+  GreyConvKernel(const KernelRequest& request, const cpu::GreyConv& conv)
+      : conv_(conv),
+        rows_(request.shape(0)[0] * conv.window.output(0)),
+        bias_(request.attrs<ConvAttrs>().bias),
+        threads_(request.threads) {}
+
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(threads_ * conv_.band()) * sizeof(float);
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto* bias = bias_ ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    parallel(threads_, [&](int index) {
+      cpu::simd_v4::grey_conv_forward(conv_, static_cast<const float*>(args.inputs[0]),
+                                      static_cast<const float*>(args.inputs[1]), bias,
+                                      static_cast<float*>(args.outputs[0]),
+                                      static_cast<float*>(args.workspace) + index * conv_.band(),
+                                      rows_ * index / threads_, rows_ * (index + 1) / threads_);
+    });
+  }
+
+ private:
+  cpu::GreyConv conv_;
+  int64_t rows_;
+  bool bias_;
+  int threads_;
+};
+
+std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
+  const auto& attrs = request.attrs<ConvAttrs>();
+  const cpu::GreyConv conv{.window = attrs.window,
+                           .out_channels = request.outputs[0].spec.shape[3],
+                           .relu = attrs.epilogue == Epilogue::relu};
+  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
+                    conv.out_channels % cpu::GreyConv::kLanes == 0 && attrs.window.strides == Dims{1, 1} &&
+                    attrs.window.size[0] <= cpu::GreyConv::kMaxRows &&
+                    (attrs.epilogue == Epilogue::none || conv.relu);
+  if (!fits || !__builtin_cpu_supports("x86-64-v4")) return nullptr;
+  return std::make_unique<GreyConvKernel>(request, conv);
+}
+
+bool dnnl_serves(const KernelRequest& request) {
+  const DType dtype = request.dtype(0);
+  if (dtype != DType::float32 && dtype != DType::bfloat16) return false;
+  return std::all_of(request.inputs.begin(), request.inputs.end(),
+                     [](const OperandLayout& operand) { return operand.spec.shape.size() > 0; });
+}
+
+// `results`: what Winograd's tiles cover.
+template <class Try>
+std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results, Try try_prepare) {
+  std::unique_ptr<Kernel> kernel;
+  if (winograd_pays(p, results)) kernel = try_prepare(p, dnnl::algorithm::convolution_winograd);
+  if (!kernel) kernel = try_prepare(p, dnnl::algorithm::convolution_direct);
+  return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
+}
+
+Dims output_size(const KernelRequest& request) {
+  const Window2d& window = request.attrs<ConvAttrs>().window;
+  return {window.output(0), window.output(1)};
+}
+
+std::unique_ptr<Kernel> prepare_forward(const KernelRequest& request) {
+  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
+  if (auto kernel = try_grey_conv(request)) return kernel;
+  const Problem p(request, request.shape(0), request.outputs[0].spec.shape);
+  return prepare_dnnl(request, p, output_size(request), try_forward);
+}
+
+std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {
+  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
+  const Problem p(request, request.outputs[0].spec.shape, request.shape(1));
+  return prepare_dnnl(request, p, p.attrs.window.input, try_backprop_input);
+}
+
+std::unique_ptr<Kernel> prepare_backprop_filter(const KernelRequest& request) {
+  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
+  const Problem p(request, request.shape(0), request.shape(1));
+  return prepare_dnnl(request, p, output_size(request), try_backprop_filter);
+}
+
+const RegisterKernel registered[] = {
+    {DeviceKind::cpu, kConv2d, {.prepare = prepare_forward}},
+    {DeviceKind::cpu, kConv2dBackpropInput, {.prepare = prepare_backprop_input}},
+    {DeviceKind::cpu, kConv2dBackpropFilter, {.prepare = prepare_backprop_filter}},
+};
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,385 @@
+#include "ops/nn/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "base/parallel.h"
+#include "graph/emit.h"
+#include "graph/kernel.h"
+#include "lockstep/ops/conv.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Case {
+  int64_t batch, height, width, in, out, kernel_height, kernel_width;
+  Conv2dOptions options = {};
+
+  Shape x() const { return {batch, height, width, in}; }
+  Shape filter() const { return {kernel_height, kernel_width, in / options.groups, out}; }
+  ConvAttrs attrs() const {
+    return {.window = slide_window("conv2d", x(), {kernel_height, kernel_width}, options.strides, options.dilations,
+                                   options.padding, std::source_location::current()),
+            .groups = options.groups};
+  }
+  Shape y() const { return {batch, attrs().window.output(0), attrs().window.output(1), out}; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.x() << " * " << c.filter() << " strides " << c.options.strides << " dilations " << c.options.dilations
+             << (c.options.padding.kind() == Padding::same ? " same" : " valid") << " groups " << c.options.groups;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {2, 5, 6, 1, 1, 1, 1},
+      {2, 6, 5, 3, 4, 3, 2},
+      {1, 8, 8, 3, 16, 3, 3, {.padding = "same"}},
+      {2, 8, 8, 16, 32, 3, 3, {.strides = {2, 2}, .padding = "same"}},  // zeros on one side only
+      {3, 9, 7, 17, 5, 3, 3, {.strides = {2, 1}}},
+      {2, 11, 10, 4, 6, 3, 3, {.dilations = {2, 3}}},
+      {1, 12, 12, 16, 16, 3, 3, {.strides = {2, 2}, .padding = "same", .dilations = {2, 2}}},
+      {2, 7, 7, 6, 9, 3, 3, {.padding = "same", .groups = 3}},
+      {2, 7, 6, 32, 32, 3, 3, {.strides = {1, 2}, .padding = "same", .groups = 32}},  // depthwise
+      {1, 6, 6, 32, 64, 3, 3, {.groups = 2}},
+      {2, 7, 7, 5, 10, 2, 2, {.strides = {3, 3}, .groups = 5}},  // the last row and column are not used
+      {2, 10, 9, 1, 16, 3, 3},
+      {2, 14, 15, 1, 48, 5, 3, {.padding = "same"}},
+      {1, 30, 9, 1, 32, 3, 3, {.padding = "same", .dilations = {2, 1}}},
+      {2, 9, 9, 1, 32, 3, 3, {.strides = {2, 2}}},
+      {4, 13, 13, 32, 64, 3, 3},  // float32: Winograd forward and for the filter, direct for the input
+      {2, 16, 16, 64, 64, 3, 3, {.padding = "same"}},
+      {3, 12, 16, 17, 33, 3, 3, {.padding = "same"}},
+      {2, 4, 4, 64, 16, 1, 1},
+      {1, 3, 3, 2, 3, 3, 3},
+      {0, 5, 5, 3, 4, 3, 3},
+  };
+  return list;
+}
+
+Doubles random_values(int64_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Doubles values(static_cast<size_t>(count));
+  for (double& v : values) v = normal(generator);
+  return values;
+}
+
+// What a tensor of `dtype` makes of the values.
+Tensor tensor_of(DType dtype, const Doubles& values, const Shape& shape) {
+  return dispatch(dtype, [&]<class T>() -> Tensor {
+    if constexpr (std::is_same_v<T, bool>) {
+      return {};
+    } else {
+      std::vector<T> converted;
+      for (const double v : values) {
+        if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+          converted.push_back(T(static_cast<float>(v)));
+        else
+          converted.push_back(static_cast<T>(v));
+      }
+      return Tensor::from(converted, shape);
+    }
+  });
+}
+
+Doubles values_of(const Tensor& tensor) {
+  return dispatch(tensor.dtype(), [&]<class T>() -> Doubles {
+    Doubles values;
+    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+      for (const T v : tensor.to_vector<T>()) values.push_back(static_cast<float>(v));
+    } else {
+      for (const T v : tensor.to_vector<T>()) values.push_back(static_cast<double>(v));
+    }
+    return values;
+  });
+}
+
+// Calls f(index into x, into the filter, into y) for every product that a convolution is made of.
+template <class F>
+void for_products(const Case& c, F f) {
+  const Window2d w = c.attrs().window;
+  const int64_t group_in = c.in / c.options.groups, group_out = c.out / c.options.groups;
+  for (int64_t n = 0; n < c.batch; ++n)
+    for (int64_t oh = 0; oh < w.output(0); ++oh)
+      for (int64_t ow = 0; ow < w.output(1); ++ow)
+        for (int64_t i = 0; i < c.kernel_height; ++i)
+          for (int64_t j = 0; j < c.kernel_width; ++j) {
+            const int64_t h = oh * w.strides[0] - w.before[0] + i * w.dilations[0];
+            const int64_t v = ow * w.strides[1] - w.before[1] + j * w.dilations[1];
+            if (h < 0 || h >= c.height || v < 0 || v >= c.width) continue;
+            for (int64_t o = 0; o < c.out; ++o)
+              for (int64_t k = 0; k < group_in; ++k)
+                f(static_cast<size_t>(((n * c.height + h) * c.width + v) * c.in + o / group_out * group_in + k),
+                  static_cast<size_t>(((i * c.kernel_width + j) * group_in + k) * c.out + o),
+                  static_cast<size_t>(((n * w.output(0) + oh) * w.output(1) + ow) * c.out + o));
+          }
+}
+
+// Runs an op's kernel on a team of its own size.
+TensorList run(const OpDef& op, const TensorList& inputs, const Attrs& attrs, int threads) {
+  SpecList specs;
+  std::vector<OperandLayout> in, out;
+  std::vector<void*> in_data, out_data;
+  TensorList outputs;
+  for (const Tensor& t : inputs) {
+    specs.push_back(t.spec());
+    in.push_back({t.spec(), t.impl()->strides});
+    in_data.push_back(t.impl()->data());
+  }
+  const std::source_location where = std::source_location::current();
+  for (const TensorSpec& spec : op.infer(InferContext{op, specs, attrs, where})) {
+    outputs.push_back(Tensor::full(spec.dtype, spec.shape, 77));
+    out.push_back({spec, outputs.back().impl()->strides});
+    out_data.push_back(outputs.back().impl()->data());
+  }
+  const TeamScope team(threads);
+  const auto kernel = find_kernel(DeviceKind::cpu, op, where)
+                          .prepare({.op = op, .attributes = attrs, .inputs = in, .outputs = out, .threads = threads, .where = where});
+  const Storage workspace(current_device(), kernel->workspace_bytes() + 64, where);
+  kernel->launch({in_data.data(), out_data.data(), workspace.data()});
+  return outputs;
+}
+
+// Rounding of one result to the dtype, and of the sums behind it relative to their typical size.
+void expect_near(const Tensor& result, const Doubles& expected, const Case& c, const char* what) {
+  const DType dtype = result.dtype();
+  const double rounding = dtype == DType::bfloat16 ? 0x1p-8 : dtype == DType::float16 ? 0x1p-10 : 0;
+  const double of_sums = dtype == DType::float64 ? 1e-13 : 3e-5;
+  const Doubles values = values_of(result);
+  ASSERT_EQ(values.size(), expected.size());
+  double squares = 0;
+  for (const double e : expected) squares += e * e;
+  const double typical = std::sqrt(squares / static_cast<double>(std::max<size_t>(expected.size(), 1)));
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], expected[i], rounding * std::abs(expected[i]) + of_sums * typical)
+        << what << " of " << dtype << " " << c << " at " << i;
+}
+
+class ConvTypes : public testing::TestWithParam<DType> {};
+
+TEST_P(ConvTypes, AgreesWithThePlainSum) {
+  for (const Case& c : cases()) {
+    const Tensor x = tensor_of(GetParam(), random_values(c.x().size(), 1), c.x());
+    const Tensor filter = tensor_of(GetParam(), random_values(c.filter().size(), 2), c.filter());
+    const Tensor dy = tensor_of(GetParam(), random_values(c.y().size(), 3), c.y());
+    const Doubles xs = values_of(x), fs = values_of(filter), gs = values_of(dy);
+    Doubles y(gs.size()), dx(xs.size()), dfilter(fs.size());
+    for_products(c, [&](size_t i, size_t f, size_t o) {
+      y[o] += xs[i] * fs[f];
+      dx[i] += gs[o] * fs[f];
+      dfilter[f] += xs[i] * gs[o];
+    });
+    for (const int threads : {1, 2}) {
+      expect_near(run(kConv2d, {x, filter}, c.attrs(), threads)[0], y, c, "conv2d");
+      expect_near(run(kConv2dBackpropInput, {filter, dy}, c.attrs(), threads)[0], dx, c, "backprop_input");
+      expect_near(run(kConv2dBackpropFilter, {x, dy}, c.attrs(), threads)[0], dfilter, c, "backprop_filter");
+    }
+  }
+}
+
+TEST_P(ConvTypes, AddsBiasAndActivates) {
+  const auto activated = [](Epilogue epilogue, double v) {
+    switch (epilogue) {
+      case Epilogue::none: return v;
+      case Epilogue::relu: return std::max(v, 0.0);
+      case Epilogue::tanh: return std::tanh(v);
+      case Epilogue::sigmoid: return 1 / (1 + std::exp(-v));
+      case Epilogue::gelu_erf: return v * 0.5 * std::erfc(-v / std::sqrt(2.0));
+      case Epilogue::gelu_tanh:
+        return 0.5 * v * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (v + 0.044715 * v * v * v)));
+    }
+    return v;
+  };
+  // Direct, Winograd's, the grey images' kernel, and groups.
+  const std::vector<Case> chosen = {{2, 6, 6, 5, 7, 3, 3},
+                                    {4, 13, 13, 32, 64, 3, 3},
+                                    {2, 9, 10, 1, 32, 3, 3, {.padding = "same"}},
+                                    {1, 6, 6, 32, 32, 3, 3, {.groups = 4}}};
+  for (const Case& c : chosen)
+    for (const bool bias : {false, true})
+      for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu, Epilogue::tanh, Epilogue::sigmoid,
+                                      Epilogue::gelu_erf, Epilogue::gelu_tanh}) {
+        const Tensor x = tensor_of(GetParam(), random_values(c.x().size(), 1), c.x());
+        Doubles small = random_values(c.filter().size(), 2);
+        for (double& v : small) v *= 0.1;
+        const Tensor filter = tensor_of(GetParam(), small, c.filter());
+        const Tensor b = tensor_of(GetParam(), random_values(c.out, 3), {1, 1, c.out});
+        const Doubles xs = values_of(x), fs = values_of(filter), bs = values_of(b);
+        Doubles y(static_cast<size_t>(c.y().size()));
+        for_products(c, [&](size_t i, size_t f, size_t o) { y[o] += xs[i] * fs[f]; });
+        for (size_t o = 0; o < y.size(); ++o)
+          y[o] = activated(epilogue, y[o] + (bias ? bs[o % static_cast<size_t>(c.out)] : 0));
+        const TensorList inputs = bias ? TensorList{x, filter, b} : TensorList{x, filter};
+        const Tensor result = run(kConv2d, inputs, kConv2d.with_epilogue(c.attrs(), bias, epilogue), 1)[0];
+        // float16 and bfloat16 round the sum itself only once, after the activation.
+        expect_near(result, y, c, bias ? "conv2d with bias" : "conv2d with activation");
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ConvTypes,
+                         testing::Values(DType::float32, DType::bfloat16, DType::float64, DType::float16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+// Every first and second derivative, against differences of the op itself.
+TEST(Conv, GradientsAgreeWithDifferences) {
+  const std::vector<Case> small = {{2, 5, 4, 3, 4, 3, 2, {.strides = {2, 1}, .padding = "same"}},
+                                   {1, 6, 6, 4, 6, 2, 3, {.dilations = {2, 1}, .groups = 2}}};
+  for (const Case& c : small) {
+    const Tensor x = tensor_of(DType::float64, random_values(c.x().size(), 1), c.x());
+    const Tensor filter = tensor_of(DType::float64, random_values(c.filter().size(), 2), c.filter());
+    const Tensor dy = tensor_of(DType::float64, random_values(c.y().size(), 3), c.y());
+    const std::vector<std::pair<const OpDef*, TensorList>> uses = {
+        {&kConv2d, {x, filter}}, {&kConv2dBackpropInput, {filter, dy}}, {&kConv2dBackpropFilter, {x, dy}}};
+    for (const auto& [op, inputs] : uses) {
+      const std::source_location where = std::source_location::current();
+      const Attrs attrs = c.attrs();
+      const TensorList outputs = emit(*op, inputs, attrs, where);
+      const Doubles weights = random_values(outputs[0].size(), 4);
+      const TensorList douts = {tensor_of(DType::float64, weights, outputs[0].shape())};
+      const auto loss = [&](const TensorList& at) {
+        const Doubles values = values_of(emit(*op, at, attrs, where)[0]);
+        double sum = 0;
+        for (size_t i = 0; i < values.size(); ++i) sum += weights[i] * values[i];
+        return sum;
+      };
+      const TensorList gradients = op->grad(GradContext(*op, attrs, inputs, outputs, douts, {true, true}));
+      ASSERT_EQ(gradients.size(), 2u);
+      for (size_t k = 0; k < 2; ++k) {
+        ASSERT_EQ(gradients[k].shape(), inputs[k].shape());
+        const Doubles gradient = values_of(gradients[k]);
+        const Doubles values = values_of(inputs[k]);
+        for (size_t i = 0; i < values.size(); ++i) {
+          const auto at = [&](double delta) {
+            Doubles moved = values;
+            moved[i] += delta;
+            TensorList changed = inputs;
+            changed[k] = tensor_of(DType::float64, moved, inputs[k].shape());
+            return loss(changed);
+          };
+          ASSERT_NEAR(gradient[i], (at(0.5) - at(-0.5)), 1e-10) << op->name << " input " << k << " at " << i;
+        }
+      }
+      const TensorList one = op->grad(GradContext(*op, attrs, inputs, outputs, douts, {false, true}));
+      EXPECT_FALSE(one[0].defined());
+      EXPECT_TRUE(one[1].defined());
+    }
+  }
+}
+
+// On one thread, results are a function of shapes and values: not of the memory they lie in, nor of
+// what ran before.
+TEST(Conv, RepeatsBitForBitOnOneThread) {
+  for (const Case& c : cases()) {
+    const Tensor x = tensor_of(DType::float32, random_values(c.x().size(), 1), c.x());
+    const Tensor filter = tensor_of(DType::float32, random_values(c.filter().size(), 2), c.filter());
+    const Tensor dy = tensor_of(DType::float32, random_values(c.y().size(), 3), c.y());
+    const std::vector<std::pair<const OpDef*, TensorList>> uses = {
+        {&kConv2d, {x, filter}}, {&kConv2dBackpropInput, {filter, dy}}, {&kConv2dBackpropFilter, {x, dy}}};
+    for (const auto& [op, inputs] : uses) {
+      const auto first = run(*op, inputs, c.attrs(), 1)[0].to_vector<float>();
+      run(*op, inputs, c.attrs(), 2);
+      const Tensor keeps_memory_apart = Tensor::full(DType::float32, {1000}, 1);
+      EXPECT_EQ(run(*op, inputs, c.attrs(), 1)[0].to_vector<float>(), first) << op->name << " " << c;
+    }
+  }
+}
+
+// What each image gives does not depend on the others in its batch, nor on the number of threads.
+TEST(Conv, OwnLoopsDoNotDependOnThreads) {
+  for (const DType dtype : {DType::float64, DType::float16})
+    for (const Case& c : cases()) {
+      const Tensor x = tensor_of(dtype, random_values(c.x().size(), 1), c.x());
+      const Tensor filter = tensor_of(dtype, random_values(c.filter().size(), 2), c.filter());
+      const Tensor dy = tensor_of(dtype, random_values(c.y().size(), 3), c.y());
+      EXPECT_EQ(values_of(run(kConv2d, {x, filter}, c.attrs(), 3)[0]), values_of(run(kConv2d, {x, filter}, c.attrs(), 1)[0]));
+      EXPECT_EQ(values_of(run(kConv2dBackpropFilter, {x, dy}, c.attrs(), 3)[0]),
+                values_of(run(kConv2dBackpropFilter, {x, dy}, c.attrs(), 1)[0]));
+    }
+  const Case grey{3, 11, 9, 1, 32, 3, 3, {.padding = "same"}};
+  const Tensor x = tensor_of(DType::float32, random_values(grey.x().size(), 1), grey.x());
+  const Tensor filter = tensor_of(DType::float32, random_values(grey.filter().size(), 2), grey.filter());
+  EXPECT_EQ(values_of(run(kConv2d, {x, filter}, grey.attrs(), 5)[0]), values_of(run(kConv2d, {x, filter}, grey.attrs(), 1)[0]));
+}
+
+TEST(Conv, EmptyBatchesHaveNoFilterGradient) {
+  const Case c{0, 5, 5, 3, 4, 3, 3};
+  const Tensor x = Tensor::full(DType::float32, c.x(), 0), dy = Tensor::full(DType::float32, c.y(), 0);
+  EXPECT_EQ(conv2d_backprop_filter(x, c.filter(), dy).to_vector<float>(),
+            std::vector<float>(static_cast<size_t>(c.filter().size()), 0.0f));
+}
+
+TEST(Conv, PublicFunctionsResolvePadding) {
+  const Tensor x = Tensor::full(DType::float32, {2, 7, 8, 3}, 1);
+  const Tensor filter = Tensor::full(DType::float32, {3, 3, 3, 5}, 1);
+  EXPECT_EQ(conv2d(x, filter).shape(), (Shape{2, 5, 6, 5}));
+  EXPECT_EQ(conv2d(x, filter, {.padding = "same"}).shape(), (Shape{2, 7, 8, 5}));
+  EXPECT_EQ(conv2d(x, filter, {.strides = {2}, .padding = Padding::same}).shape(), (Shape{2, 4, 4, 5}));
+  const std::string text = "valid";
+  EXPECT_EQ(conv2d(x, filter, {.padding = text, .dilations = {2, 3}}).shape(), (Shape{2, 3, 2, 5}));
+  const Tensor y = conv2d(x, filter, {.strides = {2, 2}, .padding = "same"});
+  EXPECT_EQ(conv2d_backprop_input(x.shape(), filter, y, {.strides = {2, 2}, .padding = "same"}).shape(), x.shape());
+  EXPECT_EQ(conv2d_backprop_filter(x, filter.shape(), y, {.strides = {2, 2}, .padding = "same"}).shape(), filter.shape());
+  // Inside the image 27 ones meet 27 ones; in its corner 12.
+  const auto sums = conv2d(x, filter, {.padding = "same"}).to_vector<float>();
+  EXPECT_EQ(sums[0], 12.0f);
+  EXPECT_EQ(sums[(8 + 1) * 5], 27.0f);
+}
+
+TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
+  const auto message = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return "no error";
+  };
+  const Tensor x = Tensor::full(DType::float32, {1, 4, 4, 3}, 1);
+  const Tensor filter = Tensor::full(DType::float32, {3, 3, 3, 5}, 1);
+  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {3, 3, 4, 5}, 1)); }),
+            "conv2d: the filter (3, 3, 4, 5) reads 4 input channels in each of 1 groups, the images (1, 4, 4, 3) have 3");
+  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {5, 5, 3, 5}, 1)); }),
+            "conv2d: a window of 5 x 5 with dilations (1, 1) does not fit into images of 4 x 4; use padding \"same\" or "
+            "larger images");
+  EXPECT_EQ(message([&] { conv2d(Tensor::full(DType::float32, {4, 4, 3}, 1), filter); }),
+            "conv2d: takes images of shape (batch, height, width, channels), received (4, 4, 3)");
+  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {3, 3}, 1)); }),
+            "conv2d: takes a filter of shape (height, width, input channels of a group, output channels), received (3, 3)");
+  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float64, {3, 3, 3, 5}, 1)); }),
+            "conv2d: takes floating-point tensors of one dtype, received float32(1, 4, 4, 3) and float64(3, 3, 3, 5); "
+            "cast() one of them");
+  EXPECT_EQ(message([&] { conv2d(x, filter, {.groups = 2}); }),
+            "conv2d: groups must divide the channels, received 2 groups of 3 input and 5 output channels");
+  EXPECT_EQ(message([&] { conv2d(x, filter, {.strides = {0, 1}}); }), "conv2d: strides must be 1 or more, received (0, 1)");
+  EXPECT_EQ(message([&] { conv2d(x, filter, {.strides = {1, 1, 1}}); }),
+            "conv2d: strides must be {height, width} or one number for both, received (1, 1, 1)");
+  EXPECT_EQ(message([&] { conv2d(x, filter, {.padding = "full"}); }),
+            "padding must be \"valid\" or \"same\", received \"full\"");
+  EXPECT_EQ(message([&] { conv2d_backprop_input({1, 4, 4, 7}, filter, Tensor::full(DType::float32, {1, 2, 2, 5}, 1)); }),
+            "conv2d_backprop_input: the result has shape (1, 4, 4, 3) by its inputs, asked for was (1, 4, 4, 7)");
+  EXPECT_EQ(message([&] { conv2d_backprop_input({1, 4, 4, 3}, filter, Tensor::full(DType::float32, {1, 3, 2, 5}, 1)); }),
+            "conv2d_backprop_input: gradients of (1, 3, 2, 5) where the window gives 2 x 2");
+  EXPECT_EQ(message([&] { conv2d_backprop_filter(x, filter.shape(), Tensor::full(DType::float32, {2, 2, 2, 5}, 1)); }),
+            "conv2d_backprop_filter: the images (1, 4, 4, 3) and the gradient (2, 2, 2, 5) differ in batch");
+}
+
+TEST(Conv, CountsMultiplicationsAndAdditions) {
+  const Case c{2, 8, 8, 6, 9, 3, 3, {.padding = "same", .groups = 3}};
+  const TensorSpec x{DType::float32, c.x()}, filter{DType::float32, c.filter()}, y{DType::float32, c.y()};
+  const int64_t flops = 2 * 2 * 8 * 8 * 9 * 3 * 3 * (6 / 3);
+  const Cost forward = op_cost(kConv2d, std::vector{x, filter}, std::vector{y}, c.attrs());
+  EXPECT_EQ(forward.flops, flops);
+  EXPECT_EQ(forward.bytes, static_cast<int64_t>(x.bytes() + filter.bytes() + y.bytes()));
+  EXPECT_EQ(op_cost(kConv2dBackpropInput, std::vector{filter, y}, std::vector{x}, c.attrs()).flops, flops);
+  EXPECT_EQ(op_cost(kConv2dBackpropFilter, std::vector{x, y}, std::vector{filter}, c.attrs()).flops, flops);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// Layer normalisation of the last dimension, for rules and kernels that name it.
+#pragma once
+
+#include "graph/op.h"
+
+namespace lockstep {
+
+// (x [..., n], gamma [n], beta [n]) -> (y, mean [...], rstd [...]); rstd is 1 / sqrt(variance + epsilon). The
+// statistics are float32, for float64 inputs float64.
+extern const OpDef kLayerNorm;
+
+// (x, gamma, mean, rstd, dy) -> (dx, dgamma, dbeta)
+extern const OpDef kLayerNormGrad;
+
+struct LayerNormAttrs {
+  double epsilon = 1e-3;
+  bool operator==(const LayerNormAttrs&) const = default;
+  void visit(auto&& v) const { v("epsilon", epsilon); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Vector code of layer normalisation, row by row.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cpu {
+
+// All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that shape.
+struct LayerNormFunctions {
+  void (*forward)(const void* x, const void* gamma, const void* beta, float epsilon, void* y, float* mean, float* rstd,
+                  int64_t n, int64_t begin, int64_t end);
+  // Also sums dy * h and dy over the rows, one after the other, into sums[0 .. n) and sums[n .. 2n).
+  void (*backward)(const void* x, const void* gamma, const float* mean, const float* rstd, const void* dy, void* dx,
+                   float* sums, int64_t n, int64_t begin, int64_t end);
+};
+
+struct LayerNormTable {
+  LayerNormFunctions float32, bfloat16, float16;
+};
+
+}  // namespace lockstep::cpu
+
+namespace lockstep::simd_v2 {
+extern const cpu::LayerNormTable kLayerNormTable;
+}
+namespace lockstep::simd_v3 {
+extern const cpu::LayerNormTable kLayerNormTable;
+}
+namespace lockstep::simd_v4 {
+extern const cpu::LayerNormTable kLayerNormTable;
+}

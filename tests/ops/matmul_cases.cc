@@ -1,0 +1,8 @@
+#include "ops/op_case.h"
+namespace lockstep::testing {
+namespace {
+OpCases cases() { return {}; }
+BadCalls bad_calls() { return {}; }
+}  // namespace
+const Family kMatmulFamily{cases, bad_calls};
+}  // namespace lockstep::testing
