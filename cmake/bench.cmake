@@ -7,6 +7,9 @@ file(GLOB torch_sources CONFIGURE_DEPENDS bench/peers/*.cc)
 set(floor_tests ${floor_sources})
 list(FILTER floor_tests INCLUDE REGEX "_test\\.cc$")
 list(FILTER floor_sources EXCLUDE REGEX "_test\\.cc$")
+set(bench_tests ${bench_sources})
+list(FILTER bench_tests INCLUDE REGEX "_test\\.cc$")
+list(FILTER bench_sources EXCLUDE REGEX "_test\\.cc$")
 
 if(floor_sources)
   add_library(lockstep_floors STATIC EXCLUDE_FROM_ALL ${floor_sources})
@@ -18,7 +21,7 @@ if(floor_sources)
 endif()
 
 if(floor_tests AND LOCKSTEP_TESTS)
-  lockstep_add_tests(bench ${floor_tests})
+  lockstep_add_tests(bench ${floor_tests} ${bench_tests} bench/bench.cc)
   target_link_libraries(bench_tests PRIVATE lockstep_floors)
 endif()
 

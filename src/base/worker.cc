@@ -3,23 +3,26 @@
 namespace lockstep {
 namespace {
 
-// Steps are often microseconds apart: a short spin saves the sleep and the wake-up. With fewer cores
-// than threads spinning only steals time from whoever is waited for.
 template <class T>
-void wait_while(const std::atomic<T>& atom, T value) {
-  static const int spins = std::thread::hardware_concurrency() > 1 ? 2000 : 0;
-  for (int i = 0; i < spins; ++i) {
-    if (atom.load(std::memory_order_acquire) != value) return;
+void wait_while(const std::atomic<T>& atom, T value, Waiting waiting) {
+  constexpr int kSpins = 4000;
+  if (waiting == Waiting::spins_first)
+    for (int i = 0; i < kSpins; ++i) {
+      if (atom.load(std::memory_order_acquire) != value) return;
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+      __builtin_ia32_pause();
 #endif
-  }
+    }
   atom.wait(value, std::memory_order_acquire);
 }
 
 }  // namespace
 
-Worker::Worker() : thread_([this] { loop(); }) {}
+Waiting waiting_of(int threads) {
+  return threads <= static_cast<int>(std::thread::hardware_concurrency()) ? Waiting::spins_first : Waiting::sleeps;
+}
+
+Worker::Worker(Waiting waiting) : waiting_(waiting), thread_([this] { loop(); }) {}
 
 Worker::~Worker() {
   wait();
@@ -36,14 +39,14 @@ void Worker::start(void (*task)(void*), void* context) {
 }
 
 void Worker::wait() {
-  while (state_.load(std::memory_order_acquire) == busy) wait_while<uint32_t>(state_, busy);
+  while (state_.load(std::memory_order_acquire) == busy) wait_while<uint32_t>(state_, busy, waiting_);
 }
 
 void Worker::loop() {
   for (;;) {
     uint32_t state = state_.load(std::memory_order_acquire);
     while (state == idle) {
-      wait_while<uint32_t>(state_, idle);
+      wait_while<uint32_t>(state_, idle, waiting_);
       state = state_.load(std::memory_order_acquire);
     }
     if (state == stopping) return;
@@ -61,7 +64,7 @@ bool Barrier::meet() {
     round_.notify_all();
   } else {
     while (round_.load(std::memory_order_acquire) == round && !aborted_.load(std::memory_order_acquire))
-      wait_while<uint32_t>(round_, round);
+      wait_while<uint32_t>(round_, round, waiting_);
   }
   return !aborted_.load(std::memory_order_acquire);
 }

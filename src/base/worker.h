@@ -8,10 +8,18 @@
 
 namespace lockstep {
 
+// How to wait for another thread: steps are often microseconds apart, so a short spin saves the sleep
+// and the wake-up, but only where every thread has a core. Otherwise it steals the time of whoever is
+// waited for.
+enum class Waiting : uint8_t { spins_first, sleeps };
+
+// The right one for `threads` threads that wait for each other.
+Waiting waiting_of(int threads);
+
 // A thread that runs the tasks it is given, one at a time. start() and wait() do not allocate.
 class Worker {
  public:
-  Worker();
+  explicit Worker(Waiting waiting);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -24,6 +32,7 @@ class Worker {
   enum State : uint32_t { idle, busy, stopping };
   void loop();
 
+  const Waiting waiting_;
   std::atomic<uint32_t> state_{idle};
   void (*task_)(void*) = nullptr;
   void* context_ = nullptr;
@@ -33,7 +42,7 @@ class Worker {
 // All of `count` threads meet; abort() lets everybody go, now and at every later meeting.
 class Barrier {
  public:
-  explicit Barrier(int count) : count_(count) {}
+  Barrier(int count, Waiting waiting) : count_(count), waiting_(waiting) {}
 
   // False where the meeting was aborted.
   bool meet();
@@ -43,6 +52,7 @@ class Barrier {
 
  private:
   const int count_;
+  const Waiting waiting_;
   std::atomic<int> arrived_{0};
   std::atomic<uint32_t> round_{0};
   std::atomic<bool> aborted_{false};

@@ -39,6 +39,12 @@ size_t row_bytes(const TensorSpec& spec) {
   return spec.shape[0] > 0 ? spec.bytes() / static_cast<size_t>(spec.shape[0]) : 0;
 }
 
+int total_threads(const ReplicaLayout& layout) {
+  int total = 0;
+  for (const Device* device : layout.devices) total += device->threads();
+  return total;
+}
+
 // A copy of `bytes` from one device's memory to another's, counted on both.
 void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
   if (bytes == 0) return;
@@ -52,13 +58,14 @@ void copy_across(Device& from, const void* source, Device& to, void* target, siz
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)), layout_(std::move(layout)), barrier_(static_cast<int>(layout_.devices.size())) {
+      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))),
+        barrier_(static_cast<int>(layout_.devices.size()), waiting_) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), ~uint64_t{0});
     materialize_constants(where);
     for (size_t d = 0; d < layout_.devices.size(); ++d) devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
     collect_sums();
-    for (size_t d = 1; d < layout_.devices.size(); ++d) workers_.push_back(std::make_unique<Worker>());
+    for (size_t d = 1; d < layout_.devices.size(); ++d) workers_.push_back(std::make_unique<Worker>(waiting_));
     tasks_.resize(devices_.size());
     for (size_t d = 0; d < devices_.size(); ++d) tasks_[d] = {this, static_cast<int>(d), nullptr};
     output_pool_.resize(plans_[0].outputs.size());
@@ -76,28 +83,22 @@ class Executable::Impl {
     } else {
       run_devices();
     }
-    // What was written now is what every mirror holds.
-    for (size_t v = 0; v < plans_[0].variables.size(); ++v) {
-      VariableImpl& variable = *plans_[0].variables[v].impl();
-      if (plans_[0].variable_updated[v]) ++variable.version;
-      mirror_versions_[v] = variable.version;
-    }
+    settle_variables();
   }
 
   const Plan& plan() const { return plans_[0]; }
 
   MemoryFigures memory() const {
     MemoryFigures figures;
+    const auto add = [&](const ArenaSize& arena) {
+      figures.arena += arena.bytes;
+      figures.peak += arena.peak;
+      figures.unplanned += arena.unplanned;
+    };
     for (const auto& device : devices_) {
       for (size_t p = 0; p < plans_.size(); ++p)
-        if (device->uniform[p]) {
-          figures.arena += plans_[p].device_arena.bytes;
-          figures.peak += plans_[p].device_arena.peak;
-        }
-      for (const auto& replica : device->replicas) {
-        figures.arena += plans_[static_cast<size_t>(replica->plan)].replica_arena.bytes;
-        figures.peak += plans_[static_cast<size_t>(replica->plan)].replica_arena.peak;
-      }
+        if (device->uniform[p]) add(plans_[p].device_arena);
+      for (const auto& replica : device->replicas) add(plans_[static_cast<size_t>(replica->plan)].replica_arena);
     }
     return figures;
   }
@@ -309,8 +310,6 @@ class Executable::Impl {
       VariableImpl& variable = *plan.variables[v].impl();
       void* data = plan.variable_updated[v] ? variable.mutable_data(true) : variable.value.impl()->data();
       Device& home = variable.value.device();
-      require(&home == layout_.devices[0], ErrorCode::device_mismatch, variable.where, "variable \"", variable.options.name, "\" lives on ",
-              home.name(), ", the function runs on ", layout_.devices[0]->name(), "; create it there");
       for (const auto& device : devices_) {
         void* own = data;
         if (device->device != &home) {
@@ -325,6 +324,21 @@ class Executable::Impl {
           if (device->uniform[p]) set_variable(device->memory[p], p, plan.variables[v], own);
         for (const auto& replica : device->replicas) set_variable(replica->memory, static_cast<size_t>(replica->plan), plan.variables[v], own);
       }
+    }
+  }
+
+  // What was written now is what every mirror holds; a variable that lives on none of the devices
+  // gets it back from the first.
+  void settle_variables() {
+    for (size_t v = 0; v < plans_[0].variables.size(); ++v) {
+      VariableImpl& variable = *plans_[0].variables[v].impl();
+      if (plans_[0].variable_updated[v]) {
+        ++variable.version;
+        Device& home = variable.value.device();
+        if (std::find(layout_.devices.begin(), layout_.devices.end(), &home) == layout_.devices.end())
+          copy_across(*layout_.devices[0], devices_[0]->mirrors[v]->data(), home, variable.value.impl()->data(), variable.spec.bytes());
+      }
+      mirror_versions_[v] = variable.version;
     }
   }
 
@@ -530,6 +544,7 @@ class Executable::Impl {
   std::vector<Sum> sums_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Task> tasks_;
+  const Waiting waiting_;
   Barrier barrier_;
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;

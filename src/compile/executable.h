@@ -39,6 +39,7 @@ struct ReplicaLayout {
 struct MemoryFigures {
   size_t arena = 0;  // bytes, all devices and replicas
   size_t peak = 0;   // most bytes alive at once, by the schedule
+  size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 
 class Executable {

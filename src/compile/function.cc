@@ -55,6 +55,7 @@ class FunctionCore::Impl {
     const compile::MemoryFigures memory = program.executable->memory();
     figures.arena_bytes = static_cast<int64_t>(memory.arena);
     figures.peak_bytes = static_cast<int64_t>(memory.peak);
+    figures.unplanned_bytes = static_cast<int64_t>(memory.unplanned);
     return figures;
   }
 

@@ -280,7 +280,9 @@ class Lowering {
           owner.push_back(-1 - static_cast<int>(s));
         }
       const MemoryPlan placed = plan_memory(lifetimes);
-      (per_replica ? plan_.replica_arena : plan_.device_arena) = {placed.size, placed.peak};
+      ArenaSize& arena = per_replica ? plan_.replica_arena : plan_.device_arena;
+      arena = {placed.size, placed.peak, 0};
+      for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
       std::vector<int64_t> offsets(buffers_.size(), 0);
       for (size_t k = 0; k < owner.size(); ++k) {
         if (owner[k] >= 0) offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);

@@ -59,7 +59,8 @@ struct PlannedOutput {
 
 struct ArenaSize {
   size_t bytes = 0;
-  size_t peak = 0;  // most bytes alive at once
+  size_t peak = 0;       // most bytes alive at once
+  size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 
 struct Plan {

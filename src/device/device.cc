@@ -45,10 +45,13 @@ struct Registry {
     if (ready.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex);
     if (ready.load(std::memory_order_relaxed)) return;
-    const int cores = available_cores();
-    const int threads = options.threads > 0 ? options.threads : std::max(1, cores / options.count);
-    for (int i = 0; i < options.count; ++i) {
-      owned.push_back(std::make_unique<CpuDevice>(i, threads));
+    std::vector<int> threads = options.threads_of;
+    if (threads.empty()) {
+      const int each = options.threads > 0 ? options.threads : std::max(1, available_cores() / options.count);
+      threads.assign(static_cast<size_t>(options.count), each);
+    }
+    for (const int count : threads) {
+      owned.push_back(std::make_unique<CpuDevice>(static_cast<int>(owned.size()), count));
       devices.push_back(owned.back().get());
     }
     initialized_at = where;
@@ -63,16 +66,20 @@ Registry& registry() {
 
 thread_local Device* scoped_device = nullptr;
 
+constexpr int kMaxDevices = 256;
+
 }  // namespace
 
 void set_logical_cpus(const LogicalCpuOptions& options, std::source_location where) {
-  require(options.count >= 1 && options.count <= 256 && options.threads >= 0, ErrorCode::invalid_argument, where,
-          "set_logical_cpus: count must be between 1 and 256 and threads not negative, received count=",
+  require(options.count >= 1 && options.count <= kMaxDevices && options.threads >= 0, ErrorCode::invalid_argument, where,
+          "set_logical_cpus: count must be between 1 and ", kMaxDevices, " and threads not negative, received count=",
           options.count, ", threads=", options.threads);
+  const bool all_positive = std::all_of(options.threads_of.begin(), options.threads_of.end(), [](int t) { return t >= 1; });
+  require(options.threads_of.size() <= kMaxDevices && all_positive, ErrorCode::invalid_argument, where,
+          "set_logical_cpus: threads_of takes at most ", kMaxDevices, " counts of at least 1 thread each");
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  const bool same = r.options.count == options.count && r.options.threads == options.threads;
-  if (r.ready.load(std::memory_order_relaxed) && !same)
+  if (r.ready.load(std::memory_order_relaxed) && r.options != options)
     fail(ErrorCode::failed_precondition, where,
          "logical devices cannot be modified after being initialized: they were by ",
          r.initialized_at.file_name(), ":", r.initialized_at.line(),

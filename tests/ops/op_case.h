@@ -178,6 +178,8 @@ class PublicFunction {
   std::function<TensorList(std::span<const Tensor>)> function_;
 };
 
+inline constexpr int kUnchecked = -1;
+
 // The case itself, whose inputs are small, is run in every dtype, compiled, strided, and differentiated by
 // finite differences of the reference.
 struct OpCase {
@@ -186,7 +188,7 @@ struct OpCase {
   std::vector<Input> inputs = {};
   Attrs attrs = {};
   Reference reference = {};
-  DTypes dtypes = kFloats;  // the others are refused with dtype_mismatch
+  DTypes dtypes = kFloats;  // those that no case of the op names are refused with dtype_mismatch
   Tolerance tolerance = Tolerance::rounded;
   double slack = 1;  // factor of the tolerance, where the algorithm explains it
 
@@ -194,7 +196,7 @@ struct OpCase {
   bool by_function = false;      // the op is run by its function alone: it has no kernel
 
   std::vector<DTypeRule> results = {same};  // dtype of each result
-  int derivatives = 2;                      // 0: the op has no gradient; 2: the gradient has one too
+  int derivatives = 2;                      // that are checked; 0: there is no gradient; kUnchecked
   std::vector<int> stops = {};              // floating-point inputs that no gradient flows to
   int differentiable_results = -1;          // the first ones; -1: every floating-point result
 

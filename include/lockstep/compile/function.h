@@ -57,7 +57,8 @@ struct ProgramFigures {
   int64_t bytes_accessed = 0;  // read and written by all launches of one call
   int64_t launches = 0;
   int64_t arena_bytes = 0;  // memory that is held for intermediate values
-  int64_t peak_bytes = 0;   // most bytes of intermediate values alive at once
+  int64_t peak_bytes = 0;       // most bytes of intermediate values alive at once
+  int64_t unplanned_bytes = 0;  // all intermediate values, each with memory of its own
 };
 
 // The part of a function that does not depend on its C++ type.

@@ -77,6 +77,9 @@ std::ostream& operator<<(std::ostream& out, const Device& device);
 struct LogicalCpuOptions {
   int count = 1;
   int threads = 0;  // of each device; 0: the machine's cores shared out, at least one each
+  // Devices of different sizes: the threads of each. Replaces the two above.
+  std::vector<int> threads_of = {};
+  bool operator==(const LogicalCpuOptions&) const = default;
 };
 
 // Splits the CPU into logical devices /CPU:0 ... /CPU:count-1. Only before a device was first used;

@@ -124,8 +124,8 @@ void validate(const Program& program, size_t number) {
   const bool selects = instruction.op == Opcode::select;
   const size_t first = selects ? 1 : 0;  // of the operands that share one dtype
   if (selects)
-    require(dtype_of_arg(0) == DType::boolean, ErrorCode::dtype_mismatch, here, "elementwise program: '", line,
-            "' has a condition of ", dtype_of_arg(0), "; it must be bool");
+    require(dtype_of_arg(0) == DType::boolean, ErrorCode::dtype_mismatch, here, "elementwise program: '",
+            line, "' has a condition of ", dtype_of_arg(0), "; it must be bool");
   const DType operand = dtype_of_arg(first);
   for (size_t i = first + 1; i < static_cast<size_t>(rule.arity); ++i)
     require(dtype_of_arg(i) == operand, ErrorCode::dtype_mismatch, here, "elementwise program: '", line,

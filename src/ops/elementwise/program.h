@@ -28,6 +28,7 @@
 
 namespace lockstep::elementwise {
 
+// clang-format off
 enum class Opcode : uint8_t {
   input,     // element of operand `index`
   constant,  // `immediate`, rounded to the dtype
@@ -36,7 +37,7 @@ enum class Opcode : uint8_t {
   // Arithmetic: operands and result share one dtype.
   add, sub, mul, div, maximum, minimum, pow, mod,  // maximum and minimum carry NaN on; mod is floored
   neg, abs, sign, floor, ceil, round,              // round: half to even; sign(NaN) is NaN
-  sqrt, exp, log, expm1, log1p, tanh, erf, sin, cos,  // floating dtypes only
+  sqrt, exp, log, expm1, log1p, tanh, erf, sin, cos,  // floats only
 
   // Comparison: operands share one dtype, the result is boolean.
   less, less_equal, greater, greater_equal, equal, not_equal,
@@ -44,6 +45,7 @@ enum class Opcode : uint8_t {
   // Logic on booleans; select(a, b, c) is a ? b : c with b and c of one dtype.
   logical_and, logical_or, logical_not, select,
 };
+// clang-format on
 
 inline constexpr int kNumOpcodes = static_cast<int>(Opcode::select) + 1;
 

@@ -102,7 +102,8 @@ void Assembler::enter() {
     kmovw(k1, eax);
   }
   for (size_t i = 0; i < operands_.size(); ++i) {
-    const auto source = ptr[r11 + offsetof(Block, operands) + i * kOperandBytes + offsetof(BlockOperand, data)];
+    const auto source =
+        ptr[r11 + offsetof(Block, operands) + i * kOperandBytes + offsetof(BlockOperand, data)];
     if (operands_[i].pointer >= 0) {
       mov(Xbyak::Reg64(operands_[i].pointer), source);
     } else {
@@ -167,7 +168,8 @@ void Assembler::columns() {
 
 void Assembler::advance_pointers() {
   for (size_t i = 0; i < operands_.size(); ++i) {
-    const auto stride = ptr[r11 + offsetof(Block, operands) + i * kOperandBytes + offsetof(BlockOperand, row_stride)];
+    const auto stride =
+        ptr[r11 + offsetof(Block, operands) + i * kOperandBytes + offsetof(BlockOperand, row_stride)];
     if (operands_[i].pointer >= 0) {
       add(Xbyak::Reg64(operands_[i].pointer), stride);
     } else {
@@ -184,7 +186,8 @@ void Assembler::segment(const std::vector<PlacedInstruction>& code, Pass pass) {
     for (int m = placed.first_move; m < placed.last_move; ++m) move(placement_.moves[static_cast<size_t>(m)]);
     instruction(placed, pass);
     if (placed.stored_to >= 0)
-      store_location(placed.result, program_.code[static_cast<size_t>(placed.number)].is_mask, placed.stored_to);
+      store_location(placed.result, program_.code[static_cast<size_t>(placed.number)].is_mask,
+                     placed.stored_to);
   }
 }
 

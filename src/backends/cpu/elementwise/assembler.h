@@ -14,12 +14,6 @@
 
 namespace lockstep::cpu::jit {
 
-// The last vector register is the assembler's own; so are three of the mask registers (k0 cannot
-// select lanes, k1 selects those of a row's end, k2 is for passing).
-constexpr RegisterCounts register_counts(Isa isa) {
-  return isa == Isa::avx512 ? RegisterCounts{31, 5} : RegisterCounts{15, 0};
-}
-
 class Assembler : private Xbyak::CodeGenerator {
  public:
   // With `streaming`, contiguous outputs are written past the caches; each row of each of them must
@@ -38,11 +32,11 @@ class Assembler : private Xbyak::CodeGenerator {
 
   // How an operand is reached.
   struct Operand {
-    int size = 0;                 // bytes an element
+    int size = 0;  // bytes an element
     Access access;
-    int pointer = -1;             // general register that holds the row's address, or -1
-    int pointer_offset = 0;       // in the frame, where there is no register
-    int stage = -1;               // in the frame: room for one vector of elements
+    int pointer = -1;        // general register that holds the row's address, or -1
+    int pointer_offset = 0;  // in the frame, where there is no register
+    int stage = -1;          // in the frame: room for one vector of elements
   };
 
   // A rare call out of the main path.
@@ -93,7 +87,8 @@ class Assembler : private Xbyak::CodeGenerator {
   void load(const VectorInstruction& i, int result, Pass pass);
   void splat(const VectorInstruction& i, int result);
   void store(const VectorInstruction& i, int value, Pass pass);
-  void store_narrow(const VectorInstruction& i, int value, const Xbyak::RegExp& to, bool is_masked, bool streams);
+  void store_narrow(const VectorInstruction& i, int value, const Xbyak::RegExp& to, bool is_masked,
+                    bool streams);
 
   bool is_avx512() const { return program_.isa == Isa::avx512; }
   int width() const { return lanes(program_.isa); }

@@ -51,7 +51,8 @@ void Assembler::binary(const VectorInstruction& i, const PlacedInstruction& p) {
   });
 }
 
-void Assembler::bitwise(Op op, Lane lane, const Xbyak::Xmm& to, const Xbyak::Xmm& a, const Xbyak::Operand& b) {
+void Assembler::bitwise(Op op, Lane lane, const Xbyak::Xmm& to, const Xbyak::Xmm& a,
+                        const Xbyak::Operand& b) {
   switch (op) {
     case Op::bit_and:
       switch (lane) {
@@ -138,9 +139,7 @@ void Assembler::convert(const VectorInstruction& i, const PlacedInstruction& p) 
     case Op::to_f32: return vcvtdq2ps(to, full(a));
     case Op::to_i64_trunc: return vcvttpd2qq(to, full(a));
     case Op::to_f64: return vcvtqq2pd(to, full(a));
-    case Op::round_half:
-      vcvtps2ph(half(p.result), full(a), 0);
-      return vcvtph2ps(to, half(p.result));
+    case Op::round_half: vcvtps2ph(half(p.result), full(a), 0); return vcvtph2ps(to, half(p.result));
     case Op::widen:
       if (i.lane == Lane::f32) return vcvtps2pd(to, half_of_a());
       return vpmovsxdq(to, half_of_a());
@@ -159,7 +158,9 @@ void Assembler::multiply_add(const VectorInstruction& i, const PlacedInstruction
   const bool wide = is_wide(i.lane);
   const bool negated = i.op == Op::fnma;
   const Xbyak::Xmm to = full(p.result);
-  const auto is_result = [&](const Location& l) { return l.kind == Location::Kind::reg && l.index == p.result; };
+  const auto is_result = [&](const Location& l) {
+    return l.kind == Location::Kind::reg && l.index == p.result;
+  };
   const auto form_132 = [&](const Xbyak::Xmm& c, const Xbyak::Operand& b) {  // to * b + c
     if (negated) return wide ? vfnmadd132pd(to, c, b) : vfnmadd132ps(to, c, b);
     return wide ? vfmadd132pd(to, c, b) : vfmadd132ps(to, c, b);
@@ -216,7 +217,8 @@ void Assembler::select(const VectorInstruction& i, const PlacedInstruction& p) {
       return wide ? vblendmpd(to, otherwise, then) : vblendmps(to, otherwise, then);
     }
     const Xbyak::Xmm mask = full(p.args[0].index);
-    return wide ? vblendvpd(full(p.result), otherwise, then, mask) : vblendvps(full(p.result), otherwise, then, mask);
+    return wide ? vblendvpd(full(p.result), otherwise, then, mask)
+                : vblendvps(full(p.result), otherwise, then, mask);
   });
 }
 
@@ -245,9 +247,7 @@ void Assembler::mask_logic(const VectorInstruction& i, const PlacedInstruction& 
       if (i.immediate == 0) return vpmovsxdq(to, Xbyak::Xmm(a.getIdx()));
       vextracti128(Xbyak::Xmm(p.result), a, 1);
       return vpmovsxdq(to, Xbyak::Xmm(p.result));
-    case Op::mask_join:
-      vshufps(to, a, Xbyak::Ymm(p.args[1].index), 0x88);
-      return vpermq(to, to, 0xd8);
+    case Op::mask_join: vshufps(to, a, Xbyak::Ymm(p.args[1].index), 0x88); return vpermq(to, to, 0xd8);
     default: break;
   }
   with(p.args[1], [&](const Xbyak::Operand& b) {

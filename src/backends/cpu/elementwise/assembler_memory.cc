@@ -82,18 +82,10 @@ void Assembler::strided_address(const Operand& operand, int number, Pass pass) {
 
 void Assembler::copy_element(const Operand& operand, const Xbyak::RegExp& to, const Xbyak::RegExp& from) {
   switch (operand.size) {
-    case 1:
-      movzx(r8d, byte[from]);
-      return mov(byte[to], r8b);
-    case 2:
-      movzx(r8d, word[from]);
-      return mov(word[to], r8w);
-    case 4:
-      mov(r8d, dword[from]);
-      return mov(dword[to], r8d);
-    default:
-      mov(r8, qword[from]);
-      return mov(qword[to], r8);
+    case 1: movzx(r8d, byte[from]); return mov(byte[to], r8b);
+    case 2: movzx(r8d, word[from]); return mov(word[to], r8w);
+    case 4: mov(r8d, dword[from]); return mov(dword[to], r8d);
+    default: mov(r8, qword[from]); return mov(qword[to], r8);
   }
 }
 
@@ -164,18 +156,12 @@ void Assembler::splat(const VectorInstruction& i, int result) {
     vpbroadcastd(to, Xbyak::Xmm(result));
   };
   switch (i.op) {
-    case Op::splat8:
-      movzx(eax, byte[from]);
-      return broadcast_eax();
-    case Op::splat16:
-      movzx(eax, word[from]);
-      return broadcast_eax();
+    case Op::splat8: movzx(eax, byte[from]); return broadcast_eax();
+    case Op::splat16: movzx(eax, word[from]); return broadcast_eax();
     case Op::splat32: return vbroadcastss(to, dword[from]);
     case Op::splat64:
       return vbroadcastsd(is_avx512() ? Xbyak::Ymm(Xbyak::Zmm(result)) : Xbyak::Ymm(result), qword[from]);
-    case Op::splat_half:
-      vpbroadcastw(half(result), word[from]);
-      return vcvtph2ps(to, half(result));
+    case Op::splat_half: vpbroadcastw(half(result), word[from]); return vcvtph2ps(to, half(result));
     default: break;
   }
   // All ones where the byte is not 0.

@@ -95,7 +95,8 @@ TEST(CodeCache, ServesManyThreadsAtOnce) {
     std::vector<std::jthread> threads;
     for (size_t t = 0; t < found.size(); ++t)
       threads.emplace_back([&, t] {
-        for (int i = 0; i < 200; ++i) found[t].push_back(cache.find(times_constant(i % 8), two, best_kind(), false));
+        for (int i = 0; i < 200; ++i)
+          found[t].push_back(cache.find(times_constant(i % 8), two, best_kind(), false));
       });
   }
   EXPECT_EQ(cache.size(), 8u);

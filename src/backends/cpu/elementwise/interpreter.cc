@@ -159,8 +159,8 @@ Step find_step(Opcode op, DType operand, DType result) {
       return found;
     });
   }
-  require(step != nullptr, ErrorCode::internal, std::source_location::current(), "elementwise interpreter: no ",
-          name(op), " for ", operand);
+  require(step != nullptr, ErrorCode::internal, std::source_location::current(),
+          "elementwise interpreter: no ", name(op), " for ", operand);
   return step;
 }
 
@@ -180,8 +180,8 @@ class Interpreter final : public BlockCode {
     for (size_t i = 0; i < code.size(); ++i) {
       if (code[i].op != Opcode::constant) continue;
       tile[i] = tiles_++;
-      constants_.push_back({tile[i], code[i].immediate,
-                            dispatch(code[i].dtype, []<class T>() { return &fill<T>; })});
+      constants_.push_back(
+          {tile[i], code[i].immediate, dispatch(code[i].dtype, []<class T>() { return &fill<T>; })});
     }
     for (size_t i = 0; i < code.size(); ++i) {
       const Instruction& instruction = code[i];
@@ -222,7 +222,8 @@ class Interpreter final : public BlockCode {
   void run(const Block& block) const override {
     alignas(64) std::byte scratch[kScratch];
     const auto tile = [&](int number) { return scratch + number * tile_size_ * kRoom; };
-    for (const Constant& c : constants_) c.fill(tile(c.tile), c.immediate, std::min(tile_size_, block.columns));
+    for (const Constant& c : constants_)
+      c.fill(tile(c.tile), c.immediate, std::min(tile_size_, block.columns));
 
     for (int64_t row = 0; row < block.rows; ++row) {
       for (int64_t column = 0; column < block.columns; column += tile_size_) {
@@ -231,7 +232,9 @@ class Interpreter final : public BlockCode {
           const BlockOperand& operand = block.operands[static_cast<size_t>(number)];
           return operand.data + row * operand.row_stride + column * operand.column_stride;
         };
-        const auto stride = [&](int number) { return block.operands[static_cast<size_t>(number)].column_stride; };
+        const auto stride = [&](int number) {
+          return block.operands[static_cast<size_t>(number)].column_stride;
+        };
         for (const Action& a : actions_) {
           if (a.load)
             a.load(tile(a.result), address(a.operand), stride(a.operand), n);
@@ -282,7 +285,8 @@ class Interpreter final : public BlockCode {
       const bool repeated =
           std::find(instruction.args.begin(), instruction.args.begin() + static_cast<ptrdiff_t>(k), arg) !=
           instruction.args.begin() + static_cast<ptrdiff_t>(k);
-      if (!repeated && last_use[value] == number && code[value].op != Opcode::constant) free.push_back(tile[value]);
+      if (!repeated && last_use[value] == number && code[value].op != Opcode::constant)
+        free.push_back(tile[value]);
     }
   }
 
@@ -296,6 +300,8 @@ class Interpreter final : public BlockCode {
 
 }  // namespace
 
-std::unique_ptr<BlockCode> interpret(const Program& program) { return std::make_unique<Interpreter>(program); }
+std::unique_ptr<BlockCode> interpret(const Program& program) {
+  return std::make_unique<Interpreter>(program);
+}
 
 }  // namespace lockstep::cpu

@@ -39,7 +39,8 @@ double estimate(const VectorProgram& program) {
   double cycles = 0;
   for (const VectorInstruction& i : program.code) {
     if (i.invariant) continue;
-    const bool calls_always = i.op == Op::patch && program.code[static_cast<size_t>(i.args[3])].op == Op::constant;
+    const bool calls_always =
+        i.op == Op::patch && program.code[static_cast<size_t>(i.args[3])].op == Op::constant;
     if (calls_always)
       cycles += 30 * lanes(program.isa);
     else
@@ -63,8 +64,8 @@ std::optional<Isa> best_isa() {
   return std::nullopt;
 }
 
-std::unique_ptr<BlockCode> compile(const elementwise::Program& program, std::span<const Access> accesses, Isa isa,
-                                   bool streaming) {
+std::unique_ptr<BlockCode> compile(const elementwise::Program& program, std::span<const Access> accesses,
+                                   Isa isa, bool streaming) {
   const std::optional<VectorProgram> vector_program = lower(program, accesses, isa);
   if (!vector_program) return nullptr;
   const Placement placement = place(*vector_program, register_counts(isa));
@@ -80,7 +81,9 @@ namespace lockstep::cpu::jit {
 
 bool is_supported(Isa) { return false; }
 std::optional<Isa> best_isa() { return std::nullopt; }
-std::unique_ptr<BlockCode> compile(const elementwise::Program&, std::span<const Access>, Isa, bool) { return nullptr; }
+std::unique_ptr<BlockCode> compile(const elementwise::Program&, std::span<const Access>, Isa, bool) {
+  return nullptr;
+}
 
 }  // namespace lockstep::cpu::jit
 

@@ -145,7 +145,8 @@ class NestKernel final : public ElementwiseKernel {
     for (size_t i = 0; i < count; ++i) {
       const LoopNest::Operand& operand = nest_.operands[i];
       std::byte* position = data[i] + left * operand.column_stride;
-      for (int d = 0; d < depth; ++d) position += index[static_cast<size_t>(d)] * operand.outer_strides.begin()[d];
+      for (int d = 0; d < depth; ++d)
+        position += index[static_cast<size_t>(d)] * operand.outer_strides.begin()[d];
       block.operands[i] = {position, operand.row_stride, operand.column_stride};
     }
 
@@ -246,7 +247,8 @@ int choose_threads(const LoopNest& nest, std::span<const DType> dtypes, const Bl
   for (const DType dtype : dtypes) bytes += static_cast<int64_t>(size_of(dtype));
   const double memory = static_cast<double>(bytes) / kBytesPerNanosecond;
   const double total = static_cast<double>(nest.size()) * std::max(memory, code.nanoseconds_per_element());
-  return static_cast<int>(std::clamp(total / kNanosecondsPerThread, 1.0, static_cast<double>(std::max(threads, 1))));
+  return static_cast<int>(
+      std::clamp(total / kNanosecondsPerThread, 1.0, static_cast<double>(std::max(threads, 1))));
 }
 
 }  // namespace
@@ -288,12 +290,15 @@ std::unique_ptr<ElementwiseKernel> prepare_elementwise(const Program& program, c
   const CodeKind kind = choose(options.implementation);
   CodeCache& cache = CodeCache::global();
   std::shared_ptr<const BlockCode> code = cache.find(program, access, kind, false);
-  if (nest.size() == 0 || program.outputs.empty()) return std::make_unique<EmptyKernel>(code->implementation());
+  if (nest.size() == 0 || program.outputs.empty())
+    return std::make_unique<EmptyKernel>(code->implementation());
 
   std::shared_ptr<const BlockCode> streaming;
-  if (wants_streaming(nest, inputs, dtype, options.streaming)) streaming = cache.find(program, access, kind, true);
+  if (wants_streaming(nest, inputs, dtype, options.streaming))
+    streaming = cache.find(program, access, kind, true);
   threads = choose_threads(nest, dtype, *code, threads);
-  return std::make_unique<NestKernel>(std::move(nest), inputs, std::move(code), std::move(streaming), threads);
+  return std::make_unique<NestKernel>(std::move(nest), inputs, std::move(code), std::move(streaming),
+                                      threads);
 }
 
 }  // namespace lockstep::cpu

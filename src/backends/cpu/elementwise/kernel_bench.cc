@@ -21,8 +21,8 @@
 
 namespace {
 
-using namespace lockstep;           // NOLINT
-using namespace lockstep::cpu;      // NOLINT
+using namespace lockstep;       // NOLINT
+using namespace lockstep::cpu;  // NOLINT
 using cpu::testing::Implementation;
 using cpu::testing::Opcode;
 using cpu::testing::Program;
@@ -37,7 +37,8 @@ using Floats = std::unique_ptr<float[], Free>;
 Floats allocate(int64_t size, float value) {
   Floats result(static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>((size + 15) / 16 * 64))));
   if (!result) throw std::bad_alloc();
-  for (int64_t i = 0; i < size; ++i) result[static_cast<size_t>(i)] = value + 1e-3f * static_cast<float>(i % 1000);
+  for (int64_t i = 0; i < size; ++i)
+    result[static_cast<size_t>(i)] = value + 1e-3f * static_cast<float>(i % 1000);
   return result;
 }
 
@@ -123,7 +124,8 @@ Program adam() {
   const int16_t rest2 = p.op(Opcode::sub, {one, beta2});
   const int16_t new_m = p.op(Opcode::add, {p.op(Opcode::mul, {m, beta1}), p.op(Opcode::mul, {g, rest1})});
   const int16_t square = p.op(Opcode::mul, {g, g});
-  const int16_t new_v = p.op(Opcode::add, {p.op(Opcode::mul, {v, beta2}), p.op(Opcode::mul, {square, rest2})});
+  const int16_t new_v =
+      p.op(Opcode::add, {p.op(Opcode::mul, {v, beta2}), p.op(Opcode::mul, {square, rest2})});
   const int16_t root = p.op(Opcode::add, {p.op(Opcode::sqrt, {new_v}), epsilon});
   const int16_t step = p.op(Opcode::div, {p.op(Opcode::mul, {new_m, rate}), root});
   p.output(p.op(Opcode::sub, {w, step}));
@@ -132,8 +134,9 @@ Program adam() {
   return p.program;
 }
 
-__attribute__((target("avx512f"), optimize("O3"))) void adam_by_hand(float* w, float* m, float* v, const float* g,
-                                                                     int64_t size, const AdamFactors& f) {
+__attribute__((target("avx512f"), optimize("O3"))) void adam_by_hand(float* w, float* m, float* v,
+                                                                     const float* g, int64_t size,
+                                                                     const AdamFactors& f) {
   const __m512 beta1 = _mm512_set1_ps(f.beta1);
   const __m512 beta2 = _mm512_set1_ps(f.beta2);
   const __m512 rest1 = _mm512_set1_ps(1 - f.beta1);
@@ -145,7 +148,8 @@ __attribute__((target("avx512f"), optimize("O3"))) void adam_by_hand(float* w, f
     const __m512 new_m =
         _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(m + i), beta1), _mm512_mul_ps(gradient, rest1));
     const __m512 square = _mm512_mul_ps(gradient, gradient);
-    const __m512 new_v = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(v + i), beta2), _mm512_mul_ps(square, rest2));
+    const __m512 new_v =
+        _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(v + i), beta2), _mm512_mul_ps(square, rest2));
     const __m512 root = _mm512_add_ps(_mm512_sqrt_ps(new_v), epsilon);
     const __m512 step = _mm512_div_ps(_mm512_mul_ps(new_m, rate), root);
     _mm512_storeu_ps(w + i, _mm512_sub_ps(_mm512_loadu_ps(w + i), step));
@@ -169,19 +173,22 @@ void bench_memory_bound(int threads) {
   const std::string suffix = ", " + std::to_string(threads) + " thread" + (threads > 1 ? "s" : "");
   for (const Streaming streaming : {Streaming::automatic, Streaming::never}) {
     const std::string stores = streaming == Streaming::never ? ", plain stores" : "";
-    const auto kernel = prepare_elementwise(chain(), Shape{kSize}, {strides.data(), 1}, {strides.data(), 1}, threads,
-                                            {.streaming = streaming});
+    const auto kernel = prepare_elementwise(chain(), Shape{kSize}, {strides.data(), 1}, {strides.data(), 1},
+                                            threads, {.streaming = streaming});
     void* operands[] = {a.get(), result.get()};
-    compare("8 ops, 64 MiB in, 64 MiB out / copy" + suffix + stores, [&] { kernel->run(operands); },
-            [&] { copy(a.get()); });
+    compare(
+        "8 ops, 64 MiB in, 64 MiB out / copy" + suffix + stores, [&] { kernel->run(operands); },
+        [&] { copy(a.get()); });
   }
   const auto kernel =
       prepare_elementwise(chain_of_three(), Shape{kSize}, strides, {strides.data(), 1}, threads);
   void* operands[] = {a.get(), b.get(), c.get(), result.get()};
-  compare("8 ops, 192 MiB in, 64 MiB out / two copies" + suffix, [&] { kernel->run(operands); }, [&] {
-    copy(a.get());
-    copy(b.get());
-  });
+  compare(
+      "8 ops, 192 MiB in, 64 MiB out / two copies" + suffix, [&] { kernel->run(operands); },
+      [&] {
+        copy(a.get());
+        copy(b.get());
+      });
 }
 
 void bench_adam() {
@@ -193,12 +200,15 @@ void bench_adam() {
   in.resize(8, Strides{0});
   const std::vector<Strides> out(3, Strides{1});
   const auto kernel = prepare_elementwise(adam(), Shape{kSize}, in, out, 1);
-  void* operands[] = {arrays[0].get(),  arrays[1].get(), arrays[2].get(),  arrays[3].get(),
-                      &factors.beta1,   &factors.beta2,  &factors.rate,    &factors.epsilon,
-                      arrays[0].get(),  arrays[1].get(), arrays[2].get()};
-  compare("Adam over 100k / AVX-512 intrinsics", [&] { kernel->run(operands); }, [&] {
-    adam_by_hand(arrays[0].get(), arrays[1].get(), arrays[2].get(), arrays[3].get(), kSize, factors);
-  }, 101);
+  void* operands[] = {arrays[0].get(), arrays[1].get(), arrays[2].get(), arrays[3].get(),
+                      &factors.beta1,  &factors.beta2,  &factors.rate,   &factors.epsilon,
+                      arrays[0].get(), arrays[1].get(), arrays[2].get()};
+  compare(
+      "Adam over 100k / AVX-512 intrinsics", [&] { kernel->run(operands); },
+      [&] {
+        adam_by_hand(arrays[0].get(), arrays[1].get(), arrays[2].get(), arrays[3].get(), kSize, factors);
+      },
+      101);
 }
 
 void bench_functions() {
@@ -207,8 +217,9 @@ void bench_functions() {
   const Floats y = allocate(kSize, 1.7f);
   const Floats result = allocate(kSize, 0);
   const std::vector<Strides> strides(2, Strides{1});
-  for (const Opcode op : {Opcode::add, Opcode::div, Opcode::sqrt, Opcode::exp, Opcode::log, Opcode::expm1, Opcode::log1p, Opcode::tanh,
-                          Opcode::erf, Opcode::sin, Opcode::cos, Opcode::pow, Opcode::mod}) {
+  for (const Opcode op :
+       {Opcode::add, Opcode::div, Opcode::sqrt, Opcode::exp, Opcode::log, Opcode::expm1, Opcode::log1p,
+        Opcode::tanh, Opcode::erf, Opcode::sin, Opcode::cos, Opcode::pow, Opcode::mod}) {
     const Program program = cpu::testing::one_op(op, DType::float32);
     const size_t inputs = program.inputs.size();
     const auto prepare = [&](Implementation implementation) {
@@ -220,8 +231,9 @@ void bench_functions() {
     std::vector<void*> operands{x.get(), y.get()};
     operands.resize(inputs);
     operands.push_back(result.get());
-    compare(std::string(name(op)) + " over 8192 / interpreter", [&] { compiled->run(operands.data()); },
-            [&] { interpreted->run(operands.data()); }, 15);
+    compare(
+        std::string(name(op)) + " over 8192 / interpreter", [&] { compiled->run(operands.data()); },
+        [&] { interpreted->run(operands.data()); }, 15);
   }
 }
 
@@ -234,13 +246,19 @@ void bench_small() {
   const std::vector<Strides> out = {Strides{10, 1}};
   void* operands[] = {x.get(), bias.get(), result.get()};
   const auto kernel = prepare_elementwise(program, Shape{32, 10}, in, out, 2);
-  compare("add a bias to 32 x 10 / plain loop", [&] { kernel->run(operands); }, [&] {
-    for (size_t r = 0; r < 32; ++r)
-      for (size_t c = 0; c < 10; ++c) result[r * 10 + c] = x[r * 10 + c] + bias[c];
-    asm volatile("" : : "r"(result.get()) : "memory");
-  });
-  compare("prepare and run that / run", [&] { prepare_elementwise(program, Shape{32, 10}, in, out, 2)->run(operands); },
-          [&] { kernel->run(operands); });
+  compare(
+      "add a bias to 32 x 10 / plain loop", [&] { kernel->run(operands); },
+      [&] {
+        for (size_t r = 0; r < 32; ++r)
+          for (size_t c = 0; c < 10; ++c) result[r * 10 + c] = x[r * 10 + c] + bias[c];
+        asm volatile("" : : "r"(result.get()) : "memory");
+      });
+  compare(
+      "prepare and run that / run",
+      [&] {
+        prepare_elementwise(program, Shape{32, 10}, in, out, 2)->run(operands);
+      },
+      [&] { kernel->run(operands); });
 }
 
 // Where a second thread begins to pay.
@@ -252,8 +270,10 @@ void bench_threads() {
     void* operands[] = {x.get(), result.get()};
     const auto one = prepare_elementwise(chain(), Shape{size}, strides, strides, 1);
     const auto two = prepare_elementwise(chain(), Shape{size}, strides, strides, 2);
-    compare("8 ops over " + std::to_string(size) + ", up to 2 threads (" + std::to_string(two->threads()) + ") / 1",
-            [&] { two->run(operands); }, [&] { one->run(operands); });
+    compare(
+        "8 ops over " + std::to_string(size) + ", up to 2 threads (" + std::to_string(two->threads()) +
+            ") / 1",
+        [&] { two->run(operands); }, [&] { one->run(operands); });
   }
 }
 
@@ -262,7 +282,7 @@ void bench_threads() {
 int main() {
   const auto best = jit::best_isa();
   std::printf("code: %s\n\n%-52s %12s %12s %8s\n",
-              !best                        ? "interpreter"
+              !best                       ? "interpreter"
               : *best == jit::Isa::avx512 ? "AVX-512"
                                           : "AVX2",
               "kernel / bound", "kernel us", "bound us", "ratio");

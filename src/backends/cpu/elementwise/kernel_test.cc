@@ -17,270 +17,6 @@ namespace {
 
 constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 129, 300};
 
-bool is_approximate(Opcode op, DType dtype) {
-  return dtype != DType::float64 && is_floating(dtype) &&
-         (op == Opcode::pow || (op >= Opcode::exp && op <= Opcode::cos));
-}
-
-// The true value, in double; only for floats.
-double exact(Opcode op, double a, double b) {
-  switch (op) {
-    case Opcode::add: return a + b;
-    case Opcode::sub: return a - b;
-    case Opcode::mul: return a * b;
-    case Opcode::div: return a / b;
-    case Opcode::pow: return std::pow(a, b);
-    case Opcode::neg: return -a;
-    case Opcode::abs: return std::fabs(a);
-    case Opcode::floor: return std::floor(a);
-    case Opcode::ceil: return std::ceil(a);
-    case Opcode::round: return std::nearbyint(a);
-    case Opcode::sqrt: return std::sqrt(a);
-    case Opcode::exp: return std::exp(a);
-    case Opcode::log: return std::log(a);
-    case Opcode::expm1: return std::expm1(a);
-    case Opcode::log1p: return std::log1p(a);
-    case Opcode::tanh: return std::tanh(a);
-    case Opcode::erf: return std::erf(a);
-    case Opcode::sin: return std::sin(a);
-    case Opcode::cos: return std::cos(a);
-    case Opcode::maximum: return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
-    case Opcode::minimum: return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
-    case Opcode::sign: return std::isnan(a) ? NAN : (a > 0) - (a < 0);
-    default: return NAN;
-  }
-}
-
-std::vector<Opcode> all_opcodes() {
-  std::vector<Opcode> result;
-  for (int i = 0; i < elementwise::kNumOpcodes; ++i) result.push_back(static_cast<Opcode>(i));
-  return result;
-}
-
-TEST(ElementwiseKernel, CompiledCodeAgreesWithTheInterpreterForEveryOpcodeAndDtype) {
-  for (const Opcode op : all_opcodes()) {
-    for (const DType dtype : all_dtypes()) {
-      if (!accepts(op, dtype)) continue;
-      const Program program = one_op(op, dtype);
-      for (const int64_t size : {int64_t{1}, int64_t{7}, int64_t{16}, int64_t{33}, int64_t{500}}) {
-        const std::vector<Array> inputs = interesting_inputs(program, size, 1);
-        const std::vector<Array> expected = run(program, inputs, size, Implementation::interpreter);
-        for (const Implementation implementation : compiled()) {
-          const std::vector<Array> got = run(program, inputs, size, implementation);
-          for (int64_t i = 0; i < size; ++i) {
-            if (dtype == DType::float32 && is_approximate(op, dtype)) {
-              EXPECT_LE(float_ulps(static_cast<float>(got[0].get(i)), expected[0].get(i)), 4)
-                  << name(op) << " of " << inputs[0].get(i) << " by " << name(implementation);
-            } else if (is_approximate(op, dtype)) {
-              // Rounding to 16 bits hides most of the difference, but can turn it into one unit.
-              const double unit = dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-10;
-              const double want = expected[0].get(i);
-              EXPECT_TRUE(got[0].same(i, expected[0], i) ||
-                          std::fabs(got[0].get(i) - want) <= unit * std::fabs(want) + 0x1p-24)
-                  << name(op) << ' ' << dtype << ' ' << got[0].get(i) << " instead of " << want;
-            } else {
-              EXPECT_TRUE(got[0].same(i, expected[0], i))
-                  << name(op) << ' ' << dtype << " by " << name(implementation) << " at " << i << " of " << size
-                  << ": " << got[0].get(i) << " instead of " << expected[0].get(i) << " for " << inputs[0].get(i)
-                  << ", " << inputs.back().get(i);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(ElementwiseKernel, FloatsAgreeWithDoublePrecision) {
-  for (const Opcode op : all_opcodes()) {
-    if (op < Opcode::add || op > Opcode::cos || op == Opcode::mod) continue;
-    const Program program = one_op(op, DType::float32);
-    const int64_t size = 4000;
-    const std::vector<Array> inputs = interesting_inputs(program, size, 3);
-    for (const Implementation implementation : everything()) {
-      const std::vector<Array> got = run(program, inputs, size, implementation);
-      const double limit = is_approximate(op, DType::float32) ? (op <= Opcode::log && op >= Opcode::exp ? 2 : 4) : 0.5;
-      for (int64_t i = 0; i < size; ++i) {
-        const double a = inputs[0].get(i);
-        const double b = inputs.back().get(i);
-        ASSERT_LE(float_ulps(static_cast<float>(got[0].get(i)), exact(op, a, b)), limit)
-            << name(op) << " of " << a << ", " << b << " by " << name(implementation) << ": " << got[0].get(i)
-            << " instead of " << exact(op, a, b);
-      }
-    }
-  }
-}
-
-TEST(ElementwiseKernel, EveryCastAgreesWithTheInterpreter) {
-  for (const DType from : all_dtypes()) {
-    for (const DType to : all_dtypes()) {
-      Writer w;
-      w.output(w.cast(w.input(from), to));
-      const std::vector<Array> inputs = interesting_inputs(w.program, 700, 5);
-      const std::vector<Array> expected = run(w.program, inputs, 700, Implementation::interpreter);
-      for (const Implementation implementation : compiled()) {
-        const std::vector<Array> got = run(w.program, inputs, 700, implementation);
-        for (int64_t i = 0; i < 700; ++i)
-          ASSERT_TRUE(got[0].same(i, expected[0], i))
-              << from << " to " << to << " by " << name(implementation) << ": " << inputs[0].get(i) << " became "
-              << got[0].get(i) << " instead of " << expected[0].get(i);
-      }
-    }
-  }
-}
-
-// One value through one op, by every implementation.
-void expect_values(Opcode op, DType dtype, std::vector<double> a, std::vector<double> b,
-                   std::vector<double> expected) {
-  const Program program = one_op(op, dtype);
-  const auto size = static_cast<int64_t>(a.size());
-  std::vector<Array> inputs;
-  for (const std::vector<double>* values : {&a, &b}) {
-    if (values->empty()) continue;
-    inputs.emplace_back(dtype, size);
-    for (int64_t i = 0; i < size; ++i) inputs.back().set(i, (*values)[static_cast<size_t>(i)]);
-  }
-  for (const Implementation implementation : everything()) {
-    const std::vector<Array> got = run(program, inputs, size, implementation);
-    Array want(got[0].dtype(), size);
-    for (int64_t i = 0; i < size; ++i) want.set(i, expected[static_cast<size_t>(i)]);
-    for (int64_t i = 0; i < size; ++i)
-      EXPECT_TRUE(got[0].same(i, want, i)) << name(op) << ' ' << dtype << " of " << a[static_cast<size_t>(i)] << " by "
-                                           << name(implementation) << " is " << got[0].get(i) << ", not "
-                                           << want.get(i);
-  }
-}
-
-TEST(ElementwiseKernel, MaximumAndMinimumCarryNaNAndReturnTheSecondOfTwoZeros) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16}) {
-    expect_values(Opcode::maximum, dtype, {1, NAN, 1, 0.0, -0.0, -INFINITY}, {2, 1, NAN, -0.0, 0.0, 3},
-                  {2, NAN, NAN, -0.0, 0.0, 3});
-    expect_values(Opcode::minimum, dtype, {1, NAN, 1, 0.0, -0.0, INFINITY}, {2, 1, NAN, -0.0, 0.0, 3},
-                  {1, NAN, NAN, -0.0, 0.0, 3});
-  }
-}
-
-TEST(ElementwiseKernel, ExtremaWithAConstantAreThoseWithATensor) {
-  for (const Opcode op : {Opcode::maximum, Opcode::minimum}) {
-    for (const double constant : {0.0, -0.0, 1.5, static_cast<double>(NAN)}) {
-      for (const bool constant_first : {false, true}) {
-        Writer w;
-        const int16_t x = w.input(DType::float32);
-        const int16_t y = w.input(DType::float32);
-        const int16_t c = w.constant(DType::float32, constant);
-        w.output(constant_first ? w.op(op, {c, x}) : w.op(op, {x, c}));
-        w.output(constant_first ? w.op(op, {y, x}) : w.op(op, {x, y}));
-        std::vector<Array> inputs = interesting_inputs(w.program, 300, 9);
-        for (int64_t i = 0; i < 300; ++i) inputs[1].set(i, constant);
-        for (const Implementation implementation : everything()) {
-          const std::vector<Array> got = run(w.program, inputs, 300, implementation);
-          EXPECT_TRUE(got[0] == got[1]) << name(op) << " with " << constant << " by " << name(implementation);
-        }
-      }
-    }
-  }
-}
-
-TEST(ElementwiseKernel, RoundingAndSigns) {
-  expect_values(Opcode::round, DType::float32, {0.5, 1.5, 2.5, -0.5, -1.5, 1e20, NAN}, {},
-                {0, 2, 2, -0.0, -2, 1e20, NAN});
-  expect_values(Opcode::sign, DType::float32, {3, -2, 0.0, -0.0, NAN, INFINITY}, {}, {1, -1, 0, 0, NAN, 1});
-  expect_values(Opcode::sign, DType::int32, {7, -7, 0, INT32_MIN}, {}, {1, -1, 0, -1});
-  expect_values(Opcode::abs, DType::int32, {7, -7, INT32_MIN}, {}, {7, 7, INT32_MIN});
-  expect_values(Opcode::floor, DType::int32, {7, -7}, {}, {7, -7});
-}
-
-TEST(ElementwiseKernel, DivisionAndRemainderOfIntegers) {
-  expect_values(Opcode::div, DType::int32, {7, -7, 7, -7, 5, INT32_MIN, INT32_MIN}, {2, 2, -2, -2, 0, -1, 1},
-                {3, -3, -3, 3, 0, INT32_MIN, INT32_MIN});
-  expect_values(Opcode::mod, DType::int32, {7, -7, 7, -7, 5, INT32_MIN, -6}, {3, 3, -3, -3, 0, -1, 3},
-                {1, 2, -2, -1, 0, 0, 0});
-  expect_values(Opcode::div, DType::int64, {7, -7, 5}, {2, 2, 0}, {3, -3, 0});
-  expect_values(Opcode::mod, DType::uint8, {250, 3, 9}, {7, 0, 3}, {5, 0, 0});
-  expect_values(Opcode::pow, DType::int32, {2, -3, 0, 2, -1, 1, 0, -1}, {10, 3, 0, -1, -3, -5, -2, -2},
-                {1024, -27, 1, 0, -1, 1, 0, 1});
-}
-
-TEST(ElementwiseKernel, RemainderOfFloatsIsFlooredAndExact) {
-  expect_values(Opcode::mod, DType::float32, {5.5, -5.5, 5.5, -5.5, 6, -6, 1, -1, 1, NAN},
-                {2, 2, -2, -2, 3, 3, INFINITY, INFINITY, 0, 1},
-                {1.5, 0.5, -0.5, -1.5, 0, 0, 1, INFINITY, NAN, NAN});
-  expect_values(Opcode::mod, DType::float32, {1e30, -1e30, 16777216, 0.0}, {3, 7, 0.1f, -2},
-                {std::fmod(1e30f, 3.0f), std::fmod(-1e30f, 7.0f) + 7.0f, std::fmod(16777216.0f, 0.1f), -0.0});
-}
-
-TEST(ElementwiseKernel, IntegersWrapAround) {
-  expect_values(Opcode::add, DType::int32, {INT32_MAX, 1}, {1, 2}, {INT32_MIN, 3});
-  expect_values(Opcode::mul, DType::int32, {65536, 3}, {65536, -4}, {0, -12});
-  expect_values(Opcode::add, DType::uint8, {250, 1}, {10, 2}, {4, 3});
-  expect_values(Opcode::sub, DType::uint8, {3, 9}, {5, 2}, {254, 7});
-  expect_values(Opcode::mul, DType::uint8, {20, 16}, {20, 16}, {144, 0});
-  expect_values(Opcode::neg, DType::uint8, {1, 0}, {}, {255, 0});
-}
-
-TEST(ElementwiseKernel, CastsSaturateWrapAndRound) {
-  const auto expect_cast = [](DType from, DType to, std::vector<double> in, std::vector<double> out) {
-    Writer w;
-    w.output(w.cast(w.input(from), to));
-    const auto size = static_cast<int64_t>(in.size());
-    std::vector<Array> inputs{Array(from, size)};
-    for (int64_t i = 0; i < size; ++i) inputs[0].set(i, in[static_cast<size_t>(i)]);
-    for (const Implementation implementation : everything()) {
-      const std::vector<Array> got = run(w.program, inputs, size, implementation);
-      for (int64_t i = 0; i < size; ++i)
-        EXPECT_EQ(got[0].get(i), out[static_cast<size_t>(i)])
-            << from << " to " << to << " of " << in[static_cast<size_t>(i)] << " by " << name(implementation);
-    }
-  };
-  expect_cast(DType::float32, DType::int32, {1.9, -1.9, 3e9, -3e9, NAN, INFINITY, -INFINITY},
-              {1, -1, INT32_MAX, INT32_MIN, 0, INT32_MAX, INT32_MIN});
-  expect_cast(DType::float64, DType::int32, {1.9, -1.9, 3e9, -3e9, NAN, 2147483647.5, -2147483648.5},
-              {1, -1, INT32_MAX, INT32_MIN, 0, INT32_MAX, INT32_MIN});
-  expect_cast(DType::float32, DType::uint8, {-3, 254.9, 300, NAN, INFINITY}, {0, 254, 255, 0, 255});
-  expect_cast(DType::float32, DType::int64, {1e10, -1e10, 1e30, -1e30, NAN},
-              {1e10, -1e10, 0x1p63, -0x1p63, 0});
-  expect_cast(DType::int32, DType::uint8, {256, 257, -1, 255}, {0, 1, 255, 255});
-  expect_cast(DType::float32, DType::bfloat16, {1.00390625, 1.01171875, 3.4e38}, {1.0, 1.015625, INFINITY});
-  expect_cast(DType::float32, DType::float16, {1.00048828125, 65519, 65520, 1e-8}, {1.0, 65504, INFINITY, 0});
-  expect_cast(DType::float32, DType::boolean, {0.0, -0.0, 1e-40, NAN}, {0, 0, 1, 1});
-  expect_cast(DType::boolean, DType::float32, {0, 1}, {0, 1});
-  expect_cast(DType::boolean, DType::int64, {0, 1}, {0, 1});
-}
-
-TEST(ElementwiseKernel, SixteenBitValuesKeepFloat32PrecisionUntilTheyAreCastOrStored) {
-  for (const DType dtype : {DType::bfloat16, DType::float16}) {
-    Writer w;
-    const int16_t x = w.input(dtype);
-    const int16_t tiny = w.constant(dtype, 0x1p-12);
-    const int16_t sum = w.op(Opcode::add, {x, tiny});
-    w.output(w.op(Opcode::sub, {sum, x}));                   // keeps the 2^-12
-    w.output(w.op(Opcode::sub, {w.cast(sum, dtype), x}));    // 1 + 2^-12 rounds to 1
-    std::vector<Array> inputs{Array(dtype, 5)};
-    for (int64_t i = 0; i < 5; ++i) inputs[0].set(i, 1);
-    for (const Implementation implementation : everything()) {
-      const std::vector<Array> got = run(w.program, inputs, 5, implementation);
-      EXPECT_EQ(got[0].get(4), 0x1p-12) << dtype << " by " << name(implementation);
-      EXPECT_EQ(got[1].get(4), 0) << dtype << " by " << name(implementation);
-    }
-  }
-}
-
-TEST(ElementwiseKernel, AnyByteThatIsNotZeroIsTrue) {
-  Writer w;
-  const int16_t x = w.input(DType::boolean);
-  w.output(w.op(Opcode::logical_not, {w.op(Opcode::logical_not, {x})}));
-  w.output(w.cast(x, DType::float32));
-  std::vector<Array> inputs{Array(DType::boolean, 20)};
-  for (int64_t i = 0; i < 20; ++i) inputs[0].put(i, static_cast<uint8_t>(i * 13));
-  for (const Implementation implementation : everything()) {
-    const std::vector<Array> got = run(w.program, inputs, 20, implementation);
-    for (int64_t i = 0; i < 20; ++i) {
-      EXPECT_EQ(got[0].get_integer(i), i == 0 ? 0 : 1) << name(implementation);
-      EXPECT_EQ(got[1].get(i), i == 0 ? 0 : 1) << name(implementation);
-    }
-  }
-}
-
 // A mix of dtypes, masks, a division and transcendental functions.
 Program mixed_program() {
   Writer w;
@@ -324,7 +60,8 @@ TEST(ElementwiseKernel, AnElementsResultDoesNotDependOnItsPosition) {
       const std::vector<Array> got = run(program, part, size, implementation);
       for (size_t o = 0; o < got.size(); ++o)
         for (int64_t i = 0; i < size; ++i)
-          ASSERT_TRUE(got[o].same(i, whole[o], skip + i)) << name(implementation) << " output " << o << " size " << size;
+          ASSERT_TRUE(got[o].same(i, whole[o], skip + i))
+              << name(implementation) << " output " << o << " size " << size;
     }
   }
 }
@@ -345,10 +82,12 @@ TEST(ElementwiseKernel, NeverWritesBeyondAnOutput) {
       for (Array& a : outputs) operands.push_back(a.data());
       const std::vector<Strides> in(inputs.size(), Strides{1});
       const std::vector<Strides> out(outputs.size(), Strides{1});
-      prepare_elementwise(program, Shape{size}, in, out, 1, {.implementation = implementation})->run(operands.data());
+      prepare_elementwise(program, Shape{size}, in, out, 1, {.implementation = implementation})
+          ->run(operands.data());
       for (Array& a : outputs) {
         const auto* bytes = static_cast<const uint8_t*>(a.data());
-        for (size_t i = static_cast<size_t>(size) * size_of(a.dtype()); i < static_cast<size_t>(size + 64); ++i)
+        for (size_t i = static_cast<size_t>(size) * size_of(a.dtype()); i < static_cast<size_t>(size + 64);
+             ++i)
           ASSERT_EQ(bytes[i], 0x5a) << name(implementation) << " size " << size << ' ' << a.dtype();
       }
     }
@@ -388,8 +127,10 @@ void expect_strided(const Program& program, const Shape& shape, const std::vecto
     gathered.emplace_back(program.inputs[i], count);
     for (int64_t e = 0; e < count; ++e) {
       const size_t size = size_of(program.inputs[i]);
-      std::memcpy(static_cast<std::byte*>(gathered[i].data()) + static_cast<size_t>(e) * size,
-                  static_cast<std::byte*>(memory[i].data()) + static_cast<size_t>(before + offset(in[i], e)) * size, size);
+      std::memcpy(
+          static_cast<std::byte*>(gathered[i].data()) + static_cast<size_t>(e) * size,
+          static_cast<std::byte*>(memory[i].data()) + static_cast<size_t>(before + offset(in[i], e)) * size,
+          size);
     }
   }
   for (size_t o = 0; o < out.size(); ++o) {
@@ -474,11 +215,13 @@ TEST(ElementwiseKernel, ScalarsAndEmptyShapesWork) {
   for (const Implementation implementation : everything()) {
     result = 0;
     const std::vector<Strides> none(2, Strides{});
-    prepare_elementwise(program, Shape{}, none, {none.data(), 1}, 1, {.implementation = implementation})->run(operands);
+    prepare_elementwise(program, Shape{}, none, {none.data(), 1}, 1, {.implementation = implementation})
+        ->run(operands);
     EXPECT_EQ(result, 2);
     result = 0;
     const std::vector<Strides> ones(2, Strides{1, 1, 1});
-    prepare_elementwise(program, Shape{1, 1, 1}, ones, {ones.data(), 1}, 1, {.implementation = implementation})
+    prepare_elementwise(program, Shape{1, 1, 1}, ones, {ones.data(), 1}, 1,
+                        {.implementation = implementation})
         ->run(operands);
     EXPECT_EQ(result, 2);
     result = 7;
@@ -502,7 +245,8 @@ TEST(ElementwiseKernel, RunsInPlace) {
       const std::vector<Array> expected = run(w.program, arrays, size, implementation);
       void* operands[] = {arrays[0].data(), arrays[1].data(), arrays[1].data(), arrays[0].data()};
       const std::vector<Strides> strides(2, Strides{1});
-      prepare_elementwise(w.program, Shape{size}, strides, strides, 1, {.implementation = implementation})->run(operands);
+      prepare_elementwise(w.program, Shape{size}, strides, strides, 1, {.implementation = implementation})
+          ->run(operands);
       EXPECT_TRUE(arrays[1] == expected[0]) << name(implementation) << ' ' << size;
       EXPECT_TRUE(arrays[0] == expected[1]) << name(implementation) << ' ' << size;
     }
@@ -516,7 +260,8 @@ TEST(ElementwiseKernel, RunsInPlaceWhenOneArrayIsSeveralInputs) {
     const std::vector<Array> expected = run(program, {array, array}, 300, implementation);
     void* operands[] = {array.data(), array.data(), array.data()};
     const std::vector<Strides> strides(2, Strides{1});
-    prepare_elementwise(program, Shape{300}, strides, {strides.data(), 1}, 1, {.implementation = implementation})
+    prepare_elementwise(program, Shape{300}, strides, {strides.data(), 1}, 1,
+                        {.implementation = implementation})
         ->run(operands);
     EXPECT_TRUE(array == expected[0]) << name(implementation);
   }
@@ -536,8 +281,10 @@ TEST(ElementwiseKernel, TwoThreadsGiveTheBitsOfOne) {
 TEST(ElementwiseKernel, SharesLinesAndColumnsBetweenThreads) {
   const Program program = one_op(Opcode::mul, DType::float32);
   for (const Implementation implementation : everything()) {
-    expect_strided(program, Shape{700, 300}, {{300, 1}, {0, 1}}, {{300, 1}}, {.implementation = implementation}, 3);
-    expect_strided(program, Shape{3, 70001}, {{70001, 1}, {1, 0}}, {{70001, 1}}, {.implementation = implementation}, 3);
+    expect_strided(program, Shape{700, 300}, {{300, 1}, {0, 1}}, {{300, 1}},
+                   {.implementation = implementation}, 3);
+    expect_strided(program, Shape{3, 70001}, {{70001, 1}, {1, 0}}, {{70001, 1}},
+                   {.implementation = implementation}, 3);
     expect_strided(program, Shape{40, 5, 1000}, {{5000, 1000, 1}, {0, 1000, 1}}, {{1000, 40000, 1}},
                    {.implementation = implementation}, 3);
   }
@@ -580,7 +327,8 @@ TEST(ElementwiseKernel, StreamingStoresGiveTheSameBits) {
         memory.emplace_back(kSize * element + 1024);
         const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
         const size_t aligned = (64 - address % 64) % 64;
-        operands.push_back(memory.back().data() + aligned + (shift < 0 ? o : static_cast<size_t>(shift)) * element);
+        operands.push_back(memory.back().data() + aligned +
+                           (shift < 0 ? o : static_cast<size_t>(shift)) * element);
       }
       prepare_elementwise(w.program, Shape{kSize}, in, out, 1,
                           {.implementation = implementation, .streaming = Streaming::always})
@@ -621,7 +369,8 @@ TEST(ElementwiseKernel, SpillsWhatDoesNotFitIntoRegisters) {
   std::vector<int16_t> values;
   std::vector<int16_t> masks;
   for (int i = 0; i < 60; ++i) {
-    values.push_back(w.op(Opcode::add, {i % 2 ? values.back() : x, w.op(Opcode::mul, {y, w.constant(DType::float32, i)})}));
+    values.push_back(w.op(
+        Opcode::add, {i % 2 ? values.back() : x, w.op(Opcode::mul, {y, w.constant(DType::float32, i)})}));
     masks.push_back(w.op(Opcode::less, {values.back(), x}));
   }
   int16_t sum = w.constant(DType::float32, 0);
@@ -650,7 +399,8 @@ TEST(ElementwiseKernel, ValuesThatARowSharesAreComputedOncePerRow) {
   int16_t sum = x;
   std::vector<int16_t> shared;
   for (int i = 0; i < 40; ++i) {
-    const int16_t f = w.op(i % 3 ? Opcode::tanh : Opcode::cos, {w.op(Opcode::add, {s, w.constant(DType::float32, i)})});
+    const int16_t f =
+        w.op(i % 3 ? Opcode::tanh : Opcode::cos, {w.op(Opcode::add, {s, w.constant(DType::float32, i)})});
     shared.push_back(w.op(Opcode::select, {b, w.op(Opcode::mul, {f, h}), w.op(Opcode::sub, {f, d})}));
   }
   const int16_t row_mask = w.op(Opcode::less, {s, h});
@@ -682,11 +432,13 @@ TEST(ElementwiseKernel, ManyOperandsWork) {
   const std::vector<Array> expected = run(w.program, arrays, 77, Implementation::interpreter);
   for (const Implementation implementation : compiled()) {
     const std::vector<Array> got = run(w.program, arrays, 77, implementation);
-    for (size_t o = 0; o < got.size(); ++o) EXPECT_TRUE(got[o] == expected[o]) << name(implementation) << ' ' << o;
+    for (size_t o = 0; o < got.size(); ++o)
+      EXPECT_TRUE(got[o] == expected[o]) << name(implementation) << ' ' << o;
   }
   const std::vector<Strides> in(100, Strides{3, 1});
   std::vector<Strides> mixed;
-  for (size_t i = 0; i < 100; ++i) mixed.push_back(i % 4 ? Strides{20, 1} : i % 8 ? Strides{1, 0} : Strides{1, 5});
+  for (size_t i = 0; i < 100; ++i)
+    mixed.push_back(i % 4 ? Strides{20, 1} : i % 8 ? Strides{1, 0} : Strides{1, 5});
   for (const Implementation implementation : everything())
     expect_strided(w.program, Shape{5, 20}, mixed, std::vector<Strides>(28, Strides{20, 1}),
                    {.implementation = implementation});
@@ -711,8 +463,8 @@ TEST(ElementwiseKernel, ReportsWhatItWasGivenWhenItRefuses) {
 TEST(ElementwiseKernel, PicksTheWidestInstructionSet) {
   const std::vector<Strides> strides(2, Strides{1});
   const auto chosen = [&](DType dtype, Implementation implementation) {
-    return std::string(prepare_elementwise(one_op(Opcode::add, dtype), Shape{4}, strides, {strides.data(), 1}, 1,
-                                           {.implementation = implementation})
+    return std::string(prepare_elementwise(one_op(Opcode::add, dtype), Shape{4}, strides, {strides.data(), 1},
+                                           1, {.implementation = implementation})
                            ->implementation());
   };
   const std::optional<jit::Isa> best = jit::best_isa();

@@ -128,8 +128,8 @@ class Array {
   // Equal to the last bit, except that any NaN equals any NaN.
   bool same(int64_t i, const Array& other, int64_t j) const {
     const size_t size = size_of(dtype_);
-    if (std::memcmp(bytes_.data() + static_cast<size_t>(i) * size, other.bytes_.data() + static_cast<size_t>(j) * size,
-                    size) == 0)
+    if (std::memcmp(bytes_.data() + static_cast<size_t>(i) * size,
+                    other.bytes_.data() + static_cast<size_t>(j) * size, size) == 0)
       return true;
     return is_floating(dtype_) && std::isnan(get(i)) && std::isnan(other.get(j));
   }
@@ -152,15 +152,17 @@ inline Array interesting(DType dtype, int64_t size, uint32_t seed) {
   for (int64_t i = 0; i < size; ++i) {
     const uint64_t kind = random() % 8;
     if (is_floating(dtype)) {
-      static const double special[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-40, -1e-40, 1e30, -1e30,
-                                       INFINITY, -INFINITY, NAN, 3.4e38, 88.7, -103.9, 0x1p31, -0x1p31, 255.5};
+      static const double special[] = {0.0,    -0.0,  1,      -1,     0.5,     -0.5,     1.5,       2.5,
+                                       -2.5,   1e-40, -1e-40, 1e30,   -1e30,   INFINITY, -INFINITY, NAN,
+                                       3.4e38, 88.7,  -103.9, 0x1p31, -0x1p31, 255.5};
       if (kind == 0)
         result.set(i, special[random() % std::size(special)]);
       else if (kind <= 2)
         dispatch(dtype, [&]<class T>() {
           if constexpr (!std::is_same_v<T, bool>) {
             const uint64_t bits = random();
-            std::memcpy(static_cast<std::byte*>(result.data()) + static_cast<size_t>(i) * sizeof(T), &bits, sizeof(T));
+            std::memcpy(static_cast<std::byte*>(result.data()) + static_cast<size_t>(i) * sizeof(T), &bits,
+                        sizeof(T));
           }
         });
       else
@@ -170,8 +172,9 @@ inline Array interesting(DType dtype, int64_t size, uint32_t seed) {
     } else if (kind <= 1) {
       dispatch(dtype, [&]<class T>() {
         if constexpr (std::integral<T> && !std::is_same_v<T, bool>) {
-          const T special[] = {std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), T{0}, T{1},
-                               static_cast<T>(-1), static_cast<T>(random())};
+          const T special[] = {
+              std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), T{0}, T{1}, static_cast<T>(-1),
+              static_cast<T>(random())};
           result.put(i, special[random() % std::size(special)]);
         }
       });

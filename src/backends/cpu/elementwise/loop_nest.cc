@@ -36,8 +36,8 @@ void check(const Shape& shape, const OperandLayout& layout, bool is_output, size
   if (!is_output || shape.size() == 0) return;
   for (int d = 0; d < shape.rank(); ++d)
     require(shape.begin()[d] <= 1 || layout.strides->begin()[d] != 0, ErrorCode::shape_mismatch,
-            std::source_location::current(), "elementwise: output ", number, " has stride 0 along dimension ", d,
-            " of ", shape, ", so its elements would be written more than once");
+            std::source_location::current(), "elementwise: output ", number, " has stride 0 along dimension ",
+            d, " of ", shape, ", so its elements would be written more than once");
 }
 
 // Outputs decide the order, since scattered writes cost more than scattered reads.
@@ -120,7 +120,8 @@ LoopNest make_loop_nest(const Shape& shape, std::span<const OperandLayout> input
   for (int d = walk.rank - rank; d < walk.rank - 2; ++d) nest.outer.push_back(walk.size(d));
   for (size_t i = 0; i < nest.operands.size(); ++i) {
     LoopNest::Operand& operand = nest.operands[i];
-    operand.column_stride = rank >= 1 ? walk.of(walk.rank - 1)[i] : static_cast<int64_t>(size_of(layout(i).dtype));
+    operand.column_stride =
+        rank >= 1 ? walk.of(walk.rank - 1)[i] : static_cast<int64_t>(size_of(layout(i).dtype));
     if (rank >= 2) operand.row_stride = walk.of(walk.rank - 2)[i];
     for (int d = walk.rank - rank; d < walk.rank - 2; ++d) operand.outer_strides.push_back(walk.of(d)[i]);
     operand.access = access_of(operand.column_stride, layout(i).dtype);

@@ -9,7 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-LoopNest nest_of(const Shape& shape, const std::vector<Strides>& inputs, const std::vector<Strides>& outputs) {
+LoopNest nest_of(const Shape& shape, const std::vector<Strides>& inputs,
+                 const std::vector<Strides>& outputs) {
   std::vector<OperandLayout> in;
   std::vector<OperandLayout> out;
   for (const Strides& s : inputs) in.push_back({&s, DType::float32});

@@ -1,12 +1,11 @@
 #include "backends/cpu/elementwise/lowering.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 
 #include "backends/cpu/elementwise/lane_call.h"
 #include "backends/cpu/elementwise/scalar_functions.h"
+#include "backends/cpu/elementwise/vector_arithmetic.h"
 #include "backends/cpu/elementwise/vector_math.h"
 #include "lockstep/base/error.h"
 
@@ -71,70 +70,6 @@ LaneFunction library_function(Opcode op) {
 Vec call(LaneFunction function, Vec a, Vec b) {
   const Vec all = a.builder->mask(true, is_wide(a.lane) ? Lane::mask64 : Lane::mask);
   return patch(a, all, function, a, b);
-}
-
-Vec divide_i32(Vec a, Vec b) {
-  Builder& builder = *a.builder;
-  // Every 32-bit quotient is right in float64; the lowest integer by -1 converts to itself.
-  Vec parts[2];
-  for (uint8_t part = 0; part < 2; ++part) {
-    const auto wide = [&](Vec v) {
-      return builder.emit(Op::widen_to_f64, Lane::i32, Lane::f64, {v}, {.immediate = part});
-    };
-    parts[part] = wide(a) / wide(b);
-  }
-  const Vec quotient = builder.emit(Op::narrow_to_i32, Lane::f64, Lane::i32, {parts[0], parts[1]}, {});
-  return select(compare(b, kEqual, builder.i32(0)), builder.i32(0), quotient);
-}
-
-Vec mod_i32(Vec a, Vec b) {
-  Builder& builder = *a.builder;
-  const Vec zero = builder.i32(0);
-  const Vec rest = a - divide_i32(a, b) * b;
-  const Vec wrong_side = and_not(compare(zero, kGreater, rest ^ b), compare(rest, kEqual, zero));
-  const Vec result = select(wrong_side, rest + b, rest);
-  return select(compare(b, kEqual, zero), zero, result);
-}
-
-// The value of a float constant; NaN, which no rule below is for, where there is none.
-double constant_value(Vec v) {
-  const VectorInstruction& definition = v.builder->definition(v);
-  if (definition.op != Op::constant) return std::numeric_limits<double>::quiet_NaN();
-  if (v.lane == Lane::f64) return std::bit_cast<double>(definition.bits);
-  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(definition.bits)));
-}
-
-// a > b or a is NaN ? a : b. The machine's own maximum takes b where a is NaN, which is set right
-// unless a known operand makes it unnecessary.
-Vec extremum(bool largest, Vec a, Vec b) {
-  const auto raw = [&](Vec x, Vec y) { return largest ? raw_maximum(x, y) : raw_minimum(x, y); };
-  if (!is_float(a.lane) || !std::isnan(constant_value(a))) return raw(a, b);
-  const double known = constant_value(b);
-  if (known == 0) return select(compare(a, largest ? kNotLessEqual : kNotGreaterEqual, b), a, b);
-  if (!std::isnan(known)) return raw(b, a);
-  return select(is_nan(a), a, raw(a, b));
-}
-
-Vec sign(Vec a) {
-  Builder& b = *a.builder;
-  if (is_float(a.lane)) {
-    const Vec zero = constant_like(a, 0);
-    const Vec one_signed = sign_bit(a) | constant_like(a, 1);
-    const Vec finite = select(compare(a, kEqual, zero), zero, one_signed);
-    return select(is_nan(a), a, finite);
-  }
-  const int top = is_wide(a.lane) ? 63 : 31;
-  const Vec zero = is_wide(a.lane) ? b.i64(0) : b.i32(0);
-  return shift_right_signed(a, top) | shift_right(zero - a, top);
-}
-
-// Bits of the nearest bfloat16 in the upper half; the lower half is left over.
-Vec round_to_bfloat16(Vec x) {
-  Builder& b = *x.builder;
-  const Vec bits = as(Lane::i32, x);
-  const Vec odd = shift_right(bits, 16) & b.i32(1);
-  const Vec rounded = bits + (odd + b.i32(0x7fff));
-  return select(is_nan(x), bits | b.i32(0x400000), rounded);
 }
 
 class Lowering {
@@ -244,7 +179,8 @@ class Lowering {
       case Opcode::cos: return cos(a);
       default: break;
     }
-    fail(ErrorCode::internal, std::source_location::current(), "elementwise lowering: no code for ", name(op));
+    fail(ErrorCode::internal, std::source_location::current(), "elementwise lowering: no code for ",
+         name(op));
   }
 
   static Vec compare_vectors(Opcode op, Vec a, Vec b) {
@@ -298,7 +234,8 @@ class Lowering {
   }
 
   Vec mask_part(Vec mask, size_t part) {
-    return builder_.emit(Op::mask_part, Lane::mask, Lane::mask64, {mask}, {.immediate = static_cast<uint8_t>(part)});
+    return builder_.emit(Op::mask_part, Lane::mask, Lane::mask64, {mask},
+                         {.immediate = static_cast<uint8_t>(part)});
   }
 
   Value constant(DType dtype, double immediate) {
@@ -431,7 +368,8 @@ class Lowering {
       case DType::float16: {
         Vec value = cast_to_f32(a);
         const bool exact = a.dtype == to && a.rounded;
-        if (to == DType::float16 && !exact) value = builder_.emit(Op::round_half, Lane::f32, Lane::f32, {value}, {});
+        if (to == DType::float16 && !exact)
+          value = builder_.emit(Op::round_half, Lane::f32, Lane::f32, {value}, {});
         if (to == DType::bfloat16 && !exact)
           value = as(Lane::f32, round_to_bfloat16(value) & builder_.i32(-0x10000));
         result.parts[0] = value;
@@ -439,12 +377,11 @@ class Lowering {
         return result;
       }
       case DType::float64: return cast_to_f64(a);
-      case DType::int32:
-        result.parts[0] = is_float(from) ? truncate(a) : cast_to_i32(a);
-        return result;
+      case DType::int32: result.parts[0] = is_float(from) ? truncate(a) : cast_to_i32(a); return result;
       case DType::uint8:
-        result.parts[0] = is_float(from) ? raw_minimum(raw_maximum(truncate(a), builder_.i32(0)), builder_.i32(255))
-                                         : cast_to_i32(a) & builder_.i32(0xff);
+        result.parts[0] = is_float(from)
+                              ? raw_minimum(raw_maximum(truncate(a), builder_.i32(0)), builder_.i32(255))
+                              : cast_to_i32(a) & builder_.i32(0xff);
         return result;
       default: break;
     }
@@ -462,7 +399,8 @@ class Lowering {
   Vec cast_to_f32(const Value& a) {
     switch (a.lane()) {
       case Lane::f64: return builder_.emit(Op::narrow, Lane::f64, Lane::f32, {a.parts[0], a.parts[1]}, {});
-      case Lane::i64: return builder_.emit(Op::narrow_to_f32, Lane::i64, Lane::f32, {a.parts[0], a.parts[1]}, {});
+      case Lane::i64:
+        return builder_.emit(Op::narrow_to_f32, Lane::i64, Lane::f32, {a.parts[0], a.parts[1]}, {});
       case Lane::i32: return builder_.emit(Op::to_f32, Lane::i32, Lane::f32, {a.only()}, {});
       default: return a.only();
     }
@@ -478,9 +416,8 @@ class Lowering {
         break;
       default: {
         const Op op = a.lane() == Lane::f32 ? Op::widen : Op::widen_to_f64;
-        result = both_parts([&](uint8_t p) {
-          return builder_.emit(op, a.lane(), Lane::f64, {a.only()}, {.immediate = p});
-        });
+        result = both_parts(
+            [&](uint8_t p) { return builder_.emit(op, a.lane(), Lane::f64, {a.only()}, {.immediate = p}); });
       }
     }
     result.dtype = DType::float64;

@@ -30,10 +30,12 @@ Program random_program(const Wishes& wishes, uint32_t seed) {
       if (w.program.instructions[i].dtype == dtype) found.push_back(static_cast<int16_t>(i));
     // Mostly recent ones, so that chains grow long; sometimes old ones, so that values live long.
     if (found.empty() || pick(12) == 0) {
-      if (pick(3) != 0) return w.constant(dtype, dtype == DType::boolean ? 1.0 : static_cast<double>(pick(7)) - 2);
+      if (pick(3) != 0)
+        return w.constant(dtype, dtype == DType::boolean ? 1.0 : static_cast<double>(pick(7)) - 2);
       return w.cast(static_cast<int16_t>(pick(w.program.instructions.size())), dtype);
     }
-    return pick(4) ? found[found.size() - 1 - pick(std::min<size_t>(found.size(), 4))] : found[pick(found.size())];
+    return pick(4) ? found[found.size() - 1 - pick(std::min<size_t>(found.size(), 4))]
+                   : found[pick(found.size())];
   };
   while (w.program.instructions.size() < static_cast<size_t>(wishes.instructions)) {
     const auto op = static_cast<Opcode>(pick(elementwise::kNumOpcodes));
@@ -43,7 +45,8 @@ Program random_program(const Wishes& wishes, uint32_t seed) {
       continue;
     }
     // In 64 bits these call the C library, whose results are the same everywhere.
-    if (!accepts(op, dtype) || (!wishes.approximate && is_approximate(op) && dtype != DType::float64 && is_floating(dtype)))
+    if (!accepts(op, dtype) ||
+        (!wishes.approximate && is_approximate(op) && dtype != DType::float64 && is_floating(dtype)))
       continue;
     if (op == Opcode::select)
       w.op(op, {value_of(DType::boolean), value_of(dtype), value_of(dtype)});
@@ -54,7 +57,8 @@ Program random_program(const Wishes& wishes, uint32_t seed) {
   }
   const size_t outputs = 1 + pick(5);
   for (size_t i = 0; i < outputs; ++i)
-    w.output(static_cast<int16_t>(i == 0 ? w.program.instructions.size() - 1 : pick(w.program.instructions.size())));
+    w.output(static_cast<int16_t>(i == 0 ? w.program.instructions.size() - 1
+                                         : pick(w.program.instructions.size())));
   return w.program;
 }
 
@@ -81,7 +85,8 @@ TEST(RandomPrograms, CompiledCodeAgreesWithTheInterpreter) {
   for (uint32_t seed = 0; seed < 400; ++seed) {
     Wishes wishes{.instructions = 5 + static_cast<int>(seed % 80), .dtypes = all_dtypes()};
     if (seed % 3 == 0) wishes.dtypes = {DType::float32, DType::boolean};
-    if (seed % 3 == 1) wishes.dtypes = {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::uint8};
+    if (seed % 3 == 1)
+      wishes.dtypes = {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::uint8};
     const Program program = random_program(wishes, seed);
     for (const Implementation implementation : compiled())
       ASSERT_NO_FATAL_FAILURE(expect_same(program, seed, Implementation::interpreter, implementation));
@@ -109,7 +114,8 @@ TEST(RandomPrograms, BothInstructionSetsComputeTheSameBits) {
 TEST(RandomPrograms, AFusedProgramGivesTheBitsOfItsOpsRunOneByOne) {
   for (uint32_t seed = 3000; seed < 3060; ++seed) {
     const Program program = random_program(
-        {.instructions = 25, .dtypes = {DType::float32, DType::int32, DType::boolean}, .approximate = true}, seed);
+        {.instructions = 25, .dtypes = {DType::float32, DType::int32, DType::boolean}, .approximate = true},
+        seed);
     constexpr int64_t kSize = 53;
     const std::vector<Array> inputs = interesting_inputs(program, kSize, seed);
     for (const Implementation implementation : everything()) {

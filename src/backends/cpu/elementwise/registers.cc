@@ -167,7 +167,8 @@ class Allocator {
     placed.first_move = static_cast<int>(result_.moves.size());
 
     std::array<int, 4> args = instruction.args;
-    if (is_commutative(instruction) && in_register(args[1]) && !in_register(args[0])) std::swap(args[0], args[1]);
+    if (is_commutative(instruction) && in_register(args[1]) && !in_register(args[0]))
+      std::swap(args[0], args[1]);
     bool memory_used = false;
     for (size_t a = 0; a < 4; ++a) locked_[a] = args[a];
     for (size_t a = 0; a < 4; ++a) {
@@ -197,7 +198,8 @@ class Allocator {
     int preferred = -1;
     for (size_t a = 0; a < 4; ++a) {
       if (!is_dead(args[a]) || outlives_result(instruction, a)) continue;
-      if (in_register(args[a]) && is_overwritten(instruction, a) && preferred < 0) preferred = state(args[a]).reg;
+      if (in_register(args[a]) && is_overwritten(instruction, a) && preferred < 0)
+        preferred = state(args[a]).reg;
       forget(args[a]);
     }
 
@@ -268,7 +270,8 @@ class Allocator {
     const int reg = s.reg;
     if (code(victim).op != Op::constant && s.slot < 0) {
       s.slot = take_slot();
-      result_.moves.push_back({Move::Direction::to_memory, code(victim).is_mask, reg, {Location::Kind::slot, s.slot}});
+      result_.moves.push_back(
+          {Move::Direction::to_memory, code(victim).is_mask, reg, {Location::Kind::slot, s.slot}});
     }
     forget(victim);
     return reg;

@@ -34,8 +34,8 @@ struct PlacedInstruction {
   int first_move = 0;
   int last_move = 0;  // one past it, in Placement::moves
   std::array<Location, 4> args;
-  int result = -1;      // register
-  int stored_to = -1;   // stack slot that also receives the result
+  int result = -1;     // register
+  int stored_to = -1;  // stack slot that also receives the result
 };
 
 struct Placement {
@@ -44,9 +44,9 @@ struct Placement {
     int reg;
   };
 
-  std::vector<Pinned> constants;         // loaded once
-  std::vector<PlacedInstruction> row;    // computed once a row
-  std::vector<PlacedInstruction> body;   // computed for every vector of elements
+  std::vector<Pinned> constants;        // loaded once
+  std::vector<PlacedInstruction> row;   // computed once a row
+  std::vector<PlacedInstruction> body;  // computed for every vector of elements
   std::vector<Move> moves;
   int slots = 0;
 };
@@ -56,6 +56,12 @@ struct RegisterCounts {
   int vectors;
   int masks;  // 0 where masks are vectors
 };
+
+// The last vector register is the assembler's own; so are three of the mask registers (k0 cannot
+// select lanes, k1 selects those of a row's end, k2 is for passing).
+constexpr RegisterCounts register_counts(Isa isa) {
+  return isa == Isa::avx512 ? RegisterCounts{31, 5} : RegisterCounts{15, 0};
+}
 
 Placement place(const VectorProgram& program, RegisterCounts counts);
 

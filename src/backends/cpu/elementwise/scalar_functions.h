@@ -121,9 +121,8 @@ To saturate(From x) {
 
 // The C++ type in which elements of T are computed; booleans are 0 or 1.
 template <class T>
-using Computed = std::conditional_t<
-    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float,
-    std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
+using Computed = std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float,
+                                    std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
 
 // A value computed for any dtype, converted to the dtype whose C++ type is To.
 template <class To, class From>

@@ -209,8 +209,8 @@ Vec log1p(Vec x) {
   // From x, not from the rounded sum: (1 + x) 2^-exponent - 1.
   const Vec down = scale(b.f32(1), negate(exponent));
   const Vec f = fma(x, down, down - b.f32(1));
-  const Vec valid = compare(x, kGreater, b.f32(-1)) & compare(x, kLess, b.f32(kInfinity)) &
-                    compare(x, kNotEqual, b.f32(0));
+  const Vec valid =
+      compare(x, kGreater, b.f32(-1)) & compare(x, kLess, b.f32(kInfinity)) & compare(x, kNotEqual, b.f32(0));
   return with_log_limits(valid, log_reduced(exponent, f), x, -1);
 }
 
@@ -228,11 +228,11 @@ Vec erf(Vec x) {
   Builder& b = *x.builder;
   constexpr float kBorder = 0.9f;
   // Below the border: erf(x) / x - 1, in x^2.
-  constexpr float kSmall[] = {0.128379151f,   -0.376125276f, 0.112821639f,
+  constexpr float kSmall[] = {0.128379151f,   -0.376125276f,  0.112821639f,
                               -0.0267795455f, 0.00501274131f, -0.00060938258f};
   const Vec small = fma(x, polynomial(x * x, kSmall), x);
   // Above it: log2(erfc(t)), and (2^r - 1) / r.
-  constexpr float kLarge[] = {-0.000240159265f, -1.62706733f,  -0.918962419f, -0.150204107f,
+  constexpr float kLarge[] = {-0.000240159265f, -1.62706733f,    -0.918962419f, -0.150204107f,
                               0.032193955f,     -0.00442254404f, 0.00028596801f};
   constexpr float kExp2[] = {0.693147242f, 0.24022232f, 0.0555030741f, 0.00967209041f, 0.00134075596f};
   const Vec magnitude = abs(x);
@@ -256,7 +256,9 @@ Vec pow(Vec x, Vec y) {
   const Vec magnitude = abs(x);
   Vec parts[2];
   for (uint8_t part = 0; part < 2; ++part) {
-    const auto wide = [&](Vec v) { return b.emit(Op::widen, Lane::f32, Lane::f64, {v}, {.immediate = part}); };
+    const auto wide = [&](Vec v) {
+      return b.emit(Op::widen, Lane::f32, Lane::f64, {v}, {.immediate = part});
+    };
     parts[part] = pow_wide(wide(magnitude), wide(y));
   }
   Vec result = b.emit(Op::narrow, Lane::f64, Lane::f32, {parts[0], parts[1]}, {});
@@ -289,8 +291,8 @@ Vec mod(Vec x, Vec y) {
   const Vec is_zero = compare(rest, kEqual, b.f32(0));
   const Vec corrected = select(wrong_side, rest + y, rest);
   const Vec result = select(is_zero, sign_bit(y), corrected);
-  const Vec hard = compare(abs(quotient), kNotLess, b.f32(0x1p22f)) |
-                   compare(abs(y), kNotLess, b.f32(kInfinity));
+  const Vec hard =
+      compare(abs(quotient), kNotLess, b.f32(0x1p22f)) | compare(abs(y), kNotLess, b.f32(kInfinity));
   return patch(result, hard, call_lanes<float, [](float u, float v) { return scalar::mod(u, v); }>, x, y);
 }
 

@@ -47,22 +47,24 @@ TEST(VectorMath, FunctionsAreAccurateOverAllFloats) {
       double worst = 0;
       float where = 0;
       for (size_t i = 0; i < values.size(); ++i) {
-        const double error =
-            float_ulps(static_cast<float>(got.get(static_cast<int64_t>(i))), f.reference(static_cast<double>(values[i])));
+        const double error = float_ulps(static_cast<float>(got.get(static_cast<int64_t>(i))),
+                                        f.reference(static_cast<double>(values[i])));
         if (error > worst) {
           worst = error;
           where = values[i];
         }
       }
-      EXPECT_LE(worst, f.limit) << elementwise::name(f.op) << " by " << name(implementation) << " at " << where;
+      EXPECT_LE(worst, f.limit) << elementwise::name(f.op) << " by " << name(implementation) << " at "
+                                << where;
     }
   }
 }
 
 TEST(VectorMath, FunctionsAreAccurateWhereTheyChangeMethod) {
   // Neighbourhoods of the borders and poles, float by float.
-  for (const float centre : {0.9f, -0.9f, 3.94f, 10.0f, 0.0f, 1.0f, -1.0f, 0.75f, 1.5f, 88.72f, -87.33f, -103.97f,
-                             0.34657f, -0.34657f, 0x1p-25f, 0x1p30f, 3.14159265f, 1.57079633f, 355.0f, 0x1p-126f}) {
+  for (const float centre : {0.9f,     -0.9f,   3.94f,       10.0f,       0.0f,     1.0f,     -1.0f,
+                             0.75f,    1.5f,    88.72f,      -87.33f,     -103.97f, 0.34657f, -0.34657f,
+                             0x1p-25f, 0x1p30f, 3.14159265f, 1.57079633f, 355.0f,   0x1p-126f}) {
     std::vector<float> values;
     float up = centre;
     float down = centre;
@@ -89,8 +91,8 @@ TEST(VectorMath, FunctionsAreAccurateWhereTheyChangeMethod) {
 TEST(VectorMath, LimitsAndSignsOfZeroAreThoseOfTheCLibrary) {
   const float denormal = std::numeric_limits<float>::denorm_min();
   const float largest = std::numeric_limits<float>::max();
-  const std::vector<float> values = {0.0f,     -0.0f,     denormal, -denormal, INFINITY, -INFINITY, NAN,
-                                     largest,  -largest,  1.0f,     -1.0f,     -2.0f,    1e30f,     -1e30f};
+  const std::vector<float> values = {0.0f,    -0.0f,    denormal, -denormal, INFINITY, -INFINITY, NAN,
+                                     largest, -largest, 1.0f,     -1.0f,     -2.0f,    1e30f,     -1e30f};
   const Array x = floats(values);
   for (const Function& f : kFunctions) {
     for (const Implementation implementation : compiled()) {
@@ -98,10 +100,11 @@ TEST(VectorMath, LimitsAndSignsOfZeroAreThoseOfTheCLibrary) {
       for (size_t i = 0; i < values.size(); ++i) {
         const auto value = static_cast<float>(got.get(static_cast<int64_t>(i)));
         const double want = f.reference(static_cast<double>(values[i]));
-        EXPECT_LE(float_ulps(value, want), f.limit)
-            << elementwise::name(f.op) << " of " << values[i] << " by " << name(implementation) << " is " << value;
+        EXPECT_LE(float_ulps(value, want), f.limit) << elementwise::name(f.op) << " of " << values[i]
+                                                    << " by " << name(implementation) << " is " << value;
         if (!std::isnan(want)) {
-          EXPECT_EQ(std::signbit(value), std::signbit(want)) << elementwise::name(f.op) << " of " << values[i];
+          EXPECT_EQ(std::signbit(value), std::signbit(want))
+              << elementwise::name(f.op) << " of " << values[i];
         }
       }
     }
@@ -109,9 +112,10 @@ TEST(VectorMath, LimitsAndSignsOfZeroAreThoseOfTheCLibrary) {
 }
 
 TEST(VectorMath, PowerIsAccurateAndKnowsItsSpecialCases) {
-  std::vector<float> special = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, -0.5f, 2.0f, -2.0f, 3.0f, -3.0f, 1e-40f, -1e-40f,
-                                1e30f, -1e30f, INFINITY, -INFINITY, NAN, 0.99999994f, 1.0000001f, 16777216.0f,
-                                -16777215.0f, 2.5f, -2.5f, 3.4028235e38f, 1e9f, 127.0f, -149.0f};
+  std::vector<float> special = {
+      0.0f,       -0.0f,       1.0f,         -1.0f, 0.5f,   -0.5f,         2.0f,      -2.0f,  3.0f,
+      -3.0f,      1e-40f,      -1e-40f,      1e30f, -1e30f, INFINITY,      -INFINITY, NAN,    0.99999994f,
+      1.0000001f, 16777216.0f, -16777215.0f, 2.5f,  -2.5f,  3.4028235e38f, 1e9f,      127.0f, -149.0f};
   std::vector<float> a;
   std::vector<float> b;
   for (const float x : special)
@@ -155,8 +159,9 @@ TEST(VectorMath, RemainderIsThatOfTheCLibraryToTheLastBit) {
   for (const Implementation implementation : compiled()) {
     const Array got = run(program, inputs, inputs[0].size(), implementation)[0];
     for (int64_t i = 0; i < got.size(); ++i)
-      ASSERT_TRUE(got.same(i, expected, i)) << a[static_cast<size_t>(i)] << " mod " << b[static_cast<size_t>(i)] << ": "
-                                            << got.get(i) << " instead of " << expected.get(i);
+      ASSERT_TRUE(got.same(i, expected, i))
+          << a[static_cast<size_t>(i)] << " mod " << b[static_cast<size_t>(i)] << ": " << got.get(i)
+          << " instead of " << expected.get(i);
   }
 }
 
@@ -168,8 +173,8 @@ TEST(VectorMath, BothInstructionSetsComputeTheSameBits) {
   const Array x = floats(values);
   std::vector<float> reversed(values.rbegin(), values.rend());
   const Array y = floats(reversed);
-  for (const Opcode op : {Opcode::exp, Opcode::log, Opcode::expm1, Opcode::log1p, Opcode::tanh, Opcode::erf, Opcode::sin,
-                          Opcode::cos, Opcode::pow}) {
+  for (const Opcode op : {Opcode::exp, Opcode::log, Opcode::expm1, Opcode::log1p, Opcode::tanh, Opcode::erf,
+                          Opcode::sin, Opcode::cos, Opcode::pow}) {
     std::vector<Array> inputs = {x};
     if (arity(op) == 2) inputs.push_back(y);
     const Program program = one_op(op, DType::float32);

@@ -118,7 +118,9 @@ Vec and_not(Vec a, Vec b) {
 
 Vec shift_left(Vec a, int bits) { return same(Op::shift_left, {a}, static_cast<uint8_t>(bits)); }
 Vec shift_right(Vec a, int bits) { return same(Op::shift_right, {a}, static_cast<uint8_t>(bits)); }
-Vec shift_right_signed(Vec a, int bits) { return same(Op::shift_right_signed, {a}, static_cast<uint8_t>(bits)); }
+Vec shift_right_signed(Vec a, int bits) {
+  return same(Op::shift_right_signed, {a}, static_cast<uint8_t>(bits));
+}
 
 Vec raw_maximum(Vec a, Vec b) { return same(Op::maximum, {a, b}); }
 Vec raw_minimum(Vec a, Vec b) { return same(Op::minimum, {a, b}); }
@@ -139,7 +141,8 @@ Vec select(Vec mask, Vec a, Vec b) {
 }
 
 Vec patch(Vec result, Vec mask, LaneFunction function, Vec a, Vec b) {
-  return result.builder->emit(Op::patch, result.lane, result.lane, {result, a, b, mask}, {.function = function});
+  return result.builder->emit(Op::patch, result.lane, result.lane, {result, a, b, mask},
+                              {.function = function});
 }
 
 Vec sign_bit(Vec a) {

@@ -30,6 +30,7 @@ constexpr bool is_float(Lane lane) { return lane == Lane::f32 || lane == Lane::f
 
 // Values of 64-bit lanes come in two parts: 0 holds the elements of the lower 32-bit lanes, 1 those
 // of the upper. Operations that go from or to one of them have it as their immediate.
+// clang-format off
 enum class Op : uint8_t {
   constant,  // `bits` in every lane; for masks 0 or ~0
 
@@ -41,16 +42,16 @@ enum class Op : uint8_t {
   store8, store16, store32, store64, store_half, store_mask,
 
   add, sub, mul, div, sqrt,
-  maximum,     // a > b ? a : b, so b where either is NaN or both are zeros
-  minimum,     // a < b ? a : b
-  fma,         // a * b + c
-  fnma,        // c - a * b
-  round,       // immediate: Rounding
-  scale,       // a * 2^b for integral b, rounded once; AVX-512 only
-  exponent,    // floor(log2(|a|)); AVX-512 only
+  maximum,      // a > b ? a : b, so b where either is NaN or both are zeros
+  minimum,      // a < b ? a : b
+  fma,          // a * b + c
+  fnma,         // c - a * b
+  round,        // immediate: Rounding
+  scale,        // a * 2^b for integral b, rounded once; AVX-512 only
+  exponent,     // floor(log2(|a|)); AVX-512 only
   significand,  // |a| times the power of two that brings it into [0.75, 1.5); AVX-512 only
 
-  bit_and, bit_or, bit_xor, bit_andn,  // bit_andn: ~a & b
+  bit_and, bit_or, bit_xor, bit_andn,           // bit_andn: ~a & b
   shift_left, shift_right, shift_right_signed,  // by the immediate
 
   compare,  // to a mask; immediate: Predicate
@@ -59,27 +60,36 @@ enum class Op : uint8_t {
   mask_part,  // mask to mask64
   mask_join,  // mask64 parts to mask
 
-  to_i32,          // f32, nearest
-  to_i32_trunc,    // f32; out of range gives the lowest integer
-  to_f32,          // i32
-  round_half,      // f32 to the nearest float16, as f32
-  widen,           // f32 to f64, i32 to i64 (AVX-512 only); immediate: part
-  widen_to_f64,    // i32; immediate: part
-  narrow,          // f64 to f32, i64 to i32 (AVX-512 only); a and b are the parts
-  narrow_to_i32,   // f64, truncated; a and b are the parts
-  narrow_to_f32,   // i64; a and b are the parts; AVX-512 only
-  to_i64_trunc,    // f64; AVX-512 only
-  to_f64,          // i64; AVX-512 only
+  to_i32,         // f32, nearest
+  to_i32_trunc,   // f32; out of range gives the lowest integer
+  to_f32,         // i32
+  round_half,     // f32 to the nearest float16, as f32
+  widen,          // f32 to f64, i32 to i64 (AVX-512 only); immediate: part
+  widen_to_f64,   // i32; immediate: part
+  narrow,         // f64 to f32, i64 to i32 (AVX-512 only); a and b are the parts
+  narrow_to_i32,  // f64, truncated; a and b are the parts
+  narrow_to_f32,  // i64; a and b are the parts; AVX-512 only
+  to_i64_trunc,   // f64; AVX-512 only
+  to_f64,         // i64; AVX-512 only
 
   patch,  // a, with function(b, c) in the lanes where d, a mask, is set
 };
+// clang-format on
 
 enum Rounding : uint8_t { kNearest = 8, kFloor = 9, kCeil = 10, kTruncate = 11 };
 
 // The processor's encodings; integers know `equal` and `greater` alone.
 enum Predicate : uint8_t {
-  kEqual = 0, kUnordered = 3, kNotEqual = 4, kLess = 17, kLessEqual = 18, kNotLess = 21, kNotLessEqual = 22,
-  kNotGreaterEqual = 25, kGreaterEqual = 29, kGreater = 30,
+  kEqual = 0,
+  kUnordered = 3,
+  kNotEqual = 4,
+  kLess = 17,
+  kLessEqual = 18,
+  kNotLess = 21,
+  kNotLessEqual = 22,
+  kNotGreaterEqual = 25,
+  kGreaterEqual = 29,
+  kGreater = 30,
 };
 
 // Computes result[i] = f(a[i], b[i]) for the lanes whose bit is set.
@@ -181,9 +191,9 @@ Vec is_nan(Vec a);
 Vec select(Vec mask, Vec a, Vec b);
 Vec patch(Vec result, Vec mask, LaneFunction function, Vec a, Vec b);
 
-Vec abs(Vec a);            // floats
-Vec negate(Vec a);         // floats
-Vec sign_bit(Vec a);       // floats: that bit alone
+Vec abs(Vec a);       // floats
+Vec negate(Vec a);    // floats
+Vec sign_bit(Vec a);  // floats: that bit alone
 Vec constant_like(Vec a, double value);
 
 }  // namespace lockstep::cpu::jit
