@@ -1,10 +1,27 @@
 #include "base/worker.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+
 namespace lockstep {
 namespace {
 
-template <class T>
-void wait_while(const std::atomic<T>& atom, T value, Waiting waiting) {
+// The system's own wait, not std::atomic's: that one yields the processor in a loop first, which costs
+// hundreds of microseconds where other threads are runnable.
+void sleep_while(const std::atomic<uint32_t>& atom, uint32_t value) {
+  static_assert(sizeof(atom) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
+  syscall(SYS_futex, &atom, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void wake_all(const std::atomic<uint32_t>& atom) {
+  syscall(SYS_futex, &atom, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// May return early: callers look again.
+void wait_while(const std::atomic<uint32_t>& atom, uint32_t value, Waiting waiting) {
   constexpr int kSpins = 4000;
   if (waiting == Waiting::spins_first)
     for (int i = 0; i < kSpins; ++i) {
@@ -13,7 +30,7 @@ void wait_while(const std::atomic<T>& atom, T value, Waiting waiting) {
       __builtin_ia32_pause();
 #endif
     }
-  atom.wait(value, std::memory_order_acquire);
+  sleep_while(atom, value);
 }
 
 }  // namespace
@@ -27,7 +44,7 @@ Worker::Worker(Waiting waiting) : waiting_(waiting), thread_([this] { loop(); })
 Worker::~Worker() {
   wait();
   state_.store(stopping, std::memory_order_release);
-  state_.notify_all();
+  wake_all(state_);
   thread_.join();
 }
 
@@ -35,24 +52,24 @@ void Worker::start(void (*task)(void*), void* context) {
   task_ = task;
   context_ = context;
   state_.store(busy, std::memory_order_release);
-  state_.notify_all();
+  wake_all(state_);
 }
 
 void Worker::wait() {
-  while (state_.load(std::memory_order_acquire) == busy) wait_while<uint32_t>(state_, busy, waiting_);
+  while (state_.load(std::memory_order_acquire) == busy) wait_while(state_, busy, waiting_);
 }
 
 void Worker::loop() {
   for (;;) {
     uint32_t state = state_.load(std::memory_order_acquire);
     while (state == idle) {
-      wait_while<uint32_t>(state_, idle, waiting_);
+      wait_while(state_, idle, waiting_);
       state = state_.load(std::memory_order_acquire);
     }
     if (state == stopping) return;
     task_(context_);
     state_.store(idle, std::memory_order_release);
-    state_.notify_all();
+    wake_all(state_);
   }
 }
 
@@ -61,10 +78,10 @@ bool Barrier::meet() {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
     round_.fetch_add(1, std::memory_order_release);
-    round_.notify_all();
+    wake_all(round_);
   } else {
     while (round_.load(std::memory_order_acquire) == round && !aborted_.load(std::memory_order_acquire))
-      wait_while<uint32_t>(round_, round, waiting_);
+      wait_while(round_, round, waiting_);
   }
   return !aborted_.load(std::memory_order_acquire);
 }
@@ -72,7 +89,7 @@ bool Barrier::meet() {
 void Barrier::abort() {
   aborted_.store(true, std::memory_order_release);
   round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  wake_all(round_);
 }
 
 void Barrier::reset() {

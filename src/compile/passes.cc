@@ -27,9 +27,11 @@ Graph remove_dead_nodes(const Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;)
     if (live[i])
       for (const Value v : graph.nodes[i].inputs) live[static_cast<size_t>(v.node)] = true;
+  // Sources depend on nothing: in front, they are in nobody's way when nodes are merged.
   Rewriter rewriter(graph);
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (live[i]) rewriter.keep(static_cast<int>(i));
+  for (const bool sources : {true, false})
+    for (size_t i = 0; i < graph.nodes.size(); ++i)
+      if (live[i] && is_source(*graph.nodes[i].op) == sources) rewriter.keep(static_cast<int>(i));
   return rewriter.finish();
 }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::compile {
 
-// Drops nodes that no result depends on.
+// Drops nodes that no result depends on, and puts sources in front.
 Graph remove_dead_nodes(const Graph& graph);
 
 // Computes equal expressions once.

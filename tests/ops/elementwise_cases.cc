@@ -75,6 +75,8 @@ double floored_mod(DType dtype, double a, double b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+double integer_power(double x, double y) { return x == 0 && y < 0 ? 0 : std::trunc(std::pow(x, y)); }
+
 double sign_of(double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }
 double gelu_of(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
 double gelu_tanh_of(double x) {
@@ -208,6 +210,9 @@ OpCases attribute_cases() {
   all.push_back({.name = "mod_integers", .op = "mod", .inputs = {integers({5, 7}, -9, 9), integers({7}, -3, 3)},
                  .reference = each(floored_mod), .dtypes = {DType::int32, DType::int64, DType::uint8},
                  .tolerance = Tolerance::exact, .derivatives = kUnchecked});
+  all.push_back({.name = "pow_integers", .op = "pow", .inputs = {integers({5, 7}, -3, 3), integers({5, 7}, -2, 4)},
+                 .reference = each(integer_power), .dtypes = {DType::int32, DType::int64, DType::uint8},
+                 .tolerance = Tolerance::exact, .derivatives = kUnchecked});
   for (const DType to : kAll)
     all.push_back({.name = detail::concat("cast_to_", to), .op = "cast", .inputs = {within({4, 6}, -3, 3)},
                    .attrs = CastAttrs{to},
@@ -238,7 +243,40 @@ OpCases cases() {
   return all;
 }
 
-BadCalls bad_calls() { return {}; }
+BadCalls bad_calls() {
+  const Tensor x = sample({2, 3}), row = sample({4}), whole = sample({2, 3}, DType::int32), flag = sample({2}, DType::boolean);
+  const Tensor none;
+  using enum ErrorCode;
+  return {
+      {"add_shapes", shape_mismatch, {"add: ", "(2, 3)", "(4,)"}, [=] { add(x, row); }},
+      {"add_dtypes", dtype_mismatch, {"add: ", "float32(2, 3)", "int32(2, 3)", "cast()"}, [=] { add(x, whole); }},
+      {"add_booleans", dtype_mismatch, {"add: ", "bool(2,)"}, [=] { add(flag, flag); }},
+      {"add_none", invalid_argument, {"add: ", "none"}, [=] { add(none, x); }},
+      {"add_two_numbers", invalid_argument, {"add: ", "two numbers"}, [=] { add(1, 2); }},
+      {"operator_plus", shape_mismatch, {"add: ", "(2, 3)", "(4,)"}, [=] { x + row; }},
+      {"operator_less", dtype_mismatch, {"less: ", "float32(2, 3)", "int32(2, 3)"}, [=] { x < whole; }},
+      {"operator_negative", dtype_mismatch, {"neg: ", "bool(2,)"}, [=] { -flag; }},
+      {"number_without_exact_value", dtype_mismatch, {"mul: ", "0.5", "int32"}, [=] { whole * 0.5; }},
+      {"number_out_of_range", dtype_mismatch, {"add: ", "256", "uint8"}, [=] { sample({2}, DType::uint8) + 256; }},
+      {"divide_shapes", shape_mismatch, {"div: ", "(4,)", "(2, 3)"}, [=] { divide(row, x); }},
+      {"maximum_dtypes", dtype_mismatch, {"maximum: ", "int32(2, 3)"}, [=] { maximum(whole, x); }},
+      {"exp_of_integers", dtype_mismatch, {"exp: ", "int32(2, 3)", "cast()"}, [=] { exp(whole); }},
+      {"exp_of_none", invalid_argument, {"exp: ", "none"}, [=] { exp(none); }},
+      {"relu_of_booleans", dtype_mismatch, {"relu: ", "bool(2,)"}, [=] { relu(flag); }},
+      {"gelu_of_integers", dtype_mismatch, {"gelu: ", "int32(2, 3)"}, [=] { gelu(whole); }},
+      {"equal_shapes", shape_mismatch, {"equal: ", "(2, 3)", "(4,)"}, [=] { equal(x, row); }},
+      {"logical_and_of_numbers", dtype_mismatch, {"logical_and: ", "float32(2, 3)"}, [=] { logical_and(x, x); }},
+      {"logical_not_of_numbers", dtype_mismatch, {"logical_not: ", "float32(2, 3)"}, [=] { logical_not(x); }},
+      {"where_condition", dtype_mismatch, {"condition", "float32(2, 3)"}, [=] { where(x, x, x); }},
+      {"where_dtypes", dtype_mismatch, {"float32(2, 3)", "int32(2, 3)"}, [=] { where(equal(x, x), x, whole); }},
+      {"where_shapes", shape_mismatch, {"(2, 3)", "(4,)"}, [=] { where(equal(x, x), x, row); }},
+      {"where_two_numbers", invalid_argument, {"where: ", "two numbers"}, [=] { where(flag, 1.0, 0.0); }},
+      {"clip_by_value_dtypes", dtype_mismatch, {"float32(2, 3)", "int32(2, 3)"}, [=] { clip_by_value(x, whole, 1.0); }},
+      {"cast_of_none", invalid_argument, {"cast: ", "none"}, [=] { cast(none, DType::float64); }},
+      {"zeros_like_none", invalid_argument, {"zeros_like: ", "none"}, [=] { zeros_like(none); }},
+      {"zeros_of_negative_shape", invalid_argument, {"(2, -1)"}, [=] { zeros({2, -1}); }},
+  };
+}
 
 }  // namespace
 

@@ -16,7 +16,7 @@ constexpr int kCallB = 128;
 constexpr int kCallSet = 192;
 constexpr int kCallerStack = 200;
 constexpr int kRowsLeft = 208;
-constexpr int kFixedEnd = 256;
+constexpr int kFixedEnd = 320;  // Assembler::kTailMasks lies between
 
 constexpr int kStageBytes = 128;  // 16 elements of 8 bytes
 constexpr int kOperandBytes = sizeof(BlockOperand);
@@ -69,8 +69,7 @@ void Assembler::lay_out_frame() {
   }
   end = align_up(end, 64);
   for (Operand& operand : operands_) {
-    if (operand.access == Access::broadcast) continue;
-    if (operand.access == Access::contiguous && is_avx512()) continue;
+    if (!is_staged(operand, {0, true})) continue;
     operand.stage = end;
     end += kStageBytes;
   }
@@ -100,6 +99,19 @@ void Assembler::enter() {
     shl(eax, cl);
     dec(eax);
     kmovw(k1, eax);
+  } else {
+    // As many lanes as the row has left over: a window onto ones followed by zeros.
+    const Xbyak::Ymm mask(scratch());
+    mov(rcx, ptr[r11 + offsetof(Block, columns)]);
+    and_(ecx, width() - 1);
+    neg(rcx);
+    lea(rax, ptr[rip + ones_then_zeros_ + 32]);
+    vmovdqu(mask, ptr[rax + rcx * 4]);
+    vmovdqa(ptr[rsp + kTailMasks], mask);
+    for (int part = 0; part < 2; ++part) {
+      vpmovsxdq(mask, ptr[rsp + kTailMasks + part * 16]);
+      vmovdqa(ptr[rsp + kTailMasks + 32 + part * 32], mask);
+    }
   }
   for (size_t i = 0; i < operands_.size(); ++i) {
     const auto source =
@@ -296,6 +308,8 @@ void Assembler::constants() {
   for (const uint8_t byte : pool_) db(byte);
   L(byte_ones_);
   for (int i = 0; i < 16; ++i) db(1);
+  L(ones_then_zeros_);
+  for (int i = 0; i < 64; ++i) db(i < 32 ? 0xff : 0);
 }
 
 }  // namespace lockstep::cpu::jit

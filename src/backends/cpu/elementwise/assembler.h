@@ -30,6 +30,9 @@ class Assembler : private Xbyak::CodeGenerator {
     bool is_tail = false;
   };
 
+  // In the frame, AVX2 only: masks of a row's last lanes, for 32-bit lanes and both 64-bit parts.
+  static constexpr int kTailMasks = 224;
+
   // How an operand is reached.
   struct Operand {
     int size = 0;  // bytes an element
@@ -85,6 +88,8 @@ class Assembler : private Xbyak::CodeGenerator {
   void copy_element(const Operand& operand, const Xbyak::RegExp& to, const Xbyak::RegExp& from);
   void stage(const Operand& operand, int number, Pass pass, bool is_store);
   void load(const VectorInstruction& i, int result, Pass pass);
+  void load_masked(const VectorInstruction& i, const Xbyak::Xmm& to, const Xbyak::Address& from);
+  void store_masked(const VectorInstruction& i, const Xbyak::Address& to, const Xbyak::Xmm& from);
   void splat(const VectorInstruction& i, int result);
   void store(const VectorInstruction& i, int value, Pass pass);
   void store_narrow(const VectorInstruction& i, int value, const Xbyak::RegExp& to, bool is_masked,
@@ -128,6 +133,7 @@ class Assembler : private Xbyak::CodeGenerator {
   Xbyak::Label save_and_call_;
   Xbyak::Label constants_;
   Xbyak::Label byte_ones_;
+  Xbyak::Label ones_then_zeros_;
   std::map<int, int> constant_offsets_;  // by the constant's instruction
   std::vector<uint8_t> pool_;
 };

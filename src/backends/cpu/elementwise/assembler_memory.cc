@@ -60,10 +60,11 @@ Xbyak::Reg64 Assembler::pointer(const Operand& operand, const Xbyak::Reg64& scra
   return scratch;
 }
 
-// Elements apart from each other, and the end of a row where lanes cannot be masked, are copied one
-// by one to or from the frame; the vector instructions are the same as ever.
+// Elements apart from each other, and the end of a row where lanes of that size cannot be masked, are
+// copied one by one to or from the frame; the vector instructions are the same as ever.
 bool Assembler::is_staged(const Operand& operand, Pass pass) const {
-  return operand.access == Access::strided || (pass.is_tail && !is_avx512());
+  if (operand.access == Access::contiguous) return pass.is_tail && !is_avx512() && operand.size < 4;
+  return operand.access == Access::strided;
 }
 
 Xbyak::RegExp Assembler::element_address(const Operand& operand, Pass pass) {
@@ -113,37 +114,55 @@ void Assembler::stage(const Operand& operand, int number, Pass pass, bool is_sto
 
 void Assembler::load(const VectorInstruction& i, int result, Pass pass) {
   const Operand& operand = operands_[static_cast<size_t>(i.operand)];
-  if (is_staged(operand, pass) && i.immediate == 0) stage(operand, i.operand, pass, false);
-  const bool masked = pass.is_tail && !is_staged(operand, pass);
+  const bool staged = is_staged(operand, pass);
+  if (staged && i.immediate == 0) stage(operand, i.operand, pass, false);
+  const bool masked = pass.is_tail && !staged;
   const Xbyak::RegExp from = element_address(operand, pass);
-  Xbyak::Xmm to = full(result);
-  if (masked && i.op != Op::load64 && i.op != Op::load_mask) to = to | k1 | T_z;
+  const Xbyak::Xmm to = full(result);
+  const Xbyak::Xmm chosen = masked ? to | k1 | T_z : to;
 
   switch (i.op) {
-    case Op::load8: return vpmovzxbd(to, ptr[from]);
-    case Op::load16: return vpmovzxwd(to, ptr[from]);
-    case Op::load32: return vmovups(to, ptr[from]);
-    case Op::load_half: return vcvtph2ps(to, ptr[from]);
+    case Op::load8: return vpmovzxbd(chosen, ptr[from]);
+    case Op::load16: return vpmovzxwd(chosen, ptr[from]);
+    case Op::load_half: return vcvtph2ps(chosen, ptr[from]);
+    case Op::load32:
     case Op::load64: {
-      const auto part = ptr[from + i.immediate * vector_bytes()];
-      if (!masked) return vmovups(to, part);
-      if (i.immediate == 0) return vmovupd(to | k1 | T_z, part);
-      kshiftrw(k2, k1, 8);
-      return vmovupd(to | k2 | T_z, part);
+      const Xbyak::Address part = ptr[from + i.immediate * vector_bytes()];
+      return masked ? load_masked(i, to, part) : vmovups(to, part);
     }
     default: break;
   }
   if (is_avx512()) {
     const Xbyak::Xmm bytes = quarter(scratch());
-    if (masked)
-      vmovdqu8(bytes | k1 | T_z, ptr[from]);
-    else
-      vmovdqu8(bytes, ptr[from]);
+    vmovdqu8(masked ? bytes | k1 | T_z : bytes, ptr[from]);
     return vptestmb(mask_register(result), bytes, bytes);
   }
   vpmovzxbd(to, ptr[from]);
   vpxor(full(scratch()), full(scratch()), full(scratch()));
   vpcmpgtd(to, to, full(scratch()));
+}
+
+// The lanes of a row's end, from 32-bit elements or from one part of 64-bit ones.
+void Assembler::load_masked(const VectorInstruction& i, const Xbyak::Xmm& to, const Xbyak::Address& from) {
+  const bool wide = i.op == Op::load64;
+  if (is_avx512()) {
+    if (i.immediate == 1) kshiftrw(k2, k1, 8);
+    const Xbyak::Xmm chosen = to | (i.immediate == 1 ? k2 : k1) | T_z;
+    return wide ? vmovupd(chosen, from) : vmovups(chosen, from);
+  }
+  vmovdqa(full(scratch()), ptr[rsp + kTailMasks + (wide ? 32 + i.immediate * 32 : 0)]);
+  return wide ? vmaskmovpd(to, full(scratch()), from) : vmaskmovps(to, full(scratch()), from);
+}
+
+void Assembler::store_masked(const VectorInstruction& i, const Xbyak::Address& to, const Xbyak::Xmm& from) {
+  const bool wide = i.op == Op::store64;
+  if (is_avx512()) {
+    if (i.immediate == 1) kshiftrw(k2, k1, 8);
+    const Xbyak::Address chosen = to | (i.immediate == 1 ? k2 : k1);
+    return wide ? vmovupd(chosen, from) : vmovups(chosen, from);
+  }
+  vmovdqa(full(scratch()), ptr[rsp + kTailMasks + (wide ? 32 + i.immediate * 32 : 0)]);
+  return wide ? vmaskmovpd(to, full(scratch()), from) : vmaskmovps(to, full(scratch()), from);
 }
 
 void Assembler::splat(const VectorInstruction& i, int result) {
@@ -180,30 +199,16 @@ void Assembler::store(const VectorInstruction& i, int value, Pass pass) {
   const Xbyak::RegExp to = element_address(operand, pass);
   const Xbyak::Xmm from = full(value);
 
-  switch (i.op) {
-    case Op::store32:
-      if (streams)
-        vmovntps(ptr[to], from);
-      else if (masked)
-        vmovups(ptr[to] | k1, from);
-      else
-        vmovups(ptr[to], from);
-      break;
-    case Op::store64: {
-      const auto part = ptr[to + i.immediate * vector_bytes()];
-      if (streams) {
-        vmovntps(part, from);
-      } else if (masked && i.immediate == 0) {
-        vmovupd(part | k1, from);
-      } else if (masked) {
-        kshiftrw(k2, k1, 8);
-        vmovupd(part | k2, from);
-      } else {
-        vmovups(part, from);
-      }
-      break;
-    }
-    default: store_narrow(i, value, to, masked, streams);
+  if (i.op == Op::store32 || i.op == Op::store64) {
+    const Xbyak::Address part = ptr[to + i.immediate * vector_bytes()];
+    if (streams)
+      vmovntps(part, from);
+    else if (masked)
+      store_masked(i, part, from);
+    else
+      vmovups(part, from);
+  } else {
+    store_narrow(i, value, to, masked, streams);
   }
   const bool is_last_part = i.op != Op::store64 || i.immediate == 1;
   if (staged && is_last_part) stage(operand, i.operand, pass, true);
