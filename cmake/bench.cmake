@@ -1,45 +1,45 @@
-# The benchmark program: bench/*.cc, with the floors of bench/floors to measure against. `./run bench` builds it.
-# The floors' own tests (bench/floors/*_test.cc) are part of the daily tests.
+# The benchmark program: bench/*.cc, with the floors of bench/floors to measure against. `./run bench` builds it;
+# its own tests (bench/**/x_test.cc) are part of the daily tests.
 
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.cc)
 file(GLOB floor_sources CONFIGURE_DEPENDS bench/floors/*.cc)
-file(GLOB torch_sources CONFIGURE_DEPENDS bench/peers/*.cc)
-set(floor_tests ${floor_sources})
-list(FILTER floor_tests INCLUDE REGEX "_test\\.cc$")
+set(bench_test_sources ${bench_sources} ${floor_sources})
+list(FILTER bench_test_sources INCLUDE REGEX "_test\\.cc$")
+list(FILTER bench_sources EXCLUDE REGEX "_test\\.cc$|/main\\.cc$")
 list(FILTER floor_sources EXCLUDE REGEX "_test\\.cc$")
-set(bench_tests ${bench_sources})
-list(FILTER bench_tests INCLUDE REGEX "_test\\.cc$")
-list(FILTER bench_sources EXCLUDE REGEX "_test\\.cc$")
-
-if(floor_sources)
-  add_library(lockstep_floors STATIC EXCLUDE_FROM_ALL ${floor_sources})
-  lockstep_compiler_options(lockstep_floors)
-  # A floor is the best that this machine can do, so it is compiled for this machine.
-  target_compile_options(lockstep_floors PRIVATE -O3 -march=native)
-  target_include_directories(lockstep_floors PUBLIC ${PROJECT_SOURCE_DIR} src)
-  target_link_libraries(lockstep_floors PUBLIC lockstep lockstep_parts)
+if(NOT bench_sources OR NOT TARGET lockstep_models)
+  return()
 endif()
 
-if(floor_tests AND LOCKSTEP_TESTS)
-  lockstep_add_tests(bench ${floor_tests} ${bench_tests} bench/bench.cc)
-  target_link_libraries(bench_tests PRIVATE lockstep_floors)
+add_library(lockstep_floors STATIC EXCLUDE_FROM_ALL ${floor_sources})
+lockstep_compiler_options(lockstep_floors)
+# A floor is the best that this machine can do, so it is compiled for this machine.
+target_compile_options(lockstep_floors PRIVATE -O3 -march=native)
+target_include_directories(lockstep_floors PUBLIC ${PROJECT_SOURCE_DIR} src)
+target_link_libraries(lockstep_floors PUBLIC lockstep lockstep_parts)
+
+add_library(lockstep_bench_parts STATIC EXCLUDE_FROM_ALL ${bench_sources})
+lockstep_compiler_options(lockstep_bench_parts)
+target_compile_definitions(lockstep_bench_parts PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(lockstep_bench_parts PUBLIC lockstep_floors lockstep_models)
+
+add_executable(lockstep_bench EXCLUDE_FROM_ALL bench/main.cc)
+lockstep_compiler_options(lockstep_bench)
+target_link_libraries(lockstep_bench PRIVATE lockstep_bench_parts CLI11::CLI11)
+
+# LibTorch is a peer to compare with, where it is installed: a program of its own.
+if(EXISTS ${PROJECT_SOURCE_DIR}/bench/peers/libtorch.cc)
+  find_package(Torch QUIET)
+  if(Torch_FOUND)
+    add_executable(lockstep_bench_libtorch EXCLUDE_FROM_ALL bench/peers/libtorch.cc)
+    target_link_libraries(lockstep_bench_libtorch PRIVATE ${TORCH_LIBRARIES})
+    target_compile_definitions(lockstep_bench_parts PRIVATE
+                               LOCKSTEP_BENCH_LIBTORCH="$<TARGET_FILE:lockstep_bench_libtorch>")
+    add_dependencies(lockstep_bench lockstep_bench_libtorch)
+  endif()
 endif()
 
-if(bench_sources)
-  add_executable(lockstep_bench EXCLUDE_FROM_ALL ${bench_sources})
-  lockstep_compiler_options(lockstep_bench)
-  target_compile_definitions(lockstep_bench PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(lockstep_bench PRIVATE lockstep_floors)
-  if(TARGET lockstep_models)
-    target_link_libraries(lockstep_bench PRIVATE lockstep_models)
-  endif()
-  # LibTorch is a peer to compare with, where it is installed.
-  if(torch_sources)
-    find_package(Torch QUIET)
-    if(Torch_FOUND)
-      target_sources(lockstep_bench PRIVATE ${torch_sources})
-      target_compile_definitions(lockstep_bench PRIVATE LOCKSTEP_BENCH_TORCH)
-      target_link_libraries(lockstep_bench PRIVATE ${TORCH_LIBRARIES})
-    endif()
-  endif()
+if(LOCKSTEP_TESTS AND bench_test_sources)
+  lockstep_add_tests(bench ${bench_test_sources})
+  target_link_libraries(bench_tests PRIVATE lockstep_bench_parts)
 endif()

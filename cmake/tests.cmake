@@ -59,16 +59,8 @@ if(plugin_sources)
   target_compile_definitions(device_tests PRIVATE LOCKSTEP_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/test_plugins")
 endif()
 
-# Models that several programs train: the tests that cross rooms, and the benchmark.
-file(GLOB model_sources CONFIGURE_DEPENDS tests/models/*.cc)
-if(model_sources)
-  add_library(lockstep_models STATIC EXCLUDE_FROM_ALL ${model_sources})
-  lockstep_compiler_options(lockstep_models)
-  target_include_directories(lockstep_models PUBLIC tests src)
-  target_link_libraries(lockstep_models PUBLIC lockstep lockstep_parts)
-endif()
-
-file(GLOB engine_sources CONFIGURE_DEPENDS tests/*.cc)
+file(GLOB_RECURSE engine_sources CONFIGURE_DEPENDS tests/*.cc)
+list(FILTER engine_sources EXCLUDE REGEX "/tests/(models|package)/|/testdata/")
 if(engine_sources)
   lockstep_add_tests(engine ${engine_sources})
   target_include_directories(engine_tests PRIVATE tests)

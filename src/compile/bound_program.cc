@@ -47,6 +47,9 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       phase_begin_.push_back(launches_.size());
       ++phase;
     }
+    flops_ += step.cost.flops;
+    ++kernels_;
+    if (options.kind == DeviceKind::null) continue;
     const int threads = step_threads(step, options);
     const TeamScope team(threads);
     const KernelDef& def = find_kernel(options.kind, *step.op, step.where);
@@ -57,7 +60,6 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                          .workspace = step.workspace_bytes > 0 ? arena + step.workspace_offset : nullptr,
                          .name = observe::intern(launch_name(step)), .flops = step.cost.flops, .bytes = step.cost.bytes,
                          .where = step.where});
-    flops_ += step.cost.flops;
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const Operand& operand : *operands) {
         if (changes_between_runs(operand.space)) {

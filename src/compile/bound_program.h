@@ -33,7 +33,7 @@ class BoundProgram {
   // Launches the steps of one phase. `team`: threads of the calling thread's team.
   void run(int phase) const;
 
-  int64_t kernels() const { return static_cast<int64_t>(launches_.size()); }
+  int64_t kernels() const { return kernels_; }
   int64_t flops() const { return flops_; }
 
  private:
@@ -58,6 +58,7 @@ class BoundProgram {
   std::vector<void*> pointers_;
   std::vector<Patch> patches_;
   std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
+  int64_t kernels_ = 0;
   int64_t flops_ = 0;
   int device_;
   int replica_;

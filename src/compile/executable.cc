@@ -48,7 +48,7 @@ int total_threads(const ReplicaLayout& layout) {
 // A copy of `bytes` from one device's memory to another's, counted on both.
 void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
   if (bytes == 0) return;
-  std::memcpy(target, source, bytes);
+  if (from.has_memory() && to.has_memory()) std::memcpy(target, source, bytes);
   from.count_copy(0, static_cast<int64_t>(bytes));
   to.count_copy(static_cast<int64_t>(bytes), 0);
 }
@@ -479,7 +479,7 @@ class Executable::Impl {
       if (!meet(d)) return false;
     }
     for (const Sum& sum : sums_) {
-      if (sum.phase != phase) continue;
+      if (sum.phase != phase || !device.device->has_memory()) continue;
       const auto [first, last] = share(sum, d);
       void* target = sum.results[static_cast<size_t>(d)][0];
       parallel_for(last - first, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
@@ -501,7 +501,7 @@ class Executable::Impl {
     const TreeNode node = device.nodes[n];
     const std::span<const TreeNode> leaves(leaves_.data() + node.first, static_cast<size_t>(node.last - node.first));
     for (const Sum& sum : sums_) {
-      if (sum.phase != phase) continue;
+      if (sum.phase != phase || !device.device->has_memory()) continue;
       void* target = static_cast<char*>(device.partials[n]->data()) + sum.scratch;
       parallel_for(sum.size, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
         sum_in_tree_order(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin, end);
@@ -531,7 +531,7 @@ class Executable::Impl {
                   own + offset, static_cast<size_t>(last - first) * width);
     }
     for (size_t p = 1; p < results.size(); ++p)
-      if (results[p]) std::memcpy(results[p], own, static_cast<size_t>(sum.size) * width);
+      if (results[p] && devices_[static_cast<size_t>(d)]->device->has_memory()) std::memcpy(results[p], own, static_cast<size_t>(sum.size) * width);
   }
 
   std::vector<Plan> plans_;

@@ -54,6 +54,17 @@ Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const Ope
   return *(cache[std::move(key)] = std::move(kernel));
 }
 
+// On a device that computes nothing: results of the right shape, and the op's cost.
+TensorList account_for(Device& device, const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                       std::span<const TensorSpec> specs, std::source_location where) {
+  SpecList input_specs;
+  for (const Tensor& input : inputs) input_specs.push_back(input.spec());
+  TensorList outputs;
+  for (const TensorSpec& spec : specs) outputs.push_back(Tensor::empty(spec.dtype, spec.shape, device, where));
+  device.count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
+  return outputs;
+}
+
 Tensor view_of(const OpDef& op, const Tensor& input, const Attrs& attrs, const TensorSpec& spec) {
   const TensorImpl& base = *input.impl();
   const auto layout = op.view(ViewContext{base.spec, base.strides, spec, attrs});
@@ -88,6 +99,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   if (op.view)
     if (Tensor view = view_of(op, inputs[0], attrs, specs[0]); view.defined()) return {view};
 
+  if (!device->has_memory()) return account_for(*device, op, inputs, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
   TensorList held(inputs.begin(), inputs.end());
   KernelKey key{&op, device, attrs, {}};

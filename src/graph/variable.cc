@@ -22,7 +22,7 @@ void* VariableImpl::mutable_data(bool keep) {
   const bool sole = value.impl().use_count() == 1 && held->storage.use_count() == 1;
   if (!sole || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
-    if (keep)
+    if (keep && value.device().has_memory())
       copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(), fresh.impl()->strides);
     value = fresh;
   }

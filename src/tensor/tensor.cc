@@ -84,6 +84,7 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::sourc
 
 Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device, std::source_location where) {
   Tensor result = empty(dtype, shape, device, where);
+  if (!device.has_memory()) return result;
   dispatch(dtype, [&]<class T>() {
     T element;
     if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
@@ -130,7 +131,7 @@ void Tensor::read(DType dtype, void* target, size_t count, std::source_location 
           " but was read as ", dtype, "; cast() it first");
   require(static_cast<int64_t>(count) == impl.spec.shape.size(), ErrorCode::shape_mismatch, where,
           "item() reads a tensor of one element, this one is ", impl.spec, "; use to_vector()");
-  if (is_contiguous(impl.spec.shape, impl.strides)) {
+  if (is_contiguous(impl.spec.shape, impl.strides) || !impl.storage->device().has_memory()) {
     impl.storage->device().copy_to_host(target, impl.data(), impl.spec.bytes());
   } else {
     copy_strided(dtype, impl.spec.shape, impl.data(), impl.strides, target, contiguous_strides(impl.spec.shape));
@@ -152,6 +153,8 @@ const void* Tensor::contiguous_data(DType dtype, std::source_location where) con
           " but data() was asked for ", dtype);
   require(is_contiguous(impl.spec.shape, impl.strides), ErrorCode::failed_precondition, where,
           "data() of a strided view of ", impl.spec, "; use to_vector(), which copies in row-major order");
+  require(impl.storage->device().has_memory(), ErrorCode::failed_precondition, where, "data() of a tensor on ",
+          impl.storage->device().name(), ", which holds no elements");
   return impl.data();
 }
 
@@ -162,7 +165,8 @@ Tensor Tensor::to(Device& target, std::source_location where) const {
   Device& source = impl.storage->device();
   if (&source == &target) return *this;
   Tensor result = empty(impl.spec.dtype, impl.spec.shape, target, where);
-  copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(), result.impl()->strides);
+  if (source.has_memory() && target.has_memory())
+    copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(), result.impl()->strides);
   const auto bytes = static_cast<int64_t>(impl.spec.bytes());
   source.count_copy(0, bytes);
   target.count_copy(bytes, 0);

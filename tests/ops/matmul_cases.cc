@@ -53,7 +53,7 @@ OpCases cases() {
       matmul_case("matmul_batch_and_matrix", {2, 3, 4}, {4, 2}),
       matmul_case("matmul_matrix_and_batch", {3, 4}, {2, 4, 2}),
       matmul_case("matmul_broadcast_batches", {2, 1, 2, 3}, {3, 3, 2}),
-      matmul_case("matmul_broadcast_transposed", {3, 1, 2}, {2, 4, 3}, true, true),
+      matmul_case("matmul_broadcast_transposed", {2, 1, 3, 2}, {3, 4, 3}, true, true),
       matmul_case("matmul_row_and_column", {1, 6}, {6, 1}),
       matmul_case("matmul_column_and_row", {5, 1}, {1, 4}),
       // More than one tile of the own kernels, and not a multiple of one.

@@ -46,6 +46,8 @@ class Device {
   // Threads that one kernel on this device may use.
   int threads() const { return threads_; }
 
+  // False: the device keeps account of memory but has none (null_device.h).
+  virtual bool has_memory() const { return true; }
   // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
   virtual void* allocate(size_t bytes, std::source_location where) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;

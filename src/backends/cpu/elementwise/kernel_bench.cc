@@ -150,7 +150,7 @@ __attribute__((target("avx512f"), optimize("O3"))) void adam_by_hand(float* w, f
     const __m512 square = _mm512_mul_ps(gradient, gradient);
     const __m512 new_v =
         _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(v + i), beta2), _mm512_mul_ps(square, rest2));
-    const __m512 root = _mm512_add_ps(_mm512_sqrt_ps(new_v), epsilon);
+    const __m512 root = _mm512_add_ps(_mm512_maskz_sqrt_ps(0xffff, new_v), epsilon);
     const __m512 step = _mm512_div_ps(_mm512_mul_ps(new_m, rate), root);
     _mm512_storeu_ps(w + i, _mm512_sub_ps(_mm512_loadu_ps(w + i), step));
     _mm512_storeu_ps(m + i, new_m);

@@ -1,6 +1,7 @@
 #include "backends/cpu/elementwise/kernel.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstdint>
@@ -89,6 +90,61 @@ TEST(ElementwiseKernel, NeverWritesBeyondAnOutput) {
         for (size_t i = static_cast<size_t>(size) * size_of(a.dtype()); i < static_cast<size_t>(size + 64);
              ++i)
           ASSERT_EQ(bytes[i], 0x5a) << name(implementation) << " size " << size << ' ' << a.dtype();
+      }
+    }
+  }
+}
+
+// A page between two that may not be touched.
+class GuardedPage {
+ public:
+  GuardedPage() {
+    data_ = static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(data_, MAP_FAILED);
+    EXPECT_EQ(mprotect(data_ + kPage, kPage, PROT_READ | PROT_WRITE), 0);
+  }
+  ~GuardedPage() { munmap(data_, 3 * kPage); }
+  GuardedPage(const GuardedPage&) = delete;
+  GuardedPage& operator=(const GuardedPage&) = delete;
+
+  std::byte* begin() { return data_ + kPage; }
+  std::byte* end() { return data_ + 2 * kPage; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  std::byte* data_;
+};
+
+TEST(ElementwiseKernel, NeverTouchesMemoryBesideItsOperands) {
+  const Program program = mixed_program();
+  const size_t inputs = program.inputs.size();
+  std::vector<size_t> sizes;
+  for (const DType dtype : program.inputs) sizes.push_back(size_of(dtype));
+  for (const int16_t output : program.outputs)
+    sizes.push_back(size_of(program.instructions[static_cast<size_t>(output)].dtype));
+  std::vector<GuardedPage> pages(sizes.size());
+  for (const Implementation implementation : everything()) {
+    for (const int64_t stride : {1, 3, -1, -2}) {
+      for (const int64_t size : kSizes) {
+        const auto span = static_cast<size_t>((size - 1) * std::abs(stride) + 1);
+        if (span * 8 > 4096) continue;
+        // Once with the operands against the guard after them, once against the one before.
+        for (const bool at_end : {false, true}) {
+          std::vector<void*> operands;
+          for (size_t i = 0; i < sizes.size(); ++i) {
+            std::byte* lowest = at_end ? pages[i].end() - span * sizes[i] : pages[i].begin();
+            operands.push_back(stride > 0 ? lowest : lowest + (span - 1) * sizes[i]);
+          }
+          // One operand forwards at least, so that the loop is not simply turned around.
+          const std::vector<Strides> in(inputs, Strides{stride});
+          std::vector<Strides> out(sizes.size() - inputs, Strides{stride});
+          if (stride == -1) {
+            out[0] = Strides{1};
+            operands[inputs] = at_end ? pages[inputs].end() - span * sizes[inputs] : pages[inputs].begin();
+          }
+          prepare_elementwise(program, Shape{size}, in, out, 1, {.implementation = implementation})
+              ->run(operands.data());
+        }
       }
     }
   }
