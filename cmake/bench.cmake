@@ -28,10 +28,10 @@ lockstep_compiler_options(lockstep_bench)
 target_link_libraries(lockstep_bench PRIVATE lockstep_bench_parts CLI11::CLI11)
 
 # LibTorch is a peer to compare with, where it is installed: a program of its own.
-if(EXISTS ${PROJECT_SOURCE_DIR}/bench/peers/libtorch.cc)
+if(EXISTS ${PROJECT_SOURCE_DIR}/bench/peers/libtorch_peer.cc)
   find_package(Torch QUIET)
   if(Torch_FOUND)
-    add_executable(lockstep_bench_libtorch EXCLUDE_FROM_ALL bench/peers/libtorch.cc)
+    add_executable(lockstep_bench_libtorch EXCLUDE_FROM_ALL bench/peers/libtorch_peer.cc)
     target_link_libraries(lockstep_bench_libtorch PRIVATE ${TORCH_LIBRARIES})
     target_compile_definitions(lockstep_bench_parts PRIVATE
                                LOCKSTEP_BENCH_LIBTORCH="$<TARGET_FILE:lockstep_bench_libtorch>")

@@ -62,7 +62,7 @@ class Executable::Impl {
         barrier_(static_cast<int>(layout_.devices.size()), waiting_) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), ~uint64_t{0});
-    materialize_constants(where);
+    map_variables();
     for (size_t d = 0; d < layout_.devices.size(); ++d) devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
     collect_sums();
     for (size_t d = 1; d < layout_.devices.size(); ++d) workers_.push_back(std::make_unique<Worker>(waiting_));
@@ -121,6 +121,7 @@ class Executable::Impl {
     std::vector<Memory> memory;
     std::vector<std::unique_ptr<BoundProgram>> uniform;
     std::vector<std::unique_ptr<Storage>> arenas;
+    TensorList held;                                // constants, and captures as this device has them
     std::vector<std::unique_ptr<Storage>> mirrors;  // of variables that live on another device
     std::vector<std::unique_ptr<Storage>> staged;   // inputs that live on another device
     std::vector<std::unique_ptr<Storage>> outputs;  // where this device's own copy of a result goes
@@ -152,10 +153,14 @@ class Executable::Impl {
 
   // --- construction ----------------------------------------------------------------------------------------------
 
-  void materialize_constants(std::source_location) {
+  // Plans of other slice sizes may have met the variables in another order, or not at all.
+  void map_variables() {
     for (const Plan& plan : plans_) {
-      auto& memory = constants_.emplace_back();
-      for (const auto& [spec, value] : plan.constants) memory.push_back(Tensor::full(spec.dtype, spec.shape, value, *layout_.devices[0]));
+      auto& indices = variable_index_.emplace_back();
+      for (const Variable& variable : plans_[0].variables) {
+        const auto it = std::find_if(plan.variables.begin(), plan.variables.end(), [&](const Variable& v) { return v.id() == variable.id(); });
+        indices.push_back(it == plan.variables.end() ? -1 : static_cast<int>(it - plan.variables.begin()));
+      }
     }
   }
 
@@ -191,14 +196,14 @@ class Executable::Impl {
     for (size_t p = 0; p < plans_.size(); ++p) {
       if (!used[p]) continue;
       context->arenas[p] = std::make_unique<Storage>(*context->device, plans_[p].device_arena.bytes, where);
-      prepare_memory(context->memory[p], p);
+      prepare_memory(context->memory[p], p, *context);
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] = std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
     }
     for (const auto& replica : context->replicas) {
       const auto p = static_cast<size_t>(replica->plan);
       replica->arena = std::make_unique<Storage>(*context->device, plans_[p].replica_arena.bytes, where);
-      prepare_memory(replica->memory, p);
+      replica->memory = context->memory[p];
       replica->memory.device_arena = context->memory[p].device_arena;
       replica->memory.replica_arena = static_cast<char*>(replica->arena->data());
       replica->memory.example_offset = replica->slice.begin;
@@ -219,13 +224,22 @@ class Executable::Impl {
     return last;
   }
 
-  void prepare_memory(Memory& memory, size_t p) {
+  void prepare_memory(Memory& memory, size_t p, DeviceContext& device) {
     const Plan& plan = plans_[p];
     memory.parameters.resize(plan.parameters.size());
     memory.variables.resize(plan.variables.size());
     memory.outputs.resize(plan.outputs.size());
-    for (const Tensor& capture : plan.captures) memory.captures.push_back(capture.impl()->data());
-    for (const Tensor& constant : constants_[p]) memory.constants.push_back(constant.impl()->data());
+    for (const Tensor& capture : plan.captures) {
+      const TensorImpl& impl = *capture.impl();
+      // The plan knows the capture by its strides, so a strided one stays where it is.
+      const bool here = &impl.storage->device() == device.device || !is_contiguous(impl.spec.shape, impl.strides);
+      device.held.push_back(here ? capture : capture.to(*device.device));
+      memory.captures.push_back(device.held.back().impl()->data());
+    }
+    for (const auto& [spec, value] : plan.constants) {
+      device.held.push_back(Tensor::full(spec.dtype, spec.shape, value, *device.device));
+      memory.constants.push_back(device.held.back().impl()->data());
+    }
   }
 
   void collect_sums() {
@@ -321,8 +335,8 @@ class Executable::Impl {
           own = mirror->data();
         }
         for (size_t p = 0; p < plans_.size(); ++p)
-          if (device->uniform[p]) set_variable(device->memory[p], p, plan.variables[v], own);
-        for (const auto& replica : device->replicas) set_variable(replica->memory, static_cast<size_t>(replica->plan), plan.variables[v], own);
+          if (device->uniform[p]) set_variable(device->memory[p], p, v, own);
+        for (const auto& replica : device->replicas) set_variable(replica->memory, static_cast<size_t>(replica->plan), v, own);
       }
     }
   }
@@ -342,11 +356,8 @@ class Executable::Impl {
     }
   }
 
-  // Plans of other slice sizes may have met the variables in another order.
-  void set_variable(Memory& memory, size_t p, const Variable& variable, void* data) {
-    const auto& all = plans_[p].variables;
-    for (size_t v = 0; v < all.size(); ++v)
-      if (all[v].id() == variable.id()) memory.variables[v] = data;
+  void set_variable(Memory& memory, size_t p, size_t v, void* data) {
+    if (const int index = variable_index_[p][v]; index >= 0) memory.variables[static_cast<size_t>(index)] = data;
   }
 
   void bind_inputs(DeviceContext& device, std::span<const Tensor> inputs) {
@@ -536,7 +547,7 @@ class Executable::Impl {
 
   std::vector<Plan> plans_;
   ReplicaLayout layout_;
-  std::vector<TensorList> constants_;  // by plan
+  std::vector<std::vector<int>> variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;
   std::vector<uint64_t> mirror_versions_;
   std::vector<TreeNode> leaves_;     // the replicas that are not empty

@@ -66,6 +66,7 @@ class FunctionCore::Impl {
  private:
   struct Program {
     SpecList signature;
+    Device* device;  // what the current device was
     std::unique_ptr<Executable> executable;
     ProgramFigures figures;
   };
@@ -92,7 +93,7 @@ class FunctionCore::Impl {
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"", options_.name,
               "\": argument ", i, " is none or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
-      const bool same = program->signature.size() == inputs.size() &&
+      const bool same = program->signature.size() == inputs.size() && program->device == &current_device() &&
                         std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
                                    [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; });
       if (same) return *program;
@@ -135,6 +136,7 @@ class FunctionCore::Impl {
 
   std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
     auto program = std::make_unique<Program>();
+    program->device = &current_device();
     for (const Tensor& input : inputs) program->signature.push_back(input.spec());
     if (options_.replicas.devices.empty())
       compile_single(*program, where);

@@ -11,7 +11,11 @@ namespace {
 
 class Settler {
  public:
-  Settler(Graph graph, std::vector<OrderEdge>& edges) : graph_(std::move(graph)), edges_(edges) {}
+  Settler(Graph graph, std::vector<OrderEdge>& edges) : graph_(std::move(graph)), edges_(edges), followers_(graph_.nodes.size()) {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (const Value v : graph_.nodes[i].inputs) followers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
+    consumers_ = followers_;
+  }
 
   Graph run() {
     for (Value& output : graph_.outputs) {
@@ -32,6 +36,11 @@ class Settler {
   }
 
   Value copy_of(Value v) {
+    const auto copy = static_cast<int>(graph_.nodes.size());
+    followers_[static_cast<size_t>(v.node)].push_back(copy);
+    consumers_[static_cast<size_t>(v.node)].push_back(copy);
+    followers_.emplace_back();
+    consumers_.emplace_back();
     return graph_.add({.op = &kIdentity, .attrs = {}, .inputs = {v}, .outputs = {graph_.spec(v)}, .where = graph_.node(v).where});
   }
 
@@ -40,11 +49,11 @@ class Settler {
     std::vector<int> readers;
     std::vector<Value> aliases = {v};
     for (size_t a = 0; a < aliases.size(); ++a)
-      for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-        const Node& node = graph_.nodes[i];
+      for (const int i : consumers_[static_cast<size_t>(aliases[a].node)]) {
+        const Node& node = graph_.nodes[static_cast<size_t>(i)];
         if (std::find(node.inputs.begin(), node.inputs.end(), aliases[a]) == node.inputs.end()) continue;
-        readers.push_back(static_cast<int>(i));
-        if (node.op->view) aliases.push_back({static_cast<int32_t>(i), 0});
+        readers.push_back(i);
+        if (node.op->view) aliases.push_back({i, 0});
       }
     return readers;
   }
@@ -58,11 +67,7 @@ class Settler {
       if (current == to) return true;
       if (visited[static_cast<size_t>(current)]) continue;
       visited[static_cast<size_t>(current)] = true;
-      for (size_t i = static_cast<size_t>(current) + 1; i < graph_.nodes.size(); ++i)
-        for (const Value v : graph_.nodes[i].inputs)
-          if (v.node == current) stack.push_back(static_cast<int>(i));
-      for (const OrderEdge& edge : edges_)
-        if (edge.before == current) stack.push_back(edge.after);
+      for (const int next : followers_[static_cast<size_t>(current)]) stack.push_back(next);
     }
     return false;
   }
@@ -98,12 +103,17 @@ class Settler {
       if (reader == writer ? !overwrites_safely(writer, old) : reaches(writer, reader)) return false;
     }
     for (const int reader : readers)
-      if (reader != writer) edges_.push_back({reader, writer});
+      if (reader != writer) {
+        edges_.push_back({reader, writer});
+        followers_[static_cast<size_t>(reader)].push_back(writer);
+      }
     return true;
   }
 
   Graph graph_;
   std::vector<OrderEdge>& edges_;
+  std::vector<std::vector<int>> consumers_;  // of each node's values
+  std::vector<std::vector<int>> followers_;  // these, and what was ordered behind it
   std::set<std::pair<int, int>> taken_;
 };
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "lockstep/device/device.h"
+#include "lockstep/graph/tensor_arg.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -147,47 +148,56 @@ constexpr size_t tensor_arity() {
 
 }  // namespace detail
 
-template <class F>
-class Function {
+// A traced function of as many tensors (or variables) as F takes. A handle: copies share the traces.
+template <class F, class Indices = std::make_index_sequence<detail::tensor_arity<F>()>>
+class Function;
+
+template <class F, size_t... I>
+class Function<F, std::index_sequence<I...>> {
+  template <size_t>
+  using Argument = const TensorArg&;
+
  public:
-  static constexpr size_t kArity = detail::tensor_arity<F>();
-  using Result = decltype(detail::call_with(std::declval<F&>(), {}, std::make_index_sequence<kArity>{}));
+  static constexpr size_t kArity = sizeof...(I);
+  using Result = decltype(detail::call_with(std::declval<F&>(), {}, std::index_sequence<I...>{}));
 
   Function(F f, FunctionOptions options, std::source_location where)
       : core_(std::make_shared<FunctionCore>(
             [f = std::move(f)](std::span<const Tensor> in) mutable -> TensorList {
-              constexpr auto kIndices = std::make_index_sequence<kArity>{};
               if constexpr (std::is_void_v<Result>) {
-                detail::call_with(f, in, kIndices);
+                f(in[I]...);
                 return {};
               } else {
-                return detail::FunctionResult<Result>::pack(detail::call_with(f, in, kIndices));
+                return detail::FunctionResult<Result>::pack(f(in[I]...));
               }
             },
             std::move(options), where)) {}
 
-  template <class... Args>
-    requires(sizeof...(Args) == kArity)
-  Result operator()(const Args&... args) {
-    const std::array<Tensor, kArity> in{args...};
+  Result operator()(Argument<I>... args) {
+    const std::array<Tensor, kArity> in{args.tensor()...};
     if constexpr (std::is_void_v<Result>)
-      core_->call(in, std::span<Tensor>(), std::source_location::current());
+      core_->call(in, std::span<Tensor>(), caller(args...));
     else
-      return detail::FunctionResult<Result>::call(*core_, in, std::source_location::current());
+      return detail::FunctionResult<Result>::call(*core_, in, caller(args...));
   }
 
   FunctionCore& core() { return *core_; }
   int traces() const { return core_->traces(); }
-  template <class... Args>
-  ProgramFigures figures(const Args&... args) {
-    return core_->figures(std::array<Tensor, kArity>{args...}, std::source_location::current());
+  ProgramFigures figures(Argument<I>... args) {
+    return core_->figures(std::array<Tensor, kArity>{args.tensor()...}, caller(args...));
   }
-  template <class... Args>
-  std::string explain(const Args&... args) {
-    return core_->explain(std::array<Tensor, kArity>{args...}, std::source_location::current());
+  std::string explain(Argument<I>... args) {
+    return core_->explain(std::array<Tensor, kArity>{args.tensor()...}, caller(args...));
   }
 
  private:
+  // The arguments know the line of the call.
+  static std::source_location caller(Argument<I>... args) {
+    std::source_location where = std::source_location::current();
+    ((I == 0 ? void(where = args.where()) : void()), ...);
+    return where;
+  }
+
   std::shared_ptr<FunctionCore> core_;
 };
 

@@ -33,6 +33,7 @@ SpecList infer_extremum(const InferContext& c) {
 
 SpecList infer_argmax(const InferContext& c) {
   const int axis = static_cast<int>(c.attrs<ArgmaxAttrs>().axis);
+  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0], "; cast() it first");
   c.check(c.shape(0)[axis] > 0, ErrorCode::shape_mismatch, "dimension ", axis, " of ", c.shape(0), " is empty");
   Shape shape = c.shape(0);
   shape.erase(axis);
