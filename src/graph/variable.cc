@@ -3,8 +3,15 @@
 #include "graph/emit.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
+#include "lockstep/graph/tensor_arg.h"
 
 namespace lockstep {
+
+const Tensor& TensorArg::tensor(const char* op) const {
+  require(tensor_.defined(), ErrorCode::invalid_argument, where_, op,
+          ": an input is none (a default-constructed Tensor or an unconnected gradient)");
+  return tensor_;
+}
 
 Variable::Variable(const Tensor& initial, VariableOptions options, std::source_location where) {
   require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"", options.name,

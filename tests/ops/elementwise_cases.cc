@@ -222,14 +222,7 @@ OpCases attribute_cases() {
                    },
                    .dtypes = kAll, .tolerance = Tolerance::exact,
                    .function = [to](auto in) { return in[0].dtype() == to ? in[0] : cast(in[0], to); },
-                   .results = {to == DType::float32    ? always<DType::float32>
-                               : to == DType::float64  ? always<DType::float64>
-                               : to == DType::bfloat16 ? always<DType::bfloat16>
-                               : to == DType::float16  ? always<DType::float16>
-                               : to == DType::int32    ? always<DType::int32>
-                               : to == DType::int64    ? always<DType::int64>
-                               : to == DType::uint8    ? always<DType::uint8>
-                                                       : always<DType::boolean>},
+                   .results = {always_dtype(to)},
                    // The weights of a sum of 16-bit results are rounded too coarsely for finite differences.
                    .derivatives = !is_floating(to) ? 0 : size_of(to) == 2 ? kUnchecked : 2,
                    .edge_shapes = kUnaryEdges, .large = {{401, 700}}});

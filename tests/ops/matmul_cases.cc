@@ -40,7 +40,9 @@ OpCase matmul_case(const std::string& name, const Shape& a, const Shape& b, bool
   return {.name = name, .op = "matmul", .inputs = {normal(a), normal(b)},
           .attrs = MatmulAttrs{.transpose_a = transpose_a, .transpose_b = transpose_b},
           .reference = product(transpose_a, transpose_b), .dtypes = kProducts, .tolerance = Tolerance::summed,
-          .function = [=](auto in) { return matmul(in[0], in[1], {.transpose_a = transpose_a, .transpose_b = transpose_b}); }};
+          .function = [=](auto in) { return matmul(in[0], in[1], {.transpose_a = transpose_a, .transpose_b = transpose_b}); },
+          // oneDNN sums in an order of its own for each layout, and some layouts are not for oneDNN.
+          .layout_chooses_algorithm = true};
 }
 
 OpCases cases() {
@@ -62,10 +64,10 @@ OpCases cases() {
   all.back().derivatives = kUnchecked;
   all[0].edge_shapes = {{{1, 1}, {1, 1}}, {{0, 3}, {3, 4}}, {{3, 0}, {0, 4}}, {{3, 4}, {4, 0}}, {{0, 0}, {0, 0}}};
   all[4].edge_shapes = {{{0, 2, 3}, {0, 3, 2}}, {{1, 2, 3}, {0, 3, 2}}, {{2, 0, 3}, {1, 3, 2}}, {{1, 1, 1}, {1, 1, 1}}};
-  all[0].large = {{150, 130}, {130, 170}};
-  all[1].large = {{130, 150}, {130, 170}};
-  all[2].large = {{150, 130}, {170, 130}};
-  all[4].large = {{6, 70, 60}, {6, 60, 50}};
+  all[0].large = {{70, 60}, {60, 50}};
+  all[1].large = {{60, 70}, {60, 50}};
+  all[2].large = {{70, 60}, {50, 60}};
+  all[4].large = {{6, 30, 40}, {6, 40, 50}};
   return all;
 }
 

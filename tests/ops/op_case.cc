@@ -44,6 +44,13 @@ Input drawn(const Shape& shape, F f, DTypeRule dtype = same, double integers_per
 
 }  // namespace
 
+DTypeRule always_dtype(DType dtype) {
+  constexpr DTypeRule rules[] = {always<DType::float32>, always<DType::float64>, always<DType::bfloat16>,
+                                 always<DType::float16>, always<DType::int32>,   always<DType::int64>,
+                                 always<DType::uint8>,   always<DType::boolean>};
+  return rules[static_cast<size_t>(dtype)];
+}
+
 size_t Array::position(const Dims& index) const {
   int64_t position = 0;
   for (int d = 0; d < shape.rank(); ++d) position = position * shape[d] + index[d];
@@ -113,7 +120,7 @@ Input booleans(const Shape& shape) {
 Input indices(const Shape& shape, int64_t below, DType dtype) {
   return drawn(
       shape, [=](Random& random) { return static_cast<double>(random.below(below)); },
-      dtype == DType::int32 ? always<DType::int32> : always<DType::int64>, 1);
+      always_dtype(dtype), 1);
 }
 
 Input given(const Shape& shape, std::vector<double> values) {

@@ -107,6 +107,8 @@ template <DType fixed>
 DType always(DType) {
   return fixed;
 }
+// always<dtype>, for a dtype that is not known when compiling.
+DTypeRule always_dtype(DType dtype);
 
 // How an input's elements come about. Integer dtypes get the numbers times `integers_per_unit`, rounded; uint8
 // their absolute values; booleans whether they are positive.
@@ -201,8 +203,12 @@ struct OpCase {
   int differentiable_results = -1;          // the first ones; -1: every floating-point result
 
   std::vector<std::vector<Shape>> edge_shapes = {};  // empty, scalar, size 1: the inputs in other shapes
-  std::vector<Shape> large = {};                     // of the inputs, where a kernel uses its threads
-  bool same_bits_on_threads = false;                 // promised by a header, whatever the kernel's flag says
+  // Bits may depend on the inputs' memory layout: the kernel chooses its algorithm by it.
+  bool layout_chooses_algorithm = false;
+
+  std::vector<Shape> large = {};      // of the inputs, where a kernel uses its threads
+  bool threads_only = false;          // the case's own shapes are that large, and it is used for nothing else
+  bool same_bits_on_threads = false;  // promised by a header, whatever the kernel's flag says
 
   std::source_location where = std::source_location::current();
 };

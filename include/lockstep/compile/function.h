@@ -130,7 +130,7 @@ struct FunctionResult<std::pair<Tensor, Tensor>> {
 };
 
 template <class F, size_t... I>
-auto call_with(F& f, std::span<const Tensor> in, std::index_sequence<I...>) {
+auto call_with(F& f, [[maybe_unused]] std::span<const Tensor> in, std::index_sequence<I...>) {
   return f(in[I]...);
 }
 

@@ -20,6 +20,8 @@ class TensorArg {
   // NOLINTEND(google-explicit-constructor)
 
   const Tensor& tensor() const { return tensor_; }
+  // The same, where an op named `op` looks at it before it is emitted: none is an error of that op.
+  const Tensor& tensor(const char* op) const;
   std::source_location where() const { return where_; }
 
  protected:
@@ -41,14 +43,15 @@ class OperandArg : public TensorArg {
   template <class T>
     requires std::integral<T> || std::floating_point<T>
   OperandArg(T number, std::source_location where = std::source_location::current())
-      : TensorArg(where), number_(static_cast<double>(number)) {}
+      : TensorArg(where), number_(static_cast<double>(number)), is_number_(true) {}
   // NOLINTEND(google-explicit-constructor)
 
-  bool is_number() const { return !tensor().defined(); }
+  bool is_number() const { return is_number_; }
   double number() const { return number_; }
 
  private:
   double number_ = 0;
+  bool is_number_ = false;
 };
 
 }  // namespace lockstep

@@ -141,6 +141,7 @@ const RegisterOp registered[] = {RegisterOp(kReshape), RegisterOp(kTranspose), R
 }  // namespace
 
 Tensor reshape(const TensorArg& x, const Shape& shape) {
+  x.tensor("reshape");
   Shape resolved = shape;
   const int64_t unknown = std::count(shape.begin(), shape.end(), -1);
   require(unknown <= 1, ErrorCode::invalid_argument, x.where(), "reshape: at most one dimension may be -1, received ", shape);
@@ -160,7 +161,7 @@ Tensor reshape(const TensorArg& x, const Shape& shape) {
 
 Tensor transpose(const TensorArg& x, const Dims& permutation) {
   Dims order = permutation;
-  const int rank = x.tensor().rank();
+  const int rank = x.tensor("transpose").rank();
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
   for (int i = 0; i < order.rank(); ++i) order[i] = normalize_axis(order[i], rank, "transpose", x.where());
@@ -168,7 +169,7 @@ Tensor transpose(const TensorArg& x, const Dims& permutation) {
 }
 
 Tensor slice(const TensorArg& x, const Dims& begin, const Dims& size) {
-  const Shape& shape = x.tensor().shape();
+  const Shape& shape = x.tensor("slice").shape();
   require(begin.rank() == shape.rank() && size.rank() == shape.rank(), ErrorCode::shape_mismatch, x.where(),
           "slice: begin ", begin, " and size ", size, " need one entry for each dimension of ", shape);
   StridedSliceAttrs attrs{begin, size, Dims::filled(shape.rank(), 1)};
@@ -181,7 +182,7 @@ Tensor slice(const TensorArg& x, const Dims& begin, const Dims& size) {
 }
 
 Tensor strided_slice(const TensorArg& x, const Dims& begin, const Dims& end, const Dims& strides) {
-  const Shape& shape = x.tensor().shape();
+  const Shape& shape = x.tensor("strided_slice").shape();
   const int rank = shape.rank();
   require(begin.rank() == rank && end.rank() == rank && strides.rank() == rank, ErrorCode::shape_mismatch, x.where(),
           "strided_slice: begin, end and strides need one entry for each dimension of ", shape);
@@ -205,18 +206,18 @@ Tensor strided_slice(const TensorArg& x, const Dims& begin, const Dims& end, con
 }
 
 Tensor broadcast_to(const TensorArg& x, const Shape& shape) {
-  if (x.tensor().shape() == shape) return x.tensor();
+  if (x.tensor("broadcast_to").shape() == shape) return x.tensor();
   return emit_one(kBroadcastTo, {x.tensor()}, ShapeAttrs{shape}, x.where());
 }
 
 Tensor expand_dims(const TensorArg& x, int axis) {
-  Shape shape = x.tensor().shape();
+  Shape shape = x.tensor("expand_dims").shape();
   shape.insert(normalize_axis(axis, shape.rank() + 1, "expand_dims", x.where()), 1);
   return reshape(x, shape);
 }
 
 Tensor squeeze(const TensorArg& x, const Dims& axes) {
-  const Shape& shape = x.tensor().shape();
+  const Shape& shape = x.tensor("squeeze").shape();
   std::vector<bool> drop(static_cast<size_t>(shape.rank()), false);
   for (const int64_t axis : axes) {
     const int a = normalize_axis(axis, shape.rank(), "squeeze", x.where());

@@ -9,19 +9,31 @@
 namespace lockstep {
 namespace {
 
+// Whether an integer or boolean dtype has this value.
+bool holds(DType dtype, double value) {
+  if (value != std::trunc(value)) return false;
+  switch (dtype) {
+    case DType::boolean: return value == 0 || value == 1;
+    case DType::uint8: return value >= 0 && value <= 255;
+    case DType::int32: return value >= -0x1p31 && value < 0x1p31;
+    default: return value >= -0x1p63 && value < 0x1p63;
+  }
+}
+
 // A number takes the dtype of the tensor beside it.
 Tensor number_as(const OperandArg& arg, DType dtype, const OpDef& op) {
   const double value = arg.number();
-  require(is_floating(dtype) || value == std::trunc(value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ",
-          value, " has no exact ", dtype, " value; cast() the tensor to a floating-point dtype first");
+  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ", value,
+          " has no exact ", dtype, " value; cast() the tensor to a dtype that holds it first");
   return fill({dtype, {}}, value, arg.where());
 }
 
 Tensor binary(const OpDef& op, const OperandArg& a, const OperandArg& b) {
   require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, a.where(), op.name,
-          ": one side must be a tensor, or is none; received two numbers");
-  if (a.is_number()) return emit_one(op, {number_as(a, b.tensor().dtype(), op), b.tensor()}, {}, a.where());
-  if (b.is_number()) return emit_one(op, {a.tensor(), number_as(b, a.tensor().dtype(), op)}, {}, a.where());
+          ": one side must be a tensor; received two numbers");
+  const std::string name(op.name);
+  if (a.is_number()) return emit_one(op, {number_as(a, b.tensor(name.c_str()).dtype(), op), b.tensor()}, {}, a.where());
+  if (b.is_number()) return emit_one(op, {a.tensor(), number_as(b, a.tensor(name.c_str()).dtype(), op)}, {}, a.where());
   return emit_one(op, {a.tensor(), b.tensor()}, {}, a.where());
 }
 
@@ -91,7 +103,7 @@ Tensor logical_not(const TensorArg& a) { return unary(kLogicalNot, a); }
 Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b) {
   require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, condition.where(),
           "where: one of the choices must be a tensor; received two numbers");
-  const Tensor ta = a.is_number() ? number_as(a, b.tensor().dtype(), kSelect) : a.tensor();
+  const Tensor ta = a.is_number() ? number_as(a, b.tensor("where").dtype(), kSelect) : a.tensor("where");
   const Tensor tb = b.is_number() ? number_as(b, ta.dtype(), kSelect) : b.tensor();
   return emit_one(kSelect, {condition.tensor(), ta, tb}, {}, condition.where());
 }
@@ -101,7 +113,7 @@ Tensor clip_by_value(const TensorArg& x, const OperandArg& low, const OperandArg
 }
 
 Tensor cast(const TensorArg& x, DType dtype) {
-  if (x.tensor().defined() && x.tensor().dtype() == dtype) return x.tensor();
+  if (x.tensor("cast").dtype() == dtype) return x.tensor();
   return unary(kCast, x, CastAttrs{dtype});
 }
 
@@ -109,7 +121,7 @@ Tensor stop_gradient(const TensorArg& x) { return unary(kStopGradient, x); }
 
 Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 0.0, where); }
 Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 1.0, where); }
-Tensor zeros_like(const TensorArg& x) { return fill(x.tensor().spec(), 0.0, x.where()); }
-Tensor ones_like(const TensorArg& x) { return fill(x.tensor().spec(), 1.0, x.where()); }
+Tensor zeros_like(const TensorArg& x) { return fill(x.tensor("zeros_like").spec(), 0.0, x.where()); }
+Tensor ones_like(const TensorArg& x) { return fill(x.tensor("ones_like").spec(), 1.0, x.where()); }
 
 }  // namespace lockstep

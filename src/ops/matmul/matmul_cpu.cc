@@ -44,9 +44,10 @@ void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
   attributes.set_post_ops(ops);
 }
 
-// oneDNN's matrices must have one dimension of stride 1.
+// oneDNN's matrices must have one dimension of stride 1, and none that runs backwards.
 bool dense_matrix(const OperandLayout& layout) {
   const Shape& shape = layout.spec.shape;
+  if (std::any_of(layout.strides.begin(), layout.strides.end(), [](int64_t stride) { return stride < 0; })) return false;
   return layout.strides[-1] == 1 || layout.strides[-2] == 1 || shape[-1] == 1 || shape[-2] == 1;
 }
 

@@ -75,14 +75,15 @@ constexpr OpDef reduction(std::string_view name, SpecList (*infer)(const InferCo
   return {.name = name, .infer = infer, .grad = grad, .cost = cost_reduce};
 }
 
-Tensor reduce(const OpDef& op, const TensorArg& x, const ReduceOptions& options) {
-  const int rank = x.tensor().rank();
+// `name`: of the function that was called.
+Tensor reduce(const OpDef& op, const char* name, const TensorArg& x, const ReduceOptions& options) {
+  const int rank = x.tensor(name).rank();
   std::vector<int64_t> axes;
-  for (const int64_t axis : options.axis) axes.push_back(normalize_axis(axis, rank, std::string(op.name).c_str(), x.where()));
+  for (const int64_t axis : options.axis) axes.push_back(normalize_axis(axis, rank, name, x.where()));
   if (options.axis.empty())
     for (int i = 0; i < rank; ++i) axes.push_back(i);
   std::sort(axes.begin(), axes.end());
-  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(), op.name,
+  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(), name,
           ": an axis was given twice");
   return emit_one(op, {x.tensor()}, ReduceAttrs{Dims(std::span<const int64_t>(axes)), options.keepdims}, x.where());
 }
@@ -100,21 +101,21 @@ const RegisterOp registered[] = {RegisterOp(kReduceSum), RegisterOp(kReduceMax),
                                  RegisterOp(kReduceProd), RegisterOp(kArgmax)};
 }  // namespace
 
-Tensor reduce_sum(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceSum, x, options); }
-Tensor reduce_max(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMax, x, options); }
-Tensor reduce_min(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMin, x, options); }
-Tensor reduce_prod(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceProd, x, options); }
+Tensor reduce_sum(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceSum, "reduce_sum", x, options); }
+Tensor reduce_max(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMax, "reduce_max", x, options); }
+Tensor reduce_min(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMin, "reduce_min", x, options); }
+Tensor reduce_prod(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceProd, "reduce_prod", x, options); }
 
 Tensor reduce_mean(const TensorArg& x, const ReduceOptions& options) {
-  require(is_floating(x.tensor().dtype()), ErrorCode::dtype_mismatch, x.where(),
+  require(is_floating(x.tensor("reduce_mean").dtype()), ErrorCode::dtype_mismatch, x.where(),
           "reduce_mean: takes floating-point tensors, received ", x.tensor().spec(), "; cast() it first");
-  const Tensor sum = reduce_sum(x, options);
+  const Tensor sum = reduce(kReduceSum, "reduce_mean", x, options);
   const double count = static_cast<double>(x.tensor().size()) / static_cast<double>(std::max<int64_t>(sum.size(), 1));
   return sum * (1.0 / count);
 }
 
 Tensor argmax(const TensorArg& x, int axis) {
-  return emit_one(kArgmax, {x.tensor()}, ArgmaxAttrs{normalize_axis(axis, x.tensor().rank(), "argmax", x.where())}, x.where());
+  return emit_one(kArgmax, {x.tensor()}, ArgmaxAttrs{normalize_axis(axis, x.tensor("argmax").rank(), "argmax", x.where())}, x.where());
 }
 
 }  // namespace lockstep
