@@ -32,7 +32,7 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/bench/peers/libtorch_peer.cc)
   find_package(Torch QUIET)
   if(Torch_FOUND)
     add_executable(lockstep_bench_libtorch EXCLUDE_FROM_ALL bench/peers/libtorch_peer.cc)
-    target_link_libraries(lockstep_bench_libtorch PRIVATE ${TORCH_LIBRARIES})
+    target_link_libraries(lockstep_bench_libtorch PRIVATE nlohmann_json::nlohmann_json ${TORCH_LIBRARIES})
     target_compile_definitions(lockstep_bench_parts PRIVATE
                                LOCKSTEP_BENCH_LIBTORCH="$<TARGET_FILE:lockstep_bench_libtorch>")
     add_dependencies(lockstep_bench lockstep_bench_libtorch)

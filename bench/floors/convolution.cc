@@ -59,7 +59,9 @@ size_t choose(const std::vector<Way>& ways, std::string& chosen) {
 }  // namespace
 
 Convolution::Convolution(const ConvolutionShape& shape, const ConvolutionBuffers& buffers) : shape_(shape) {
-  const auto& [x_desc, y_desc, x, w, b, y, dw, dy, dx] = buffers;
+  const memory::desc &x_desc = buffers.x_desc, &y_desc = buffers.y_desc;
+  float *const x = buffers.x, *const w = buffers.w, *const b = buffers.b, *const y = buffers.y;
+  float *const dw = buffers.dw, *const dy = buffers.dy, *const dx = buffers.dx;
   const auto& engine = onednn_engine();
   const memory::dims w_dims{shape.out, shape.in, 3, 3};
   const int64_t w_size = shape.out * shape.in * 9;

@@ -64,7 +64,8 @@ void keep_fastest(Variant& variant, std::function<void()>& slot, const std::vect
 
 Dense::Dense(int64_t batch, int64_t in, int64_t out, bool relu, const DenseBuffers& buffers)
     : in_(in), out_(out) {
-  const auto [x, w, b, y, dw, dy, dx] = buffers;
+  float *const x = buffers.x, *const w = buffers.w, *const b = buffers.b, *const y = buffers.y;
+  float *const dw = buffers.dw, *const dy = buffers.dy, *const dx = buffers.dx;
   const auto as_span = [](const float* p, int64_t n) { return std::span(p, static_cast<size_t>(n)); };
   Buffer random(std::max({batch * in, in * out, batch * out}));
   random.fill(1, 1.0f);

@@ -5,8 +5,10 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-// The compiler's own intrinsics start from a deliberately undefined register.
+#if !defined(__clang__)
+// g++'s own intrinsics start from a deliberately undefined register.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
 #endif

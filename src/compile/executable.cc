@@ -440,8 +440,9 @@ class Executable::Impl {
     for (int phase = 0; phase < plans_[0].phases; ++phase) {
       if (phase > 0 && !sum_over_replicas(d, phase)) return;
       const observe::TimeScope scope(clock_of(d), Category::compute);
-      for (const auto& uniform : device.uniform)
-        if (uniform) uniform->run(phase);
+      // Plan 0 last: it writes the variables that the others still read.
+      for (size_t p = plans_.size(); p-- > 0;)
+        if (device.uniform[p]) device.uniform[p]->run(phase);
       run_replicas(device, phase);
     }
     for (const auto& uniform : device.uniform)

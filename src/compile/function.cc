@@ -104,11 +104,11 @@ class FunctionCore::Impl {
   }
 
   void warn_of_retracing(std::span<const Tensor> inputs) {
-    if (traces_ < kRetraceWarning || programs_.empty()) return;
+    if (programs_.size() < kRetraceWarning) return;
     const SpecList& last = programs_.back()->signature;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!(inputs[i].spec() == last[i])) {
-        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", traces_ + 1, "th time: argument ", i,
+        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", programs_.size() + 1, "th time: argument ", i,
             " is ", inputs[i].spec(), ", last time it was ", last[i],
             ". Tracing costs far more than a step; pad or drop the partial batch so that shapes repeat");
         return;
@@ -183,7 +183,7 @@ class FunctionCore::Impl {
     const int64_t batch = batch_of(program.signature, layout.split_parameters, where);
     layout.slices = compile::slice_batch(batch, layout.replicas);
     const Device& device = *layout.devices[0];
-    const PlanOptions options{.kind = device.kind(), .split_parameters = layout.split_parameters, .uniform_threads = device.threads(),
+    PlanOptions options{.kind = device.kind(), .split_parameters = layout.split_parameters, .uniform_threads = device.threads(),
                               .replica_threads = replicas.reproducible ? 1 : device.threads(), .reproducible = replicas.reproducible};
     std::vector<Plan> plans;
     std::vector<int64_t> sizes;
@@ -196,6 +196,7 @@ class FunctionCore::Impl {
         Graph graph = trace(specs, {.global_batch = batch, .local_batch = slice.size}, where);
         if (!plans.empty()) graph = feeding_part(std::move(graph), plans[0], layout.split_parameters);
         sizes.push_back(slice.size);
+        options.local_batch = slice.size;
         plans.push_back(make_plan(std::move(graph), options));
         complete_parameters(plans.back(), program.signature);
       }
@@ -221,7 +222,7 @@ class FunctionCore::Impl {
     return batch;
   }
 
-  static constexpr int kRetraceWarning = 5;
+  static constexpr size_t kRetraceWarning = 5;
 
   Body body_;
   FunctionOptions options_;

@@ -101,8 +101,10 @@ class Lowering {
       home(v).operand = {Space::output, static_cast<int>(k), 0};
       settled_.push_back(v);
       const bool per_replica = placement_.nodes[static_cast<size_t>(v.node)].per_replica;
-      require(!per_replica || graph_.spec(v).shape.rank() > 0, ErrorCode::failed_precondition, graph_.node(v).where,
-              "the function returns a scalar that differs between replicas; sum it over them first: all_reduce_sum(value)");
+      const Shape& shape = graph_.spec(v).shape;
+      require(!per_replica || (shape.rank() > 0 && shape[0] == options_.local_batch), ErrorCode::failed_precondition, graph_.node(v).where,
+              "the function returns a value of shape ", shape, " that differs between replicas and is not one row for each of the ",
+              options_.local_batch, " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
       plan_.outputs.push_back({graph_.spec(v), per_replica});
     }
     for (const VariableUpdate& update : graph_.updates) {
@@ -169,11 +171,7 @@ class Lowering {
 
   void lower_collective(int i, NodePlace place) {
     const Node& n = node(i);
-    Home input = home(n.inputs[0]);
-    if (!input.layout.contiguous()) {
-      const NodePlace producer = placement_.nodes[static_cast<size_t>(n.inputs[0].node)];
-      input = contiguous_copy(input, producer, n.where);
-    }
+    const Home& input = home(n.inputs[0]);
     Home& h = home({static_cast<int32_t>(i), 0});
     h.layout = contiguous_layout(n.outputs[0]);
     h.operand = new_buffer(n.outputs[0].bytes(), place);
@@ -225,16 +223,9 @@ class Lowering {
       for (const Operand& o : plan_.steps[s].inputs) extend(o, static_cast<int>(s));
       for (const Operand& o : plan_.steps[s].outputs) extend(o, static_cast<int>(s));
     }
-    // A sum runs in front of the step at its position, when that step's buffers are not alive yet
-    // but nothing of what it reads or writes may be reused by the steps around it.
-    for (size_t c = 0; c < plan_.collectives.size(); ++c) {
-      extend(plan_.collectives[c].input, collective_positions_[c]);
-      extend(plan_.collectives[c].result, collective_positions_[c]);
-      if (collective_positions_[c] > 0 && in_arena(plan_.collectives[c].result)) {
-        Buffer& result = buffers_[static_cast<size_t>(plan_.collectives[c].result.index)];
-        result.first = std::min(result.first, collective_positions_[c]);
-      }
-    }
+    // The sums of a phase run together in front of its first step: what they read must not be reused
+    // by that step, nor by each other.
+    for (size_t c = 0; c < plan_.collectives.size(); ++c) extend(plan_.collectives[c].input, collective_positions_[c]);
   }
 
   struct InPlace {
@@ -343,6 +334,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool replicated = !options.split_parameters.empty();
   graph = simplify(std::move(graph), replicated);
   graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters));
+  graph = settle_sums(graph);
   std::vector<OrderEdge> edges;
   graph = settle_results(graph, options.split_parameters, edges);
   const Placement placement = place_nodes(graph, options.split_parameters);

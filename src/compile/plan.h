@@ -85,6 +85,7 @@ struct Plan {
 struct PlanOptions {
   DeviceKind kind = DeviceKind::cpu;
   std::vector<bool> split_parameters;  // empty: the program runs as one replica
+  int64_t local_batch = -1;            // examples of a replica's slice
   int uniform_threads = 1;
   int replica_threads = 1;
   bool reproducible = false;  // no bit may depend on the number of threads

@@ -1,9 +1,11 @@
 #include "compile/results.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "compile/placement.h"
+#include "compile/rewriter.h"
 #include "ops/elementwise/ops.h"
 
 namespace lockstep::compile {
@@ -11,7 +13,8 @@ namespace {
 
 class Settler {
  public:
-  Settler(Graph graph, std::vector<OrderEdge>& edges) : graph_(std::move(graph)), edges_(edges), followers_(graph_.nodes.size()) {
+  Settler(Graph graph, Placement placement, std::vector<OrderEdge>& edges)
+      : graph_(std::move(graph)), placement_(std::move(placement)), edges_(edges), followers_(graph_.nodes.size()) {
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       for (const Value v : graph_.nodes[i].inputs) followers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
     consumers_ = followers_;
@@ -41,7 +44,18 @@ class Settler {
     consumers_[static_cast<size_t>(v.node)].push_back(copy);
     followers_.emplace_back();
     consumers_.emplace_back();
+    // Nothing waits for a copy: where all replicas have the same value it runs in the last phase.
+    const NodePlace source = placement_.nodes[static_cast<size_t>(v.node)];
+    placement_.nodes.push_back(source.per_replica ? source : NodePlace{false, placement_.phases - 1});
+    // A late reader of a variable whose new value has a writer already.
+    if (const auto writer = writers_.find(storage_of(v).node); writer != writers_.end()) add_edge(copy, writer->second);
     return graph_.add({.op = &kIdentity, .attrs = {}, .inputs = {v}, .outputs = {graph_.spec(v)}, .where = graph_.node(v).where});
+  }
+
+  // The value whose memory a view reads.
+  Value storage_of(Value v) const {
+    while (graph_.node(v).op->view) v = graph_.node(v).inputs[0];
+    return v;
   }
 
   // Everything that reads the memory of `v`, also through views.
@@ -73,10 +87,19 @@ class Settler {
   }
 
   // Whether `writer` may overwrite the memory it reads `old` from: elementwise launches that read
-  // and write an element at the same place.
+  // and write an element at the same place, and read it nowhere else through a view.
   bool overwrites_safely(int writer, Value old) const {
     const Node& node = graph_.nodes[static_cast<size_t>(writer)];
-    return node.op->expand && graph_.spec(old) == node.outputs[0];
+    const bool through_view = std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return v != old && storage_of(v) == old; });
+    return node.op->expand && graph_.spec(old) == node.outputs[0] && !through_view;
+  }
+
+  // Whether `reader` runs in a phase in which it can come before `writer`: within a phase what runs
+  // once on a device comes before what runs once for each replica.
+  bool can_come_before(int reader, int writer) const {
+    const NodePlace& first = placement_.nodes[static_cast<size_t>(reader)];
+    const NodePlace& second = placement_.nodes[static_cast<size_t>(writer)];
+    return first.per_replica ? first.phase < second.phase : first.phase <= second.phase;
   }
 
   void settle(VariableUpdate& update) {
@@ -90,9 +113,18 @@ class Settler {
       return;
     }
     update.value = copy_of(update.value);
+    // Two variables that take each other's old values: one of them waits in memory of its own.
+    if (!order(update.value.node, old)) {
+      update.value = copy_of(update.value);
+      require(order(update.value.node, old), ErrorCode::internal, graph_.node(update.value).where, "variable \"", update.variable.name(),
+              "\" cannot be written after its last reader");
+    }
     taken_.insert(key(update.value));
-    // A copy that nothing reads can always wait for the last reader.
-    order(update.value.node, old);
+  }
+
+  void add_edge(int before, int after) {
+    edges_.push_back({before, after});
+    followers_[static_cast<size_t>(before)].push_back(after);
   }
 
   // Lets all readers of `old` run before `writer`; false where one of them needs its result.
@@ -100,24 +132,41 @@ class Settler {
     if (!old.valid()) return true;
     const std::vector<int> readers = readers_of(old);
     for (const int reader : readers) {
-      if (reader == writer ? !overwrites_safely(writer, old) : reaches(writer, reader)) return false;
+      if (reader == writer ? !overwrites_safely(writer, old) : !can_come_before(reader, writer) || reaches(writer, reader))
+        return false;
     }
     for (const int reader : readers)
-      if (reader != writer) {
-        edges_.push_back({reader, writer});
-        followers_[static_cast<size_t>(reader)].push_back(writer);
-      }
+      if (reader != writer) add_edge(reader, writer);
+    writers_[old.node] = writer;
     return true;
   }
 
   Graph graph_;
+  Placement placement_;
   std::vector<OrderEdge>& edges_;
   std::vector<std::vector<int>> consumers_;  // of each node's values
   std::vector<std::vector<int>> followers_;  // these, and what was ordered behind it
   std::set<std::pair<int, int>> taken_;
+  std::map<int, int> writers_;  // variable's node to the node that overwrites its memory
 };
 
 }  // namespace
+
+Graph settle_sums(const Graph& graph) {
+  const std::vector<Value> results = graph.results();
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node node = rewriter.mapped(static_cast<int>(i));
+    if (node.op == &kAllReduceSum) {
+      const Value input = graph.nodes[i].inputs[0];
+      const OpDef& source = *graph.node(input).op;
+      if (is_source(source) || source.view || std::find(results.begin(), results.end(), input) != results.end())
+        node.inputs[0] = rewriter.add({.op = &kIdentity, .attrs = {}, .inputs = node.inputs, .outputs = node.outputs, .where = node.where});
+    }
+    rewriter.replace_with(static_cast<int>(i), std::move(node));
+  }
+  return rewriter.finish();
+}
 
 Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters, std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
@@ -125,7 +174,7 @@ Graph settle_results(const Graph& graph, const std::vector<bool>& split_paramete
     require(!placement.nodes[static_cast<size_t>(update.value.node)].per_replica, ErrorCode::failed_precondition,
             graph.node(update.value).where, "variable \"", update.variable.name(),
             "\" was assigned a value that differs between replicas; sum it over them first: all_reduce_sum(value)");
-  return Settler(graph, edges).run();
+  return Settler(graph, placement, edges).run();
 }
 
 }  // namespace lockstep::compile

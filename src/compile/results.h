@@ -8,6 +8,10 @@
 
 namespace lockstep::compile {
 
+// Gives every sum over replicas an input in memory of its own: copies are added where it is an
+// argument, a view, or a result.
+Graph settle_sums(const Graph& graph);
+
 // Makes every result the value of a launch that can write straight to its destination: an output's
 // own memory, or the variable's. Copies are added where a result is an argument, a view, or wanted
 // twice, and where a variable's old value is still read after the new one is computed. Appends to

@@ -30,6 +30,8 @@ class Rewriter {
       map_[static_cast<size_t>(old)][k] = {added.node, static_cast<int32_t>(k)};
     return added.node;
   }
+  // A node that stands for none of the old ones.
+  Value add(Node node) { return graph_.add(std::move(node)); }
   int keep(int old) { return replace_with(old, mapped(old)); }
 
   const Graph& graph() const { return graph_; }

@@ -42,9 +42,11 @@ std::vector<int> schedule(const Graph& graph, const Placement& placement, const 
 
   // Growth of a ready node changes only when another reader of its input runs, which can only make
   // it smaller: it is computed when a node is chosen.
+  // A phase begins with its sums over replicas.
   const auto section = [&](int node) {
     const NodePlace& place = placement.nodes[static_cast<size_t>(node)];
-    return std::pair(place.phase, place.per_replica ? 1 : 0);
+    const bool is_sum = graph.nodes[static_cast<size_t>(node)].op == &kAllReduceSum;
+    return std::pair(place.phase, is_sum ? 0 : place.per_replica ? 2 : 1);
   };
   std::vector<int> ready;
   for (size_t i = 0; i < count; ++i)

@@ -15,7 +15,8 @@ struct OrderEdge {
   int after;
 };
 
-// All nodes, by phase, within a phase uniform ones first, otherwise by dependence. Among the nodes
+// All nodes, by phase, within a phase sums over replicas first, then uniform nodes, then those that
+// run once per replica; otherwise by dependence. Among the nodes
 // that could run next, the one that leaves the least memory alive is taken: variable updates run as
 // soon as their gradient is there.
 std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges);

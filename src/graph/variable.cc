@@ -1,5 +1,6 @@
 #include "lockstep/graph/variable.h"
 
+#include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
@@ -67,7 +68,7 @@ void Variable::assign(const Tensor& value, std::source_location where) const {
   require(!value.symbolic(), ErrorCode::failed_precondition, where,
           "assign: the value is a tensor of a traced function that has ended");
   // Tensors never change, so the variable may share the value's memory until it is next written.
-  impl_->value = value;
+  impl_->value = contiguous(value.to(impl_->value.device(), where), where);
   ++impl_->version;
 }
 

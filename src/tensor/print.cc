@@ -111,7 +111,7 @@ std::string exponent_part(const Decimal& d, size_t width) {
   const int exponent = d.digits.empty() ? 0 : d.point - 1;
   std::string number = std::to_string(std::abs(exponent));
   if (number.size() < width) number.insert(0, width - number.size(), '0');
-  return (exponent < 0 ? "e-" : "e+") + number;
+  return std::string(exponent < 0 ? "e-" : "e+").append(number);
 }
 
 std::string padded(const std::string& text, size_t width) {

@@ -129,8 +129,8 @@ Input given(const Shape& shape, std::vector<double> values) {
           .integers_per_unit = 1};
 }
 
-Input derived(const Shape& shape, std::function<Array(const Arrays&)> derive, DTypeRule dtype) {
-  return {.shape = shape, .derive = std::move(derive), .dtype = dtype};
+Input derived(std::function<Array(const Arrays&)> derive, DTypeRule dtype) {
+  return {.shape = {}, .derive = std::move(derive), .dtype = dtype};
 }
 
 Tensor sample(const Shape& shape, DType dtype) { return Tensor::full(dtype, shape, 1); }

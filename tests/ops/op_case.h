@@ -115,7 +115,7 @@ DTypeRule always_dtype(DType dtype);
 struct Input {
   Shape shape;
   std::function<std::vector<double>(const Shape&, uint64_t seed)> draw = {};
-  std::function<Array(const Arrays& earlier)> derive = {};  // instead: computed from the inputs before it
+  std::function<Array(const Arrays& earlier)> derive = {};  // instead of both: made of the inputs before it
   DTypeRule dtype = same;
   double integers_per_unit = 4;
 
@@ -136,7 +136,7 @@ Input distinct(const Shape& shape);      // any two differ by 0.25 or more; 1 or
 Input booleans(const Shape& shape);
 Input indices(const Shape& shape, int64_t below, DType dtype = DType::int64);
 Input given(const Shape& shape, std::vector<double> values);
-Input derived(const Shape& shape, std::function<Array(const Arrays& earlier)> derive, DTypeRule dtype = same);
+Input derived(std::function<Array(const Arrays& earlier)> derive, DTypeRule dtype = same);
 
 // --- cases ---------------------------------------------------------------------------------------------------------
 

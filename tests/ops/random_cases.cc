@@ -1,8 +1,134 @@
+#include "lockstep/ops/random.h"
+
+#include <cmath>
+#include <numbers>
+
 #include "ops/op_case.h"
+#include "ops/random/random.h"
+
 namespace lockstep::testing {
 namespace {
-OpCases cases() { return {}; }
-BadCalls bad_calls() { return {}; }
+
+using Words = std::array<uint32_t, 4>;
+
+// --- one number of a block, by its definition ----------------------------------------------------------------------
+
+double unit(uint32_t word, int bits) { return std::ldexp(static_cast<double>(word >> (32 - bits)), -bits); }
+double unit53(uint32_t low, uint32_t high) {
+  return std::ldexp(static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 11), -53);
+}
+
+double uniform_of(const Words& w, size_t k, DType dtype) {
+  switch (dtype) {
+    case DType::float64: return unit53(w[2 * k], w[2 * k + 1]);
+    case DType::bfloat16: return unit(w[k], 8);
+    case DType::float16: return unit(w[k], 11);
+    default: return unit(w[k], 24);
+  }
+}
+
+// Box-Muller: even elements take the cosine, odd ones the sine.
+double normal_of(const Words& w, size_t k, DType dtype) {
+  const bool wide = dtype == DType::float64;
+  const size_t first = k / 2 * 2;
+  const double u = wide ? unit53(w[0], w[1]) + 0x1p-53 : unit(w[first], 24) + 0x1p-24;
+  const double angle = 2 * std::numbers::pi * (wide ? unit53(w[2], w[3]) : unit(w[first + 1], 24));
+  return std::sqrt(-2 * std::log(u)) * (k % 2 ? std::sin(angle) : std::cos(angle));
+}
+
+// The x in [-2, 2] below which a share u of the truncated distribution lies, by bisection.
+double truncated_of(const Words& w, size_t k, DType dtype) {
+  const auto below = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
+  const double u = dtype == DType::float64 ? unit53(w[2 * k], w[2 * k + 1]) : unit(w[k], 24) + 0x1p-25;
+  const double p = below(-2) + u * (below(2) - below(-2));
+  double low = -2, high = 2;
+  for (int step = 0; step < 80; ++step) {
+    const double middle = 0.5 * (low + high);
+    (below(middle) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+using Number = double (*)(const Words&, size_t k, DType);
+
+Reference drawn(Number number, const RandomAttrs& attrs) {
+  return [=](const Arrays& in) {
+    Array out(attrs.shape);
+    const int64_t rows = attrs.rows_per_example > 0 ? attrs.shape[0] : 1;
+    const int64_t width = rows > 0 ? attrs.shape.size() / rows : 0;
+    const int64_t per_block = attrs.dtype == DType::float64 ? 2 : 4;
+    const uint64_t key = random_key(static_cast<int64_t>(in[0].values[0]), attrs.instance);
+    const auto first_row = static_cast<uint64_t>(in[1].values[0]) * static_cast<uint64_t>(attrs.rows_per_example);
+    for (int64_t i = 0; i < out.shape.size(); ++i) {
+      const int64_t column = i % width;
+      const Words words = Philox::block(key, first_row + static_cast<uint64_t>(i / width), static_cast<uint64_t>(column / per_block));
+      out.values[static_cast<size_t>(i)] = number(words, static_cast<size_t>(column % per_block), attrs.dtype);
+    }
+    return out;
+  };
+}
+
+OpCase random_case(const std::string& op, const std::string& suffix, Number number, const RandomAttrs& attrs, int64_t example = 0) {
+  const bool exact = op == "random_uniform" || op == "random_threshold";
+  return {.name = op + suffix, .op = op,
+          .inputs = {given({}, {123456789}).of(always<DType::int64>),
+                     given({}, {static_cast<double>(example)}).of(always<DType::int64>)},
+          .attrs = attrs, .reference = drawn(number, attrs), .dtypes = {attrs.dtype},
+          .tolerance = exact ? Tolerance::exact : Tolerance::summed, .results = {always_dtype(attrs.dtype)},
+          .derivatives = 0, .same_bits_on_threads = true};
+}
+
+OpCases cases() {
+  const std::pair<const char*, Number> distributions[] = {
+      {"random_uniform", uniform_of}, {"random_normal", normal_of}, {"random_truncated_normal", truncated_of}};
+  OpCases all;
+  for (const auto& [op, number] : distributions) {
+    for (const DType dtype : kFloats) {
+      all.push_back(random_case(op, detail::concat("_of_", dtype), number, {.shape = {3, 7}, .dtype = dtype, .instance = 2}));
+      all.push_back(random_case(op, detail::concat("_rows_of_", dtype), number,
+                                {.shape = {4, 5}, .dtype = dtype, .instance = 1, .rows_per_example = 2}, 10));
+      all.push_back(random_case(op, detail::concat("_large_of_", dtype), number, {.shape = {101, 401}, .dtype = dtype, .rows_per_example = 1}, 3));
+      all.back().threads_only = true;
+    }
+    all.push_back(random_case(op, "_scalar", number, {.shape = {}}));
+    all.push_back(random_case(op, "_empty", number, {.shape = {0, 3}}));
+    all.push_back(random_case(op, "_empty_rows", number, {.shape = {3, 0}, .rows_per_example = 1}));
+  }
+  const Number kept = [](const Words& w, size_t k, DType) -> double { return unit(w[k], 24) >= 0.3; };
+  const auto threshold = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
+    return random_case("random_threshold", suffix, kept,
+                       {.shape = shape, .dtype = DType::boolean, .instance = 4, .rows_per_example = rows_per_example, .threshold = 0.3}, 6);
+  };
+  all.push_back(threshold("", {5, 9}, 0));
+  all.push_back(threshold("_rows", {6, 9}, 3));
+  all.push_back(threshold("_scalar", {}, 0));
+  all.push_back(threshold("_empty", {0}, 0));
+  all.push_back(threshold("_large", {101, 801}, 1));
+  all.back().threads_only = true;
+  return all;
+}
+
+BadCalls bad_calls() {
+  using enum ErrorCode;
+  return {
+      {"random_uniform_range", invalid_argument, {"random_uniform: ", "2", "1"}, [] { random::uniform({2}, {.minval = 2, .maxval = 1}); }},
+      {"random_uniform_of_integers", dtype_mismatch, {"random_uniform: ", "int32"}, [] { random::uniform({2}, {.dtype = DType::int32}); }},
+      {"random_uniform_of_booleans", dtype_mismatch, {"random_uniform: ", "bool"}, [] { random::uniform({2}, {.dtype = DType::boolean}); }},
+      {"random_normal_of_booleans", dtype_mismatch, {"random_normal: ", "bool"}, [] { random::normal({2}, {.dtype = DType::boolean}); }},
+      {"random_normal_of_integers", dtype_mismatch, {"random_normal: ", "int64"}, [] { random::normal({2}, {.dtype = DType::int64}); }},
+      {"random_normal_shape", invalid_argument, {"random_normal: ", "(2, -1)"}, [] { random::normal({2, -1}); }},
+      {"random_truncated_normal_of_integers", dtype_mismatch, {"random_truncated_normal: ", "uint8"},
+       [] { random::truncated_normal({2}, {.dtype = DType::uint8}); }},
+      {"random_bernoulli_probability", invalid_argument, {"bernoulli: ", "1.5"}, [] { random::bernoulli({2}, 1.5); }},
+      {"dropout_rate", invalid_argument, {"dropout: ", "1"}, [] { dropout(sample({2, 3}), 1); }},
+      {"dropout_dtype", dtype_mismatch, {"dropout: ", "int32(2, 3)"}, [] { dropout(sample({2, 3}, DType::int32), 0.5); }},
+      {"dropout_noise_shape", shape_mismatch, {"dropout: ", "(2, 2)", "(2, 3)"}, [] { dropout(sample({2, 3}), 0.5, {.noise_shape = {2, 2}}); }},
+      {"dropout_of_none", invalid_argument, {"dropout: ", "none"}, [] { dropout(Tensor(), 0.5); }},
+  };
+}
+
 }  // namespace
+
 const Family kRandomFamily{cases, bad_calls};
+
 }  // namespace lockstep::testing

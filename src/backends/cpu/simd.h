@@ -1,7 +1,8 @@
 // Which vector code this machine runs: files x_simd.cc exist once per x86-64 level, each in a namespace of its
 // own (simd_v2, simd_v3, simd_v4) that exports one table of functions. The code beside them takes the best table.
 //
-// Every level works in the same logical lanes and never contracts a * b + c, so all levels give the same bits.
+// Every level works in the same logical lanes and in the same order. Levels differ in one thing only: v3 and v4 have
+// fused multiply-adds, which exponentials, logarithms and matrix products use.
 #pragma once
 
 namespace lockstep::cpu {

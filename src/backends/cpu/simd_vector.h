@@ -15,8 +15,8 @@
 #error "only files x_simd.cc, which are compiled once per instruction-set level, include this header"
 #endif
 
-// Contraction into fused multiply-adds exists at some levels only, and the compiler may choose it in one copy
-// of an inlined function and not in another: results would depend on the machine and on an element's position.
+// The compiler may contract a * b + c in one copy of an inlined function and not in another: results would depend
+// on an element's position. Where a fused operation is wanted, mul_add() says so.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -136,6 +136,53 @@ LOCKSTEP_INLINE Vec<T> select(const Mask<T>& mask, const Vec<T>& a, const Vec<T>
   Vec<T> r;
   for (int i = 0; i < r.kParts; ++i) r.part[i] = mask.part[i] ? a.part[i] : b.part[i];
   return r;
+}
+
+// a * b + c, rounded once where the level has such an instruction (v3 and v4).
+template <class T>
+LOCKSTEP_INLINE Vec<T> mul_add(const Vec<T>& a, const Vec<T>& b, const Vec<T>& c) {
+  Vec<T> r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] * b.part[i] + c.part[i];
+  return r;
+}
+#if defined(__AVX512F__)
+LOCKSTEP_INLINE F32 mul_add(const F32& a, const F32& b, const F32& c) {
+  return {{_mm512_fmadd_ps(a.part[0], b.part[0], c.part[0])}};
+}
+LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
+  return {{_mm512_fmadd_pd(a.part[0], b.part[0], c.part[0]), _mm512_fmadd_pd(a.part[1], b.part[1], c.part[1])}};
+}
+#elif defined(__AVX2__)
+LOCKSTEP_INLINE F32 mul_add(const F32& a, const F32& b, const F32& c) {
+  F32 r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = _mm256_fmadd_ps(a.part[i], b.part[i], c.part[i]);
+  return r;
+}
+LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
+  F64 r;
+  for (int i = 0; i < r.kParts; ++i) r.part[i] = _mm256_fmadd_pd(a.part[i], b.part[i], c.part[i]);
+  return r;
+}
+#endif
+
+// Bit l is set where lane l of a comparison's result is true.
+template <class T>
+LOCKSTEP_INLINE uint32_t lane_bits(const Vec<T>& mask) {
+  uint32_t bits = 0;
+  for (int i = 0; i < mask.kParts; ++i) {
+#if defined(__AVX512F__)
+    const uint32_t part = sizeof(T) == 4 ? _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask.part[i]))
+                                         : _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask.part[i]));
+#elif defined(__AVX2__)
+    const int part = sizeof(T) == 4 ? _mm256_movemask_ps(reinterpret_cast<__m256>(mask.part[i]))
+                                    : _mm256_movemask_pd(reinterpret_cast<__m256d>(mask.part[i]));
+#else
+    const int part = sizeof(T) == 4 ? _mm_movemask_ps(reinterpret_cast<__m128>(mask.part[i]))
+                                    : _mm_movemask_pd(reinterpret_cast<__m128d>(mask.part[i]));
+#endif
+    bits |= static_cast<uint32_t>(part) << (i * mask.kWidth);
+  }
+  return bits;
 }
 
 // {first, first + 1, ...}
@@ -304,6 +351,24 @@ LOCKSTEP_INLINE float fold(const F32& v) {
   return r[0];
 }
 
+// The folds of four vectors at once, in the same order.
+template <class Op>
+LOCKSTEP_INLINE void fold_four(const F32 (&v)[4], float* out) {
+  typedef float F4 __attribute__((vector_size(16)));
+  F4 r[4];
+  for (int k = 0; k < 4; ++k) {
+    F4 q[4];
+    __builtin_memcpy(q, &v[k], sizeof q);
+    r[k] = Op::apply(Op::apply(q[0], q[2]), Op::apply(q[1], q[3]));
+  }
+  const F4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+  const F4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  const F4 lane0 = __builtin_shufflevector(a, b, 0, 1, 4, 5), lane1 = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  const F4 lane2 = __builtin_shufflevector(c, d, 0, 1, 4, 5), lane3 = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  const F4 folded = Op::apply(Op::apply(lane0, lane2), Op::apply(lane1, lane3));
+  __builtin_memcpy(out, &folded, sizeof folded);
+}
+
 // Associative operations with their neutral element. Op::apply(a, b) takes scalars, native vectors and Vec.
 struct Sum {
   template <class T>
@@ -350,6 +415,14 @@ struct Max {
   LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return ((b > a) | (b != b)) ? b : a; }
   template <class T>
   LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select((b > a) | (b != b), b, a); }
+};
+
+// Cheaper than Max; a NaN may be lost.
+struct MaxOfNumbers {
+  template <class V>
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return b > a ? b : a; }
+  template <class T>
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select(b > a, b, a); }
 };
 
 struct Min {

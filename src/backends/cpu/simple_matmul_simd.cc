@@ -32,9 +32,17 @@ void pack(Compute<T>* to, const T* x, int64_t row_stride, int64_t depth_stride, 
       }
       continue;
     }
-    for (int64_t r = 0; r < Width; ++r)
-      for (int64_t k = 0; k < depth; ++k)
+    for (int64_t r = 0; r < Width; ++r) {
+      int64_t k = 0;
+      if (r < count && depth_stride == 1)  // the conversion of 16-bit floats is dear one by one
+        for (; k + kLanes <= depth; k += kLanes) {
+          Compute<T> lanes[kLanes];
+          store(lanes, load(from + r * row_stride + k));
+          for (int64_t l = 0; l < kLanes; ++l) to[(k + l) * Width + r] = lanes[l];
+        }
+      for (; k < depth; ++k)
         to[k * Width + r] = r < count ? value(from[r * row_stride + k * depth_stride]) : Compute<T>(0);
+    }
   }
 }
 
@@ -45,7 +53,7 @@ LOCKSTEP_INLINE void multiply_panels(C* c, const C* a, const C* b, int64_t depth
   for (int r = 0; r < Rows; ++r) acc[r] = load(c + r * kTileColumns);
   for (int64_t k = 0; k < depth; ++k) {
     const Vec<C> row = load(b + k * kLanes);
-    for (int r = 0; r < Rows; ++r) acc[r] = acc[r] + splat(a[k * Rows + r]) * row;
+    for (int r = 0; r < Rows; ++r) acc[r] = mul_add(splat(a[k * Rows + r]), row, acc[r]);
   }
   for (int r = 0; r < Rows; ++r) store(c + r * kTileColumns, acc[r]);
 }

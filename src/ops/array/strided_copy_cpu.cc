@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/parallel.h"
 
@@ -11,13 +12,30 @@ namespace {
 constexpr int64_t kTile = 16;
 constexpr int64_t kBytesPerThread = 128 << 10;
 
+// buffer[i][j] = source[j][i] for a whole tile of 32-bit elements, four by four in registers.
+void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer) {
+  typedef uint32_t Four __attribute__((vector_size(16)));
+  for (int64_t j = 0; j < kTile; j += 4)
+    for (int64_t i = 0; i < kTile; i += 4) {
+      Four r[4];
+      for (int64_t k = 0; k < 4; ++k) std::memcpy(&r[k], source + (j + k) * source_stride + i, sizeof r[k]);
+      const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      const Four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      const Four turned[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                              __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+      for (int64_t k = 0; k < 4; ++k) std::memcpy(buffer + (i + k) * kTile + j, &turned[k], sizeof turned[k]);
+    }
+}
+
 // target[i][j] = source[j][i] for i < rows, j < columns; both indices at most kTile. The tile is turned in a buffer:
 // lines of memory a power of two apart fall into one set of the cache and would push each other out.
 template <class Element>
 void turn_tile(const Element* source, int64_t source_stride, Element* target, int64_t target_stride, int64_t rows,
                int64_t columns) {
-  Element buffer[kTile * kTile];
-  if (rows == kTile) {
+  alignas(64) Element buffer[kTile * kTile];
+  if (std::is_same_v<Element, uint32_t> && rows == kTile && columns == kTile) {
+    turn_whole(reinterpret_cast<const uint32_t*>(source), source_stride, reinterpret_cast<uint32_t*>(buffer));
+  } else if (rows == kTile) {
     for (int64_t j = 0; j < columns; ++j)
       for (int64_t i = 0; i < kTile; ++i) buffer[i * kTile + j] = source[j * source_stride + i];
   } else {

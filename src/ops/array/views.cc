@@ -164,7 +164,7 @@ Tensor transpose(const TensorArg& x, const Dims& permutation) {
   const int rank = x.tensor("transpose").rank();
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
-  for (int i = 0; i < order.rank(); ++i) order[i] = normalize_axis(order[i], rank, "transpose", x.where());
+  for (int i = 0; i < order.rank() && order.rank() == rank; ++i) order[i] = normalize_axis(order[i], rank, "transpose", x.where());
   return emit_one(kTranspose, {x.tensor()}, TransposeAttrs{order}, x.where());
 }
 

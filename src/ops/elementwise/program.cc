@@ -1,7 +1,7 @@
 #include "ops/elementwise/program.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <ostream>
 

@@ -51,16 +51,8 @@ bool dense_matrix(const OperandLayout& layout) {
   return layout.strides[-1] == 1 || layout.strides[-2] == 1 || shape[-1] == 1 || shape[-2] == 1;
 }
 
-std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout a, OperandLayout b) {
   const auto& attrs = request.attrs<MatmulAttrs>();
-  OperandLayout a = attrs.transpose_a ? transposed(request.inputs[0]) : request.inputs[0];
-  OperandLayout b = attrs.transpose_b ? transposed(request.inputs[1]) : request.inputs[1];
-  const DType dtype = request.dtype(0);
-  const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
-  const int64_t inner = a.spec.shape[-1];
-  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) || !dense_matrix(b))
-    return cpu::prepare_simple_matmul(request, a, b);
-
   const int rank = request.outputs[0].spec.shape.rank();
   a = with_rank(a, rank);
   b = with_rank(b, rank);
@@ -83,6 +75,24 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
     kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
   }
   return kernel;
+}
+
+std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+  const auto& attrs = request.attrs<MatmulAttrs>();
+  const OperandLayout a = attrs.transpose_a ? transposed(request.inputs[0]) : request.inputs[0];
+  const OperandLayout b = attrs.transpose_b ? transposed(request.inputs[1]) : request.inputs[1];
+  const DType dtype = request.dtype(0);
+  const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
+  const int64_t inner = a.spec.shape[-1];
+  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) || !dense_matrix(b))
+    return cpu::prepare_simple_matmul(request, a, b);
+
+  // Not every combination of strided batches has a primitive.
+  try {
+    return prepare_dnnl(request, a, b);
+  } catch (const dnnl::error&) {
+    return cpu::prepare_simple_matmul(request, a, b);
+  }
 }
 
 const RegisterKernel registered(DeviceKind::cpu, kMatmul, {.prepare = prepare, .strided_inputs = true});

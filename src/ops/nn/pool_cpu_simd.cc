@@ -1,95 +1,111 @@
 #include "ops/nn/pool_cpu_simd.h"
 
-#include <cstring>
 #include <type_traits>
 
-namespace lockstep::cpu::LOCKSTEP_SIMD {
+#include "backends/cpu/simd_vector.h"
+
+namespace lockstep::LOCKSTEP_SIMD {
 namespace {
 
-template <class E, int n>
-struct VectorOf {
-  typedef E Type __attribute__((vector_size(n * sizeof(E))));
-};
-template <class E, int n>
-using Vector = typename VectorOf<E, n>::Type;
+using cpu::PoolAxis;
+using cpu::PoolGeometry;
+using cpu::PoolLoops;
+using cpu::PoolMemory;
+using cpu::WindowsOver;
 
-// Arithmetic is float, or double for double.
-template <class T>
-using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
-template <class T, int lanes>
-using Reals = Vector<Real<T>, lanes>;
-template <class T, int lanes>  // as wide as Reals: what comparing them gives
-using Ints = Vector<std::conditional_t<std::is_same_v<T, double>, int64_t, int32_t>, lanes>;
+template <int n>
+using Constant = std::integral_constant<int, n>;
 
-template <int lanes, class T>
-inline void load(Reals<T, lanes>& v, const T* from) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    Vector<uint16_t, lanes> halves;
-    std::memcpy(&halves, from, sizeof halves);
-    const Vector<uint32_t, lanes> words = __builtin_convertvector(halves, Vector<uint32_t, lanes>) << 16;
-    std::memcpy(&v, &words, sizeof v);
-  } else if constexpr (std::is_same_v<T, float16>) {
-    v[0] = static_cast<float>(*from);
+// --- channels --------------------------------------------------------------------------------------------------
+// A block is 16 channels, or all of them where there are fewer.
+
+// f(first channel) for every block; the last one overlaps the one before it where the channels are no multiple of
+// 16 (what is computed twice is the same).
+template <bool few, class F>
+LOCKSTEP_INLINE void each_block(int64_t channels, F f) {
+  if constexpr (few) {
+    f(int64_t{0});
   } else {
-    std::memcpy(&v, from, sizeof v);
+    for (int64_t c = 0; c < channels; c += kLanes) f(c + kLanes <= channels ? c : channels - kLanes);
   }
 }
 
-template <int lanes, class T>
-inline void store(T* to, const Reals<T, lanes>& v) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    Vector<uint32_t, lanes> words;
-    std::memcpy(&words, &v, sizeof words);
-    const Vector<uint32_t, lanes> rounded = (words + 0x7fff + (words >> 16 & 1)) >> 16;  // to nearest even
-    const Vector<uint32_t, lanes> quiet = words >> 16 | 0x40;
-    const auto halves = __builtin_convertvector(v == v ? rounded : quiet, Vector<uint16_t, lanes>);
-    std::memcpy(&to->bits, &halves, sizeof halves);
-  } else if constexpr (std::is_same_v<T, float16>) {
-    *to = static_cast<float16>(v[0]);
+template <bool few, class T>
+LOCKSTEP_INLINE Vec<Compute<T>> load_block(const T* p, int64_t channels) {
+  if constexpr (few)
+    return load_some(p, channels, Compute<T>{0});
+  else
+    return load(p);
+}
+
+template <bool few, class T>
+LOCKSTEP_INLINE void store_block(T* p, int64_t channels, const Vec<Compute<T>>& v) {
+  if constexpr (few)
+    store_some(p, channels, v);
+  else
+    store(p, v);
+}
+
+template <class C>
+using Positions = Vec<typename MaskOf<C>::type>;
+
+// Compilers narrow to a quarter well with AVX-512, in two steps well without.
+template <class P, class I>
+LOCKSTEP_INLINE void store_positions(P* p, const Vec<I>& v) {
+  if constexpr (sizeof(P) < sizeof(int32_t) && kNativeBytes < 64) {
+    uint16_t halves[kLanes];
+    narrow(halves, v);
+    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<P>(halves[i]);
   } else {
-    std::memcpy(to, &v, sizeof v);
+    narrow(p, v);
   }
 }
 
-// v where the positions at `from` are `position`, 0 elsewhere.
-template <int lanes, class T, class P>
-inline void keep_at(Reals<T, lanes>& v, const P* from, P position) {
-  Vector<P, lanes> positions;
-  std::memcpy(&positions, from, sizeof positions);
-  // Comparing before widening: compilers widen a mask well, a byte badly.
-  const auto hit = __builtin_convertvector(positions == position, Ints<T, lanes>);
-  Ints<T, lanes> bits;
-  std::memcpy(&bits, &v, sizeof bits);
-  bits &= hit;
-  std::memcpy(&v, &bits, sizeof v);
-}
-
-template <int lanes, class T, class P>
-inline void store_positions(P* to, const Ints<T, lanes>& v) {
-  // g++ narrows to a quarter well with AVX-512 only, in two steps well with the others.
-  if constexpr (sizeof(P) == 1 && lanes < 16) {
-    const auto halves = __builtin_convertvector(v, Vector<uint16_t, lanes>);
-    const auto bytes = __builtin_convertvector(halves, Vector<P, lanes>);
-    std::memcpy(to, &bytes, sizeof bytes);
+template <bool few, class P, class I>
+LOCKSTEP_INLINE void store_positions(P* p, int64_t channels, const Vec<I>& v) {
+  if constexpr (few) {
+    P buffer[kLanes];
+    store_positions(buffer, v);
+    for (int64_t i = 0; i < channels; ++i) p[i] = buffer[i];
   } else {
-    const auto narrow = __builtin_convertvector(v, Vector<P, lanes>);
-    std::memcpy(to, &narrow, sizeof narrow);
+    store_positions(p, v);
   }
 }
 
-// Calls f(c) for the first channel of every block; the last block overlaps the one before it where the
-// channels are no multiple of `lanes` (what is computed twice is the same).
-template <int lanes, class F>
-inline void for_blocks(int64_t channels, F f) {
-  for (int64_t c = 0; c < channels; c += lanes) f(c + lanes <= channels ? c : channels - lanes);
+// Where the positions are k. Comparing comes before widening: compilers widen a mask well, a byte badly.
+template <class C, class P>
+LOCKSTEP_INLINE Mask<C> positions_are(const P* p, P k) {
+  typedef P Part __attribute__((vector_size(Vec<C>::kWidth * sizeof(P))));
+  Mask<C> hit;
+  for (int i = 0; i < hit.kParts; ++i) {
+    Part part;
+    __builtin_memcpy(&part, p + i * hit.kWidth, sizeof part);
+    hit.part[i] = __builtin_convertvector(part == k, typename Mask<C>::Native);
+  }
+  return hit;
 }
+
+// v where the positions are k, 0 elsewhere.
+template <bool few, class C, class P>
+LOCKSTEP_INLINE Vec<C> keep_at(const Vec<C>& v, const P* p, int64_t channels, int64_t k) {
+  using Bits = typename MaskOf<C>::type;
+  if constexpr (few) {
+    P buffer[kLanes] = {};
+    for (int64_t i = 0; i < channels; ++i) buffer[i] = p[i];
+    return keep_at<false>(v, buffer, channels, k);
+  } else {
+    return bits_as<C>(bits_as<Bits>(v) & positions_are<C>(p, static_cast<P>(k)));
+  }
+}
+
+// --- windows ---------------------------------------------------------------------------------------------------
 
 struct Range {
   int64_t begin, end;
 };
 
 // Taps of window `o` that lie inside the image.
-inline Range taps_inside(const PoolAxis& axis, int64_t o) {
+LOCKSTEP_INLINE Range taps_inside(const PoolAxis& axis, int64_t o) {
   const int64_t start = o * axis.stride - axis.before;
   const int64_t end = axis.input - start;
   return {start < 0 ? -start : 0, end < axis.size ? end : axis.size};
@@ -104,10 +120,10 @@ struct View {
   int64_t first_position() const { return rows.begin * width + columns.begin; }
   int64_t taps() const { return (rows.end - rows.begin) * (columns.end - columns.begin); }
 
-  // f(element, position) for the taps inside the image, in row-major order; `size`: rows and columns
-  // of the window where they are known to the compiler and inside the image, else 0.
+  // f(element, position) for the taps inside the image, in row-major order; `size`: rows and columns of the window
+  // where it is square, small and inside the image, so that the compiler can unroll; else 0.
   template <int size, class T, class F>
-  inline void each(T* first, F f) const {
+  LOCKSTEP_INLINE void each(T* first, F f) const {
     if constexpr (size > 0) {
       for (int i = 0; i < size; ++i)
         for (int j = 0; j < size; ++j) f(first + i * row_step + j * pixel_step, i * size + j);
@@ -120,13 +136,10 @@ struct View {
   }
 };
 
-template <int n>
-using Constant = std::integral_constant<int, n>;
-
-// Calls f(size, view, its first element inside the image, index of the result's first channel) for
-// every window of these rows.
+// f(size, view, its first element inside the image, index of the result's first channel) for every window of these
+// rows.
 template <class T, class F>
-void for_windows(const PoolGeometry& g, T* x, int64_t begin, int64_t end, F f) {
+LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int64_t end, F f) {
   const int64_t channels = g.channels, row_step = g.columns.input * channels;
   const int64_t size = g.rows.size == g.columns.size ? g.rows.size : 0;
   for (int64_t row = begin; row < end; ++row) {
@@ -150,80 +163,64 @@ void for_windows(const PoolGeometry& g, T* x, int64_t begin, int64_t end, F f) {
   }
 }
 
-template <class T, class P>
-struct Max {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    using V = Reals<T, lanes>;
-    using I = Ints<T, lanes>;
-    T* y = static_cast<T*>(memory.to);
-    P* positions = static_cast<P*>(memory.positions);
-    for_windows(g, static_cast<const T*>(memory.from), begin, end,
-                [&](auto size, const View& view, const T* first, int64_t out) {
-                  for_blocks<lanes>(g.channels, [&](int64_t c) {
-                    V best;
-                    load<lanes>(best, first + c);
-                    I position = I{} + static_cast<int32_t>(view.first_position());
-                    view.each<size>(first + c, [&](const T* at, int k) {
-                      if (size > 0 && k == 0) return;  // the first tap is there already
-                      V v;
-                      load<lanes>(v, at);
-                      const I take = (v > best) | (v != v);
-                      position = take ? I{} + k : position;
-                      best = take ? v : best;
-                    });
-                    store<lanes>(y + out + c, best);
-                    store_positions<lanes, T>(positions + out + c, position);
-                  });
-                });
-  }
-};
+template <class T, class P, bool few>
+void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  using I = typename MaskOf<C>::type;
+  const auto* x = static_cast<const T*>(memory.from);
+  auto* y = static_cast<T*>(memory.to);
+  auto* positions = static_cast<P*>(memory.positions);
+  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+    each_block<few>(g.channels, [&](int64_t c) {
+      Vec<C> best = load_block<few>(first + c, g.channels);
+      Vec<I> position = splat(static_cast<I>(view.first_position()));
+      view.each<size>(first + c, [&](const T* at, int k) {
+        if (size > 0 && k == 0) return;  // the first tap is there already
+        const Vec<C> v = load_block<few>(at, g.channels);
+        const Mask<C> take = (v > best) | (v != v);
+        position = select(take, splat(static_cast<I>(k)), position);
+        best = select(take, v, best);
+      });
+      store_block<few>(y + out + c, g.channels, best);
+      store_positions<few>(positions + out + c, g.channels, position);
+    });
+  });
+}
 
-template <class T, class P>
-struct MaxGather {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    T* y = static_cast<T*>(memory.to);
-    const P* positions = static_cast<const P*>(memory.positions);
-    for_windows(g, static_cast<const T*>(memory.from), begin, end,
-                [&](auto size, const View& view, const T* first, int64_t out) {
-                  for_blocks<lanes>(g.channels, [&](int64_t c) {
-                    Reals<T, lanes> value{};
-                    view.each<size>(first + c, [&](const T* at, int k) {
-                      Reals<T, lanes> v;
-                      load<lanes>(v, at);
-                      keep_at<lanes, T>(v, positions + out + c, static_cast<P>(k));
-                      value += v;
-                    });
-                    store<lanes>(y + out + c, value);
-                  });
-                });
-  }
-};
+template <class T, class P, bool few>
+void max_gather(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* x = static_cast<const T*>(memory.from);
+  auto* y = static_cast<T*>(memory.to);
+  const auto* positions = static_cast<const P*>(memory.positions);
+  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+    each_block<few>(g.channels, [&](int64_t c) {
+      Vec<Compute<T>> value = splat(Compute<T>{0});
+      view.each<size>(first + c, [&](const T* at, int k) {
+        value = value + keep_at<few>(load_block<few>(at, g.channels), positions + out + c, g.channels, k);
+      });
+      store_block<few>(y + out + c, g.channels, value);
+    });
+  });
+}
 
-template <class T>
-struct Avg {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    T* y = static_cast<T*>(memory.to);
-    for_windows(g, static_cast<const T*>(memory.from), begin, end,
-                [&](auto size, const View& view, const T* first, int64_t out) {
-                  const auto count = static_cast<Real<T>>(view.taps());
-                  for_blocks<lanes>(g.channels, [&](int64_t c) {
-                    Reals<T, lanes> sum{};
-                    view.each<size>(first + c, [&](const T* at, int) {
-                      Reals<T, lanes> v;
-                      load<lanes>(v, at);
-                      sum += v;
-                    });
-                    store<lanes>(y + out + c, sum / count);
-                  });
-                });
-  }
-};
+template <class T, bool few>
+void avg(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* x = static_cast<const T*>(memory.from);
+  auto* y = static_cast<T*>(memory.to);
+  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+    const auto count = splat(static_cast<Compute<T>>(view.taps()));
+    each_block<few>(g.channels, [&](int64_t c) {
+      Vec<Compute<T>> sum = splat(Compute<T>{0});
+      view.each<size>(first + c, [&](const T* at, int) { sum = sum + load_block<few>(at, g.channels); });
+      store_block<few>(y + out + c, g.channels, sum / count);
+    });
+  });
+}
 
-// Zeros the pixels of the rows of windows [begin, end) that no window reaches, where windows do not
-// overlap. The rows between two windows belong to the upper one, the image's last rows to the last.
+// --- gradients, windows apart: each window writes its own pixels -------------------------------------------------
+
+// Zeros the pixels of the rows of windows [begin, end) that no window reaches. The rows between two windows belong
+// to the upper one, the image's last rows to the last.
 template <class T>
 void zero_between(const PoolGeometry& g, T* dx, int64_t begin, int64_t end) {
   const PoolAxis &rows = g.rows, &columns = g.columns;
@@ -250,135 +247,113 @@ void zero_between(const PoolGeometry& g, T* dx, int64_t begin, int64_t end) {
   }
 }
 
-template <class T, class P>
-struct MaxGradApart {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    const T* dy = static_cast<const T*>(memory.from);
-    T* dx = static_cast<T*>(memory.to);
-    const P* positions = static_cast<const P*>(memory.positions);
-    for_windows(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
-      for_blocks<lanes>(g.channels, [&](int64_t c) {
-        Reals<T, lanes> gradient;
-        load<lanes>(gradient, dy + out + c);
-        view.each<size>(first + c, [&](T* at, int k) {
-          Reals<T, lanes> v = gradient;
-          keep_at<lanes, T>(v, positions + out + c, static_cast<P>(k));
-          store<lanes>(at, v);
-        });
+template <class T, class P, bool few>
+void max_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* dy = static_cast<const T*>(memory.from);
+  auto* dx = static_cast<T*>(memory.to);
+  const auto* positions = static_cast<const P*>(memory.positions);
+  each_window(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
+    each_block<few>(g.channels, [&](int64_t c) {
+      const auto gradient = load_block<few>(dy + out + c, g.channels);
+      view.each<size>(first + c, [&](T* at, int k) {
+        store_block<few>(at, g.channels, keep_at<few>(gradient, positions + out + c, g.channels, k));
       });
     });
-    zero_between(g, dx, begin, end);
-  }
-};
+  });
+  zero_between(g, dx, begin, end);
+}
 
-template <class T>
-struct AvgGradApart {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    const T* dy = static_cast<const T*>(memory.from);
-    T* dx = static_cast<T*>(memory.to);
-    for_windows(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
-      const auto count = static_cast<Real<T>>(view.taps());
-      for_blocks<lanes>(g.channels, [&](int64_t c) {
-        Reals<T, lanes> v;
-        load<lanes>(v, dy + out + c);
-        v /= count;
-        view.each<size>(first + c, [&](T* at, int) { store<lanes>(at, v); });
-      });
+template <class T, bool few>
+void avg_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* dy = static_cast<const T*>(memory.from);
+  auto* dx = static_cast<T*>(memory.to);
+  each_window(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
+    const auto count = splat(static_cast<Compute<T>>(view.taps()));
+    each_block<few>(g.channels, [&](int64_t c) {
+      const auto share = load_block<few>(dy + out + c, g.channels) / count;
+      view.each<size>(first + c, [&](T* at, int) { store_block<few>(at, g.channels, share); });
     });
-    zero_between(g, dx, begin, end);
-  }
-};
+  });
+  zero_between(g, dx, begin, end);
+}
 
-// Every pixel of these rows of dx is the sum over the windows it lies in, always in the same order.
+// --- gradients, overlapping windows: each pixel sums over the windows it lies in, always in the same order ---------
+
 // add(sum, index of the window's channel, row and column of the window, position in it).
-template <int lanes, class T, class F>
-void sum_windows(const PoolGeometry& g, T* dx, int64_t begin, int64_t end, F add) {
+template <class T, bool few, class F>
+LOCKSTEP_INLINE void sum_windows(const PoolGeometry& g, T* dx, int64_t begin, int64_t end, F add) {
   for (int64_t row = begin; row < end; ++row) {
     const WindowsOver& rows = g.rows.over[static_cast<size_t>(row % g.rows.input)];
     const int64_t out_row = row / g.rows.input * g.rows.output + rows.first;
     for (int64_t w = 0; w < g.columns.input; ++w) {
       const WindowsOver& columns = g.columns.over[static_cast<size_t>(w)];
-      for_blocks<lanes>(g.channels, [&](int64_t c) {
-        Reals<T, lanes> sum{};
+      each_block<few>(g.channels, [&](int64_t c) {
+        Vec<Compute<T>> sum = splat(Compute<T>{0});
         for (int64_t i = 0; i < rows.count; ++i)
           for (int64_t j = 0; j < columns.count; ++j) {
             const int64_t out = ((out_row + i) * g.columns.output + columns.first + j) * g.channels + c;
             const int64_t k = (rows.tap - i * g.rows.stride) * g.columns.size + columns.tap - j * g.columns.stride;
             add(sum, out, rows.first + i, columns.first + j, k);
           }
-        store<lanes>(dx + (row * g.columns.input + w) * g.channels + c, sum);
+        store_block<few>(dx + (row * g.columns.input + w) * g.channels + c, g.channels, sum);
       });
     }
   }
 }
 
-template <class T, class P>
-struct MaxGrad {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    const T* dy = static_cast<const T*>(memory.from);
-    const P* positions = static_cast<const P*>(memory.positions);
-    sum_windows<lanes>(g, static_cast<T*>(memory.to), begin, end,
-                       [&](auto& sum, int64_t out, int64_t, int64_t, int64_t k) {
-                         Reals<T, lanes> v;
-                         load<lanes>(v, dy + out);
-                         keep_at<lanes, T>(v, positions + out, static_cast<P>(k));
-                         sum += v;
-                       });
-  }
-};
+template <class T, class P, bool few>
+void max_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* dy = static_cast<const T*>(memory.from);
+  const auto* positions = static_cast<const P*>(memory.positions);
+  sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t, int64_t, int64_t k) {
+                        const auto gradient = load_block<few>(dy + out, g.channels);
+                        sum = sum + keep_at<few>(gradient, positions + out, g.channels, k);
+                      });
+}
 
-template <class T>
-struct AvgGrad {
-  template <int lanes>
-  static void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-    const T* dy = static_cast<const T*>(memory.from);
-    const int64_t *row_taps = g.rows.inside.data(), *column_taps = g.columns.inside.data();
-    sum_windows<lanes>(g, static_cast<T*>(memory.to), begin, end,
-                       [&](auto& sum, int64_t out, int64_t oh, int64_t ow, int64_t) {
-                         Reals<T, lanes> v;
-                         load<lanes>(v, dy + out);
-                         sum += v / static_cast<Real<T>>(row_taps[oh] * column_taps[ow]);
-                       });
-  }
-};
+template <class T, bool few>
+void avg_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  const auto* dy = static_cast<const T*>(memory.from);
+  const int64_t *row_taps = g.rows.inside.data(), *column_taps = g.columns.inside.data();
+  sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t oh, int64_t ow, int64_t) {
+                        const auto count = static_cast<Compute<T>>(row_taps[oh] * column_taps[ow]);
+                        sum = sum + load_block<few>(dy + out, g.channels) / splat(count);
+                      });
+}
 
-// The widest blocks of channels that the image has room for.
-template <class T, class Body>
-void run(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
-  constexpr int kLanes = __BIGGEST_ALIGNMENT__ / sizeof(float);
-  constexpr bool kVectors = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
-  if (kVectors && g.channels >= kLanes)
-    Body::template run<kVectors ? kLanes : 1>(g, memory, begin, end);
-  else if (kVectors && g.channels >= 4)
-    Body::template run<kVectors ? 4 : 1>(g, memory, begin, end);
+// --- table -----------------------------------------------------------------------------------------------------
+
+template <cpu::PoolLoop many, cpu::PoolLoop few>
+void by_channels(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
+  if (g.channels >= kLanes)
+    many(g, memory, begin, end);
   else
-    Body::template run<1>(g, memory, begin, end);
+    few(g, memory, begin, end);
 }
 
 template <class T, class P>
-PoolLoops loops() {
-  return {.max = run<T, Max<T, P>>,
-          .max_gather = run<T, MaxGather<T, P>>,
-          .avg = run<T, Avg<T>>,
-          .max_grad = run<T, MaxGrad<T, P>>,
-          .avg_grad = run<T, AvgGrad<T>>,
-          .max_grad_apart = run<T, MaxGradApart<T, P>>,
-          .avg_grad_apart = run<T, AvgGradApart<T>>};
+constexpr PoolLoops loops() {
+  return {.max = by_channels<max<T, P, false>, max<T, P, true>>,
+          .max_gather = by_channels<max_gather<T, P, false>, max_gather<T, P, true>>,
+          .avg = by_channels<avg<T, false>, avg<T, true>>,
+          .max_grad = by_channels<max_grad<T, P, false>, max_grad<T, P, true>>,
+          .avg_grad = by_channels<avg_grad<T, false>, avg_grad<T, true>>,
+          .max_grad_apart = by_channels<max_grad_apart<T, P, false>, max_grad_apart<T, P, true>>,
+          .avg_grad_apart = by_channels<avg_grad_apart<T, false>, avg_grad_apart<T, true>>};
+}
+
+template <class T>
+constexpr cpu::PoolFunctions functions() {
+  return {.bytes = loops<T, uint8_t>(), .words = loops<T, int32_t>()};
 }
 
 }  // namespace
 
-PoolLoops pool_loops(DType dtype, DType positions) {
-  const bool bytes = positions == DType::uint8;
-  switch (dtype) {
-    case DType::float64: return bytes ? loops<double, uint8_t>() : loops<double, int32_t>();
-    case DType::bfloat16: return bytes ? loops<bfloat16, uint8_t>() : loops<bfloat16, int32_t>();
-    case DType::float16: return bytes ? loops<float16, uint8_t>() : loops<float16, int32_t>();
-    default: return bytes ? loops<float, uint8_t>() : loops<float, int32_t>();
-  }
-}
+extern const cpu::PoolTable kPoolTable = {.float32 = functions<float>(),
+                                          .float64 = functions<double>(),
+                                          .bfloat16 = functions<bfloat16>(),
+                                          .float16 = functions<float16>()};
 
-}  // namespace lockstep::cpu::LOCKSTEP_SIMD
+}  // namespace lockstep::LOCKSTEP_SIMD

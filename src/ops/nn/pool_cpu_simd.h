@@ -1,16 +1,14 @@
-// The loops of pooling. One call makes some rows of the result, counted over all images, and writes
-// every element of them once: results do not depend on how rows are shared among threads.
+// The loops of pooling. One call makes some rows of the result, counted over all images, and writes every
+// element of them once: results do not depend on how rows are shared among threads.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/tensor/dtype.h"
-
 namespace lockstep::cpu {
 
-// The windows that a row (or column) of the image lies in: first, first + 1, ... In the first of them
-// it is row `tap`, in each one after it `stride` rows less.
+// The windows that a row (or column) of the image lies in: first, first + 1, ... In the first of them it is row
+// `tap`, in each one after it `stride` rows less.
 struct WindowsOver {
   int64_t first = 0, count = 0, tap = 0;
 };
@@ -32,8 +30,8 @@ struct PoolGeometry {
 struct PoolMemory {
   const void* from = nullptr;
   void* to = nullptr;
-  // Where in its window each maximum stands, taps counted in row-major order whether or not they lie on
-  // padding. Written by `max`, read by its gradients, null for averages.
+  // Where in its window each maximum stands, taps counted in row-major order whether or not they lie on padding.
+  // Written by `max`, read by its gradients, null for averages.
   void* positions = nullptr;
 };
 
@@ -49,15 +47,23 @@ struct PoolLoops {
   PoolLoop max_grad_apart, avg_grad_apart;
 };
 
-// For elements of a floating-point dtype and positions of uint8 or int32.
-namespace simd_v2 {
-PoolLoops pool_loops(DType dtype, DType positions);
-}
-namespace simd_v3 {
-PoolLoops pool_loops(DType dtype, DType positions);
-}
-namespace simd_v4 {
-PoolLoops pool_loops(DType dtype, DType positions);
-}
+// By the size of positions: uint8 or int32.
+struct PoolFunctions {
+  PoolLoops bytes, words;
+};
+
+struct PoolTable {
+  PoolFunctions float32, float64, bfloat16, float16;
+};
 
 }  // namespace lockstep::cpu
+
+namespace lockstep::simd_v2 {
+extern const cpu::PoolTable kPoolTable;
+}
+namespace lockstep::simd_v3 {
+extern const cpu::PoolTable kPoolTable;
+}
+namespace lockstep::simd_v4 {
+extern const cpu::PoolTable kPoolTable;
+}

@@ -25,11 +25,12 @@ LOCKSTEP_INLINE void store_at(T* y, int64_t i, int64_t n, const F32& v) {
     store_some(y + i, n - i, v);
 }
 
+// NaN is not looked for: it comes back in the sum.
 template <class T>
 LOCKSTEP_INLINE float row_max(const T* x, int64_t n) {
   F32 acc = splat(kMinusInfinity);
-  each_vector(x, n, [&](int64_t, const F32& v) __attribute__((always_inline)) { acc = Max::apply(acc, v); });
-  return fold<Max>(acc);
+  each_vector(x, n, [&](int64_t, const F32& v) __attribute__((always_inline)) { acc = MaxOfNumbers::apply(acc, v); });
+  return fold<MaxOfNumbers>(acc);
 }
 
 // The sum of exp(x - max); sink(position, exponentials) sees every vector. Partial sums of 64 vectors keep the error of
@@ -42,7 +43,7 @@ LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
     F32 acc = splat(0.0f);
     each_vector(x + first, n - first < kBlock ? n - first : kBlock,
                 [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-                  const F32 e = exp(v - splat(max));
+                  const F32 e = exp_not_positive(v - splat(max));
                   sink(first + i, e);
                   acc = acc + e;
                 });
@@ -51,8 +52,56 @@ LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
   return fold<Sum>(total);
 }
 
+// f(first row, rows) for each 16 rows: what is done once a row can then be done in one vector.
+template <class F>
+LOCKSTEP_INLINE void each_group(int64_t begin, int64_t end, F&& f) {
+  for (int64_t row = begin; row < end; row += kLanes) f(row, end - row < kLanes ? end - row : kLanes);
+}
+
+// Maxima and sums of up to 16 rows that are no longer than a vector; sink(row, exponentials) sees every row. Four rows go
+// together, because the folds of one would wait for each other. The last row stands in for those that are missing.
+template <class T, class Sink>
+LOCKSTEP_INLINE void short_rows(const T* x, int64_t n, int64_t count, float* max, float* sum, Sink&& sink) {
+  for (int64_t first = 0; first < count; first += 4) {
+    F32 v[4];
+    int64_t row[4];
+    for (int r = 0; r < 4; ++r) {
+      row[r] = first + r < count ? first + r : count - 1;
+      v[r] = n == kLanes ? load(x + row[r] * n) : load_some(x + row[r] * n, n, kMinusInfinity);
+    }
+    fold_four<MaxOfNumbers>(v, max + first);
+    for (int r = 0; r < 4; ++r) {
+      v[r] = exp_not_positive(v[r] - splat(max[first + r]));
+      sink(row[r], v[r]);
+    }
+    fold_four<Sum>(v, sum + first);
+  }
+}
+
+// Maxima and sums of up to 16 rows.
+template <class T>
+LOCKSTEP_INLINE void row_stats(const T* x, int64_t n, int64_t count, float* max, float* sum) {
+  if (n <= kLanes) return short_rows(x, n, count, max, sum, [](int64_t, const F32&) {});
+  for (int64_t r = 0; r < count; ++r) {
+    max[r] = row_max(x + r * n, n);
+    sum[r] = row_sum(x + r * n, n, max[r], [](int64_t, const F32&) {});
+  }
+}
+
 template <class T>
 void softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
+  if (n <= kLanes) {
+    each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+      float max[kLanes], sum[kLanes] = {};
+      F32 exponentials[kLanes];
+      short_rows(static_cast<const T*>(in) + first * n, n, count, max, sum,
+                 [&](int64_t r, const F32& e) __attribute__((always_inline)) { exponentials[r] = e; });
+      store(sum, splat(1.0f) / load(sum));
+      for (int64_t r = 0; r < count; ++r)
+        store_at(static_cast<T*>(out) + (first + r) * n, 0, n, exponentials[r] * splat(sum[r]));
+    });
+    return;
+  }
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(in) + row * n;
     T* y = static_cast<T*>(out) + row * n;
@@ -68,29 +117,19 @@ void softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
       const float sum = row_sum(x, n, max, [](int64_t, const F32&) {});
       const F32 scale = splat(1.0f / sum);
       each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-        store_at(y, i, n, exp(v - splat(max)) * scale);
+        store_at(y, i, n, exp_not_positive(v - splat(max)) * scale);
       });
     }
   }
 }
 
-// The logarithms of 16 rows are one vector.
-template <class F>
-LOCKSTEP_INLINE void each_group(int64_t begin, int64_t end, F&& f) {
-  for (int64_t row = begin; row < end; row += kLanes) f(row, end - row < kLanes ? end - row : kLanes);
-}
-
 template <class T>
 void log_softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
   each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-    float max[kLanes];
-    float sum[kLanes] = {};
+    float max[kLanes], sum[kLanes] = {};
     const T* x = static_cast<const T*>(in) + first * n;
     T* y = static_cast<T*>(out) + first * n;
-    for (int64_t r = 0; r < count; ++r) {
-      max[r] = row_max(x + r * n, n);
-      sum[r] = row_sum(x + r * n, n, max[r], [](int64_t, const F32&) {});
-    }
+    row_stats(x, n, count, max, sum);
     store(sum, log(load(sum)));
     for (int64_t r = 0; r < count; ++r)
       each_vector(x + r * n, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
@@ -106,16 +145,13 @@ LOCKSTEP_INLINE float to_float(const T& x) { return load_some(&x, 1, 0.0f).part[
 template <class T>
 void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t n, int64_t begin, int64_t end) {
   each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-    float sum[kLanes] = {};
-    float chosen[kLanes] = {};
+    float max[kLanes], sum[kLanes] = {}, chosen[kLanes] = {};
+    const T* x = static_cast<const T*>(in) + first * n;
+    row_stats(x, n, count, max, sum);
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t row = first + r;
-      const T* x = static_cast<const T*>(in) + row * n;
-      const float max = row_max(x, n);
-      sum[r] = row_sum(x, n, max, [](int64_t, const F32&) {});
-      chosen[r] = to_float(x[labels[row]]) - max;
-      stats[2 * row] = max;
-      stats[2 * row + 1] = sum[r];
+      chosen[r] = to_float(x[r * n + labels[first + r]]) - max[r];
+      stats[2 * (first + r)] = max[r];
+      stats[2 * (first + r) + 1] = sum[r];
     }
     const F32 result = log(load(sum)) - load(chosen);
     T* y = static_cast<T*>(loss) + first;
@@ -127,26 +163,31 @@ void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int6
 template <class T>
 void cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss, void* out, int64_t n,
                         int64_t begin, int64_t end) {
-  const F32 lane = [] {
-    F32 v;
-    for (int i = 0; i < v.kParts; ++i)
-      for (int k = 0; k < v.kWidth; ++k) v.part[i][k] = static_cast<float>(i * v.kWidth + k);
-    return v;
-  }();
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(in) + row * n;
-    T* y = static_cast<T*>(out) + row * n;
-    const F32 max = splat(stats[2 * row]);
-    const F32 scale = splat(1.0f / stats[2 * row + 1]);
-    const F32 d = splat(to_float(static_cast<const T*>(dloss)[row]));
-    const int64_t label = labels[row];
-    each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-      F32 p = exp(v - max) * scale;
-      if (label - i >= 0 && label - i < kLanes)
-        p = select(lane == splat(static_cast<float>(label - i)), p - splat(1.0f), p);
-      store_at(y, i, n, p * d);
-    });
-  }
+  const I32 lane = iota<int32_t>(0);
+  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+    float scale[kLanes] = {};
+    for (int64_t r = 0; r < count; ++r) scale[r] = stats[2 * (first + r) + 1];
+    store(scale, splat(1.0f) / load(scale));
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t row = first + r;
+      const T* x = static_cast<const T*>(in) + row * n;
+      T* y = static_cast<T*>(out) + row * n;
+      const float max = stats[2 * row];
+      const F32 d = splat(to_float(static_cast<const T*>(dloss)[row]));
+      const int64_t label = labels[row];
+      const auto gradient = [&](const F32& v, int64_t place) __attribute__((always_inline)) {
+        const F32 p = exp_not_positive(v - splat(max)) * splat(scale[r]);
+        return select(lane == splat(static_cast<int32_t>(place)), p - splat(1.0f), p) * d;
+      };
+      if (n < kLanes) {
+        store_some(y, n, gradient(load_some(x, n, kMinusInfinity), label));
+        continue;
+      }
+      each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+        store_at(y, i, n, gradient(v, label - i));
+      });
+    }
+  });
 }
 
 template <class T>

@@ -15,7 +15,7 @@ namespace lockstep {
 extern const OpDef kRandomUniform;
 // Box-Muller: words 2k and 2k + 1 make elements 2k and 2k + 1.
 extern const OpDef kRandomNormal;
-// The normal distribution between -2 and 2, by the inverse of its distribution function.
+// Normal numbers; one outside of [-2, 2] is drawn again until it is inside.
 extern const OpDef kRandomTruncatedNormal;
 // True where the float32 uniform number is at least `threshold`.
 extern const OpDef kRandomThreshold;

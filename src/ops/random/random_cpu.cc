@@ -1,7 +1,8 @@
-// Random numbers on the CPU. float64 and the truncated normal distribution are made number by number.
+// Random numbers on the CPU. float64, and what a truncated distribution rejects, is made number by number.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
@@ -13,6 +14,10 @@ namespace lockstep {
 namespace {
 
 using cpu::RandomRows;
+
+const cpu::RandomTable& table() {
+  return cpu::pick_simd(simd_v2::kRandomTable, simd_v3::kRandomTable, simd_v4::kRandomTable);
+}
 
 // --- number by number ------------------------------------------------------------------------------------------
 
@@ -55,43 +60,38 @@ void normal64(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   });
 }
 
-double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
-
-// The x in [-2, 2] with normal_cdf(x) = p: Newton's steps from a start that is close already.
-double inverse_normal_cdf(double p) {
-  double x = 2.5 * (p - 0.5) * (1 + 2.2 * (p - 0.5) * (p - 0.5));
-  for (int step = 0; step < 6; ++step) {
-    const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
-    x = std::clamp(x - (normal_cdf(x) - p) / density, -2.0, 2.0);
+// An element that fell outside of [-2, 2] is drawn again, from blocks that no first draw uses: the attempt stands in the
+// upper bits of the counter's low half.
+double normal_within_two(const RandomRows& rows, int64_t row, int64_t column) {
+  for (uint64_t attempt = 1;; ++attempt) {
+    const auto w = Philox::block(rows.key, rows.first_row + static_cast<uint64_t>(row), attempt << 48 | static_cast<uint64_t>(column));
+    const double z = std::sqrt(-2 * std::log(unit53(w[0], w[1]) + 0x1p-53)) * std::cos(2 * std::numbers::pi * unit53(w[2], w[3]));
+    if (std::abs(z) <= 2) return z;
   }
-  return x;
-}
-
-double truncated(double u) {
-  static const double low = normal_cdf(-2), high = normal_cdf(2);
-  return inverse_normal_cdf(low + u * (high - low));
-}
-
-void truncated64(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  pairs(rows, out, begin, end, [](double a, double b) { return std::pair(truncated(a), truncated(b)); });
 }
 
 template <class T>
-void truncated32(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  each_block(rows, 4, begin, end, [&](int64_t start, int64_t column, const std::array<uint32_t, 4>& w) {
-    for (int64_t k = 0; k < 4 && column + k < rows.width; ++k) {
-      // The middle of the interval that the upper 24 bits stand for.
-      const double u = (static_cast<double>(w[static_cast<size_t>(k)] >> 8) + 0.5) * 0x1p-24;
-      static_cast<T*>(out)[start + column + k] = T(static_cast<float>(truncated(u)));
+void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
+  const int64_t per_block = std::is_same_v<T, double> ? 2 : 4;
+  const cpu::RandomTable& t = table();
+  if constexpr (std::is_same_v<T, double>) normal64(rows, out, begin, end);
+  else (std::is_same_v<T, float> ? t.normal32 : std::is_same_v<T, bfloat16> ? t.normal_bfloat16 : t.normal_float16)(rows, out, begin, end);
+  const int64_t blocks_per_row = (rows.width + per_block - 1) / per_block;
+  for (int64_t block = begin; block < end;) {
+    const int64_t row = block / blocks_per_row;
+    const int64_t last = std::min(end, (row + 1) * blocks_per_row);
+    const int64_t first_column = (block - row * blocks_per_row) * per_block;
+    const int64_t last_column = std::min(rows.width, (last - row * blocks_per_row) * per_block);
+    T* y = static_cast<T*>(out) + row * rows.width;
+    for (int64_t i = first_column; i < last_column; ++i) {
+      using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      if (std::abs(static_cast<C>(y[i])) > 2) y[i] = static_cast<T>(static_cast<C>(normal_within_two(rows, row, i)));
     }
-  });
+    block = last;
+  }
 }
 
 // --- kernels ---------------------------------------------------------------------------------------------------
-
-const cpu::RandomTable& table() {
-  return cpu::pick_simd(simd_v2::kRandomTable, simd_v3::kRandomTable, simd_v4::kRandomTable);
-}
 
 cpu::RandomFunction function_of(const KernelRequest& request) {
   const DType dtype = request.attrs<RandomAttrs>().dtype;
@@ -102,7 +102,7 @@ cpu::RandomFunction function_of(const KernelRequest& request) {
   if (&request.op == &kRandomThreshold) return t.threshold;
   if (&request.op == &kRandomUniform) return by_type(t.uniform32, uniform64, t.uniform_bfloat16, t.uniform_float16);
   if (&request.op == &kRandomNormal) return by_type(t.normal32, normal64, t.normal_bfloat16, t.normal_float16);
-  return by_type(truncated32<float>, truncated64, truncated32<bfloat16>, truncated32<float16>);
+  return by_type(truncated_normal<float>, truncated_normal<double>, truncated_normal<bfloat16>, truncated_normal<float16>);
 }
 
 class RandomKernel final : public Kernel {

@@ -55,70 +55,105 @@ LOCKSTEP_INLINE Words philox(uint64_t key, U32 c0, U32 c1, U32 c2, U32 c3) {
   return {{c0, c1, c2, c3}};
 }
 
-// Four vectors, of word 0, 1, 2, 3 of each block, become the blocks one after the other. Only lanes inside 128 bits
-// move here: lane 4 t + p holds block 4 p + t (block_of_lane), so that the results are dense.
-LOCKSTEP_INLINE void store_blocks(float* out, const F32 (&v)[4]) {
-  typedef float F4 __attribute__((vector_size(16)));
-  F4 q[4][4];
-  for (int w = 0; w < 4; ++w) __builtin_memcpy(q[w], &v[w], sizeof q[w]);
-  for (int t = 0; t < 4; ++t) {
-    const F4 a = __builtin_shufflevector(q[0][t], q[1][t], 0, 4, 1, 5), b = __builtin_shufflevector(q[2][t], q[3][t], 0, 4, 1, 5);
-    const F4 c = __builtin_shufflevector(q[0][t], q[1][t], 2, 6, 3, 7), d = __builtin_shufflevector(q[2][t], q[3][t], 2, 6, 3, 7);
-    const F4 blocks[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
-                          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
-    for (int p = 0; p < 4; ++p) __builtin_memcpy(out + 4 * (4 * p + t), &blocks[p], sizeof blocks[p]);
-  }
-}
+// Blocks stand in the lanes in one of two orders: as in memory, or so that blocks_in_memory() need not move anything
+// across 128 bits.
+enum class Order { natural, turned };
+template <Order order>
+constexpr int block_of_lane(int lane) { return order == Order::natural ? lane : 4 * (lane % 4) + lane / 4; }
 
-LOCKSTEP_INLINE int block_of_lane(int lane) { return 4 * (lane % 4) + lane / 4; }
+// Where a walk through the blocks stands: rows are `blocks_per_row` long.
+struct Position {
+  int64_t row, block;
+};
 
-// The words of 16 blocks that stand in memory from block `first` on.
-LOCKSTEP_INLINE Words blocks(const RandomRows& rows, int64_t first, int64_t blocks_per_row) {
-  uint32_t c[4][kLanes];
-  int64_t row = first / blocks_per_row;
-  int64_t block = first % blocks_per_row;
+// The words of the 16 blocks from `at` on.
+template <Order order>
+LOCKSTEP_INLINE Words blocks(const RandomRows& rows, const Position& at, int64_t blocks_per_row) {
+  uint32_t offset[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) offset[lane] = static_cast<uint32_t>(block_of_lane<order>(lane));
+  const auto first = static_cast<uint64_t>(at.block);
+  const uint64_t row = rows.first_row + static_cast<uint64_t>(at.row);
+  if (at.block + kLanes <= blocks_per_row && (first + kLanes) >> 32 == first >> 32)
+    return philox(rows.key, splat(static_cast<uint32_t>(first)) + load(offset), splat(static_cast<uint32_t>(first >> 32)),
+                  splat(static_cast<uint32_t>(row)), splat(static_cast<uint32_t>(row >> 32)));
+  // The blocks lie in more than one row.
   uint64_t low[kLanes], high[kLanes];
+  Position walk = at;
   for (int i = 0; i < kLanes; ++i) {
-    low[i] = static_cast<uint64_t>(block);
-    high[i] = rows.first_row + static_cast<uint64_t>(row);
-    if (++block == blocks_per_row) {
-      block = 0;
-      ++row;
-    }
+    low[i] = static_cast<uint64_t>(walk.block);
+    high[i] = rows.first_row + static_cast<uint64_t>(walk.row);
+    if (++walk.block == blocks_per_row) walk = {walk.row + 1, 0};
   }
+  uint32_t counter[4][kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
-    const int i = block_of_lane(lane);
-    c[0][lane] = static_cast<uint32_t>(low[i]);
-    c[1][lane] = static_cast<uint32_t>(low[i] >> 32);
-    c[2][lane] = static_cast<uint32_t>(high[i]);
-    c[3][lane] = static_cast<uint32_t>(high[i] >> 32);
+    const uint32_t i = offset[lane];
+    counter[0][lane] = static_cast<uint32_t>(low[i]);
+    counter[1][lane] = static_cast<uint32_t>(low[i] >> 32);
+    counter[2][lane] = static_cast<uint32_t>(high[i]);
+    counter[3][lane] = static_cast<uint32_t>(high[i] >> 32);
   }
-  return philox(rows.key, load(c[0]), load(c[1]), load(c[2]), load(c[3]));
+  return philox(rows.key, load(counter[0]), load(counter[1]), load(counter[2]), load(counter[3]));
 }
 
-// Values(words, out): the four elements of each block, as floats.
-template <class T, class Values>
-LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, int64_t end, Values&& make) {
+// f(elements of 16 blocks, where to put them) for the blocks [begin, end). Whole blocks go straight to memory; others
+// through a buffer of 64 elements.
+template <class T, Order order, class Make>
+LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, int64_t end, Make&& make) {
   auto* y = static_cast<T*>(out);
   const int64_t blocks_per_row = (rows.width + 3) / 4;
+  Position at{begin / blocks_per_row, begin % blocks_per_row};
   for (int64_t first = begin; first < end; first += kLanes) {
-    F32 v[4];
-    make(blocks(rows, first, blocks_per_row), v);
-    alignas(64) float values[4 * kLanes];
-    store_blocks(values, v);
+    const Words words = blocks<order>(rows, at, blocks_per_row);
     const int64_t count = end - first < kLanes ? end - first : kLanes;
     if (rows.width % 4 == 0 && count == kLanes) {
-      for (int k = 0; k < 4; ++k) store(y + 4 * first + k * kLanes, load(values + k * kLanes));
+      make(words, y + 4 * first);
+      at.block += kLanes;
+      while (at.block >= blocks_per_row) at = {at.row + 1, at.block - blocks_per_row};
       continue;
     }
     T elements[4 * kLanes];
-    for (int k = 0; k < 4; ++k) store(elements + k * kLanes, load(values + k * kLanes));
+    make(words, elements);
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = (first + i) / blocks_per_row;
-      const int64_t column = (first + i) % blocks_per_row * 4;
-      for (int64_t k = 0; k < 4 && column + k < rows.width; ++k) y[row * rows.width + column + k] = elements[4 * i + k];
+      const int64_t column = 4 * at.block;
+      for (int64_t k = 0; k < 4 && column + k < rows.width; ++k) y[at.row * rows.width + column + k] = elements[4 * i + k];
+      if (++at.block == blocks_per_row) at = {at.row + 1, 0};
     }
   }
+}
+
+// Word 0, 1, 2 and 3 of each block, as floats, become the blocks one after the other (order `turned`).
+template <class T>
+LOCKSTEP_INLINE void blocks_in_memory(const F32 (&v)[4], T* out) {
+  F32 memory[4];
+  for (int i = 0; i < F32::kParts; ++i) {
+    const auto a = v[0].part[i], b = v[1].part[i], c = v[2].part[i], d = v[3].part[i];
+#if defined(__AVX512F__)
+#define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define LOCKSTEP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOCKSTEP_LOW2(x, y) __builtin_shufflevector(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define LOCKSTEP_HIGH2(x, y) __builtin_shufflevector(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#elif defined(__AVX2__)
+#define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 4, 12, 5, 13)
+#define LOCKSTEP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOCKSTEP_LOW2(x, y) __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13)
+#define LOCKSTEP_HIGH2(x, y) __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15)
+#else
+#define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 4, 1, 5)
+#define LOCKSTEP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 6, 3, 7)
+#define LOCKSTEP_LOW2(x, y) __builtin_shufflevector(x, y, 0, 1, 4, 5)
+#define LOCKSTEP_HIGH2(x, y) __builtin_shufflevector(x, y, 2, 3, 6, 7)
+#endif
+    const auto ab = LOCKSTEP_LOW(a, b), cd = LOCKSTEP_LOW(c, d), ab2 = LOCKSTEP_HIGH(a, b), cd2 = LOCKSTEP_HIGH(c, d);
+    memory[0].part[i] = LOCKSTEP_LOW2(ab, cd);
+    memory[1].part[i] = LOCKSTEP_HIGH2(ab, cd);
+    memory[2].part[i] = LOCKSTEP_LOW2(ab2, cd2);
+    memory[3].part[i] = LOCKSTEP_HIGH2(ab2, cd2);
+#undef LOCKSTEP_LOW
+#undef LOCKSTEP_HIGH
+#undef LOCKSTEP_LOW2
+#undef LOCKSTEP_HIGH2
+  }
+  for (int k = 0; k < 4; ++k) store(out + k * kLanes, memory[k]);
 }
 
 // The upper `Bits` bits of a word as a number in [0, 1).
@@ -132,8 +167,10 @@ LOCKSTEP_INLINE F32 unit(const U32& word) {
 
 template <class T, int Bits>
 void uniform(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  generate<T>(rows, out, begin, end, [](const Words& words, F32 (&v)[4]) __attribute__((always_inline)) {
+  generate<T, Order::turned>(rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
+    F32 v[4];
     for (int k = 0; k < 4; ++k) v[k] = unit<Bits>(words.word[k]);
+    blocks_in_memory(v, y);
   });
 }
 
@@ -168,27 +205,24 @@ LOCKSTEP_INLINE void box_muller(const U32& a, const U32& b, F32& x, F32& y) {
 
 template <class T>
 void normal(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  generate<T>(rows, out, begin, end, [](const Words& words, F32 (&v)[4]) __attribute__((always_inline)) {
+  generate<T, Order::turned>(rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
+    F32 v[4];
     box_muller(words.word[0], words.word[1], v[0], v[1]);
     box_muller(words.word[2], words.word[3], v[2], v[3]);
+    blocks_in_memory(v, y);
   });
 }
 
-// Booleans travel as the floats 0 and 1 until they are stored.
-struct Boolean {
-  uint8_t value;
-};
-LOCKSTEP_INLINE void store(Boolean* p, const F32& v) {
-  I32 bits;
-  for (int i = 0; i < v.kParts; ++i) bits.part[i] = __builtin_convertvector(v.part[i], I32::Native);
-  narrow(reinterpret_cast<uint8_t*>(p), bits);
-}
-
+// The four booleans of a block are the four bytes of one word.
 void threshold(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  const auto limit = splat(static_cast<int32_t>(rows.threshold));
-  generate<Boolean>(rows, out, begin, end, [&](const Words& words, F32 (&v)[4]) __attribute__((always_inline)) {
-    for (int k = 0; k < 4; ++k)
-      v[k] = select(bits_as<int32_t>(words.word[k] >> 8) >= limit, splat(1.0f), splat(0.0f));
+  const I32 limit = splat(static_cast<int32_t>(rows.threshold));
+  generate<uint8_t, Order::natural>(rows, out, begin, end, [&](const Words& words, uint8_t* y) __attribute__((always_inline)) {
+    I32 bytes = splat<int32_t>(0);
+    for (int k = 0; k < 4; ++k) {
+      const I32 hit = bits_as<int32_t>(words.word[k] >> 8) >= limit;
+      bytes = bytes | (hit & splat(static_cast<int32_t>(1u << (8 * k))));
+    }
+    __builtin_memcpy(y, &bytes, sizeof bytes);
   });
 }
 

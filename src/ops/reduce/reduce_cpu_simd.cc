@@ -131,33 +131,25 @@ LOCKSTEP_INLINE void take_larger(Vec<C>& best, Mask<C>& where, const Vec<C>& x, 
   where = select(better, position, where);
 }
 
+// The largest element first, then the first element like it.
 template <class T>
 void argmax_rows(const void* in, int64_t* out, int64_t n, int64_t begin, int64_t end) {
   using C = Compute<T>;
-  using Position = typename MaskOf<C>::type;
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(in) + row * n;
-    // Every lane starts from the first element, so that none holds a value that is not in the row.
-    const C first = load_some(x, 1, C(0)).part[0][0];
-    Vec<C> best = splat(first);
-    Mask<C> where = splat(Position(0));
-    Mask<C> position = iota(Position(0));
+    const T* from[1] = {x};
+    C largest;
+    reduce_rows<Max, 1>(from, &largest, n);
+    const bool nan = largest != largest;
+    const auto hits = [&](const Vec<C>& v) __attribute__((always_inline)) {
+      return lane_bits(nan ? v != v : v == splat(largest));
+    };
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes, position = position + splat(Position(kLanes)))
-      take_larger(best, where, load(x + i), position);
-    if (i < n) take_larger(best, where, load_some(x + i, n - i, first), position);
-    C values[kLanes];
-    Position positions[kLanes];
-    store(values, best);
-    store(positions, where);
-    int winner = 0;
-    for (int l = 1; l < kLanes; ++l) {
-      const C a = values[winner];
-      const C b = values[l];
-      const bool same = a == b || (a != a && b != b);
-      if (same ? positions[l] < positions[winner] : b > a || b != b) winner = l;
-    }
-    out[row] = positions[winner];
+    uint32_t found = 0;
+    for (; i + kLanes <= n && (found = hits(load(x + i))) == 0;) i += kLanes;
+    // Lanes behind the row come last: they are never the first hit.
+    if (found == 0) found = hits(load_some(x + i, n - i, largest));
+    out[row] = i + __builtin_ctz(found);
   }
 }
 

@@ -14,6 +14,9 @@ using elementwise::Scalar;
 // All tensors have the weights' spec; the last input is the rate, a scalar of the same dtype.
 template <int States>
 SpecList infer(const InferContext& c) {
+  for (const TensorSpec& input : c.inputs)
+    c.check(input.dtype == c.dtype(0), ErrorCode::dtype_mismatch, "weights, slots, gradient and rate must have one dtype, received ",
+            c.inputs[0], " and ", input);
   for (size_t i = 1; i + 1 < c.inputs.size(); ++i)
     c.check(c.inputs[i] == c.inputs[0], ErrorCode::shape_mismatch, "weights, slots and gradient must agree, received ",
             c.inputs[0], " and ", c.inputs[i]);

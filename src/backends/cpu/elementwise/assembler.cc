@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <utility>
 
 namespace lockstep::cpu::jit {
 namespace {

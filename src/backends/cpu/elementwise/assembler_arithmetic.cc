@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 
+#include <utility>
+
 #include "backends/cpu/elementwise/assembler.h"
 
 namespace lockstep::cpu::jit {

@@ -1,5 +1,6 @@
 #if defined(__x86_64__)
 
+#include <cstddef>
 #include <cstring>
 
 #include "backends/cpu/elementwise/assembler.h"

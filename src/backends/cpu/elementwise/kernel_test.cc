@@ -5,12 +5,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <thread>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/elementwise/kernel_testing.h"
-#include "base/parallel.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu::testing {

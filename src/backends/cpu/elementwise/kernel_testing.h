@@ -1,11 +1,16 @@
 // What the tests of this folder share: writing programs, and running them over arrays.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
+#include <cstddef>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backends/cpu/elementwise/jit.h"

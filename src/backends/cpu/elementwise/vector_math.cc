@@ -101,8 +101,8 @@ Vec log_reduced(Vec exponent, Vec f) {
   return fma(exponent, b.f32(kLn2High), f + small);
 }
 
-// a, or where `valid` does not hold what log1p(x) and log(x + 1) return there by themselves: -inf
-// at -1, NaN below it, else x.
+// a where `valid` holds; elsewhere the limits of a logarithm with its pole at `pole`: -inf there, NaN
+// below, else x itself (zeros of log1p, infinity, NaN).
 Vec with_log_limits(Vec valid, Vec a, Vec x, float pole) {
   Builder& b = *x.builder;
   const Vec below = select(compare(x, kLess, b.f32(pole)), b.f32(kNaN), x);
