@@ -15,7 +15,8 @@ Device& device_with(int threads) {
   set_logical_cpus({.threads_of = {1, 2, 4, 8, 16}});
   for (Device* device : logical_devices())
     if (device->threads() == threads) return *device;
-  fail(ErrorCode::invalid_argument, std::source_location::current(), "the benchmark knows 1, 2, 4, 8 and 16 threads, received ", threads);
+  fail(ErrorCode::invalid_argument, std::source_location::current(),
+       "the benchmark knows 1, 2, 4, 8 and 16 threads, received ", threads);
 }
 
 struct Training {
@@ -56,7 +57,10 @@ Step compiled_step(const std::shared_ptr<Training>& training, Device& device) {
 
 MemoryPlan plan_of(const char* work, int64_t batch, const std::shared_ptr<Training>& training) {
   const ProgramFigures figures = compiled(training).figures(training->x, training->labels);
-  return {.work = work, .batch = batch, .planned_bytes = figures.arena_bytes, .unplanned_bytes = figures.unplanned_bytes,
+  return {.work = work,
+          .batch = batch,
+          .planned_bytes = figures.arena_bytes,
+          .unplanned_bytes = figures.unplanned_bytes,
           .least_bytes = figures.peak_bytes};
 }
 

@@ -134,7 +134,10 @@ Peers::Peers(int threads) {
                         {python, LOCKSTEP_SOURCE_DIR "/bench/peers/peers.py", "--serve", "--threads", count,
                          "--framework", framework}});
 #ifdef LOCKSTEP_BENCH_LIBTORCH
-  commands.push_back({"libtorch", {LOCKSTEP_BENCH_LIBTORCH, count}});
+  // Its BLAS reads the thread count when it is loaded, before main.
+  commands.push_back({"libtorch",
+                      {"env", "OMP_NUM_THREADS=" + count, "OPENBLAS_NUM_THREADS=" + count,
+                       "MKL_NUM_THREADS=" + count, LOCKSTEP_BENCH_LIBTORCH, count}});
 #else
   inventory_.push_back("libtorch: missing (not found when the benchmark was configured)");
 #endif

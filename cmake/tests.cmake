@@ -115,13 +115,14 @@ add_test(NAME package.configure
                  -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
 add_test(NAME package.build COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
 add_test(NAME package.run COMMAND ${package_folder}/build/consumer)
+add_test(NAME package.example COMMAND ${package_folder}/build/examples/replicated_digits)
 add_test(NAME package.tool COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)
 set_tests_properties(package.clear PROPERTIES FIXTURES_SETUP package_cleared)
 set_tests_properties(package.install PROPERTIES FIXTURES_REQUIRED package_cleared FIXTURES_SETUP package_installed)
 set_tests_properties(package.configure PROPERTIES FIXTURES_REQUIRED package_installed
                                                   FIXTURES_SETUP package_configured)
 set_tests_properties(package.build PROPERTIES FIXTURES_REQUIRED package_configured FIXTURES_SETUP package_built)
-set_tests_properties(package.run PROPERTIES FIXTURES_REQUIRED package_built)
+set_tests_properties(package.run package.example PROPERTIES FIXTURES_REQUIRED package_built)
 set_tests_properties(package.tool PROPERTIES FIXTURES_REQUIRED package_installed)
-set_tests_properties(package.clear package.install package.configure package.build package.run package.tool
+set_tests_properties(package.clear package.install package.configure package.build package.run package.example package.tool
                      PROPERTIES LABELS package TIMEOUT 600)

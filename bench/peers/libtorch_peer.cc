@@ -1,5 +1,6 @@
 // The training steps of bench/floors in LibTorch, the C++ side of PyTorch: answers requests for readings
-// as peers.py does with --serve.
+// as peers.py does with --serve. The thread count is its argument, and OMP_NUM_THREADS and
+// OPENBLAS_NUM_THREADS must say the same: the BLAS behind it reads them before main.
 #include <sys/resource.h>
 #include <torch/torch.h>
 
@@ -80,12 +81,11 @@ json answer(const json& request, int threads) {
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::stoi(argv[1]) : 1;
-  // The BLAS behind it reads these when it is first called.
-  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
-    setenv(name, std::to_string(threads).c_str(), 1);
   torch::set_num_threads(threads);
   torch::set_num_interop_threads(1);
-  std::cout << json{{"framework", "libtorch"}, {"version", TORCH_VERSION}, {"peers", {{"LibTorch", {"mlp", "convnet"}}}}}
+  std::cout << json{{"framework", "libtorch"},
+                    {"version", TORCH_VERSION},
+                    {"peers", {{"LibTorch", {"mlp", "convnet"}}}}}
             << std::endl;
   for (std::string line; std::getline(std::cin, line);)
     std::cout << answer(json::parse(line), threads) << std::endl;

@@ -70,10 +70,9 @@ class GradientTape::Recording final : public Recorder {
             "GradientTape::gradient: the target must be a floating-point tensor, received ",
             target.defined() ? detail::concat(target.spec()) : "none");
     // A persistent tape must not record its own backward pass; others stop here for good.
-    remove_recorder(this);
-    const TensorList result = backward(target, sources, options, where);
+    const Suspension suspension(*this);
+    TensorList result = backward(target, sources, options, where);
     used_ = true;
-    if (options_.persistent && !stopped_) push_recorder(this);
     if (!options_.persistent) clear();
     return result;
   }
@@ -92,6 +91,14 @@ class GradientTape::Recording final : public Recorder {
   bool persistent() const { return options_.persistent; }
 
  private:
+  struct Suspension {
+    explicit Suspension(Recording& recording) : recording(recording) { remove_recorder(&recording); }
+    ~Suspension() {
+      if (recording.options_.persistent && !recording.stopped_) push_recorder(&recording);
+    }
+    Recording& recording;
+  };
+
   struct Entry {
     const OpDef* op;
     Attrs attrs;

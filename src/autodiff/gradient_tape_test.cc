@@ -280,7 +280,9 @@ TEST_F(Tape, StopsRecordingAndKeepsWhatItHas) {
     tape.stop_recording();
     EXPECT_FALSE(has_recorders());
     const Tensor z = y * y;
-    if (persistent) EXPECT_FALSE(tape.gradient(z, w).defined());
+    if (persistent) {
+      EXPECT_FALSE(tape.gradient(z, w).defined());
+    }
     EXPECT_DOUBLE_EQ(tape.gradient(y, w).item<double>(), 4);
     EXPECT_FALSE(has_recorders()) << "asking does not start it again";
   }

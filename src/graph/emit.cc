@@ -9,17 +9,25 @@
 namespace lockstep {
 namespace {
 
-thread_local std::vector<Recorder*> recorders;
+// A recorder is told only what happens at the depth of pauses at which it was pushed.
+struct ActiveRecorder {
+  Recorder* recorder;
+  int depth;
+};
+thread_local std::vector<ActiveRecorder> recorders;
+thread_local int pause_depth = 0;
 thread_local Trace* current_trace = nullptr;
 
 }  // namespace
 
-void push_recorder(Recorder* recorder) { recorders.push_back(recorder); }
+void push_recorder(Recorder* recorder) { recorders.push_back({recorder, pause_depth}); }
 
-void remove_recorder(Recorder* recorder) { std::erase(recorders, recorder); }
+void remove_recorder(Recorder* recorder) {
+  std::erase_if(recorders, [&](const ActiveRecorder& active) { return active.recorder == recorder; });
+}
 
-RecorderPause::RecorderPause() { paused_.swap(recorders); }
-RecorderPause::~RecorderPause() { paused_.swap(recorders); }
+RecorderPause::RecorderPause() { ++pause_depth; }
+RecorderPause::~RecorderPause() { --pause_depth; }
 
 TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where) {
   const auto count = static_cast<int>(inputs.size());
@@ -115,7 +123,10 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
     graph_.updates.push_back({variable, symbol});
   else
     update->value = symbol;
-  const Tensor current = wrap(symbol);
+  // A node of its own, so that no tape takes what is read from now on for what was assigned.
+  const OpDef* identity = find_op("identity");
+  require(identity != nullptr, ErrorCode::internal, std::source_location::current(), "op \"identity\" is not registered");
+  const Tensor current = append(*identity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
   for (auto& [known, held] : variables_)
     if (known.id() == variable.id()) {
       held = current;
@@ -124,11 +135,14 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
   variables_.emplace_back(variable, current);
 }
 
-bool has_recorders() { return !recorders.empty(); }
+bool has_recorders() {
+  return std::any_of(recorders.begin(), recorders.end(), [](const ActiveRecorder& active) { return active.depth == pause_depth; });
+}
 
 void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   // By index: a recorder may be pushed while another records.
-  for (size_t i = 0; i < recorders.size(); ++i) recorders[i]->record(op, attrs, inputs, outputs);
+  for (size_t i = 0; i < recorders.size(); ++i)
+    if (recorders[i].depth == pause_depth) recorders[i].recorder->record(op, attrs, inputs, outputs);
 }
 
 void Trace::count_runs(const Variable& counter) {
@@ -142,7 +156,8 @@ void Trace::finish() {
 }
 
 void tell_recorders_of_read(const Variable& variable, const Tensor& value) {
-  for (size_t i = 0; i < recorders.size(); ++i) recorders[i]->read(variable, value);
+  for (size_t i = 0; i < recorders.size(); ++i)
+    if (recorders[i].depth == pause_depth) recorders[i].recorder->read(variable, value);
 }
 
 }  // namespace lockstep

@@ -37,16 +37,14 @@ bool has_recorders();
 void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 void tell_recorders_of_read(const Variable& variable, const Tensor& value);
 
-// Suspends all recorders of this thread: for work that must not be differentiated.
+// Suspends all recorders of this thread, but for those pushed inside: for work that must not be
+// differentiated by whoever is outside.
 class RecorderPause {
  public:
   RecorderPause();
   ~RecorderPause();
   RecorderPause(const RecorderPause&) = delete;
   RecorderPause& operator=(const RecorderPause&) = delete;
-
- private:
-  std::vector<Recorder*> paused_;
 };
 
 // What a replica's trace knows about the batch it is a slice of.

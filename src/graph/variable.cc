@@ -68,7 +68,9 @@ void Variable::assign(const Tensor& value, std::source_location where) const {
   require(!value.symbolic(), ErrorCode::failed_precondition, where,
           "assign: the value is a tensor of a traced function that has ended");
   // Tensors never change, so the variable may share the value's memory until it is next written.
-  impl_->value = contiguous(value.to(impl_->value.device(), where), where);
+  // A tensor of its own, so that no tape takes what is read from now on for what was assigned.
+  const Tensor own = contiguous(value.to(impl_->value.device(), where), where);
+  impl_->value = make_view(*own.impl(), own.spec(), own.impl()->strides, own.impl()->offset);
   ++impl_->version;
 }
 

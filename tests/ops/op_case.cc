@@ -130,7 +130,7 @@ Input given(const Shape& shape, std::vector<double> values) {
 }
 
 Input derived(std::function<Array(const Arrays&)> derive, DTypeRule dtype) {
-  return {.shape = {}, .derive = std::move(derive), .dtype = dtype};
+  return {.shape = {}, .derive = std::move(derive), .dtype = dtype, .integers_per_unit = 1};
 }
 
 Tensor sample(const Shape& shape, DType dtype) { return Tensor::full(dtype, shape, 1); }

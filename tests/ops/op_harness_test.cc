@@ -1,7 +1,7 @@
 // The harness of all ops: every check on every case of every family's table.
 //
 // Tests are named Check.case, for example Gradient.matmul_transposed; a check is registered only where it
-// applies. A failure names the line of the case.
+// applies. A failure names the case and its family's file.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,61 +9,75 @@
 namespace lockstep::testing {
 namespace {
 
-using Words = std::array<uint32_t, 4>;
+// --- one number of a row, by its definition ------------------------------------------------------------------------
 
-// --- one number of a block, by its definition ----------------------------------------------------------------------
+struct Row {
+  uint64_t key, number;
+  std::array<uint32_t, 4> block(uint64_t counter) const { return Philox::block(key, number, counter); }
+};
 
 double unit(uint32_t word, int bits) { return std::ldexp(static_cast<double>(word >> (32 - bits)), -bits); }
 double unit53(uint32_t low, uint32_t high) {
   return std::ldexp(static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 11), -53);
 }
 
-double uniform_of(const Words& w, size_t k, DType dtype) {
+double uniform_of(const Row& row, uint64_t column, DType dtype) {
+  if (dtype == DType::float64) {
+    const auto w = row.block(column / 2);
+    return unit53(w[column % 2 * 2], w[column % 2 * 2 + 1]);
+  }
+  const uint32_t word = row.block(column / 4)[column % 4];
+  return unit(word, dtype == DType::bfloat16 ? 8 : dtype == DType::float16 ? 11 : 24);
+}
+
+double kept_of(const Row& row, uint64_t column, DType) { return uniform_of(row, column, DType::float32) >= 0.3; }
+
+// Box-Muller of a number in (0, 1] and an angle: even elements take the cosine, odd ones the sine.
+double box_muller(double u, double turn, bool odd) {
+  const double angle = 2 * std::numbers::pi * turn;
+  return std::sqrt(-2 * std::log(u)) * (odd ? std::sin(angle) : std::cos(angle));
+}
+
+double normal_of(const Row& row, uint64_t column, DType dtype) {
+  const bool odd = column % 2 != 0;
+  if (dtype == DType::float64) {
+    const auto w = row.block(column / 2);
+    return box_muller(unit53(w[0], w[1]) + 0x1p-53, unit53(w[2], w[3]), odd);
+  }
+  const auto w = row.block(column / 4);
+  const uint64_t pair = column % 4 / 2 * 2;
+  return box_muller(unit(w[pair], 24) + 0x1p-24, unit(w[pair + 1], 24), odd);
+}
+
+double held(double x, DType dtype) {
   switch (dtype) {
-    case DType::float64: return unit53(w[2 * k], w[2 * k + 1]);
-    case DType::bfloat16: return unit(w[k], 8);
-    case DType::float16: return unit(w[k], 11);
-    default: return unit(w[k], 24);
+    case DType::bfloat16: return static_cast<float>(bfloat16(static_cast<float>(x)));
+    case DType::float16: return static_cast<float>(float16(static_cast<float>(x)));
+    default: return x;
   }
 }
 
-// Box-Muller: even elements take the cosine, odd ones the sine.
-double normal_of(const Words& w, size_t k, DType dtype) {
-  const bool wide = dtype == DType::float64;
-  const size_t first = k / 2 * 2;
-  const double u = wide ? unit53(w[0], w[1]) + 0x1p-53 : unit(w[first], 24) + 0x1p-24;
-  const double angle = 2 * std::numbers::pi * (wide ? unit53(w[2], w[3]) : unit(w[first + 1], 24));
-  return std::sqrt(-2 * std::log(u)) * (k % 2 ? std::sin(angle) : std::cos(angle));
-}
-
-// The x in [-2, 2] below which a share u of the truncated distribution lies, by bisection.
-double truncated_of(const Words& w, size_t k, DType dtype) {
-  const auto below = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
-  const double u = dtype == DType::float64 ? unit53(w[2 * k], w[2 * k + 1]) : unit(w[k], 24) + 0x1p-25;
-  const double p = below(-2) + u * (below(2) - below(-2));
-  double low = -2, high = 2;
-  for (int step = 0; step < 80; ++step) {
-    const double middle = 0.5 * (low + high);
-    (below(middle) < p ? low : high) = middle;
+// Drawn again while outside, from blocks of its own for every attempt.
+double truncated_of(const Row& row, uint64_t column, DType dtype) {
+  double z = normal_of(row, column, dtype);
+  for (uint64_t attempt = 1; std::abs(held(z, dtype)) > 2; ++attempt) {
+    const auto w = row.block(attempt << 48 | column);
+    z = box_muller(unit53(w[0], w[1]) + 0x1p-53, unit53(w[2], w[3]), false);
   }
-  return 0.5 * (low + high);
+  return z;
 }
 
-using Number = double (*)(const Words&, size_t k, DType);
+using Number = double (*)(const Row&, uint64_t column, DType);
 
 Reference drawn(Number number, const RandomAttrs& attrs) {
   return [=](const Arrays& in) {
     Array out(attrs.shape);
     const int64_t rows = attrs.rows_per_example > 0 ? attrs.shape[0] : 1;
-    const int64_t width = rows > 0 ? attrs.shape.size() / rows : 0;
-    const int64_t per_block = attrs.dtype == DType::float64 ? 2 : 4;
+    const auto width = static_cast<uint64_t>(rows > 0 ? attrs.shape.size() / rows : 0);
     const uint64_t key = random_key(static_cast<int64_t>(in[0].values[0]), attrs.instance);
     const auto first_row = static_cast<uint64_t>(in[1].values[0]) * static_cast<uint64_t>(attrs.rows_per_example);
-    for (int64_t i = 0; i < out.shape.size(); ++i) {
-      const int64_t column = i % width;
-      const Words words = Philox::block(key, first_row + static_cast<uint64_t>(i / width), static_cast<uint64_t>(column / per_block));
-      out.values[static_cast<size_t>(i)] = number(words, static_cast<size_t>(column % per_block), attrs.dtype);
-    }
+    for (size_t i = 0; i < out.values.size(); ++i)
+      out.values[i] = number({key, first_row + i / width}, i % width, attrs.dtype);
     return out;
   };
 }
@@ -94,9 +108,8 @@ OpCases cases() {
     all.push_back(random_case(op, "_empty", number, {.shape = {0, 3}}));
     all.push_back(random_case(op, "_empty_rows", number, {.shape = {3, 0}, .rows_per_example = 1}));
   }
-  const Number kept = [](const Words& w, size_t k, DType) -> double { return unit(w[k], 24) >= 0.3; };
   const auto threshold = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
-    return random_case("random_threshold", suffix, kept,
+    return random_case("random_threshold", suffix, kept_of,
                        {.shape = shape, .dtype = DType::boolean, .instance = 4, .rows_per_example = rows_per_example, .threshold = 0.3}, 6);
   };
   all.push_back(threshold("", {5, 9}, 0));

@@ -55,7 +55,7 @@ LOCKSTEP_INLINE F32 log(const F32& x) {
   const I32 exponent = (bits >> 23) - (tiny & splat<int32_t>(23));
   const F32 m = bits_as<float>((bits & splat<int32_t>(0x007fffff)) + splat<int32_t>(0x3f3504f3));
   F32 e;
-  for (int i = 0; i < e.kParts; ++i) e.part[i] = __builtin_convertvector(exponent.part[i], F32::Native);
+  LOCKSTEP_EACH_PART(i, e) e.part[i] = __builtin_convertvector(exponent.part[i], F32::Native);
   const F32 f = m - splat(1.0f);
   const F32 f2 = f * f;
   const F32 a = mul_add(f, splat(-0.250008089993f), splat(0.333333167298f));

@@ -19,13 +19,18 @@
 // on an element's position. Where a fused operation is wanted, mul_add() says so.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#define LOCKSTEP_UNROLL _Pragma("unroll")
 #else
 #pragma GCC optimize("fp-contract=off")
+#define LOCKSTEP_UNROLL _Pragma("GCC unroll 16")
 // Vectors are only passed to functions that are inlined: their ABI does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
 #define LOCKSTEP_INLINE inline __attribute__((always_inline))
+
+// A loop over the parts of a vector. Unrolled early: an array that is indexed by a variable is kept in memory.
+#define LOCKSTEP_EACH_PART(i, vector) LOCKSTEP_UNROLL for (int i = 0; i < (vector).kParts; ++i)
 
 namespace lockstep::LOCKSTEP_SIMD {
 
@@ -77,14 +82,14 @@ template <class To, class From>
 LOCKSTEP_INLINE Vec<To> bits_as(const Vec<From>& v) {
   static_assert(sizeof(To) == sizeof(From));
   Vec<To> r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = reinterpret_cast<typename Vec<To>::Native>(v.part[i]);
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = reinterpret_cast<typename Vec<To>::Native>(v.part[i]);
   return r;
 }
 
 template <class T>
 LOCKSTEP_INLINE Vec<T> splat(T value) {
   Vec<T> r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = value - typename Vec<T>::Native{};
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = value - typename Vec<T>::Native{};
   return r;
 }
 
@@ -92,7 +97,7 @@ LOCKSTEP_INLINE Vec<T> splat(T value) {
   template <class T>                                                                     \
   LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, const Vec<T>& b) {                 \
     Vec<T> r;                                                                            \
-    for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] op b.part[i];               \
+    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op b.part[i];               \
     return r;                                                                            \
   }
 LOCKSTEP_BINARY(+)
@@ -108,7 +113,7 @@ LOCKSTEP_BINARY(^)
   template <class T>                                                          \
   LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, int count) {            \
     Vec<T> r;                                                                 \
-    for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] op count;        \
+    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op count;        \
     return r;                                                                 \
   }
 LOCKSTEP_SHIFT(<<)
@@ -119,7 +124,7 @@ LOCKSTEP_SHIFT(>>)
   template <class T>                                                                                     \
   LOCKSTEP_INLINE Mask<T> operator op(const Vec<T>& a, const Vec<T>& b) {                                \
     Mask<T> r;                                                                                           \
-    for (int i = 0; i < r.kParts; ++i)                                                                   \
+    LOCKSTEP_EACH_PART(i, r)                                                                   \
       r.part[i] = reinterpret_cast<typename Mask<T>::Native>(a.part[i] op b.part[i]);                    \
     return r;                                                                                            \
   }
@@ -134,7 +139,7 @@ LOCKSTEP_COMPARE(!=)
 template <class T>
 LOCKSTEP_INLINE Vec<T> select(const Mask<T>& mask, const Vec<T>& a, const Vec<T>& b) {
   Vec<T> r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = mask.part[i] ? a.part[i] : b.part[i];
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = mask.part[i] ? a.part[i] : b.part[i];
   return r;
 }
 
@@ -142,7 +147,7 @@ LOCKSTEP_INLINE Vec<T> select(const Mask<T>& mask, const Vec<T>& a, const Vec<T>
 template <class T>
 LOCKSTEP_INLINE Vec<T> mul_add(const Vec<T>& a, const Vec<T>& b, const Vec<T>& c) {
   Vec<T> r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = a.part[i] * b.part[i] + c.part[i];
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] * b.part[i] + c.part[i];
   return r;
 }
 #if defined(__AVX512F__)
@@ -155,12 +160,12 @@ LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
 #elif defined(__AVX2__)
 LOCKSTEP_INLINE F32 mul_add(const F32& a, const F32& b, const F32& c) {
   F32 r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = _mm256_fmadd_ps(a.part[i], b.part[i], c.part[i]);
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = _mm256_fmadd_ps(a.part[i], b.part[i], c.part[i]);
   return r;
 }
 LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
   F64 r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = _mm256_fmadd_pd(a.part[i], b.part[i], c.part[i]);
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = _mm256_fmadd_pd(a.part[i], b.part[i], c.part[i]);
   return r;
 }
 #endif
@@ -169,7 +174,7 @@ LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
 template <class T>
 LOCKSTEP_INLINE uint32_t lane_bits(const Vec<T>& mask) {
   uint32_t bits = 0;
-  for (int i = 0; i < mask.kParts; ++i) {
+  LOCKSTEP_EACH_PART(i, mask) {
 #if defined(__AVX512F__)
     const uint32_t part = sizeof(T) == 4 ? _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask.part[i]))
                                          : _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask.part[i]));
@@ -189,7 +194,7 @@ LOCKSTEP_INLINE uint32_t lane_bits(const Vec<T>& mask) {
 template <class T>
 LOCKSTEP_INLINE Vec<T> iota(T first) {
   Vec<T> r;
-  for (int i = 0; i < r.kParts; ++i)
+  LOCKSTEP_EACH_PART(i, r)
     for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = first + static_cast<T>(i * r.kWidth + k);
   return r;
 }
@@ -217,16 +222,17 @@ struct ComputeOf<uint8_t> {
 template <class T>
 using Compute = typename ComputeOf<T>::type;
 
+// Part by part: copied as a whole, a vector of several parts would be kept in memory.
 template <class T>
 LOCKSTEP_INLINE Vec<T> load(const T* p) {
   Vec<T> r;
-  __builtin_memcpy(&r, p, sizeof r);
+  LOCKSTEP_EACH_PART(i, r) __builtin_memcpy(&r.part[i], p + i * r.kWidth, sizeof r.part[i]);
   return r;
 }
 
 template <class T>
 LOCKSTEP_INLINE void store(T* p, const Vec<T>& v) {
-  __builtin_memcpy(p, &v, sizeof v);
+  LOCKSTEP_EACH_PART(i, v) __builtin_memcpy(p + i * v.kWidth, &v.part[i], sizeof v.part[i]);
 }
 
 // Narrow elements, one by one in a native vector of the wide type.
@@ -234,7 +240,7 @@ template <class Wide, class Narrow>
 LOCKSTEP_INLINE Vec<Wide> widen(const Narrow* p) {
   typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
   Vec<Wide> r;
-  for (int i = 0; i < r.kParts; ++i) {
+  LOCKSTEP_EACH_PART(i, r) {
     NarrowPart narrow;
     __builtin_memcpy(&narrow, p + i * r.kWidth, sizeof narrow);
     r.part[i] = __builtin_convertvector(narrow, typename Vec<Wide>::Native);
@@ -245,7 +251,7 @@ LOCKSTEP_INLINE Vec<Wide> widen(const Narrow* p) {
 template <class Narrow, class Wide>
 LOCKSTEP_INLINE void narrow(Narrow* p, const Vec<Wide>& v) {
   typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
-  for (int i = 0; i < v.kParts; ++i) {
+  LOCKSTEP_EACH_PART(i, v) {
     const NarrowPart part = __builtin_convertvector(v.part[i], NarrowPart);
     __builtin_memcpy(p + i * v.kWidth, &part, sizeof part);
   }

@@ -50,11 +50,14 @@ void pack(Compute<T>* to, const T* x, int64_t row_stride, int64_t depth_stride, 
 template <int Rows, class C>
 LOCKSTEP_INLINE void multiply_panels(C* c, const C* a, const C* b, int64_t depth) {
   Vec<C> acc[Rows];
+  LOCKSTEP_UNROLL
   for (int r = 0; r < Rows; ++r) acc[r] = load(c + r * kTileColumns);
   for (int64_t k = 0; k < depth; ++k) {
     const Vec<C> row = load(b + k * kLanes);
+    LOCKSTEP_UNROLL
     for (int r = 0; r < Rows; ++r) acc[r] = mul_add(splat(a[k * Rows + r]), row, acc[r]);
   }
+  LOCKSTEP_UNROLL
   for (int r = 0; r < Rows; ++r) store(c + r * kTileColumns, acc[r]);
 }
 

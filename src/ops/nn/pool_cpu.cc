@@ -1,6 +1,7 @@
 // Pooling on the CPU: own loops. oneDNN's max pooling loses NaN and minus infinity.
 #include <algorithm>
 
+#include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "graph/kernel.h"
 #include "ops/nn/pool.h"
@@ -16,10 +17,12 @@ using cpu::PoolLoops;
 using cpu::PoolMemory;
 
 PoolLoops pool_loops(DType dtype, DType positions) {
-  static const auto best = __builtin_cpu_supports("x86-64-v4")   ? cpu::simd_v4::pool_loops
-                           : __builtin_cpu_supports("x86-64-v3") ? cpu::simd_v3::pool_loops
-                                                                 : cpu::simd_v2::pool_loops;
-  return best(dtype, positions);
+  static const cpu::PoolTable& table = cpu::pick_simd(simd_v2::kPoolTable, simd_v3::kPoolTable, simd_v4::kPoolTable);
+  const cpu::PoolFunctions& functions = dtype == DType::float32    ? table.float32
+                                        : dtype == DType::float64  ? table.float64
+                                        : dtype == DType::bfloat16 ? table.bfloat16
+                                                                   : table.float16;
+  return positions == DType::uint8 ? functions.bytes : functions.words;
 }
 
 PoolAxis pool_axis(const Window2d& window, int axis) {

@@ -53,9 +53,12 @@ using Positions = Vec<typename MaskOf<C>::type>;
 template <class P, class I>
 LOCKSTEP_INLINE void store_positions(P* p, const Vec<I>& v) {
   if constexpr (sizeof(P) < sizeof(int32_t) && kNativeBytes < 64) {
-    uint16_t halves[kLanes];
-    narrow(halves, v);
-    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<P>(halves[i]);
+    typedef uint16_t Halves __attribute__((vector_size(Vec<I>::kWidth * sizeof(uint16_t))));
+    typedef P Part __attribute__((vector_size(Vec<I>::kWidth * sizeof(P))));
+    for (int i = 0; i < v.kParts; ++i) {
+      const Part part = __builtin_convertvector(__builtin_convertvector(v.part[i], Halves), Part);
+      __builtin_memcpy(p + i * v.kWidth, &part, sizeof part);
+    }
   } else {
     narrow(p, v);
   }
@@ -72,30 +75,36 @@ LOCKSTEP_INLINE void store_positions(P* p, int64_t channels, const Vec<I>& v) {
   }
 }
 
-// Where the positions are k. Comparing comes before widening: compilers widen a mask well, a byte badly.
+// Positions as they lie in memory, beside vectors of C.
 template <class C, class P>
-LOCKSTEP_INLINE Mask<C> positions_are(const P* p, P k) {
+struct Places {
   typedef P Part __attribute__((vector_size(Vec<C>::kWidth * sizeof(P))));
-  Mask<C> hit;
-  for (int i = 0; i < hit.kParts; ++i) {
-    Part part;
-    __builtin_memcpy(&part, p + i * hit.kWidth, sizeof part);
-    hit.part[i] = __builtin_convertvector(part == k, typename Mask<C>::Native);
-  }
-  return hit;
-}
+  Part part[Vec<C>::kParts];
+};
 
-// v where the positions are k, 0 elsewhere.
-template <bool few, class C, class P>
-LOCKSTEP_INLINE Vec<C> keep_at(const Vec<C>& v, const P* p, int64_t channels, int64_t k) {
-  using Bits = typename MaskOf<C>::type;
+template <class C, bool few, class P>
+LOCKSTEP_INLINE Places<C, P> load_places(const P* p, int64_t channels) {
   if constexpr (few) {
     P buffer[kLanes] = {};
     for (int64_t i = 0; i < channels; ++i) buffer[i] = p[i];
-    return keep_at<false>(v, buffer, channels, k);
+    return load_places<C, false>(buffer, channels);
   } else {
-    return bits_as<C>(bits_as<Bits>(v) & positions_are<C>(p, static_cast<P>(k)));
+    Places<C, P> r;
+    for (int i = 0; i < Vec<C>::kParts; ++i)
+      __builtin_memcpy(&r.part[i], p + i * Vec<C>::kWidth, sizeof r.part[i]);
+    return r;
   }
+}
+
+// v where the positions are k, 0 elsewhere. Comparing comes before widening: compilers widen a mask well, a byte
+// badly.
+template <class C, class P>
+LOCKSTEP_INLINE Vec<C> keep_at(const Vec<C>& v, const Places<C, P>& places, int64_t k) {
+  using Bits = typename MaskOf<C>::type;
+  Mask<C> hit;
+  for (int i = 0; i < hit.kParts; ++i)
+    hit.part[i] = __builtin_convertvector(places.part[i] == static_cast<P>(k), typename Mask<C>::Native);
+  return bits_as<C>(bits_as<Bits>(v) & hit);
 }
 
 // --- windows ---------------------------------------------------------------------------------------------------
@@ -137,8 +146,8 @@ struct View {
 };
 
 // f(size, view, its first element inside the image, index of the result's first channel) for every window of these
-// rows.
-template <class T, class F>
+// rows. Sizes other than 0 are used where `unroll` says so.
+template <bool unroll, class T, class F>
 LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int64_t end, F f) {
   const int64_t channels = g.channels, row_step = g.columns.input * channels;
   const int64_t size = g.rows.size == g.columns.size ? g.rows.size : 0;
@@ -153,15 +162,24 @@ LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int
       const View view{rows, columns, g.columns.size, row_step, channels};
       T* first = image_row + (left + columns.begin) * channels;
       const int64_t out = (row * g.columns.output + ow) * channels;
-      if (size == 2 && view.taps() == 4)
-        f(Constant<2>(), view, first, out);
-      else if (size == 3 && view.taps() == 9)
-        f(Constant<3>(), view, first, out);
-      else
-        f(Constant<0>(), view, first, out);
+      if constexpr (unroll) {
+        if (size == 2 && view.taps() == 4) {
+          f(Constant<2>(), view, first, out);
+          continue;
+        }
+        if (size == 3 && view.taps() == 9) {
+          f(Constant<3>(), view, first, out);
+          continue;
+        }
+      }
+      f(Constant<0>(), view, first, out);
     }
   }
 }
+
+// Windows of 2 x 2 and 3 x 3 in the types that networks compute in.
+template <class T, bool few>
+inline constexpr bool kUnroll = !few && (sizeof(T) == 4 || std::is_same_v<T, bfloat16>);
 
 template <class T, class P, bool few>
 void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
@@ -170,11 +188,11 @@ void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
   auto* positions = static_cast<P*>(memory.positions);
-  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
-    each_block<few>(g.channels, [&](int64_t c) {
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
+    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
       Vec<C> best = load_block<few>(first + c, g.channels);
       Vec<I> position = splat(static_cast<I>(view.first_position()));
-      view.each<size>(first + c, [&](const T* at, int k) {
+      view.each<size>(first + c, [&](const T* at, int k) __attribute__((always_inline)) {
         if (size > 0 && k == 0) return;  // the first tap is there already
         const Vec<C> v = load_block<few>(at, g.channels);
         const Mask<C> take = (v > best) | (v != v);
@@ -192,11 +210,12 @@ void max_gather(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, 
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
   const auto* positions = static_cast<const P*>(memory.positions);
-  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
-    each_block<few>(g.channels, [&](int64_t c) {
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
+    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
+      const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
       Vec<Compute<T>> value = splat(Compute<T>{0});
-      view.each<size>(first + c, [&](const T* at, int k) {
-        value = value + keep_at<few>(load_block<few>(at, g.channels), positions + out + c, g.channels, k);
+      view.each<size>(first + c, [&](const T* at, int k) __attribute__((always_inline)) {
+        value = value + keep_at(load_block<few>(at, g.channels), places, k);
       });
       store_block<few>(y + out + c, g.channels, value);
     });
@@ -207,11 +226,11 @@ template <class T, bool few>
 void avg(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
-  each_window(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+  each_window<kUnroll<T, few>>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
     const auto count = splat(static_cast<Compute<T>>(view.taps()));
-    each_block<few>(g.channels, [&](int64_t c) {
+    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
       Vec<Compute<T>> sum = splat(Compute<T>{0});
-      view.each<size>(first + c, [&](const T* at, int) { sum = sum + load_block<few>(at, g.channels); });
+      view.each<size>(first + c, [&](const T* at, int) __attribute__((always_inline)) { sum = sum + load_block<few>(at, g.channels); });
       store_block<few>(y + out + c, g.channels, sum / count);
     });
   });
@@ -252,12 +271,11 @@ void max_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t beg
   const auto* dy = static_cast<const T*>(memory.from);
   auto* dx = static_cast<T*>(memory.to);
   const auto* positions = static_cast<const P*>(memory.positions);
-  each_window(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
-    each_block<few>(g.channels, [&](int64_t c) {
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) __attribute__((always_inline)) {
+    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
       const auto gradient = load_block<few>(dy + out + c, g.channels);
-      view.each<size>(first + c, [&](T* at, int k) {
-        store_block<few>(at, g.channels, keep_at<few>(gradient, positions + out + c, g.channels, k));
-      });
+      const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
+      view.each<size>(first + c, [&](T* at, int k) __attribute__((always_inline)) { store_block<few>(at, g.channels, keep_at(gradient, places, k)); });
     });
   });
   zero_between(g, dx, begin, end);
@@ -267,11 +285,11 @@ template <class T, bool few>
 void avg_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
   const auto* dy = static_cast<const T*>(memory.from);
   auto* dx = static_cast<T*>(memory.to);
-  each_window(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
+  each_window<kUnroll<T, few>>(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) __attribute__((always_inline)) {
     const auto count = splat(static_cast<Compute<T>>(view.taps()));
-    each_block<few>(g.channels, [&](int64_t c) {
+    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
       const auto share = load_block<few>(dy + out + c, g.channels) / count;
-      view.each<size>(first + c, [&](T* at, int) { store_block<few>(at, g.channels, share); });
+      view.each<size>(first + c, [&](T* at, int) __attribute__((always_inline)) { store_block<few>(at, g.channels, share); });
     });
   });
   zero_between(g, dx, begin, end);
@@ -287,7 +305,7 @@ LOCKSTEP_INLINE void sum_windows(const PoolGeometry& g, T* dx, int64_t begin, in
     const int64_t out_row = row / g.rows.input * g.rows.output + rows.first;
     for (int64_t w = 0; w < g.columns.input; ++w) {
       const WindowsOver& columns = g.columns.over[static_cast<size_t>(w)];
-      each_block<few>(g.channels, [&](int64_t c) {
+      each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
         Vec<Compute<T>> sum = splat(Compute<T>{0});
         for (int64_t i = 0; i < rows.count; ++i)
           for (int64_t j = 0; j < columns.count; ++j) {
@@ -306,9 +324,9 @@ void max_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, in
   const auto* dy = static_cast<const T*>(memory.from);
   const auto* positions = static_cast<const P*>(memory.positions);
   sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
-                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t, int64_t, int64_t k) {
-                        const auto gradient = load_block<few>(dy + out, g.channels);
-                        sum = sum + keep_at<few>(gradient, positions + out, g.channels, k);
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t, int64_t, int64_t k) __attribute__((always_inline)) {
+                        const auto places = load_places<Compute<T>, few>(positions + out, g.channels);
+                        sum = sum + keep_at(load_block<few>(dy + out, g.channels), places, k);
                       });
 }
 
@@ -317,7 +335,7 @@ void avg_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, in
   const auto* dy = static_cast<const T*>(memory.from);
   const int64_t *row_taps = g.rows.inside.data(), *column_taps = g.columns.inside.data();
   sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
-                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t oh, int64_t ow, int64_t) {
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t oh, int64_t ow, int64_t) __attribute__((always_inline)) {
                         const auto count = static_cast<Compute<T>>(row_taps[oh] * column_taps[ow]);
                         sum = sum + load_block<few>(dy + out, g.channels) / splat(count);
                       });

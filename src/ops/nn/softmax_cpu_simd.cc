@@ -65,11 +65,13 @@ LOCKSTEP_INLINE void short_rows(const T* x, int64_t n, int64_t count, float* max
   for (int64_t first = 0; first < count; first += 4) {
     F32 v[4];
     int64_t row[4];
+    LOCKSTEP_UNROLL
     for (int r = 0; r < 4; ++r) {
       row[r] = first + r < count ? first + r : count - 1;
       v[r] = n == kLanes ? load(x + row[r] * n) : load_some(x + row[r] * n, n, kMinusInfinity);
     }
     fold_four<MaxOfNumbers>(v, max + first);
+    LOCKSTEP_UNROLL
     for (int r = 0; r < 4; ++r) {
       v[r] = exp_not_positive(v[r] - splat(max[first + r]));
       sink(row[r], v[r]);

@@ -24,7 +24,7 @@ LOCKSTEP_INLINE Wide multiply_low_halves(Wide a, Wide b) {
 LOCKSTEP_INLINE void multiply(const U32& a, uint32_t factor, U32& high, U32& low) {
   const Wide factors = factor - Wide{};
   const Wide even_half = 0xffffffffu - Wide{};
-  for (int i = 0; i < a.kParts; ++i) {
+  LOCKSTEP_EACH_PART(i, a) {
     const Wide lanes = reinterpret_cast<Wide>(a.part[i]);
     const Wide even = multiply_low_halves(lanes, factors);
     const Wide odd = multiply_low_halves(lanes >> 32, factors);
@@ -125,7 +125,7 @@ LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, 
 template <class T>
 LOCKSTEP_INLINE void blocks_in_memory(const F32 (&v)[4], T* out) {
   F32 memory[4];
-  for (int i = 0; i < F32::kParts; ++i) {
+  LOCKSTEP_EACH_PART(i, v[0]) {
     const auto a = v[0].part[i], b = v[1].part[i], c = v[2].part[i], d = v[3].part[i];
 #if defined(__AVX512F__)
 #define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
@@ -153,6 +153,7 @@ LOCKSTEP_INLINE void blocks_in_memory(const F32 (&v)[4], T* out) {
 #undef LOCKSTEP_LOW2
 #undef LOCKSTEP_HIGH2
   }
+  LOCKSTEP_UNROLL
   for (int k = 0; k < 4; ++k) store(out + k * kLanes, memory[k]);
 }
 
@@ -161,7 +162,7 @@ template <int Bits>
 LOCKSTEP_INLINE F32 unit(const U32& word) {
   const I32 bits = bits_as<int32_t>(word >> (32 - Bits));
   F32 r;
-  for (int i = 0; i < r.kParts; ++i) r.part[i] = __builtin_convertvector(bits.part[i], F32::Native);
+  LOCKSTEP_EACH_PART(i, r) r.part[i] = __builtin_convertvector(bits.part[i], F32::Native);
   return r * splat(1.0f / static_cast<float>(1 << Bits));
 }
 
@@ -169,6 +170,7 @@ template <class T, int Bits>
 void uniform(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   generate<T, Order::turned>(rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
     F32 v[4];
+    LOCKSTEP_UNROLL
     for (int k = 0; k < 4; ++k) v[k] = unit<Bits>(words.word[k]);
     blocks_in_memory(v, y);
   });
@@ -176,7 +178,7 @@ void uniform(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
 
 LOCKSTEP_INLINE F32 square_root(const F32& x) {
   F32 r;
-  for (int i = 0; i < r.kParts; ++i)
+  LOCKSTEP_EACH_PART(i, r)
     for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = __builtin_sqrtf(x.part[i][k]);
   return r;
 }
@@ -218,6 +220,7 @@ void threshold(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   const I32 limit = splat(static_cast<int32_t>(rows.threshold));
   generate<uint8_t, Order::natural>(rows, out, begin, end, [&](const Words& words, uint8_t* y) __attribute__((always_inline)) {
     I32 bytes = splat<int32_t>(0);
+    LOCKSTEP_UNROLL
     for (int k = 0; k < 4; ++k) {
       const I32 hit = bits_as<int32_t>(words.word[k] >> 8) >= limit;
       bytes = bytes | (hit & splat(static_cast<int32_t>(1u << (8 * k))));

@@ -14,13 +14,19 @@ template <class Op, int Count, class T>
 LOCKSTEP_INLINE void reduce_rows(const T* const* x, Compute<T>* out, int64_t n) {
   using C = Compute<T>;
   Vec<C> acc[Count];
+  LOCKSTEP_UNROLL
   for (int r = 0; r < Count; ++r) acc[r] = splat(Op::template neutral<C>());
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
+  for (; i + kLanes <= n; i += kLanes) {
+    LOCKSTEP_UNROLL
     for (int r = 0; r < Count; ++r) acc[r] = Op::apply(acc[r], load(x[r] + i));
-  if (i < n)
+  }
+  if (i < n) {
+    LOCKSTEP_UNROLL
     for (int r = 0; r < Count; ++r)
       acc[r] = Op::apply(acc[r], load_some(x[r] + i, n - i, Op::template neutral<C>()));
+  }
+  LOCKSTEP_UNROLL
   for (int r = 0; r < Count; ++r) out[r] = fold<Op>(acc[r]);
 }
 
