@@ -296,8 +296,10 @@ class Executable::Impl {
       for (const auto& device : devices_) {
         for (size_t p = 0; p < plans_.size(); ++p)
           if (device->uniform[p]) device->memory[p].outputs[k] = p == 0 && device == devices_[0] ? data : own_output(*device, k);
+        // A replica writes its own rows, but may read what all have in common.
         for (const auto& replica : device->replicas)
-          replica->memory.outputs[k] = plans_[0].outputs[k].per_replica ? data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec) : nullptr;
+          replica->memory.outputs[k] = plans_[0].outputs[k].per_replica ? data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec)
+                                                                        : device->memory[static_cast<size_t>(replica->plan)].outputs[k];
       }
     }
   }

@@ -173,7 +173,7 @@ std::vector<std::string> floating_words(const std::vector<T>& elements) {
       const std::string text = formatted("%.*e", static_cast<int>(right), std::abs(value));
       const Decimal d = parse_scientific(text, std::signbit(value));
       const std::string fraction = right > 0 ? text.substr(2, right) : "";
-      const std::string first = (d.negative ? "-" : "") + text.substr(0, 1);
+      const std::string first = d.negative ? std::string("-").append(text, 0, 1) : text.substr(0, 1);
       words.push_back(padded(first, left) + '.' + fraction + exponent_part(d, exponent_width));
     } else {
       const Decimal d = positional_digits(x);
@@ -197,7 +197,10 @@ std::string floating_scalar(T x) {
     return integer_part(d) + '.' + (fraction.empty() ? "0" : fraction);
   }
   const std::string fraction = d.digits.substr(1);
-  return (d.negative ? "-" : "") + d.digits.substr(0, 1) + (fraction.empty() ? "" : '.' + fraction) + exponent_part(d, 2);
+  std::string text = d.negative ? "-" : "";
+  text.append(d.digits, 0, 1);
+  if (!fraction.empty()) text.append(".").append(fraction);
+  return text.append(exponent_part(d, 2));
 }
 
 template <class T>

@@ -92,8 +92,7 @@ OpCases conv_cases(const ConvSetup& s) {
     each_product(s, in[0].shape[0], [&](const Dims& x, const Dims& w, const Dims& out) { dw.at(w) += in[0].at(x) * in[1].at(out); });
     return dw;
   };
-  const OpCase shared{.attrs = ConvAttrs{.window = s.window(), .groups = s.groups}, .tolerance = Tolerance::summed,
-                      .layout_chooses_algorithm = true};
+  const OpCase shared{.attrs = ConvAttrs{.window = s.window(), .groups = s.groups}, .tolerance = Tolerance::summed};
   OpCase y = shared, dx = shared, dw = shared;
   y.name = "conv2d" + s.suffix;
   y.op = "conv2d";

@@ -11,8 +11,9 @@ using cpu::kTileRows;
 
 // Rows of C that are computed together: as many as the registers hold.
 template <class C>
-constexpr int kPanelRows = kNativeBytes == 64 ? 8 : sizeof(C) == 4 && kNativeBytes == 32 ? 4 : 2;
-static_assert(kTileRows % 8 == 0 && kTileColumns % kLanes == 0);
+constexpr int kPanelRows = kNativeBytes == 64 ? 8 : Vec<C>::kParts < 12 ? 12 / Vec<C>::kParts : 1;
+static_assert(kTileRows % kPanelRows<float> == 0 && kTileRows % kPanelRows<double> == 0);
+static_assert(kTileColumns % kLanes == 0);
 
 template <class T>
 LOCKSTEP_INLINE Compute<T> value(T x) { return x; }

@@ -66,8 +66,16 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
                                                    {DNNL_ARG_WEIGHTS, b_desc, DnnlSequence::input(1)},
                                                    {DNNL_ARG_DST, c_desc, DnnlSequence::output(0)}};
   if (attrs.bias) {
-    const auto bias_desc = cpu::dnnl_desc(with_rank(request.inputs[2], rank), request.where);
-    arguments.push_back({DNNL_ARG_BIAS, bias_desc, DnnlSequence::input(2)});
+    // A bias is read as if it lay densely, whatever its descriptor says: a strided one is copied first.
+    const OperandLayout& given = request.inputs[2];
+    const OperandLayout dense{given.spec, contiguous_strides(given.spec.shape)};
+    const auto bias_desc = cpu::dnnl_desc(with_rank(dense, rank), request.where);
+    DnnlSequence::Slot bias = DnnlSequence::input(2);
+    if (!given.contiguous()) {
+      bias = kernel->temporary(bias_desc);
+      kernel->add_reorder(cpu::dnnl_desc(with_rank(given, rank), request.where), DnnlSequence::input(2), bias_desc, bias);
+    }
+    arguments.push_back({DNNL_ARG_BIAS, bias_desc, bias});
     const dnnl::matmul::primitive_desc product({a_desc, b_desc, bias_desc, c_desc}, attributes, cpu::dnnl_engine());
     kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
   } else {
