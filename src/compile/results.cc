@@ -1,7 +1,6 @@
 #include "compile/results.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "compile/placement.h"
@@ -21,12 +20,12 @@ class Settler {
   }
 
   Graph run() {
-    for (Value& output : graph_.outputs) {
-      if (!output.valid()) continue;
-      if (!writable(output) || !taken_.insert(key(output)).second) output = copy_of(output);
-      taken_.insert(key(output));
-    }
-    for (VariableUpdate& update : graph_.updates) settle(update);
+    // First every copy that reads a variable, so that all readers are known when writers are ordered.
+    for (Value& output : graph_.outputs)
+      if (output.valid()) output = own_value(output);
+    for (VariableUpdate& update : graph_.updates)
+      if (update.value != old_value(update.variable)) update.value = own_value(update.value);
+    for (VariableUpdate& update : graph_.updates) order_behind_readers(update);
     return std::move(graph_);
   }
 
@@ -47,8 +46,6 @@ class Settler {
     // Nothing waits for a copy: where all replicas have the same value it runs in the last phase.
     const NodePlace source = placement_.nodes[static_cast<size_t>(v.node)];
     placement_.nodes.push_back(source.per_replica ? source : NodePlace{false, placement_.phases - 1});
-    // A late reader of a variable whose new value has a writer already.
-    if (const auto writer = writers_.find(storage_of(v).node); writer != writers_.end()) add_edge(copy, writer->second);
     return graph_.add({.op = &kIdentity, .attrs = {}, .inputs = {v}, .outputs = {graph_.spec(v)}, .where = graph_.node(v).where});
   }
 
@@ -102,24 +99,28 @@ class Settler {
     return first.per_replica ? first.phase < second.phase : first.phase <= second.phase;
   }
 
-  void settle(VariableUpdate& update) {
-    const auto variable = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      return node.op == &kVariable && node.attrs.as<VariableAttrs>().variable.id() == update.variable.id();
+  // `v`, or a copy where it cannot be written straight to where it belongs.
+  Value own_value(Value v) {
+    if (!writable(v) || taken_.contains(key(v))) v = copy_of(v);
+    taken_.insert(key(v));
+    return v;
+  }
+
+  // The variable's value when the program starts; invalid where nobody reads it.
+  Value old_value(const Variable& variable) const {
+    const auto it = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
+      return node.op == &kVariable && node.attrs.as<VariableAttrs>().variable.id() == variable.id();
     });
-    const Value old = variable == graph_.nodes.end() ? Value{} : Value{static_cast<int32_t>(variable - graph_.nodes.begin()), 0};
-    if (update.value == old) return;  // assigned its own value: nothing to write
-    if (writable(update.value) && !taken_.contains(key(update.value)) && order(update.value.node, old)) {
-      taken_.insert(key(update.value));
-      return;
-    }
+    return it == graph_.nodes.end() ? Value{} : Value{static_cast<int32_t>(it - graph_.nodes.begin()), 0};
+  }
+
+  void order_behind_readers(VariableUpdate& update) {
+    const Value old = old_value(update.variable);
+    if (update.value == old || order(update.value.node, old)) return;
+    // The new value is needed before the last reader of the old one: it waits in memory of its own.
     update.value = copy_of(update.value);
-    // Two variables that take each other's old values: one of them waits in memory of its own.
-    if (!order(update.value.node, old)) {
-      update.value = copy_of(update.value);
-      require(order(update.value.node, old), ErrorCode::internal, graph_.node(update.value).where, "variable \"", update.variable.name(),
-              "\" cannot be written after its last reader");
-    }
-    taken_.insert(key(update.value));
+    require(order(update.value.node, old), ErrorCode::internal, graph_.node(update.value).where, "variable \"", update.variable.name(),
+            "\" cannot be written after its last reader");
   }
 
   void add_edge(int before, int after) {
@@ -137,7 +138,6 @@ class Settler {
     }
     for (const int reader : readers)
       if (reader != writer) add_edge(reader, writer);
-    writers_[old.node] = writer;
     return true;
   }
 
@@ -147,7 +147,6 @@ class Settler {
   std::vector<std::vector<int>> consumers_;  // of each node's values
   std::vector<std::vector<int>> followers_;  // these, and what was ordered behind it
   std::set<std::pair<int, int>> taken_;
-  std::map<int, int> writers_;  // variable's node to the node that overwrites its memory
 };
 
 }  // namespace

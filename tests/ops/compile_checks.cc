@@ -28,30 +28,37 @@ Tensor after(const Tensor& y) {
   return is_floating(y.dtype()) ? (y * 3.0) * 0.7 : y + y;
 }
 
-TensorList in_chain(const OpCase& c, std::span<const Tensor> inputs) {
+// With `inputs_live` the op's inputs are read once more behind it, so that it must not write over them.
+TensorList in_chain(const OpCase& c, std::span<const Tensor> inputs, bool inputs_live) {
   TensorList prepared;
   for (const Tensor& input : inputs) prepared.push_back(before(input));
   TensorList results = run(c, prepared);
   const size_t count = results.size();
   for (size_t k = 0; k < count; ++k) results.push_back(after(results[k]));
+  if (inputs_live)
+    for (const Tensor& input : prepared) results.push_back(after(input));
   return results;
 }
 
-void compiled_in_a_chain(const OpCase& c) {
-  for (const DType dtype : c.dtypes) {
-    const TensorList inputs = tensors_of(inputs_of(c, dtype));
-    const TensorList eager = in_chain(c, inputs);
-    const TensorList compiled = run_compiled(inputs, [&](std::span<const Tensor> in) { return in_chain(c, in); });
-    ASSERT_EQ(compiled.size(), eager.size());
-    for (size_t k = 0; k < eager.size(); ++k) {
-      ASSERT_EQ(compiled[k].spec(), eager[k].spec());
-      // Elementwise programs are never contracted, so that fusion changes bits of 16-bit floats only.
-      const double coarsest = std::max(epsilon(dtype), epsilon(eager[k].dtype()));
-      const bool same = coarsest == 0 || (coarsest < 0x1p-20 && has_kernel(c) && op_of(c).expand);
-      expect_close(compiled[k], array_of(eager[k]), same ? Tolerance::exact : Tolerance::summed, 2,
-                   "compiled chain, result " + std::to_string(k));
-    }
+void compare_chain(const OpCase& c, DType dtype, bool inputs_live) {
+  const TensorList inputs = tensors_of(inputs_of(c, dtype));
+  const auto body = [&](std::span<const Tensor> in) { return in_chain(c, in, inputs_live); };
+  const TensorList eager = body(inputs);
+  const TensorList compiled = run_compiled(inputs, body);
+  ASSERT_EQ(compiled.size(), eager.size());
+  for (size_t k = 0; k < eager.size(); ++k) {
+    ASSERT_EQ(compiled[k].spec(), eager[k].spec());
+    // Elementwise programs are never contracted, so that fusion changes bits of 16-bit floats only.
+    const double coarsest = std::max(epsilon(dtype), epsilon(eager[k].dtype()));
+    const bool same = coarsest == 0 || (coarsest < 0x1p-20 && has_kernel(c) && op_of(c).expand);
+    expect_close(compiled[k], array_of(eager[k]), same ? Tolerance::exact : Tolerance::summed, 2,
+                 "compiled chain, result " + std::to_string(k));
   }
+}
+
+void compiled_in_a_chain(const OpCase& c) {
+  for (const DType dtype : c.dtypes)
+    for (const bool inputs_live : {false, true}) compare_chain(c, dtype, inputs_live);
 }
 
 // Ops that can add a bias and apply an activation: what the compiler makes of act(op(x) + b).
@@ -69,7 +76,8 @@ void compiled_with_epilogues(const OpCase& c) {
     const Shape bias = {plain.shape()[-1]};
     inputs.push_back(tensor_of(dtype, bias, weights(bias[0], 7)));
     for (const auto& [name, activation] : activations) {
-      if (!is_floating(dtype) && std::string_view(name) != "none" && std::string_view(name) != "relu") continue;
+      if (!is_floating(dtype) && std::string_view(name) != "none" && std::string_view(name) != "relu")
+        continue;
       for (const bool with_bias : {true, false}) {
         const auto body = [&, activation = activation](std::span<const Tensor> in) -> TensorList {
           const Tensor y = run(c, in.first(in.size() - 1))[0];
@@ -95,7 +103,8 @@ void compiled_gradient(const OpCase& c) {
   const TensorList compiled = run_compiled(inputs, defined_gradients);
   ASSERT_EQ(compiled.size(), eager.size());
   for (size_t k = 0; k < eager.size(); ++k)
-    expect_close(compiled[k], array_of(eager[k]), Tolerance::summed, 1, "compiled gradient " + std::to_string(k));
+    expect_close(compiled[k], array_of(eager[k]), Tolerance::summed, 1,
+                 "compiled gradient " + std::to_string(k));
 }
 
 }  // namespace

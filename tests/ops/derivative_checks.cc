@@ -9,12 +9,15 @@
 
 namespace lockstep::testing {
 
-std::vector<double> weights(int64_t count, uint64_t seed) { return normal({count}).draw({count}, 1000 + seed); }
+std::vector<double> weights(int64_t count, uint64_t seed) {
+  return normal({count}).draw({count}, 1000 + seed);
+}
 
 namespace {
 
 // Compares derivatives: the bound is relative to the largest of them, and to 1.
-void expect_derivative(const std::vector<double>& got, const std::vector<double>& want, double bound, std::string_view what) {
+void expect_derivative(const std::vector<double>& got, const std::vector<double>& want, double bound,
+                       std::string_view what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   const double scale = std::max(1.0, largest(want));
   for (size_t i = 0; i < got.size(); ++i)
@@ -22,24 +25,27 @@ void expect_derivative(const std::vector<double>& got, const std::vector<double>
 }
 
 bool differentiable_result(const OpCase& c, size_t k, DType dtype) {
-  return is_floating(dtype) && (c.differentiable_results < 0 || k < static_cast<size_t>(c.differentiable_results));
+  return is_floating(dtype) &&
+         (c.differentiable_results < 0 || k < static_cast<size_t>(c.differentiable_results));
 }
 
-// A random weighted sum of the results: its gradient holds every element of the Jacobian.
-double weighted_sum(const OpCase& c, const Arrays& results) {
+constexpr size_t kEvery = SIZE_MAX;
+
+// A random weighted sum of the results, or of one of them: its gradient holds every element of the Jacobian.
+double weighted_sum(const OpCase& c, const Arrays& results, size_t only) {
   double sum = 0;
   for (size_t k = 0; k < results.size(); ++k) {
-    if (!differentiable_result(c, k, c.results[k](DType::float64))) continue;
+    if ((only != kEvery && k != only) || !differentiable_result(c, k, c.results[k](DType::float64))) continue;
     const auto w = weights(results[k].shape.size(), k);
     for (size_t i = 0; i < w.size(); ++i) sum += w[i] * results[k].values[i];
   }
   return sum;
 }
 
-Tensor weighted_sum(const OpCase& c, const TensorList& results) {
+Tensor weighted_sum(const OpCase& c, const TensorList& results, size_t only) {
   Tensor sum;
   for (size_t k = 0; k < results.size(); ++k) {
-    if (!differentiable_result(c, k, results[k].dtype())) continue;
+    if ((only != kEvery && k != only) || !differentiable_result(c, k, results[k].dtype())) continue;
     const Tensor w = tensor_of(results[k].dtype(), results[k].shape(), weights(results[k].size(), k));
     const Tensor term = reduce_sum(results[k] * w);
     sum = !sum.defined() ? term : sum.dtype() == term.dtype() ? sum + term : sum + cast(term, sum.dtype());
@@ -53,7 +59,8 @@ bool flows(const OpCase& c, size_t input, DType dtype) {
 }
 
 // Central differences of f with respect to the elements of inputs[i].
-std::vector<double> differences(const OpCase& c, Arrays inputs, size_t i, const std::function<double(const Arrays&)>& f) {
+std::vector<double> differences(const OpCase& c, Arrays inputs, size_t i,
+                                const std::function<double(const Arrays&)>& f) {
   std::vector<double> result;
   for (size_t e = 0; e < inputs[i].values.size(); ++e) {
     const double x = inputs[i].values[e];
@@ -73,22 +80,26 @@ std::vector<double> values_or_zeros(const Tensor& tensor, size_t count) {
   return tensor.defined() ? values(tensor) : std::vector<double>(count, 0);
 }
 
+// The gradient of the weighted sum with respect to the inputs that are watched; undefined for the others.
+TensorList gradients_of(const OpCase& c, std::span<const Tensor> inputs, size_t only_input,
+                        size_t only_result) {
+  GradientTape tape({.persistent = true});
+  const auto watched = [&](size_t i) {
+    return (only_input == kEvery || i == only_input) && is_floating(inputs[i].dtype());
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (watched(i)) tape.watch(inputs[i]);
+  const Tensor sum = weighted_sum(c, run(c, inputs), only_result);
+  TensorList found;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    found.push_back(watched(i) ? tape.gradient(sum, inputs[i]) : Tensor());
+  return found;
+}
+
 }  // namespace
 
-// The gradient with respect to every floating-point input; undefined where none flows.
 TensorList gradients(const OpCase& c, std::span<const Tensor> inputs) {
-  GradientTape tape;
-  std::vector<GradientSource> sources;
-  for (const Tensor& input : inputs) {
-    if (!is_floating(input.dtype())) continue;
-    tape.watch(input);
-    sources.emplace_back(input);
-  }
-  const TensorList found = tape.gradient(weighted_sum(c, run(c, inputs)), sources);
-  TensorList all;
-  size_t next = 0;
-  for (const Tensor& input : inputs) all.push_back(is_floating(input.dtype()) ? found[next++] : Tensor());
-  return all;
+  return gradients_of(c, inputs, kEvery, kEvery);
 }
 
 void check_gradient(const OpCase& c, const Arrays& arrays) {
@@ -102,7 +113,8 @@ void check_gradient(const OpCase& c, const Arrays& arrays) {
     }
     ASSERT_TRUE(found[i].defined()) << what;
     ASSERT_EQ(found[i].spec(), inputs[i].spec()) << what;
-    const auto want = differences(c, arrays, i, [&](const Arrays& in) { return weighted_sum(c, c.reference(in)); });
+    const auto want =
+        differences(c, arrays, i, [&](const Arrays& in) { return weighted_sum(c, c.reference(in), kEvery); });
     expect_derivative(values(found[i]), want, 1e-6, what);
   }
 }
@@ -110,6 +122,31 @@ void check_gradient(const OpCase& c, const Arrays& arrays) {
 namespace {
 
 void gradient_against_differences(const OpCase& c) { check_gradient(c, inputs_of(c, DType::float64)); }
+
+// Rules leave out what nobody asked for: one input's gradient alone, and one result's contribution alone.
+void gradient_in_parts(const OpCase& c) {
+  const Arrays arrays = inputs_of(c, DType::float64);
+  const TensorList inputs = tensors_of(arrays);
+  const TensorList whole = gradients(c, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!flows(c, i, inputs[i].dtype())) continue;
+    const Tensor alone = gradients_of(c, inputs, i, kEvery)[i];
+    ASSERT_TRUE(alone.defined());
+    expect_derivative(values(alone), values(whole[i]), 1e-12,
+                      "gradient of input " + std::to_string(i) + " alone");
+  }
+  for (size_t k = 0; k < c.results.size() && c.results.size() > 1; ++k) {
+    if (!differentiable_result(c, k, c.results[k](DType::float64))) continue;
+    const TensorList found = gradients_of(c, inputs, kEvery, k);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!flows(c, i, inputs[i].dtype())) continue;
+      const auto want =
+          differences(c, arrays, i, [&](const Arrays& in) { return weighted_sum(c, c.reference(in), k); });
+      expect_derivative(values_or_zeros(found[i], want.size()), want, 1e-6,
+                        "gradient of result " + std::to_string(k) + " alone, input " + std::to_string(i));
+    }
+  }
+}
 
 // In the other dtypes the gradient has the input's dtype and, roughly, the float64 gradient's values there.
 void gradient_in_every_dtype(const OpCase& c) {
@@ -157,15 +194,15 @@ void second_derivative_against_differences(const OpCase& c) {
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!flows(c, i, inputs[i].dtype())) continue;
-    const auto want = differences(c, arrays, i, [&](const Arrays& in) {
-      return sum_of_gradients(tensors_of(in)).item<double>();
-    });
-    expect_derivative(values_or_zeros(found[i], want.size()), want, 1e-5, "second derivative of input " + std::to_string(i));
+    const auto want = differences(
+        c, arrays, i, [&](const Arrays& in) { return sum_of_gradients(tensors_of(in)).item<double>(); });
+    expect_derivative(values_or_zeros(found[i], want.size()), want, 1e-5,
+                      "second derivative of input " + std::to_string(i));
   }
 }
 
 void no_gradient(const OpCase& c) {
-  const DType dtype = std::find(c.dtypes.begin(), c.dtypes.end(), DType::float64) != c.dtypes.end() ? DType::float64 : c.dtypes[0];
+  const DType dtype = in_dtype(c, DType::float64) ? DType::float64 : c.dtypes[0];
   const TensorList inputs = tensors_of(inputs_of(c, dtype));
   GradientTape tape({.persistent = true});
   for (const Tensor& input : inputs)
@@ -176,7 +213,9 @@ void no_gradient(const OpCase& c) {
     sum = sum.defined() ? sum + term : term;
   }
   for (const Tensor& input : inputs)
-    if (is_floating(input.dtype())) { EXPECT_FALSE(tape.gradient(sum, input).defined()); }
+    if (is_floating(input.dtype())) {
+      EXPECT_FALSE(tape.gradient(sum, input).defined());
+    }
 }
 
 bool differentiates(const OpCase& c) { return c.derivatives > 0 && in_dtype(c, DType::float64); }
@@ -185,6 +224,7 @@ bool differentiates(const OpCase& c) { return c.derivatives > 0 && in_dtype(c, D
 
 const std::vector<Check> kDerivativeChecks = {
     {"Gradient", differentiates, gradient_against_differences},
+    {"GradientParts", differentiates, gradient_in_parts},
     {"GradientDTypes", differentiates, gradient_in_every_dtype},
     {"SecondDerivative", [](const OpCase& c) { return differentiates(c) && c.derivatives > 1; },
      second_derivative_against_differences},

@@ -105,7 +105,8 @@ void threads(const OpCase& c) {
   const OpDef& op = op_of(c);
   const bool promised = c.same_bits_on_threads || find_kernel(DeviceKind::cpu, op, here()).thread_invariant;
   DTypes dtypes = {c.dtypes[0]};
-  if (std::find(c.dtypes.begin(), c.dtypes.end(), DType::bfloat16) != c.dtypes.end()) dtypes.push_back(DType::bfloat16);
+  if (std::find(c.dtypes.begin(), c.dtypes.end(), DType::bfloat16) != c.dtypes.end())
+    dtypes.push_back(DType::bfloat16);
   for (const DType dtype : dtypes) {
     const Arrays arrays = inputs_of(c, dtype, c.large);
     const TensorList inputs = tensors_of(arrays);
@@ -126,7 +127,8 @@ void threads(const OpCase& c) {
 const std::vector<Check> kLayoutChecks = {
     {"EdgeShapes", [](const OpCase& c) { return !c.edge_shapes.empty(); }, edge_shapes},
     {"Strided", [](const OpCase&) { return true; }, strided_inputs},
-    {"Threads", [](const OpCase& c) { return has_kernel(c) && (c.threads_only || !c.large.empty()); }, threads},
+    {"Threads", [](const OpCase& c) { return has_kernel(c) && (c.threads_only || !c.large.empty()); },
+     threads},
 };
 
 }  // namespace lockstep::testing

@@ -5,7 +5,8 @@
 namespace lockstep::testing {
 namespace {
 
-const DTypes kProducts = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64};
+const DTypes kProducts = {DType::float32, DType::float64, DType::bfloat16,
+                          DType::float16, DType::int32,   DType::int64};
 
 // Element by element; the dimensions before the last two broadcast.
 Reference product(bool transpose_a = false, bool transpose_b = false) {
@@ -36,11 +37,19 @@ Reference product(bool transpose_a = false, bool transpose_b = false) {
   };
 }
 
-OpCase matmul_case(const std::string& name, const Shape& a, const Shape& b, bool transpose_a = false, bool transpose_b = false) {
-  return {.name = name, .op = "matmul", .inputs = {normal(a), normal(b)},
+OpCase matmul_case(const std::string& name, const Shape& a, const Shape& b, bool transpose_a = false,
+                   bool transpose_b = false) {
+  return {.name = name,
+          .op = "matmul",
+          .inputs = {normal(a), normal(b)},
           .attrs = MatmulAttrs{.transpose_a = transpose_a, .transpose_b = transpose_b},
-          .reference = product(transpose_a, transpose_b), .dtypes = kProducts, .tolerance = Tolerance::summed,
-          .function = [=](auto in) { return matmul(in[0], in[1], {.transpose_a = transpose_a, .transpose_b = transpose_b}); },
+          .reference = product(transpose_a, transpose_b),
+          .dtypes = kProducts,
+          .tolerance = Tolerance::summed,
+          .function =
+              [=](auto in) {
+                return matmul(in[0], in[1], {.transpose_a = transpose_a, .transpose_b = transpose_b});
+              },
           // oneDNN sums in an order of its own for each layout, and some layouts are not for oneDNN.
           .layout_chooses_algorithm = true};
 }
@@ -64,8 +73,10 @@ OpCases cases() {
   all.back().derivatives = kUnchecked;
   // One number: nothing larger stands beside it to which its rounding error could be compared.
   all[9].inputs = {within({1, 6}, 0.5, 1.5), within({6, 1}, 0.5, 1.5)};
-  all[0].edge_shapes = {{{1, 1}, {1, 1}}, {{0, 3}, {3, 4}}, {{3, 0}, {0, 4}}, {{3, 4}, {4, 0}}, {{0, 0}, {0, 0}}};
-  all[4].edge_shapes = {{{0, 2, 3}, {0, 3, 2}}, {{1, 2, 3}, {0, 3, 2}}, {{2, 0, 3}, {1, 3, 2}}, {{1, 1, 1}, {1, 1, 1}}};
+  all[0].edge_shapes = {
+      {{1, 1}, {1, 1}}, {{0, 3}, {3, 4}}, {{3, 0}, {0, 4}}, {{3, 4}, {4, 0}}, {{0, 0}, {0, 0}}};
+  all[4].edge_shapes = {
+      {{0, 2, 3}, {0, 3, 2}}, {{1, 2, 3}, {0, 3, 2}}, {{2, 0, 3}, {1, 3, 2}}, {{1, 1, 1}, {1, 1, 1}}};
   all[0].large = {{70, 60}, {60, 50}};
   all[1].large = {{60, 70}, {60, 50}};
   all[2].large = {{70, 60}, {50, 60}};
@@ -77,15 +88,37 @@ BadCalls bad_calls() {
   const Tensor x = sample({2, 3});
   using enum ErrorCode;
   return {
-      {"matmul_inner_dimensions", shape_mismatch, {"matmul: ", "(2, 3)", "(4, 5)"}, [=] { matmul(x, sample({4, 5})); }},
-      {"matmul_inner_transposed", shape_mismatch, {"matmul: ", "(2, 3)", "(3, 5)"},
-       [=] { matmul(x, sample({3, 5}), {.transpose_a = true}); }},
+      {"matmul_inner_dimensions",
+       shape_mismatch,
+       {"matmul: ", "(2, 3)", "(4, 5)"},
+       [=] {
+         matmul(x, sample({4, 5}));
+       }},
+      {"matmul_inner_transposed",
+       shape_mismatch,
+       {"matmul: ", "(2, 3)", "(3, 5)"},
+       [=] {
+         matmul(x, sample({3, 5}), {.transpose_a = true});
+       }},
       {"matmul_of_vectors", shape_mismatch, {"matmul: ", "(3,)"}, [=] { matmul(x, sample({3})); }},
-      {"matmul_batches", shape_mismatch, {"matmul: ", "(2,", "(3,"}, [=] { matmul(sample({2, 2, 3}), sample({3, 3, 2})); }},
-      {"matmul_dtypes", dtype_mismatch, {"matmul: ", "float32(2, 3)", "float64(3, 2)"},
-       [=] { matmul(x, sample({3, 2}, DType::float64)); }},
-      {"matmul_of_booleans", dtype_mismatch, {"matmul: ", "bool(2, 2)"},
-       [=] { matmul(sample({2, 2}, DType::boolean), sample({2, 2}, DType::boolean)); }},
+      {"matmul_batches",
+       shape_mismatch,
+       {"matmul: ", "(2,", "(3,"},
+       [=] {
+         matmul(sample({2, 2, 3}), sample({3, 3, 2}));
+       }},
+      {"matmul_dtypes",
+       dtype_mismatch,
+       {"matmul: ", "float32(2, 3)", "float64(3, 2)"},
+       [=] {
+         matmul(x, sample({3, 2}, DType::float64));
+       }},
+      {"matmul_of_booleans",
+       dtype_mismatch,
+       {"matmul: ", "bool(2, 2)"},
+       [=] {
+         matmul(sample({2, 2}, DType::boolean), sample({2, 2}, DType::boolean));
+       }},
       {"matmul_of_none", invalid_argument, {"matmul: ", "none"}, [=] { matmul(x, Tensor()); }},
   };
 }

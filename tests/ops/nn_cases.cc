@@ -75,9 +75,14 @@ Array cross_entropy_grad_of(const Arrays& in) {
 OpCase cross_entropy_case(const std::string& name, const Shape& rows, int64_t classes, DType labels) {
   Shape logits = rows;
   logits.push_back(classes);
-  return {.name = name, .op = "sparse_softmax_cross_entropy", .inputs = {normal(logits), indices(rows, classes, labels)},
-          .reference = cross_entropy_of, .tolerance = Tolerance::summed, .results = {same, wide},
-          .differentiable_results = 1, .same_bits_on_threads = true};
+  return {.name = name,
+          .op = "sparse_softmax_cross_entropy",
+          .inputs = {normal(logits), indices(rows, classes, labels)},
+          .reference = cross_entropy_of,
+          .tolerance = Tolerance::summed,
+          .results = {same, wide},
+          .differentiable_results = 1,
+          .same_bits_on_threads = true};
 }
 
 OpCase cross_entropy_grad_case(const std::string& name, const Shape& rows, int64_t classes, DType labels) {
@@ -117,7 +122,8 @@ Normalized normalized(const Array& x) {
 
 Arrays layer_norm_of(const Arrays& in) {
   const Normalized x = normalized(in[0]);
-  const Array y = broadcast_each({x.h, in[1], in[2]}, 1, [](const double* v, double* out) { *out = v[0] * v[1] + v[2]; })[0];
+  const Array y = broadcast_each({x.h, in[1], in[2]}, 1,
+                                 [](const double* v, double* out) { *out = v[0] * v[1] + v[2]; })[0];
   return {y, x.mean, x.rstd};
 }
 
@@ -136,8 +142,8 @@ Arrays layer_norm_grad_of(const Arrays& in) {
       dbeta.values[i] += d;
     }
     for (size_t i = 0; i < n; ++i)
-      dx.values[row * n + i] =
-          x.rstd.values[row] * (dy.values[row * n + i] * gamma.values[i] - sum - x.h.values[row * n + i] * along);
+      dx.values[row * n + i] = x.rstd.values[row] * (dy.values[row * n + i] * gamma.values[i] - sum -
+                                                     x.h.values[row * n + i] * along);
   }
   return {dx, dgamma, dbeta};
 }
@@ -153,35 +159,66 @@ OpCases cases() {
     return out;
   };
   OpCases all = {
-      {.name = "softmax", .op = "softmax", .inputs = {normal({4, 6})},
-       .reference = [](const Arrays& in) { return softmax_of(in[0]); }, .slack = 2,
-       .function = [](auto in) { return softmax(in[0]); }, .edge_shapes = kRowEdges, .large = {{300, 500}},
+      {.name = "softmax",
+       .op = "softmax",
+       .inputs = {normal({4, 6})},
+       .reference = [](const Arrays& in) { return softmax_of(in[0]); },
+       .slack = 2,
+       .function = [](auto in) { return softmax(in[0]); },
+       .edge_shapes = kRowEdges,
+       .large = {{300, 500}},
        .same_bits_on_threads = true},
-      {.name = "log_softmax", .op = "log_softmax", .inputs = {normal({4, 6})},
-       .reference = [](const Arrays& in) { return log_softmax_of(in[0]); }, .slack = 2,
-       .function = [](auto in) { return log_softmax(in[0]); }, .edge_shapes = kRowEdges, .large = {{300, 500}},
+      {.name = "log_softmax",
+       .op = "log_softmax",
+       .inputs = {normal({4, 6})},
+       .reference = [](const Arrays& in) { return log_softmax_of(in[0]); },
+       .slack = 2,
+       .function = [](auto in) { return log_softmax(in[0]); },
+       .edge_shapes = kRowEdges,
+       .large = {{300, 500}},
        .same_bits_on_threads = true},
-      {.name = "softmax_long_rows", .op = "softmax", .inputs = {normal({2, 3, 37})},
-       .reference = [](const Arrays& in) { return softmax_of(in[0]); }, .slack = 2, .derivatives = kUnchecked},
-      {.name = "softmax_far_logits", .op = "softmax", .inputs = {given({3, 3}, {1000, 0, -1000, -1000, -1000, -1000, 80, 81, 82})},
-       .reference = [](const Arrays& in) { return softmax_of(in[0]); }, .slack = 2, .derivatives = kUnchecked},
-      {.name = "log_softmax_far_logits", .op = "log_softmax",
+      {.name = "softmax_long_rows",
+       .op = "softmax",
+       .inputs = {normal({2, 3, 37})},
+       .reference = [](const Arrays& in) { return softmax_of(in[0]); },
+       .slack = 2,
+       .derivatives = kUnchecked},
+      {.name = "softmax_far_logits",
+       .op = "softmax",
        .inputs = {given({3, 3}, {1000, 0, -1000, -1000, -1000, -1000, 80, 81, 82})},
-       .reference = [](const Arrays& in) { return log_softmax_of(in[0]); }, .slack = 2, .derivatives = kUnchecked},
-      {.name = "softmax_of_columns", .inputs = {normal({4, 6})},
-       .reference = [=](const Arrays& in) { return transposed(softmax_of(transposed(in[0]))); }, .slack = 2,
+       .reference = [](const Arrays& in) { return softmax_of(in[0]); },
+       .slack = 2,
+       .derivatives = kUnchecked},
+      {.name = "log_softmax_far_logits",
+       .op = "log_softmax",
+       .inputs = {given({3, 3}, {1000, 0, -1000, -1000, -1000, -1000, 80, 81, 82})},
+       .reference = [](const Arrays& in) { return log_softmax_of(in[0]); },
+       .slack = 2,
+       .derivatives = kUnchecked},
+      {.name = "softmax_of_columns",
+       .inputs = {normal({4, 6})},
+       .reference = [=](const Arrays& in) { return transposed(softmax_of(transposed(in[0]))); },
+       .slack = 2,
        .function = [](auto in) { return softmax(in[0], 0); }},
-      {.name = "log_softmax_of_columns", .inputs = {normal({4, 6})},
-       .reference = [=](const Arrays& in) { return transposed(log_softmax_of(transposed(in[0]))); }, .slack = 2,
+      {.name = "log_softmax_of_columns",
+       .inputs = {normal({4, 6})},
+       .reference = [=](const Arrays& in) { return transposed(log_softmax_of(transposed(in[0]))); },
+       .slack = 2,
        .function = [](auto in) { return log_softmax(in[0], -2); }},
       cross_entropy_case("sparse_cross_entropy", {5}, 4, DType::int64),
       cross_entropy_case("sparse_cross_entropy_int32", {2, 3}, 4, DType::int32),
       cross_entropy_grad_case("sparse_cross_entropy_grad", {5}, 4, DType::int64),
       cross_entropy_grad_case("sparse_cross_entropy_grad_int32", {2, 3}, 4, DType::int32),
-      {.name = "sparse_softmax_cross_entropy_with_logits", .inputs = {indices({5}, 4), normal({5, 4})},
-       .reference = [](const Arrays& in) { return cross_entropy_of({in[1], in[0]})[0]; }, .tolerance = Tolerance::summed,
+      {.name = "sparse_softmax_cross_entropy_with_logits",
+       .inputs = {indices({5}, 4), normal({5, 4})},
+       .reference =
+           [](const Arrays& in) {
+             return cross_entropy_of({in[1], in[0]})[0];
+           },
+       .tolerance = Tolerance::summed,
        .function = [](auto in) { return sparse_softmax_cross_entropy_with_logits(in[0], in[1]); }},
-      {.name = "softmax_cross_entropy_with_logits", .inputs = {within({5, 4}, 0.1, 0.5), normal({5, 4})},
+      {.name = "softmax_cross_entropy_with_logits",
+       .inputs = {within({5, 4}, 0.1, 0.5), normal({5, 4})},
        .reference =
            [](const Arrays& in) {
              const Array log_p = log_softmax_of(in[1]);
@@ -190,32 +227,60 @@ OpCases cases() {
              return loss;
            },
        // Each 16-bit product and sum on the way is rounded.
-       .tolerance = Tolerance::summed, .slack = 3,
+       .tolerance = Tolerance::summed,
+       .slack = 3,
        .function = [](auto in) { return softmax_cross_entropy_with_logits(in[0], in[1]); }},
-      {.name = "layer_norm", .op = "layer_norm", .inputs = {normal({4, 6}), normal({6}), normal({6})},
-       .attrs = LayerNormAttrs{kEpsilon}, .reference = layer_norm_of, .tolerance = Tolerance::summed,
-       .results = {same, wide, wide}, .differentiable_results = 1,
+      {.name = "layer_norm",
+       .op = "layer_norm",
+       .inputs = {normal({4, 6}), normal({6}), normal({6})},
+       .attrs = LayerNormAttrs{kEpsilon},
+       .reference = layer_norm_of,
+       .tolerance = Tolerance::summed,
+       .results = {same, wide, wide},
+       .differentiable_results = 1,
        .edge_shapes = {{{1}, {1}, {1}}, {{0, 3}, {3}, {3}}, {{2, 1, 3}, {3}, {3}}},
-       .large = {{300, 500}, {500}, {500}}, .same_bits_on_threads = true},
-      {.name = "layer_norm_long_rows", .op = "layer_norm", .inputs = {normal({2, 3, 37}), normal({37}), normal({37})},
-       .attrs = LayerNormAttrs{kEpsilon}, .reference = layer_norm_of, .tolerance = Tolerance::summed,
-       .results = {same, wide, wide}, .derivatives = kUnchecked},
-      {.name = "layer_norm_grad", .op = "layer_norm_grad",
-       .inputs = {normal({4, 6}), normal({6}), derived([](const Arrays& in) { return normalized(in[0]).mean; }, wide),
+       .large = {{300, 500}, {500}, {500}},
+       .same_bits_on_threads = true},
+      {.name = "layer_norm_long_rows",
+       .op = "layer_norm",
+       .inputs = {normal({2, 3, 37}), normal({37}), normal({37})},
+       .attrs = LayerNormAttrs{kEpsilon},
+       .reference = layer_norm_of,
+       .tolerance = Tolerance::summed,
+       .results = {same, wide, wide},
+       .derivatives = kUnchecked},
+      {.name = "layer_norm_grad",
+       .op = "layer_norm_grad",
+       .inputs = {normal({4, 6}), normal({6}),
+                  derived([](const Arrays& in) { return normalized(in[0]).mean; }, wide),
                   derived([](const Arrays& in) { return normalized(in[0]).rstd; }, wide), normal({4, 6})},
-       .attrs = LayerNormAttrs{kEpsilon}, .reference = layer_norm_grad_of, .tolerance = Tolerance::summed,
-       .results = {same, same, same}, .stops = {2, 3},
-       .edge_shapes = {{{1}, {1}, {}, {}, {1}}, {{0, 3}, {3}, {}, {}, {0, 3}}, {{2, 1, 3}, {3}, {}, {}, {2, 1, 3}}},
-       .large = {{300, 500}, {500}, {}, {}, {300, 500}}, .same_bits_on_threads = true},
-      {.name = "layer_norm_of_last", .inputs = {normal({4, 6}), normal({6}), normal({6})},
-       .reference = [](const Arrays& in) { return layer_norm_of(in)[0]; }, .tolerance = Tolerance::summed,
+       .attrs = LayerNormAttrs{kEpsilon},
+       .reference = layer_norm_grad_of,
+       .tolerance = Tolerance::summed,
+       .results = {same, same, same},
+       .stops = {2, 3},
+       .edge_shapes = {{{1}, {1}, {}, {}, {1}},
+                       {{0, 3}, {3}, {}, {}, {0, 3}},
+                       {{2, 1, 3}, {3}, {}, {}, {2, 1, 3}}},
+       .large = {{300, 500}, {500}, {}, {}, {300, 500}},
+       .same_bits_on_threads = true},
+      {.name = "layer_norm_of_last",
+       .inputs = {normal({4, 6}), normal({6}), normal({6})},
+       .reference = [](const Arrays& in) { return layer_norm_of(in)[0]; },
+       .tolerance = Tolerance::summed,
        .function = [](auto in) { return layer_norm(in[0], in[1], in[2]); }},
-      {.name = "layer_norm_of_first", .inputs = {normal({6, 4}), normal({6}), normal({6})},
-       .reference = [=](const Arrays& in) { return transposed(layer_norm_of({transposed(in[0]), in[1], in[2]})[0]); },
-       .tolerance = Tolerance::summed, .function = [](auto in) { return layer_norm(in[0], in[1], in[2], {.axis = 0}); }},
+      {.name = "layer_norm_of_first",
+       .inputs = {normal({6, 4}), normal({6}), normal({6})},
+       .reference =
+           [=](const Arrays& in) {
+             return transposed(layer_norm_of({transposed(in[0]), in[1], in[2]})[0]);
+           },
+       .tolerance = Tolerance::summed,
+       .function = [](auto in) { return layer_norm(in[0], in[1], in[2], {.axis = 0}); }},
   };
   for (OpCase& c : all) {
-    if (c.name == "sparse_cross_entropy") c.edge_shapes = {{{4}, {}}, {{0, 4}, {0}}, {{1, 4}, {1}}}, c.large = {{900, 100}, {900}};
+    if (c.name == "sparse_cross_entropy")
+      c.edge_shapes = {{{4}, {}}, {{0, 4}, {0}}, {{1, 4}, {1}}}, c.large = {{900, 100}, {900}};
     if (c.name == "sparse_cross_entropy_grad")
       c.edge_shapes = {{{4}, {}, {}, {}}, {{0, 4}, {0}, {}, {0}}, {{1, 4}, {1}, {}, {1}}},
       c.large = {{900, 100}, {900}, {}, {900}};
@@ -224,7 +289,8 @@ OpCases cases() {
 }
 
 BadCalls bad_calls() {
-  const Tensor logits = sample({2, 3}), labels = sample({2}, DType::int64), whole = sample({2, 3}, DType::int32);
+  const Tensor logits = sample({2, 3}), labels = sample({2}, DType::int64),
+               whole = sample({2, 3}, DType::int32);
   const Tensor far = Tensor::from({0, 3}, {2});
   using enum ErrorCode;
   return {
@@ -232,29 +298,62 @@ BadCalls bad_calls() {
       {"softmax_axis", invalid_argument, {"softmax: ", "axis 2"}, [=] { softmax(logits, 2); }},
       {"softmax_of_scalar", invalid_argument, {"softmax: ", "scalar"}, [=] { softmax(sample({})); }},
       {"log_softmax_axis", invalid_argument, {"log_softmax: ", "axis -3"}, [=] { log_softmax(logits, -3); }},
-      {"sparse_cross_entropy_labels", dtype_mismatch, {"sparse_softmax_cross_entropy", "float32(2,)"},
+      {"sparse_cross_entropy_labels",
+       dtype_mismatch,
+       {"sparse_softmax_cross_entropy", "float32(2,)"},
        [=] { sparse_softmax_cross_entropy_with_logits(sample({2}), logits); }},
-      {"sparse_cross_entropy_logits", dtype_mismatch, {"sparse_softmax_cross_entropy", "int32(2, 3)"},
+      {"sparse_cross_entropy_logits",
+       dtype_mismatch,
+       {"sparse_softmax_cross_entropy", "int32(2, 3)"},
        [=] { sparse_softmax_cross_entropy_with_logits(labels, whole); }},
-      {"sparse_cross_entropy_shapes", shape_mismatch, {"sparse_softmax_cross_entropy", "(2,)", "(3,)"},
+      {"sparse_cross_entropy_shapes",
+       shape_mismatch,
+       {"sparse_softmax_cross_entropy", "(2,)", "(3,)"},
        [=] { sparse_softmax_cross_entropy_with_logits(sample({3}, DType::int64), logits); }},
-      {"sparse_cross_entropy_no_classes", shape_mismatch, {"sparse_softmax_cross_entropy", "(2, 0)"},
-       [=] { sparse_softmax_cross_entropy_with_logits(labels, sample({2, 0})); }},
-      {"sparse_cross_entropy_label_outside", invalid_argument, {"sparse_softmax_cross_entropy", "(1,)", "3"},
+      {"sparse_cross_entropy_no_classes",
+       shape_mismatch,
+       {"sparse_softmax_cross_entropy", "(2, 0)"},
+       [=] {
+         sparse_softmax_cross_entropy_with_logits(labels, sample({2, 0}));
+       }},
+      {"sparse_cross_entropy_label_outside",
+       invalid_argument,
+       {"sparse_softmax_cross_entropy", "(1,)", "3"},
        [=] { sparse_softmax_cross_entropy_with_logits(far, logits); }},
-      {"softmax_cross_entropy_shapes", shape_mismatch, {"(2, 4)", "(2, 3)"},
-       [=] { softmax_cross_entropy_with_logits(sample({2, 4}), logits); }},
-      {"softmax_cross_entropy_dtypes", dtype_mismatch, {"float64(2, 3)", "float32(2, 3)"},
-       [=] { softmax_cross_entropy_with_logits(sample({2, 3}, DType::float64), logits); }},
-      {"layer_norm_axis", invalid_argument, {"layer_norm: ", "axis 2"},
+      {"softmax_cross_entropy_shapes",
+       shape_mismatch,
+       {"(2, 4)", "(2, 3)"},
+       [=] {
+         softmax_cross_entropy_with_logits(sample({2, 4}), logits);
+       }},
+      {"softmax_cross_entropy_dtypes",
+       dtype_mismatch,
+       {"float64(2, 3)", "float32(2, 3)"},
+       [=] {
+         softmax_cross_entropy_with_logits(sample({2, 3}, DType::float64), logits);
+       }},
+      {"layer_norm_axis",
+       invalid_argument,
+       {"layer_norm: ", "axis 2"},
        [=] { layer_norm(logits, sample({3}), sample({3}), {.axis = 2}); }},
-      {"layer_norm_gamma", shape_mismatch, {"layer_norm: ", "gamma", "(2, 3)", "(2,)"},
+      {"layer_norm_gamma",
+       shape_mismatch,
+       {"layer_norm: ", "gamma", "(2, 3)", "(2,)"},
        [=] { layer_norm(logits, sample({2}), sample({3})); }},
-      {"layer_norm_beta", shape_mismatch, {"layer_norm: ", "beta", "(2, 3)", "(4,)"},
+      {"layer_norm_beta",
+       shape_mismatch,
+       {"layer_norm: ", "beta", "(2, 3)", "(4,)"},
        [=] { layer_norm(logits, sample({3}), sample({4})); }},
-      {"layer_norm_dtype", dtype_mismatch, {"layer_norm: ", "int32(2, 3)"}, [=] { layer_norm(whole, whole, whole); }},
-      {"layer_norm_of_nothing", shape_mismatch, {"layer_norm: ", "(2, 0)"},
-       [=] { layer_norm(sample({2, 0}), sample({0}), sample({0})); }},
+      {"layer_norm_dtype",
+       dtype_mismatch,
+       {"layer_norm: ", "int32(2, 3)"},
+       [=] { layer_norm(whole, whole, whole); }},
+      {"layer_norm_of_nothing",
+       shape_mismatch,
+       {"layer_norm: ", "(2, 0)"},
+       [=] {
+         layer_norm(sample({2, 0}), sample({0}), sample({0}));
+       }},
   };
 }
 

@@ -89,7 +89,8 @@ Input within(const Shape& shape, double low, double high) {
 
 Input integers(const Shape& shape, int64_t low, int64_t high) {
   return drawn(
-      shape, [=](Random& random) { return static_cast<double>(low + random.below(high - low + 1)); }, same, 1);
+      shape, [=](Random& random) { return static_cast<double>(low + random.below(high - low + 1)); }, same,
+      1);
 }
 
 Input off_zero(const Shape& shape) {
@@ -97,7 +98,9 @@ Input off_zero(const Shape& shape) {
 }
 
 Input off_integers(const Shape& shape) {
-  return drawn(shape, [](Random& random) { return static_cast<double>(random.below(7)) - 3 + random.within(0.2, 0.8); });
+  return drawn(shape, [](Random& random) {
+    return static_cast<double>(random.below(7)) - 3 + random.within(0.2, 0.8);
+  });
 }
 
 Input distinct(const Shape& shape) {
@@ -119,8 +122,8 @@ Input booleans(const Shape& shape) {
 
 Input indices(const Shape& shape, int64_t below, DType dtype) {
   return drawn(
-      shape, [=](Random& random) { return static_cast<double>(random.below(below)); },
-      always_dtype(dtype), 1);
+      shape, [=](Random& random) { return static_cast<double>(random.below(below)); }, always_dtype(dtype),
+      1);
 }
 
 Input given(const Shape& shape, std::vector<double> values) {

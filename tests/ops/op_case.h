@@ -25,7 +25,7 @@ namespace lockstep::testing {
 
 struct Array {
   Shape shape;
-  std::vector<double> values;  // row-major
+  std::vector<double> values;    // row-major
   DType dtype = DType::float64;  // of the tensor that it stands for
 
   Array() = default;
@@ -52,8 +52,8 @@ class Reference {
  public:
   Reference() = default;
   template <class F>
-    requires std::is_invocable_v<F&, const Arrays&>
-  Reference(F f)  // NOLINT(google-explicit-constructor): .reference = [](const Arrays& in) { ... }
+  requires std::is_invocable_v<F&, const Arrays&> Reference(
+      F f)  // NOLINT(google-explicit-constructor): .reference = [](const Arrays& in) { ... }
       : function_([f = std::move(f)](const Arrays& in) -> Arrays {
           if constexpr (std::is_same_v<std::invoke_result_t<const F&, const Arrays&>, Array>)
             return {f(in)};
@@ -67,13 +67,14 @@ class Reference {
 };
 
 // What elementwise references share: the inputs broadcast, f is called for every element.
-Arrays broadcast_each(const Arrays& in, int results, const std::function<void(const double* in, double* out)>& f);
+Arrays broadcast_each(const Arrays& in, int results,
+                      const std::function<void(const double* in, double* out)>& f);
 
 // An elementwise reference: f(double...) or, where integers differ from floats, f(DType, double...), giving
 // one number or a std::array of several results.
 template <class F, size_t N = 1>
 Reference each(F f) {
-  return []<size_t... I>(F function, std::index_sequence<I...>) -> Reference {
+  return []<size_t... I>(F function, std::index_sequence<I...>)->Reference {
     constexpr bool by_dtype = std::is_invocable_v<F, DType, decltype((void)I, 0.0)...>;
     if constexpr (by_dtype || std::is_invocable_v<F, decltype((void)I, 0.0)...>) {
       return [function](const Arrays& in) {
@@ -93,7 +94,8 @@ Reference each(F f) {
     } else {
       return each<F, N + 1>(function);
     }
-  }(std::move(f), std::make_index_sequence<N>{});
+  }
+  (std::move(f), std::make_index_sequence<N>{});
 }
 
 // --- inputs --------------------------------------------------------------------------------------------------------
@@ -158,8 +160,8 @@ class PublicFunction {
  public:
   PublicFunction() = default;
   template <class F>
-    requires std::is_invocable_v<F&, std::span<const Tensor>>
-  PublicFunction(F f)  // NOLINT(google-explicit-constructor): .function = [](std::span<const Tensor> in) { ... }
+  requires std::is_invocable_v<F&, std::span<const Tensor>> PublicFunction(
+      F f)  // NOLINT(google-explicit-constructor): .function = [](std::span<const Tensor> in) { ... }
       : function_([f = std::move(f)](std::span<const Tensor> in) -> TensorList {
           if constexpr (std::is_same_v<std::invoke_result_t<F&, std::span<const Tensor>>, Tensor>)
             return {f(in)};
@@ -234,7 +236,7 @@ struct Family {
   BadCalls (*bad_calls)();
 };
 
-extern const Family kArrayFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily, kMatmulFamily, kNnFamily,
-    kRandomFamily, kReduceFamily, kUpdateFamily;
+extern const Family kArrayFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily, kMatmulFamily,
+    kNnFamily, kRandomFamily, kReduceFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

@@ -127,17 +127,19 @@ double largest(const std::vector<double>& values) {
   return result;
 }
 
-void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, double slack, std::string_view what) {
+void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, double slack,
+                  std::string_view what) {
   ASSERT_EQ(got.shape(), want.shape) << what;
   const DType dtype = got.dtype();
   const std::vector<double> elements = values(got);
   const double scale = tolerance == Tolerance::summed ? largest(want.values) : 0;
   for (size_t i = 0; i < elements.size(); ++i) {
-    const double expected = is_floating(dtype) && tolerance != Tolerance::exact ? want.values[i] : held(want.values[i], dtype);
+    const double expected =
+        is_floating(dtype) && tolerance != Tolerance::exact ? want.values[i] : held(want.values[i], dtype);
     if (elements[i] == expected || (std::isnan(elements[i]) && std::isnan(expected))) continue;
     if (elements[i] == held(expected, dtype)) continue;  // too large or too small for the dtype
-    const double bound =
-        slack * ulps(tolerance, dtype) * (epsilon(dtype) * std::max(scale, std::abs(expected)) + smallest(dtype));
+    const double bound = slack * ulps(tolerance, dtype) *
+                         (epsilon(dtype) * std::max(scale, std::abs(expected)) + smallest(dtype));
     ASSERT_LE(std::abs(elements[i] - expected), bound)
         << what << ", " << dtype << ": element " << i << " of " << elements.size() << " is " << elements[i]
         << ", expected " << expected;
@@ -152,8 +154,8 @@ void expect_same_bits(const TensorList& got, const TensorList& want, std::string
     const auto a = values(got[k]), b = values(want[k]);
     for (size_t i = 0; i < a.size(); ++i)
       ASSERT_TRUE(a[i] == b[i] && std::signbit(a[i]) == std::signbit(b[i]))
-          << what << ", result " << k << ", " << got[k].dtype() << ": element " << i << " of " << a.size() << " is "
-          << a[i] << " and should be " << b[i];
+          << what << ", result " << k << ", " << got[k].dtype() << ": element " << i << " of " << a.size()
+          << " is " << a[i] << " and should be " << b[i];
   }
 }
 

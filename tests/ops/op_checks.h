@@ -16,7 +16,9 @@
 
 namespace lockstep::testing {
 
-constexpr std::source_location here(std::source_location where = std::source_location::current()) { return where; }
+constexpr std::source_location here(std::source_location where = std::source_location::current()) {
+  return where;
+}
 
 // --- inputs --------------------------------------------------------------------------------------------------------
 
@@ -45,17 +47,25 @@ double epsilon(DType dtype);
 double largest(const std::vector<double>& values);
 
 // All report the first element that is off.
-void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, double slack, std::string_view what);
+void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, double slack,
+                  std::string_view what);
 void expect_same_bits(const TensorList& got, const TensorList& want, std::string_view what);
 
 // --- checks --------------------------------------------------------------------------------------------------------
 
-// The results have the inferred specs and the reference's values. Part of several checks.
+// Parts of several checks.
+
+// The results have the inferred specs and the reference's values.
 void check_results(const OpCase& c, const Arrays& arrays, DType dtype);
+// float64: finite differences of the reference.
 void check_gradient(const OpCase& c, const Arrays& arrays);
 void compiled_equals_eager(const OpCase& c, const TensorList& inputs);
+
+// Of a random weighted sum of the results with respect to every floating-point input; undefined where none flows.
 TensorList gradients(const OpCase& c, std::span<const Tensor> inputs);
 std::vector<double> weights(int64_t count, uint64_t seed);
+
+// Throws an Error of this code, with a message that holds all of `says`, from the file of `where`.
 void expect_error(const std::function<void()>& call, ErrorCode code, const std::vector<std::string>& says,
                   std::source_location where);
 

@@ -13,8 +13,9 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily, &kReduceFamily, &kArrayFamily, &kNnFamily,
-                                       &kConvFamily,        &kRandomFamily, &kUpdateFamily, &kCollectiveFamily};
+constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily, &kReduceFamily,
+                                       &kArrayFamily,       &kNnFamily,     &kConvFamily,
+                                       &kRandomFamily,      &kUpdateFamily, &kCollectiveFamily};
 
 }  // namespace
 
@@ -39,11 +40,13 @@ class CheckTest final : public ::testing::Test {
   std::function<void()> body_;
 };
 
-void add_test(const char* suite, const std::string& name, std::source_location where, const std::function<void()>& body) {
-  ::testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, where.file_name(), static_cast<int>(where.line()),
-                          [=]() -> ::testing::Test* {
+void add_test(const char* suite, const std::string& name, std::source_location where,
+              const std::function<void()>& body) {
+  ::testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, where.file_name(),
+                          static_cast<int>(where.line()), [=]() -> ::testing::Test* {
                             return new CheckTest([=] {
-                              const ::testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), name);
+                              const ::testing::ScopedTrace trace(where.file_name(),
+                                                                 static_cast<int>(where.line()), name);
                               body();
                             });
                           });
@@ -60,7 +63,8 @@ void register_tests() {
       }
   for (const Family* family : kFamilies)
     for (const BadCall& bad : family->bad_calls())
-      add_test("BadCall", bad.name, bad.where, [bad] { expect_error(bad.call, bad.code, bad.says, bad.where); });
+      add_test("BadCall", bad.name, bad.where,
+               [bad] { expect_error(bad.call, bad.code, bad.says, bad.where); });
 }
 
 // --- coverage ------------------------------------------------------------------------------------------------------
@@ -74,13 +78,15 @@ std::map<std::string, std::vector<const OpCase*>> cases_by_op() {
 TEST(Coverage, EveryRegisteredOpHasCases) {
   const auto cases = cases_by_op();
   for (const OpDef* op : registered_ops())
-    EXPECT_TRUE(cases.contains(std::string(op->name))) << "op \"" << op->name << "\" has no case in tests/ops";
+    EXPECT_TRUE(cases.contains(std::string(op->name)))
+        << "op \"" << op->name << "\" has no case in tests/ops";
 }
 
 TEST(Coverage, EveryCaseIsOfARegisteredOp) {
   std::set<std::string> names;
   for (const OpCase& c : all_cases()) {
-    EXPECT_TRUE(c.op.empty() || find_op(c.op)) << "case \"" << c.name << "\" is of the unknown op \"" << c.op << "\"";
+    EXPECT_TRUE(c.op.empty() || find_op(c.op))
+        << "case \"" << c.name << "\" is of the unknown op \"" << c.op << "\"";
     EXPECT_TRUE(names.insert(c.name).second) << "two cases are called \"" << c.name << "\"";
     EXPECT_FALSE(c.op.empty() && !c.function) << "case \"" << c.name << "\" has neither an op nor a function";
   }
@@ -98,7 +104,8 @@ TEST(Coverage, EveryGradientIsCheckedAndNoOther) {
 TEST(Coverage, EveryKernelIsRunWithThreads) {
   for (const auto& [op, cases] : cases_by_op())
     if (std::any_of(cases.begin(), cases.end(), [](const OpCase* c) { return has_kernel(*c); })) {
-      EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [](const OpCase* c) { return c->threads_only || !c->large.empty(); }))
+      EXPECT_TRUE(std::any_of(cases.begin(), cases.end(),
+                              [](const OpCase* c) { return c->threads_only || !c->large.empty(); }))
           << "no case of op \"" << op << "\" is large";
     }
 }
@@ -108,12 +115,15 @@ TEST(Coverage, EveryOpIsRunEmpty) {
   for (const auto& [op, cases] : cases_by_op()) {
     bool found = op.empty();
     for (const OpCase* c : cases) {
-      found = found || std::any_of(c->edge_shapes.begin(), c->edge_shapes.end(), [](const std::vector<Shape>& shapes) {
-        return std::any_of(shapes.begin(), shapes.end(), [](const Shape& s) { return s.size() == 0; });
-      });
+      found =
+          found ||
+          std::any_of(c->edge_shapes.begin(), c->edge_shapes.end(), [](const std::vector<Shape>& shapes) {
+            return std::any_of(shapes.begin(), shapes.end(), [](const Shape& s) { return s.size() == 0; });
+          });
       const Arrays in = inputs_of(*c, c->dtypes[0]);
       const Arrays out = c->reference(in);
-      found = found || std::any_of(in.begin(), in.end(), is_empty) || std::any_of(out.begin(), out.end(), is_empty);
+      found = found || std::any_of(in.begin(), in.end(), is_empty) ||
+              std::any_of(out.begin(), out.end(), is_empty);
     }
     EXPECT_TRUE(found) << "no case of op \"" << op << "\" has an empty tensor";
   }

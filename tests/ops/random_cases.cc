@@ -30,7 +30,9 @@ double uniform_of(const Row& row, uint64_t column, DType dtype) {
   return unit(word, dtype == DType::bfloat16 ? 8 : dtype == DType::float16 ? 11 : 24);
 }
 
-double kept_of(const Row& row, uint64_t column, DType) { return uniform_of(row, column, DType::float32) >= 0.3; }
+double kept_of(const Row& row, uint64_t column, DType) {
+  return uniform_of(row, column, DType::float32) >= 0.3;
+}
 
 // Box-Muller of a number in (0, 1] and an angle: even elements take the cosine, odd ones the sine.
 double box_muller(double u, double turn, bool odd) {
@@ -75,33 +77,43 @@ Reference drawn(Number number, const RandomAttrs& attrs) {
     const int64_t rows = attrs.rows_per_example > 0 ? attrs.shape[0] : 1;
     const auto width = static_cast<uint64_t>(rows > 0 ? attrs.shape.size() / rows : 0);
     const uint64_t key = random_key(static_cast<int64_t>(in[0].values[0]), attrs.instance);
-    const auto first_row = static_cast<uint64_t>(in[1].values[0]) * static_cast<uint64_t>(attrs.rows_per_example);
+    const auto first_row =
+        static_cast<uint64_t>(in[1].values[0]) * static_cast<uint64_t>(attrs.rows_per_example);
     for (size_t i = 0; i < out.values.size(); ++i)
       out.values[i] = number({key, first_row + i / width}, i % width, attrs.dtype);
     return out;
   };
 }
 
-OpCase random_case(const std::string& op, const std::string& suffix, Number number, const RandomAttrs& attrs, int64_t example = 0) {
+OpCase random_case(const std::string& op, const std::string& suffix, Number number, const RandomAttrs& attrs,
+                   int64_t example = 0) {
   const bool exact = op == "random_uniform" || op == "random_threshold";
-  return {.name = op + suffix, .op = op,
+  return {.name = op + suffix,
+          .op = op,
           .inputs = {given({}, {123456789}).of(always<DType::int64>),
                      given({}, {static_cast<double>(example)}).of(always<DType::int64>)},
-          .attrs = attrs, .reference = drawn(number, attrs), .dtypes = {attrs.dtype},
-          .tolerance = exact ? Tolerance::exact : Tolerance::summed, .results = {always_dtype(attrs.dtype)},
-          .derivatives = 0, .same_bits_on_threads = true};
+          .attrs = attrs,
+          .reference = drawn(number, attrs),
+          .dtypes = {attrs.dtype},
+          .tolerance = exact ? Tolerance::exact : Tolerance::summed,
+          .results = {always_dtype(attrs.dtype)},
+          .derivatives = 0,
+          .same_bits_on_threads = true};
 }
 
 OpCases cases() {
-  const std::pair<const char*, Number> distributions[] = {
-      {"random_uniform", uniform_of}, {"random_normal", normal_of}, {"random_truncated_normal", truncated_of}};
+  const std::pair<const char*, Number> distributions[] = {{"random_uniform", uniform_of},
+                                                          {"random_normal", normal_of},
+                                                          {"random_truncated_normal", truncated_of}};
   OpCases all;
   for (const auto& [op, number] : distributions) {
     for (const DType dtype : kFloats) {
-      all.push_back(random_case(op, detail::concat("_of_", dtype), number, {.shape = {3, 7}, .dtype = dtype, .instance = 2}));
+      all.push_back(random_case(op, detail::concat("_of_", dtype), number,
+                                {.shape = {3, 7}, .dtype = dtype, .instance = 2}));
       all.push_back(random_case(op, detail::concat("_rows_of_", dtype), number,
                                 {.shape = {4, 5}, .dtype = dtype, .instance = 1, .rows_per_example = 2}, 10));
-      all.push_back(random_case(op, detail::concat("_large_of_", dtype), number, {.shape = {101, 401}, .dtype = dtype, .rows_per_example = 1}, 3));
+      all.push_back(random_case(op, detail::concat("_large_of_", dtype), number,
+                                {.shape = {101, 401}, .dtype = dtype, .rows_per_example = 1}, 3));
       all.back().threads_only = true;
     }
     all.push_back(random_case(op, "_scalar", number, {.shape = {}}));
@@ -110,7 +122,12 @@ OpCases cases() {
   }
   const auto threshold = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
     return random_case("random_threshold", suffix, kept_of,
-                       {.shape = shape, .dtype = DType::boolean, .instance = 4, .rows_per_example = rows_per_example, .threshold = 0.3}, 6);
+                       {.shape = shape,
+                        .dtype = DType::boolean,
+                        .instance = 4,
+                        .rows_per_example = rows_per_example,
+                        .threshold = 0.3},
+                       6);
   };
   all.push_back(threshold("", {5, 9}, 0));
   all.push_back(threshold("_rows", {6, 9}, 3));
@@ -124,18 +141,58 @@ OpCases cases() {
 BadCalls bad_calls() {
   using enum ErrorCode;
   return {
-      {"random_uniform_range", invalid_argument, {"random_uniform: ", "2", "1"}, [] { random::uniform({2}, {.minval = 2, .maxval = 1}); }},
-      {"random_uniform_of_integers", dtype_mismatch, {"random_uniform: ", "int32"}, [] { random::uniform({2}, {.dtype = DType::int32}); }},
-      {"random_uniform_of_booleans", dtype_mismatch, {"random_uniform: ", "bool"}, [] { random::uniform({2}, {.dtype = DType::boolean}); }},
-      {"random_normal_of_booleans", dtype_mismatch, {"random_normal: ", "bool"}, [] { random::normal({2}, {.dtype = DType::boolean}); }},
-      {"random_normal_of_integers", dtype_mismatch, {"random_normal: ", "int64"}, [] { random::normal({2}, {.dtype = DType::int64}); }},
-      {"random_normal_shape", invalid_argument, {"random_normal: ", "(2, -1)"}, [] { random::normal({2, -1}); }},
-      {"random_truncated_normal_of_integers", dtype_mismatch, {"random_truncated_normal: ", "uint8"},
+      {"random_uniform_range",
+       invalid_argument,
+       {"random_uniform: ", "2", "1"},
+       [] { random::uniform({2}, {.minval = 2, .maxval = 1}); }},
+      {"random_uniform_of_integers",
+       dtype_mismatch,
+       {"random_uniform: ", "int32"},
+       [] { random::uniform({2}, {.dtype = DType::int32}); }},
+      {"random_uniform_of_booleans",
+       dtype_mismatch,
+       {"random_uniform: ", "bool"},
+       [] { random::uniform({2}, {.dtype = DType::boolean}); }},
+      {"random_normal_of_booleans",
+       dtype_mismatch,
+       {"random_normal: ", "bool"},
+       [] { random::normal({2}, {.dtype = DType::boolean}); }},
+      {"random_normal_of_integers",
+       dtype_mismatch,
+       {"random_normal: ", "int64"},
+       [] { random::normal({2}, {.dtype = DType::int64}); }},
+      {"random_normal_shape",
+       invalid_argument,
+       {"random_normal: ", "(2, -1)"},
+       [] {
+         random::normal({2, -1});
+       }},
+      {"random_truncated_normal_of_integers",
+       dtype_mismatch,
+       {"random_truncated_normal: ", "uint8"},
        [] { random::truncated_normal({2}, {.dtype = DType::uint8}); }},
-      {"random_bernoulli_probability", invalid_argument, {"bernoulli: ", "1.5"}, [] { random::bernoulli({2}, 1.5); }},
-      {"dropout_rate", invalid_argument, {"dropout: ", "1"}, [] { dropout(sample({2, 3}), 1); }},
-      {"dropout_dtype", dtype_mismatch, {"dropout: ", "int32(2, 3)"}, [] { dropout(sample({2, 3}, DType::int32), 0.5); }},
-      {"dropout_noise_shape", shape_mismatch, {"dropout: ", "(2, 2)", "(2, 3)"}, [] { dropout(sample({2, 3}), 0.5, {.noise_shape = {2, 2}}); }},
+      {"random_bernoulli_probability",
+       invalid_argument,
+       {"bernoulli: ", "1.5"},
+       [] { random::bernoulli({2}, 1.5); }},
+      {"dropout_rate",
+       invalid_argument,
+       {"dropout: ", "1"},
+       [] {
+         dropout(sample({2, 3}), 1);
+       }},
+      {"dropout_dtype",
+       dtype_mismatch,
+       {"dropout: ", "int32(2, 3)"},
+       [] {
+         dropout(sample({2, 3}, DType::int32), 0.5);
+       }},
+      {"dropout_noise_shape",
+       shape_mismatch,
+       {"dropout: ", "(2, 2)", "(2, 3)"},
+       [] {
+         dropout(sample({2, 3}), 0.5, {.noise_shape = {2, 2}});
+       }},
       {"dropout_of_none", invalid_argument, {"dropout: ", "none"}, [] { dropout(Tensor(), 0.5); }},
   };
 }

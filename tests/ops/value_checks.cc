@@ -20,7 +20,8 @@ void check_results(const OpCase& c, const Arrays& arrays, DType dtype) {
   for (const Tensor& input : inputs) specs.push_back(input.spec());
   const SpecList inferred = op_of(c).infer({op_of(c), specs, c.attrs, here()});
   ASSERT_EQ(inferred.size(), results.size());
-  for (size_t k = 0; k < results.size(); ++k) EXPECT_EQ(inferred[k], results[k].spec()) << "inferred, result " << k;
+  for (size_t k = 0; k < results.size(); ++k)
+    EXPECT_EQ(inferred[k], results[k].spec()) << "inferred, result " << k;
   const Cost cost = op_cost(op_of(c), specs, inferred, c.attrs);
   EXPECT_GE(cost.flops, 0);
   EXPECT_GE(cost.bytes, 0);
@@ -33,7 +34,8 @@ void expect_error(const std::function<void()>& call, ErrorCode code, const std::
   } catch (const Error& error) {
     EXPECT_EQ(name(error.code()), name(code)) << error.what();
     for (const std::string& part : says)
-      EXPECT_NE(error.message().find(part), std::string::npos) << "\"" << part << "\" is missing in: " << error.message();
+      EXPECT_NE(error.message().find(part), std::string::npos)
+          << "\"" << part << "\" is missing in: " << error.message();
     EXPECT_STREQ(error.where().file_name(), where.file_name()) << error.what();
     return;
   } catch (const std::exception& other) {
@@ -88,7 +90,8 @@ void refusals(const OpCase& c) {
   const OpDef& op = op_of(c);
   SCOPED_TRACE("wrong number of inputs");
   if (static_cast<int>(inputs.size()) == op.min_inputs && !inputs.empty())
-    refused({inputs.begin(), inputs.end() - 1}, ErrorCode::invalid_argument, {c.op + ": ", "inputs, received"});
+    refused({inputs.begin(), inputs.end() - 1}, ErrorCode::invalid_argument,
+            {c.op + ": ", "inputs, received"});
   if (op.max_inputs >= 0) {
     TensorList more = inputs;
     more.resize(static_cast<size_t>(op.max_inputs) + 1, sample({}));
