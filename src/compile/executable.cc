@@ -252,7 +252,7 @@ class Executable::Impl {
       Sum sum{.phase = collective.phase, .dtype = collective.spec.dtype, .size = collective.spec.shape.size(), .scratch = scratch,
               .inputs = {}, .addends = {}, .results = {}};
       sum.inputs.assign(static_cast<size_t>(layout_.replicas), nullptr);
-      scratch += (collective.spec.bytes() + 63) / 64 * 64;
+      scratch += (static_cast<size_t>(collective.spec.shape.size()) * partial_size(collective.spec.dtype) + 63) / 64 * 64;
       for (const auto& device : devices_) {
         auto& results = sum.results.emplace_back(plans_.size(), nullptr);
         for (size_t p = 0; p < plans_.size(); ++p)
@@ -518,7 +518,7 @@ class Executable::Impl {
       if (sum.phase != phase || !device.device->has_memory()) continue;
       void* target = static_cast<char*>(device.partials[n]->data()) + sum.scratch;
       parallel_for(sum.size, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
-        sum_in_tree_order(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin, end);
+        sum_partially(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin, end);
       });
     }
   }

@@ -39,8 +39,13 @@ struct TreeSum {
   bool sum(TreeNode node, int64_t begin, int64_t n, Accumulator<T>* out) const {
     const auto held = std::find(nodes.begin(), nodes.end(), node);
     if (held != nodes.end()) {
-      const T* source = static_cast<const T*>(addends[held - nodes.begin()]) + begin;
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(source[i]);
+      const void* addend = addends[held - nodes.begin()];
+      if (node.last - node.first > 1) {
+        std::memcpy(out, static_cast<const Accumulator<T>*>(addend) + begin, static_cast<size_t>(n) * sizeof(Accumulator<T>));
+      } else {
+        const T* source = static_cast<const T*>(addend) + begin;
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(source[i]);
+      }
       return true;
     }
     if (node.last - node.first <= 1) return false;
@@ -54,7 +59,27 @@ struct TreeSum {
   }
 };
 
+// `Target`: what the sum is stored as.
+template <class T, class Target>
+void sum_blocks(int leaves, const TreeSum<T>& tree, Target* target, int64_t begin, int64_t end) {
+  Accumulator<T> block[kBlock];
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    tree.sum({0, leaves}, at, n, block);
+    for (int64_t i = 0; i < n; ++i) target[at + i] = static_cast<Target>(block[i]);
+  }
+}
+
+void check_has_sum(DType dtype) {
+  require(dtype != DType::boolean, ErrorCode::dtype_mismatch, std::source_location::current(),
+          "all_reduce_sum: booleans have no sum; cast() them first");
+}
+
 }  // namespace
+
+size_t partial_size(DType dtype) {
+  return dispatch(dtype, []<class T>() { return sizeof(Accumulator<T>); });
+}
 
 std::vector<TreeNode> largest_nodes(int leaves, int first, int last) {
   std::vector<TreeNode> result;
@@ -64,19 +89,18 @@ std::vector<TreeNode> largest_nodes(int leaves, int first, int last) {
 
 void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
                        int64_t begin, int64_t end) {
-  require(dtype != DType::boolean, ErrorCode::dtype_mismatch, std::source_location::current(),
-          "all_reduce_sum: booleans have no sum; cast() them first");
+  check_has_sum(dtype);
   dispatch(dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>) {
-      const TreeSum<T> tree{nodes, addends};
-      Accumulator<T> block[kBlock];
-      for (int64_t at = begin; at < end; at += kBlock) {
-        const int64_t n = std::min(kBlock, end - at);
-        tree.sum({0, leaves}, at, n, block);
-        T* out = static_cast<T*>(target) + at;
-        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(block[i]);
-      }
-    }
+    if constexpr (!std::is_same_v<T, bool>) sum_blocks<T>(leaves, {nodes, addends}, static_cast<T*>(target), begin, end);
+  });
+}
+
+void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
+                   int64_t begin, int64_t end) {
+  check_has_sum(dtype);
+  dispatch(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      sum_blocks<T>(leaves, {nodes, addends}, static_cast<Accumulator<T>*>(target), begin, end);
   });
 }
 

@@ -5,6 +5,7 @@
 // the tree's order. The bits are therefore the same on any number of devices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,9 +27,15 @@ int tree_middle(TreeNode node);
 // The largest nodes of the tree over `leaves` leaves that lie wholly within [first, last).
 std::vector<TreeNode> largest_nodes(int leaves, int first, int last);
 
+// Bytes of one element of a partial sum: the sum below an inner node is kept in float32 where the
+// values have 16 bits, so that rounding does not depend on who holds which leaf.
+size_t partial_size(DType dtype);
+
 // Adds elements [begin, end) of the addends into `target` in the tree's order. `nodes`: disjoint
-// nodes of the tree in ascending order that together cover every leaf below `leaves`; `addends[i]`:
-// the sum below nodes[i]. Does not allocate.
+// nodes of the tree in ascending order that together cover every leaf in use; `addends[i]`: the value
+// of a leaf, or the partial sum below an inner node. Do not allocate.
+void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
+                   int64_t begin, int64_t end);  // the target is a partial sum
 void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
                        int64_t begin, int64_t end);
 

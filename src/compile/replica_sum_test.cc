@@ -93,9 +93,13 @@ std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& le
         own.push_back({leaf, leaf + 1});
         addends.push_back(leaves[static_cast<size_t>(leaf)].data());
       }
-      std::vector<char> partial(static_cast<size_t>(size) * size_of(dtype));
-      sum_in_tree_order(dtype, count, own, addends.data(), partial.data(), 0, size);
       nodes.push_back(node);
+      if (own.size() == 1) {
+        partials.push_back(leaves[static_cast<size_t>(node.first)]);
+        continue;
+      }
+      std::vector<char> partial(static_cast<size_t>(size) * partial_size(dtype));
+      sum_partially(dtype, count, own, addends.data(), partial.data(), 0, size);
       partials.push_back(std::move(partial));
     }
   std::vector<const void*> addends;

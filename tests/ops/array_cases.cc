@@ -35,11 +35,6 @@ OpCase moving(OpCase c) {
   return c;
 }
 
-OpCase threads_only(OpCase c) {
-  c.threads_only = true;
-  return c;
-}
-
 OpCase reshape_case(const std::string& name, const Shape& from, const Shape& to) {
   return moving({.name = name,
                  .op = "reshape",
@@ -239,16 +234,6 @@ OpCase one_hot_case(DType dtype) {
                      .derivatives = 0,
                      .edge_shapes = {{{}}, {{1}}, {{0}}, {{2, 0, 3}}}});
   if (size_of(dtype) >= 4) c.large = {{40000}};
-  return c;
-}
-
-OpCase with_edges(OpCase c, std::vector<std::vector<Shape>> edge_shapes) {
-  c.edge_shapes = std::move(edge_shapes);
-  return c;
-}
-
-OpCase with_large(OpCase c, std::vector<Shape> large) {
-  c.large = std::move(large);
   return c;
 }
 

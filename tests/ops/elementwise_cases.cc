@@ -194,7 +194,7 @@ OpCases cases() {
   const Input kinked = off_zero({4, 6}), stepped = off_integers({4, 6});
   OpCases all = {
       exact("identity", identity, x, kAll, [](double v) { return v; }),
-      exact("stop_gradient", stop_gradient, x, kAll, [](double v) { return v; }),
+      with_derivatives(0, exact("stop_gradient", stop_gradient, x, kAll, [](double v) { return v; })),
       exact("neg", negative, x, kNumbers, [](double v) { return -v; }),
       exact("abs", abs, kinked, kNumbers, [](double v) { return std::abs(v); }),
       exact("sign", sign, kinked, kNumbers, sign_of),
@@ -245,7 +245,8 @@ OpCases cases() {
       binary("minimum", minimum, distinct({4, 6}), within({6}, 0.05, 0.2), minimum_of),
       rounded("pow", pow, within({4, 6}, 0.5, 2), within({4, 1}, 0.5, 3),
               [](double a, double b) { return std::pow(a, b); }),
-      rounded("mod", floormod, stepped, off_integers({6}), floored_mod),
+      rounded("mod", floormod, stepped, within({6}, 0.99, 1.01), floored_mod),
+      named("mod_by_negative", rounded("mod", floormod, stepped, within({6}, -1.01, -0.99), floored_mod)),
       of_integers("div", integers({5, 7}, -9, 9), integers({7}, -3, 3), quotient),
       of_integers("mod", integers({5, 7}, -9, 9), integers({7}, -3, 3), floored_mod),
       of_integers("pow", integers({5, 7}, -3, 3), integers({5, 7}, -2, 4), integer_power),
@@ -275,7 +276,6 @@ OpCases cases() {
        .tolerance = Tolerance::summed,
        .function = [](auto in) { return 2 * (3 - in[0]); }},
   };
-  all[1].derivatives = 0;  // stop_gradient
   for (const DType to : kAll) all.push_back(cast_case(to));
   return all;
 }

@@ -136,6 +136,31 @@ Input derived(std::function<Array(const Arrays&)> derive, DTypeRule dtype) {
   return {.shape = {}, .derive = std::move(derive), .dtype = dtype, .integers_per_unit = 1};
 }
 
+OpCase named(const std::string& name, OpCase c) {
+  c.name = name;
+  return c;
+}
+
+OpCase with_edges(OpCase c, std::vector<std::vector<Shape>> edge_shapes) {
+  c.edge_shapes = std::move(edge_shapes);
+  return c;
+}
+
+OpCase with_large(OpCase c, std::vector<Shape> large) {
+  c.large = std::move(large);
+  return c;
+}
+
+OpCase with_derivatives(int derivatives, OpCase c) {
+  c.derivatives = derivatives;
+  return c;
+}
+
+OpCase threads_only(OpCase c) {
+  c.threads_only = true;
+  return c;
+}
+
 Tensor sample(const Shape& shape, DType dtype) { return Tensor::full(dtype, shape, 1); }
 
 }  // namespace lockstep::testing

@@ -216,6 +216,13 @@ struct OpCase {
 };
 using OpCases = std::vector<OpCase>;
 
+// The case with one thing changed, for tables of cases that functions make.
+OpCase named(const std::string& name, OpCase c);
+OpCase with_edges(OpCase c, std::vector<std::vector<Shape>> edge_shapes);
+OpCase with_large(OpCase c, std::vector<Shape> large);
+OpCase with_derivatives(int derivatives, OpCase c);
+OpCase threads_only(OpCase c);
+
 // A call that a public function refuses.
 struct BadCall {
   std::string name = {};

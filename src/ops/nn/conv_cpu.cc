@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "backends/cpu/dnnl_sequence.h"
+#include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/conv_cpu_simd.h"
@@ -201,20 +202,17 @@ class GreyConvKernel final : public Kernel {
  public:
   GreyConvKernel(const KernelRequest& request, const cpu::GreyConv& conv)
       : conv_(conv),
-        rows_(request.shape(0)[0] * conv.window.output(0)),
+        rows_(request.shape(0)[0] * conv.out_height()),
         bias_(request.attrs<ConvAttrs>().bias),
         threads_(request.threads) {}
 
-  size_t workspace_bytes() const override {
-    return static_cast<size_t>(threads_ * conv_.band()) * sizeof(float);
-  }
+  size_t workspace_bytes() const override { return static_cast<size_t>(threads_ * conv_.scratch()) * sizeof(float); }
   void launch(const LaunchArgs& args) const override {
+    const auto *x = static_cast<const float*>(args.inputs[0]), *filter = static_cast<const float*>(args.inputs[1]);
     const auto* bias = bias_ ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    auto *y = static_cast<float*>(args.outputs[0]), *scratch = static_cast<float*>(args.workspace);
     parallel(threads_, [&](int index) {
-      cpu::simd_v4::grey_conv_forward(conv_, static_cast<const float*>(args.inputs[0]),
-                                      static_cast<const float*>(args.inputs[1]), bias,
-                                      static_cast<float*>(args.outputs[0]),
-                                      static_cast<float*>(args.workspace) + index * conv_.band(),
+      simd_v4::kGreyConvTable.forward(conv_, x, filter, bias, y, scratch + index * conv_.scratch(),
                                       rows_ * index / threads_, rows_ * (index + 1) / threads_);
     });
   }
@@ -228,15 +226,24 @@ class GreyConvKernel final : public Kernel {
 
 std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
   const auto& attrs = request.attrs<ConvAttrs>();
-  const cpu::GreyConv conv{.window = attrs.window,
-                           .out_channels = request.outputs[0].spec.shape[3],
-                           .relu = attrs.epilogue == Epilogue::relu};
-  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
-                    conv.out_channels % cpu::GreyConv::kLanes == 0 && attrs.window.strides == Dims{1, 1} &&
-                    attrs.window.size[0] <= cpu::GreyConv::kMaxRows &&
-                    (attrs.epilogue == Epilogue::none || conv.relu);
-  if (!fits || !__builtin_cpu_supports("x86-64-v4")) return nullptr;
-  return std::make_unique<GreyConvKernel>(request, conv);
+  const Window2d& window = attrs.window;
+  const int64_t out_channels = request.outputs[0].spec.shape[3];
+  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 && window.strides == Dims{1, 1} &&
+                    out_channels % cpu::GreyConv::kChannels == 0 && window.size[0] <= cpu::GreyConv::kMaxRows &&
+                    (attrs.epilogue == Epilogue::none || attrs.epilogue == Epilogue::relu);
+  if (!fits || cpu::simd_level() != cpu::SimdLevel::v4) return nullptr;
+  return std::make_unique<GreyConvKernel>(request, cpu::GreyConv{.height = window.input[0],
+                                                                 .width = window.input[1],
+                                                                 .window_height = window.size[0],
+                                                                 .window_width = window.size[1],
+                                                                 .row_dilation = window.dilations[0],
+                                                                 .column_dilation = window.dilations[1],
+                                                                 .above = window.before[0],
+                                                                 .below = window.after[0],
+                                                                 .left = window.before[1],
+                                                                 .right = window.after[1],
+                                                                 .out_channels = out_channels,
+                                                                 .relu = attrs.epilogue == Epilogue::relu});
 }
 
 bool dnnl_serves(const KernelRequest& request) {

@@ -90,13 +90,13 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
 }
 
 const RegisterKernel registered[] = {
-    {DeviceKind::cpu, kMaxPool2d, {.prepare = prepare<&PoolLoops::max, nullptr, Positions::output>}},
+    {DeviceKind::cpu, kMaxPool2d, {.prepare = prepare<&PoolLoops::max, nullptr, Positions::output>, .thread_invariant = true}},
     {DeviceKind::cpu, kMaxPool2dGrad,
-     {.prepare = prepare<&PoolLoops::max_grad, &PoolLoops::max_grad_apart, Positions::input>}},
-    {DeviceKind::cpu, kMaxPool2dGather, {.prepare = prepare<&PoolLoops::max_gather, nullptr, Positions::input>}},
-    {DeviceKind::cpu, kAvgPool2d, {.prepare = prepare<&PoolLoops::avg, nullptr, Positions::none>}},
+     {.prepare = prepare<&PoolLoops::max_grad, &PoolLoops::max_grad_apart, Positions::input>, .thread_invariant = true}},
+    {DeviceKind::cpu, kMaxPool2dGather, {.prepare = prepare<&PoolLoops::max_gather, nullptr, Positions::input>, .thread_invariant = true}},
+    {DeviceKind::cpu, kAvgPool2d, {.prepare = prepare<&PoolLoops::avg, nullptr, Positions::none>, .thread_invariant = true}},
     {DeviceKind::cpu, kAvgPool2dGrad,
-     {.prepare = prepare<&PoolLoops::avg_grad, &PoolLoops::avg_grad_apart, Positions::none>}},
+     {.prepare = prepare<&PoolLoops::avg_grad, &PoolLoops::avg_grad_apart, Positions::none>, .thread_invariant = true}},
 };
 
 }  // namespace

@@ -20,39 +20,40 @@ LOCKSTEP_INLINE Wide multiply_low_halves(Wide a, Wide b) {
 #endif
 }
 
-// The products of 32-bit lanes as high and low halves: the even lanes are multiplied, then the odd ones.
-LOCKSTEP_INLINE void multiply(const U32& a, uint32_t factor, U32& high, U32& low) {
-  const Wide factors = factor - Wide{};
-  const Wide even_half = 0xffffffffu - Wide{};
-  LOCKSTEP_EACH_PART(i, a) {
-    const Wide lanes = reinterpret_cast<Wide>(a.part[i]);
-    const Wide even = multiply_low_halves(lanes, factors);
-    const Wide odd = multiply_low_halves(lanes >> 32, factors);
-    high.part[i] = reinterpret_cast<U32::Native>((even >> 32) | (odd & ~even_half));
-    low.part[i] = reinterpret_cast<U32::Native>((even & even_half) | (odd << 32));
-  }
-}
-
 struct Words {
   U32 word[4];
 };
 
-// Philox4x32-10 (base/philox.h) of 16 counters under one key.
-LOCKSTEP_INLINE Words philox(uint64_t key, U32 c0, U32 c1, U32 c2, U32 c3) {
-  auto k0 = static_cast<uint32_t>(key);
-  auto k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    U32 high0, low0, high1, low1;
-    multiply(c0, 0xD2511F53u, high0, low0);
-    multiply(c2, 0xCD9E8D57u, high1, low1);
-    c0 = high1 ^ c1 ^ splat(k0);
-    c1 = low1;
-    c2 = high0 ^ c3 ^ splat(k1);
-    c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+// Philox4x32-10 (base/philox.h) of 16 counters under one key. A product needs 64 bits, so the even lanes of a vector
+// go one way and the odd ones another, each word in the low half of 64 bits; what is in the high half never matters.
+LOCKSTEP_INLINE Words philox(uint64_t key, const U32& c0, const U32& c1, const U32& c2, const U32& c3) {
+  Words result;
+  LOCKSTEP_EACH_PART(i, c0) {
+    Wide even[4] = {reinterpret_cast<Wide>(c0.part[i]), reinterpret_cast<Wide>(c1.part[i]),
+                    reinterpret_cast<Wide>(c2.part[i]), reinterpret_cast<Wide>(c3.part[i])};
+    Wide odd[4] = {even[0] >> 32, even[1] >> 32, even[2] >> 32, even[3] >> 32};
+    auto k0 = static_cast<uint32_t>(key);
+    auto k1 = static_cast<uint32_t>(key >> 32);
+    const auto round = [&](Wide(&c)[4]) __attribute__((always_inline)) {
+      const Wide p0 = multiply_low_halves(c[0], 0xD2511F53u - Wide{});
+      const Wide p1 = multiply_low_halves(c[2], 0xCD9E8D57u - Wide{});
+      c[0] = (p1 >> 32) ^ c[1] ^ (k0 - Wide{});
+      c[1] = p1;
+      c[2] = (p0 >> 32) ^ c[3] ^ (k1 - Wide{});
+      c[3] = p0;
+    };
+    LOCKSTEP_UNROLL
+    for (int r = 0; r < 10; ++r) {
+      round(even);
+      round(odd);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    LOCKSTEP_UNROLL
+    for (int w = 0; w < 4; ++w)
+      result.word[w].part[i] = reinterpret_cast<U32::Native>((even[w] & (0xffffffffu - Wide{})) | (odd[w] << 32));
   }
-  return {{c0, c1, c2, c3}};
+  return result;
 }
 
 // Blocks stand in the lanes in one of two orders: as in memory, or so that blocks_in_memory() need not move anything
