@@ -643,7 +643,7 @@ TEST(FunctionFigures, CountFlopsLaunchesAndMemory) {
   EXPECT_EQ(first_devices(1)[0]->counters().kernels, figures.launches);
 }
 
-TEST(FunctionFigures, ALongChainNeedsTheMemoryOfTwoLinks) {
+TEST(FunctionFigures, AChainNeedsTheMemoryOfTwoLinks) {
   auto f = function([](const Tensor& x, const Tensor& w) {
     Tensor y = x;
     for (int i = 0; i < 20; ++i) y = matmul(y, w);

@@ -168,14 +168,14 @@ Tensor checked_shape(const OpDef& op, const Tensor& result, const Shape& asked, 
 }  // namespace
 
 Tensor conv2d(const TensorArg& x, const TensorArg& filter, const Conv2dOptions& options) {
-  const Tensor &images = x.tensor(), &w = filter.tensor();
+  const Tensor &images = x.tensor("conv2d"), &w = filter.tensor("conv2d");
   return emit_one(kConv2d, {images, w}, conv_attrs(kConv2d, images.shape(), w.shape(), options, x.where()), x.where());
 }
 
 Tensor conv2d_backprop_input(const Shape& input_shape, const TensorArg& filter, const TensorArg& gradient,
                              const Conv2dOptions& options) {
   const OpDef& op = kConv2dBackpropInput;
-  const ConvAttrs attrs = conv_attrs(op, input_shape, filter.tensor().shape(), options, filter.where());
+  const ConvAttrs attrs = conv_attrs(op, input_shape, filter.tensor(op.name.data()).shape(), options, filter.where());
   return checked_shape(op, emit_one(op, {filter.tensor(), gradient.tensor()}, attrs, filter.where()), input_shape,
                        filter.where());
 }
@@ -183,7 +183,7 @@ Tensor conv2d_backprop_input(const Shape& input_shape, const TensorArg& filter, 
 Tensor conv2d_backprop_filter(const TensorArg& x, const Shape& filter_shape, const TensorArg& gradient,
                               const Conv2dOptions& options) {
   const OpDef& op = kConv2dBackpropFilter;
-  const ConvAttrs attrs = conv_attrs(op, x.tensor().shape(), filter_shape, options, x.where());
+  const ConvAttrs attrs = conv_attrs(op, x.tensor(op.name.data()).shape(), filter_shape, options, x.where());
   return checked_shape(op, emit_one(op, {x.tensor(), gradient.tensor()}, attrs, x.where()), filter_shape, x.where());
 }
 

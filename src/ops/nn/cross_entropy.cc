@@ -30,6 +30,8 @@ SpecList infer(const InferContext& c) {
 
 SpecList infer_grad(const InferContext& c) {
   check_logits(c);
+  c.check(c.dtype(3) == c.dtype(0), ErrorCode::dtype_mismatch, "the loss' gradient must have the logits' dtype, ", c.inputs[0],
+          ", received ", c.inputs[3]);
   c.check(c.inputs[3] == TensorSpec{c.dtype(0), c.shape(1)}, ErrorCode::shape_mismatch, "the loss' gradient must be ",
           TensorSpec{c.dtype(0), c.shape(1)}, ", received ", c.inputs[3]);
   return {c.inputs[0]};

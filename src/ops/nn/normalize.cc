@@ -22,6 +22,8 @@ void check_operands(const InferContext& c) {
 
 void check_weight(const InferContext& c, int input, const char* name) {
   const TensorSpec expected{c.dtype(0), {c.shape(0)[-1]}};
+  c.check(c.dtype(input) == expected.dtype, ErrorCode::dtype_mismatch, name, " must be ", expected, ", received ",
+          c.inputs[static_cast<size_t>(input)], "; cast() it first");
   c.check(c.inputs[static_cast<size_t>(input)] == expected, ErrorCode::shape_mismatch, name, " must be ", expected,
           ", one element for each of the normalised dimension of ", c.inputs[0], ", received ",
           c.inputs[static_cast<size_t>(input)]);
@@ -38,6 +40,8 @@ SpecList infer(const InferContext& c) {
 SpecList infer_grad(const InferContext& c) {
   check_operands(c);
   check_weight(c, 1, "gamma");
+  c.check(c.dtype(4) == c.dtype(0), ErrorCode::dtype_mismatch, "the gradient must have x's dtype, ", c.inputs[0], ", received ",
+          c.inputs[4]);
   c.check(c.inputs[4] == c.inputs[0], ErrorCode::shape_mismatch, "the gradient must be like x, ", c.inputs[0], ", received ",
           c.inputs[4]);
   return {c.inputs[0], c.inputs[1], c.inputs[1]};
@@ -95,7 +99,7 @@ const RegisterOp registered[] = {RegisterOp(kLayerNorm), RegisterOp(kLayerNormGr
 }
 
 Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta, LayerNormOptions options) {
-  const int rank = x.tensor().rank();
+  const int rank = x.tensor("layer_norm").rank();
   const int axis = normalize_axis(options.axis, rank, "layer_norm", x.where());
   const auto last = [&](const Tensor& input) {
     const Tensor inputs[] = {input, gamma.tensor(), beta.tensor()};

@@ -122,7 +122,7 @@ const RegisterOp registered[] = {RegisterOp(kMaxPool2d), RegisterOp(kMaxPool2dGr
 Tensor pool(const OpDef& op, const TensorArg& x, const Pool2dOptions& options) {
   const Dims& strides = options.strides.empty() ? options.pool_size : options.strides;
   const Window2d window =
-      slide_window(op.name, x.tensor().shape(), options.pool_size, strides, {1, 1}, options.padding, x.where());
+      slide_window(op.name, x.tensor(op.name.data()).shape(), options.pool_size, strides, {1, 1}, options.padding, x.where());
   return std::move(emit(op, {&x.tensor(), 1}, PoolAttrs{window}, x.where()).front());
 }
 

@@ -37,7 +37,7 @@ TensorList grad_log_softmax(const GradContext& g) {
 
 // The ops work along the last dimension; another one is brought there and back.
 Tensor along_axis(const OpDef& op, const TensorArg& x, int axis) {
-  const int rank = x.tensor().rank();
+  const int rank = x.tensor(op.name.data()).rank();
   const int position = normalize_axis(axis, rank, op.name.data(), x.where());
   if (position == rank - 1) return emit_one(op, {x.tensor()}, {}, x.where());
   Dims swapped;

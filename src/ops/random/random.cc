@@ -17,7 +17,7 @@ SpecList infer(const InferContext& c) {
     c.check(spec == TensorSpec{DType::int64, {}}, ErrorCode::internal, "state and example are int64 scalars, received ", spec);
   for (const int64_t d : attrs.shape)
     c.check(d >= 0, ErrorCode::invalid_argument, "dimensions are not negative, received shape ", attrs.shape);
-  c.check(is_floating(attrs.dtype) || attrs.dtype == DType::boolean, ErrorCode::dtype_mismatch,
+  c.check(&c.op == &kRandomThreshold ? attrs.dtype == DType::boolean : is_floating(attrs.dtype), ErrorCode::dtype_mismatch,
           "makes floating-point numbers, received dtype ", attrs.dtype);
   return {{attrs.dtype, attrs.shape}};
 }
@@ -153,6 +153,7 @@ Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions&
 
 Tensor dropout(const TensorArg& x, double rate, const DropoutOptions& options) {
   require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, x.where(), "dropout: the rate is in [0, 1), received ", rate);
+  x.tensor("dropout");
   require(is_floating(x.tensor().dtype()), ErrorCode::dtype_mismatch, x.where(), "dropout: takes floating-point tensors, received ",
           x.tensor().spec());
   if (rate == 0) return x.tensor();
