@@ -314,7 +314,7 @@ class Executable::Impl {
   Tensor recycled(size_t k, const TensorSpec& spec) {
     auto& pool = output_pool_[k];
     for (const Tensor& candidate : pool)
-      if (candidate.impl().use_count() == 1 && candidate.impl()->storage.use_count() == 1 && candidate.spec() == spec) return candidate;
+      if (sole_owner(candidate) && candidate.spec() == spec) return candidate;
     Tensor fresh = Tensor::empty(spec.dtype, spec.shape, *layout_.devices[0]);
     if (pool.size() < kOutputPool) pool.push_back(fresh);
     return fresh;

@@ -27,8 +27,7 @@ Variable::Variable(const Tensor& initial, VariableOptions options, std::source_l
 
 void* VariableImpl::mutable_data(bool keep) {
   const TensorImpl* held = value.impl().get();
-  const bool sole = value.impl().use_count() == 1 && held->storage.use_count() == 1;
-  if (!sole || !is_contiguous(spec.shape, held->strides)) {
+  if (!sole_owner(value) || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
     if (keep && value.device().has_memory())
       copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(), fresh.impl()->strides);

@@ -49,6 +49,10 @@ struct TensorImpl {
   static uint64_t next_id();
 };
 
+// Whether nobody else holds this tensor or its memory, so that it may be overwritten. What others read
+// from it before they let go happens before this returns true.
+bool sole_owner(const Tensor& tensor);
+
 Tensor make_tensor(std::shared_ptr<Storage> storage, const TensorSpec& spec);
 Tensor make_view(const TensorImpl& base, const TensorSpec& spec, const Strides& strides, int64_t offset);
 Tensor make_symbolic(const TensorSpec& spec, Symbol symbol);

@@ -11,37 +11,12 @@
 #include <string>
 #include <utility>
 
-#include "base/philox.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::keras::datasets {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// The known answers published with the generator, and the order of the words in the arguments.
-TEST(Philox, KnownAnswers) {
-  EXPECT_THAT(Philox::block(0, 0, 0), ElementsAre(0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u));
-  constexpr uint64_t kOnes = std::numeric_limits<uint64_t>::max();
-  EXPECT_THAT(Philox::block(kOnes, kOnes, kOnes),
-              ElementsAre(0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu));
-  EXPECT_THAT(Philox::block(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88),
-              ElementsAre(0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u));
-}
-
-TEST(PhiloxStream, ReadsItsBlocksInOrder) {
-  PhiloxStream stream(7, 11);
-  for (uint64_t counter = 0; counter < 3; ++counter)
-    for (const uint32_t word : Philox::block(7, 11, counter)) EXPECT_EQ(stream.next(), word);
-}
-
-TEST(PhiloxStream, BelowReachesEveryValueAndNoMore) {
-  PhiloxStream stream(7, 11);
-  std::set<uint32_t> seen;
-  for (int i = 0; i < 200; ++i) seen.insert(stream.below(5));
-  EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4));
-}
 
 uint64_t fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29ce484222325) {
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
