@@ -1,7 +1,6 @@
 #include "bench/bench.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,17 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/waiting.h"
+
 namespace lockstep::bench {
 
 namespace {
 
 constexpr int kFewestClean = 5;
-
-int64_t preemptions() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
-}
 
 double quantile(std::vector<double> values, double q) {
   std::ranges::sort(values);
@@ -57,11 +52,12 @@ int calibrate(const Candidate& candidate, double reading_us) {
 Candidate in_process(std::string name, std::function<void()> step, std::string note) {
   const auto read = [step = std::move(step)](int iterations) {
     step();
-    const int64_t before = preemptions();
+    const int64_t before = waited_ns();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < iterations; ++i) step();
     const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
-    return Reading{.us = elapsed.count() / iterations, .disturbed = preemptions() > before};
+    const double waited_us = static_cast<double>(waited_ns() - before) * 1e-3;
+    return Reading{.us = elapsed.count() / iterations, .disturbed = waited_us > kDisturbed * elapsed.count()};
   };
   return {.name = std::move(name), .read = read, .note = std::move(note)};
 }

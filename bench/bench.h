@@ -13,7 +13,7 @@ namespace lockstep::bench {
 
 struct Reading {
   double us = 0;           // per iteration
-  bool disturbed = false;  // a thread of the process was preempted meanwhile
+  bool disturbed = false;  // its threads had to wait for a core: see waiting.h
 };
 
 struct Candidate {

@@ -9,13 +9,20 @@ set(simd_flags_v2 -march=x86-64-v2)
 set(simd_flags_v3 -march=x86-64-v3)
 set(simd_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
 
+set(simd_optimization -O3)
+if(LOCKSTEP_SANITIZE)
+  # Checks inlined into unrolled vector code take minutes a file to compile: addresses are checked by calls, and
+  # undefined behaviour in the code around it only.
+  set(simd_optimization -O1 -fno-sanitize=undefined --param=asan-instrumentation-with-call-threshold=0)
+endif()
+
 if(simd_sources)
   foreach(level v2 v3 v4)
     add_library(lockstep_simd_${level} OBJECT ${simd_sources})
     lockstep_compiler_options(lockstep_simd_${level})
     target_compile_features(lockstep_simd_${level} PRIVATE cxx_std_20)
     target_compile_definitions(lockstep_simd_${level} PRIVATE LOCKSTEP_SIMD=simd_${level})
-    target_compile_options(lockstep_simd_${level} PRIVATE -O3 -ffp-contract=off -fno-math-errno
+    target_compile_options(lockstep_simd_${level} PRIVATE ${simd_optimization} -ffp-contract=off -fno-math-errno
                                                           -fno-trapping-math -fno-semantic-interposition
                                                           ${simd_flags_${level}})
     target_include_directories(lockstep_simd_${level} PRIVATE include src)

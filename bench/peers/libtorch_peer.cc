@@ -1,7 +1,6 @@
 // The training steps of bench/floors in LibTorch, the C++ side of PyTorch: answers requests for readings
 // as peers.py does with --serve. The thread count is its argument, and OMP_NUM_THREADS and
 // OPENBLAS_NUM_THREADS must say the same: the BLAS behind it reads them before main.
-#include <sys/resource.h>
 #include <torch/torch.h>
 
 #include <chrono>
@@ -11,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
+
+#include "../waiting.h"
 
 namespace {
 
@@ -43,12 +44,6 @@ Step build(const std::string& work, int64_t batch) {
   };
 }
 
-int64_t preemptions() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
-}
-
 json answer(const json& request, int threads) {
   static std::map<std::tuple<std::string, int64_t>, Step> steps;
   json result = {{"peer", request.at("peer")},
@@ -65,12 +60,13 @@ json answer(const json& request, int threads) {
       for (int i = 0; i < 3; ++i) step();
     }
     step();
-    const int64_t before = preemptions();
+    const int64_t before = lockstep::bench::waited_ns();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < iterations; ++i) step();
     const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
     result["us"] = elapsed.count() / iterations;
-    result["disturbed"] = preemptions() > before;
+    const double waited_us = static_cast<double>(lockstep::bench::waited_ns() - before) * 1e-3;
+    result["disturbed"] = waited_us > lockstep::bench::kDisturbed * elapsed.count();
   } catch (const std::exception& e) {
     result["error"] = std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
   }

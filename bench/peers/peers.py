@@ -16,7 +16,6 @@ that a benchmark can take turns between frameworks; it is idle in between.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,8 +25,8 @@ FRAMEWORKS = ["torch", "jax", "tensorflow"]
 WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("convnet", 64)]
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-7
 # Short readings after a pause: on a shared machine they mostly fall between the others' time slices. A
-# reading in which a thread was preempted all the same is marked as disturbed.
-READING_SECONDS, SETTLE_SECONDS = 0.004, 0.005
+# reading in which the threads waited for a core for more than this part of it is marked as disturbed.
+READING_SECONDS, SETTLE_SECONDS, DISTURBED = 0.004, 0.005, 0.02
 SCAN_STEPS = 20
 
 
@@ -61,6 +60,18 @@ def fastest_of(builders):
         run(2 * grain)
         timed.append((min(clock(run, grain) for _ in range(5)), run))
     return min(timed, key=lambda pair: pair[0])[1]
+
+
+def waited_seconds():
+    """How long the threads of this process were ready to run but had no core, as the kernel counts it."""
+    nanoseconds = 0
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/schedstat") as file:
+                nanoseconds += int(file.read().split()[1])
+        except OSError:  # the thread has ended, or the kernel does not count
+            pass
+    return nanoseconds * 1e-9
 
 
 def granularity(run):
@@ -283,9 +294,10 @@ class Bench:
         run = self.steps[key]
         grain = granularity(run)
         run(grain)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-        seconds = clock(run, max(1, round(iterations / grain)) * grain)
-        disturbed = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw > before
+        iterations = max(1, round(iterations / grain)) * grain
+        before = waited_seconds()
+        seconds = clock(run, iterations)
+        disturbed = waited_seconds() - before > DISTURBED * seconds * iterations
         return {"peer": peer, "work": work, "batch": batch, "threads": self.threads, "us": seconds * 1e6,
                 "disturbed": disturbed}
 

@@ -39,10 +39,12 @@ Reference product(bool transpose_a = false, bool transpose_b = false) {
 
 OpCase matmul_case(const std::string& name, const Shape& a, const Shape& b, bool transpose_a = false,
                    bool transpose_b = false) {
+  const bool single = a[-2] == 1 && b[-1] == 1;
   return {.name = name,
           .op = "matmul",
           // A single sum has nothing larger beside it to which its rounding error could be compared.
-          .inputs = {a[-2] == 1 ? within(a, 0.5, 1.5) : normal(a), normal(b)},
+          .inputs = single ? std::vector{within(a, 0.5, 1.5), within(b, 0.5, 1.5)}
+                           : std::vector{normal(a), normal(b)},
           .attrs = MatmulAttrs{.transpose_a = transpose_a, .transpose_b = transpose_b},
           .reference = product(transpose_a, transpose_b),
           .dtypes = kProducts,

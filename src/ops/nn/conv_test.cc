@@ -189,7 +189,7 @@ TEST(Conv, GradientsAgreeWithDifferences) {
       const TensorList douts = {random_tensor(DType::float64, outputs[0].shape(), 4)};
       const Doubles weights = values(douts[0]);
       const auto loss = [&](const TensorList& at) {
-        const Doubles result = values(emit(*op, at, attrs, where)[0]);
+        const Doubles result = values(run_kernel(*op, at, attrs, 1)[0]);
         double sum = 0;
         for (size_t i = 0; i < result.size(); ++i) sum += weights[i] * result[i];
         return sum;

@@ -73,15 +73,14 @@ TEST(Random, BitsDoNotDependOnThreadsOrInstructionSets) {
     (normal ? table.normal32 : table.uniform32)({.key = 77, .first_row = 3, .width = 45, .threshold = 0}, out.impl()->data(), 0, 7 * 12);
     return out;
   };
-  for (const bool normal : {false, true}) {
-    const Tensor v2 = run(simd_v2::kRandomTable, normal);
-    if (cpu::simd_level() >= cpu::SimdLevel::v3) {
-      EXPECT_TRUE(same_bits(v2, run(simd_v3::kRandomTable, normal)));
-    }
-    if (cpu::simd_level() >= cpu::SimdLevel::v4) {
-      EXPECT_TRUE(same_bits(v2, run(simd_v4::kRandomTable, normal)));
-    }
-  }
+  if (cpu::simd_level() < cpu::SimdLevel::v3) return;
+  EXPECT_TRUE(same_bits(run(simd_v2::kRandomTable, false), run(simd_v3::kRandomTable, false)));
+  // Logarithms are fused at v3 and v4.
+  const auto a = values(run(simd_v2::kRandomTable, true)), b = values(run(simd_v3::kRandomTable, true));
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+  if (cpu::simd_level() < cpu::SimdLevel::v4) return;
+  for (const bool normal : {false, true})
+    EXPECT_TRUE(same_bits(run(simd_v3::kRandomTable, normal), run(simd_v4::kRandomTable, normal)));
 }
 
 struct Moments {
