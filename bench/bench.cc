@@ -25,15 +25,21 @@ double quantile(std::vector<double> values, double q) {
   return std::lerp(values[below], values[above], at - static_cast<double>(below));
 }
 
+struct Selection {
+  std::vector<double> values;
+  bool is_clean;
+};
+
 // The values of the rounds for which `clean` holds, or of all where those are too few.
 template <class Value, class Clean>
-std::vector<double> selected(size_t rounds, const Value& value, const Clean& clean) {
+Selection selected(size_t rounds, const Value& value, const Clean& clean) {
   std::vector<double> all, kept;
   for (size_t round = 0; round < rounds; ++round) {
     all.push_back(value(round));
     if (clean(round)) kept.push_back(all.back());
   }
-  return kept.size() >= kFewestClean ? kept : all;
+  if (kept.size() >= kFewestClean) return {std::move(kept), true};
+  return {std::move(all), false};
 }
 
 // Iterations for a reading of the wanted length. Finding it also warms the candidate up.
@@ -94,18 +100,19 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
     const auto clean = [&](size_t round) { return !readings[i][round].disturbed; };
     const auto us = [&](size_t round) { return readings[i][round].us; };
     const size_t rounds = readings[i].size();
-    const auto kept = selected(rounds, us, clean);
-    results[i].us = quantile(kept, 0.5);
-    results[i].low = quantile(kept, 0.25);
-    results[i].high = quantile(kept, 0.75);
+    const Selection kept = selected(rounds, us, clean);
+    results[i].us = quantile(kept.values, 0.5);
+    results[i].low = quantile(kept.values, 0.25);
+    results[i].high = quantile(kept.values, 0.75);
+    results[i].us_is_clean = kept.is_clean;
     results[i].rounds = static_cast<int>(rounds);
     results[i].clean = static_cast<int>(std::ranges::count(readings[i], false, &Reading::disturbed));
     if (!results[0].error.empty()) continue;
-    results[i].ratio =
-        quantile(selected(
-                     rounds, [&](size_t round) { return us(round) / readings[0][round].us; },
-                     [&](size_t round) { return clean(round) && !readings[0][round].disturbed; }),
-                 0.5);
+    const Selection ratios = selected(
+        rounds, [&](size_t round) { return us(round) / readings[0][round].us; },
+        [&](size_t round) { return clean(round) && !readings[0][round].disturbed; });
+    results[i].ratio = quantile(ratios.values, 0.5);
+    results[i].ratio_is_clean = ratios.is_clean;
   }
   return results;
 }
@@ -118,17 +125,21 @@ std::string as_table(const Measurement& m) {
                   m.threads, m.threads == 1 ? "" : "s");
   text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}\n", "", width, "us/step", "quartiles",
                       "x floor", "clean", m.bytes > 0 ? "      GB/s" : "");
+  bool doubtful = false;
   for (const Result& r : m.results) {
     if (!r.error.empty()) {
       text += fmt::format("  {:<{}}  {}\n", r.name, width, r.error);
       continue;
     }
-    text += fmt::format("  {:<{}}  {:>10.1f}  {:>10.1f}-{:<10.1f}  {:>8}  {:>7}", r.name, width, r.us, r.low,
-                        r.high, r.ratio ? fmt::format("{:.2f}", *r.ratio) : "",
-                        fmt::format("{}/{}", r.clean, r.rounds));
+    const auto doubt = [](bool is_clean) { return is_clean ? " " : "?"; };
+    text += fmt::format("  {:<{}}  {:>9.1f}{}  {:>10.1f}-{:<10.1f}  {:>7}{}  {:>7}", r.name, width, r.us,
+                        doubt(r.us_is_clean), r.low, r.high, r.ratio ? fmt::format("{:.2f}", *r.ratio) : "",
+                        doubt(r.ratio_is_clean), fmt::format("{}/{}", r.clean, r.rounds));
+    doubtful |= !r.us_is_clean || !r.ratio_is_clean;
     if (m.bytes > 0) text += fmt::format("  {:>8.1f}", m.bytes / r.us * 1e-3);
     text += "\n";
   }
+  if (doubtful) text += "  ? too few readings were undisturbed: other processes are in this figure\n";
   for (const Result& r : m.results)
     if (!r.note.empty()) text += fmt::format("  {}: {}\n", r.name, r.note);
   return text;
@@ -145,10 +156,14 @@ nlohmann::json as_json(const std::vector<Measurement>& measurements) {
         entry["error"] = r.error;
       } else {
         entry["us"] = r.us;
+        entry["us_is_clean"] = r.us_is_clean;
         entry["us_quartiles"] = {r.low, r.high};
         entry["clean"] = r.clean;
         entry["rounds"] = r.rounds;
-        if (r.ratio) entry["ratio_to_floor"] = *r.ratio;
+        if (r.ratio) {
+          entry["ratio_to_floor"] = *r.ratio;
+          entry["ratio_is_clean"] = r.ratio_is_clean;
+        }
         if (m.bytes > 0) entry["gb_per_s"] = m.bytes / r.us * 1e-3;
       }
       list.push_back(std::move(entry));

@@ -42,8 +42,11 @@ struct Result {
   double us = 0;                     // median
   double low = 0, high = 0;          // quartiles
   std::optional<double> ratio = {};  // to the first candidate: median over the rounds
-  int clean = 0, rounds = 0;         // undisturbed readings and all; only the former count, unless too few
-  std::string error = {};            // why there are no figures
+  int clean = 0, rounds = 0;         // undisturbed readings, and all
+  // Whether enough undisturbed readings (for the ratio: of both in one round) were there to use them alone.
+  // Where not, the figure includes disturbed ones, and the reports put a question mark behind it.
+  bool us_is_clean = true, ratio_is_clean = true;
+  std::string error = {};  // why there are no figures
 };
 
 // The first candidate is the reference. One that throws gets an error in its result; the others go on.

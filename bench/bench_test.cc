@@ -64,6 +64,19 @@ TEST(Measure, LeavesDisturbedReadingsOut) {
   EXPECT_EQ(results[1].clean, 5);
 }
 
+TEST(Measure, SaysWhereTooFewReadingsAreClean) {
+  const Candidate shaken{.name = "shaken", .read = [](int) { return Reading{.us = 50, .disturbed = true}; }};
+  const auto results = measure({constant("floor", 10), shaken}, kEffort);
+  EXPECT_TRUE(results[0].us_is_clean);
+  EXPECT_EQ(results[1].clean, 0);
+  EXPECT_EQ(results[1].us, 50);
+  EXPECT_FALSE(results[1].us_is_clean);
+  EXPECT_FALSE(results[1].ratio_is_clean);
+  const Measurement m{.work = "mlp", .results = results};
+  EXPECT_NE(as_table(m).find("50.0?"), std::string::npos) << as_table(m);
+  EXPECT_EQ(as_json({m})[1]["us_is_clean"], false);
+}
+
 TEST(Measure, GoesOnWithoutACandidateThatFails) {
   const Candidate broken{.name = "broken",
                          .read = [](int) -> Reading { throw std::runtime_error("no such op"); }};

@@ -1,6 +1,6 @@
-// A compiled step allocates nothing: every allocation of this program is counted and laid to the library that asked
-// for it. oneDNN allocates inside each of its calls, which is not ours to change; its count is printed and must not
-// grow.
+// A compiled step allocates nothing: every allocation of this program is counted and laid to the library
+// that asked for it. oneDNN allocates inside each of its calls, which is not ours to change; its count is
+// printed and must not grow.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
@@ -162,18 +162,22 @@ class Allocations : public testing::Test {
     const auto later = during([&] {
       for (int i = 0; i < kSteps; ++i) step();
     });
-    std::cout << name << ": per step oneDNN allocates " << static_cast<double>(later[onednn]) / kSteps << " times, OpenMP "
-              << static_cast<double>(later[openmp]) / kSteps << ", others " << static_cast<double>(later[other]) / kSteps
-              << ", Lockstep " << static_cast<double>(later[own]) / kSteps << "\n";
+    std::cout << name << ": per step oneDNN allocates " << static_cast<double>(later[onednn]) / kSteps
+              << " times, OpenMP " << static_cast<double>(later[openmp]) / kSteps << ", others "
+              << static_cast<double>(later[other]) / kSteps << ", Lockstep "
+              << static_cast<double>(later[own]) / kSteps << "\n";
     EXPECT_EQ(later[own], 0) << first_own_allocation();
     EXPECT_EQ(later[other], 0);
     EXPECT_EQ(later[onednn], kSteps * first[onednn]);
     EXPECT_LE(later[openmp], kSteps * first[openmp]);
   }
 
-  static void expect_none_in_training(const char* name, models::Model& model, const Tensor& x, const FunctionOptions& options) {
+  static void expect_none_in_training(const char* name, models::Model& model, const Tensor& x,
+                                      const FunctionOptions& options) {
     auto optimizer = keras::optimizers::Adam();
-    auto step = function([&](const Tensor& in, const Tensor& y) { return models::train_step(model, optimizer, in, y); }, options);
+    auto step = function(
+        [&](const Tensor& in, const Tensor& y) { return models::train_step(model, optimizer, in, y); },
+        options);
     const Tensor y = models::random_labels(x.shape()[0], 10, 2);
     expect_none(name, [&] { step(x, y); });
   }
@@ -211,12 +215,14 @@ TEST_F(Allocations, NoneInACompiledStepOnTwoThreads) {
 
 TEST_F(Allocations, NoneInACompiledStepOnTwoDevices) {
   models::Mlp model(1);
-  expect_none_in_training("mlp, two devices", model, models::random_inputs({32, 784}, 1), {.replicas = {.devices = first_devices(2)}});
+  expect_none_in_training("mlp, two devices", model, models::random_inputs({32, 784}, 1),
+                          {.replicas = {.devices = first_devices(2)}});
 }
 
 TEST_F(Allocations, NoneInAReproducibleStepOnThreeDevices) {
   models::Mlp model(1, 0.2);
-  expect_none_in_training("mlp, three devices, reproducible, dropout", model, models::random_inputs({30, 784}, 1),
+  expect_none_in_training("mlp, three devices, reproducible, dropout", model,
+                          models::random_inputs({30, 784}, 1),
                           {.replicas = {.devices = first_devices(3), .reproducible = true}});
 }
 
@@ -233,15 +239,18 @@ TEST_F(Allocations, NoneInAStepOfAConvolutionalNetwork) {
 
 TEST_F(Allocations, NoneInAStepOfATransformer) {
   models::Transformer model(1, 0.1);
-  expect_none_in_training("transformer", model, models::random_tokens({8, models::Transformer::kLength}, models::Transformer::kVocabulary, 1), {});
+  expect_none_in_training(
+      "transformer", model,
+      models::random_tokens({8, models::Transformer::kLength}, models::Transformer::kVocabulary, 1), {});
 }
 
 TEST_F(Allocations, NoneWithAClock) {
   models::Mlp model(1);
   observe::StepClock clock({.replicas = 2});
   auto optimizer = keras::optimizers::Adam();
-  auto step = function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); },
-                       {.replicas = {.devices = first_devices(2)}, .clock = &clock});
+  auto step =
+      function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); },
+               {.replicas = {.devices = first_devices(2)}, .clock = &clock});
   const Tensor x = models::random_inputs({32, 784}, 1), y = models::random_labels(32, 10, 2);
   expect_none("mlp, two devices, step clock", [&] {
     clock.begin_step();
@@ -253,7 +262,8 @@ TEST_F(Allocations, NoneWithAClock) {
 TEST_F(Allocations, NoneWhereAResultIsHeldForAWhile) {
   models::Mlp model(1);
   auto optimizer = keras::optimizers::Adam();
-  auto step = function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
+  auto step =
+      function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
   const Tensor x = models::random_inputs({32, 784}, 1), y = models::random_labels(32, 10, 2);
   Tensor previous;  // as a loop that reports the last loss
   expect_none("mlp, last loss held", [&] { previous = step(x, y); });

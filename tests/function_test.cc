@@ -28,7 +28,9 @@ using testing::Not;
 using Floats = std::vector<float>;
 
 Tensor floats(const Floats& values) { return Tensor::from(values, {static_cast<int64_t>(values.size())}); }
-Tensor matrix(int64_t rows, int64_t columns, const Floats& values) { return Tensor::from(values, {rows, columns}); }
+Tensor matrix(int64_t rows, int64_t columns, const Floats& values) {
+  return Tensor::from(values, {rows, columns});
+}
 Floats read(const Tensor& tensor) { return tensor.to_vector<float>(); }
 Floats read(const Variable& variable) { return variable.value().to_vector<float>(); }
 
@@ -44,7 +46,7 @@ Error error_of(F&& f) {
   return Error(ErrorCode::internal, "", std::source_location::current());
 }
 
-// --- tracing and caching -------------------------------------------------------------------------------------
+// --- tracing and caching -----------------------------------------------------------------------------------
 
 TEST(Function, IsTracedOncePerSignature) {
   int calls = 0;
@@ -53,7 +55,8 @@ TEST(Function, IsTracedOncePerSignature) {
     return x + x;
   });
   EXPECT_EQ(f.traces(), 0);
-  for (const float value : {1.0f, 2.0f, 3.0f}) EXPECT_THAT(read(f(floats({value, 0}))), ElementsAre(2 * value, 0));
+  for (const float value : {1.0f, 2.0f, 3.0f})
+    EXPECT_THAT(read(f(floats({value, 0}))), ElementsAre(2 * value, 0));
   EXPECT_EQ(f.traces(), 1);
   f(floats({1, 2, 3}));
   EXPECT_EQ(f.traces(), 2);
@@ -79,8 +82,9 @@ TEST(Function, WarnsOfRepeatedTracingAndNamesTheArgument) {
   EXPECT_THAT(warnings, IsEmpty());
   f(a, zeros({6}));
   set_log_sink(previous);
-  EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("\"grows\""), HasSubstr("6th time"), HasSubstr("argument 1"),
-                                          HasSubstr("float32(6,)"), HasSubstr("float32(5,)"))));
+  EXPECT_THAT(warnings,
+              ElementsAre(AllOf(HasSubstr("\"grows\""), HasSubstr("6th time"), HasSubstr("argument 1"),
+                                HasSubstr("float32(6,)"), HasSubstr("float32(5,)"))));
 }
 
 TEST(Function, CapturesTensorsWithTheValueTheyHave) {
@@ -116,11 +120,12 @@ TEST(Function, NestedFunctionsJoinTheOuterTrace) {
   EXPECT_EQ(count.value().item<float>(), 4);
 }
 
-// --- arguments -----------------------------------------------------------------------------------------------
+// --- arguments ---------------------------------------------------------------------------------------------
 
 TEST(Function, UnusedArgumentsMayComeInAnyPlace) {
   auto f = function([](const Tensor&, const Tensor& x, const Tensor&) { return x + 1.0; });
-  EXPECT_THAT(read(f(Tensor::from<int32_t>({7}, {1}), floats({1, 2}), Tensor::scalar(1.0))), ElementsAre(2, 3));
+  EXPECT_THAT(read(f(Tensor::from<int32_t>({7}, {1}), floats({1, 2}), Tensor::scalar(1.0))),
+              ElementsAre(2, 3));
   auto g = function([](const Tensor&) { return ones({2}); });
   EXPECT_THAT(read(g(floats({5, 6, 7}))), ElementsAre(1, 1));
 }
@@ -136,8 +141,8 @@ TEST(Function, TakesNoArguments) {
 TEST(Function, StridedArgumentsAreReadInTheirOrder) {
   auto f = function([](const Tensor& a, const Tensor& b) { return std::pair(a - b, matmul(a, b)); });
   const Tensor m = matrix(2, 3, {1, 2, 3, 4, 5, 6});
-  const Tensor columns = slice(m, {0, 1}, {2, 2});               // 2 3 / 5 6
-  const Tensor across = transpose(slice(m, {0, 0}, {2, 2}));     // 1 4 / 2 5
+  const Tensor columns = slice(m, {0, 1}, {2, 2});            // 2 3 / 5 6
+  const Tensor across = transpose(slice(m, {0, 0}, {2, 2}));  // 1 4 / 2 5
   const auto [difference, product] = f(columns, across);
   EXPECT_THAT(read(difference), ElementsAre(1, -1, 3, 1));
   EXPECT_THAT(read(product), ElementsAre(8, 23, 17, 50));
@@ -177,6 +182,16 @@ TEST(Function, ZeroSizeTensors) {
   }
 }
 
+TEST(Function, ProductsOverNothingAreZeroButForTheirBias) {
+  auto f = function(
+      [](const Tensor& x, const Tensor& w, const Tensor& bias) { return relu(matmul(x, w) + bias); });
+  const Tensor bias = floats({1, -2, 3});
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_THAT(read(f(zeros({2, 0}), zeros({0, 3}), bias)), ElementsAre(1, 0, 3, 1, 0, 3));
+    EXPECT_EQ(f(zeros({0, 4}), zeros({4, 3}), bias).shape(), Shape({0, 3}));
+  }
+}
+
 TEST(Function, RunsOnTheDeviceThatIsCurrentAtTheCall) {
   auto f = function([](const Tensor& x) { return x * 2.0; });
   const auto devices = first_devices(2);
@@ -187,7 +202,7 @@ TEST(Function, RunsOnTheDeviceThatIsCurrentAtTheCall) {
   EXPECT_GT(devices[1]->counters().kernels, 0);
 }
 
-// --- results -------------------------------------------------------------------------------------------------
+// --- results -----------------------------------------------------------------------------------------------
 
 TEST(Function, ReturnsNothing) {
   const Variable v(floats({1}));
@@ -226,8 +241,16 @@ TEST(Function, ResultsMayBeArgumentsConstantsCapturesVariablesViewsAndDuplicates
   const Variable v(floats({7, 6}));
   auto f = function([&](const Tensor& x) {
     const Tensor doubled = x * 2.0;
-    return TensorList{x, ones({2}), outside, v.value(), transpose(x), reshape(doubled, {4}), doubled, doubled,
-                      slice(x, {1, 0}, {1, 2}), broadcast_to(slice(doubled, {0, 1}, {1, 1}), {2, 2})};
+    return TensorList{x,
+                      ones({2}),
+                      outside,
+                      v.value(),
+                      transpose(x),
+                      reshape(doubled, {4}),
+                      doubled,
+                      doubled,
+                      slice(x, {1, 0}, {1, 2}),
+                      broadcast_to(slice(doubled, {0, 1}, {1, 1}), {2, 2})};
   });
   const Tensor x = matrix(2, 2, {1, 2, 3, 4});
   for (int run = 0; run < 3; ++run) {
@@ -281,7 +304,7 @@ TEST(Function, AResultThatBecameAVariableIsNotOverwritten) {
   EXPECT_THAT(read(v), ElementsAre(5));
 }
 
-// --- variables -----------------------------------------------------------------------------------------------
+// --- variables ---------------------------------------------------------------------------------------------
 
 TEST(FunctionVariables, AreReadAtEveryCall) {
   const Variable v(floats({1}));
@@ -399,14 +422,16 @@ TEST(FunctionVariables, AVariableIsUpdatedFromViewsOfItself) {
   symmetric();
   const Floats sums = read(large);
   for (int i = 0; i < 40; ++i)
-    for (int j = 0; j < 40; ++j) ASSERT_EQ(sums[static_cast<size_t>(i * 40 + j)], static_cast<float>(41 * (i + j))) << i << ' ' << j;
+    for (int j = 0; j < 40; ++j)
+      ASSERT_EQ(sums[static_cast<size_t>(i * 40 + j)], static_cast<float>(41 * (i + j))) << i << ' ' << j;
 
   const Variable rows(matrix(40, 40, numbers));
   auto relative = function([&] { rows.assign(rows - slice(rows, {0, 0}, {1, 40})); });
   relative();
   const Floats differences = read(rows);
   for (int i = 0; i < 40; ++i)
-    for (int j = 0; j < 40; ++j) ASSERT_EQ(differences[static_cast<size_t>(i * 40 + j)], static_cast<float>(40 * i)) << i << ' ' << j;
+    for (int j = 0; j < 40; ++j)
+      ASSERT_EQ(differences[static_cast<size_t>(i * 40 + j)], static_cast<float>(40 * i)) << i << ' ' << j;
 }
 
 TEST(FunctionVariables, TakeViewsArgumentsConstantsAndCaptures) {
@@ -526,7 +551,7 @@ TEST(FunctionVariables, KeepTheirDeviceWhenAssignedAValueFromAnother) {
   EXPECT_THAT(read(v), ElementsAre(3, 4));
 }
 
-// --- under tapes ---------------------------------------------------------------------------------------------
+// --- under tapes -------------------------------------------------------------------------------------------
 
 TEST(FunctionUnderTapes, RunsOpByOpAndCanBeDifferentiated) {
   const Variable w(floats({3}));
@@ -544,7 +569,7 @@ TEST(FunctionUnderTapes, RunsOpByOpAndCanBeDifferentiated) {
   EXPECT_EQ(f.traces(), 1);
 }
 
-// --- wrong use -----------------------------------------------------------------------------------------------
+// --- wrong use ---------------------------------------------------------------------------------------------
 
 TEST(FunctionErrors, ReadingAValueWhileTracingNamesTheLine) {
   const uint32_t line = std::source_location::current().line() + 1;
@@ -555,8 +580,10 @@ TEST(FunctionErrors, ReadingAValueWhileTracingNamesTheLine) {
   EXPECT_EQ(error.where().line(), line);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("\"branches\""), HasSubstr("function_test.cc")));
   // to_vector, data and device are no better.
-  EXPECT_THROW(function([](const Tensor& x) { return x.to_vector<float>().empty() ? x : -x; })(floats({1})), Error);
-  EXPECT_THROW(function([](const Tensor& x) { return x.data<float>().empty() ? x : -x; })(floats({1})), Error);
+  EXPECT_THROW(function([](const Tensor& x) { return x.to_vector<float>().empty() ? x : -x; })(floats({1})),
+               Error);
+  EXPECT_THROW(function([](const Tensor& x) { return x.data<float>().empty() ? x : -x; })(floats({1})),
+               Error);
   EXPECT_THROW(function([](const Tensor& x) { return x.to(*first_devices(2)[1]); })(floats({1})), Error);
 }
 
@@ -616,7 +643,7 @@ TEST(FunctionErrors, AFailedTraceLeavesNothingBehind) {
   EXPECT_THAT(read(v), ElementsAre(6));
 }
 
-// --- figures, explanations, random numbers -------------------------------------------------------------------
+// --- figures, explanations, random numbers -----------------------------------------------------------------
 
 TEST(FunctionFigures, CountFlopsLaunchesAndMemory) {
   auto f = function([](const Tensor& a, const Tensor& b) {
@@ -673,7 +700,8 @@ TEST(FunctionFigures, ExplainNamesTheLaunchesInOrder) {
 TEST(FunctionRandom, EveryRunDrawsAnew) {
   const random::Generator generator(5);
   auto f = function([&] {
-    return std::tuple(random::uniform({8}, {.generator = &generator}), random::uniform({8}, {.generator = &generator}),
+    return std::tuple(random::uniform({8}, {.generator = &generator}),
+                      random::uniform({8}, {.generator = &generator}),
                       random::normal({8}, {.generator = &generator}));
   });
   const auto state = [&] { return generator.state().value().item<int64_t>(); };

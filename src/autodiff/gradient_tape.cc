@@ -201,7 +201,7 @@ class GradientTape::Recording final : public Recorder {
     else
       take(source.tensor());
     if (!total.defined() && options.unconnected_gradients == UnconnectedGradients::zero)
-      return fill(is_variable ? source.variable().spec() : source.tensor().spec(), 0.0);
+      return is_variable ? zeros_like(source.variable()) : zeros_like(source.tensor());
     return total;
   }
 

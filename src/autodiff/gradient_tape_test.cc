@@ -30,7 +30,9 @@ using Doubles = std::vector<double>;
 
 // float64: gradients are compared with closed forms to the last digits.
 Tensor vector(const Doubles& values) { return Tensor::from(values, {static_cast<int64_t>(values.size())}); }
-Tensor matrix(int64_t rows, int64_t columns, const Doubles& values) { return Tensor::from(values, {rows, columns}); }
+Tensor matrix(int64_t rows, int64_t columns, const Doubles& values) {
+  return Tensor::from(values, {rows, columns});
+}
 Tensor number(double value) { return Tensor::scalar(value); }
 Doubles read(const Tensor& tensor) { return tensor.to_vector<double>(); }
 
@@ -57,7 +59,7 @@ class Tape : public testing::Test {
   void TearDown() override { EXPECT_FALSE(has_recorders()); }
 };
 
-// --- closed forms --------------------------------------------------------------------------------------------
+// --- closed forms ------------------------------------------------------------------------------------------
 
 TEST_F(Tape, ElementwiseFunctions) {
   const Doubles x = {0.3, 1.1, 2.5};
@@ -71,10 +73,13 @@ TEST_F(Tape, ElementwiseFunctions) {
   EXPECT_THAT(gradient(square), Pointwise(DoubleNear(kClose), each(x, [](double v) { return 2 * v; })));
   EXPECT_THAT(gradient(exp), Pointwise(DoubleNear(kClose), each(x, [](double v) { return std::exp(v); })));
   EXPECT_THAT(gradient(log), Pointwise(DoubleNear(kClose), each(x, [](double v) { return 1 / v; })));
-  EXPECT_THAT(gradient(sqrt), Pointwise(DoubleNear(kClose), each(x, [](double v) { return 0.5 / std::sqrt(v); })));
+  EXPECT_THAT(gradient(sqrt),
+              Pointwise(DoubleNear(kClose), each(x, [](double v) { return 0.5 / std::sqrt(v); })));
   EXPECT_THAT(gradient(sin), Pointwise(DoubleNear(kClose), each(x, [](double v) { return std::cos(v); })));
-  EXPECT_THAT(gradient(tanh), Pointwise(DoubleNear(kClose), each(x, [](double v) { return 1 - std::tanh(v) * std::tanh(v); })));
-  EXPECT_THAT(gradient(reciprocal), Pointwise(DoubleNear(kClose), each(x, [](double v) { return -1 / (v * v); })));
+  EXPECT_THAT(gradient(tanh), Pointwise(DoubleNear(kClose),
+                                        each(x, [](double v) { return 1 - std::tanh(v) * std::tanh(v); })));
+  EXPECT_THAT(gradient(reciprocal),
+              Pointwise(DoubleNear(kClose), each(x, [](double v) { return -1 / (v * v); })));
 }
 
 TEST_F(Tape, ExpressionsOfSeveralSources) {
@@ -90,7 +95,8 @@ TEST_F(Tape, ExpressionsOfSeveralSources) {
 }
 
 TEST_F(Tape, MatricesAndBroadcastOperands) {
-  const Tensor a = matrix(2, 3, {1, 2, 3, 4, 5, 6}), b = matrix(3, 2, {1, 0, 2, 1, 0, 3}), bias = vector({10, 20});
+  const Tensor a = matrix(2, 3, {1, 2, 3, 4, 5, 6}), b = matrix(3, 2, {1, 0, 2, 1, 0, 3}),
+               bias = vector({10, 20});
   GradientTape tape;
   for (const Tensor& t : {a, b, bias}) tape.watch(t);
   const std::vector<GradientSource> sources = {a, b, bias};
@@ -152,10 +158,11 @@ TEST_F(Tape, ThroughOpsWithSeveralResults) {
   tape.watch(x);
   const TensorList halves = split(x, 2, 0);
   EXPECT_THAT(read(tape.gradient(halves[0] * halves[1], x)), ElementsAre(3, 4, 1, 2));
-  EXPECT_THAT(read(tape.gradient(square(halves[1]), x)), ElementsAre(0, 0, 6, 8)) << "the other half has no gradient";
+  EXPECT_THAT(read(tape.gradient(square(halves[1]), x)), ElementsAre(0, 0, 6, 8))
+      << "the other half has no gradient";
 }
 
-// --- what is watched -----------------------------------------------------------------------------------------
+// --- what is watched ---------------------------------------------------------------------------------------
 
 TEST_F(Tape, OpsOfNothingWatchedAreNotRecorded) {
   const Tensor x = number(2), y = number(3);
@@ -213,7 +220,7 @@ TEST_F(Tape, UnconnectedSourcesAreNoneOrZero) {
   EXPECT_DOUBLE_EQ(tape.gradient(y, used, zero).item<double>(), 4);
 }
 
-// --- variables that change -----------------------------------------------------------------------------------
+// --- variables that change ---------------------------------------------------------------------------------
 
 TEST_F(Tape, BothReadsOfAVariableCountThoughItWasAssignedBetween) {
   const Variable v(number(3));
@@ -249,7 +256,7 @@ TEST_F(Tape, GradientsDoNotFlowThroughAssignmentsInAFunction) {
   EXPECT_DOUBLE_EQ(f(number(4)).item<double>(), 24);
 }
 
-// --- persistence, stopping, resetting ------------------------------------------------------------------------
+// --- persistence, stopping, resetting ----------------------------------------------------------------------
 
 TEST_F(Tape, IsUsedOnce) {
   const Variable w(number(2));
@@ -350,7 +357,7 @@ TEST_F(Tape, RecordsItsOwnThreadAlone) {
   EXPECT_FALSE(tape.gradient(elsewhere, w).defined());
 }
 
-// --- cutting and replacing gradients -------------------------------------------------------------------------
+// --- cutting and replacing gradients -----------------------------------------------------------------------
 
 TEST_F(Tape, StopGradientCutsOnePath) {
   const Tensor x = number(3);
@@ -364,8 +371,9 @@ TensorList clipped_cube(std::span<const Tensor> inputs) {
   return custom_gradient(
       [](std::span<const Tensor> in) {
         const Tensor x = in[0];
-        return CustomGradient{.outputs = {x * x * x},
-                              .grad = [x](std::span<const Tensor> dy) -> TensorList { return {dy[0] * x * 100.0}; }};
+        return CustomGradient{.outputs = {x * x * x}, .grad = [x](std::span<const Tensor> dy) -> TensorList {
+                                return {dy[0] * x * 100.0};
+                              }};
       },
       inputs);
 }
@@ -411,7 +419,9 @@ TEST_F(Tape, CustomGradientOfSeveralInputsAndOutputs) {
       [](std::span<const Tensor> in) {
         // The second output is an input as it is.
         return CustomGradient{.outputs = {in[0] * in[1], in[1]},
-                              .grad = [](std::span<const Tensor> d) -> TensorList { return {d[0] * 7.0, d[1] * 11.0}; }};
+                              .grad = [](std::span<const Tensor> d) -> TensorList {
+                                return {d[0] * 7.0, d[1] * 11.0};
+                              }};
       },
       inputs);
   EXPECT_DOUBLE_EQ(outputs[0].item<double>(), 6);
@@ -430,7 +440,8 @@ TEST_F(Tape, CustomGradientMustAnswerForEveryInput) {
   tape.watch(x);
   const TensorList y = custom_gradient(
       [](std::span<const Tensor> in) {
-        return CustomGradient{.outputs = {in[0] * 2.0}, .grad = [](std::span<const Tensor>) { return TensorList{}; }};
+        return CustomGradient{.outputs = {in[0] * 2.0},
+                              .grad = [](std::span<const Tensor>) { return TensorList{}; }};
       },
       {&x, 1});
   const Error error = error_of([&] { tape.gradient(y[0], x); });
@@ -445,13 +456,14 @@ TEST_F(Tape, NothingInsideACustomGradientIsRecorded) {
   tape.watch(x);
   const TensorList y = custom_gradient(
       [&](std::span<const Tensor> in) {
-        return CustomGradient{.outputs = {in[0] * w}, .grad = [](std::span<const Tensor> d) -> TensorList { return {d[0]}; }};
+        return CustomGradient{.outputs = {in[0] * w},
+                              .grad = [](std::span<const Tensor> d) -> TensorList { return {d[0]}; }};
       },
       {&x, 1});
   EXPECT_FALSE(tape.gradient(y[0], w).defined());
 }
 
-// --- higher derivatives --------------------------------------------------------------------------------------
+// --- higher derivatives ------------------------------------------------------------------------------------
 
 TEST_F(Tape, NestedTapesGiveHigherDerivatives) {
   const Tensor x = number(1.5);
@@ -481,12 +493,14 @@ TEST_F(Tape, SecondDerivativesThroughOps) {
     return read(outer.gradient(inner.gradient(f(input), input), input));
   };
   constexpr double kClose = 1e-12;
-  EXPECT_THAT(second([](const Tensor& t) { return sin(t); }), Pointwise(DoubleNear(kClose), each(x, [](double v) { return -std::sin(v); })));
+  EXPECT_THAT(second([](const Tensor& t) { return sin(t); }),
+              Pointwise(DoubleNear(kClose), each(x, [](double v) { return -std::sin(v); })));
   EXPECT_THAT(second([](const Tensor& t) { return exp(t * 2.0); }),
               Pointwise(DoubleNear(kClose), each(x, [](double v) { return 4 * std::exp(2 * v); })));
-  EXPECT_THAT(second([](const Tensor& t) { return tanh(t); }), Pointwise(DoubleNear(kClose), each(x, [](double v) {
-                return -2 * std::tanh(v) * (1 - std::tanh(v) * std::tanh(v));
-              })));
+  EXPECT_THAT(second([](const Tensor& t) { return tanh(t); }),
+              Pointwise(DoubleNear(kClose), each(x, [](double v) {
+                          return -2 * std::tanh(v) * (1 - std::tanh(v) * std::tanh(v));
+                        })));
   EXPECT_THAT(second([](const Tensor& t) { return reciprocal(t); }),
               Pointwise(DoubleNear(1e-10), each(x, [](double v) { return 2 / (v * v * v); })));
 }
@@ -498,11 +512,12 @@ TEST_F(Tape, AGradientPenalty) {
   GradientTape outer;
   GradientTape inner;
   inner.watch(x);
-  const Tensor y = square(reduce_sum(w * x));               // (w.x)^2, w.x = -2
-  const Tensor gradient = inner.gradient(y, x);             // 2 (w.x) w
-  const Tensor penalty = reduce_sum(square(gradient));      // 4 (w.x)^2 |w|^2
-  const Tensor result = outer.gradient(penalty, w);         // 8 (w.x) |w|^2 x + 8 (w.x)^2 w
-  EXPECT_THAT(read(result), Pointwise(DoubleNear(1e-12), Doubles{8 * -2 * 1.25 * 2 + 8 * 4 * 0.5, 8 * -2 * 1.25 * 3 + 8 * 4 * -1.0}));
+  const Tensor y = square(reduce_sum(w * x));           // (w.x)^2, w.x = -2
+  const Tensor gradient = inner.gradient(y, x);         // 2 (w.x) w
+  const Tensor penalty = reduce_sum(square(gradient));  // 4 (w.x)^2 |w|^2
+  const Tensor result = outer.gradient(penalty, w);     // 8 (w.x) |w|^2 x + 8 (w.x)^2 w
+  EXPECT_THAT(read(result), Pointwise(DoubleNear(1e-12), Doubles{8 * -2 * 1.25 * 2 + 8 * 4 * 0.5,
+                                                                 8 * -2 * 1.25 * 3 + 8 * 4 * -1.0}));
 }
 
 TEST_F(Tape, SoftmaxHasSecondDerivatives) {
@@ -531,7 +546,7 @@ TEST_F(Tape, SoftmaxHasSecondDerivatives) {
   }
 }
 
-// --- jacobians -----------------------------------------------------------------------------------------------
+// --- jacobians ---------------------------------------------------------------------------------------------
 
 TEST_F(Tape, JacobianOfALinearMapIsItsMatrix) {
   const Tensor a = matrix(3, 2, {1, 2, 3, 4, 5, 6}), x = matrix(2, 1, {0.5, 1.5});
@@ -581,7 +596,7 @@ TEST_F(Tape, JacobianNeedsAPersistentTape) {
   EXPECT_THAT(error.message(), HasSubstr("persistent = true"));
 }
 
-// --- inside functions ----------------------------------------------------------------------------------------
+// --- inside functions --------------------------------------------------------------------------------------
 
 TEST_F(Tape, InsideAFunctionIsCompiled) {
   const Variable w(vector({1, 2}));
@@ -639,7 +654,7 @@ TEST_F(Tape, UnconnectedZerosInsideAFunction) {
   EXPECT_THAT(read(f(number(1))), ElementsAre(0, 0));
 }
 
-// --- wrong use -----------------------------------------------------------------------------------------------
+// --- wrong use ---------------------------------------------------------------------------------------------
 
 TEST_F(Tape, IntegersHaveNoGradients) {
   const Tensor i = Tensor::from<int32_t>({1, 2}, {2});

@@ -13,9 +13,15 @@ using testing::EndsWith;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-constexpr ErrorCode kCodes[] = {ErrorCode::invalid_argument,    ErrorCode::shape_mismatch, ErrorCode::dtype_mismatch,
-                                ErrorCode::device_mismatch,     ErrorCode::out_of_memory,  ErrorCode::not_found,
-                                ErrorCode::failed_precondition, ErrorCode::unsupported,    ErrorCode::io,
+constexpr ErrorCode kCodes[] = {ErrorCode::invalid_argument,
+                                ErrorCode::shape_mismatch,
+                                ErrorCode::dtype_mismatch,
+                                ErrorCode::device_mismatch,
+                                ErrorCode::out_of_memory,
+                                ErrorCode::not_found,
+                                ErrorCode::failed_precondition,
+                                ErrorCode::unsupported,
+                                ErrorCode::io,
                                 ErrorCode::internal};
 
 TEST(Error, SaysCodeMessageAndPlace) {
@@ -25,8 +31,8 @@ TEST(Error, SaysCodeMessageAndPlace) {
   EXPECT_EQ(error.message(), "matmul: inner dimensions differ");
   EXPECT_EQ(error.where().line(), where.line());
   EXPECT_THAT(error.notes(), IsEmpty());
-  EXPECT_EQ(std::string(error.what()),
-            "shape_mismatch: matmul: inner dimensions differ [error_test.cc:" + std::to_string(where.line()) + "]");
+  EXPECT_EQ(std::string(error.what()), "shape_mismatch: matmul: inner dimensions differ [error_test.cc:" +
+                                           std::to_string(where.line()) + "]");
 }
 
 TEST(Error, NotesComeInOrderOnLinesOfTheirOwn) {
@@ -34,7 +40,8 @@ TEST(Error, NotesComeInOrderOnLinesOfTheirOwn) {
   error.note("in layer dense_1").note("while tracing the training step");
   EXPECT_THAT(error.notes(), ElementsAre("in layer dense_1", "while tracing the training step"));
   EXPECT_THAT(std::string(error.what()), StartsWith("io: lost ["));
-  EXPECT_THAT(std::string(error.what()), EndsWith("]\n  in layer dense_1\n  while tracing the training step"));
+  EXPECT_THAT(std::string(error.what()),
+              EndsWith("]\n  in layer dense_1\n  while tracing the training step"));
 }
 
 TEST(Error, NotesAreAddedWhileItUnwinds) {
@@ -52,7 +59,8 @@ TEST(Error, NotesAreAddedWhileItUnwinds) {
 
 TEST(Error, FailJoinsTheParts) {
   try {
-    fail(ErrorCode::internal, std::source_location::current(), "takes ", 2, " of ", 3.5, ' ', std::string("things"));
+    fail(ErrorCode::internal, std::source_location::current(), "takes ", 2, " of ", 3.5, ' ',
+         std::string("things"));
   } catch (const Error& error) {
     EXPECT_EQ(error.message(), "takes 2 of 3.5 things");
   }

@@ -157,7 +157,11 @@ TEST(ParallelFor, UsesAllThreadsWhereThereIsWork) {
 }
 
 TEST(ParallelFor, ExceptionsReachTheCaller) {
-  EXPECT_THROW(parallel_for(100, 1, 2, [](int64_t begin, int64_t) { if (begin > 0) throw std::runtime_error("late"); }), std::runtime_error);
+  EXPECT_THROW(parallel_for(100, 1, 2,
+                            [](int64_t begin, int64_t) {
+                              if (begin > 0) throw std::runtime_error("late");
+                            }),
+               std::runtime_error);
 }
 
 }  // namespace

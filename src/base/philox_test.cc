@@ -35,9 +35,7 @@ TEST(PhiloxStream, BelowReachesEveryValueAndNoMore) {
   EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST(Philox, IsKnownWhenCompiling) {
-  static_assert(Philox::block(0, 0, 0)[0] == 0x6627e8d5u);
-}
+TEST(Philox, IsKnownWhenCompiling) { static_assert(Philox::block(0, 0, 0)[0] == 0x6627e8d5u); }
 
 // A change of one bit anywhere changes about half of the bits of the block.
 TEST(Philox, EveryBitOfKeyAndCounterMatters) {

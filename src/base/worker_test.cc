@@ -131,7 +131,9 @@ TEST_P(Waits, AfterAResetTheBarrierWorksAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Waits, testing::Values(Waiting::spins_first, Waiting::sleeps),
-                         [](const auto& info) { return info.param == Waiting::sleeps ? "sleeps" : "spins_first"; });
+                         [](const auto& info) {
+                           return info.param == Waiting::sleeps ? "sleeps" : "spins_first";
+                         });
 
 TEST(WaitingOf, SpinsOnlyWhereEveryThreadHasACore) {
   EXPECT_EQ(waiting_of(1), Waiting::spins_first);

@@ -20,7 +20,8 @@ namespace lockstep::testing {
 // destroyed, as all devices.
 inline std::vector<Device*> one_thread_devices(int count) {
   static auto* all = new std::vector<std::unique_ptr<Device>>;
-  while (static_cast<int>(all->size()) < count) all->push_back(std::make_unique<CpuDevice>(100 + static_cast<int>(all->size()), 1));
+  while (static_cast<int>(all->size()) < count)
+    all->push_back(std::make_unique<CpuDevice>(100 + static_cast<int>(all->size()), 1));
   std::vector<Device*> devices;
   for (int i = 0; i < count; ++i) devices.push_back((*all)[static_cast<size_t>(i)].get());
   return devices;
@@ -59,7 +60,8 @@ inline std::vector<TensorList> evaluate(const Graph& graph, const TensorList& ar
   std::vector<TensorList> values;
   for (const Node& node : graph.nodes) {
     TensorList inputs;
-    for (const Value v : node.inputs) inputs.push_back(values.at(static_cast<size_t>(v.node)).at(static_cast<size_t>(v.output)));
+    for (const Value v : node.inputs)
+      inputs.push_back(values.at(static_cast<size_t>(v.node)).at(static_cast<size_t>(v.output)));
     if (node.op == &kParameter)
       values.push_back({arguments.at(static_cast<size_t>(node.attrs.as<ParameterAttrs>().index))});
     else if (node.op == &kCapture)
@@ -67,7 +69,8 @@ inline std::vector<TensorList> evaluate(const Graph& graph, const TensorList& ar
     else if (node.op == &kVariable)
       values.push_back({node.attrs.as<VariableAttrs>().variable.value()});
     else if (node.op == &kConstant)
-      values.push_back({Tensor::full(node.outputs[0].dtype, node.outputs[0].shape, node.attrs.as<ConstantAttrs>().value)});
+      values.push_back(
+          {Tensor::full(node.outputs[0].dtype, node.outputs[0].shape, node.attrs.as<ConstantAttrs>().value)});
     else if (node.op == &kExampleOffset)
       values.push_back({Tensor::scalar(int64_t{0})});
     else if (node.op == &kAllReduceSum)
@@ -82,12 +85,14 @@ inline std::vector<TensorList> evaluate(const Graph& graph, const TensorList& ar
 inline TensorList results_of(const Graph& graph, const TensorList& arguments) {
   const std::vector<TensorList> values = evaluate(graph, arguments);
   TensorList results;
-  for (const Value v : graph.results()) results.push_back(values.at(static_cast<size_t>(v.node)).at(static_cast<size_t>(v.output)));
+  for (const Value v : graph.results())
+    results.push_back(values.at(static_cast<size_t>(v.node)).at(static_cast<size_t>(v.output)));
   return results;
 }
 
 inline int count_ops(const Graph& graph, const OpDef& op) {
-  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.op == &op; }));
+  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                        [&](const Node& node) { return node.op == &op; }));
 }
 
 // Every node comes after what it reads.

@@ -43,7 +43,7 @@ std::vector<int64_t> sizes(int64_t batch, int replicas) {
   return result;
 }
 
-// --- slices --------------------------------------------------------------------------------------------------
+// --- slices ------------------------------------------------------------------------------------------------
 
 TEST(SliceBatch, SharesAreEqualButForTheLast) {
   EXPECT_THAT(sizes(32, 3), ElementsAre(11, 11, 10));
@@ -85,7 +85,7 @@ TEST(ReplicaLayout, DevicesTakeConsecutiveReplicas) {
   EXPECT_THAT(shares(9, 4), ElementsAre(Pair(0, 3), Pair(3, 5), Pair(5, 7), Pair(7, 9)));
 }
 
-// --- ways to run as replicas ---------------------------------------------------------------------------------
+// --- ways to run as replicas -------------------------------------------------------------------------------
 
 struct Way {
   int devices;
@@ -99,8 +99,8 @@ struct Way {
 };
 
 std::ostream& operator<<(std::ostream& out, const Way& way) {
-  return out << way.devices << (way.devices == 1 ? "_device" : "_devices") << (way.reproducible ? "_reproducible" : "")
-             << (way.two_threads ? "_two_threads" : "");
+  return out << way.devices << (way.devices == 1 ? "_device" : "_devices")
+             << (way.reproducible ? "_reproducible" : "") << (way.two_threads ? "_two_threads" : "");
 }
 
 class Replicas : public ::testing::TestWithParam<Way> {
@@ -110,7 +110,7 @@ class Replicas : public ::testing::TestWithParam<Way> {
   int64_t replicas() const { return GetParam().reproducible ? 8 : GetParam().devices; }
 };
 
-constexpr int64_t kBatches[] = {1, 7, 8, 16, 61};
+constexpr int64_t kBatches[] = {1, 7, 16, 61};
 
 TEST_P(Replicas, RowsOfPerReplicaResultsComeInOrder) {
   for (const int64_t batch : kBatches) {
@@ -156,7 +156,8 @@ TEST_P(Replicas, SumsCoverTheWholeBatch) {
       for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(got[i], wanted[i], 1e-4 * wanted[i] + 1e-6);
       EXPECT_EQ(centred.shape(), x.shape());
       const Floats rows = read(centred), wanted_rows = read(expected);
-      for (size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(rows[i], wanted_rows[i], 1e-5 * static_cast<double>(batch));
+      for (size_t i = 0; i < rows.size(); ++i)
+        EXPECT_NEAR(rows[i], wanted_rows[i], 1e-5 * static_cast<double>(batch));
     }
   }
 }
@@ -169,8 +170,9 @@ TEST_P(Replicas, SumsOfArgumentsVariablesCapturesConstantsAndResults) {
   auto f = function(
       [&](const Tensor& x, const Tensor& s) {
         const Tensor rows = reduce_sum(x, {.axis = {0}});
-        return TensorList{all_reduce_sum(v), all_reduce_sum(outside), all_reduce_sum(ones({2})), all_reduce_sum(s),
-                          all_reduce_sum(rows), all_reduce_sum(all_reduce_sum(ones({})))};
+        return TensorList{all_reduce_sum(v),         all_reduce_sum(outside),
+                          all_reduce_sum(ones({2})), all_reduce_sum(s),
+                          all_reduce_sum(rows),      all_reduce_sum(all_reduce_sum(ones({})))};
       },
       {.replicas = options()});
   const Tensor x = counting({16, 2});
@@ -205,7 +207,8 @@ TEST_P(Replicas, AValueIsSummedAndReturnedAsItIs) {
   for (int run = 0; run < 3; ++run) {
     held.push_back(f(x));
     EXPECT_EQ(read(held.back().first), read(x * 2.0));
-    EXPECT_EQ(read(held.back().second), read(reduce_sum(reshape(x * 2.0, {replicas(), 24 / replicas(), 2}), {.axis = {0}})));
+    EXPECT_EQ(read(held.back().second),
+              read(reduce_sum(reshape(x * 2.0, {replicas(), 24 / replicas(), 2}), {.axis = {0}})));
   }
 }
 
@@ -215,7 +218,8 @@ TEST_P(Replicas, SumsOfViews) {
         const Tensor gram = matmul(x, x, {.transpose_a = true});
         const Tensor other = matmul(x, x * 2.0, {.transpose_a = true});
         return std::tuple(all_reduce_sum(transpose(gram)), all_reduce_sum(slice(gram, {0, 1}, {3, 1})),
-                          all_reduce_sum(transpose(other)), all_reduce_sum(broadcast_to(slice(other, {0, 0}, {1, 3}), {2, 3})));
+                          all_reduce_sum(transpose(other)),
+                          all_reduce_sum(broadcast_to(slice(other, {0, 0}, {1, 3}), {2, 3})));
       },
       {.replicas = options()});
   const Tensor x = counting({13, 3});
@@ -277,7 +281,8 @@ TEST_P(Replicas, WorkBetweenSumsDoesNotDisturbThem) {
     ASSERT_EQ(results.size(), expected.size());
     for (size_t k = 0; k < results.size(); ++k) {
       const Floats got = read(results[k]), wanted = read(expected[k]);
-      for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-5 * (1 + std::abs(wanted[i]))) << k << ' ' << i;
+      for (size_t i = 0; i < wanted.size(); ++i)
+        ASSERT_NEAR(got[i], wanted[i], 2e-5 * (1 + std::abs(wanted[i]))) << k << ' ' << i;
     }
   }
 }
@@ -355,7 +360,8 @@ TEST_P(Replicas, OldAndNewValuesOfAVariableAreReadInOnePhase) {
 
 TEST_P(Replicas, AVariableReadBeforeTheStepKeepsItsValue) {
   const Variable v(Tensor::from<float>({1}, {1}));
-  auto f = function([&](const Tensor& x) { v.assign_add(all_reduce_sum(reduce_sum(x, {.axis = {0}}))); }, {.replicas = options()});
+  auto f = function([&](const Tensor& x) { v.assign_add(all_reduce_sum(reduce_sum(x, {.axis = {0}}))); },
+                    {.replicas = options()});
   f(ones({5, 1}));
   const Tensor held = v.value();
   f(ones({5, 1}));
@@ -381,7 +387,7 @@ TEST_P(Replicas, GradientsAreThoseOfTheWholeBatch) {
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-6);
 }
 
-// --- failures ------------------------------------------------------------------------------------------------
+// --- failures ----------------------------------------------------------------------------------------------
 
 TEST_P(Replicas, AnErrorInOneReplicaReachesTheCallerAndHarmsNobody) {
   const Variable steps(Tensor::scalar(0.0f));
@@ -408,7 +414,8 @@ TEST_P(Replicas, AnErrorInOneReplicaReachesTheCallerAndHarmsNobody) {
     SCOPED_TRACE(position);
     const Error error = error_of([&] { f(x, labels_with(position, 77)); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("executable_test.cc")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("executable_test.cc")));
     EXPECT_EQ(steps.value().item<float>(), expected_steps) << "a failed step updates nothing";
     EXPECT_THAT(read(w), Each(0.5f));
     EXPECT_EQ(f(x, labels_with(-1, 0)).item<float>(), good) << "the next step works";
@@ -418,6 +425,54 @@ TEST_P(Replicas, AnErrorInOneReplicaReachesTheCallerAndHarmsNobody) {
   std::vector<int32_t> wrong(kBatch, -1);
   EXPECT_THROW(f(x, Tensor::from(wrong, {kBatch})), Error);
   EXPECT_EQ(f(x, labels_with(-1, 0)).item<float>(), good);
+}
+
+// The step fails in a replica after every device has updated its own copy of a variable.
+TEST_P(Replicas, AFailedStepLeavesAllMirrorsAlike) {
+  const Variable v(Tensor::from<float>({1, 2}, {2}));
+  auto f = function(
+      [&](const Tensor& x, const Tensor& labels) {
+        v.assign(v + all_reduce_sum(reduce_sum(x, {.axis = {0}})));
+        const Tensor losses = sparse_softmax_cross_entropy_with_logits(labels, x * v);
+        return std::pair(losses * 0.0 + reduce_sum(x * v, {.axis = {1}}), all_reduce_sum(reduce_sum(losses)));
+      },
+      {.replicas = options()});
+  constexpr int64_t kBatch = 12;
+  const Tensor x = ones({kBatch, 2});
+  std::vector<int32_t> good(kBatch, 0), bad = good;
+  bad[kBatch - 1] = 5;
+  f(x, Tensor::from(good, {kBatch}));
+  for (int trial = 0; trial < 3; ++trial) {
+    EXPECT_THROW(f(x, Tensor::from(bad, {kBatch})), Error);
+    const Floats before = read(v);
+    const auto [rows, loss] = f(x, Tensor::from(good, {kBatch}));
+    EXPECT_THAT(read(v), ElementsAre(before[0] + kBatch, before[1] + kBatch)) << "trial " << trial;
+    EXPECT_THAT(read(rows), Each(before[0] + before[1] + 2 * kBatch)) << "trial " << trial;
+  }
+}
+
+TEST_P(Replicas, AfterAFailedStepOtherProgramsSeeWhatTheVariableHolds) {
+  const Variable v(Tensor::from<float>({1, 2}, {2}));
+  auto reader = function([&](const Tensor& x) { return x * 0.0 + v; }, {.replicas = options()});
+  auto step = function([&](const Tensor& labels, const Tensor& logits) {
+    v.assign(v + 1.0);
+    return sparse_softmax_cross_entropy_with_logits(labels, logits);
+  });
+  reader(ones({1, 2}));
+  EXPECT_THROW(step(Tensor::from<int32_t>({7}, {1}), zeros({1, 3})), Error);
+  EXPECT_EQ(read(reader(ones({1, 2}))), read(v));
+}
+
+TEST_P(Replicas, UnderATapeRunAsOne) {
+  const Variable w(Tensor::from<float>({2, 3}, {2}));
+  auto f = function([&](const Tensor& x) { return all_reduce_sum(reduce_sum(square(x * w))); },
+                    {.replicas = options()});
+  const Tensor x = counting({7, 2});
+  const float expected = f(x).item<float>();
+  GradientTape tape;
+  const Tensor y = f(x);
+  EXPECT_EQ(y.item<float>(), expected);
+  EXPECT_EQ(read(tape.gradient(y, w)), read(reduce_sum(square(x), {.axis = {0}}) * 2.0 * w));
 }
 
 TEST_P(Replicas, AScalarThatDiffersBetweenReplicasIsNotReturned) {
@@ -436,18 +491,22 @@ TEST_P(Replicas, AResultWithoutABatchDimensionIsNotReturned) {
 
 TEST_P(Replicas, AVariableIsNotAssignedAValueThatDiffersBetweenReplicas) {
   const Variable v(zeros({3}), {.name = "statistics"});
-  auto f = function([&](const Tensor& x) { v.assign(reduce_sum(x, {.axis = {0}})); }, {.replicas = options()});
+  auto f =
+      function([&](const Tensor& x) { v.assign(reduce_sum(x, {.axis = {0}})); }, {.replicas = options()});
   const Error error = error_of([&] { f(counting({16, 3})); });
   EXPECT_EQ(error.code(), ErrorCode::failed_precondition);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"statistics\""), HasSubstr("differs between replicas"), HasSubstr("all_reduce_sum")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"statistics\""), HasSubstr("differs between replicas"),
+                                     HasSubstr("all_reduce_sum")));
   EXPECT_THAT(read(v), ElementsAre(0, 0, 0));
 }
 
 TEST_P(Replicas, ArgumentsOfDifferentBatchSizesAreRefused) {
-  auto f = function([](const Tensor& x, const Tensor& y) { return x + y; }, {.name = "pairs", .replicas = options()});
+  auto f = function([](const Tensor& x, const Tensor& y) { return x + y; },
+                    {.name = "pairs", .replicas = options()});
   const Error error = error_of([&] { f(counting({8, 2}), counting({6, 2})); });
   EXPECT_EQ(error.code(), ErrorCode::shape_mismatch);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"pairs\""), HasSubstr("argument 1"), HasSubstr("float32(6, 2)"), HasSubstr("8 examples")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"pairs\""), HasSubstr("argument 1"),
+                                     HasSubstr("float32(6, 2)"), HasSubstr("8 examples")));
 }
 
 TEST_P(Replicas, ABatchIsNeeded) {
@@ -490,20 +549,24 @@ TEST_P(Replicas, WorkIsCountedOnEveryDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Replicas,
-                         ::testing::Values(Way{1, false}, Way{2, false}, Way{3, false}, Way{8, false}, Way{1, true}, Way{3, true},
-                                           Way{8, true}, Way{1, true, true}, Way{1, false, true}),
+                         ::testing::Values(Way{1, false}, Way{2, false}, Way{3, false}, Way{8, false},
+                                           Way{1, true}, Way{3, true}, Way{8, true}, Way{1, true, true},
+                                           Way{1, false, true}),
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
 TEST(Replicated, FewerVirtualReplicasThanDevicesAreRefused) {
-  auto f = function([](const Tensor& x) { return x + 1.0; },
-                    {.name = "few", .replicas = {.devices = one_thread_devices(3), .reproducible = true, .virtual_replicas = 2}});
+  auto f =
+      function([](const Tensor& x) { return x + 1.0; },
+               {.name = "few",
+                .replicas = {.devices = one_thread_devices(3), .reproducible = true, .virtual_replicas = 2}});
   const Error error = error_of([&] { f(counting({8, 1})); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
   EXPECT_THAT(error.message(), AllOf(HasSubstr("\"few\""), HasSubstr("2 virtual"), HasSubstr("3 devices")));
 }
 
 TEST(Replicated, SumsWhoseShapeDependsOnTheSliceAreRefused) {
-  auto f = function([](const Tensor& x) { return all_reduce_sum(x * 2.0); }, {.replicas = {.devices = one_thread_devices(2)}});
+  auto f = function([](const Tensor& x) { return all_reduce_sum(x * 2.0); },
+                    {.replicas = {.devices = one_thread_devices(2)}});
   const Error error = error_of([&] { f(counting({5, 2})); });  // slices of 3 and 2
   EXPECT_EQ(error.code(), ErrorCode::failed_precondition);
   EXPECT_THAT(error.message(), HasSubstr("must not depend on the batch size"));
@@ -511,7 +574,8 @@ TEST(Replicated, SumsWhoseShapeDependsOnTheSliceAreRefused) {
 
 TEST(Replicated, ResultsAreOnTheFirstDevice) {
   const auto devices = one_thread_devices(3);
-  auto f = function([](const Tensor& x) { return std::pair(x + 1.0, all_reduce_sum(reduce_sum(x))); }, {.replicas = {.devices = devices}});
+  auto f = function([](const Tensor& x) { return std::pair(x + 1.0, all_reduce_sum(reduce_sum(x))); },
+                    {.replicas = {.devices = devices}});
   const auto [rows, sum] = f(counting({6, 1}));
   EXPECT_EQ(&rows.device(), devices[0]);
   EXPECT_EQ(&sum.device(), devices[0]);

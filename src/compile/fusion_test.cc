@@ -39,7 +39,8 @@ int elementwise_nodes(const Graph& graph) {
 }
 
 // Fuses what `body` traces and checks that it still computes the same.
-Graph fuse(const SpecList& specs, const TracedBody& body, ReplicaTrace replica = {}, const std::vector<bool>& split = {}) {
+Graph fuse(const SpecList& specs, const TracedBody& body, ReplicaTrace replica = {},
+           const std::vector<bool>& split = {}) {
   const Graph graph = remove_dead_nodes(traced(specs, body, replica));
   const Graph fused = fuse_elementwise(graph, place_nodes(graph, split));
   EXPECT_TRUE(is_sorted(fused));
@@ -64,7 +65,8 @@ const Node& fused_node(const Graph& graph) {
 }
 
 TEST(Fusion, AChainBecomesOneNode) {
-  const Graph graph = fuse({kMatrix}, [](const TensorList& p) { return TensorList{sqrt(abs(sin(p[0]) * 2.0) + 1.0)}; });
+  const Graph graph =
+      fuse({kMatrix}, [](const TensorList& p) { return TensorList{sqrt(abs(sin(p[0]) * 2.0) + 1.0)}; });
   EXPECT_EQ(elementwise_nodes(graph), 1);
   const Node& node = fused_node(graph);
   EXPECT_EQ(node.inputs.size(), 1u);
@@ -89,7 +91,9 @@ TEST(Fusion, ADiamondBecomesOneNode) {
 }
 
 TEST(Fusion, ConstantsBecomePartOfTheProgram) {
-  const Graph graph = fuse({kMatrix}, [](const TensorList& p) { return TensorList{p[0] * 2.0 + ones({3, 4})}; });
+  const Graph graph = fuse({kMatrix}, [](const TensorList& p) {
+    return TensorList{p[0] * 2.0 + ones({3, 4})};
+  });
   EXPECT_EQ(fused_node(graph).inputs.size(), 1u);
   EXPECT_EQ(count_ops(graph, kConstant), 0);
 }
@@ -120,7 +124,8 @@ TEST(Fusion, UpdatesOfVariablesCountAsNeeded) {
 
 TEST(Fusion, BroadcastInputsAreReadAsTheyAre) {
   const SpecList specs = {kMatrix, {DType::float32, {4}}, {DType::float32, {3, 1}}, {DType::float32, {}}};
-  const Graph graph = fuse(specs, [](const TensorList& p) { return TensorList{(p[0] + p[1]) * p[2] - p[3]}; });
+  const Graph graph =
+      fuse(specs, [](const TensorList& p) { return TensorList{(p[0] + p[1]) * p[2] - p[3]}; });
   EXPECT_EQ(elementwise_nodes(graph), 1);
   EXPECT_EQ(fused_node(graph).inputs.size(), 4u);
 }
@@ -128,7 +133,8 @@ TEST(Fusion, BroadcastInputsAreReadAsTheyAre) {
 // A smaller expression is computed once per element of its own shape, not of the larger one.
 TEST(Fusion, ShapesAreNotMixed) {
   const SpecList specs = {kMatrix, {DType::float32, {4}}};
-  const Graph graph = fuse(specs, [](const TensorList& p) { return TensorList{p[0] * exp(p[1] * 2.0) + 1.0}; });
+  const Graph graph =
+      fuse(specs, [](const TensorList& p) { return TensorList{p[0] * exp(p[1] * 2.0) + 1.0}; });
   EXPECT_EQ(elementwise_nodes(graph), 2);
 }
 
@@ -143,7 +149,8 @@ TEST(Fusion, DtypesMayBeMixed) {
   EXPECT_EQ(fused_node(graph).outputs.size(), 3u);
 }
 
-// a -> x -> b with a -> b too, and x no elementwise op: one node of a and b would need x before and after itself.
+// a -> x -> b with a -> b too, and x no elementwise op: one node of a and b would need x before and after
+// itself.
 TEST(Fusion, MakesNoCycles) {
   const TensorSpec square{DType::float32, {4, 4}};
   const Graph graph = fuse({square}, [](const TensorList& p) {
@@ -197,9 +204,10 @@ TEST(Fusion, NotAcrossPlacesAndPhases) {
   const Variable v(counting({DType::float32, {4}}));
   const Graph graph = fuse({kMatrix},
                            [&](const TensorList& p) {
-                             const Tensor scale = exp(v) + 1.0;                                   // uniform
-                             const Tensor rows = p[0] * 2.0;                                      // per replica, phase 0
-                             const Tensor sum = all_reduce_sum(reduce_sum(rows, {.axis = {0}}));  // a phase ends
+                             const Tensor scale = exp(v) + 1.0;  // uniform
+                             const Tensor rows = p[0] * 2.0;     // per replica, phase 0
+                             const Tensor sum =
+                                 all_reduce_sum(reduce_sum(rows, {.axis = {0}}));  // a phase ends
                              return TensorList{rows, rows - sum, sum * scale, scale};
                            },
                            {.global_batch = 6, .local_batch = 3}, {true});
@@ -236,18 +244,21 @@ TEST(Fusion, HasLimits) {
 }
 
 TEST(Fusion, AloneAnOpStaysAlone) {
-  const Graph graph = fuse({kMatrix}, [](const TensorList& p) { return TensorList{reduce_sum(exp(p[0])), p[0]}; });
+  const Graph graph = fuse({kMatrix}, [](const TensorList& p) {
+    return TensorList{reduce_sum(exp(p[0])), p[0]};
+  });
   EXPECT_EQ(elementwise_nodes(graph), 1);
 }
 
 TEST(Fusion, MultiplicationsAndAdditionsKeepTheirBits) {
-  // Not contracted into one rounding: the fused program must give the bits of the ops one by one. (to_string prints
-  // few digits; here every bit counts.)
+  // Not contracted into one rounding: the bits of the ops one by one. (to_string prints few digits.)
   const SpecList specs = {{DType::float32, {1000}}, {DType::float32, {1000}}};
-  const Graph graph = traced(specs, [](const TensorList& p) { return TensorList{p[0] * p[1] + p[0] / 3.0 - p[1] * 1.7}; });
+  const Graph graph =
+      traced(specs, [](const TensorList& p) { return TensorList{p[0] * p[1] + p[0] / 3.0 - p[1] * 1.7}; });
   const Graph fused = fuse_elementwise(graph, place_nodes(graph, {}));
   const TensorList arguments = {counting(specs[0]) * 1.2345, counting(specs[1]) * 0.777};
-  EXPECT_EQ(results_of(graph, arguments)[0].to_vector<float>(), results_of(fused, arguments)[0].to_vector<float>());
+  EXPECT_EQ(results_of(graph, arguments)[0].to_vector<float>(),
+            results_of(fused, arguments)[0].to_vector<float>());
 }
 
 }  // namespace

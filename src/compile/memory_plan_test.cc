@@ -41,7 +41,8 @@ void check(const std::vector<Lifetime>& buffers, const MemoryPlan& plan) {
     ASSERT_LE(plan.offsets[i] + buffers[i].bytes, plan.size);
     for (size_t j = 0; j < i; ++j) {
       if (!alive_together(buffers[i], buffers[j])) continue;
-      const bool apart = plan.offsets[i] + buffers[i].bytes <= plan.offsets[j] || plan.offsets[j] + buffers[j].bytes <= plan.offsets[i];
+      const bool apart = plan.offsets[i] + buffers[i].bytes <= plan.offsets[j] ||
+                         plan.offsets[j] + buffers[j].bytes <= plan.offsets[i];
       ASSERT_TRUE(apart) << "buffers " << i << " and " << j << " are alive together and overlap";
     }
   }
@@ -110,9 +111,9 @@ TEST(MemoryPlan, TrainingNeedsLittleMoreThanItsPeak) {
       const int steps = 4 * layers;
       for (int i = 0; i < layers; ++i) {
         const auto size = sizes[static_cast<size_t>(i)];
-        buffers.push_back({size, 2 * i, steps - 2 * i - 1});                     // activation
-        buffers.push_back({size, 2 * i, 2 * i + 1});                             // before its nonlinearity
-        buffers.push_back({size, steps - 2 * i - 2, steps - 2 * i});             // its gradient
+        buffers.push_back({size, 2 * i, steps - 2 * i - 1});                       // activation
+        buffers.push_back({size, 2 * i, 2 * i + 1});                               // before its nonlinearity
+        buffers.push_back({size, steps - 2 * i - 2, steps - 2 * i});               // its gradient
         buffers.push_back({size / 2 + 64, steps - 2 * i - 1, steps - 2 * i - 1});  // a workspace
       }
       const MemoryPlan plan = plan_memory(buffers);

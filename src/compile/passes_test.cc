@@ -53,13 +53,14 @@ void expect_same_results(const Graph& before, const Graph& after, const SpecList
     ASSERT_EQ(a[k].spec(), b[k].spec()) << "result " << k;
     if (a[k].dtype() != DType::float32) continue;
     const auto x = a[k].to_vector<float>(), y = b[k].to_vector<float>();
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], bound) << "result " << k << " element " << i;
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], bound) << "result " << k << " element " << i;
   }
 }
 
 const Node& result(const Graph& graph, size_t i = 0) { return graph.node(graph.outputs[i]); }
 
-// --- dead code -----------------------------------------------------------------------------------------------
+// --- dead code ---------------------------------------------------------------------------------------------
 
 TEST(RemoveDeadNodes, KeepsWhatResultsUpdatesAndRootsNeed) {
   const Variable v(counting({4}));
@@ -69,7 +70,8 @@ TEST(RemoveDeadNodes, KeepsWhatResultsUpdatesAndRootsNeed) {
     const Tensor root = cos(p[0]);
     v.assign(tanh(p[0]));
     const TensorList results = {p[0] * 2.0};
-    Trace::current()->graph().roots.push_back(Trace::current()->value_of(root, std::source_location::current()));
+    Trace::current()->graph().roots.push_back(
+        Trace::current()->value_of(root, std::source_location::current()));
     return results;
   });
   const Graph cleaned = remove_dead_nodes(graph);
@@ -85,7 +87,8 @@ TEST(RemoveDeadNodes, KeepsWhatResultsUpdatesAndRootsNeed) {
 TEST(RemoveDeadNodes, PutsSourcesInFront) {
   const Tensor outside = counting({4});
   const Variable v(counting({4}));
-  const Graph graph = traced({kVector}, [&](const TensorList& p) { return TensorList{exp(p[0]) * outside + v + zeros({4})}; });
+  const Graph graph = traced(
+      {kVector}, [&](const TensorList& p) { return TensorList{exp(p[0]) * outside + v + zeros({4})}; });
   const Graph cleaned = remove_dead_nodes(graph);
   bool op_seen = false;
   for (const Node& node : cleaned.nodes) {
@@ -96,11 +99,12 @@ TEST(RemoveDeadNodes, PutsSourcesInFront) {
 }
 
 TEST(RemoveDeadNodes, KeepsANodeOfWhichOneResultIsUsed) {
-  const Graph graph = traced({{DType::float32, {8}}}, [](const TensorList& p) { return TensorList{split(p[0], 2, 0)[1]}; });
+  const Graph graph =
+      traced({{DType::float32, {8}}}, [](const TensorList& p) { return TensorList{split(p[0], 2, 0)[1]}; });
   expect_same_results(graph, remove_dead_nodes(graph), {{DType::float32, {8}}});
 }
 
-// --- common subexpressions -----------------------------------------------------------------------------------
+// --- common subexpressions ---------------------------------------------------------------------------------
 
 TEST(ShareCommonSubexpressions, ComputesEqualExpressionsOnce) {
   const Graph graph = traced({kVector}, [](const TensorList& p) {
@@ -116,12 +120,18 @@ TEST(ShareCommonSubexpressions, ComputesEqualExpressionsOnce) {
 TEST(ShareCommonSubexpressions, TellsAttributesDtypesAndOrderOfInputsApart) {
   const SpecList specs = {kMatrix, kMatrix};
   const Graph graph = traced(specs, [](const TensorList& p) {
-    return TensorList{reduce_sum(p[0], {.axis = {0}}), reduce_sum(p[0], {.axis = {1}}),
-                      cast(p[0], DType::int32),        cast(p[0], DType::int64),
-                      p[0] - p[1],                     p[1] - p[0],
-                      matmul(p[0], p[1]),              matmul(p[0], p[1], {.transpose_b = true}),
-                      reshape(p[0], {2, 8}),           reshape(p[0], {8, 2}),
-                      gelu(p[0]),                      gelu(p[0], {.approximate = true})};
+    return TensorList{reduce_sum(p[0], {.axis = {0}}),
+                      reduce_sum(p[0], {.axis = {1}}),
+                      cast(p[0], DType::int32),
+                      cast(p[0], DType::int64),
+                      p[0] - p[1],
+                      p[1] - p[0],
+                      matmul(p[0], p[1]),
+                      matmul(p[0], p[1], {.transpose_b = true}),
+                      reshape(p[0], {2, 8}),
+                      reshape(p[0], {8, 2}),
+                      gelu(p[0]),
+                      gelu(p[0], {.approximate = true})};
   });
   const Graph shared = share_common_subexpressions(graph);
   EXPECT_EQ(shared.nodes.size(), graph.nodes.size());
@@ -132,8 +142,9 @@ TEST(ShareCommonSubexpressions, TellsAttributesDtypesAndOrderOfInputsApart) {
 
 TEST(ShareCommonSubexpressions, TellsConstantsApart) {
   const Graph graph = traced({kVector}, [](const TensorList&) {
-    return TensorList{fill({DType::float32, {4}}, 1), fill({DType::float64, {4}}, 1), fill({DType::float32, {5}}, 1),
-                      fill({DType::float32, {4}}, 2), fill({DType::float32, {4}}, 0.0), fill({DType::float32, {4}}, -0.0),
+    return TensorList{fill({DType::float32, {4}}, 1),   fill({DType::float64, {4}}, 1),
+                      fill({DType::float32, {5}}, 1),   fill({DType::float32, {4}}, 2),
+                      fill({DType::float32, {4}}, 0.0), fill({DType::float32, {4}}, -0.0),
                       fill({DType::float32, {4}}, 1)};
   });
   const Graph shared = share_common_subexpressions(graph);
@@ -145,19 +156,23 @@ TEST(ShareCommonSubexpressions, TellsConstantsApart) {
 TEST(ShareCommonSubexpressions, RandomDrawsStayApart) {
   const random::Generator generator(1);
   const Graph graph = traced({}, [&](const TensorList&) {
-    return TensorList{random::uniform({4}, {.generator = &generator}), random::uniform({4}, {.generator = &generator})};
+    return TensorList{random::uniform({4}, {.generator = &generator}),
+                      random::uniform({4}, {.generator = &generator})};
   });
   const Graph shared = share_common_subexpressions(graph);
   EXPECT_FALSE(shared.outputs[0] == shared.outputs[1]);
 }
 
 TEST(ShareCommonSubexpressions, SumsOverReplicasStayApart) {
-  const Graph graph = traced({kVector}, [](const TensorList& p) { return TensorList{all_reduce_sum(p[0]), all_reduce_sum(p[0])}; },
+  const Graph graph = traced({kVector},
+                             [](const TensorList& p) {
+                               return TensorList{all_reduce_sum(p[0]), all_reduce_sum(p[0])};
+                             },
                              {.global_batch = 8, .local_batch = 4});
   EXPECT_EQ(count_ops(share_common_subexpressions(graph), kAllReduceSum), 2);
 }
 
-// --- constants -----------------------------------------------------------------------------------------------
+// --- constants ---------------------------------------------------------------------------------------------
 
 // The constant that `body` folds to; NaN where it does not become one.
 double folded(const TracedBody& body) {
@@ -171,16 +186,23 @@ Tensor constant(double value, DType dtype = DType::float32) { return fill({dtype
 TEST(FoldConstants, EvaluatesArithmetic) {
   EXPECT_EQ(folded([](const TensorList&) { return TensorList{constant(3) * 2.0 + 1.0}; }), 7);
   EXPECT_EQ(folded([](const TensorList&) { return TensorList{square(constant(3) - 5.0) / 8.0}; }), 0.5);
-  EXPECT_EQ(folded([](const TensorList&) { return TensorList{sqrt(constant(2))}; }), static_cast<double>(std::sqrt(2.0f)));
-  EXPECT_EQ(folded([](const TensorList&) { return TensorList{sqrt(constant(2, DType::float64))}; }), std::sqrt(2.0));
+  EXPECT_EQ(folded([](const TensorList&) { return TensorList{sqrt(constant(2))}; }),
+            static_cast<double>(std::sqrt(2.0f)));
+  EXPECT_EQ(folded([](const TensorList&) { return TensorList{sqrt(constant(2, DType::float64))}; }),
+            std::sqrt(2.0));
   EXPECT_EQ(folded([](const TensorList&) { return TensorList{-abs(constant(-4))}; }), -4);
-  EXPECT_EQ(folded([](const TensorList&) { return TensorList{where(constant(1) > 0.5, constant(10), constant(20))}; }), 10);
+  EXPECT_EQ(folded([](const TensorList&) {
+              return TensorList{where(constant(1) > 0.5, constant(10), constant(20))};
+            }),
+            10);
 }
 
 TEST(FoldConstants, RoundsAsTheKernelsWould) {
   // 0.1f + 0.2f in float32 is not the float nearest to 0.3.
-  EXPECT_EQ(folded([](const TensorList&) { return TensorList{constant(0.1) + constant(0.2)}; }), static_cast<double>(0.1f + 0.2f));
-  EXPECT_EQ(folded([](const TensorList&) { return TensorList{constant(1) / 3.0}; }), static_cast<double>(1.0f / 3.0f));
+  EXPECT_EQ(folded([](const TensorList&) { return TensorList{constant(0.1) + constant(0.2)}; }),
+            static_cast<double>(0.1f + 0.2f));
+  EXPECT_EQ(folded([](const TensorList&) { return TensorList{constant(1) / 3.0}; }),
+            static_cast<double>(1.0f / 3.0f));
 }
 
 TEST(FoldConstants, AreTheSameAsEager) {
@@ -188,12 +210,18 @@ TEST(FoldConstants, AreTheSameAsEager) {
       [](const TensorList&) { return TensorList{constant(0.3) * 0.7 - 5.0}; },
       [](const TensorList&) { return TensorList{cast(constant(2.75), DType::float64) / 3.0}; },
       [](const TensorList&) { return TensorList{cast(constant(-7.9), DType::int32)}; },
-      [](const TensorList&) { return TensorList{fill({DType::int32, {3}}, 7) / fill({DType::int32, {3}}, 2)}; },
-      [](const TensorList&) { return TensorList{fill({DType::bfloat16, {3}}, 1.001) * fill({DType::bfloat16, {3}}, 3)}; },
+      [](const TensorList&) {
+        return TensorList{fill({DType::int32, {3}}, 7) / fill({DType::int32, {3}}, 2)};
+      },
+      [](const TensorList&) {
+        return TensorList{fill({DType::bfloat16, {3}}, 1.001) * fill({DType::bfloat16, {3}}, 3)};
+      },
       [](const TensorList&) { return TensorList{exp(constant(1.5)) + pow(constant(2), constant(0.5))}; },
       [](const TensorList&) { return TensorList{cast(constant(1) < 2.0, DType::float32)}; },
       [](const TensorList&) { return TensorList{constant(1) / 0.0}; },
-      [](const TensorList&) { return TensorList{fill({DType::uint8, {3}}, 200) + fill({DType::uint8, {3}}, 100)}; },
+      [](const TensorList&) {
+        return TensorList{fill({DType::uint8, {3}}, 200) + fill({DType::uint8, {3}}, 100)};
+      },
   };
   for (const TracedBody& body : bodies) {
     const Graph graph = traced({}, body);
@@ -223,27 +251,31 @@ TEST(FoldConstants, DropsMultiplicationsByOne) {
 }
 
 TEST(FoldConstants, DropsStopGradient) {
-  const Graph graph = fold_constants(traced({kVector}, [](const TensorList& p) { return TensorList{stop_gradient(exp(p[0]))}; }));
+  const Graph graph = fold_constants(
+      traced({kVector}, [](const TensorList& p) { return TensorList{stop_gradient(exp(p[0]))}; }));
   EXPECT_EQ(result(graph).op, &kExp);
 }
 
 TEST(FoldConstants, LeavesOtherInputsAlone) {
-  const Graph graph = traced({kVector}, [](const TensorList& p) { return TensorList{(p[0] + 1.0) * (constant(2) + 3.0).shape()[0]}; });
+  const Graph graph = traced({kVector}, [](const TensorList& p) {
+    return TensorList{(p[0] + 1.0) * (constant(2) + 3.0).shape()[0]};
+  });
   expect_same_results(graph, fold_constants(graph), {kVector});
 }
 
-// --- collectives ---------------------------------------------------------------------------------------------
+// --- collectives -------------------------------------------------------------------------------------------
 
 TEST(DropCollectives, ASumOverOneReplicaIsItsInput) {
-  const Graph graph = traced({kVector}, [](const TensorList& p) { return TensorList{all_reduce_sum(exp(p[0])) + 1.0}; },
-                             {.global_batch = 4, .local_batch = 4});
+  const Graph graph =
+      traced({kVector}, [](const TensorList& p) { return TensorList{all_reduce_sum(exp(p[0])) + 1.0}; },
+             {.global_batch = 4, .local_batch = 4});
   const Graph dropped = drop_collectives(graph);
   EXPECT_EQ(count_ops(graph, kAllReduceSum), 1);
   EXPECT_EQ(count_ops(dropped, kAllReduceSum), 0);
   expect_same_results(graph, dropped, {kVector});
 }
 
-// --- epilogues -----------------------------------------------------------------------------------------------
+// --- epilogues ---------------------------------------------------------------------------------------------
 
 class Epilogues : public ::testing::Test {
  protected:
@@ -266,7 +298,8 @@ class Epilogues : public ::testing::Test {
 const SpecList kDense = {kMatrix, kMatrix, kVector};
 
 TEST_F(Epilogues, BiasAndActivationMoveIntoTheProduct) {
-  const Graph graph = fused(kDense, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]) + p[2])}; });
+  const Graph graph =
+      fused(kDense, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]) + p[2])}; });
   EXPECT_EQ(result(graph).op, &kMatmul);
   EXPECT_TRUE(matmul_of(graph).bias);
   EXPECT_EQ(matmul_of(graph).epilogue, Epilogue::relu);
@@ -274,7 +307,8 @@ TEST_F(Epilogues, BiasAndActivationMoveIntoTheProduct) {
 }
 
 TEST_F(Epilogues, TheBiasMayStandOnEitherSide) {
-  const Graph graph = fused(kDense, [](const TensorList& p) { return TensorList{tanh(p[2] + matmul(p[0], p[1]))}; });
+  const Graph graph =
+      fused(kDense, [](const TensorList& p) { return TensorList{tanh(p[2] + matmul(p[0], p[1]))}; });
   EXPECT_EQ(result(graph).op, &kMatmul);
   EXPECT_TRUE(matmul_of(graph).bias);
   EXPECT_EQ(matmul_of(graph).epilogue, Epilogue::tanh);
@@ -282,13 +316,15 @@ TEST_F(Epilogues, TheBiasMayStandOnEitherSide) {
 
 TEST_F(Epilogues, EveryActivationThatCanBeOne) {
   using Activation = std::pair<std::function<Tensor(const Tensor&)>, Epilogue>;
-  const Activation activations[] = {{[](const Tensor& x) { return relu(x); }, Epilogue::relu},
-                                    {[](const Tensor& x) { return tanh(x); }, Epilogue::tanh},
-                                    {[](const Tensor& x) { return sigmoid(x); }, Epilogue::sigmoid},
-                                    {[](const Tensor& x) { return gelu(x); }, Epilogue::gelu_erf},
-                                    {[](const Tensor& x) { return gelu(x, {.approximate = true}); }, Epilogue::gelu_tanh}};
+  const Activation activations[] = {
+      {[](const Tensor& x) { return relu(x); }, Epilogue::relu},
+      {[](const Tensor& x) { return tanh(x); }, Epilogue::tanh},
+      {[](const Tensor& x) { return sigmoid(x); }, Epilogue::sigmoid},
+      {[](const Tensor& x) { return gelu(x); }, Epilogue::gelu_erf},
+      {[](const Tensor& x) { return gelu(x, {.approximate = true}); }, Epilogue::gelu_tanh}};
   for (const auto& [activation, epilogue] : activations) {
-    const Graph graph = fused(kDense, [&](const TensorList& p) { return TensorList{activation(matmul(p[0], p[1]))}; });
+    const Graph graph =
+        fused(kDense, [&](const TensorList& p) { return TensorList{activation(matmul(p[0], p[1]))}; });
     EXPECT_EQ(result(graph).op, &kMatmul);
     EXPECT_EQ(matmul_of(graph).epilogue, epilogue);
     EXPECT_FALSE(matmul_of(graph).bias);
@@ -327,17 +363,20 @@ TEST_F(Epilogues, NotTheActivationWhereItsInputIsReadTwice) {
 }
 
 TEST_F(Epilogues, NotTheWrongWayRound) {
-  const Graph graph = fused(kDense, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1])) + p[2]}; });
+  const Graph graph =
+      fused(kDense, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1])) + p[2]}; });
   EXPECT_EQ(matmul_of(graph).epilogue, Epilogue::relu);
   EXPECT_FALSE(matmul_of(graph).bias) << "a bias behind the activation is none";
   EXPECT_EQ(result(graph).op, &kAdd);
 }
 
 TEST_F(Epilogues, OneActivationAndOneBias) {
-  const Graph twice = fused(kDense, [](const TensorList& p) { return TensorList{tanh(relu(matmul(p[0], p[1])))}; });
+  const Graph twice =
+      fused(kDense, [](const TensorList& p) { return TensorList{tanh(relu(matmul(p[0], p[1])))}; });
   EXPECT_EQ(matmul_of(twice).epilogue, Epilogue::relu);
   EXPECT_EQ(result(twice).op, &kTanh);
-  const Graph biases = fused(kDense, [](const TensorList& p) { return TensorList{matmul(p[0], p[1]) + p[2] + p[2]}; });
+  const Graph biases =
+      fused(kDense, [](const TensorList& p) { return TensorList{matmul(p[0], p[1]) + p[2] + p[2]}; });
   EXPECT_EQ(result(biases).op, &kAdd);
   EXPECT_TRUE(matmul_of(biases).bias);
 }
@@ -345,7 +384,8 @@ TEST_F(Epilogues, OneActivationAndOneBias) {
 TEST_F(Epilogues, ABiasIsOneValueAColumn) {
   const auto is_fused = [&](const Shape& bias, const Shape& a = {4, 4}) {
     return matmul_of(fused({{DType::float32, a}, kMatrix, {DType::float32, bias}},
-                           [](const TensorList& p) { return TensorList{matmul(p[0], p[1]) + p[2]}; })).bias;
+                           [](const TensorList& p) { return TensorList{matmul(p[0], p[1]) + p[2]}; }))
+        .bias;
   };
   EXPECT_TRUE(is_fused({4}));
   EXPECT_TRUE(is_fused({1, 4}));
@@ -369,34 +409,35 @@ TEST_F(Epilogues, ABiasThatIsComputedLaterStaysOutside) {
 
 TEST_F(Epilogues, TwoProductsAdded) {
   const SpecList specs = {kMatrix, kMatrix, {DType::float32, {1, 4}}};
-  const Graph graph = fused(specs, [](const TensorList& p) {
-    return TensorList{relu(matmul(p[2], p[1]) + matmul(p[0], p[1]))};
-  });
+  const Graph graph = fused(
+      specs, [](const TensorList& p) { return TensorList{relu(matmul(p[2], p[1]) + matmul(p[0], p[1]))}; });
   EXPECT_TRUE(is_sorted(graph));
-  const Graph other = fused(specs, [](const TensorList& p) {
-    return TensorList{relu(matmul(p[0], p[1]) + matmul(p[2], p[1]))};
-  });
+  const Graph other = fused(
+      specs, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]) + matmul(p[2], p[1]))}; });
   EXPECT_TRUE(is_sorted(other));
 }
 
 TEST_F(Epilogues, NotInDtypesWithoutThem) {
   const TensorSpec wide{DType::float64, {4, 4}};
-  Graph graph = traced({wide, wide}, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]))}; });
+  Graph graph =
+      traced({wide, wide}, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]))}; });
   graph = fuse_epilogues(graph);
   EXPECT_EQ(matmul_of(graph).epilogue, Epilogue::none);
   const TensorSpec integers{DType::int32, {4, 4}};
-  graph = fuse_epilogues(traced({integers, integers}, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]))}; }));
+  graph = fuse_epilogues(
+      traced({integers, integers}, [](const TensorList& p) { return TensorList{relu(matmul(p[0], p[1]))}; }));
   EXPECT_EQ(matmul_of(graph).epilogue, Epilogue::none);
 }
 
 TEST_F(Epilogues, ConvolutionsTakeThemToo) {
   const SpecList specs = {{DType::float32, {1, 5, 5, 2}}, {DType::float32, {3, 3, 2, 4}}, kVector};
-  const Graph graph = fused(specs, [](const TensorList& p) { return TensorList{relu(conv2d(p[0], p[1]) + p[2])}; });
+  const Graph graph =
+      fused(specs, [](const TensorList& p) { return TensorList{relu(conv2d(p[0], p[1]) + p[2])}; });
   EXPECT_EQ(count_ops(graph, kAdd), 0);
   EXPECT_EQ(count_ops(graph, kRelu), 0);
 }
 
-// --- all together --------------------------------------------------------------------------------------------
+// --- all together ------------------------------------------------------------------------------------------
 
 TEST(Simplify, ComputesTheSame) {
   const Variable v(counting({4, 4}));
@@ -412,8 +453,9 @@ TEST(Simplify, ComputesTheSame) {
 }
 
 TEST(Simplify, KeepsSumsOfReplicas) {
-  const Graph graph = traced({kVector}, [](const TensorList& p) { return TensorList{all_reduce_sum(reduce_sum(p[0]))}; },
-                             {.global_batch = 8, .local_batch = 4});
+  const Graph graph =
+      traced({kVector}, [](const TensorList& p) { return TensorList{all_reduce_sum(reduce_sum(p[0]))}; },
+             {.global_batch = 8, .local_batch = 4});
   EXPECT_EQ(count_ops(simplify(graph, true), kAllReduceSum), 1);
   EXPECT_EQ(count_ops(simplify(graph, false), kAllReduceSum), 0);
 }

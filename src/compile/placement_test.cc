@@ -21,11 +21,14 @@ constexpr ReplicaTrace kReplica{.global_batch = 8, .local_batch = 4};
 class Placing : public ::testing::Test {
  protected:
   // Traces `body` as a replica's program; of(i) is the place of its i-th result.
-  void place(const lockstep::testing::TracedBody& body, const SpecList& parameters = {kRows}, std::vector<bool> split = {true}) {
+  void place(const lockstep::testing::TracedBody& body, const SpecList& parameters = {kRows},
+             std::vector<bool> split = {true}) {
     graph_ = traced(parameters, body, kReplica);
     placement_ = place_nodes(graph_, split);
   }
-  NodePlace of(size_t output) const { return placement_.nodes[static_cast<size_t>(graph_.outputs[output].node)]; }
+  NodePlace of(size_t output) const {
+    return placement_.nodes[static_cast<size_t>(graph_.outputs[output].node)];
+  }
 
   Graph graph_;
   Placement placement_;
@@ -40,9 +43,11 @@ TEST_F(Placing, AProgramOfOneReplicaIsUniformAndOnePhase) {
 
 TEST_F(Placing, WhatComesFromTheBatchIsPerReplica) {
   const Variable v(Tensor::full(DType::float32, {3}, 1));
-  place([&](const TensorList& p) {
-    return TensorList{p[0], p[0] + v, reduce_sum(p[0]), v + 1.0, zeros({2}), p[1] * 2.0, p[0] * p[1]};
-  }, {kRows, kScalar}, {true, false});
+  place(
+      [&](const TensorList& p) {
+        return TensorList{p[0], p[0] + v, reduce_sum(p[0]), v + 1.0, zeros({2}), p[1] * 2.0, p[0] * p[1]};
+      },
+      {kRows, kScalar}, {true, false});
   EXPECT_TRUE(of(0).per_replica);
   EXPECT_TRUE(of(1).per_replica);
   EXPECT_TRUE(of(2).per_replica);
@@ -79,7 +84,8 @@ TEST_F(Placing, UniformWorkThatNobodyWaitsForComesLast) {
   EXPECT_EQ(of(0).phase, 1);
   EXPECT_EQ(of(1).phase, 1);
   EXPECT_EQ(of(2), (NodePlace{.per_replica = false, .phase = last}));
-  EXPECT_EQ(of(3), (NodePlace{.per_replica = false, .phase = 2})) << "the sum itself stays where its input is ready";
+  EXPECT_EQ(of(3), (NodePlace{.per_replica = false, .phase = 2}))
+      << "the sum itself stays where its input is ready";
   EXPECT_EQ(last, 3);
 }
 

@@ -36,15 +36,18 @@ std::vector<double> read(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// A program is its seed: the same decisions wherever it runs. Its values are rows (batch, kWidth), which replicas
-// share out, and vectors (kWidth) and matrices (kWidth, kWidth), which are the same for all. Every op keeps numbers
-// of about one, so that a wrong value shows, and is continuous, so that rounding does not.
+// A program is its seed: the same decisions wherever it runs. Its values are rows (batch, kWidth), which
+// replicas share out, and vectors (kWidth) and matrices (kWidth, kWidth), which are the same for all.
+// Every op keeps numbers of about one, so that a wrong value shows, and is continuous, so that rounding
+// does not.
 class Program {
  public:
   Program(unsigned seed, DType dtype) : seed_(seed), dtype_(dtype) {
     for (unsigned i = 0; i < 3; ++i) {
-      vectors_.emplace_back(tensor_of(dtype, {kWidth}, seed * 31 + i), VariableOptions{.name = "vector_" + std::to_string(i)});
-      matrices_.emplace_back(tensor_of(dtype, {kWidth, kWidth}, seed * 37 + i), VariableOptions{.name = "matrix_" + std::to_string(i)});
+      vectors_.emplace_back(tensor_of(dtype, {kWidth}, seed * 31 + i),
+                            VariableOptions{.name = "vector_" + std::to_string(i)});
+      matrices_.emplace_back(tensor_of(dtype, {kWidth, kWidth}, seed * 37 + i),
+                             VariableOptions{.name = "matrix_" + std::to_string(i)});
     }
     captured_ = transpose(tensor_of(dtype, {kWidth, kWidth}, seed * 41));
   }
@@ -59,7 +62,9 @@ class Program {
     TensorList results;
     for (int i = 0; i < 5; ++i) {
       const int kind = choose(4);
-      results.push_back(kind == 0 ? any(uniform_vectors_) : kind == 1 ? transpose(any(uniform_matrices_)) : any(rows_));
+      results.push_back(kind == 0   ? any(uniform_vectors_)
+                        : kind == 1 ? transpose(any(uniform_matrices_))
+                                    : any(rows_));
     }
     return results;
   }
@@ -73,8 +78,12 @@ class Program {
 
  private:
   int choose(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
-  const Tensor& any(const TensorList& list) { return list[static_cast<size_t>(choose(static_cast<int>(list.size())))]; }
-  const Variable& any(const std::vector<Variable>& list) { return list[static_cast<size_t>(choose(static_cast<int>(list.size())))]; }
+  const Tensor& any(const TensorList& list) {
+    return list[static_cast<size_t>(choose(static_cast<int>(list.size())))];
+  }
+  const Variable& any(const std::vector<Variable>& list) {
+    return list[static_cast<size_t>(choose(static_cast<int>(list.size())))];
+  }
 
   Tensor pointwise(const Tensor& a, const Tensor& b) {
     switch (choose(7)) {
@@ -97,7 +106,8 @@ class Program {
       case 2: return matmul(a, any(uniform_matrices_)) * 0.4;
       case 3: return tanh(matmul(a, any(uniform_matrices_), {.transpose_b = true}) + any(uniform_vectors_));
       case 4: return softmax(a);
-      case 5: return concat(TensorList{slice(a, {0, 2}, {-1, kWidth - 2}), slice(any(rows_), {0, 0}, {-1, 2})}, 1);
+      case 5:
+        return concat(TensorList{slice(a, {0, 2}, {-1, kWidth - 2}), slice(any(rows_), {0, 0}, {-1, 2})}, 1);
       case 6: return transpose(pointwise(transpose(a), transpose(any(rows_))));
       case 7: return a - reduce_mean(a, {.axis = {1}, .keepdims = true});
       default: return reshape(transpose(reshape(a, {a.shape()[0], 2, kWidth / 2}), {0, 2, 1}), a.shape());
@@ -112,7 +122,8 @@ class Program {
       case 3: return any(vectors_).value();
       default: {
         const Tensor& rows = any(rows_);
-        return all_reduce_sum(reduce_sum(rows, {.axis = {0}})) * (1.0 / static_cast<double>(global_batch_size(rows)));
+        return all_reduce_sum(reduce_sum(rows, {.axis = {0}})) *
+               (1.0 / static_cast<double>(global_batch_size(rows)));
       }
     }
   }
@@ -135,16 +146,23 @@ class Program {
 
   void step() {
     switch (choose(10)) {
-      case 0: case 1: case 2: case 3: return rows_.push_back(new_rows());
-      case 4: case 5: return uniform_vectors_.push_back(new_vector());
-      case 6: case 7: return uniform_matrices_.push_back(new_matrix());
+      case 0:
+      case 1:
+      case 2:
+      case 3: return rows_.push_back(new_rows());
+      case 4:
+      case 5: return uniform_vectors_.push_back(new_vector());
+      case 6:
+      case 7: return uniform_matrices_.push_back(new_matrix());
       case 8: {
         const Variable& variable = any(vectors_);
-        return variable.assign(choose(3) == 0 ? variable * 0.5 + any(uniform_vectors_) * 0.5 : any(uniform_vectors_));
+        return variable.assign(choose(3) == 0 ? variable * 0.5 + any(uniform_vectors_) * 0.5
+                                              : any(uniform_vectors_));
       }
       default: {
         const Variable& variable = any(matrices_);
-        return variable.assign(choose(3) == 0 ? variable * 0.5 + transpose(variable) * 0.5 : any(uniform_matrices_));
+        return variable.assign(choose(3) == 0 ? variable * 0.5 + transpose(variable) * 0.5
+                                              : any(uniform_matrices_));
       }
     }
   }
@@ -171,18 +189,21 @@ Outcome run(unsigned seed, DType dtype, int64_t batch, bool eager, const Replica
   // The second run starts from what the first one left, in memory that was used before.
   for (unsigned i = 0; i < 2; ++i) {
     const Tensor x = tensor_of(dtype, {batch, kWidth}, seed * 43 + i);
-    for (const Tensor& result : eager ? body(x, scalar) : compiled(x, scalar)) outcome.results.push_back(read(result));
+    for (const Tensor& result : eager ? body(x, scalar) : compiled(x, scalar))
+      outcome.results.push_back(read(result));
   }
   outcome.state = program.state();
   return outcome;
 }
 
-void expect_close(const std::vector<std::vector<double>>& expected, const std::vector<std::vector<double>>& actual, double bound) {
+void expect_close(const std::vector<std::vector<double>>& expected,
+                  const std::vector<std::vector<double>>& actual, double bound) {
   ASSERT_EQ(expected.size(), actual.size());
   for (size_t t = 0; t < expected.size(); ++t) {
     ASSERT_EQ(expected[t].size(), actual[t].size()) << "tensor " << t;
     for (size_t i = 0; i < expected[t].size(); ++i)
-      ASSERT_NEAR(expected[t][i], actual[t][i], bound * (1 + std::abs(expected[t][i]))) << "tensor " << t << " element " << i;
+      ASSERT_NEAR(expected[t][i], actual[t][i], bound * (1 + std::abs(expected[t][i])))
+          << "tensor " << t << " element " << i;
   }
 }
 

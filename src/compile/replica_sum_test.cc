@@ -52,8 +52,8 @@ TEST(SummationTree, LargestNodesCoverTheirRangeOnce) {
       }
 }
 
-// Values of every leaf, as bytes of the dtype. Floats of very different sizes, so that every order of additions
-// rounds differently.
+// Values of every leaf, as bytes of the dtype. Floats of very different sizes, so that every order of
+// additions rounds differently.
 std::vector<std::vector<char>> random_leaves(DType dtype, int leaves, int64_t size, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
@@ -78,15 +78,16 @@ std::vector<std::vector<char>> random_leaves(DType dtype, int leaves, int64_t si
   return all;
 }
 
-// The sum as `devices` devices make it: each adds up its own leaves, then the rest is added in the tree's order.
-// Leaves from `used` on are empty.
-std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& leaves, const std::vector<int>& boundaries, int used,
-                           int64_t size) {
+// The sum as `devices` devices make it: each adds up its own leaves, then the rest is added in the tree's
+// order. Leaves from `used` on are empty.
+std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& leaves,
+                           const std::vector<int>& boundaries, int used, int64_t size) {
   const int count = static_cast<int>(leaves.size());
   std::vector<TreeNode> nodes;
   std::vector<std::vector<char>> partials;
   for (size_t d = 0; d + 1 < boundaries.size(); ++d)
-    for (const TreeNode& node : largest_nodes(count, std::min(boundaries[d], used), std::min(boundaries[d + 1], used))) {
+    for (const TreeNode& node :
+         largest_nodes(count, std::min(boundaries[d], used), std::min(boundaries[d + 1], used))) {
       std::vector<TreeNode> own;
       std::vector<const void*> addends;
       for (int leaf = node.first; leaf < node.last; ++leaf) {
@@ -109,12 +110,14 @@ std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& le
   return result;
 }
 
-// The boundaries of every way to give `leaves` consecutive leaves to 1, 2, 3, ... devices as evenly as devices do.
+// The boundaries of every way to give `leaves` consecutive leaves to 1, 2, 3, ... devices as evenly as
+// devices do.
 std::vector<std::vector<int>> all_splits(int leaves) {
   std::vector<std::vector<int>> splits;
   for (int devices = 1; devices <= leaves; ++devices) {
     std::vector<int> boundaries = {0};
-    for (int d = 0; d < devices; ++d) boundaries.push_back(boundaries.back() + leaves / devices + (d < leaves % devices ? 1 : 0));
+    for (int d = 0; d < devices; ++d)
+      boundaries.push_back(boundaries.back() + leaves / devices + (d < leaves % devices ? 1 : 0));
     splits.push_back(boundaries);
   }
   return splits;

@@ -40,26 +40,30 @@ class Results : public ::testing::Test {
     return std::find(order_.begin(), order_.end(), a) < std::find(order_.begin(), order_.end(), b);
   }
 
-  // Every result is written by a launch of its own, and nobody reads a variable's old value after it was overwritten.
+  // Every result is written by a launch of its own, and nobody reads a variable's old value after it was
+  // overwritten.
   void check() {
     std::set<std::pair<int, int>> written;
     const auto check_result = [&](Value v) {
       const OpDef& op = *graph_.node(v).op;
       EXPECT_FALSE(is_source(op)) << op.name << " has no launch that could write it";
       EXPECT_EQ(op.view, nullptr) << op.name << " is a view of other memory";
-      EXPECT_TRUE(written.insert({v.node, v.output}).second) << op.name << " would have to write to two places";
+      EXPECT_TRUE(written.insert({v.node, v.output}).second)
+          << op.name << " would have to write to two places";
     };
     for (const Value v : graph_.outputs) check_result(v);
     for (const VariableUpdate& update : graph_.updates) {
       const Node& source = graph_.node(update.value);
-      if (source.op == &kVariable && source.attrs.as<VariableAttrs>().variable.id() == update.variable.id()) continue;
+      if (source.op == &kVariable && source.attrs.as<VariableAttrs>().variable.id() == update.variable.id())
+        continue;
       check_result(update.value);
     }
     for (const VariableUpdate& update : graph_.updates) {
       for (const int reader : readers_of(update.variable)) {
         if (reader == update.value.node) continue;
         EXPECT_TRUE(runs_before(reader, update.value.node))
-            << graph_.nodes[static_cast<size_t>(reader)].op->name << " reads " << update.variable.name() << " after it was overwritten";
+            << graph_.nodes[static_cast<size_t>(reader)].op->name << " reads " << update.variable.name()
+            << " after it was overwritten";
       }
     }
   }
@@ -71,9 +75,12 @@ class Results : public ::testing::Test {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
       if (node.op == &kVariable) alias[i] = node.attrs.as<VariableAttrs>().variable.id() == variable.id();
-      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return alias[static_cast<size_t>(v.node)]; });
-      if (reads && node.op->view) alias[i] = true;
-      else if (reads) readers.push_back(static_cast<int>(i));
+      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](Value v) { return alias[static_cast<size_t>(v.node)]; });
+      if (reads && node.op->view)
+        alias[i] = true;
+      else if (reads)
+        readers.push_back(static_cast<int>(i));
     }
     return readers;
   }
@@ -85,7 +92,9 @@ class Results : public ::testing::Test {
   std::vector<int> order_;
 };
 
-Variable variable(const char* name) { return Variable(Tensor::full(DType::float32, {3, 3}, 1), {.name = name}); }
+Variable variable(const char* name) {
+  return Variable(Tensor::full(DType::float32, {3, 3}, 1), {.name = name});
+}
 
 TEST_F(Results, ComputedValuesAreWrittenInPlace) {
   settle([](const TensorList& p) { return TensorList{exp(p[0]), matmul(p[0], p[0])}; });

@@ -27,16 +27,19 @@ std::vector<size_t> positions(const std::vector<int>& order) {
 }
 
 // All nodes once, each after what it reads and after its edges, phase by phase, uniform nodes first.
-void check(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges, const std::vector<int>& order) {
+void check(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges,
+           const std::vector<int>& order) {
   std::vector<int> all(graph.nodes.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   ASSERT_THAT(order, UnorderedElementsAreArray(all));
   const auto at = positions(order);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     for (const Value v : graph.nodes[i].inputs) EXPECT_LT(at[static_cast<size_t>(v.node)], at[i]);
-  for (const OrderEdge& edge : edges) EXPECT_LT(at[static_cast<size_t>(edge.before)], at[static_cast<size_t>(edge.after)]);
+  for (const OrderEdge& edge : edges)
+    EXPECT_LT(at[static_cast<size_t>(edge.before)], at[static_cast<size_t>(edge.after)]);
   for (size_t i = 1; i < order.size(); ++i) {
-    const NodePlace &a = placement.nodes[static_cast<size_t>(order[i - 1])], &b = placement.nodes[static_cast<size_t>(order[i])];
+    const NodePlace &a = placement.nodes[static_cast<size_t>(order[i - 1])],
+                    &b = placement.nodes[static_cast<size_t>(order[i])];
     EXPECT_LE(a.phase, b.phase);
     if (a.phase == b.phase) {
       EXPECT_LE(a.per_replica, b.per_replica);
@@ -50,11 +53,17 @@ Graph random_graph(std::mt19937& random, int count) {
   const TensorSpec spec{DType::float32, {8}};
   graph.add({.op = &kParameter, .attrs = ParameterAttrs{0}, .inputs = {}, .outputs = {spec}, .where = {}});
   for (int i = 1; i < count; ++i) {
-    Node node{.op = &kAdd, .attrs = {}, .inputs = {}, .outputs = {{DType::float32, {1 + static_cast<int64_t>(random() % 64)}}}, .where = {}};
-    for (unsigned k = 0; k <= random() % 3; ++k) node.inputs.push_back({static_cast<int32_t>(random() % static_cast<unsigned>(i)), 0});
+    Node node{.op = &kAdd,
+              .attrs = {},
+              .inputs = {},
+              .outputs = {{DType::float32, {1 + static_cast<int64_t>(random() % 64)}}},
+              .where = {}};
+    for (unsigned k = 0; k <= random() % 3; ++k)
+      node.inputs.push_back({static_cast<int32_t>(random() % static_cast<unsigned>(i)), 0});
     graph.add(std::move(node));
   }
-  for (int k = 0; k < 3; ++k) graph.outputs.push_back({static_cast<int32_t>(random() % static_cast<unsigned>(count)), 0});
+  for (int k = 0; k < 3; ++k)
+    graph.outputs.push_back({static_cast<int32_t>(random() % static_cast<unsigned>(count)), 0});
   return graph;
 }
 
@@ -66,7 +75,8 @@ TEST(Schedule, RespectsDependenciesAndEdges) {
     const Placement placement = place_nodes(graph, {});
     std::vector<OrderEdge> edges;
     for (int k = 0; k < 6; ++k) {
-      const int a = static_cast<int>(random() % static_cast<unsigned>(count)), b = static_cast<int>(random() % static_cast<unsigned>(count));
+      const int a = static_cast<int>(random() % static_cast<unsigned>(count)),
+                b = static_cast<int>(random() % static_cast<unsigned>(count));
       if (a < b) edges.push_back({a, b});  // along the order of the nodes: no cycle
     }
     check(graph, placement, edges, schedule(graph, placement, edges));
@@ -101,25 +111,29 @@ TEST(Schedule, UpdatesRunAsSoonAsTheirGradientIsThere) {
   const auto order = schedule(graph, placement, {});
   check(graph, placement, {}, order);
   const auto at = positions(order);
-  EXPECT_LT(at[static_cast<size_t>(graph.updates[0].value.node)], at[static_cast<size_t>(second_product.node)])
+  EXPECT_LT(at[static_cast<size_t>(graph.updates[0].value.node)],
+            at[static_cast<size_t>(second_product.node)])
       << "the first product is let go before the second is made";
 }
 
 TEST(Schedule, TakesTheNodeThatFreesMemory) {
   Graph graph;
   const TensorSpec large{DType::float32, {1000}}, small{DType::float32, {1}};
-  const Value x = graph.add({.op = &kParameter, .attrs = ParameterAttrs{0}, .inputs = {}, .outputs = {large}, .where = {}});
+  const Value x = graph.add(
+      {.op = &kParameter, .attrs = ParameterAttrs{0}, .inputs = {}, .outputs = {large}, .where = {}});
   const Value a = graph.add({.op = &kExp, .attrs = {}, .inputs = {x}, .outputs = {large}, .where = {}});
   const Value b = graph.add({.op = &kSin, .attrs = {}, .inputs = {x}, .outputs = {large}, .where = {}});
   const Value sum_a = graph.add({.op = &kAdd, .attrs = {}, .inputs = {a}, .outputs = {small}, .where = {}});
   const Value sum_b = graph.add({.op = &kAdd, .attrs = {}, .inputs = {b}, .outputs = {small}, .where = {}});
   graph.outputs = {sum_a, sum_b};
   const auto at = positions(schedule(graph, place_nodes(graph, {}), {}));
-  EXPECT_LT(at[static_cast<size_t>(sum_a.node)], at[static_cast<size_t>(b.node)]) << "a is freed before b is made";
+  EXPECT_LT(at[static_cast<size_t>(sum_a.node)], at[static_cast<size_t>(b.node)])
+      << "a is freed before b is made";
 }
 
 TEST(Schedule, ACycleIsAnError) {
-  Graph graph = traced({{DType::float32, {2}}}, [](const TensorList& p) { return TensorList{exp(p[0]) + 1.0}; });
+  Graph graph =
+      traced({{DType::float32, {2}}}, [](const TensorList& p) { return TensorList{exp(p[0]) + 1.0}; });
   const std::vector<OrderEdge> edges = {{graph.outputs[0].node, graph.node(graph.outputs[0]).inputs[0].node}};
   const Error error = error_of([&] { schedule(graph, place_nodes(graph, {}), edges); });
   EXPECT_EQ(error.code(), ErrorCode::internal);

@@ -29,7 +29,7 @@ Error error_of(F&& f) {
 
 std::source_location here(std::source_location where = std::source_location::current()) { return where; }
 
-// --- names and scopes ----------------------------------------------------------------------------------------
+// --- names and scopes --------------------------------------------------------------------------------------
 
 TEST(Devices, ThereIsOneOfAllCoresUnlessToldOtherwise) {
   ASSERT_EQ(logical_devices().size(), 1u);
@@ -46,7 +46,8 @@ TEST(Devices, ThereIsOneOfAllCoresUnlessToldOtherwise) {
 }
 
 TEST(Devices, AreFoundByName) {
-  for (const char* name : {"/CPU:0", "CPU:0", "cpu:0", "/cpu:0"}) EXPECT_EQ(&device_by_name(name), logical_devices()[0]) << name;
+  for (const char* name : {"/CPU:0", "CPU:0", "cpu:0", "/cpu:0"})
+    EXPECT_EQ(&device_by_name(name), logical_devices()[0]) << name;
 }
 
 TEST(Devices, AnUnknownNameListsWhatThereIs) {
@@ -95,20 +96,27 @@ TEST(LogicalCpus, CannotChangeOnceADeviceWasUsed) {
   const uint32_t line = here().line() + 1;
   const Error error = error_of([] { set_logical_cpus({.count = 4}); });
   EXPECT_EQ(error.code(), ErrorCode::failed_precondition);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("after being initialized"), HasSubstr("set_logical_cpus before the first tensor")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("after being initialized"),
+                                     HasSubstr("set_logical_cpus before the first tensor")));
   EXPECT_EQ(error.where().line(), line);
   EXPECT_EQ(logical_devices().size(), 1u);
 }
 
 TEST(LogicalCpus, RefuseNonsense) {
-  const LogicalCpuOptions wrong[] = {{.count = 0},      {.count = -1},         {.count = 257},
-                                     {.threads = -1},   {.threads_of = {0}},   {.threads_of = {2, -1}},
+  const LogicalCpuOptions wrong[] = {{.count = 0},
+                                     {.count = -1},
+                                     {.count = 257},
+                                     {.threads = -1},
+                                     {.threads_of = {0}},
+                                     {.threads_of = {2, -1}},
                                      {.threads_of = std::vector<int>(257, 1)}};
-  for (const LogicalCpuOptions& options : wrong) EXPECT_EQ(error_of([&] { set_logical_cpus(options); }).code(), ErrorCode::invalid_argument);
-  EXPECT_THAT(error_of([] { set_logical_cpus({.count = -3, .threads = 5}); }).message(), AllOf(HasSubstr("count=-3"), HasSubstr("threads=5")));
+  for (const LogicalCpuOptions& options : wrong)
+    EXPECT_EQ(error_of([&] { set_logical_cpus(options); }).code(), ErrorCode::invalid_argument);
+  EXPECT_THAT(error_of([] { set_logical_cpus({.count = -3, .threads = 5}); }).message(),
+              AllOf(HasSubstr("count=-3"), HasSubstr("threads=5")));
 }
 
-// --- memory --------------------------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------------------
 
 class Memory : public testing::Test {
  protected:
@@ -116,7 +124,8 @@ class Memory : public testing::Test {
 };
 
 TEST_F(Memory, IsAlignedAndWritable) {
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}, size_t{100'000}, size_t{3} << 20}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000},
+                             size_t{100'000}, size_t{3} << 20}) {
     void* data = device_.allocate(bytes, here());
     ASSERT_NE(data, nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u) << bytes;
@@ -171,7 +180,8 @@ TEST_F(Memory, TheLimitHoldsAndSaysWhatWasAskedAndHeld) {
   const auto where = here();
   const Error error = error_of([&] { device_.allocate(5000, where); });
   EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("/CPU:7"), HasSubstr("5000 bytes"), HasSubstr("4096"), HasSubstr("8192")));
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr("/CPU:7"), HasSubstr("5000 bytes"), HasSubstr("4096"), HasSubstr("8192")));
   EXPECT_EQ(error.where().line(), where.line());
   EXPECT_EQ(device_.memory_info().current, 4096) << "a refused request holds nothing";
   void* fits = device_.allocate(4096, here());
@@ -236,7 +246,9 @@ TEST_F(Memory, CountersAddUpUntilTheyAreReset) {
   EXPECT_EQ(device_.counters().bytes_copied_in, 6);
   EXPECT_EQ(device_.counters().bytes_copied_out, 20);
   device_.reset_counters();
-  EXPECT_EQ(device_.counters().kernels + device_.counters().flops + device_.counters().bytes_copied_in + device_.counters().bytes_copied_out, 0);
+  EXPECT_EQ(device_.counters().kernels + device_.counters().flops + device_.counters().bytes_copied_in +
+                device_.counters().bytes_copied_out,
+            0);
 }
 
 }  // namespace

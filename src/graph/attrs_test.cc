@@ -22,7 +22,8 @@ struct Settings {
   std::vector<int64_t> axes = {};
   bool operator==(const Settings&) const = default;
   void visit(auto&& v) const {
-    v("flag", flag), v("count", count), v("scale", scale), v("mode", mode), v("shape", shape), v("axes", axes);
+    v("flag", flag), v("count", count), v("scale", scale), v("mode", mode), v("shape", shape),
+        v("axes", axes);
   }
 };
 
@@ -92,7 +93,8 @@ TEST(Attrs, EveryMemberEntersTheHash) {
 }
 
 TEST(Attrs, PrintTheirMembersByName) {
-  const std::string printed = text(Settings{.flag = true, .count = 3, .scale = 0.5, .mode = Mode::fancy, .shape = {2, 3}, .axes = {1, 2}});
+  const std::string printed = text(
+      Settings{.flag = true, .count = 3, .scale = 0.5, .mode = Mode::fancy, .shape = {2, 3}, .axes = {1, 2}});
   EXPECT_EQ(printed, "flag=true, count=3, scale=0.5, mode=1, shape=(2, 3), axes=[1 2 ]");
   EXPECT_EQ(text({}), "");
 }

@@ -71,7 +71,9 @@ TEST(Eager, GradientsAreOnTheDeviceOfTheirSource) {
   const Tensor dx = tape.gradient(y, x), dw = tape.gradient(y, w);
   EXPECT_EQ(&dx.device(), &far());
   EXPECT_EQ(&dw.device(), &far());
-  EXPECT_EQ(&tape.gradient(y, pair(1, 1).to(far()), {.unconnected_gradients = UnconnectedGradients::zero}).device(), &far());
+  EXPECT_EQ(
+      &tape.gradient(y, pair(1, 1).to(far()), {.unconnected_gradients = UnconnectedGradients::zero}).device(),
+      &far());
 }
 
 TEST(Eager, ScopesDecideWhereNoInputDoes) {
@@ -86,14 +88,16 @@ TEST(Eager, InputsOnTwoDevicesAreRefused) {
   const uint32_t line = std::source_location::current().line() + 1;
   const Error error = error_of([&] { here + there; });
   EXPECT_EQ(error.code(), ErrorCode::device_mismatch);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("add"), HasSubstr("/CPU:0"), HasSubstr("/CPU:50"), HasSubstr("tensor.to(device)")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("add"), HasSubstr("/CPU:0"), HasSubstr("/CPU:50"),
+                                     HasSubstr("tensor.to(device)")));
   EXPECT_EQ(error.where().line(), line);
 }
 
 TEST(Eager, ViewsShareMemoryAndLaunchNothing) {
   const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   current_device().reset_counters();
-  const Tensor views[] = {transpose(x), slice(x, {0, 1}, {2, 2}), reshape(x, {6}), broadcast_to(slice(x, {0, 0}, {1, 3}), {4, 3})};
+  const Tensor views[] = {transpose(x), slice(x, {0, 1}, {2, 2}), reshape(x, {6}),
+                          broadcast_to(slice(x, {0, 0}, {1, 3}), {4, 3})};
   for (const Tensor& view : views) EXPECT_EQ(view.impl()->storage, x.impl()->storage);
   EXPECT_EQ(current_device().counters().kernels, 0);
   const Tensor copy = reshape(transpose(x), {6});  // no strides could say that

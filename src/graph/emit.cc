@@ -61,6 +61,11 @@ Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
   return Tensor::full(spec.dtype, spec.shape, value, current_device(), where);
 }
 
+Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value, std::source_location where) {
+  if (current_trace) return current_trace->constant(spec, value, where);
+  return Tensor::full(spec.dtype, spec.shape, value, neighbour.device(), where);
+}
+
 Trace::Trace(ReplicaTrace replica) : outer_(current_trace), replica_(replica) {
   static std::atomic<uint64_t> next{1};
   id_ = next.fetch_add(1);

@@ -20,6 +20,9 @@ Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Att
 
 // A tensor with every element `value`: a constant of the trace where there is one.
 Tensor fill(const TensorSpec& spec, double value, std::source_location where = std::source_location::current());
+// The same on the device of `neighbour`, a tensor that it will be used with.
+Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value,
+                   std::source_location where = std::source_location::current());
 
 // Sees every op after it was emitted on this thread.
 class Recorder {

@@ -35,7 +35,7 @@ std::source_location here(std::source_location where = std::source_location::cur
 const TensorSpec kSpec{DType::float32, {2}};
 Tensor pair(float a, float b) { return Tensor::from<float>({a, b}, {2}); }
 
-// --- emit ----------------------------------------------------------------------------------------------------
+// --- emit --------------------------------------------------------------------------------------------------
 
 TEST(Emit, CountsInputs) {
   const Tensor x = pair(1, 2);
@@ -80,7 +80,7 @@ TEST(Emit, AShapeRuleThatFailsAppendsNothing) {
   EXPECT_EQ(trace.graph().nodes.size(), 2u) << "the parameter and the constant";
 }
 
-// --- traces --------------------------------------------------------------------------------------------------
+// --- traces ------------------------------------------------------------------------------------------------
 
 TEST(Traces, NestAndEnd) {
   EXPECT_EQ(Trace::current(), nullptr);
@@ -166,20 +166,26 @@ TEST(Graphs, PrintTheirNodesResultsAndUpdates) {
   trace.graph().outputs.push_back(trace.value_of(y, here()));
   std::ostringstream out;
   out << trace.graph();
-  EXPECT_THAT(out.str(), AllOf(HasSubstr("%0 = parameter() float32(2,)"), HasSubstr("= exp(%0) float32(2,)"), HasSubstr("return %"),
-                               HasSubstr("weights <- %")));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("%0 = parameter() float32(2,)"), HasSubstr("= exp(%0) float32(2,)"),
+                               HasSubstr("return %"), HasSubstr("weights <- %")));
 }
 
-// --- recorders -----------------------------------------------------------------------------------------------
+// --- recorders ---------------------------------------------------------------------------------------------
 
 class Log final : public Recorder {
  public:
-  explicit Log(std::string name, std::vector<std::string>& lines) : name_(std::move(name)), lines_(lines) { push_recorder(this); }
-  ~Log() override { remove_recorder(this); }
-  void record(const OpDef& op, const Attrs&, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override {
-    lines_.push_back(name_ + " " + std::string(op.name) + " " + std::to_string(inputs.size()) + "->" + std::to_string(outputs.size()));
+  explicit Log(std::string name, std::vector<std::string>& lines) : name_(std::move(name)), lines_(lines) {
+    push_recorder(this);
   }
-  void read(const Variable& variable, const Tensor&) override { lines_.push_back(name_ + " reads " + variable.name()); }
+  ~Log() override { remove_recorder(this); }
+  void record(const OpDef& op, const Attrs&, std::span<const Tensor> inputs,
+              std::span<const Tensor> outputs) override {
+    lines_.push_back(name_ + " " + std::string(op.name) + " " + std::to_string(inputs.size()) + "->" +
+                     std::to_string(outputs.size()));
+  }
+  void read(const Variable& variable, const Tensor&) override {
+    lines_.push_back(name_ + " reads " + variable.name());
+  }
 
  private:
   std::string name_;
@@ -227,7 +233,7 @@ TEST(Recorders, AnOpThatFailsIsNotTold) {
   EXPECT_THAT(lines, IsEmpty());
 }
 
-// --- registries ----------------------------------------------------------------------------------------------
+// --- registries --------------------------------------------------------------------------------------------
 
 TEST(Ops, AreFoundByName) {
   EXPECT_EQ(find_op("add"), &kAdd);

@@ -40,7 +40,7 @@ Cost op_cost(const OpDef& op, std::span<const TensorSpec> inputs, std::span<cons
 Tensor GradContext::dout(int i) const {
   const Tensor& gradient = douts_[static_cast<size_t>(i)];
   if (gradient.defined()) return gradient;
-  return fill(out(i).spec(), 0.0);
+  return fill_beside(out(i), out(i).spec(), 0.0);
 }
 
 }  // namespace lockstep

@@ -58,8 +58,11 @@ Tensor Variable::value(std::source_location where) const {
 }
 
 void Variable::assign(const Tensor& value, std::source_location where) const {
-  require(value.defined() && value.spec() == spec(), ErrorCode::shape_mismatch, where, "assign: variable \"", name(),
-          "\" is ", spec(), ", the value is ", value.defined() ? detail::concat(value.spec()) : "none");
+  require(value.defined(), ErrorCode::invalid_argument, where, "assign: the value for variable \"", name(), "\" is none");
+  require(value.dtype() == dtype(), ErrorCode::dtype_mismatch, where, "assign: variable \"", name(), "\" is ", spec(),
+          ", the value is ", value.spec(), "; cast() it first");
+  require(value.shape() == shape(), ErrorCode::shape_mismatch, where, "assign: variable \"", name(), "\" is ", spec(),
+          ", the value is ", value.spec());
   if (Trace* trace = Trace::current()) {
     trace->assign(*this, value);
     return;

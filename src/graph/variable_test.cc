@@ -118,7 +118,8 @@ TEST(Variables, AssignmentsMustFit) {
   const uint32_t line = std::source_location::current().line() + 1;
   const Error shape = error_of([&] { v.assign(zeros({3})); });
   EXPECT_EQ(shape.code(), ErrorCode::shape_mismatch);
-  EXPECT_THAT(shape.message(), AllOf(HasSubstr("assign"), HasSubstr("\"bias\""), HasSubstr("float32(2,)"), HasSubstr("float32(3,)")));
+  EXPECT_THAT(shape.message(), AllOf(HasSubstr("assign"), HasSubstr("\"bias\""), HasSubstr("float32(2,)"),
+                                     HasSubstr("float32(3,)")));
   EXPECT_EQ(shape.where().line(), line);
   const Error dtype = error_of([&] { v.assign(zeros({2}, DType::float64)); });
   EXPECT_EQ(dtype.code(), ErrorCode::dtype_mismatch);
@@ -158,7 +159,8 @@ TEST(Variables, AVariableAssignedToItselfStays) {
 }
 
 TEST(Variables, EveryDtypeAndEmptyOnes) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64, DType::uint8, DType::boolean}) {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+                            DType::int64, DType::uint8, DType::boolean}) {
     const Variable v(Tensor::full(dtype, {3}, 1));
     v.assign(Tensor::full(dtype, {3}, 0));
     EXPECT_EQ(v.value().to_string(), Tensor::full(dtype, {3}, 0).to_string());

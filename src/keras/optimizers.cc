@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/emit.h"
+#include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/math.h"
 #include "ops/update/update.h"
@@ -27,7 +28,7 @@ class Optimizer::Rule {
   std::span<const Variable> slots_of(const Variable& variable) {
     auto& held = slots_[variable.id()];
     while (static_cast<int>(held.size()) < slots()) {
-      const Tensor zeros = Tensor::full(variable.dtype(), variable.shape(), 0.0);
+      const Tensor zeros = Tensor::full(variable.dtype(), variable.shape(), 0.0, variable.impl()->value.device());
       held.emplace_back(zeros, VariableOptions{.name = variable.name() + "/slot_" + std::to_string(held.size()), .trainable = false});
       all_slots_.push_back(held.back());
     }
@@ -58,7 +59,7 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
       throw;
     }
   }
-  rule_->iterations_.assign_add(fill({DType::int64, {}}, 1, where), where);
+  rule_->iterations_.assign_add(ones_like(rule_->iterations_), where);
 }
 
 const Variable& Optimizer::learning_rate() const { return rule_->learning_rate_; }
@@ -80,7 +81,7 @@ class AdamRule final : public Optimizer::Rule {
 
   Tensor rate() const override {
     const Tensor t = cast(iterations_.value(), DType::float32) + 1.0;
-    const auto power = [&](double beta) { return pow(fill({DType::float32, {}}, beta), t); };
+    const auto power = [&](double beta) { return lockstep::pow(beta, t); };
     return learning_rate_.value() * sqrt(1.0 - power(options_.beta_2)) / (1.0 - power(options_.beta_1));
   }
 

@@ -46,7 +46,7 @@ Doubles read(const Tensor& value) {
 }
 Doubles read(const Variable& variable) { return read(variable.value()); }
 
-// --- Keras' formulas, in double ------------------------------------------------------------------------------
+// --- Keras' formulas, in double ----------------------------------------------------------------------------
 
 // One weight's state; `gradient` is its gradient at step t = 1, 2, ...
 struct Weight {
@@ -87,19 +87,22 @@ double as_float(double value) { return static_cast<float>(value); }
 
 const Case kCases[] = {
     {"adam", [] { return Adam(); }, adam(as_float(1e-3), 0.9, 0.999, 1e-7)},
-    {"adam_with_options", [] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },
+    {"adam_with_options",
+     [] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },
      adam(as_float(0.05), 0.8, 0.95, 1e-3)},
     {"sgd", [] { return SGD(); }, sgd(as_float(0.01), 0, false)},
     {"sgd_with_rate", [] { return SGD({.learning_rate = 0.3}); }, sgd(as_float(0.3), 0, false)},
     {"momentum", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9}); }, sgd(as_float(0.1), 0.9, false)},
-    {"nesterov", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}); }, sgd(as_float(0.1), 0.9, true)},
+    {"nesterov", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}); },
+     sgd(as_float(0.1), 0.9, true)},
 };
 
 const Doubles kStart = {1, -2, 0.5, 0, 3};
 // Different at every step, of both signs, very small and zero too.
 Doubles gradient_at(int t) {
   Doubles g;
-  for (size_t i = 0; i < kStart.size(); ++i) g.push_back(std::sin(1.7 * t + static_cast<double>(i)) * std::pow(10, -static_cast<double>(i)));
+  for (size_t i = 0; i < kStart.size(); ++i)
+    g.push_back(std::sin(1.7 * t + static_cast<double>(i)) * std::pow(10, -static_cast<double>(i)));
   if (t % 5 == 0) g[0] = 0;
   return g;
 }
@@ -127,7 +130,8 @@ class Optimizers : public ::testing::TestWithParam<Case> {
 TEST_P(Optimizers, FollowTheFormulaEagerly) {
   Optimizer optimizer = GetParam().make();
   const Variable w(tensor(DType::float32, kStart));
-  for (int t = 1; t <= kSteps; ++t) optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t))}, {w});
+  for (int t = 1; t <= kSteps; ++t)
+    optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t))}, {w});
   expect_close(read(w), expected(), 3e-6);
 }
 
@@ -188,7 +192,8 @@ TEST_P(Optimizers, IterationsCountUpdates) {
 TEST_P(Optimizers, AnUndefinedGradientLeavesItsVariableAlone) {
   Optimizer optimizer = GetParam().make();
   const Variable a(tensor(DType::float32, kStart)), b(tensor(DType::float32, kStart));
-  for (int t = 1; t <= kSteps; ++t) optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t)), Tensor()}, {a, b});
+  for (int t = 1; t <= kSteps; ++t)
+    optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t)), Tensor()}, {a, b});
   expect_close(read(a), expected(), 3e-6);
   EXPECT_EQ(read(b), kStart);
 }
@@ -207,20 +212,29 @@ TEST_P(Optimizers, NoGradientAtAllIsAnError) {
 TEST_P(Optimizers, WrongGradientsAreNamed) {
   Optimizer optimizer = GetParam().make();
   const Variable w(tensor(DType::float32, kStart), {.name = "dense/kernel"});
-  EXPECT_THAT(error_of([&] { optimizer.apply_gradients(TensorList{w.value(), w.value()}, {w}); }).message(),
+  EXPECT_THAT(error_of([&] {
+                optimizer.apply_gradients(TensorList{w.value(), w.value()}, {w});
+              }).message(),
               HasSubstr("2 gradients for 1 variables"));
-  const Error shape = error_of([&] { optimizer.apply_gradients(TensorList{tensor(DType::float32, {1, 2})}, {w}); });
+  const Error shape = error_of([&] {
+    optimizer.apply_gradients(TensorList{tensor(DType::float32, {1, 2})}, {w});
+  });
   EXPECT_EQ(shape.code(), ErrorCode::shape_mismatch);
-  EXPECT_THAT(shape.what(), AllOf(HasSubstr("\"dense/kernel\""), HasSubstr("float32(2,)"), HasSubstr("float32(5,)")));
+  EXPECT_THAT(shape.what(),
+              AllOf(HasSubstr("\"dense/kernel\""), HasSubstr("float32(2,)"), HasSubstr("float32(5,)")));
   EXPECT_THROW(optimizer.apply_gradients(TensorList{tensor(DType::float64, kStart)}, {w}), Error);
   EXPECT_EQ(read(w), kStart);
 }
 
 TEST_P(Optimizers, SeveralVariablesOfSeveralShapesAndDtypes) {
   Optimizer optimizer = GetParam().make();
-  const Variable a(tensor(DType::float32, kStart)), b(tensor(DType::float64, kStart)), c(Tensor::scalar(2.0f));
-  auto step = function([&](const Tensor& g, const Tensor& h) { optimizer.apply_gradients(TensorList{g, h, reduce_sum(g)}, {a, b, c}); });
-  for (int t = 1; t <= kSteps; ++t) step(tensor(DType::float32, gradient_at(t)), tensor(DType::float64, gradient_at(t)));
+  const Variable a(tensor(DType::float32, kStart)), b(tensor(DType::float64, kStart)),
+      c(Tensor::scalar(2.0f));
+  auto step = function([&](const Tensor& g, const Tensor& h) {
+    optimizer.apply_gradients(TensorList{g, h, reduce_sum(g)}, {a, b, c});
+  });
+  for (int t = 1; t <= kSteps; ++t)
+    step(tensor(DType::float32, gradient_at(t)), tensor(DType::float64, gradient_at(t)));
   expect_close(read(a), expected(), 3e-6);
   expect_close(read(b), expected(), 3e-6);
   EXPECT_NE(c.value().item<float>(), 2.0f);
@@ -270,14 +284,16 @@ TEST_P(Optimizers, UpdatesAreNotDifferentiated) {
   for (size_t i = 0; i < now.size(); ++i) EXPECT_DOUBLE_EQ(gradient[i], 2 * now[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, ::testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rules, Optimizers, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
-// --- state ---------------------------------------------------------------------------------------------------
+// --- state -------------------------------------------------------------------------------------------------
 
 TEST(OptimizerState, VariablesAreIterationsRateAndSlotsInOrder) {
   Optimizer optimizer = Adam();
   EXPECT_EQ(optimizer.variables().size(), 2u);
-  const Variable a(Tensor::full(DType::float32, {2}, 1), {.name = "a"}), b(Tensor::full(DType::float64, {3}, 1), {.name = "b"});
+  const Variable a(Tensor::full(DType::float32, {2}, 1), {.name = "a"}),
+      b(Tensor::full(DType::float64, {3}, 1), {.name = "b"});
   optimizer.apply_gradients(TensorList{a.value(), b.value()}, {a, b});
   const std::vector<Variable> all = optimizer.variables();
   ASSERT_EQ(all.size(), 6u);
@@ -306,7 +322,8 @@ TEST(OptimizerState, PlainSgdHasNoSlots) {
 TEST(OptimizerState, SlotsAreMadeOnceThoughTracedAgain) {
   Optimizer optimizer = Adam();
   const Variable w(Tensor::full(DType::float32, {2}, 1));
-  auto step = function([&](const Tensor& x) { optimizer.apply_gradients(TensorList{w * reduce_sum(x)}, {w}); });
+  auto step =
+      function([&](const Tensor& x) { optimizer.apply_gradients(TensorList{w * reduce_sum(x)}, {w}); });
   step(Tensor::full(DType::float32, {3}, 1));
   step(Tensor::full(DType::float32, {4}, 1));
   EXPECT_EQ(step.traces(), 2);
@@ -315,7 +332,8 @@ TEST(OptimizerState, SlotsAreMadeOnceThoughTracedAgain) {
 
 TEST(OptimizerState, SavedAndRestoredItGoesOnAsBefore) {
   const auto train = [](Optimizer& optimizer, const Variable& w, int from, int to) {
-    for (int t = from; t <= to; ++t) optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t))}, {w});
+    for (int t = from; t <= to; ++t)
+      optimizer.apply_gradients(TensorList{tensor(DType::float32, gradient_at(t))}, {w});
   };
   Optimizer whole = Adam({.learning_rate = 0.1});
   const Variable w(tensor(DType::float32, kStart));

@@ -33,7 +33,8 @@ inline TensorList run_kernel(const OpDef& op, const TensorList& inputs, const At
     pointers.push_back(outputs.back().impl()->data());
   }
   const TeamScope team(threads);
-  const auto kernel = def.prepare({.op = op, .attributes = attrs, .inputs = in, .outputs = out, .threads = threads, .where = where});
+  const auto kernel = def.prepare(
+      {.op = op, .attributes = attrs, .inputs = in, .outputs = out, .threads = threads, .where = where});
   std::vector<char> workspace(kernel->workspace_bytes() + 64);
   void* aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
   kernel->launch({pointers.data(), pointers.data() + held.size(), aligned});

@@ -60,12 +60,12 @@ TEST(HalfPrecision, EveryValueSurvivesTheTripThroughFloat) {
 }
 
 TEST(HalfPrecision, RoundsToNearestEven) {
-  EXPECT_EQ(static_cast<float>(bfloat16(1 + 0x1p-8f)), 1);             // halfway: to even
+  EXPECT_EQ(static_cast<float>(bfloat16(1 + 0x1p-8f)), 1);                // halfway: to even
   EXPECT_EQ(static_cast<float>(bfloat16(1 + 3 * 0x1p-8f)), 1 + 0x1p-6f);  // halfway: to even, upwards
   EXPECT_EQ(static_cast<float>(bfloat16(1 + 0x1.01p-8f)), 1 + 0x1p-7f);
   EXPECT_EQ(static_cast<float>(float16(1 + 0x1p-11f)), 1);
   EXPECT_EQ(static_cast<float>(float16(1 + 3 * 0x1p-11f)), 1 + 0x1p-9f);
-  EXPECT_EQ(static_cast<float>(float16(0x1p-25f)), 0);                 // halfway to the smallest subnormal
+  EXPECT_EQ(static_cast<float>(float16(0x1p-25f)), 0);  // halfway to the smallest subnormal
   EXPECT_EQ(static_cast<float>(float16(0x1.8p-25f)), 0x1p-24f);
   EXPECT_EQ(static_cast<float>(float16(-0x1.8p-24f)), -0x1p-23f);
 }

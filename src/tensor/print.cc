@@ -36,7 +36,8 @@ template <class T>
 std::string shortest_scientific(T x) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     char buffer[64];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, std::abs(x), std::chars_format::scientific);
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof buffer, std::abs(x), std::chars_format::scientific);
     return {buffer, end.ptr};
   } else {
     const double value = std::abs(to_double(x));
@@ -97,7 +98,8 @@ Decimal scientific_digits(T x) {
 std::string integer_part(const Decimal& d) {
   std::string text = d.negative ? "-" : "";
   if (d.point <= 0 || d.digits.empty()) return text + "0";
-  for (int i = 0; i < d.point; ++i) text += i < static_cast<int>(d.digits.size()) ? d.digits[static_cast<size_t>(i)] : '0';
+  for (int i = 0; i < d.point; ++i)
+    text += i < static_cast<int>(d.digits.size()) ? d.digits[static_cast<size_t>(i)] : '0';
   return text;
 }
 
@@ -141,8 +143,9 @@ std::vector<std::string> floating_words(const std::vector<T>& elements) {
     largest = std::max(largest, size);
     smallest = smallest == 0 ? size : std::min(smallest, size);
   }
-  const bool exponents = largest >= Compared(1e8) ||
-                         (smallest > 0 && (smallest < Compared(0.0001) || largest / smallest > Compared(1000)));
+  const bool exponents =
+      largest >= Compared(1e8) ||
+      (smallest > 0 && (smallest < Compared(0.0001) || largest / smallest > Compared(1000)));
   size_t left = 0, right = 0, exponent_width = 2;
   for (const T x : finite) {
     const Decimal d = exponents ? scientific_digits(x) : positional_digits(x);

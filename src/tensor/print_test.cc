@@ -64,31 +64,20 @@ TEST(Print, IntegersAndBooleans) {
 }
 
 TEST(Print, Scalars) {
-  EXPECT_EQ(Tensor::scalar(3.0f).to_string(),
-            "tf.Tensor(3.0, shape=(), dtype=float32)");
-  EXPECT_EQ(Tensor::scalar(0.1f).to_string(),
-            "tf.Tensor(0.1, shape=(), dtype=float32)");
-  EXPECT_EQ(Tensor::scalar(0.1).to_string(),
-            "tf.Tensor(0.1, shape=(), dtype=float64)");
-  EXPECT_EQ(Tensor::scalar(1e-5f).to_string(),
-            "tf.Tensor(1e-05, shape=(), dtype=float32)");
-  EXPECT_EQ(Tensor::scalar(-1.5e20).to_string(),
-            "tf.Tensor(-1.5e+20, shape=(), dtype=float64)");
-  EXPECT_EQ(Tensor::scalar(1e15).to_string(),
-            "tf.Tensor(1000000000000000.0, shape=(), dtype=float64)");
-  EXPECT_EQ(Tensor::scalar(infinity).to_string(),
-            "tf.Tensor(inf, shape=(), dtype=float32)");
-  EXPECT_EQ(Tensor::scalar<int32_t>(-7).to_string(),
-            "tf.Tensor(-7, shape=(), dtype=int32)");
-  EXPECT_EQ(Tensor::scalar<uint8_t>(200).to_string(),
-            "tf.Tensor(200, shape=(), dtype=uint8)");
-  EXPECT_EQ(Tensor::scalar(true).to_string(),
-            "tf.Tensor(True, shape=(), dtype=bool)");
+  EXPECT_EQ(Tensor::scalar(3.0f).to_string(), "tf.Tensor(3.0, shape=(), dtype=float32)");
+  EXPECT_EQ(Tensor::scalar(0.1f).to_string(), "tf.Tensor(0.1, shape=(), dtype=float32)");
+  EXPECT_EQ(Tensor::scalar(0.1).to_string(), "tf.Tensor(0.1, shape=(), dtype=float64)");
+  EXPECT_EQ(Tensor::scalar(1e-5f).to_string(), "tf.Tensor(1e-05, shape=(), dtype=float32)");
+  EXPECT_EQ(Tensor::scalar(-1.5e20).to_string(), "tf.Tensor(-1.5e+20, shape=(), dtype=float64)");
+  EXPECT_EQ(Tensor::scalar(1e15).to_string(), "tf.Tensor(1000000000000000.0, shape=(), dtype=float64)");
+  EXPECT_EQ(Tensor::scalar(infinity).to_string(), "tf.Tensor(inf, shape=(), dtype=float32)");
+  EXPECT_EQ(Tensor::scalar<int32_t>(-7).to_string(), "tf.Tensor(-7, shape=(), dtype=int32)");
+  EXPECT_EQ(Tensor::scalar<uint8_t>(200).to_string(), "tf.Tensor(200, shape=(), dtype=uint8)");
+  EXPECT_EQ(Tensor::scalar(true).to_string(), "tf.Tensor(True, shape=(), dtype=bool)");
 }
 
 TEST(Print, LongLinesAndLargeTensors) {
-  EXPECT_EQ(Tensor::empty(DType::float32, {0}).to_string(),
-            "tf.Tensor([], shape=(0,), dtype=float32)");
+  EXPECT_EQ(Tensor::empty(DType::float32, {0}).to_string(), "tf.Tensor([], shape=(0,), dtype=float32)");
   EXPECT_EQ(Tensor::empty(DType::float32, {2, 0, 3}).to_string(),
             "tf.Tensor([], shape=(2, 0, 3), dtype=float32)");
   EXPECT_EQ(counting({2, 2, 3}).to_string(),

@@ -26,7 +26,8 @@ TEST(Tensor, ScalarsBooleansAndFills) {
   EXPECT_EQ(Tensor::scalar(2.5).item<double>(), 2.5);
   EXPECT_EQ(Tensor::scalar(2.5).dtype(), DType::float64);
   EXPECT_EQ(Tensor::scalar<int64_t>(-3).item<int64_t>(), -3);
-  EXPECT_EQ(Tensor::from(std::vector<bool>{true, false, true}, {3}).to_vector<bool>(), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(Tensor::from(std::vector<bool>{true, false, true}, {3}).to_vector<bool>(),
+            (std::vector<bool>{true, false, true}));
   EXPECT_EQ(Tensor::full(DType::int32, {2}, 7).to_vector<int32_t>(), (std::vector<int32_t>{7, 7}));
   EXPECT_EQ(static_cast<float>(Tensor::full(DType::bfloat16, {2}, 1.5).to_vector<bfloat16>()[1]), 1.5f);
   EXPECT_EQ(Tensor::empty(DType::float32, {0, 4}).size(), 0);
@@ -81,7 +82,8 @@ TEST(CopyStrided, BetweenLayoutsOfEveryWidth) {
     copy_strided(dtype, {2, 3}, from.data(), {1, 2}, to.data(), {3, 1});
     for (size_t i = 0; i < 2; ++i)
       for (size_t j = 0; j < 3; ++j)
-        for (size_t b = 0; b < width; ++b) EXPECT_EQ(to[(i * 3 + j) * width + b], from[(j * 2 + i) * width + b]);
+        for (size_t b = 0; b < width; ++b)
+          EXPECT_EQ(to[(i * 3 + j) * width + b], from[(j * 2 + i) * width + b]);
   }
 }
 

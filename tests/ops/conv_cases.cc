@@ -306,11 +306,11 @@ OpCases cases() {
        })
     add(conv_cases(s));
   add_large(all,
-            conv_cases({.suffix = "_large", .x = {4, 12, 12, 16}, .filter = {3, 3, 16, 16}, .padded = true}));
+            conv_cases({.suffix = "_large", .x = {3, 12, 12, 8}, .filter = {3, 3, 8, 16}, .padded = true}));
   add_large(
       all,
       conv_cases(
-          {.suffix = "_large_strided", .x = {4, 13, 12, 6}, .filter = {3, 2, 6, 20}, .strides = {2, 2}}));
+          {.suffix = "_large_strided", .x = {3, 13, 12, 6}, .filter = {3, 2, 6, 20}, .strides = {2, 2}}));
   for (const PoolSetup& s : {
            PoolSetup{.suffix = "", .x = {2, 4, 4, 2}, .size = {2, 2}, .strides = {2, 2}},
            PoolSetup{.suffix = "_overlapping", .x = {1, 4, 5, 2}, .size = {3, 2}, .strides = {1, 2}},

@@ -83,17 +83,21 @@ std::vector<double> values_or_zeros(const Tensor& tensor, size_t count) {
 // The gradient of the weighted sum with respect to the inputs that are watched; undefined for the others.
 TensorList gradients_of(const OpCase& c, std::span<const Tensor> inputs, size_t only_input,
                         size_t only_result) {
-  GradientTape tape({.persistent = true});
   const auto watched = [&](size_t i) {
     return (only_input == kEvery || i == only_input) && is_floating(inputs[i].dtype());
   };
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (watched(i)) tape.watch(inputs[i]);
-  const Tensor sum = weighted_sum(c, run(c, inputs), only_result);
-  TensorList found;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    found.push_back(watched(i) ? tape.gradient(sum, inputs[i]) : Tensor());
-  return found;
+  GradientTape tape;
+  std::vector<GradientSource> sources;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!watched(i)) continue;
+    tape.watch(inputs[i]);
+    sources.emplace_back(inputs[i]);
+  }
+  const TensorList found = tape.gradient(weighted_sum(c, run(c, inputs), only_result), sources);
+  TensorList all;
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) all.push_back(watched(i) ? found[next++] : Tensor());
+  return all;
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ OpCase rounded(const std::string& name, Tensor (*function)(const TensorArg&), co
           .reference = each(f),
           .function = function,
           .edge_shapes = kUnaryEdges,
-          .large = {{401, 500}}};
+          .large = {{301, 400}}};
 }
 
 template <class F>
@@ -98,7 +98,7 @@ OpCase binary(const std::string& name, BinaryFunction function, const Input& a, 
           .tolerance = Tolerance::exact,
           .function = function,
           .edge_shapes = kBinaryEdges,
-          .large = {{401, 500}, {500}}};
+          .large = {{301, 400}, {400}}};
 }
 
 template <class F>
@@ -141,7 +141,7 @@ OpCase logical(const std::string& name, std::vector<Input> inputs, PublicFunctio
           .function = std::move(function),
           .derivatives = 0,
           .edge_shapes = pair ? kBinaryEdges : kUnaryEdges,
-          .large = pair ? std::vector<Shape>{{401, 700}, {700}} : std::vector<Shape>{{401, 900}}};
+          .large = pair ? std::vector<Shape>{{401, 500}, {500}} : std::vector<Shape>{{401, 500}}};
 }
 
 OpCase gelu_case(const std::string& name, bool approximate, double (*f)(double)) {
@@ -153,7 +153,7 @@ OpCase gelu_case(const std::string& name, bool approximate, double (*f)(double))
           .tolerance = Tolerance::summed,
           .function = [=](auto in) { return gelu(in[0], {.approximate = approximate}); },
           .edge_shapes = kUnaryEdges,
-          .large = {{401, 500}}};
+          .large = {{301, 400}}};
 }
 
 OpCase select_case(const std::string& name, const Shape& condition, const Shape& a, const Shape& b) {
@@ -165,7 +165,7 @@ OpCase select_case(const std::string& name, const Shape& condition, const Shape&
           .tolerance = Tolerance::exact,
           .function = [](auto in) { return where(in[0], in[1], in[2]); },
           .edge_shapes = {{{}, {}, {}}, {{1}, {1}, {1}}, {{0}, {}, {1}}, {{2, 0}, {0}, {1, 1}}},
-          .large = {{401, 500}, {401, 1}, {500}}};
+          .large = {{301, 400}, {301, 1}, {400}}};
 }
 
 // --- tables --------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ OpCase cast_case(DType to) {
                          : size_of(to) == 2 ? kUnchecked
                                             : 2,
           .edge_shapes = kUnaryEdges,
-          .large = {{401, 700}}};
+          .large = {{401, 500}}};
 }
 
 OpCases cases() {

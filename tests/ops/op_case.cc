@@ -65,17 +65,20 @@ Arrays broadcast_each(const Arrays& in, int results, const std::function<void(co
     strides.push_back(broadcast_strides(array.shape, contiguous_strides(array.shape), shape));
   Arrays out(static_cast<size_t>(results), Array(shape));
   std::vector<double> x(in.size()), y(out.size());
-  size_t element = 0;
-  each_index(shape, [&](const Dims& index) {
-    for (size_t i = 0; i < in.size(); ++i) {
-      int64_t position = 0;
-      for (int d = 0; d < shape.rank(); ++d) position += index[d] * strides[i][d];
-      x[i] = in[i].values[static_cast<size_t>(position)];
-    }
+  std::vector<int64_t> position(in.size(), 0);
+  std::vector<int64_t> index(static_cast<size_t>(shape.rank()), 0);
+  for (size_t element = 0; element < out[0].values.size(); ++element) {
+    for (size_t i = 0; i < in.size(); ++i) x[i] = in[i].values[static_cast<size_t>(position[i])];
     f(x.data(), y.data());
     for (size_t k = 0; k < out.size(); ++k) out[k].values[element] = y[k];
-    ++element;
-  });
+    for (int d = shape.rank() - 1; d >= 0; --d) {
+      int64_t& at = index[static_cast<size_t>(d)];
+      const bool wraps = ++at == shape[d];
+      for (size_t i = 0; i < in.size(); ++i) position[i] += strides[i][d] * (wraps ? 1 - at : 1);
+      if (!wraps) break;
+      at = 0;
+    }
+  }
   return out;
 }
 

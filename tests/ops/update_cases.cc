@@ -18,7 +18,7 @@ std::vector<std::vector<Shape>> edges(size_t inputs) {
 }
 
 std::vector<Shape> large(size_t inputs) {
-  std::vector<Shape> shapes(inputs, {300, 400});
+  std::vector<Shape> shapes(inputs, {200, 400});
   shapes.back() = {};
   return shapes;
 }

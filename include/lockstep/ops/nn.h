@@ -25,7 +25,8 @@ struct LayerNormOptions {
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta have one element for each of the normalised
 // dimension. The sums over the batch in the gradients of gamma and beta are made in a fixed order.
-Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta, LayerNormOptions options = {});
+Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
+                  LayerNormOptions options = {});
 
 // TensorFlow's module of these names.
 namespace nn {

@@ -38,7 +38,8 @@ std::vector<float> log_of(const std::vector<float>& x) {
 // The distance in units of the last place of the exact result.
 double ulps(float got, double exact) {
   const auto rounded = static_cast<float>(exact);
-  const double unit = std::abs(static_cast<double>(std::nextafter(rounded, 2 * rounded + 1e-45f)) - static_cast<double>(rounded));
+  const double unit = std::abs(static_cast<double>(std::nextafter(rounded, 2 * rounded + 1e-45f)) -
+                               static_cast<double>(rounded));
   return std::abs(static_cast<double>(got) - exact) / std::max(unit, 0x1p-149);
 }
 
@@ -51,7 +52,8 @@ TEST(SimdMath, ExpIsWithinTwoUlps) {
   }
   const auto y = exp_of(x);
   double worst = 0;
-  for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], std::exp(static_cast<double>(x[i]))));
+  for (size_t i = 0; i < x.size(); ++i)
+    worst = std::max(worst, ulps(y[i], std::exp(static_cast<double>(x[i]))));
   EXPECT_LE(worst, 2);
 }
 
@@ -61,7 +63,8 @@ TEST(SimdMath, ExpOfNumbersThatAreNotPositive) {
   x.push_back(0);
   const auto y = exp_not_positive_of(x);
   double worst = 0;
-  for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], std::exp(static_cast<double>(x[i]))));
+  for (size_t i = 0; i < x.size(); ++i)
+    worst = std::max(worst, ulps(y[i], std::exp(static_cast<double>(x[i]))));
   EXPECT_LE(worst, 2);
   EXPECT_EQ(y.back(), 1);
   const float infinity = std::numeric_limits<float>::infinity();

@@ -93,12 +93,12 @@ LOCKSTEP_INLINE Vec<T> splat(T value) {
   return r;
 }
 
-#define LOCKSTEP_BINARY(op)                                                              \
-  template <class T>                                                                     \
-  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, const Vec<T>& b) {                 \
-    Vec<T> r;                                                                            \
-    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op b.part[i];               \
-    return r;                                                                            \
+#define LOCKSTEP_BINARY(op)                                              \
+  template <class T>                                                     \
+  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, const Vec<T>& b) { \
+    Vec<T> r;                                                            \
+    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op b.part[i];         \
+    return r;                                                            \
   }
 LOCKSTEP_BINARY(+)
 LOCKSTEP_BINARY(-)
@@ -109,24 +109,24 @@ LOCKSTEP_BINARY(|)
 LOCKSTEP_BINARY(^)
 #undef LOCKSTEP_BINARY
 
-#define LOCKSTEP_SHIFT(op)                                                    \
-  template <class T>                                                          \
-  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, int count) {            \
-    Vec<T> r;                                                                 \
-    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op count;        \
-    return r;                                                                 \
+#define LOCKSTEP_SHIFT(op)                                         \
+  template <class T>                                               \
+  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, int count) { \
+    Vec<T> r;                                                      \
+    LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op count;       \
+    return r;                                                      \
   }
 LOCKSTEP_SHIFT(<<)
 LOCKSTEP_SHIFT(>>)
 #undef LOCKSTEP_SHIFT
 
-#define LOCKSTEP_COMPARE(op)                                                                             \
-  template <class T>                                                                                     \
-  LOCKSTEP_INLINE Mask<T> operator op(const Vec<T>& a, const Vec<T>& b) {                                \
-    Mask<T> r;                                                                                           \
-    LOCKSTEP_EACH_PART(i, r)                                                                   \
-      r.part[i] = reinterpret_cast<typename Mask<T>::Native>(a.part[i] op b.part[i]);                    \
-    return r;                                                                                            \
+#define LOCKSTEP_COMPARE(op)                                                        \
+  template <class T>                                                                \
+  LOCKSTEP_INLINE Mask<T> operator op(const Vec<T>& a, const Vec<T>& b) {           \
+    Mask<T> r;                                                                      \
+    LOCKSTEP_EACH_PART(i, r)                                                        \
+    r.part[i] = reinterpret_cast<typename Mask<T>::Native>(a.part[i] op b.part[i]); \
+    return r;                                                                       \
   }
 LOCKSTEP_COMPARE(<)
 LOCKSTEP_COMPARE(>)
@@ -155,7 +155,8 @@ LOCKSTEP_INLINE F32 mul_add(const F32& a, const F32& b, const F32& c) {
   return {{_mm512_fmadd_ps(a.part[0], b.part[0], c.part[0])}};
 }
 LOCKSTEP_INLINE F64 mul_add(const F64& a, const F64& b, const F64& c) {
-  return {{_mm512_fmadd_pd(a.part[0], b.part[0], c.part[0]), _mm512_fmadd_pd(a.part[1], b.part[1], c.part[1])}};
+  return {
+      {_mm512_fmadd_pd(a.part[0], b.part[0], c.part[0]), _mm512_fmadd_pd(a.part[1], b.part[1], c.part[1])}};
 }
 #elif defined(__AVX2__)
 LOCKSTEP_INLINE F32 mul_add(const F32& a, const F32& b, const F32& c) {
@@ -195,7 +196,7 @@ template <class T>
 LOCKSTEP_INLINE Vec<T> iota(T first) {
   Vec<T> r;
   LOCKSTEP_EACH_PART(i, r)
-    for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = first + static_cast<T>(i * r.kWidth + k);
+  for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = first + static_cast<T>(i * r.kWidth + k);
   return r;
 }
 
@@ -288,7 +289,8 @@ LOCKSTEP_INLINE void store(float16* p, const F32& v) {
   const I32 magnitude = bits_as<int32_t>(u & splat<uint32_t>(0x7fffffff));
   const I32 odd = (magnitude >> 13) & splat<int32_t>(1);
   const I32 normal = (magnitude - splat<int32_t>(0x38000000 - 0xfff) + odd) >> 13;
-  const I32 subnormal = bits_as<int32_t>(bits_as<float>(magnitude) + splat(0.5f)) - splat<int32_t>(0x3f000000);
+  const I32 subnormal =
+      bits_as<int32_t>(bits_as<float>(magnitude) + splat(0.5f)) - splat<int32_t>(0x3f000000);
   I32 r = select(magnitude < splat<int32_t>(0x38800000), subnormal, normal);
   r = select(magnitude >= splat<int32_t>(0x477ff000), splat<int32_t>(0x7c00), r);
   r = select(magnitude > splat<int32_t>(0x7f800000), splat<int32_t>(0x7e00), r);
@@ -314,7 +316,8 @@ LOCKSTEP_INLINE void store_some(T* p, int64_t n, const Vec<Compute<T>>& v) {
 // Rows shorter than a vector are the common case of a classifier's logits, and float32 their type.
 #if defined(__AVX512F__)
 LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
-  return {{reinterpret_cast<F32::Native>(_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p))}};
+  return {{reinterpret_cast<F32::Native>(
+      _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p))}};
 }
 LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v.part[0]));
@@ -324,13 +327,15 @@ LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
   const I32 inside = iota<int32_t>(0) < splat(static_cast<int32_t>(n));
   F32 r;
   for (int i = 0; i < 2; ++i)
-    r.part[i] = reinterpret_cast<F32::Native>(_mm256_maskload_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i])));
+    r.part[i] = reinterpret_cast<F32::Native>(
+        _mm256_maskload_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i])));
   return select(inside, r, splat(fill));
 }
 LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
   const I32 inside = iota<int32_t>(0) < splat(static_cast<int32_t>(n));
   for (int i = 0; i < 2; ++i)
-    _mm256_maskstore_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i]), reinterpret_cast<__m256>(v.part[i]));
+    _mm256_maskstore_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i]),
+                        reinterpret_cast<__m256>(v.part[i]));
 }
 #endif
 
@@ -367,10 +372,14 @@ LOCKSTEP_INLINE void fold_four(const F32 (&v)[4], float* out) {
     __builtin_memcpy(q, &v[k], sizeof q);
     r[k] = Op::apply(Op::apply(q[0], q[2]), Op::apply(q[1], q[3]));
   }
-  const F4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-  const F4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  const F4 lane0 = __builtin_shufflevector(a, b, 0, 1, 4, 5), lane1 = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  const F4 lane2 = __builtin_shufflevector(c, d, 0, 1, 4, 5), lane3 = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  const F4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+           b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+  const F4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+           d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  const F4 lane0 = __builtin_shufflevector(a, b, 0, 1, 4, 5),
+           lane1 = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  const F4 lane2 = __builtin_shufflevector(c, d, 0, 1, 4, 5),
+           lane3 = __builtin_shufflevector(c, d, 2, 3, 6, 7);
   const F4 folded = Op::apply(Op::apply(lane0, lane2), Op::apply(lane1, lane3));
   __builtin_memcpy(out, &folded, sizeof folded);
 }
@@ -378,16 +387,24 @@ LOCKSTEP_INLINE void fold_four(const F32 (&v)[4], float* out) {
 // Associative operations with their neutral element. Op::apply(a, b) takes scalars, native vectors and Vec.
 struct Sum {
   template <class T>
-  static constexpr T neutral() { return T(0); }
+  static constexpr T neutral() {
+    return T(0);
+  }
   template <class V>
-  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return a + b; }
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) {
+    return a + b;
+  }
 };
 
 struct Prod {
   template <class T>
-  static constexpr T neutral() { return T(1); }
+  static constexpr T neutral() {
+    return T(1);
+  }
   template <class V>
-  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return a * b; }
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) {
+    return a * b;
+  }
 };
 
 template <class T>
@@ -416,28 +433,44 @@ struct Bounds<int64_t> {
 // A NaN on either side is carried on.
 struct Max {
   template <class T>
-  static constexpr T neutral() { return Bounds<T>::kLowest; }
+  static constexpr T neutral() {
+    return Bounds<T>::kLowest;
+  }
   template <class V>
-  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return ((b > a) | (b != b)) ? b : a; }
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) {
+    return ((b > a) | (b != b)) ? b : a;
+  }
   template <class T>
-  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select((b > a) | (b != b), b, a); }
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) {
+    return select((b > a) | (b != b), b, a);
+  }
 };
 
 // Cheaper than Max; a NaN may be lost.
 struct MaxOfNumbers {
   template <class V>
-  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return b > a ? b : a; }
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) {
+    return b > a ? b : a;
+  }
   template <class T>
-  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select(b > a, b, a); }
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) {
+    return select(b > a, b, a);
+  }
 };
 
 struct Min {
   template <class T>
-  static constexpr T neutral() { return Bounds<T>::kHighest; }
+  static constexpr T neutral() {
+    return Bounds<T>::kHighest;
+  }
   template <class V>
-  LOCKSTEP_INLINE static V apply(const V& a, const V& b) { return ((b < a) | (b != b)) ? b : a; }
+  LOCKSTEP_INLINE static V apply(const V& a, const V& b) {
+    return ((b < a) | (b != b)) ? b : a;
+  }
   template <class T>
-  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) { return select((b < a) | (b != b), b, a); }
+  LOCKSTEP_INLINE static Vec<T> apply(const Vec<T>& a, const Vec<T>& b) {
+    return select((b < a) | (b != b), b, a);
+  }
 };
 
 }  // namespace lockstep::LOCKSTEP_SIMD

@@ -49,8 +49,10 @@ C apply(Epilogue epilogue, C x) {
 // Integers wrap around.
 template <class C>
 C add(C a, C b) {
-  if constexpr (std::is_floating_point_v<C>) return a + b;
-  else return static_cast<C>(static_cast<std::make_unsigned_t<C>>(a) + static_cast<std::make_unsigned_t<C>>(b));
+  if constexpr (std::is_floating_point_v<C>)
+    return a + b;
+  else
+    return static_cast<C>(static_cast<std::make_unsigned_t<C>>(a) + static_cast<std::make_unsigned_t<C>>(b));
 }
 
 template <class T>
@@ -80,16 +82,20 @@ class SimpleMatmul final : public Kernel {
     constexpr int64_t kProductsPerThread = 1 << 16;
     const int64_t tiles = batch_.size() * row_tiles_ * column_tiles_;
     const int64_t products = batch_.size() * rows_ * columns_ * std::max<int64_t>(depth_, 1);
-    threads_ = static_cast<int>(std::clamp<int64_t>(std::min(tiles, products / kProductsPerThread), 1, request.threads));
+    threads_ = static_cast<int>(
+        std::clamp<int64_t>(std::min(tiles, products / kProductsPerThread), 1, request.threads));
   }
 
-  size_t workspace_bytes() const override { return static_cast<size_t>(threads_) * kTileElements * sizeof(C); }
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(threads_) * kTileElements * sizeof(C);
+  }
 
   void launch(const LaunchArgs& args) const override {
     const int64_t tiles = batch_.size() * row_tiles_ * column_tiles_;
     parallel(threads_, [&](int index) {
       C* workspace = static_cast<C*>(args.workspace) + index * kTileElements;
-      for (int64_t t = tiles * index / threads_; t < tiles * (index + 1) / threads_; ++t) run_tile(args, t, workspace);
+      for (int64_t t = tiles * index / threads_; t < tiles * (index + 1) / threads_; ++t)
+        run_tile(args, t, workspace);
     });
   }
 
@@ -114,8 +120,15 @@ class SimpleMatmul final : public Kernel {
     }
     const int64_t rows = std::min(kTileRows, rows_ - row);
     const int64_t columns = std::min(kTileColumns, columns_ - column);
-    const C* c = static_cast<const C*>(tile_({.a = a, .a_row = a_row_, .a_column = a_column_, .b = b, .b_row = b_row_,
-                                              .b_column = b_column_, .rows = rows, .columns = columns, .depth = depth_,
+    const C* c = static_cast<const C*>(tile_({.a = a,
+                                              .a_row = a_row_,
+                                              .a_column = a_column_,
+                                              .b = b,
+                                              .b_row = b_row_,
+                                              .b_column = b_column_,
+                                              .rows = rows,
+                                              .columns = columns,
+                                              .depth = depth_,
                                               .workspace = workspace}));
     const T* bias = bias_ ? static_cast<const T*>(args.inputs[2]) + column * bias_stride_ : nullptr;
     T* out = static_cast<T*>(args.outputs[0]) + (batch * rows_ + row) * columns_ + column;

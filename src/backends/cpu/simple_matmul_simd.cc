@@ -11,12 +11,16 @@ using cpu::kTileRows;
 
 // Rows of C that are computed together: as many as the registers hold.
 template <class C>
-constexpr int kPanelRows = kNativeBytes == 64 ? 8 : Vec<C>::kParts < 12 ? 12 / Vec<C>::kParts : 1;
+constexpr int kPanelRows = kNativeBytes == 64    ? 8
+                           : Vec<C>::kParts < 12 ? 12 / Vec<C>::kParts
+                                                 : 1;
 static_assert(kTileRows % kPanelRows<float> == 0 && kTileRows % kPanelRows<double> == 0);
 static_assert(kTileColumns % kLanes == 0);
 
 template <class T>
-LOCKSTEP_INLINE Compute<T> value(T x) { return x; }
+LOCKSTEP_INLINE Compute<T> value(T x) {
+  return x;
+}
 LOCKSTEP_INLINE float value(bfloat16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
 LOCKSTEP_INLINE float value(float16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
 

@@ -14,7 +14,8 @@ using testing::same_bits;
 using testing::tensor_of;
 using testing::values;
 
-constexpr DType kTypes[] = {DType::float64, DType::float16, DType::int32, DType::int64, DType::float32, DType::bfloat16};
+constexpr DType kTypes[] = {DType::float64, DType::float16, DType::int32,
+                            DType::int64,   DType::float32, DType::bfloat16};
 
 double tolerance(DType dtype) {
   switch (dtype) {
@@ -34,7 +35,8 @@ std::vector<double> reference(const Tensor& a, const Tensor& b) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t p = 0; p < k; ++p)
       for (int64_t j = 0; j < n; ++j)
-        c[static_cast<size_t>(i * n + j)] += x[static_cast<size_t>(i * k + p)] * y[static_cast<size_t>(p * n + j)];
+        c[static_cast<size_t>(i * n + j)] +=
+            x[static_cast<size_t>(i * k + p)] * y[static_cast<size_t>(p * n + j)];
   return c;
 }
 
@@ -50,7 +52,8 @@ void expect_near(const Tensor& got, const std::vector<double>& expected, const c
 
 // Every second column of a wider tensor: no dimension of stride 1, so oneDNN cannot take it.
 Tensor with_odd_strides(const Tensor& x) {
-  const Tensor wide = reshape(broadcast_to(expand_dims(x, -1), {x.shape()[0], x.shape()[1], 2}), {x.shape()[0], 2 * x.shape()[1]});
+  const Tensor wide = reshape(broadcast_to(expand_dims(x, -1), {x.shape()[0], x.shape()[1], 2}),
+                              {x.shape()[0], 2 * x.shape()[1]});
   return strided_slice(wide, {0, 0}, {wide.shape()[0], wide.shape()[1]}, {1, 2});
 }
 
@@ -59,7 +62,8 @@ TEST(SimpleMatmul, EveryDtypeAgreesWithDoublePrecision) {
     int64_t m, k, n;
   };
   for (const DType dtype : kTypes)
-    for (const auto& [m, k, n] : {Size{1, 1, 1}, {3, 5, 7}, {8, 16, 16}, {97, 130, 30}, {20, 300, 270}, {1, 64, 33}, {50, 7, 1}}) {
+    for (const auto& [m, k, n] :
+         {Size{1, 1, 1}, {3, 5, 7}, {8, 16, 16}, {97, 130, 30}, {20, 300, 270}, {1, 64, 33}, {50, 7, 1}}) {
       const Tensor a = with_odd_strides(random_tensor(dtype, {m, k}, 1));
       const Tensor b = with_odd_strides(random_tensor(dtype, {k, n}, 2));
       expect_near(matmul(a, b), reference(a, b), "plain");
@@ -99,7 +103,8 @@ TEST(SimpleMatmul, EmptySumsAreZeroOrTheBias) {
     EXPECT_EQ(values(run_kernel(kMatmul, {a, b, bias}, MatmulAttrs{.bias = true}, 1).front()),
               (std::vector<double>{1, 2, 3, 1, 2, 3}));
   }
-  EXPECT_EQ(matmul(Tensor::empty(DType::float64, {0, 4}), Tensor::empty(DType::float64, {4, 3})).shape(), (Shape{0, 3}));
+  EXPECT_EQ(matmul(Tensor::empty(DType::float64, {0, 4}), Tensor::empty(DType::float64, {4, 3})).shape(),
+            (Shape{0, 3}));
 }
 
 TEST(SimpleMatmul, BiasAndEpilogue) {
@@ -108,7 +113,9 @@ TEST(SimpleMatmul, BiasAndEpilogue) {
   const auto plain = reference(a, b);
   const auto shift = values(bias);
   const auto gelu = [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); };
-  const auto gelu_tanh = [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+  const auto gelu_tanh = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  };
   const std::pair<Epilogue, std::function<double(double)>> cases[] = {
       {Epilogue::none, [](double x) { return x; }},
       {Epilogue::relu, [](double x) { return std::max(x, 0.0); }},
@@ -119,7 +126,8 @@ TEST(SimpleMatmul, BiasAndEpilogue) {
   for (const auto& [epilogue, f] : cases) {
     std::vector<double> expected;
     for (size_t i = 0; i < plain.size(); ++i) expected.push_back(f(plain[i] + shift[i % 6]));
-    expect_near(run_kernel(kMatmul, {a, b, bias}, MatmulAttrs{.bias = true, .epilogue = epilogue}, 1).front(), expected, "epilogue");
+    expect_near(run_kernel(kMatmul, {a, b, bias}, MatmulAttrs{.bias = true, .epilogue = epilogue}, 1).front(),
+                expected, "epilogue");
   }
 }
 

@@ -11,12 +11,12 @@ SpecList infer_concat(const InferContext& c) {
   Shape shape = c.shape(0);
   for (size_t i = 1; i < c.inputs.size(); ++i) {
     const TensorSpec& part = c.inputs[i];
-    c.check(part.dtype == c.dtype(0), ErrorCode::dtype_mismatch, "parts must have one dtype, received ", c.inputs[0],
-            " and ", part, "; cast() one of them");
+    c.check(part.dtype == c.dtype(0), ErrorCode::dtype_mismatch, "parts must have one dtype, received ",
+            c.inputs[0], " and ", part, "; cast() one of them");
     bool fits = part.shape.rank() == shape.rank();
     for (int d = 0; fits && d < shape.rank(); ++d) fits = d == axis || part.shape[d] == shape[d];
-    c.check(fits, ErrorCode::shape_mismatch, "parts must agree in every dimension but ", axis, ", received ", c.shape(0),
-            " and ", part.shape);
+    c.check(fits, ErrorCode::shape_mismatch, "parts must agree in every dimension but ", axis, ", received ",
+            c.shape(0), " and ", part.shape);
     shape[axis] += part.shape[axis];
   }
   return {{c.dtype(0), shape}};
@@ -37,11 +37,11 @@ TensorList grad_concat(const GradContext& g) {
 SpecList infer_pad(const InferContext& c) {
   const auto& [before, after] = c.attrs<PadAttrs>();
   Shape shape = c.shape(0);
-  c.check(before.rank() == shape.rank() && after.rank() == shape.rank(), ErrorCode::shape_mismatch, "before ", before,
-          " and after ", after, " need one entry for each dimension of ", shape);
+  c.check(before.rank() == shape.rank() && after.rank() == shape.rank(), ErrorCode::shape_mismatch, "before ",
+          before, " and after ", after, " need one entry for each dimension of ", shape);
   for (int i = 0; i < shape.rank(); ++i) {
-    c.check(before[i] >= 0 && after[i] >= 0, ErrorCode::invalid_argument, "before ", before, " and after ", after,
-            " may not be negative; slice() takes elements away");
+    c.check(before[i] >= 0 && after[i] >= 0, ErrorCode::invalid_argument, "before ", before, " and after ",
+            after, " may not be negative; slice() takes elements away");
     shape[i] += before[i] + after[i];
   }
   return {{c.dtype(0), shape}};
@@ -49,7 +49,8 @@ SpecList infer_pad(const InferContext& c) {
 
 }  // namespace
 
-constinit const OpDef kConcat{.name = "concat", .min_inputs = 1, .max_inputs = -1, .infer = infer_concat, .grad = grad_concat};
+constinit const OpDef kConcat{
+    .name = "concat", .min_inputs = 1, .max_inputs = -1, .infer = infer_concat, .grad = grad_concat};
 constinit const OpDef kPad{.name = "pad", .infer = infer_pad, .grad = [](const GradContext& g) -> TensorList {
                              return {slice(g.dout(), g.attrs<PadAttrs>().before, g.in().shape())};
                            }};
@@ -59,7 +60,8 @@ const RegisterOp registered[] = {RegisterOp(kConcat), RegisterOp(kPad)};
 }
 
 Tensor concat(std::span<const Tensor> parts, int axis, std::source_location where) {
-  require(!parts.empty(), ErrorCode::invalid_argument, where, "concat: takes one or more tensors, received none");
+  require(!parts.empty(), ErrorCode::invalid_argument, where,
+          "concat: takes one or more tensors, received none");
   require(parts[0].defined(), ErrorCode::invalid_argument, where, "concat: part 0 is none");
   const int position = normalize_axis(axis, parts[0].rank(), "concat", where);
   if (parts.size() == 1) return parts[0];
@@ -69,8 +71,8 @@ Tensor concat(std::span<const Tensor> parts, int axis, std::source_location wher
 TensorList split(const TensorArg& x, int parts, int axis) {
   const Shape& shape = x.tensor().shape();
   const int position = normalize_axis(axis, shape.rank(), "split", x.where());
-  require(parts > 0 && shape[position] % parts == 0, ErrorCode::invalid_argument, x.where(), "split: dimension ", position,
-          " of ", shape, " does not divide into ", parts, " equal parts");
+  require(parts > 0 && shape[position] % parts == 0, ErrorCode::invalid_argument, x.where(),
+          "split: dimension ", position, " of ", shape, " does not divide into ", parts, " equal parts");
   Dims begin = Dims::filled(shape.rank(), 0);
   Dims size = shape;
   size[position] /= parts;

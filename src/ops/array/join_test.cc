@@ -43,7 +43,8 @@ TEST(Concat, EveryDtypeAndAxis) {
 
 TEST(Concat, StridedPartsAndThreads) {
   const Tensor a = transpose(random_tensor(DType::float32, {200, 300}));
-  const Tensor b = strided_slice(random_tensor(DType::float32, {600, 200}, 2), {599, 0}, {-601, 200}, {-2, 1});
+  const Tensor b =
+      strided_slice(random_tensor(DType::float32, {600, 200}, 2), {599, 0}, {-601, 200}, {-2, 1});
   const Tensor one = run_kernel(kConcat, {a, b}, ConcatAttrs{1}, 1).front();
   EXPECT_TRUE(same_bits(one, run_kernel(kConcat, {a, b}, ConcatAttrs{1}, 2).front()));
   EXPECT_TRUE(same_bits(slice(one, {0, 200}, {300, 200}), b));
@@ -73,7 +74,8 @@ TEST(Split, EqualParts) {
   const Tensor x = random_tensor(DType::float32, {2, 6});
   const TensorList parts = split(x, 3, 1);
   ASSERT_EQ(parts.size(), 3u);
-  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(parts[static_cast<size_t>(i)], slice(x, {0, 2 * i}, {2, 2})));
+  for (int64_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(same_bits(parts[static_cast<size_t>(i)], slice(x, {0, 2 * i}, {2, 2})));
   EXPECT_TRUE(same_bits(concat(parts, 1), x));
   EXPECT_THROW(split(x, 4, 1), Error);
   EXPECT_THROW(split(x, 0, 1), Error);

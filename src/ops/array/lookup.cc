@@ -47,8 +47,9 @@ SpecList infer_scatter_add(const InferContext& c) {
   check_indices(c, 1);
   c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0]);
   c.check(rows >= 0, ErrorCode::invalid_argument, "the number of rows is not negative, received ", rows);
-  c.check(values.rank() >= indices.rank() && values.first(indices.rank()) == indices, ErrorCode::shape_mismatch,
-          "values must begin with the indices' shape ", indices, ", received ", values);
+  c.check(values.rank() >= indices.rank() && values.first(indices.rank()) == indices,
+          ErrorCode::shape_mismatch, "values must begin with the indices' shape ", indices, ", received ",
+          values);
   Shape shape = {rows};
   for (int i = indices.rank(); i < values.rank(); ++i) shape.push_back(values[i]);
   return {{c.dtype(0), shape}};
@@ -70,9 +71,15 @@ SpecList infer_one_hot(const InferContext& c) {
 
 }  // namespace
 
-constinit const OpDef kGather{.name = "gather", .min_inputs = 2, .max_inputs = 2, .infer = infer_gather, .grad = grad_gather};
-constinit const OpDef kScatterAdd{.name = "scatter_add", .min_inputs = 2, .max_inputs = 2, .infer = infer_scatter_add,
-                                  .grad = [](const GradContext& g) -> TensorList { return {gather(g.dout(), g.in(1)), Tensor()}; },
+constinit const OpDef kGather{
+    .name = "gather", .min_inputs = 2, .max_inputs = 2, .infer = infer_gather, .grad = grad_gather};
+constinit const OpDef kScatterAdd{.name = "scatter_add",
+                                  .min_inputs = 2,
+                                  .max_inputs = 2,
+                                  .infer = infer_scatter_add,
+                                  .grad = [](const GradContext& g) -> TensorList {
+                                    return {gather(g.dout(), g.in(1)), Tensor()};
+                                  },
                                   .cost = cost_scatter_add};
 constinit const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
 

@@ -54,8 +54,9 @@ class Indices {
       position[d] = i % shape_[d];
       i /= shape_[d];
     }
-    fail(ErrorCode::invalid_argument, where_, op_, ": the index at position ", position, " is ", index, ", but there are ",
-         limit, " rows", limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
+    fail(ErrorCode::invalid_argument, where_, op_, ": the index at position ", position, " is ", index,
+         ", but there are ", limit, " rows",
+         limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
   }
 
   bool wide_;
@@ -105,7 +106,8 @@ class GatherKernel final : public Kernel {
 
  private:
   template <class Element>
-  static void move(const char* from, char* out, const Indices::Reader& index, int64_t begin, int64_t end, int64_t first) {
+  static void move(const char* from, char* out, const Indices::Reader& index, int64_t begin, int64_t end,
+                   int64_t first) {
     for (int64_t i = begin; i < end; ++i)
       reinterpret_cast<Element*>(out)[i] = reinterpret_cast<const Element*>(from)[index[i - first]];
   }
@@ -142,7 +144,8 @@ class ScatterAddKernel final : public Kernel {
     A* sums = static_cast<A*>(kDirect ? args.outputs[0] : args.workspace);
     // A thread owns some columns, or else some rows: no two add to one element, and each adds in the given order.
     constexpr int64_t kLine = 64 / sizeof(A);
-    const int threads = threads_for((indices_.count() + rows_) * width_ * static_cast<int64_t>(sizeof(A)), threads_);
+    const int threads =
+        threads_for((indices_.count() + rows_) * width_ * static_cast<int64_t>(sizeof(A)), threads_);
     if (width_ >= kLine * threads)
       parallel_for(width_, kLine, threads,
                    [&](int64_t begin, int64_t end) { add(values, index, sums, 0, rows_, begin, end); });
@@ -161,9 +164,10 @@ class ScatterAddKernel final : public Kernel {
   using A = Accumulator<T>;
   static constexpr bool kDirect = sizeof(A) == sizeof(T);
 
-  void add(const T* values, const Indices::Reader& index, A* sums, int64_t first_row, int64_t last_row, int64_t first,
-           int64_t last) const {
-    for (int64_t r = first_row; r < last_row; ++r) std::fill(sums + r * width_ + first, sums + r * width_ + last, A(0));
+  void add(const T* values, const Indices::Reader& index, A* sums, int64_t first_row, int64_t last_row,
+           int64_t first, int64_t last) const {
+    for (int64_t r = first_row; r < last_row; ++r)
+      std::fill(sums + r * width_ + first, sums + r * width_ + last, A(0));
     for (int64_t i = 0; i < indices_.count(); ++i) {
       const int64_t row = index[i];
       if (row < first_row || row >= last_row) continue;
@@ -193,7 +197,9 @@ class OneHotKernel final : public Kernel {
       const T one = static_cast<T>(1.0f);
       const int64_t bytes = indices_.count() * depth_ * static_cast<int64_t>(sizeof(T));
       parallel_for(indices_.count(), 1, threads_for(bytes, threads_), [&](int64_t begin, int64_t end) {
-        if (depth_ > 0) std::memset(static_cast<void*>(out + begin * depth_), 0, static_cast<size_t>((end - begin) * depth_) * sizeof(T));
+        if (depth_ > 0)
+          std::memset(static_cast<void*>(out + begin * depth_), 0,
+                      static_cast<size_t>((end - begin) * depth_) * sizeof(T));
         for (int64_t i = begin; i < end; ++i)
           if (index[i] >= 0 && index[i] < depth_) out[i * depth_ + index[i]] = one;
       });

@@ -47,12 +47,15 @@ TEST(Gather, ScalarsEmptyAndStrided) {
   const Tensor table = random_tensor(DType::float32, {5, 3});
   EXPECT_EQ(values(gather(table, Tensor::scalar<int32_t>(4))), values(slice(table, {4, 0}, {1, 3})));
   EXPECT_EQ(gather(table, Tensor::empty(DType::int64, {0})).shape(), (Shape{0, 3}));
-  EXPECT_EQ(gather(Tensor::empty(DType::float32, {5, 0}), Tensor::from<int32_t>({9}, {1})).shape(), (Shape{1, 0}));
+  EXPECT_EQ(gather(Tensor::empty(DType::float32, {5, 0}), Tensor::from<int32_t>({9}, {1})).shape(),
+            (Shape{1, 0}));
   const Tensor turned = transpose(table);
-  EXPECT_EQ(values(gather(turned, Tensor::from<int32_t>({1, 1}, {2}), 1)), values(gather(identity(turned), Tensor::from<int32_t>({1, 1}, {2}), 1)));
+  EXPECT_EQ(values(gather(turned, Tensor::from<int32_t>({1, 1}, {2}), 1)),
+            values(gather(identity(turned), Tensor::from<int32_t>({1, 1}, {2}), 1)));
   const Tensor big = random_tensor(DType::float32, {100, 64});
   const Tensor many = broadcast_to(Tensor::from<int64_t>({7}, {1}), {5000});
-  EXPECT_TRUE(same_bits(run_kernel(kGather, {big, many}, GatherAttrs{0}, 1).front(), run_kernel(kGather, {big, many}, GatherAttrs{0}, 3).front()));
+  EXPECT_TRUE(same_bits(run_kernel(kGather, {big, many}, GatherAttrs{0}, 1).front(),
+                        run_kernel(kGather, {big, many}, GatherAttrs{0}, 3).front()));
 }
 
 TEST(Gather, AnIndexThatDoesNotExistIsNamed) {
@@ -81,10 +84,12 @@ TEST(ScatterAdd, AddsRowsInEveryDtype) {
       std::vector<double> expected(static_cast<size_t>(6 * width), 0);
       for (size_t i = 0; i < 7; ++i)
         for (size_t k = 0; k < static_cast<size_t>(width); ++k)
-          expected[static_cast<size_t>(index[i]) * static_cast<size_t>(width) + k] += values(rows)[i * static_cast<size_t>(width) + k];
+          expected[static_cast<size_t>(index[i]) * static_cast<size_t>(width) + k] +=
+              values(rows)[i * static_cast<size_t>(width) + k];
       const auto got = values(sum);
       const double tolerance = dtype == DType::bfloat16 ? 2e-2 : dtype == DType::float16 ? 3e-3 : 1e-5;
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << dtype;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << dtype;
     }
   }
 }
@@ -134,7 +139,8 @@ TEST(GatherAndScatterAdd, AreEachOthersGradients) {
   const Tensor weight = random_tensor(DType::float64, {4, 3}, 6);
   GradientTape tape;
   tape.watch(rows);
-  EXPECT_TRUE(same_bits(tape.gradient(scatter_add(rows, indices, 4) * weight, rows), gather(weight, indices)));
+  EXPECT_TRUE(
+      same_bits(tape.gradient(scatter_add(rows, indices, 4) * weight, rows), gather(weight, indices)));
 }
 
 TEST(OneHot, EveryDtypeAndRowsOfZeros) {

@@ -19,10 +19,13 @@ void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer)
     for (int64_t i = 0; i < kTile; i += 4) {
       Four r[4];
       for (int64_t k = 0; k < 4; ++k) std::memcpy(&r[k], source + (j + k) * source_stride + i, sizeof r[k]);
-      const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-      const Four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-      const Four turned[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
-                              __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+      const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      const Four c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+                 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      const Four turned[4] = {
+          __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
       for (int64_t k = 0; k < 4; ++k) std::memcpy(buffer + (i + k) * kTile + j, &turned[k], sizeof turned[k]);
     }
 }
@@ -30,8 +33,8 @@ void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer)
 // target[i][j] = source[j][i] for i < rows, j < columns; both indices at most kTile. The tile is turned in a buffer:
 // lines of memory a power of two apart fall into one set of the cache and would push each other out.
 template <class Element>
-void turn_tile(const Element* source, int64_t source_stride, Element* target, int64_t target_stride, int64_t rows,
-               int64_t columns) {
+void turn_tile(const Element* source, int64_t source_stride, Element* target, int64_t target_stride,
+               int64_t rows, int64_t columns) {
   alignas(64) Element buffer[kTile * kTile];
   if (std::is_same_v<Element, uint32_t> && rows == kTile && columns == kTile) {
     turn_whole(reinterpret_cast<const uint32_t*>(source), source_stride, reinterpret_cast<uint32_t*>(buffer));
@@ -46,8 +49,7 @@ void turn_tile(const Element* source, int64_t source_stride, Element* target, in
     for (int64_t i = 0; i < rows; ++i)
       std::memcpy(target + i * target_stride, buffer + i * kTile, kTile * sizeof(Element));
   } else {
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(buffer + i * kTile, columns, target + i * target_stride);
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(buffer + i * kTile, columns, target + i * target_stride);
   }
 }
 
@@ -59,7 +61,8 @@ StridedCopy::StridedCopy(const Shape& shape, const Strides& source, const Stride
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     const Dim dim{shape[i], source[i], target[i]};
-    if (!dims.empty() && dims.back().source == dim.source * dim.size && dims.back().target == dim.target * dim.size)
+    if (!dims.empty() && dims.back().source == dim.source * dim.size &&
+        dims.back().target == dim.target * dim.size)
       dims.back() = {dims.back().size * dim.size, dim.source, dim.target};
     else
       dims.push_back(dim);
@@ -110,7 +113,8 @@ void StridedCopy::copy_inner(const Element* source, Element* target, int64_t lan
       return;
     case Inner::tile:
       for (int64_t j = 0; j < n; j += kTile)
-        turn_tile(source + j * inner_.source, inner_.source, target + j, lanes_.target, lanes, std::min(kTile, n - j));
+        turn_tile(source + j * inner_.source, inner_.source, target + j, lanes_.target, lanes,
+                  std::min(kTile, n - j));
       return;
   }
 }

@@ -13,7 +13,8 @@ SpecList infer(const InferContext& c) {
 }
 
 TensorList grad(const GradContext& g) {
-  return {emit_one(kStridedSlice, {g.dout()}, g.attrs<StridedSliceGradAttrs>().slice, std::source_location::current())};
+  return {emit_one(kStridedSlice, {g.dout()}, g.attrs<StridedSliceGradAttrs>().slice,
+                   std::source_location::current())};
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ const RegisterOp registered(kStridedSliceGrad);
 }
 
 Tensor strided_slice_grad(const Tensor& gradient, const Shape& shape, const StridedSliceAttrs& slice) {
-  return emit_one(kStridedSliceGrad, {gradient}, StridedSliceGradAttrs{shape, slice}, std::source_location::current());
+  return emit_one(kStridedSliceGrad, {gradient}, StridedSliceGradAttrs{shape, slice},
+                  std::source_location::current());
 }
 
 }  // namespace lockstep

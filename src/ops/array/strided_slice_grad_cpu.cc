@@ -13,7 +13,8 @@ namespace {
 class PlaceInZeros final : public Kernel {
  public:
   PlaceInZeros(const KernelRequest& request, const Dims& begin, const Dims& stride)
-      : copy_(request.shape(0), request.inputs[0].strides, target_strides(request.outputs[0], stride), request.dtype(0)),
+      : copy_(request.shape(0), request.inputs[0].strides, target_strides(request.outputs[0], stride),
+              request.dtype(0)),
         bytes_(static_cast<int64_t>(request.outputs[0].spec.bytes())),
         whole_(request.outputs[0].spec.shape == request.shape(0)),
         threads_(request.threads) {

@@ -26,10 +26,13 @@ Tensor counting(const Shape& shape, DType dtype = DType::int32) {
   return tensor_of(dtype, shape, numbers);
 }
 
-bool is_view_of(const Tensor& view, const Tensor& base) { return view.impl()->storage == base.impl()->storage; }
+bool is_view_of(const Tensor& view, const Tensor& base) {
+  return view.impl()->storage == base.impl()->storage;
+}
 
 // x[index] by its strides, the slow way.
-std::vector<double> elements_by_strides(const Shape& shape, const Strides& strides, int64_t offset, const std::vector<double>& base) {
+std::vector<double> elements_by_strides(const Shape& shape, const Strides& strides, int64_t offset,
+                                        const std::vector<double>& base) {
   std::vector<double> result;
   for (int64_t i = 0; i < shape.size(); ++i) {
     int64_t rest = i, position = offset;
@@ -54,8 +57,9 @@ TEST(Reshape, IsAViewWhereMemoryAllows) {
 
 TEST(Reshape, KeepsRowMajorOrderOfAnyLayout) {
   const Tensor x = counting({4, 6, 5});
-  for (const Tensor& y : {x, transpose(x), transpose(x, {1, 0, 2}), strided_slice(x, {0, 5, 0}, {4, -7, 5}, {2, -2, 3}),
-                          broadcast_to(slice(x, {0, 0, 0}, {1, 6, 1}), {4, 6, 5})}) {
+  for (const Tensor& y :
+       {x, transpose(x), transpose(x, {1, 0, 2}), strided_slice(x, {0, 5, 0}, {4, -7, 5}, {2, -2, 3}),
+        broadcast_to(slice(x, {0, 0, 0}, {1, 6, 1}), {4, 6, 5})}) {
     const std::vector<double> flat = values(y);
     EXPECT_EQ(values(reshape(y, {-1})), flat) << y.shape();
     EXPECT_EQ(values(reshape(y, {2, -1, 1})), flat) << y.shape();
@@ -87,7 +91,8 @@ TEST(Slice, TakesRangesWithPythonsRules) {
   const Tensor x = counting({5, 7});
   EXPECT_EQ(values(slice(x, {1, 2}, {2, 3})), (std::vector<double>{9, 10, 11, 16, 17, 18}));
   EXPECT_EQ(slice(x, {1, 2}, {-1, 0}).shape(), (Shape{4, 0}));
-  EXPECT_EQ(values(strided_slice(x, {-1, 0}, {-6, 7}, {-2, 3})), (std::vector<double>{28, 31, 34, 14, 17, 20, 0, 3, 6}));
+  EXPECT_EQ(values(strided_slice(x, {-1, 0}, {-6, 7}, {-2, 3})),
+            (std::vector<double>{28, 31, 34, 14, 17, 20, 0, 3, 6}));
   EXPECT_EQ(strided_slice(x, {3, 0}, {1, 100}, {1, 1}).shape(), (Shape{0, 7}));
   EXPECT_THROW(slice(x, {0, 5}, {1, 3}), Error);
   EXPECT_THROW(strided_slice(x, {0, 0}, {5, 7}, {1, 0}), Error);
@@ -121,17 +126,17 @@ TEST(StridedCopy, AnyLayoutOfAnyDtype) {
       {{7}, {1}, {1}},
       {{40}, {3}, {1}},
       {{5, 7}, {7, 1}, {7, 1}},
-      {{5, 7}, {9, 1}, {7, 1}},         // rows
-      {{37, 50}, {1, 37}, {50, 1}},     // transposed
+      {{5, 7}, {9, 1}, {7, 1}},      // rows
+      {{37, 50}, {1, 37}, {50, 1}},  // transposed
       {{16, 16}, {1, 16}, {16, 1}},
       {{3, 18, 33}, {594, 1, 18}, {594, 33, 1}},
       {{18, 3, 33}, {1, 594, 18}, {99, 33, 1}},
-      {{4, 5}, {1, 0}, {5, 1}},         // repeated
+      {{4, 5}, {1, 0}, {5, 1}},  // repeated
       {{4, 5}, {0, 1}, {5, 1}},
       {{4, 5}, {0, 0}, {5, 1}},
       {{4, 5, 6}, {1, 4, 20}, {30, 6, 1}},
       {{6, 5}, {10, 2}, {5, 1}},
-      {{6, 5}, {5, 1}, {20, 3}},        // into every third element
+      {{6, 5}, {5, 1}, {20, 3}},  // into every third element
       {{2, 1, 3, 1, 4}, {12, 99, 4, 98, 1}, {12, 97, 4, 96, 1}},
       {{0, 3}, {3, 1}, {3, 1}},
   };
@@ -141,7 +146,8 @@ TEST(StridedCopy, AnyLayoutOfAnyDtype) {
       for (const int threads : {1, 2}) {
         Tensor to = Tensor::full(dtype, {4096}, 0);
         cpu::StridedCopy(shape, source, target, dtype).run(from.impl()->data(), to.impl()->data(), threads);
-        EXPECT_EQ(elements_by_strides(shape, target, 0, values(to)), elements_by_strides(shape, source, 0, values(from)))
+        EXPECT_EQ(elements_by_strides(shape, target, 0, values(to)),
+                  elements_by_strides(shape, source, 0, values(from)))
             << dtype << shape << source << target;
       }
     }
@@ -156,7 +162,8 @@ TEST(StridedCopy, NegativeStridesAndManyThreads) {
   for (const Tensor& view : {transpose(x), back, transpose(back)}) {
     const Tensor one = run_kernel(kIdentity, {view}, {}, 1).front();
     EXPECT_EQ(values(one), values(view));
-    for (const int threads : {2, 3}) EXPECT_TRUE(same_bits(one, run_kernel(kIdentity, {view}, {}, threads).front()));
+    for (const int threads : {2, 3})
+      EXPECT_TRUE(same_bits(one, run_kernel(kIdentity, {view}, {}, threads).front()));
   }
 }
 
@@ -167,7 +174,8 @@ TEST(ViewKernels, CopyWhatTheViewWouldShow) {
   EXPECT_EQ(values(run_kernel(kReshape, {x}, ShapeAttrs{{5, 12}}, 1).front()), values(x));
   EXPECT_EQ(values(run_kernel(kStridedSlice, {x}, StridedSliceAttrs{{8, 1}, {4, 2}, {-2, 3}}, 1).front()),
             values(strided_slice(x, {8, 1}, {0, 6}, {-2, 3})));
-  EXPECT_EQ(values(run_kernel(kBroadcastTo, {x}, ShapeAttrs{{3, 10, 6}}, 1).front()), values(broadcast_to(x, {3, 10, 6})));
+  EXPECT_EQ(values(run_kernel(kBroadcastTo, {x}, ShapeAttrs{{3, 10, 6}}, 1).front()),
+            values(broadcast_to(x, {3, 10, 6})));
 }
 
 }  // namespace

@@ -13,14 +13,14 @@
 namespace lockstep {
 namespace {
 
-using testing::count_ops;
-using testing::error_of;
-using testing::one_thread_devices;
-using testing::traced;
 using ::testing::AllOf;
+using testing::count_ops;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
+using testing::one_thread_devices;
+using testing::traced;
 
 const TensorSpec kRows{DType::float32, {3, 2}};
 constexpr ReplicaTrace kReplica{.global_batch = 12, .local_batch = 3};
@@ -51,9 +51,16 @@ TEST(AllReduceSum, OfAListKeepsWhatIsUndefined) {
 }
 
 TEST(AllReduceSum, InAReplicaIsANodeOfItsOwnEachTime) {
-  const Graph graph = traced({kRows}, [](const TensorList& p) { return TensorList{all_reduce_sum(p[0]), all_reduce_sum(p[0])}; }, kReplica);
+  const Graph graph = traced(
+      {kRows},
+      [](const TensorList& p) {
+        return TensorList{all_reduce_sum(p[0]), all_reduce_sum(p[0])};
+      },
+      kReplica);
   EXPECT_EQ(count_ops(graph, kAllReduceSum), 2);
-  const auto sequence = [&](size_t i) { return graph.node(graph.outputs[i]).attrs.as<CollectiveAttrs>().sequence; };
+  const auto sequence = [&](size_t i) {
+    return graph.node(graph.outputs[i]).attrs.as<CollectiveAttrs>().sequence;
+  };
   EXPECT_EQ(sequence(0), 0);
   EXPECT_EQ(sequence(1), 1);
   EXPECT_EQ(graph.spec(graph.outputs[0]), kRows);
@@ -78,7 +85,8 @@ TEST(AllReduceSum, TheGradientIsTheSumOfAllReplicasGradients) {
 
 TEST(AllReduceSum, IntegersAreSummedTooBooleansAreNot) {
   const ReplicaOptions replicas{.devices = one_thread_devices(2)};
-  auto f = function([](const Tensor& x) { return all_reduce_sum(reduce_sum(cast(x > 0.0, DType::int64))); }, {.replicas = replicas});
+  auto f = function([](const Tensor& x) { return all_reduce_sum(reduce_sum(cast(x > 0.0, DType::int64))); },
+                    {.replicas = replicas});
   EXPECT_EQ(f(Tensor::from<float>({1, -1, 2, 3, -5}, {5})).item<int64_t>(), 3);
   auto g = function([](const Tensor& x) { return all_reduce_sum(x > 0.0); }, {.replicas = replicas});
   const Error error = error_of([&] { g(Tensor::from<float>({1, -1}, {2})); });
@@ -96,14 +104,17 @@ TEST(GlobalBatchSize, OutsideReplicasIsTheFirstDimension) {
 }
 
 TEST(GlobalBatchSize, InAReplicaIsTheWholeBatchs) {
-  traced({kRows}, [](const TensorList& p) {
-    EXPECT_EQ(global_batch_size(p[0]), 12);
-    EXPECT_EQ(global_batch_size(reduce_sum(p[0], {.axis = {1}})), 12);
-    const Error error = error_of([&] { global_batch_size(transpose(p[0])); });
-    EXPECT_EQ(error.code(), ErrorCode::shape_mismatch);
-    EXPECT_THAT(error.message(), AllOf(HasSubstr("(2, 3)"), HasSubstr("slice of 3")));
-    return TensorList{};
-  }, kReplica);
+  traced(
+      {kRows},
+      [](const TensorList& p) {
+        EXPECT_EQ(global_batch_size(p[0]), 12);
+        EXPECT_EQ(global_batch_size(reduce_sum(p[0], {.axis = {1}})), 12);
+        const Error error = error_of([&] { global_batch_size(transpose(p[0])); });
+        EXPECT_EQ(error.code(), ErrorCode::shape_mismatch);
+        EXPECT_THAT(error.message(), AllOf(HasSubstr("(2, 3)"), HasSubstr("slice of 3")));
+        return TensorList{};
+      },
+      kReplica);
 }
 
 }  // namespace

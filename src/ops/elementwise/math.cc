@@ -20,20 +20,21 @@ bool holds(DType dtype, double value) {
   }
 }
 
-// A number takes the dtype of the tensor beside it.
-Tensor number_as(const OperandArg& arg, DType dtype, const OpDef& op) {
+// A number takes the dtype and the device of the tensor beside it.
+Tensor number_beside(const Tensor& neighbour, const OperandArg& arg, const OpDef& op) {
+  const DType dtype = neighbour.dtype();
   const double value = arg.number();
   require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ", value,
           " has no exact ", dtype, " value; cast() the tensor to a dtype that holds it first");
-  return fill({dtype, {}}, value, arg.where());
+  return fill_beside(neighbour, {dtype, {}}, value, arg.where());
 }
 
 Tensor binary(const OpDef& op, const OperandArg& a, const OperandArg& b) {
   require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, a.where(), op.name,
           ": one side must be a tensor; received two numbers");
   const std::string name(op.name);
-  if (a.is_number()) return emit_one(op, {number_as(a, b.tensor(name.c_str()).dtype(), op), b.tensor()}, {}, a.where());
-  if (b.is_number()) return emit_one(op, {a.tensor(), number_as(b, a.tensor(name.c_str()).dtype(), op)}, {}, a.where());
+  if (a.is_number()) return emit_one(op, {number_beside(b.tensor(name.c_str()), a, op), b.tensor()}, {}, a.where());
+  if (b.is_number()) return emit_one(op, {a.tensor(), number_beside(a.tensor(name.c_str()), b, op)}, {}, a.where());
   return emit_one(op, {a.tensor(), b.tensor()}, {}, a.where());
 }
 
@@ -103,8 +104,8 @@ Tensor logical_not(const TensorArg& a) { return unary(kLogicalNot, a); }
 Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b) {
   require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, condition.where(),
           "where: one of the choices must be a tensor; received two numbers");
-  const Tensor ta = a.is_number() ? number_as(a, b.tensor("where").dtype(), kSelect) : a.tensor("where");
-  const Tensor tb = b.is_number() ? number_as(b, ta.dtype(), kSelect) : b.tensor();
+  const Tensor ta = a.is_number() ? number_beside(b.tensor("where"), a, kSelect) : a.tensor("where");
+  const Tensor tb = b.is_number() ? number_beside(ta, b, kSelect) : b.tensor();
   return emit_one(kSelect, {condition.tensor(), ta, tb}, {}, condition.where());
 }
 
@@ -121,7 +122,7 @@ Tensor stop_gradient(const TensorArg& x) { return unary(kStopGradient, x); }
 
 Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 0.0, where); }
 Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 1.0, where); }
-Tensor zeros_like(const TensorArg& x) { return fill(x.tensor("zeros_like").spec(), 0.0, x.where()); }
-Tensor ones_like(const TensorArg& x) { return fill(x.tensor("ones_like").spec(), 1.0, x.where()); }
+Tensor zeros_like(const TensorArg& x) { return fill_beside(x.tensor("zeros_like"), x.tensor().spec(), 0.0, x.where()); }
+Tensor ones_like(const TensorArg& x) { return fill_beside(x.tensor("ones_like"), x.tensor().spec(), 1.0, x.where()); }
 
 }  // namespace lockstep

@@ -56,8 +56,8 @@ const std::vector<Case>& cases() {
       {2, 14, 15, 1, 48, 5, 3, {.padding = "same"}},
       {1, 30, 9, 1, 32, 3, 3, {.padding = "same", .dilations = {2, 1}}},
       {2, 9, 9, 1, 32, 3, 3, {.strides = {2, 2}}},
-      {4, 13, 13, 32, 64, 3, 3},  // float32: Winograd forward and for the filter, direct for the input
-      {1, 16, 16, 64, 64, 3, 3, {.padding = "same"}},
+      {2, 13, 13, 32, 64, 3, 3},  // float32: Winograd forward and for the filter, direct for the input
+      {1, 16, 16, 64, 64, 3, 3, {.padding = "same"}},  // float32: Winograd throughout
       {3, 12, 16, 17, 33, 3, 3, {.padding = "same"}},
       {2, 4, 4, 64, 16, 1, 1},
       {1, 3, 3, 2, 3, 3, 3},
@@ -105,7 +105,9 @@ void expect_near(const Tensor& result, const Doubles& expected, const Case& c, c
 class ConvTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ConvTypes, AgreesWithThePlainSum) {
+  const bool own_loops = GetParam() == DType::float64 || GetParam() == DType::float16;
   for (const Case& c : cases()) {
+    if (own_loops && c.in * c.out > 1024 && c.options.groups == 1) continue;  // nothing new, and slow
     const Tensor x = random_tensor(GetParam(), c.x(), 1);
     const Tensor filter = random_tensor(GetParam(), c.filter(), 2);
     const Tensor dy = random_tensor(GetParam(), c.y(), 3);
@@ -139,7 +141,7 @@ TEST_P(ConvTypes, AddsBiasAndActivates) {
   };
   // Direct, Winograd's, the grey images' kernel, and groups.
   const std::vector<Case> chosen = {{2, 6, 6, 5, 7, 3, 3},
-                                    {4, 13, 13, 32, 64, 3, 3},
+                                    {2, 13, 13, 32, 64, 3, 3},
                                     {2, 9, 10, 1, 32, 3, 3, {.padding = "same"}},
                                     {1, 6, 6, 32, 32, 3, 3, {.groups = 4}}};
   for (const Case& c : chosen) {
@@ -232,7 +234,8 @@ TEST(Conv, OwnLoopsDoNotDependOnThreads) {
   };
   for (const DType dtype : {DType::float64, DType::float16})
     for (const Case& c : cases())
-      for (const auto& [op, inputs] : uses(c, dtype)) expect_same(*op, inputs, c);
+      if (c.in * c.out <= 1024)
+        for (const auto& [op, inputs] : uses(c, dtype)) expect_same(*op, inputs, c);
   const Case grey{3, 11, 9, 1, 32, 3, 3, {.padding = "same"}};
   expect_same(kConv2d, uses(grey, DType::float32)[0].second, grey);
 }

@@ -11,14 +11,15 @@ namespace {
 
 void check_logits(const InferContext& c) {
   const Shape &logits = c.shape(0), &labels = c.shape(1);
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "logits must be floating-point, received ", c.inputs[0]);
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "logits must be floating-point, received ",
+          c.inputs[0]);
   c.check(c.dtype(1) == DType::int32 || c.dtype(1) == DType::int64, ErrorCode::dtype_mismatch,
           "labels must be int32 or int64 class numbers, received ", c.inputs[1],
           "; for probabilities use softmax_cross_entropy_with_logits");
-  c.check(logits.rank() >= 1 && logits[-1] > 0, ErrorCode::shape_mismatch, "logits need one or more classes in their last dimension, received ",
-          logits);
-  c.check(labels == logits.drop_last(1), ErrorCode::shape_mismatch, "labels must have the logits' shape without classes, ",
-          logits.drop_last(1), ", received ", labels);
+  c.check(logits.rank() >= 1 && logits[-1] > 0, ErrorCode::shape_mismatch,
+          "logits need one or more classes in their last dimension, received ", logits);
+  c.check(labels == logits.drop_last(1), ErrorCode::shape_mismatch,
+          "labels must have the logits' shape without classes, ", logits.drop_last(1), ", received ", labels);
 }
 
 SpecList infer(const InferContext& c) {
@@ -30,10 +31,10 @@ SpecList infer(const InferContext& c) {
 
 SpecList infer_grad(const InferContext& c) {
   check_logits(c);
-  c.check(c.dtype(3) == c.dtype(0), ErrorCode::dtype_mismatch, "the loss' gradient must have the logits' dtype, ", c.inputs[0],
-          ", received ", c.inputs[3]);
-  c.check(c.inputs[3] == TensorSpec{c.dtype(0), c.shape(1)}, ErrorCode::shape_mismatch, "the loss' gradient must be ",
-          TensorSpec{c.dtype(0), c.shape(1)}, ", received ", c.inputs[3]);
+  c.check(c.dtype(3) == c.dtype(0), ErrorCode::dtype_mismatch,
+          "the loss' gradient must have the logits' dtype, ", c.inputs[0], ", received ", c.inputs[3]);
+  c.check(c.inputs[3] == TensorSpec{c.dtype(0), c.shape(1)}, ErrorCode::shape_mismatch,
+          "the loss' gradient must be ", TensorSpec{c.dtype(0), c.shape(1)}, ", received ", c.inputs[3]);
   return {c.inputs[0]};
 }
 
@@ -46,7 +47,8 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
 }
 
 TensorList grad(const GradContext& g) {
-  return {emit_one(kSparseCrossEntropyGrad, {g.in(0), g.in(1), g.out(1), g.dout()}, {}, std::source_location::current()),
+  return {emit_one(kSparseCrossEntropyGrad, {g.in(0), g.in(1), g.out(1), g.dout()}, {},
+                   std::source_location::current()),
           Tensor()};
 }
 
@@ -60,16 +62,25 @@ TensorList grad_grad(const GradContext& g) {
   Tensor dlogits, dd;
   if (g.needs(0)) dlogits = expand_dims(d, -1) * (p * (u - up));
   if (g.needs(3))
-    dd = squeeze(up, {-1}) - reduce_sum(u * one_hot(labels, logits.shape()[-1], logits.dtype()), {.axis = {-1}});
+    dd = squeeze(up, {-1}) -
+         reduce_sum(u * one_hot(labels, logits.shape()[-1], logits.dtype()), {.axis = {-1}});
   return {dlogits, Tensor(), Tensor(), dd};
 }
 
 }  // namespace
 
-constinit const OpDef kSparseCrossEntropy{.name = "sparse_softmax_cross_entropy", .min_inputs = 2, .max_inputs = 2,
-                                          .infer = infer, .grad = grad, .cost = cost};
-constinit const OpDef kSparseCrossEntropyGrad{.name = "sparse_softmax_cross_entropy_grad", .min_inputs = 4,
-                                              .max_inputs = 4, .infer = infer_grad, .grad = grad_grad, .cost = cost};
+constinit const OpDef kSparseCrossEntropy{.name = "sparse_softmax_cross_entropy",
+                                          .min_inputs = 2,
+                                          .max_inputs = 2,
+                                          .infer = infer,
+                                          .grad = grad,
+                                          .cost = cost};
+constinit const OpDef kSparseCrossEntropyGrad{.name = "sparse_softmax_cross_entropy_grad",
+                                              .min_inputs = 4,
+                                              .max_inputs = 4,
+                                              .infer = infer_grad,
+                                              .grad = grad_grad,
+                                              .cost = cost};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kSparseCrossEntropy), RegisterOp(kSparseCrossEntropyGrad)};
@@ -81,8 +92,9 @@ Tensor sparse_softmax_cross_entropy_with_logits(const TensorArg& labels, const T
 }
 
 Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits) {
-  return -reduce_sum(TensorArg(multiply(OperandArg(labels.tensor(), labels.where()), log_softmax(logits)), labels.where()),
-                     {.axis = {-1}});
+  return -reduce_sum(
+      TensorArg(multiply(OperandArg(labels.tensor(), labels.where()), log_softmax(logits)), labels.where()),
+      {.axis = {-1}});
 }
 
 }  // namespace lockstep

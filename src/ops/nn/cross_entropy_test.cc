@@ -23,13 +23,17 @@ using testing::values;
 constexpr DType kFloats[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
 
 double tolerance(DType dtype) {
-  return dtype == DType::float32 ? 3e-6 : dtype == DType::float64 ? 1e-12 : dtype == DType::bfloat16 ? 2e-2 : 3e-3;
+  return dtype == DType::float32    ? 3e-6
+         : dtype == DType::float64  ? 1e-12
+         : dtype == DType::bfloat16 ? 2e-2
+                                    : 3e-3;
 }
 
 Tensor random_labels(int64_t rows, int64_t classes, DType dtype) {
   std::mt19937 engine(7);
   std::vector<double> labels;
-  for (int64_t i = 0; i < rows; ++i) labels.push_back(static_cast<double>(engine() % static_cast<unsigned>(classes)));
+  for (int64_t i = 0; i < rows; ++i)
+    labels.push_back(static_cast<double>(engine() % static_cast<unsigned>(classes)));
   return tensor_of(dtype, {rows}, labels);
 }
 
@@ -63,10 +67,12 @@ TEST(SparseCrossEntropy, LossAndGradientAgreeWithDoublePrecision) {
           const Reference expected = reference(logits, labels);
           const TensorList forward = run_kernel(kSparseCrossEntropy, {logits, labels}, {}, 1);
           const Tensor ones = Tensor::full(dtype, {rows}, 1);
-          const Tensor gradient = run_kernel(kSparseCrossEntropyGrad, {logits, labels, forward[1], ones}, {}, 1).front();
+          const Tensor gradient =
+              run_kernel(kSparseCrossEntropyGrad, {logits, labels, forward[1], ones}, {}, 1).front();
           const auto loss = values(forward[0]);
           for (size_t i = 0; i < loss.size(); ++i)
-            ASSERT_NEAR(loss[i], expected.loss[i], tolerance(dtype) * (1 + std::abs(expected.loss[i]) / 4)) << logits.spec();
+            ASSERT_NEAR(loss[i], expected.loss[i], tolerance(dtype) * (1 + std::abs(expected.loss[i]) / 4))
+                << logits.spec();
           const auto d = values(gradient);
           for (size_t i = 0; i < d.size(); ++i)
             ASSERT_NEAR(d[i], expected.gradient[i], tolerance(dtype)) << logits.spec() << " at " << i;
@@ -94,7 +100,8 @@ TEST(SparseCrossEntropy, BitsDoNotDependOnThreadsOrOtherRows) {
   EXPECT_TRUE(same_bits(one[0], two[0]) && same_bits(one[1], two[1]));
   EXPECT_TRUE(same_bits(run_kernel(kSparseCrossEntropyGrad, {logits, labels, one[1], d}, {}, 1).front(),
                         run_kernel(kSparseCrossEntropyGrad, {logits, labels, one[1], d}, {}, 2).front()));
-  const Tensor part = sparse_softmax_cross_entropy_with_logits(slice(labels, {37}, {50}), slice(logits, {37, 0}, {50, 131}));
+  const Tensor part =
+      sparse_softmax_cross_entropy_with_logits(slice(labels, {37}, {50}), slice(logits, {37, 0}, {50, 131}));
   EXPECT_TRUE(same_bits(part, slice(one[0], {37}, {50})));
 }
 
@@ -103,9 +110,16 @@ TEST(SparseCrossEntropy, MoreDimensionsAndNone) {
   const Tensor labels = Tensor::from<int32_t>({0, 1, 2, 3, 2, 1}, {2, 3});
   const Tensor loss = sparse_softmax_cross_entropy_with_logits(labels, logits);
   EXPECT_EQ(loss.shape(), (Shape{2, 3}));
-  EXPECT_TRUE(same_bits(reshape(loss, {6}), sparse_softmax_cross_entropy_with_logits(reshape(labels, {6}), reshape(logits, {6, 4}))));
-  EXPECT_EQ(sparse_softmax_cross_entropy_with_logits(Tensor::scalar<int32_t>(1), random_tensor(DType::float32, {4})).shape(), Shape{});
-  EXPECT_EQ(sparse_softmax_cross_entropy_with_logits(Tensor::empty(DType::int32, {0}), Tensor::empty(DType::float32, {0, 4})).size(), 0);
+  EXPECT_TRUE(same_bits(reshape(loss, {6}), sparse_softmax_cross_entropy_with_logits(
+                                                reshape(labels, {6}), reshape(logits, {6, 4}))));
+  EXPECT_EQ(
+      sparse_softmax_cross_entropy_with_logits(Tensor::scalar<int32_t>(1), random_tensor(DType::float32, {4}))
+          .shape(),
+      Shape{});
+  EXPECT_EQ(sparse_softmax_cross_entropy_with_logits(Tensor::empty(DType::int32, {0}),
+                                                     Tensor::empty(DType::float32, {0, 4}))
+                .size(),
+            0);
 }
 
 TEST(SparseCrossEntropy, ALabelThatIsNoClassIsNamed) {
@@ -126,8 +140,11 @@ TEST(SparseCrossEntropy, ALabelThatIsNoClassIsNamed) {
 TEST(SparseCrossEntropy, RefusesWrongOperands) {
   const Tensor logits = random_tensor(DType::float32, {2, 4});
   EXPECT_THROW(sparse_softmax_cross_entropy_with_logits(logits, logits), Error);
-  EXPECT_THROW(sparse_softmax_cross_entropy_with_logits(Tensor::from<int32_t>({1, 2, 3}, {3}), logits), Error);
-  EXPECT_THROW(sparse_softmax_cross_entropy_with_logits(Tensor::from<int32_t>({1, 2}, {2}), Tensor::from<int32_t>({1, 2}, {2, 1})), Error);
+  EXPECT_THROW(sparse_softmax_cross_entropy_with_logits(Tensor::from<int32_t>({1, 2, 3}, {3}), logits),
+               Error);
+  EXPECT_THROW(sparse_softmax_cross_entropy_with_logits(Tensor::from<int32_t>({1, 2}, {2}),
+                                                        Tensor::from<int32_t>({1, 2}, {2, 1})),
+               Error);
 }
 
 TEST(SparseCrossEntropy, SecondDerivatives) {
@@ -148,7 +165,8 @@ TEST(SparseCrossEntropy, SecondDerivatives) {
     up[i] += 1e-5;
     down[i] -= 1e-5;
     const double slope = (first(tensor_of(DType::float64, {3, 4}, up)).item<double>() -
-                          first(tensor_of(DType::float64, {3, 4}, down)).item<double>()) / 2e-5;
+                          first(tensor_of(DType::float64, {3, 4}, down)).item<double>()) /
+                         2e-5;
     EXPECT_NEAR(second[i], slope, 1e-7 * (1 + std::abs(slope))) << i;
   }
 }

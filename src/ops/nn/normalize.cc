@@ -14,18 +14,18 @@ namespace {
 
 void check_operands(const InferContext& c) {
   const Shape& x = c.shape(0);
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ", c.inputs[0],
-          "; cast() it first");
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
+          c.inputs[0], "; cast() it first");
   c.check(x.rank() >= 1 && x[-1] > 0, ErrorCode::shape_mismatch,
           "the normalised dimension needs one or more elements, received ", x);
 }
 
 void check_weight(const InferContext& c, int input, const char* name) {
   const TensorSpec expected{c.dtype(0), {c.shape(0)[-1]}};
-  c.check(c.dtype(input) == expected.dtype, ErrorCode::dtype_mismatch, name, " must be ", expected, ", received ",
-          c.inputs[static_cast<size_t>(input)], "; cast() it first");
-  c.check(c.inputs[static_cast<size_t>(input)] == expected, ErrorCode::shape_mismatch, name, " must be ", expected,
-          ", one element for each of the normalised dimension of ", c.inputs[0], ", received ",
+  c.check(c.dtype(input) == expected.dtype, ErrorCode::dtype_mismatch, name, " must be ", expected,
+          ", received ", c.inputs[static_cast<size_t>(input)], "; cast() it first");
+  c.check(c.inputs[static_cast<size_t>(input)] == expected, ErrorCode::shape_mismatch, name, " must be ",
+          expected, ", one element for each of the normalised dimension of ", c.inputs[0], ", received ",
           c.inputs[static_cast<size_t>(input)]);
 }
 
@@ -33,17 +33,18 @@ SpecList infer(const InferContext& c) {
   check_operands(c);
   check_weight(c, 1, "gamma");
   check_weight(c, 2, "beta");
-  const TensorSpec stats{c.dtype(0) == DType::float64 ? DType::float64 : DType::float32, c.shape(0).drop_last(1)};
+  const TensorSpec stats{c.dtype(0) == DType::float64 ? DType::float64 : DType::float32,
+                         c.shape(0).drop_last(1)};
   return {c.inputs[0], stats, stats};
 }
 
 SpecList infer_grad(const InferContext& c) {
   check_operands(c);
   check_weight(c, 1, "gamma");
-  c.check(c.dtype(4) == c.dtype(0), ErrorCode::dtype_mismatch, "the gradient must have x's dtype, ", c.inputs[0], ", received ",
-          c.inputs[4]);
-  c.check(c.inputs[4] == c.inputs[0], ErrorCode::shape_mismatch, "the gradient must be like x, ", c.inputs[0], ", received ",
-          c.inputs[4]);
+  c.check(c.dtype(4) == c.dtype(0), ErrorCode::dtype_mismatch, "the gradient must have x's dtype, ",
+          c.inputs[0], ", received ", c.inputs[4]);
+  c.check(c.inputs[4] == c.inputs[0], ErrorCode::shape_mismatch, "the gradient must be like x, ", c.inputs[0],
+          ", received ", c.inputs[4]);
   return {c.inputs[0], c.inputs[1], c.inputs[1]};
 }
 
@@ -90,15 +91,21 @@ TensorList grad_grad(const GradContext& g) {
 
 }  // namespace
 
-constinit const OpDef kLayerNorm{.name = "layer_norm", .min_inputs = 3, .max_inputs = 3, .infer = infer, .grad = grad, .cost = cost};
-constinit const OpDef kLayerNormGrad{.name = "layer_norm_grad", .min_inputs = 5, .max_inputs = 5, .infer = infer_grad,
-                                     .grad = grad_grad, .cost = cost};
+constinit const OpDef kLayerNorm{
+    .name = "layer_norm", .min_inputs = 3, .max_inputs = 3, .infer = infer, .grad = grad, .cost = cost};
+constinit const OpDef kLayerNormGrad{.name = "layer_norm_grad",
+                                     .min_inputs = 5,
+                                     .max_inputs = 5,
+                                     .infer = infer_grad,
+                                     .grad = grad_grad,
+                                     .cost = cost};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kLayerNorm), RegisterOp(kLayerNormGrad)};
 }
 
-Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta, LayerNormOptions options) {
+Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
+                  LayerNormOptions options) {
   const int rank = x.tensor("layer_norm").rank();
   const int axis = normalize_axis(options.axis, rank, "layer_norm", x.where());
   const auto last = [&](const Tensor& input) {

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-void forward64(const double* x, const double* gamma, const double* beta, double epsilon, double* y, double* means,
-               double* rstds, int64_t n, int64_t begin, int64_t end) {
+void forward64(const double* x, const double* gamma, const double* beta, double epsilon, double* y,
+               double* means, double* rstds, int64_t n, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const double* v = x + row * n;
     double sum = 0, squares = 0;
@@ -27,8 +27,8 @@ void forward64(const double* x, const double* gamma, const double* beta, double 
   }
 }
 
-void backward64(const double* x, const double* gamma, const double* mean, const double* rstd, const double* dy, double* dx,
-                double* sums, int64_t n, int64_t begin, int64_t end) {
+void backward64(const double* x, const double* gamma, const double* mean, const double* rstd,
+                const double* dy, double* dx, double* sums, int64_t n, int64_t begin, int64_t end) {
   std::fill_n(sums, 2 * n, 0.0);
   for (int64_t row = begin; row < end; ++row) {
     double sum_a = 0, sum_ha = 0;
@@ -49,7 +49,8 @@ void backward64(const double* x, const double* gamma, const double* mean, const 
 }
 
 const cpu::LayerNormFunctions& functions(DType dtype) {
-  const auto& table = cpu::pick_simd(simd_v2::kLayerNormTable, simd_v3::kLayerNormTable, simd_v4::kLayerNormTable);
+  const auto& table =
+      cpu::pick_simd(simd_v2::kLayerNormTable, simd_v3::kLayerNormTable, simd_v4::kLayerNormTable);
   return dtype == DType::bfloat16 ? table.bfloat16 : dtype == DType::float16 ? table.float16 : table.float32;
 }
 
@@ -82,12 +83,12 @@ class LayerNormKernel final : public LayerNormBase {
     void* const* out = args.outputs;
     parallel_for(rows_, 1, threads_, [&](int64_t begin, int64_t end) {
       if (dtype_ == DType::float64)
-        forward64(static_cast<const double*>(in[0]), static_cast<const double*>(in[1]), static_cast<const double*>(in[2]),
-                  epsilon_, static_cast<double*>(out[0]), static_cast<double*>(out[1]), static_cast<double*>(out[2]), n_,
-                  begin, end);
+        forward64(static_cast<const double*>(in[0]), static_cast<const double*>(in[1]),
+                  static_cast<const double*>(in[2]), epsilon_, static_cast<double*>(out[0]),
+                  static_cast<double*>(out[1]), static_cast<double*>(out[2]), n_, begin, end);
       else
-        functions_.forward(in[0], in[1], in[2], static_cast<float>(epsilon_), out[0], static_cast<float*>(out[1]),
-                           static_cast<float*>(out[2]), n_, begin, end);
+        functions_.forward(in[0], in[1], in[2], static_cast<float>(epsilon_), out[0],
+                           static_cast<float*>(out[1]), static_cast<float*>(out[2]), n_, begin, end);
     });
   }
 };
@@ -103,7 +104,8 @@ class LayerNormGradKernel final : public LayerNormBase {
   }
 
   size_t workspace_bytes() const override {
-    return static_cast<size_t>(std::max<int64_t>(blocks_, 1) * 2 * n_) * (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
+    return static_cast<size_t>(std::max<int64_t>(blocks_, 1) * 2 * n_) *
+           (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
   }
   bool in_place(int input, int output) const override { return output == 0 && (input == 0 || input == 4); }
 
@@ -125,10 +127,11 @@ class LayerNormGradKernel final : public LayerNormBase {
         const auto* rstd = static_cast<const C*>(in[3]);
         if constexpr (std::is_same_v<C, double>)
           backward64(static_cast<const double*>(in[0]), static_cast<const double*>(in[1]), mean, rstd,
-                     static_cast<const double*>(in[4]), static_cast<double*>(args.outputs[0]), sums + block * 2 * n_, n_,
-                     first, last);
+                     static_cast<const double*>(in[4]), static_cast<double*>(args.outputs[0]),
+                     sums + block * 2 * n_, n_, first, last);
         else
-          functions_.backward(in[0], in[1], mean, rstd, in[4], args.outputs[0], sums + block * 2 * n_, n_, first, last);
+          functions_.backward(in[0], in[1], mean, rstd, in[4], args.outputs[0], sums + block * 2 * n_, n_,
+                              first, last);
       }
     });
     for (int64_t block = 1; block < blocks_; ++block)
@@ -148,8 +151,9 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   return std::make_unique<K>(request);
 }
 
-const RegisterKernel registered[] = {{DeviceKind::cpu, kLayerNorm, {.prepare = prepare<LayerNormKernel>}},
-                                     {DeviceKind::cpu, kLayerNormGrad, {.prepare = prepare<LayerNormGradKernel>}}};
+const RegisterKernel registered[] = {
+    {DeviceKind::cpu, kLayerNorm, {.prepare = prepare<LayerNormKernel>}},
+    {DeviceKind::cpu, kLayerNormGrad, {.prepare = prepare<LayerNormGradKernel>}}};
 
 }  // namespace
 }  // namespace lockstep

@@ -20,13 +20,15 @@ LOCKSTEP_INLINE F32 load_at(const T* p, int64_t count) {
 
 template <class T>
 LOCKSTEP_INLINE void store_at(T* p, int64_t count, const F32& v) {
-  if (count == kLanes) store(p, v);
-  else store_some(p, count, v);
+  if (count == kLanes)
+    store(p, v);
+  else
+    store_some(p, count, v);
 }
 
 template <class T>
-void forward(const void* in, const void* scale, const void* shift, float epsilon, void* out, float* means, float* rstds,
-             int64_t n, int64_t begin, int64_t end) {
+void forward(const void* in, const void* scale, const void* shift, float epsilon, void* out, float* means,
+             float* rstds, int64_t n, int64_t begin, int64_t end) {
   const auto* gamma = static_cast<const T*>(scale);
   const auto* beta = static_cast<const T*>(shift);
   const float share = 1.0f / static_cast<float>(n);
@@ -34,28 +36,32 @@ void forward(const void* in, const void* scale, const void* shift, float epsilon
     const T* x = static_cast<const T*>(in) + row * n;
     T* y = static_cast<T*>(out) + row * n;
     F32 sum = splat(0.0f);
-    each_vector(n, [&](int64_t i, int64_t count) __attribute__((always_inline)) { sum = sum + load_at(x + i, count); });
+    each_vector(
+        n, [&](int64_t i, int64_t count)
+               __attribute__((always_inline)) { sum = sum + load_at(x + i, count); });
     const float mean = fold<Sum>(sum) * share;
     F32 squares = splat(0.0f);
-    each_vector(n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
-      // Lanes behind the row are the mean: they add nothing.
-      const F32 centered = (count == kLanes ? load(x + i) : load_some(x + i, count, mean)) - splat(mean);
-      squares = squares + centered * centered;
-    });
+    each_vector(
+        n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+          // Lanes behind the row are the mean: they add nothing.
+          const F32 centered = (count == kLanes ? load(x + i) : load_some(x + i, count, mean)) - splat(mean);
+          squares = squares + centered * centered;
+        });
     const float rstd = 1.0f / __builtin_sqrtf(fold<Sum>(squares) * share + epsilon);
     means[row] = mean;
     rstds[row] = rstd;
-    each_vector(n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
-      const F32 h = (load_at(x + i, count) - splat(mean)) * splat(rstd);
-      store_at(y + i, count, h * load_at(gamma + i, count) + load_at(beta + i, count));
-    });
+    each_vector(
+        n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+          const F32 h = (load_at(x + i, count) - splat(mean)) * splat(rstd);
+          store_at(y + i, count, h * load_at(gamma + i, count) + load_at(beta + i, count));
+        });
   }
 }
 
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x.
 template <class T>
-void backward(const void* in, const void* scale, const float* means, const float* rstds, const void* gradient, void* out,
-              float* sums, int64_t n, int64_t begin, int64_t end) {
+void backward(const void* in, const void* scale, const float* means, const float* rstds, const void* gradient,
+              void* out, float* sums, int64_t n, int64_t begin, int64_t end) {
   const auto* gamma = static_cast<const T*>(scale);
   const float share = 1.0f / static_cast<float>(n);
   for (int64_t row = begin; row < end; ++row) {
@@ -66,23 +72,25 @@ void backward(const void* in, const void* scale, const float* means, const float
     const F32 rstd = splat(rstds[row]);
     const bool first = row == begin;
     F32 sum_a = splat(0.0f), sum_ha = splat(0.0f);
-    each_vector(n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
-      const F32 d = load_at(dy + i, count);
-      const F32 h = (load_at(x + i, count) - mean) * rstd;
-      const F32 dh = d * h;
-      const F32 g = load_at(gamma + i, count);
-      sum_a = sum_a + d * g;
-      sum_ha = sum_ha + dh * g;
-      store_at(sums + i, count, first ? dh : load_at(sums + i, count) + dh);
-      store_at(sums + n + i, count, first ? d : load_at(sums + n + i, count) + d);
-    });
+    each_vector(
+        n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+          const F32 d = load_at(dy + i, count);
+          const F32 h = (load_at(x + i, count) - mean) * rstd;
+          const F32 dh = d * h;
+          const F32 g = load_at(gamma + i, count);
+          sum_a = sum_a + d * g;
+          sum_ha = sum_ha + dh * g;
+          store_at(sums + i, count, first ? dh : load_at(sums + i, count) + dh);
+          store_at(sums + n + i, count, first ? d : load_at(sums + n + i, count) + d);
+        });
     const F32 mean_a = splat(fold<Sum>(sum_a) * share);
     const F32 mean_ha = splat(fold<Sum>(sum_ha) * share);
-    each_vector(n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
-      const F32 h = (load_at(x + i, count) - mean) * rstd;
-      const F32 a = load_at(dy + i, count) * load_at(gamma + i, count);
-      store_at(dx + i, count, rstd * ((a - mean_a) - h * mean_ha));
-    });
+    each_vector(
+        n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+          const F32 h = (load_at(x + i, count) - mean) * rstd;
+          const F32 a = load_at(dy + i, count) * load_at(gamma + i, count);
+          store_at(dx + i, count, rstd * ((a - mean_a) - h * mean_ha));
+        });
   }
 }
 
@@ -93,6 +101,7 @@ constexpr cpu::LayerNormFunctions functions() {
 
 }  // namespace
 
-extern const cpu::LayerNormTable kLayerNormTable = {functions<float>(), functions<bfloat16>(), functions<float16>()};
+extern const cpu::LayerNormTable kLayerNormTable = {functions<float>(), functions<bfloat16>(),
+                                                    functions<float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

@@ -23,14 +23,18 @@ using testing::values;
 constexpr DType kFloats[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
 
 double tolerance(DType dtype) {
-  return dtype == DType::float32 ? 5e-6 : dtype == DType::float64 ? 1e-12 : dtype == DType::bfloat16 ? 2e-2 : 3e-3;
+  return dtype == DType::float32    ? 5e-6
+         : dtype == DType::float64  ? 1e-12
+         : dtype == DType::bfloat16 ? 2e-2
+                                    : 3e-3;
 }
 
 struct Reference {
   std::vector<double> y, dx, dgamma, dbeta;
 };
 
-Reference reference(const Tensor& x_, const Tensor& gamma_, const Tensor& beta_, const Tensor& dy_, double epsilon) {
+Reference reference(const Tensor& x_, const Tensor& gamma_, const Tensor& beta_, const Tensor& dy_,
+                    double epsilon) {
   const auto x = values(x_), gamma = values(gamma_), beta = values(beta_), dy = values(dy_);
   const auto n = gamma.size();
   Reference r;
@@ -60,7 +64,8 @@ void expect_near(const Tensor& got, const std::vector<double>& expected, double 
   const auto v = values(got);
   ASSERT_EQ(v.size(), expected.size());
   for (size_t i = 0; i < v.size(); ++i)
-    ASSERT_NEAR(v[i], expected[i], slack * (1 + std::abs(expected[i]))) << what << " " << got.spec() << " at " << i;
+    ASSERT_NEAR(v[i], expected[i], slack * (1 + std::abs(expected[i])))
+        << what << " " << got.spec() << " at " << i;
 }
 
 TEST(LayerNorm, ForwardAndBackwardAgreeWithDoublePrecision) {
@@ -68,11 +73,13 @@ TEST(LayerNorm, ForwardAndBackwardAgreeWithDoublePrecision) {
     for (const int64_t n : {1, 3, 16, 50, 768})
       for (const int64_t rows : {1, 5, 70}) {
         const Tensor x = random_tensor(dtype, {rows, n}) + 3.0;
-        const Tensor gamma = random_tensor(dtype, {n}, 2), beta = random_tensor(dtype, {n}, 3), dy = random_tensor(dtype, {rows, n}, 4);
+        const Tensor gamma = random_tensor(dtype, {n}, 2), beta = random_tensor(dtype, {n}, 3),
+                     dy = random_tensor(dtype, {rows, n}, 4);
         const Reference expected = reference(x, gamma, beta, dy, 1e-3);
         const TensorList forward = run_kernel(kLayerNorm, {x, gamma, beta}, LayerNormAttrs{1e-3}, 1);
         expect_near(forward[0], expected.y, tolerance(dtype), "y");
-        const TensorList back = run_kernel(kLayerNormGrad, {x, gamma, forward[1], forward[2], dy}, LayerNormAttrs{1e-3}, 1);
+        const TensorList back =
+            run_kernel(kLayerNormGrad, {x, gamma, forward[1], forward[2], dy}, LayerNormAttrs{1e-3}, 1);
         expect_near(back[0], expected.dx, tolerance(dtype) * 4, "dx");
         expect_near(back[1], expected.dgamma, tolerance(dtype) * 4, "dgamma");
         expect_near(back[2], expected.dbeta, tolerance(dtype) * 4, "dbeta");
@@ -92,10 +99,13 @@ TEST(LayerNorm, BitsDoNotDependOnThreadsOrOtherRows) {
   const TensorList back = run_kernel(kLayerNormGrad, {x, gamma, one[1], one[2], dy}, LayerNormAttrs{}, 1);
   for (const int threads : {2, 3}) {
     const TensorList many = run_kernel(kLayerNorm, {x, gamma, beta}, LayerNormAttrs{}, threads);
-    const TensorList many_back = run_kernel(kLayerNormGrad, {x, gamma, one[1], one[2], dy}, LayerNormAttrs{}, threads);
-    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(one[i], many[i]) && same_bits(back[i], many_back[i])) << i;
+    const TensorList many_back =
+        run_kernel(kLayerNormGrad, {x, gamma, one[1], one[2], dy}, LayerNormAttrs{}, threads);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(same_bits(one[i], many[i]) && same_bits(back[i], many_back[i])) << i;
   }
-  EXPECT_TRUE(same_bits(layer_norm(slice(x, {40, 0}, {9, 70}), gamma, beta), slice(one[0], {40, 0}, {9, 70})));
+  EXPECT_TRUE(
+      same_bits(layer_norm(slice(x, {40, 0}, {9, 70}), gamma, beta), slice(one[0], {40, 0}, {9, 70})));
 }
 
 TEST(LayerNorm, AnyAxisEmptyBatchesAndErrors) {
@@ -108,17 +118,22 @@ TEST(LayerNorm, AnyAxisEmptyBatchesAndErrors) {
   EXPECT_EQ(layer_norm(Tensor::empty(DType::float32, {0, 3}), gamma, beta).shape(), (Shape{0, 3}));
   const Tensor none = Tensor::empty(DType::float32, {0, 3});
   const Tensor no_stats = Tensor::empty(DType::float32, {0});
-  const TensorList back = run_kernel(kLayerNormGrad, {none, gamma, no_stats, no_stats, none}, LayerNormAttrs{}, 1);
+  const TensorList back =
+      run_kernel(kLayerNormGrad, {none, gamma, no_stats, no_stats, none}, LayerNormAttrs{}, 1);
   EXPECT_EQ(values(back[1]), std::vector<double>(3, 0));
   EXPECT_EQ(values(back[2]), std::vector<double>(3, 0));
 }
 
 TEST(LayerNorm, FirstAndSecondDerivatives) {
   const Shape shape = {3, 4};
-  const TensorList at = {random_tensor(DType::float64, shape), random_tensor(DType::float64, {4}, 2), random_tensor(DType::float64, {4}, 3)};
+  const TensorList at = {random_tensor(DType::float64, shape), random_tensor(DType::float64, {4}, 2),
+                         random_tensor(DType::float64, {4}, 3)};
   const Tensor a = random_tensor(DType::float64, shape, 4);
-  const TensorList weights = {random_tensor(DType::float64, shape, 5), random_tensor(DType::float64, {4}, 6), random_tensor(DType::float64, {4}, 7)};
-  const auto f = [&](const TensorList& p) { return reduce_sum(square(layer_norm(p[0], p[1], p[2], {.epsilon = 0.1})) * a); };
+  const TensorList weights = {random_tensor(DType::float64, shape, 5), random_tensor(DType::float64, {4}, 6),
+                              random_tensor(DType::float64, {4}, 7)};
+  const auto f = [&](const TensorList& p) {
+    return reduce_sum(square(layer_norm(p[0], p[1], p[2], {.epsilon = 0.1})) * a);
+  };
   const auto df = [&](const TensorList& p) {
     GradientTape tape;
     for (const Tensor& t : p) tape.watch(t);

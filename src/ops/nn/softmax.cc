@@ -12,15 +12,17 @@ namespace lockstep {
 namespace {
 
 SpecList infer(const InferContext& c) {
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ", c.inputs[0],
-          "; cast() it first");
-  c.check(c.shape(0).rank() >= 1, ErrorCode::shape_mismatch, "takes tensors of rank 1 or more, received a scalar");
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
+          c.inputs[0], "; cast() it first");
+  c.check(c.shape(0).rank() >= 1, ErrorCode::shape_mismatch,
+          "takes tensors of rank 1 or more, received a scalar");
   return {c.inputs[0]};
 }
 
 // An exponential, a subtraction, a sum and a division for each element.
 Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
-  return {.flops = 4 * c.shape(0).size(), .bytes = static_cast<int64_t>(c.inputs[0].bytes() + outputs[0].bytes())};
+  return {.flops = 4 * c.shape(0).size(),
+          .bytes = static_cast<int64_t>(c.inputs[0].bytes() + outputs[0].bytes())};
 }
 
 // y = softmax(x):  dx = y (dy - sum(dy y)).
@@ -49,7 +51,8 @@ Tensor along_axis(const OpDef& op, const TensorArg& x, int axis) {
 }  // namespace
 
 constinit const OpDef kSoftmax{.name = "softmax", .infer = infer, .grad = grad_softmax, .cost = cost};
-constinit const OpDef kLogSoftmax{.name = "log_softmax", .infer = infer, .grad = grad_log_softmax, .cost = cost};
+constinit const OpDef kLogSoftmax{
+    .name = "log_softmax", .infer = infer, .grad = grad_log_softmax, .cost = cost};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kSoftmax), RegisterOp(kLogSoftmax)};

@@ -44,7 +44,8 @@ void log_softmax64(const double* x, double* y, int64_t n, int64_t begin, int64_t
   }
 }
 
-void cross_entropy64(const double* x, Labels labels, double* loss, double* stats, int64_t n, int64_t begin, int64_t end) {
+void cross_entropy64(const double* x, Labels labels, double* loss, double* stats, int64_t n, int64_t begin,
+                     int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const auto [max, sum] = row_stats(x + row * n, n);
     loss[row] = std::log(sum) - (x[row * n + labels[row]] - max);
@@ -53,8 +54,8 @@ void cross_entropy64(const double* x, Labels labels, double* loss, double* stats
   }
 }
 
-void cross_entropy_grad64(const double* x, Labels labels, const double* stats, const double* dloss, double* dx, int64_t n,
-                          int64_t begin, int64_t end) {
+void cross_entropy_grad64(const double* x, Labels labels, const double* stats, const double* dloss,
+                          double* dx, int64_t n, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row)
     for (int64_t i = 0; i < n; ++i) {
       const double p = std::exp(x[row * n + i] - stats[2 * row]) / stats[2 * row + 1];
@@ -106,7 +107,8 @@ class SoftmaxKernel final : public RowKernel {
     void* y = args.outputs[0];
     each_rows([&](int64_t begin, int64_t end) {
       if (double_)
-        (log ? log_softmax64 : softmax64)(static_cast<const double*>(x), static_cast<double*>(y), n_, begin, end);
+        (log ? log_softmax64 : softmax64)(static_cast<const double*>(x), static_cast<double*>(y), n_, begin,
+                                          end);
       else
         (log ? functions_.log_softmax : functions_.softmax)(x, y, n_, begin, end);
     });
@@ -137,8 +139,8 @@ class LabelKernel : public RowKernel {
       position[d] = index % label_shape_[d];
       index /= label_shape_[d];
     }
-    fail(ErrorCode::invalid_argument, where_, "sparse_softmax_cross_entropy: the label at position ", position, " is ",
-         label, ", but there are ", n_, " classes: labels run from 0 to ", n_ - 1);
+    fail(ErrorCode::invalid_argument, where_, "sparse_softmax_cross_entropy: the label at position ",
+         position, " is ", label, ", but there are ", n_, " classes: labels run from 0 to ", n_ - 1);
   }
 
   bool wide_;
@@ -154,11 +156,12 @@ class CrossEntropyKernel final : public LabelKernel {
     check(classes);
     each_rows([&](int64_t begin, int64_t end) {
       if (double_)
-        cross_entropy64(static_cast<const double*>(args.inputs[0]), classes, static_cast<double*>(args.outputs[0]),
-                        static_cast<double*>(args.outputs[1]), n_, begin, end);
+        cross_entropy64(static_cast<const double*>(args.inputs[0]), classes,
+                        static_cast<double*>(args.outputs[0]), static_cast<double*>(args.outputs[1]), n_,
+                        begin, end);
       else
-        functions_.cross_entropy(args.inputs[0], classes, args.outputs[0], static_cast<float*>(args.outputs[1]), n_, begin,
-                                 end);
+        functions_.cross_entropy(args.inputs[0], classes, args.outputs[0],
+                                 static_cast<float*>(args.outputs[1]), n_, begin, end);
     });
   }
 };
@@ -172,11 +175,13 @@ class CrossEntropyGradKernel final : public LabelKernel {
     check(classes);
     each_rows([&](int64_t begin, int64_t end) {
       if (double_)
-        cross_entropy_grad64(static_cast<const double*>(args.inputs[0]), classes, static_cast<const double*>(args.inputs[2]),
-                             static_cast<const double*>(args.inputs[3]), static_cast<double*>(args.outputs[0]), n_, begin, end);
+        cross_entropy_grad64(static_cast<const double*>(args.inputs[0]), classes,
+                             static_cast<const double*>(args.inputs[2]),
+                             static_cast<const double*>(args.inputs[3]),
+                             static_cast<double*>(args.outputs[0]), n_, begin, end);
       else
-        functions_.cross_entropy_grad(args.inputs[0], classes, static_cast<const float*>(args.inputs[2]), args.inputs[3],
-                                      args.outputs[0], n_, begin, end);
+        functions_.cross_entropy_grad(args.inputs[0], classes, static_cast<const float*>(args.inputs[2]),
+                                      args.inputs[3], args.outputs[0], n_, begin, end);
     });
   }
 };

@@ -29,7 +29,8 @@ LOCKSTEP_INLINE void store_at(T* y, int64_t i, int64_t n, const F32& v) {
 template <class T>
 LOCKSTEP_INLINE float row_max(const T* x, int64_t n) {
   F32 acc = splat(kMinusInfinity);
-  each_vector(x, n, [&](int64_t, const F32& v) __attribute__((always_inline)) { acc = MaxOfNumbers::apply(acc, v); });
+  each_vector(
+      x, n, [&](int64_t, const F32& v) __attribute__((always_inline)) { acc = MaxOfNumbers::apply(acc, v); });
   return fold<MaxOfNumbers>(acc);
 }
 
@@ -41,12 +42,13 @@ LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
   F32 total = splat(0.0f);
   for (int64_t first = 0; first < n; first += kBlock) {
     F32 acc = splat(0.0f);
-    each_vector(x + first, n - first < kBlock ? n - first : kBlock,
-                [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-                  const F32 e = exp_not_positive(v - splat(max));
-                  sink(first + i, e);
-                  acc = acc + e;
-                });
+    each_vector(
+        x + first,
+        n - first < kBlock ? n - first : kBlock, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+          const F32 e = exp_not_positive(v - splat(max));
+          sink(first + i, e);
+          acc = acc + e;
+        });
     total = total + acc;
   }
   return fold<Sum>(total);
@@ -93,15 +95,17 @@ LOCKSTEP_INLINE void row_stats(const T* x, int64_t n, int64_t count, float* max,
 template <class T>
 void softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
   if (n <= kLanes) {
-    each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-      float max[kLanes], sum[kLanes] = {};
-      F32 exponentials[kLanes];
-      short_rows(static_cast<const T*>(in) + first * n, n, count, max, sum,
-                 [&](int64_t r, const F32& e) __attribute__((always_inline)) { exponentials[r] = e; });
-      store(sum, splat(1.0f) / load(sum));
-      for (int64_t r = 0; r < count; ++r)
-        store_at(static_cast<T*>(out) + (first + r) * n, 0, n, exponentials[r] * splat(sum[r]));
-    });
+    each_group(
+        begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+          float max[kLanes], sum[kLanes] = {};
+          F32 exponentials[kLanes];
+          short_rows(
+              static_cast<const T*>(in) + first * n, n, count, max,
+              sum, [&](int64_t r, const F32& e) __attribute__((always_inline)) { exponentials[r] = e; });
+          store(sum, splat(1.0f) / load(sum));
+          for (int64_t r = 0; r < count; ++r)
+            store_at(static_cast<T*>(out) + (first + r) * n, 0, n, exponentials[r] * splat(sum[r]));
+        });
     return;
   }
   for (int64_t row = begin; row < end; ++row) {
@@ -109,87 +113,99 @@ void softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
     T* y = static_cast<T*>(out) + row * n;
     const float max = row_max(x, n);
     if constexpr (sizeof(T) == 4) {
-      const float sum = row_sum(x, n, max, [&](int64_t i, const F32& e) __attribute__((always_inline)) {
-        store_at(y, i, n, e);
-      });
+      const float sum = row_sum(
+          x, n, max, [&](int64_t i, const F32& e) __attribute__((always_inline)) { store_at(y, i, n, e); });
       const F32 scale = splat(1.0f / sum);
-      each_vector(y, n, [&](int64_t i, const F32& e) __attribute__((always_inline)) { store_at(y, i, n, e * scale); });
+      each_vector(
+          y,
+          n, [&](int64_t i, const F32& e) __attribute__((always_inline)) { store_at(y, i, n, e * scale); });
     } else {
       // Exponentials rounded to 16 bits would lose what the sum has: they are made again.
       const float sum = row_sum(x, n, max, [](int64_t, const F32&) {});
       const F32 scale = splat(1.0f / sum);
-      each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-        store_at(y, i, n, exp_not_positive(v - splat(max)) * scale);
-      });
+      each_vector(
+          x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+            store_at(y, i, n, exp_not_positive(v - splat(max)) * scale);
+          });
     }
   }
 }
 
 template <class T>
 void log_softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
-  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-    float max[kLanes], sum[kLanes] = {};
-    const T* x = static_cast<const T*>(in) + first * n;
-    T* y = static_cast<T*>(out) + first * n;
-    row_stats(x, n, count, max, sum);
-    store(sum, log(load(sum)));
-    for (int64_t r = 0; r < count; ++r)
-      each_vector(x + r * n, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-        store_at(y + r * n, i, n, (v - splat(max[r])) - splat(sum[r]));
+  each_group(
+      begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+        float max[kLanes], sum[kLanes] = {};
+        const T* x = static_cast<const T*>(in) + first * n;
+        T* y = static_cast<T*>(out) + first * n;
+        row_stats(x, n, count, max, sum);
+        store(sum, log(load(sum)));
+        for (int64_t r = 0; r < count; ++r)
+          each_vector(
+              x + r * n, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+                store_at(y + r * n, i, n, (v - splat(max[r])) - splat(sum[r]));
+              });
       });
-  });
 }
 
 LOCKSTEP_INLINE float to_float(float x) { return x; }
 template <class T>
-LOCKSTEP_INLINE float to_float(const T& x) { return load_some(&x, 1, 0.0f).part[0][0]; }
-
-template <class T>
-void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t n, int64_t begin, int64_t end) {
-  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-    float max[kLanes], sum[kLanes] = {}, chosen[kLanes] = {};
-    const T* x = static_cast<const T*>(in) + first * n;
-    row_stats(x, n, count, max, sum);
-    for (int64_t r = 0; r < count; ++r) {
-      chosen[r] = to_float(x[r * n + labels[first + r]]) - max[r];
-      stats[2 * (first + r)] = max[r];
-      stats[2 * (first + r) + 1] = sum[r];
-    }
-    const F32 result = log(load(sum)) - load(chosen);
-    T* y = static_cast<T*>(loss) + first;
-    if (count == kLanes) store(y, result);
-    else store_some(y, count, result);
-  });
+LOCKSTEP_INLINE float to_float(const T& x) {
+  return load_some(&x, 1, 0.0f).part[0][0];
 }
 
 template <class T>
-void cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss, void* out, int64_t n,
-                        int64_t begin, int64_t end) {
-  const I32 lane = iota<int32_t>(0);
-  each_group(begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
-    float scale[kLanes] = {};
-    for (int64_t r = 0; r < count; ++r) scale[r] = stats[2 * (first + r) + 1];
-    store(scale, splat(1.0f) / load(scale));
-    for (int64_t r = 0; r < count; ++r) {
-      const int64_t row = first + r;
-      const T* x = static_cast<const T*>(in) + row * n;
-      T* y = static_cast<T*>(out) + row * n;
-      const float max = stats[2 * row];
-      const F32 d = splat(to_float(static_cast<const T*>(dloss)[row]));
-      const int64_t label = labels[row];
-      const auto gradient = [&](const F32& v, int64_t place) __attribute__((always_inline)) {
-        const F32 p = exp_not_positive(v - splat(max)) * splat(scale[r]);
-        return select(lane == splat(static_cast<int32_t>(place)), p - splat(1.0f), p) * d;
-      };
-      if (n < kLanes) {
-        store_some(y, n, gradient(load_some(x, n, kMinusInfinity), label));
-        continue;
-      }
-      each_vector(x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
-        store_at(y, i, n, gradient(v, label - i));
+void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t n, int64_t begin,
+                   int64_t end) {
+  each_group(
+      begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+        float max[kLanes], sum[kLanes] = {}, chosen[kLanes] = {};
+        const T* x = static_cast<const T*>(in) + first * n;
+        row_stats(x, n, count, max, sum);
+        for (int64_t r = 0; r < count; ++r) {
+          chosen[r] = to_float(x[r * n + labels[first + r]]) - max[r];
+          stats[2 * (first + r)] = max[r];
+          stats[2 * (first + r) + 1] = sum[r];
+        }
+        const F32 result = log(load(sum)) - load(chosen);
+        T* y = static_cast<T*>(loss) + first;
+        if (count == kLanes)
+          store(y, result);
+        else
+          store_some(y, count, result);
       });
-    }
-  });
+}
+
+template <class T>
+void cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss, void* out,
+                        int64_t n, int64_t begin, int64_t end) {
+  const I32 lane = iota<int32_t>(0);
+  each_group(
+      begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+        float scale[kLanes] = {};
+        for (int64_t r = 0; r < count; ++r) scale[r] = stats[2 * (first + r) + 1];
+        store(scale, splat(1.0f) / load(scale));
+        for (int64_t r = 0; r < count; ++r) {
+          const int64_t row = first + r;
+          const T* x = static_cast<const T*>(in) + row * n;
+          T* y = static_cast<T*>(out) + row * n;
+          const float max = stats[2 * row];
+          const F32 d = splat(to_float(static_cast<const T*>(dloss)[row]));
+          const int64_t label = labels[row];
+          const auto gradient = [&](const F32& v, int64_t place) __attribute__((always_inline)) {
+            const F32 p = exp_not_positive(v - splat(max)) * splat(scale[r]);
+            return select(lane == splat(static_cast<int32_t>(place)), p - splat(1.0f), p) * d;
+          };
+          if (n < kLanes) {
+            store_some(y, n, gradient(load_some(x, n, kMinusInfinity), label));
+            continue;
+          }
+          each_vector(
+              x, n, [&](int64_t i, const F32& v) __attribute__((always_inline)) {
+                store_at(y, i, n, gradient(v, label - i));
+              });
+        }
+      });
 }
 
 template <class T>
@@ -199,6 +215,7 @@ constexpr cpu::SoftmaxFunctions functions() {
 
 }  // namespace
 
-extern const cpu::SoftmaxTable kSoftmaxTable = {functions<float>(), functions<bfloat16>(), functions<float16>()};
+extern const cpu::SoftmaxTable kSoftmaxTable = {functions<float>(), functions<bfloat16>(),
+                                                functions<float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

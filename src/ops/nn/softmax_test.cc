@@ -27,7 +27,10 @@ constexpr DType kFloats[] = {DType::float32, DType::float64, DType::bfloat16, DT
 
 // Relative, and absolute below 1.
 double tolerance(DType dtype) {
-  return dtype == DType::float32 ? 1e-6 : dtype == DType::float64 ? 1e-13 : dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
+  return dtype == DType::float32    ? 1e-6
+         : dtype == DType::float64  ? 1e-13
+         : dtype == DType::bfloat16 ? 0x1p-8
+                                    : 0x1p-11;
 }
 
 std::vector<double> reference(const Tensor& x, bool log) {
@@ -35,7 +38,8 @@ std::vector<double> reference(const Tensor& x, bool log) {
   const auto n = static_cast<size_t>(x.shape()[-1]);
   std::vector<double> result;
   for (size_t row = 0; row < v.size() / n; ++row) {
-    const double max = *std::max_element(v.begin() + static_cast<long>(row * n), v.begin() + static_cast<long>((row + 1) * n));
+    const double max = *std::max_element(v.begin() + static_cast<long>(row * n),
+                                         v.begin() + static_cast<long>((row + 1) * n));
     double sum = 0;
     for (size_t i = 0; i < n; ++i) sum += std::exp(v[row * n + i] - max);
     for (size_t i = 0; i < n; ++i) {
@@ -55,7 +59,8 @@ TEST(Softmax, EveryDtypeAndLengthAgreesWithDoublePrecision) {
           const auto got = values(log ? log_softmax(x) : softmax(x));
           const auto expected = reference(x, log);
           for (size_t i = 0; i < got.size(); ++i)
-            ASSERT_NEAR(got[i], expected[i], tolerance(dtype) * std::max(std::abs(expected[i]), log ? 1.0 : 1e-4))
+            ASSERT_NEAR(got[i], expected[i],
+                        tolerance(dtype) * std::max(std::abs(expected[i]), log ? 1.0 : 1e-4))
                 << (log ? "log_" : "") << "softmax " << x.spec() << " at " << i;
         }
 }
@@ -63,10 +68,13 @@ TEST(Softmax, EveryDtypeAndLengthAgreesWithDoublePrecision) {
 TEST(Softmax, LargeInfiniteAndNaNLogits) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::float32, DType::float64}) {
-    EXPECT_EQ(values(softmax(tensor_of(dtype, {3}, {1e30, -1e30, 1e30}))), (std::vector<double>{0.5, 0, 0.5}));
+    EXPECT_EQ(values(softmax(tensor_of(dtype, {3}, {1e30, -1e30, 1e30}))),
+              (std::vector<double>{0.5, 0, 0.5}));
     EXPECT_EQ(values(softmax(tensor_of(dtype, {2}, {-infinity, 3}))), (std::vector<double>{0, 1}));
-    EXPECT_EQ(values(log_softmax(tensor_of(dtype, {2}, {-infinity, 3}))), (std::vector<double>{-infinity, 0}));
-    for (const double v : values(softmax(tensor_of(dtype, {20}, std::vector<double>(20, NAN))))) EXPECT_TRUE(std::isnan(v));
+    EXPECT_EQ(values(log_softmax(tensor_of(dtype, {2}, {-infinity, 3}))),
+              (std::vector<double>{-infinity, 0}));
+    for (const double v : values(softmax(tensor_of(dtype, {20}, std::vector<double>(20, NAN)))))
+      EXPECT_TRUE(std::isnan(v));
     std::vector<double> one_nan(20, 1.0);
     one_nan[18] = NAN;
     for (const double v : values(softmax(tensor_of(dtype, {20}, one_nan)))) EXPECT_TRUE(std::isnan(v));
@@ -93,7 +101,8 @@ TEST(Softmax, BitsDoNotDependOnThreadsOrOtherRows) {
     const Tensor one = run_kernel(*op, {x}, {}, 1).front();
     EXPECT_TRUE(same_bits(one, run_kernel(*op, {x}, {}, 2).front()));
     EXPECT_TRUE(same_bits(one, run_kernel(*op, {x}, {}, 5).front()));
-    EXPECT_TRUE(same_bits(run_kernel(*op, {slice(x, {100, 0}, {7, 97})}, {}, 1).front(), slice(one, {100, 0}, {7, 97})));
+    EXPECT_TRUE(same_bits(run_kernel(*op, {slice(x, {100, 0}, {7, 97})}, {}, 1).front(),
+                          slice(one, {100, 0}, {7, 97})));
   }
 }
 
@@ -105,7 +114,8 @@ TEST(Softmax, InstructionSetsAgree) {
   for (int i = 0; i < 20; ++i) numbers.push_back(i);
   const auto run = [&](const cpu::SoftmaxTable& table, int which) {
     const cpu::SoftmaxFunctions& f = table.float32;
-    Tensor y = Tensor::empty(DType::float32, {20, 37}), loss = Tensor::empty(DType::float32, {20}), stats = Tensor::empty(DType::float32, {20, 2});
+    Tensor y = Tensor::empty(DType::float32, {20, 37}), loss = Tensor::empty(DType::float32, {20}),
+           stats = Tensor::empty(DType::float32, {20, 2});
     auto* s = static_cast<float*>(stats.impl()->data());
     const cpu::Labels labels{numbers.data(), false};
     const void* in = x.impl()->data();
@@ -128,7 +138,8 @@ TEST(Softmax, InstructionSetsAgree) {
 // First and second derivatives against differences.
 TEST(Softmax, Gradients) {
   const Shape shape = {2, 4};
-  const Tensor x = random_tensor(DType::float64, shape), a = random_tensor(DType::float64, shape, 2), b = random_tensor(DType::float64, shape, 3);
+  const Tensor x = random_tensor(DType::float64, shape), a = random_tensor(DType::float64, shape, 2),
+               b = random_tensor(DType::float64, shape, 3);
   for (const bool log : {false, true}) {
     const auto f = [&](const Tensor& v) { return reduce_sum(square(log ? log_softmax(v) : softmax(v)) * a); };
     const auto df = [&](const Tensor& v) {

@@ -14,11 +14,12 @@ namespace {
 SpecList infer(const InferContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   for (const TensorSpec& spec : c.inputs)
-    c.check(spec == TensorSpec{DType::int64, {}}, ErrorCode::internal, "state and example are int64 scalars, received ", spec);
+    c.check(spec == TensorSpec{DType::int64, {}}, ErrorCode::internal,
+            "state and example are int64 scalars, received ", spec);
   for (const int64_t d : attrs.shape)
     c.check(d >= 0, ErrorCode::invalid_argument, "dimensions are not negative, received shape ", attrs.shape);
-  c.check(&c.op == &kRandomThreshold ? attrs.dtype == DType::boolean : is_floating(attrs.dtype), ErrorCode::dtype_mismatch,
-          "makes floating-point numbers, received dtype ", attrs.dtype);
+  c.check(&c.op == &kRandomThreshold ? attrs.dtype == DType::boolean : is_floating(attrs.dtype),
+          ErrorCode::dtype_mismatch, "makes floating-point numbers, received dtype ", attrs.dtype);
   return {{attrs.dtype, attrs.shape}};
 }
 
@@ -32,7 +33,9 @@ constexpr OpDef random_op(std::string_view name) {
 }
 
 // Seeds that are close together must not give states that are.
-int64_t initial_state(uint64_t seed) { return static_cast<int64_t>(random_key(static_cast<int64_t>(seed), -1)); }
+int64_t initial_state(uint64_t seed) {
+  return static_cast<int64_t>(random_key(static_cast<int64_t>(seed), -1));
+}
 
 }  // namespace
 
@@ -54,7 +57,8 @@ struct Generator::Impl {
 };
 
 Generator::Generator(uint64_t seed, std::source_location where) : impl_(std::make_shared<Impl>()) {
-  impl_->state = Variable(Tensor::scalar(initial_state(seed), where), {.name = "random_state", .trainable = false}, where);
+  impl_->state = Variable(Tensor::scalar(initial_state(seed), where),
+                          {.name = "random_state", .trainable = false}, where);
 }
 
 void Generator::reset(uint64_t seed) const {
@@ -90,7 +94,8 @@ void set_seed(uint64_t seed) { default_generator().reset(seed); }
 namespace {
 
 // Every random op goes through here: it gives the op its state, its instance and its example.
-Tensor draw(const OpDef& op, RandomAttrs attrs, const random::Generator* chosen, bool per_example, std::source_location where) {
+Tensor draw(const OpDef& op, RandomAttrs attrs, const random::Generator* chosen, bool per_example,
+            std::source_location where) {
   const random::Generator& generator = chosen ? *chosen : random::default_generator();
   const int64_t rows = attrs.shape.rank() > 0 ? attrs.shape[0] : 0;
   Trace* trace = Trace::current();
@@ -125,43 +130,49 @@ Tensor affine(Tensor x, double scale, double shift) {
 namespace random {
 
 Tensor uniform(const Shape& shape, const UniformOptions& options, std::source_location where) {
-  require(options.minval <= options.maxval, ErrorCode::invalid_argument, where, "random_uniform: minval ", options.minval,
-          " is above maxval ", options.maxval);
-  const Tensor x = draw(kRandomUniform, {.shape = shape, .dtype = options.dtype}, options.generator, options.per_example, where);
+  require(options.minval <= options.maxval, ErrorCode::invalid_argument, where, "random_uniform: minval ",
+          options.minval, " is above maxval ", options.maxval);
+  const Tensor x = draw(kRandomUniform, {.shape = shape, .dtype = options.dtype}, options.generator,
+                        options.per_example, where);
   return affine(x, options.maxval - options.minval, options.minval);
 }
 
 Tensor normal(const Shape& shape, const NormalOptions& options, std::source_location where) {
-  const Tensor x = draw(kRandomNormal, {.shape = shape, .dtype = options.dtype}, options.generator, options.per_example, where);
+  const Tensor x = draw(kRandomNormal, {.shape = shape, .dtype = options.dtype}, options.generator,
+                        options.per_example, where);
   return affine(x, options.stddev, options.mean);
 }
 
 Tensor truncated_normal(const Shape& shape, const NormalOptions& options, std::source_location where) {
-  const Tensor x =
-      draw(kRandomTruncatedNormal, {.shape = shape, .dtype = options.dtype}, options.generator, options.per_example, where);
+  const Tensor x = draw(kRandomTruncatedNormal, {.shape = shape, .dtype = options.dtype}, options.generator,
+                        options.per_example, where);
   return affine(x, options.stddev, options.mean);
 }
 
-Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options, std::source_location where) {
+Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options,
+                 std::source_location where) {
   require(probability >= 0 && probability <= 1, ErrorCode::invalid_argument, where,
           "random_bernoulli: a probability is between 0 and 1, received ", probability);
-  return draw(kRandomThreshold, {.shape = shape, .dtype = DType::boolean, .threshold = 1 - probability}, options.generator,
-              options.per_example, where);
+  return draw(kRandomThreshold, {.shape = shape, .dtype = DType::boolean, .threshold = 1 - probability},
+              options.generator, options.per_example, where);
 }
 
 }  // namespace random
 
 Tensor dropout(const TensorArg& x, double rate, const DropoutOptions& options) {
-  require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, x.where(), "dropout: the rate is in [0, 1), received ", rate);
+  require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, x.where(),
+          "dropout: the rate is in [0, 1), received ", rate);
   x.tensor("dropout");
-  require(is_floating(x.tensor().dtype()), ErrorCode::dtype_mismatch, x.where(), "dropout: takes floating-point tensors, received ",
-          x.tensor().spec());
+  require(is_floating(x.tensor().dtype()), ErrorCode::dtype_mismatch, x.where(),
+          "dropout: takes floating-point tensors, received ", x.tensor().spec());
   if (rate == 0) return x.tensor();
   const Shape& shape = options.noise_shape.empty() ? x.tensor().shape() : options.noise_shape;
-  require(shape.rank() == x.tensor().rank() && broadcast(shape, x.tensor().shape(), "dropout", x.where()) == x.tensor().shape(),
-          ErrorCode::shape_mismatch, x.where(), "dropout: noise_shape ", shape, " does not broadcast to ", x.tensor().shape());
-  const Tensor keep = draw(kRandomThreshold, {.shape = shape, .dtype = DType::boolean, .threshold = rate}, options.generator,
-                           options.per_example, x.where());
+  require(shape.rank() == x.tensor().rank() &&
+              broadcast(shape, x.tensor().shape(), "dropout", x.where()) == x.tensor().shape(),
+          ErrorCode::shape_mismatch, x.where(), "dropout: noise_shape ", shape, " does not broadcast to ",
+          x.tensor().shape());
+  const Tensor keep = draw(kRandomThreshold, {.shape = shape, .dtype = DType::boolean, .threshold = rate},
+                           options.generator, options.per_example, x.where());
   return where(keep, x.tensor() * (1 / (1 - rate)), 0.0);
 }
 

@@ -64,8 +64,10 @@ void normal64(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
 // upper bits of the counter's low half.
 double normal_within_two(const RandomRows& rows, int64_t row, int64_t column) {
   for (uint64_t attempt = 1;; ++attempt) {
-    const auto w = Philox::block(rows.key, rows.first_row + static_cast<uint64_t>(row), attempt << 48 | static_cast<uint64_t>(column));
-    const double z = std::sqrt(-2 * std::log(unit53(w[0], w[1]) + 0x1p-53)) * std::cos(2 * std::numbers::pi * unit53(w[2], w[3]));
+    const auto w = Philox::block(rows.key, rows.first_row + static_cast<uint64_t>(row),
+                                 attempt << 48 | static_cast<uint64_t>(column));
+    const double z = std::sqrt(-2 * std::log(unit53(w[0], w[1]) + 0x1p-53)) *
+                     std::cos(2 * std::numbers::pi * unit53(w[2], w[3]));
     if (std::abs(z) <= 2) return z;
   }
 }
@@ -74,8 +76,12 @@ template <class T>
 void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   const int64_t per_block = std::is_same_v<T, double> ? 2 : 4;
   const cpu::RandomTable& t = table();
-  if constexpr (std::is_same_v<T, double>) normal64(rows, out, begin, end);
-  else (std::is_same_v<T, float> ? t.normal32 : std::is_same_v<T, bfloat16> ? t.normal_bfloat16 : t.normal_float16)(rows, out, begin, end);
+  if constexpr (std::is_same_v<T, double>)
+    normal64(rows, out, begin, end);
+  else
+    (std::is_same_v<T, float>      ? t.normal32
+     : std::is_same_v<T, bfloat16> ? t.normal_bfloat16
+                                   : t.normal_float16)(rows, out, begin, end);
   const int64_t blocks_per_row = (rows.width + per_block - 1) / per_block;
   for (int64_t block = begin; block < end;) {
     const int64_t row = block / blocks_per_row;
@@ -85,7 +91,8 @@ void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t 
     T* y = static_cast<T*>(out) + row * rows.width;
     for (int64_t i = first_column; i < last_column; ++i) {
       using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
-      if (std::abs(static_cast<C>(y[i])) > 2) y[i] = static_cast<T>(static_cast<C>(normal_within_two(rows, row, i)));
+      if (std::abs(static_cast<C>(y[i])) > 2)
+        y[i] = static_cast<T>(static_cast<C>(normal_within_two(rows, row, i)));
     }
     block = last;
   }
@@ -95,14 +102,21 @@ void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t 
 
 cpu::RandomFunction function_of(const KernelRequest& request) {
   const DType dtype = request.attrs<RandomAttrs>().dtype;
-  const auto by_type = [&](cpu::RandomFunction f32, cpu::RandomFunction f64, cpu::RandomFunction bf16, cpu::RandomFunction f16) {
-    return dtype == DType::float64 ? f64 : dtype == DType::bfloat16 ? bf16 : dtype == DType::float16 ? f16 : f32;
+  const auto by_type = [&](cpu::RandomFunction f32, cpu::RandomFunction f64, cpu::RandomFunction bf16,
+                           cpu::RandomFunction f16) {
+    return dtype == DType::float64    ? f64
+           : dtype == DType::bfloat16 ? bf16
+           : dtype == DType::float16  ? f16
+                                      : f32;
   };
   const cpu::RandomTable& t = table();
   if (&request.op == &kRandomThreshold) return t.threshold;
-  if (&request.op == &kRandomUniform) return by_type(t.uniform32, uniform64, t.uniform_bfloat16, t.uniform_float16);
-  if (&request.op == &kRandomNormal) return by_type(t.normal32, normal64, t.normal_bfloat16, t.normal_float16);
-  return by_type(truncated_normal<float>, truncated_normal<double>, truncated_normal<bfloat16>, truncated_normal<float16>);
+  if (&request.op == &kRandomUniform)
+    return by_type(t.uniform32, uniform64, t.uniform_bfloat16, t.uniform_float16);
+  if (&request.op == &kRandomNormal)
+    return by_type(t.normal32, normal64, t.normal_bfloat16, t.normal_float16);
+  return by_type(truncated_normal<float>, truncated_normal<double>, truncated_normal<bfloat16>,
+                 truncated_normal<float16>);
 }
 
 class RandomKernel final : public Kernel {
@@ -126,7 +140,8 @@ class RandomKernel final : public Kernel {
     constexpr int64_t kBlocksPerThread = 4096;
     const int64_t blocks = rows_ * ((width_ + per_block_ - 1) / per_block_);
     const int threads = static_cast<int>(std::clamp<int64_t>(blocks / kBlocksPerThread, 1, threads_));
-    parallel_for(blocks, 16, threads, [&](int64_t begin, int64_t end) { function_(rows, args.outputs[0], begin, end); });
+    parallel_for(blocks, 16, threads,
+                 [&](int64_t begin, int64_t end) { function_(rows, args.outputs[0], begin, end); });
   }
 
  private:
@@ -136,7 +151,9 @@ class RandomKernel final : public Kernel {
   int threads_;
 };
 
-std::unique_ptr<Kernel> prepare(const KernelRequest& request) { return std::make_unique<RandomKernel>(request); }
+std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+  return std::make_unique<RandomKernel>(request);
+}
 
 const RegisterKernel registered[] = {{DeviceKind::cpu, kRandomUniform, {.prepare = prepare}},
                                      {DeviceKind::cpu, kRandomNormal, {.prepare = prepare}},

@@ -12,7 +12,8 @@ typedef uint64_t Wide __attribute__((vector_size(kNativeBytes)));
 // The product of the low halves of each 64 bits.
 LOCKSTEP_INLINE Wide multiply_low_halves(Wide a, Wide b) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<Wide>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  return reinterpret_cast<Wide>(
+      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif defined(__AVX2__)
   return reinterpret_cast<Wide>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 #else
@@ -51,7 +52,8 @@ LOCKSTEP_INLINE Words philox(uint64_t key, const U32& c0, const U32& c1, const U
     }
     LOCKSTEP_UNROLL
     for (int w = 0; w < 4; ++w)
-      result.word[w].part[i] = reinterpret_cast<U32::Native>((even[w] & (0xffffffffu - Wide{})) | (odd[w] << 32));
+      result.word[w].part[i] =
+          reinterpret_cast<U32::Native>((even[w] & (0xffffffffu - Wide{})) | (odd[w] << 32));
   }
   return result;
 }
@@ -60,7 +62,9 @@ LOCKSTEP_INLINE Words philox(uint64_t key, const U32& c0, const U32& c1, const U
 // across 128 bits.
 enum class Order { natural, turned };
 template <Order order>
-constexpr int block_of_lane(int lane) { return order == Order::natural ? lane : 4 * (lane % 4) + lane / 4; }
+constexpr int block_of_lane(int lane) {
+  return order == Order::natural ? lane : 4 * (lane % 4) + lane / 4;
+}
 
 // Where a walk through the blocks stands: rows are `blocks_per_row` long.
 struct Position {
@@ -75,8 +79,9 @@ LOCKSTEP_INLINE Words blocks(const RandomRows& rows, const Position& at, int64_t
   const auto first = static_cast<uint64_t>(at.block);
   const uint64_t row = rows.first_row + static_cast<uint64_t>(at.row);
   if (at.block + kLanes <= blocks_per_row && (first + kLanes) >> 32 == first >> 32)
-    return philox(rows.key, splat(static_cast<uint32_t>(first)) + load(offset), splat(static_cast<uint32_t>(first >> 32)),
-                  splat(static_cast<uint32_t>(row)), splat(static_cast<uint32_t>(row >> 32)));
+    return philox(rows.key, splat(static_cast<uint32_t>(first)) + load(offset),
+                  splat(static_cast<uint32_t>(first >> 32)), splat(static_cast<uint32_t>(row)),
+                  splat(static_cast<uint32_t>(row >> 32)));
   // The blocks lie in more than one row.
   uint64_t low[kLanes], high[kLanes];
   Position walk = at;
@@ -116,7 +121,8 @@ LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, 
     make(words, elements);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t column = 4 * at.block;
-      for (int64_t k = 0; k < 4 && column + k < rows.width; ++k) y[at.row * rows.width + column + k] = elements[4 * i + k];
+      for (int64_t k = 0; k < 4 && column + k < rows.width; ++k)
+        y[at.row * rows.width + column + k] = elements[4 * i + k];
       if (++at.block == blocks_per_row) at = {at.row + 1, 0};
     }
   }
@@ -129,10 +135,14 @@ LOCKSTEP_INLINE void blocks_in_memory(const F32 (&v)[4], T* out) {
   LOCKSTEP_EACH_PART(i, v[0]) {
     const auto a = v[0].part[i], b = v[1].part[i], c = v[2].part[i], d = v[3].part[i];
 #if defined(__AVX512F__)
-#define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
-#define LOCKSTEP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
-#define LOCKSTEP_LOW2(x, y) __builtin_shufflevector(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
-#define LOCKSTEP_HIGH2(x, y) __builtin_shufflevector(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define LOCKSTEP_LOW(x, y) \
+  __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define LOCKSTEP_HIGH(x, y) \
+  __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOCKSTEP_LOW2(x, y) \
+  __builtin_shufflevector(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define LOCKSTEP_HIGH2(x, y) \
+  __builtin_shufflevector(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
 #elif defined(__AVX2__)
 #define LOCKSTEP_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 4, 12, 5, 13)
 #define LOCKSTEP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 10, 3, 11, 6, 14, 7, 15)
@@ -144,7 +154,8 @@ LOCKSTEP_INLINE void blocks_in_memory(const F32 (&v)[4], T* out) {
 #define LOCKSTEP_LOW2(x, y) __builtin_shufflevector(x, y, 0, 1, 4, 5)
 #define LOCKSTEP_HIGH2(x, y) __builtin_shufflevector(x, y, 2, 3, 6, 7)
 #endif
-    const auto ab = LOCKSTEP_LOW(a, b), cd = LOCKSTEP_LOW(c, d), ab2 = LOCKSTEP_HIGH(a, b), cd2 = LOCKSTEP_HIGH(c, d);
+    const auto ab = LOCKSTEP_LOW(a, b), cd = LOCKSTEP_LOW(c, d), ab2 = LOCKSTEP_HIGH(a, b),
+               cd2 = LOCKSTEP_HIGH(c, d);
     memory[0].part[i] = LOCKSTEP_LOW2(ab, cd);
     memory[1].part[i] = LOCKSTEP_HIGH2(ab, cd);
     memory[2].part[i] = LOCKSTEP_LOW2(ab2, cd2);
@@ -169,18 +180,19 @@ LOCKSTEP_INLINE F32 unit(const U32& word) {
 
 template <class T, int Bits>
 void uniform(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  generate<T, Order::turned>(rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
-    F32 v[4];
-    LOCKSTEP_UNROLL
-    for (int k = 0; k < 4; ++k) v[k] = unit<Bits>(words.word[k]);
-    blocks_in_memory(v, y);
-  });
+  generate<T, Order::turned>(
+      rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
+        F32 v[4];
+        LOCKSTEP_UNROLL
+        for (int k = 0; k < 4; ++k) v[k] = unit<Bits>(words.word[k]);
+        blocks_in_memory(v, y);
+      });
 }
 
 LOCKSTEP_INLINE F32 square_root(const F32& x) {
   F32 r;
   LOCKSTEP_EACH_PART(i, r)
-    for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = __builtin_sqrtf(x.part[i][k]);
+  for (int k = 0; k < r.kWidth; ++k) r.part[i][k] = __builtin_sqrtf(x.part[i][k]);
   return r;
 }
 
@@ -195,8 +207,13 @@ LOCKSTEP_INLINE void box_muller(const U32& a, const U32& b, F32& x, F32& y) {
   const F32 f = turn - (shifted - magic);
   const I32 q = bits_as<int32_t>(shifted);
   const F32 f2 = f * f;
-  const F32 s = f * (splat(1.57079632197f) + f2 * (splat(-0.645963478642f) + f2 * (splat(0.0796802280644f) + f2 * splat(-0.00460217698871f))));
-  const F32 c = splat(1.0f) + f2 * (splat(-1.23370054351f) + f2 * (splat(0.253669247229f) + f2 * (splat(-0.0208603085029f) + f2 * splat(0.000904060569983f))));
+  const F32 s =
+      f * (splat(1.57079632197f) +
+           f2 * (splat(-0.645963478642f) + f2 * (splat(0.0796802280644f) + f2 * splat(-0.00460217698871f))));
+  const F32 c =
+      splat(1.0f) +
+      f2 * (splat(-1.23370054351f) +
+            f2 * (splat(0.253669247229f) + f2 * (splat(-0.0208603085029f) + f2 * splat(0.000904060569983f))));
   const I32 odd = (q & splat<int32_t>(1)) != splat<int32_t>(0);
   const I32 sine_sign = (q & splat<int32_t>(2)) << 30;
   const I32 cosine_sign = ((q + splat<int32_t>(1)) & splat<int32_t>(2)) << 30;
@@ -208,31 +225,34 @@ LOCKSTEP_INLINE void box_muller(const U32& a, const U32& b, F32& x, F32& y) {
 
 template <class T>
 void normal(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
-  generate<T, Order::turned>(rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
-    F32 v[4];
-    box_muller(words.word[0], words.word[1], v[0], v[1]);
-    box_muller(words.word[2], words.word[3], v[2], v[3]);
-    blocks_in_memory(v, y);
-  });
+  generate<T, Order::turned>(
+      rows, out, begin, end, [](const Words& words, T* y) __attribute__((always_inline)) {
+        F32 v[4];
+        box_muller(words.word[0], words.word[1], v[0], v[1]);
+        box_muller(words.word[2], words.word[3], v[2], v[3]);
+        blocks_in_memory(v, y);
+      });
 }
 
 // The four booleans of a block are the four bytes of one word.
 void threshold(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   const I32 limit = splat(static_cast<int32_t>(rows.threshold));
-  generate<uint8_t, Order::natural>(rows, out, begin, end, [&](const Words& words, uint8_t* y) __attribute__((always_inline)) {
-    I32 bytes = splat<int32_t>(0);
-    LOCKSTEP_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      const I32 hit = bits_as<int32_t>(words.word[k] >> 8) >= limit;
-      bytes = bytes | (hit & splat(static_cast<int32_t>(1u << (8 * k))));
-    }
-    __builtin_memcpy(y, &bytes, sizeof bytes);
-  });
+  generate<uint8_t, Order::natural>(
+      rows, out, begin, end, [&](const Words& words, uint8_t* y) __attribute__((always_inline)) {
+        I32 bytes = splat<int32_t>(0);
+        LOCKSTEP_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          const I32 hit = bits_as<int32_t>(words.word[k] >> 8) >= limit;
+          bytes = bytes | (hit & splat(static_cast<int32_t>(1u << (8 * k))));
+        }
+        __builtin_memcpy(y, &bytes, sizeof bytes);
+      });
 }
 
 }  // namespace
 
-extern const cpu::RandomTable kRandomTable = {
-    uniform<float, 24>, uniform<bfloat16, 8>, uniform<float16, 11>, normal<float>, normal<bfloat16>, normal<float16>, threshold};
+extern const cpu::RandomTable kRandomTable = {uniform<float, 24>, uniform<bfloat16, 8>, uniform<float16, 11>,
+                                              normal<float>,      normal<bfloat16>,     normal<float16>,
+                                              threshold};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

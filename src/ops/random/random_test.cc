@@ -33,9 +33,16 @@ const OpDef* const kNumbers[] = {&kRandomUniform, &kRandomNormal, &kRandomTrunca
 TEST(Random, UniformNumbersAreTheWordsOfTheirBlocks) {
   const int64_t state = 1234567, instance = 3, rows = 5, width = 11;
   const uint64_t key = random_key(state, instance);
-  const auto got = values(draw(kRandomUniform, {.shape = {rows, width}, .instance = instance, .rows_per_example = 1}, state, 40));
-  const auto half = values(draw(kRandomUniform, {.shape = {rows, width}, .dtype = DType::float16, .instance = instance, .rows_per_example = 1}, state, 40));
-  const auto wide = values(draw(kRandomUniform, {.shape = {rows, width}, .dtype = DType::float64, .instance = instance, .rows_per_example = 1}, state, 40));
+  const auto got = values(
+      draw(kRandomUniform, {.shape = {rows, width}, .instance = instance, .rows_per_example = 1}, state, 40));
+  const auto half = values(
+      draw(kRandomUniform,
+           {.shape = {rows, width}, .dtype = DType::float16, .instance = instance, .rows_per_example = 1},
+           state, 40));
+  const auto wide = values(
+      draw(kRandomUniform,
+           {.shape = {rows, width}, .dtype = DType::float64, .instance = instance, .rows_per_example = 1},
+           state, 40));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < width; ++j) {
       const auto at = static_cast<size_t>(r * width + j);
@@ -44,7 +51,9 @@ TEST(Random, UniformNumbersAreTheWordsOfTheirBlocks) {
       EXPECT_EQ(half[at], (block[static_cast<size_t>(j % 4)] >> 21) * 0x1p-11);
       const auto pair = Philox::block(key, static_cast<uint64_t>(40 + r), static_cast<uint64_t>(j / 2));
       const auto low = static_cast<size_t>(2 * (j % 2));
-      EXPECT_EQ(wide[at], static_cast<double>((static_cast<uint64_t>(pair[low + 1]) << 32 | pair[low]) >> 11) * 0x1p-53);
+      EXPECT_EQ(
+          wide[at],
+          static_cast<double>((static_cast<uint64_t>(pair[low + 1]) << 32 | pair[low]) >> 11) * 0x1p-53);
     }
 }
 
@@ -53,11 +62,13 @@ TEST(Random, ASliceOfABatchDrawsItsOwnNumbers) {
     for (const DType dtype : kFloats)
       for (const int64_t width : {1, 3, 8, 37, 100}) {
         const DType type = op == &kRandomThreshold ? DType::boolean : dtype;
-        const RandomAttrs whole{.shape = {24, width}, .dtype = type, .instance = 2, .rows_per_example = 2, .threshold = 0.3};
+        const RandomAttrs whole{
+            .shape = {24, width}, .dtype = type, .instance = 2, .rows_per_example = 2, .threshold = 0.3};
         const Tensor all = draw(*op, whole, 99);
         RandomAttrs part = whole;
         part.shape = {10, width};
-        EXPECT_TRUE(same_bits(draw(*op, part, 99, 3), slice(all, {6, 0}, {10, width}))) << op->name << dtype << width;
+        EXPECT_TRUE(same_bits(draw(*op, part, 99, 3), slice(all, {6, 0}, {10, width})))
+            << op->name << dtype << width;
       }
 }
 
@@ -70,7 +81,8 @@ TEST(Random, BitsDoNotDependOnThreadsOrInstructionSets) {
     }
   const auto run = [](const cpu::RandomTable& table, bool normal) {
     Tensor out = Tensor::empty(DType::float32, {7, 45});
-    (normal ? table.normal32 : table.uniform32)({.key = 77, .first_row = 3, .width = 45, .threshold = 0}, out.impl()->data(), 0, 7 * 12);
+    (normal ? table.normal32 : table.uniform32)({.key = 77, .first_row = 3, .width = 45, .threshold = 0},
+                                                out.impl()->data(), 0, 7 * 12);
     return out;
   };
   if (cpu::simd_level() < cpu::SimdLevel::v3) return;
@@ -162,9 +174,11 @@ TEST(Generator, SeedsAndSteps) {
 
 TEST(Generator, RangesAndErrors) {
   set_random_seed(1);
-  for (const double v : values(random::uniform({1000}, {.minval = -2, .maxval = 3}))) EXPECT_TRUE(v >= -2 && v < 3);
+  for (const double v : values(random::uniform({1000}, {.minval = -2, .maxval = 3})))
+    EXPECT_TRUE(v >= -2 && v < 3);
   EXPECT_NEAR(moments(values(random::normal({50000}, {.mean = 4, .stddev = 0.5}))).mean, 4, 0.02);
-  for (const double v : values(random::truncated_normal({1000}, {.mean = 1, .stddev = 2}))) EXPECT_TRUE(v >= -3 && v <= 5);
+  for (const double v : values(random::truncated_normal({1000}, {.mean = 1, .stddev = 2})))
+    EXPECT_TRUE(v >= -3 && v <= 5);
   double hits = 0;
   for (const double v : values(random::bernoulli({50000}, 0.25))) hits += v;
   EXPECT_NEAR(hits / 50000, 0.25, 0.012);

@@ -79,7 +79,8 @@ class ReduceKernel final : public Kernel {
       functions_.push_back(reduce[static_cast<size_t>(in)]);
       // A stage's results are workspace unless they are the output itself.
       const bool last = i + 1 == stages_.size() && compute_type(dtype_) == dtype_;
-      const size_t bytes = last ? 0 : static_cast<size_t>(stages_[i].results()) * size_of(compute_type(dtype_));
+      const size_t bytes =
+          last ? 0 : static_cast<size_t>(stages_[i].results()) * size_of(compute_type(dtype_));
       halves_[i % 2] = std::max(halves_[i % 2], (bytes + 63) / 64 * 64);
     }
   }
@@ -123,7 +124,8 @@ class ReduceKernel final : public Kernel {
   }
   template <class From, class To>
   void convert_each(const void* from, void* to) const {
-    for (int64_t i = 0; i < outputs_; ++i) static_cast<To*>(to)[i] = static_cast<To>(static_cast<const From*>(from)[i]);
+    for (int64_t i = 0; i < outputs_; ++i)
+      static_cast<To*>(to)[i] = static_cast<To>(static_cast<const From*>(from)[i]);
   }
 
   // Sums and products of nothing; extrema of nothing are refused by the shape rule.
@@ -159,7 +161,8 @@ class ArgmaxKernel final : public Kernel {
 
   void launch(const LaunchArgs& args) const override {
     auto* out = static_cast<int64_t*>(args.outputs[0]);
-    const int threads = static_cast<int>(std::clamp<int64_t>(outer_ * n_ * inner_ / kElementsPerThread, 1, threads_));
+    const int threads =
+        static_cast<int>(std::clamp<int64_t>(outer_ * n_ * inner_ / kElementsPerThread, 1, threads_));
     if (inner_ == 1)
       parallel_for(outer_, 1, threads,
                    [&](int64_t begin, int64_t end) { functions_.rows(args.inputs[0], out, n_, begin, end); });

@@ -60,9 +60,10 @@ void rows(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
 
 // --- columns ---------------------------------------------------------------------------------------------------
 
-// acc[k] takes x[k], x[k + stride], ... of `groups` groups; `fresh`: acc starts as the neutral element.
+// acc[k] takes x[k], x[k + stride], ..., Groups of them; `fresh`: acc starts as the neutral element.
 template <class Op, int Groups, class T>
-LOCKSTEP_INLINE void accumulate_groups(Compute<T>* acc, const T* x, int64_t stride, int64_t size, bool fresh) {
+__attribute__((noinline)) void accumulate_groups(Compute<T>* acc, const T* x, int64_t stride, int64_t size,
+                                                 bool fresh) {
   using C = Compute<T>;
   const Vec<C> neutral = splat(Op::template neutral<C>());
   int64_t k = 0;
@@ -99,22 +100,22 @@ void columns(const void* in, void* out, int64_t n, int64_t inner, int64_t begin,
     const bool dense = width == inner;
     const int64_t run = dense ? kLanes * width : width;
     const int64_t stride = kLanes * inner;
-    const auto each_run = [&](int64_t row, int64_t lanes, auto&& f) __attribute__((always_inline)) {
+    const auto each_run = [&](int64_t row, int64_t lanes, auto&& f) {
       if (dense) return f(acc, x + row * inner, lanes * width);
       for (int64_t l = 0; l < lanes; ++l) f(acc + l * run, x + (row + l) * inner, run);
     };
     const int64_t groups = count / kLanes;
     int64_t g = 0;
     for (; g + 4 <= groups; g += 4)
-      each_run(g * kLanes, kLanes, [&](C* a, const T* from, int64_t size) __attribute__((always_inline)) {
+      each_run(g * kLanes, kLanes, [&](C* a, const T* from, int64_t size) {
         accumulate_groups<Op, 4>(a, from, stride, size, g == 0);
       });
     for (; g < groups; ++g)
-      each_run(g * kLanes, kLanes, [&](C* a, const T* from, int64_t size) __attribute__((always_inline)) {
+      each_run(g * kLanes, kLanes, [&](C* a, const T* from, int64_t size) {
         accumulate_groups<Op, 1>(a, from, stride, size, g == 0);
       });
     if (const int64_t rest = count % kLanes; rest > 0)
-      each_run(g * kLanes, rest, [&](C* a, const T* from, int64_t size) __attribute__((always_inline)) {
+      each_run(g * kLanes, rest, [&](C* a, const T* from, int64_t size) {
         accumulate_groups<Op, 1>(a, from, stride, size, g == 0);
       });
 
@@ -194,15 +195,20 @@ constexpr cpu::ArgmaxFunctions argmax_functions() {
 
 // Sums and products of integers wrap around: they are made of unsigned ones, which have the same bits.
 extern const cpu::ReduceTable kReduceTable = {
-    {{functions<Sum, float>(), functions<Sum, double>(), functions<Sum, bfloat16>(), functions<Sum, float16>(),
-      functions<Sum, uint32_t>(), functions<Sum, uint64_t>(), functions<Sum, uint8_t>()},
-     {functions<Prod, float>(), functions<Prod, double>(), functions<Prod, bfloat16>(), functions<Prod, float16>(),
-      functions<Prod, uint32_t>(), functions<Prod, uint64_t>(), functions<Prod, uint8_t>()},
-     {functions<Max, float>(), functions<Max, double>(), functions<Max, bfloat16>(), functions<Max, float16>(),
-      functions<Max, int32_t>(), functions<Max, int64_t>(), functions<Max, uint8_t>()},
-     {functions<Min, float>(), functions<Min, double>(), functions<Min, bfloat16>(), functions<Min, float16>(),
-      functions<Min, int32_t>(), functions<Min, int64_t>(), functions<Min, uint8_t>()}},
-    {argmax_functions<float>(), argmax_functions<double>(), argmax_functions<bfloat16>(), argmax_functions<float16>(),
-     argmax_functions<int32_t>(), argmax_functions<int64_t>(), argmax_functions<uint8_t>()}};
+    {{functions<Sum, float>(), functions<Sum, double>(), functions<Sum, bfloat16>(),
+      functions<Sum, float16>(), functions<Sum, uint32_t>(), functions<Sum, uint64_t>(),
+      functions<Sum, uint8_t>()},
+     {functions<Prod, float>(), functions<Prod, double>(), functions<Prod, bfloat16>(),
+      functions<Prod, float16>(), functions<Prod, uint32_t>(), functions<Prod, uint64_t>(),
+      functions<Prod, uint8_t>()},
+     {functions<Max, float>(), functions<Max, double>(), functions<Max, bfloat16>(),
+      functions<Max, float16>(), functions<Max, int32_t>(), functions<Max, int64_t>(),
+      functions<Max, uint8_t>()},
+     {functions<Min, float>(), functions<Min, double>(), functions<Min, bfloat16>(),
+      functions<Min, float16>(), functions<Min, int32_t>(), functions<Min, int64_t>(),
+      functions<Min, uint8_t>()}},
+    {argmax_functions<float>(), argmax_functions<double>(), argmax_functions<bfloat16>(),
+     argmax_functions<float16>(), argmax_functions<int32_t>(), argmax_functions<int64_t>(),
+     argmax_functions<uint8_t>()}};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

@@ -111,12 +111,14 @@ TEST(Reduce, EveryDtypeAgreesWithDoublePrecision) {
         for (size_t i = 0; i < got.size(); ++i) {
           double wanted = expected[i];
           if (!is_floating(dtype)) {
-            ASSERT_EQ(static_cast<int64_t>(got[i]), dtype == DType::uint8 ? static_cast<int64_t>(wanted) % 256 : static_cast<int64_t>(wanted))
+            ASSERT_EQ(static_cast<int64_t>(got[i]), dtype == DType::uint8 ? static_cast<int64_t>(wanted) % 256
+                                                                          : static_cast<int64_t>(wanted))
                 << op->name << " " << x.spec() << axes;
             continue;
           }
           // Sums cancel: their error is that of the partial sums, which grow like the root of the count.
-          const double slack = 4 * epsilon(dtype) * (std::abs(wanted) + std::sqrt(static_cast<double>(x.size())));
+          const double slack =
+              4 * epsilon(dtype) * (std::abs(wanted) + std::sqrt(static_cast<double>(x.size())));
           ASSERT_NEAR(got[i], wanted, slack) << op->name << " " << x.spec() << axes << " at " << i;
         }
       }
@@ -156,8 +158,10 @@ TEST(Reduce, EveryInstructionSetGivesTheSameBits) {
   const auto run = [&](const cpu::ReduceTable& table, int kind, bool rows) {
     Tensor out = Tensor::empty(DType::float32, {rows ? 50 : 130});
     const auto& f = table.reduce[kind][0];
-    if (rows) f.rows(x.impl()->data(), out.impl()->data(), 130, 0, 50);
-    else f.columns(x.impl()->data(), out.impl()->data(), 50, 130, 0, 1);
+    if (rows)
+      f.rows(x.impl()->data(), out.impl()->data(), 130, 0, 50);
+    else
+      f.columns(x.impl()->data(), out.impl()->data(), 50, 130, 0, 1);
     return out;
   };
   for (int kind = 0; kind < 4; ++kind)
@@ -215,7 +219,8 @@ TEST(Reduce, StridedInputsAndKeptDimensions) {
 
 TEST(Argmax, FirstOfEqualsInEveryDtype) {
   for (const DType dtype : kNumbers)
-    for (const Shape& shape : {Shape{10}, Shape{40}, Shape{4, 10}, Shape{3, 100, 5}, Shape{70, 33}, Shape{2, 3, 4}})
+    for (const Shape& shape :
+         {Shape{10}, Shape{40}, Shape{4, 10}, Shape{3, 100, 5}, Shape{70, 33}, Shape{2, 3, 4}})
       for (int axis = 0; axis < shape.rank(); ++axis) {
         const Tensor x = random_tensor(dtype, shape, 3);
         const Tensor result = argmax(x, axis);
@@ -228,7 +233,9 @@ TEST(Argmax, FirstOfEqualsInEveryDtype) {
           for (int64_t k = 0; k < inner; ++k) {
             int64_t best = 0;
             for (int64_t i = 1; i < shape[axis]; ++i)
-              if (in[static_cast<size_t>((o * shape[axis] + i) * inner + k)] > in[static_cast<size_t>((o * shape[axis] + best) * inner + k)]) best = i;
+              if (in[static_cast<size_t>((o * shape[axis] + i) * inner + k)] >
+                  in[static_cast<size_t>((o * shape[axis] + best) * inner + k)])
+                best = i;
             ASSERT_EQ(got[static_cast<size_t>(o * inner + k)], best) << x.spec() << " axis " << axis;
           }
       }
