@@ -61,7 +61,7 @@ class Executable::Impl {
       : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))),
         barrier_(static_cast<int>(layout_.devices.size()), waiting_) {
     const std::source_location where = std::source_location::current();
-    mirror_versions_.assign(plans_[0].variables.size(), ~uint64_t{0});
+    mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
     for (size_t d = 0; d < layout_.devices.size(); ++d) devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
     collect_sums();
@@ -78,10 +78,15 @@ class Executable::Impl {
     bind_variables();
     if (clock) clock->leave();
     inputs_ = inputs;
-    if (devices_.size() == 1) {
-      run_device(0);
-    } else {
-      run_devices();
+    try {
+      if (devices_.size() == 1) {
+        run_device(0);
+      } else {
+        run_devices();
+      }
+    } catch (...) {
+      distrust_mirrors();
+      throw;
     }
     settle_variables();
   }
@@ -343,6 +348,15 @@ class Executable::Impl {
     }
   }
 
+  // A step that failed may have updated some devices and not others: what the variable itself holds
+  // counts, for this program and for all others.
+  void distrust_mirrors() {
+    for (size_t v = 0; v < plans_[0].variables.size(); ++v) {
+      if (plans_[0].variable_updated[v]) ++plans_[0].variables[v].impl()->version;
+      mirror_versions_[v] = kNoVersion;
+    }
+  }
+
   // What was written now is what every mirror holds; a variable that lives on none of the devices
   // gets it back from the first.
   void settle_variables() {
@@ -562,6 +576,7 @@ class Executable::Impl {
   Barrier barrier_;
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
+  static constexpr uint64_t kNoVersion = ~uint64_t{0};
   static constexpr size_t kOutputPool = 4;
   static constexpr int64_t kLine = 64;  // elements
   std::vector<TensorList> output_pool_;

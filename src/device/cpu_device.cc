@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -51,6 +52,9 @@ void CpuDevice::release_cached() {
 }
 
 void* CpuDevice::allocate(size_t bytes, std::source_location where) {
+  // Rounding up must not wrap around: no machine has half of the address space.
+  require(bytes <= PTRDIFF_MAX / 2, ErrorCode::out_of_memory, where, "out of memory on ", name(), ": ", bytes,
+          " bytes were asked for, more than any machine has");
   const SizeClass size = size_class(bytes);
   const std::lock_guard lock(mutex_);
   if (memory_.limit > 0 && memory_.current + static_cast<int64_t>(size.bytes) > memory_.limit)

@@ -63,6 +63,8 @@ Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
 
 Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value, std::source_location where) {
   if (current_trace) return current_trace->constant(spec, value, where);
+  require(!neighbour.symbolic(), ErrorCode::failed_precondition, where,
+          "a tensor of a traced function that has ended was used; return it from the function to use it outside");
   return Tensor::full(spec.dtype, spec.shape, value, neighbour.device(), where);
 }
 

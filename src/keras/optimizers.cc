@@ -20,8 +20,8 @@ class Optimizer::Rule {
   virtual ~Rule() = default;
 
   virtual int slots() const = 0;
-  // The factor of the step, once for all variables.
-  virtual Tensor rate() const { return learning_rate_.value(); }
+  // The factor of the step, once for all variables of a dtype.
+  virtual Tensor rate(DType dtype) const { return cast(learning_rate_, dtype); }
   virtual void update(const Variable& variable, const Tensor& gradient, const Tensor& rate, std::span<const Variable> slots,
                       std::source_location where) const = 0;
 
@@ -48,12 +48,13 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
           where, "apply_gradients: no variable has a gradient; is the loss computed from them, inside the tape's life?");
   // Updates are not part of what a tape differentiates.
   const RecorderPause pause;
-  const Tensor rate = rule_->rate();
+  std::map<DType, Tensor> rates;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!gradients[i].defined()) continue;
-    const Tensor cast_rate = variables[i].dtype() == DType::float32 ? rate : cast(rate, variables[i].dtype());
+    Tensor& rate = rates[variables[i].dtype()];
+    if (!rate.defined()) rate = rule_->rate(variables[i].dtype());
     try {
-      rule_->update(variables[i], gradients[i], cast_rate, rule_->slots_of(variables[i]), where);
+      rule_->update(variables[i], gradients[i], rate, rule_->slots_of(variables[i]), where);
     } catch (Error& error) {
       error.note("while updating variable \"" + variables[i].name() + "\"");
       throw;
@@ -79,10 +80,12 @@ class AdamRule final : public Optimizer::Rule {
 
   int slots() const override { return 2; }
 
-  Tensor rate() const override {
-    const Tensor t = cast(iterations_.value(), DType::float32) + 1.0;
+  // In 16 bits beta_2^t would be 1 for a hundred steps.
+  Tensor rate(DType dtype) const override {
+    const DType wide = dtype == DType::float64 ? DType::float64 : DType::float32;
+    const Tensor t = cast(iterations_, wide) + 1.0;
     const auto power = [&](double beta) { return lockstep::pow(beta, t); };
-    return learning_rate_.value() * sqrt(1.0 - power(options_.beta_2)) / (1.0 - power(options_.beta_1));
+    return cast(cast(learning_rate_, wide) * sqrt(1.0 - power(options_.beta_2)) / (1.0 - power(options_.beta_1)), dtype);
   }
 
   void update(const Variable& w, const Tensor& gradient, const Tensor& rate, std::span<const Variable> slots,

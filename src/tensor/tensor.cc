@@ -86,8 +86,12 @@ void copy_strided(DType dtype, const Shape& shape, const void* source, const Str
 }
 
 Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::source_location where) {
-  for (const int64_t d : shape)
+  int64_t bytes = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t d : shape) {
     require(d >= 0, ErrorCode::invalid_argument, where, "a tensor's dimensions are not negative, received shape ", shape);
+    require(!__builtin_mul_overflow(bytes, d, &bytes), ErrorCode::out_of_memory, where, "a tensor of shape ", shape,
+            " has more bytes than can be counted");
+  }
   const TensorSpec spec{dtype, shape};
   return make_tensor(std::make_shared<Storage>(device, spec.bytes(), where), spec);
 }

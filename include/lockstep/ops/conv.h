@@ -6,9 +6,9 @@
 // {height, width}; one value stands for both.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <source_location>
+#include <string>
 #include <string_view>
 
 #include "lockstep/graph/tensor_arg.h"
@@ -24,9 +24,9 @@ class Padding {
 
   // NOLINTBEGIN(google-explicit-constructor): .padding = "same"
   constexpr Padding(Kind kind) : kind_(kind) {}
-  template <class Text>
-    requires std::convertible_to<const Text&, std::string_view>
-  Padding(const Text& text, std::source_location where = std::source_location::current())
+  Padding(const char* text, std::source_location where = std::source_location::current())
+      : kind_(parse(text, where)) {}
+  Padding(const std::string& text, std::source_location where = std::source_location::current())
       : kind_(parse(text, where)) {}
   // NOLINTEND(google-explicit-constructor)
 
@@ -45,8 +45,8 @@ struct Conv2dOptions {
   int64_t groups = 1;       // channels are split into groups that do not see each other
 };
 
-// float32 results of 3x3 filters may come from Winograd's algorithm, whose rounding error is some ten
-// times that of the plain sum.
+// On CPUs, float32 results of 3x3 filters may come from Winograd's algorithm, whose rounding error is two
+// to four times that of the plain sum.
 Tensor conv2d(const TensorArg& x, const TensorArg& filter, const Conv2dOptions& options = {});
 
 // The gradient of conv2d with respect to its input of shape `input_shape`: a transposed convolution.

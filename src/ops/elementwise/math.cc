@@ -122,7 +122,13 @@ Tensor stop_gradient(const TensorArg& x) { return unary(kStopGradient, x); }
 
 Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 0.0, where); }
 Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 1.0, where); }
-Tensor zeros_like(const TensorArg& x) { return fill_beside(x.tensor("zeros_like"), x.tensor().spec(), 0.0, x.where()); }
-Tensor ones_like(const TensorArg& x) { return fill_beside(x.tensor("ones_like"), x.tensor().spec(), 1.0, x.where()); }
+Tensor zeros_like(const TensorArg& x) {
+  const Tensor& like = x.tensor("zeros_like");
+  return fill_beside(like, like.spec(), 0.0, x.where());
+}
+Tensor ones_like(const TensorArg& x) {
+  const Tensor& like = x.tensor("ones_like");
+  return fill_beside(like, like.spec(), 1.0, x.where());
+}
 
 }  // namespace lockstep

@@ -42,8 +42,8 @@ SpecList infer_conv(const InferContext& c) {
   check_images(c, x, attrs.window.input, "images");
   check_filter(c, filter, attrs.window);
   check_groups(c, x[3], filter[3], attrs.groups);
-  c.check(filter[2] * attrs.groups == x[3], ErrorCode::shape_mismatch, "the filter ", filter, " reads ", filter[2],
-          " input channels in each of ", attrs.groups, " groups, the images ", x, " have ", x[3]);
+  c.check(filter[2] * attrs.groups == x[3], ErrorCode::shape_mismatch, "the filter ", filter, " reads ",
+          filter[2], " input channels in each of ", attrs.groups, " groups, the images ", x, " have ", x[3]);
   c.check(c.inputs.size() == (attrs.bias ? 3 : 2), ErrorCode::invalid_argument, "takes ", attrs.bias ? 3 : 2,
           " inputs, received ", c.inputs.size());
   c.check(!attrs.bias || c.shape(2).size() == filter[3], ErrorCode::shape_mismatch, "a bias of ", filter[3],
@@ -60,7 +60,8 @@ SpecList infer_backprop_input(const InferContext& c) {
   check_groups(c, filter[2] * attrs.groups, filter[3], attrs.groups);
   c.check(filter[3] == gradient[3], ErrorCode::shape_mismatch, "the filter ", filter, " and the gradient ",
           gradient, " differ in output channels");
-  return {{c.dtype(0), {gradient[0], attrs.window.input[0], attrs.window.input[1], filter[2] * attrs.groups}}};
+  return {
+      {c.dtype(0), {gradient[0], attrs.window.input[0], attrs.window.input[1], filter[2] * attrs.groups}}};
 }
 
 SpecList infer_backprop_filter(const InferContext& c) {
@@ -96,8 +97,8 @@ Tensor emit_conv(const OpDef& op, const Tensor& a, const Tensor& b, const ConvAt
 // Bias and epilogue are put on by the compiler, after every gradient was taken.
 const ConvAttrs& plain_attrs(const GradContext& g) {
   const auto& attrs = g.attrs<ConvAttrs>();
-  require(!attrs.bias && attrs.epilogue == Epilogue::none, ErrorCode::internal, std::source_location::current(),
-          g.op().name, ": no gradient with a fused bias or activation");
+  require(!attrs.bias && attrs.epilogue == Epilogue::none, ErrorCode::internal,
+          std::source_location::current(), g.op().name, ": no gradient with a fused bias or activation");
   return attrs;
 }
 
@@ -137,12 +138,25 @@ Attrs with_epilogue(const Attrs& attributes, bool bias, Epilogue epilogue) {
 
 }  // namespace
 
-constinit const OpDef kConv2d{.name = "conv2d", .min_inputs = 2, .max_inputs = 3, .infer = infer_conv,
-                              .grad = grad_conv, .cost = cost, .with_epilogue = with_epilogue};
-constinit const OpDef kConv2dBackpropInput{.name = "conv2d_backprop_input", .min_inputs = 2, .max_inputs = 2,
-                                           .infer = infer_backprop_input, .grad = grad_backprop_input, .cost = cost};
-constinit const OpDef kConv2dBackpropFilter{.name = "conv2d_backprop_filter", .min_inputs = 2, .max_inputs = 2,
-                                            .infer = infer_backprop_filter, .grad = grad_backprop_filter, .cost = cost};
+constinit const OpDef kConv2d{.name = "conv2d",
+                              .min_inputs = 2,
+                              .max_inputs = 3,
+                              .infer = infer_conv,
+                              .grad = grad_conv,
+                              .cost = cost,
+                              .with_epilogue = with_epilogue};
+constinit const OpDef kConv2dBackpropInput{.name = "conv2d_backprop_input",
+                                           .min_inputs = 2,
+                                           .max_inputs = 2,
+                                           .infer = infer_backprop_input,
+                                           .grad = grad_backprop_input,
+                                           .cost = cost};
+constinit const OpDef kConv2dBackpropFilter{.name = "conv2d_backprop_filter",
+                                            .min_inputs = 2,
+                                            .max_inputs = 2,
+                                            .infer = infer_backprop_filter,
+                                            .grad = grad_backprop_filter,
+                                            .cost = cost};
 
 namespace {
 
@@ -152,7 +166,8 @@ const RegisterOp registered[] = {RegisterOp(kConv2d), RegisterOp(kConv2dBackprop
 ConvAttrs conv_attrs(const OpDef& op, const Shape& images, const Shape& filter, const Conv2dOptions& options,
                      std::source_location where) {
   require(filter.rank() == 4, ErrorCode::shape_mismatch, where, op.name,
-          ": takes a filter of shape (height, width, input channels of a group, output channels), received ", filter);
+          ": takes a filter of shape (height, width, input channels of a group, output channels), received ",
+          filter);
   return {.window = slide_window(op.name, images, {filter[0], filter[1]}, options.strides, options.dilations,
                                  options.padding, where),
           .groups = options.groups};
@@ -160,8 +175,8 @@ ConvAttrs conv_attrs(const OpDef& op, const Shape& images, const Shape& filter, 
 
 // What a backprop op makes has the shape that its caller asked for.
 Tensor checked_shape(const OpDef& op, const Tensor& result, const Shape& asked, std::source_location where) {
-  require(result.shape() == asked, ErrorCode::shape_mismatch, where, op.name, ": the result has shape ", result.shape(),
-          " by its inputs, asked for was ", asked);
+  require(result.shape() == asked, ErrorCode::shape_mismatch, where, op.name, ": the result has shape ",
+          result.shape(), " by its inputs, asked for was ", asked);
   return result;
 }
 
@@ -169,22 +184,25 @@ Tensor checked_shape(const OpDef& op, const Tensor& result, const Shape& asked, 
 
 Tensor conv2d(const TensorArg& x, const TensorArg& filter, const Conv2dOptions& options) {
   const Tensor &images = x.tensor("conv2d"), &w = filter.tensor("conv2d");
-  return emit_one(kConv2d, {images, w}, conv_attrs(kConv2d, images.shape(), w.shape(), options, x.where()), x.where());
+  return emit_one(kConv2d, {images, w}, conv_attrs(kConv2d, images.shape(), w.shape(), options, x.where()),
+                  x.where());
 }
 
 Tensor conv2d_backprop_input(const Shape& input_shape, const TensorArg& filter, const TensorArg& gradient,
                              const Conv2dOptions& options) {
   const OpDef& op = kConv2dBackpropInput;
-  const ConvAttrs attrs = conv_attrs(op, input_shape, filter.tensor(op.name.data()).shape(), options, filter.where());
-  return checked_shape(op, emit_one(op, {filter.tensor(), gradient.tensor()}, attrs, filter.where()), input_shape,
-                       filter.where());
+  const ConvAttrs attrs =
+      conv_attrs(op, input_shape, filter.tensor(op.name.data()).shape(), options, filter.where());
+  return checked_shape(op, emit_one(op, {filter.tensor(), gradient.tensor()}, attrs, filter.where()),
+                       input_shape, filter.where());
 }
 
 Tensor conv2d_backprop_filter(const TensorArg& x, const Shape& filter_shape, const TensorArg& gradient,
                               const Conv2dOptions& options) {
   const OpDef& op = kConv2dBackpropFilter;
   const ConvAttrs attrs = conv_attrs(op, x.tensor(op.name.data()).shape(), filter_shape, options, x.where());
-  return checked_shape(op, emit_one(op, {x.tensor(), gradient.tensor()}, attrs, x.where()), filter_shape, x.where());
+  return checked_shape(op, emit_one(op, {x.tensor(), gradient.tensor()}, attrs, x.where()), filter_shape,
+                       x.where());
 }
 
 }  // namespace lockstep

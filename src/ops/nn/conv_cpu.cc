@@ -68,7 +68,8 @@ bool winograd_pays(const Problem& p, const Dims& results) {
       !all_are(window.strides, 1) || !all_are(window.dilations, 1))
     return false;
   const auto up_to = [](int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
-  const auto in = static_cast<double>(up_to(p.in_channels, 16)), out = static_cast<double>(up_to(p.out_channels, 16));
+  const auto in = static_cast<double>(up_to(p.in_channels, 16)),
+             out = static_cast<double>(up_to(p.out_channels, 16));
   const auto tiles = static_cast<double>(p.batch * (up_to(results[0], 4) / 4) * (up_to(results[1], 4) / 4));
   const auto pixels = static_cast<double>(p.batch * window.output(0) * window.output(1));
   constexpr double kTransform = 19, kReorder = 5;  // what one element costs, in multiply-adds
@@ -141,7 +142,8 @@ using Forward = dnnl::convolution_forward;
 Forward::primitive_desc forward_desc(const Problem& p, dnnl::algorithm algorithm) {
   dnnl::primitive_attr attributes = cpu::dnnl_attributes();
   set_epilogue(attributes, p.attrs.epilogue);
-  const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm), filter = p.any_filter();
+  const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm),
+                     filter = p.any_filter();
   const auto kind = dnnl::prop_kind::forward_training;
   const Forward::desc desc =
       p.attrs.bias
@@ -153,8 +155,11 @@ Forward::primitive_desc forward_desc(const Problem& p, dnnl::algorithm algorithm
 // The gradients' primitives want that of a forward one as a hint, without bias and activation.
 Forward::primitive_desc hint(const Problem& p, dnnl::algorithm algorithm) {
   const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm);
-  return {{dnnl::prop_kind::forward_training, algorithm, x, p.any_filter(), y, p.strides, p.dilations, p.before, p.after},
-          cpu::dnnl_attributes(), cpu::dnnl_engine(), true};
+  return {{dnnl::prop_kind::forward_training, algorithm, x, p.any_filter(), y, p.strides, p.dilations,
+           p.before, p.after},
+          cpu::dnnl_attributes(),
+          cpu::dnnl_engine(),
+          true};
 }
 
 std::unique_ptr<Kernel> try_forward(const Problem& p, dnnl::algorithm algorithm) {
@@ -172,8 +177,8 @@ std::unique_ptr<Kernel> try_backprop_input(const Problem& p, dnnl::algorithm alg
   const auto forward = hint(p, algorithm);
   if (!forward.get(true)) return nullptr;
   Backward::primitive_desc desc({algorithm, p.activations(p.x, algorithm), p.any_filter(),
-                                       p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
-                                      cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
+                                 p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
+                                cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
   // oneDNN 2.6.3: the 1x1 kernels give wrong bfloat16 results where the output channels are odd.
   if (!find_usable(desc, p.type == memory::data_type::bf16 && p.out_channels % 2 != 0)) return nullptr;
   ConvSequence sequence;
@@ -187,8 +192,8 @@ std::unique_ptr<Kernel> try_backprop_filter(const Problem& p, dnnl::algorithm al
   const auto forward = hint(p, algorithm);
   if (!forward.get(true)) return nullptr;
   Backward::primitive_desc desc({algorithm, p.activations(p.x, algorithm), p.any_filter(),
-                                       p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
-                                      cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
+                                 p.activations(p.y, algorithm), p.strides, p.dilations, p.before, p.after},
+                                cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
   // oneDNN 2.6.3: with strides, the 1x1 kernels write behind their scratchpad where a vector is wider than
   // the input's channels.
   if (!find_usable(desc, p.in_channels < 16 && (p.strides[0] > 1 || p.strides[1] > 1))) return nullptr;
@@ -206,9 +211,12 @@ class GreyConvKernel final : public Kernel {
         bias_(request.attrs<ConvAttrs>().bias),
         threads_(request.threads) {}
 
-  size_t workspace_bytes() const override { return static_cast<size_t>(threads_ * conv_.scratch()) * sizeof(float); }
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(threads_ * conv_.scratch()) * sizeof(float);
+  }
   void launch(const LaunchArgs& args) const override {
-    const auto *x = static_cast<const float*>(args.inputs[0]), *filter = static_cast<const float*>(args.inputs[1]);
+    const auto *x = static_cast<const float*>(args.inputs[0]),
+               *filter = static_cast<const float*>(args.inputs[1]);
     const auto* bias = bias_ ? static_cast<const float*>(args.inputs[2]) : nullptr;
     auto *y = static_cast<float*>(args.outputs[0]), *scratch = static_cast<float*>(args.workspace);
     parallel(threads_, [&](int index) {
@@ -228,8 +236,9 @@ std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
   const auto& attrs = request.attrs<ConvAttrs>();
   const Window2d& window = attrs.window;
   const int64_t out_channels = request.outputs[0].spec.shape[3];
-  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 && window.strides == Dims{1, 1} &&
-                    out_channels % cpu::GreyConv::kChannels == 0 && window.size[0] <= cpu::GreyConv::kMaxRows &&
+  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
+                    window.strides == Dims{1, 1} && out_channels % cpu::GreyConv::kChannels == 0 &&
+                    window.size[0] <= cpu::GreyConv::kMaxRows &&
                     (attrs.epilogue == Epilogue::none || attrs.epilogue == Epilogue::relu);
   if (!fits || cpu::simd_level() != cpu::SimdLevel::v4) return nullptr;
   return std::make_unique<GreyConvKernel>(request, cpu::GreyConv{.height = window.input[0],
@@ -255,7 +264,8 @@ bool dnnl_serves(const KernelRequest& request) {
 
 // `results`: what Winograd's tiles cover.
 template <class Try>
-std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results, Try try_prepare) {
+std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results,
+                                     Try try_prepare) {
   std::unique_ptr<Kernel> kernel;
   if (winograd_pays(p, results)) kernel = try_prepare(p, dnnl::algorithm::convolution_winograd);
   if (!kernel) kernel = try_prepare(p, dnnl::algorithm::convolution_direct);

@@ -26,7 +26,8 @@ template <int n, class F>
 LOCKSTEP_INLINE void unrolled(F f) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
     (f(std::integral_constant<int, i>()), ...);
-  }(std::make_integer_sequence<int, n>());
+  }
+  (std::make_integer_sequence<int, n>());
 }
 
 // `pixels` neighbouring results by `vectors` vectors of output channels, from column x on.
@@ -41,10 +42,13 @@ void block(const Taps& taps, int64_t x, const float* filter, const float* bias, 
     const float* at = taps.rows[i] + x;
     for (int64_t j = 0; j < taps.column_count; ++j, at += taps.dilation, filter += taps.out_channels) {
       F32 weight[vectors];
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { weight[v] = load(filter + v * kLanes); });
+      unrolled<vectors>([&](auto v)
+                            __attribute__((always_inline)) { weight[v] = load(filter + v * kLanes); });
       unrolled<pixels>([&](auto p) __attribute__((always_inline)) {
         const F32 pixel = splat(at[p]);
-        unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[p][v] = mul_add(pixel, weight[v], sum[p][v]); });
+        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+          sum[p][v] = mul_add(pixel, weight[v], sum[p][v]);
+        });
       });
     }
   }
@@ -63,7 +67,8 @@ struct BlockTable {
   constexpr BlockTable() {
     [&]<int... p>(std::integer_sequence<int, p...>) {
       ((of[1][p + 1] = block<1, p + 1>, of[2][p + 1] = block<2, p + 1>), ...);
-    }(std::make_integer_sequence<int, kPixels>());
+    }
+    (std::make_integer_sequence<int, kPixels>());
   }
 };
 constexpr BlockTable kBlocks;
@@ -76,9 +81,10 @@ void pad_row(const GreyConv& conv, const float* image, int64_t r, float* target)
     target[w] = inside && w >= conv.left && w < conv.left + conv.width ? row[w] : 0.0f;
 }
 
-void forward(const GreyConv& conv, const float* x, const float* filter, const float* bias, float* y, float* scratch,
-             int64_t begin, int64_t end) {
-  const int64_t out_height = conv.out_height(), out_width = conv.out_width(), out_channels = conv.out_channels;
+void forward(const GreyConv& conv, const float* x, const float* filter, const float* bias, float* y,
+             float* scratch, int64_t begin, int64_t end) {
+  const int64_t out_height = conv.out_height(), out_width = conv.out_width(),
+                out_channels = conv.out_channels;
   const int64_t row_step = conv.padded_width(), reach = (conv.window_height - 1) * conv.row_dilation + 1;
   const bool padded = conv.scratch() > conv.height * conv.width;
   // Blocks of about one width: a narrow last one would leave the arithmetic units waiting.
@@ -106,7 +112,8 @@ void forward(const GreyConv& conv, const float* x, const float* filter, const fl
       const int vectors = out_channels - c >= 2 * kLanes ? 2 : 1;
       for (int64_t w = 0; w < out_width; w += block_width) {
         const int64_t pixels = out_width - w < block_width ? out_width - w : block_width;
-        kBlocks.of[vectors][pixels](taps, w, filter + c, bias ? bias + c : nullptr, floor, target + w * out_channels + c);
+        kBlocks.of[vectors][pixels](taps, w, filter + c, bias ? bias + c : nullptr, floor,
+                                    target + w * out_channels + c);
       }
       c += vectors * kLanes;
     }

@@ -10,9 +10,9 @@ struct GreyConv {
   static constexpr int64_t kChannels = 16;  // out_channels must be a multiple of this
   static constexpr int64_t kMaxRows = 16;   // of the window
 
-  int64_t height = 1, width = 1;                  // of the images
-  int64_t window_height = 1, window_width = 1;    // taps
-  int64_t row_dilation = 1, column_dilation = 1;  // distance between taps
+  int64_t height = 1, width = 1;                      // of the images
+  int64_t window_height = 1, window_width = 1;        // taps
+  int64_t row_dilation = 1, column_dilation = 1;      // distance between taps
   int64_t above = 0, below = 0, left = 0, right = 0;  // zeros around the images
   int64_t out_channels = kChannels;
   bool relu = false;
@@ -27,8 +27,8 @@ struct GreyConv {
 
 struct GreyConvTable {
   // Rows [begin, end) of the result, counted over all images. `bias` may be null.
-  void (*forward)(const GreyConv& conv, const float* x, const float* filter, const float* bias, float* y, float* scratch,
-                  int64_t begin, int64_t end);
+  void (*forward)(const GreyConv& conv, const float* x, const float* filter, const float* bias, float* y,
+                  float* scratch, int64_t begin, int64_t end);
 };
 
 }  // namespace lockstep::cpu

@@ -18,19 +18,28 @@ struct Sizes {
     batch = x[0], in_channels = x[3], out_channels = y[3], groups = attrs.groups;
     for (int axis = 0; axis < 2; ++axis) {
       input[axis] = window.input[axis], output[axis] = window.output(axis), size[axis] = window.size[axis];
-      stride[axis] = window.strides[axis], dilation[axis] = window.dilations[axis], before[axis] = window.before[axis];
+      stride[axis] = window.strides[axis], dilation[axis] = window.dilations[axis],
+      before[axis] = window.before[axis];
     }
     group_in = in_channels / groups, group_out = out_channels / groups;
   }
 
   // The image's row (column) under tap `tap` of window `o`; outside of the image on padding.
-  int64_t under(int axis, int64_t o, int64_t tap) const { return o * stride[axis] - before[axis] + tap * dilation[axis]; }
+  int64_t under(int axis, int64_t o, int64_t tap) const {
+    return o * stride[axis] - before[axis] + tap * dilation[axis];
+  }
   bool inside(int axis, int64_t position) const { return position >= 0 && position < input[axis]; }
 
-  int64_t x_at(int64_t n, int64_t h, int64_t w) const { return ((n * input[0] + h) * input[1] + w) * in_channels; }
-  int64_t y_at(int64_t n, int64_t h, int64_t w) const { return ((n * output[0] + h) * output[1] + w) * out_channels; }
+  int64_t x_at(int64_t n, int64_t h, int64_t w) const {
+    return ((n * input[0] + h) * input[1] + w) * in_channels;
+  }
+  int64_t y_at(int64_t n, int64_t h, int64_t w) const {
+    return ((n * output[0] + h) * output[1] + w) * out_channels;
+  }
   // Filter of tap (i, j) and input channel `c` of any group; its values for all groups stand in a row.
-  int64_t filter_at(int64_t i, int64_t j, int64_t c) const { return ((i * size[1] + j) * group_in + c) * out_channels; }
+  int64_t filter_at(int64_t i, int64_t j, int64_t c) const {
+    return ((i * size[1] + j) * group_in + c) * out_channels;
+  }
 
   int64_t batch, in_channels, out_channels, groups, group_in, group_out;
   int64_t input[2], output[2], size[2], stride[2], dilation[2], before[2];
@@ -59,8 +68,8 @@ struct Loops {
   using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
   // y[o] = sum over taps t and channels c of x[under(o, t)][c] * w[t][c]
-  static void forward(const Sizes& s, const ConvAttrs& attrs, const T* x, const T* filter, const T* bias, T* y,
-                      int64_t row, Real* sum) {
+  static void forward(const Sizes& s, const ConvAttrs& attrs, const T* x, const T* filter, const T* bias,
+                      T* y, int64_t row, Real* sum) {
     const int64_t n = row / s.output[0], oh = row % s.output[0];
     for (int64_t ow = 0; ow < s.output[1]; ++ow) {
       std::fill_n(sum, s.out_channels, Real{0});
@@ -83,7 +92,8 @@ struct Loops {
       }
       T* result = y + s.y_at(n, oh, ow);
       for (int64_t o = 0; o < s.out_channels; ++o)
-        result[o] = static_cast<T>(activate(attrs.epilogue, bias ? sum[o] + static_cast<Real>(bias[o]) : sum[o]));
+        result[o] =
+            static_cast<T>(activate(attrs.epilogue, bias ? sum[o] + static_cast<Real>(bias[o]) : sum[o]));
     }
   }
 
@@ -161,7 +171,9 @@ class ConvLoops final : public Kernel {
       case Direction::backprop_input: rows_ = sizes_.batch * sizes_.input[0]; break;
       case Direction::backprop_filter: rows_ = sizes_.size[0] * sizes_.size[1] * sizes_.group_in; break;
     }
-    sum_bytes_ = (static_cast<size_t>(std::max(sizes_.in_channels, sizes_.out_channels)) * sizeof(double) + 63) / 64 * 64;
+    sum_bytes_ =
+        (static_cast<size_t>(std::max(sizes_.in_channels, sizes_.out_channels)) * sizeof(double) + 63) / 64 *
+        64;
   }
 
   size_t workspace_bytes() const override { return sum_bytes_ * static_cast<size_t>(threads_); }
@@ -211,7 +223,8 @@ std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
   if (&request.op == &kConv2dBackpropInput)
     return std::make_unique<ConvLoops>(request, Direction::backprop_input, result, request.shape(1));
   if (&request.op == &kConv2dBackpropFilter)
-    return std::make_unique<ConvLoops>(request, Direction::backprop_filter, request.shape(0), request.shape(1));
+    return std::make_unique<ConvLoops>(request, Direction::backprop_filter, request.shape(0),
+                                       request.shape(1));
   return std::make_unique<ConvLoops>(request, Direction::forward, request.shape(0), result);
 }
 

@@ -27,16 +27,17 @@ struct Case {
   Shape x() const { return {batch, height, width, in}; }
   Shape filter() const { return {kernel_height, kernel_width, in / options.groups, out}; }
   ConvAttrs attrs() const {
-    return {.window = slide_window("conv2d", x(), {kernel_height, kernel_width}, options.strides, options.dilations,
-                                   options.padding, std::source_location::current()),
+    return {.window = slide_window("conv2d", x(), {kernel_height, kernel_width}, options.strides,
+                                   options.dilations, options.padding, std::source_location::current()),
             .groups = options.groups};
   }
   Shape y() const { return {batch, attrs().window.output(0), attrs().window.output(1), out}; }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.x() << " * " << c.filter() << " strides " << c.options.strides << " dilations " << c.options.dilations
-             << (c.options.padding.kind() == Padding::same ? " same" : " valid") << " groups " << c.options.groups;
+  return out << c.x() << " * " << c.filter() << " strides " << c.options.strides << " dilations "
+             << c.options.dilations << (c.options.padding.kind() == Padding::same ? " same" : " valid")
+             << " groups " << c.options.groups;
 }
 
 const std::vector<Case>& cases() {
@@ -81,7 +82,8 @@ void for_products(const Case& c, F f) {
             if (h < 0 || h >= c.height || v < 0 || v >= c.width) continue;
             for (int64_t o = 0; o < c.out; ++o)
               for (int64_t k = 0; k < group_in; ++k)
-                f(static_cast<size_t>(((n * c.height + h) * c.width + v) * c.in + o / group_out * group_in + k),
+                f(static_cast<size_t>(((n * c.height + h) * c.width + v) * c.in + o / group_out * group_in +
+                                      k),
                   static_cast<size_t>(((i * c.kernel_width + j) * group_in + k) * c.out + o),
                   static_cast<size_t>(((n * w.output(0) + oh) * w.output(1) + ow) * c.out + o));
           }
@@ -120,8 +122,10 @@ TEST_P(ConvTypes, AgreesWithThePlainSum) {
     });
     for (const int threads : {1, 2}) {
       expect_near(run_kernel(kConv2d, {x, filter}, c.attrs(), threads)[0], y, c, "conv2d");
-      expect_near(run_kernel(kConv2dBackpropInput, {filter, dy}, c.attrs(), threads)[0], dx, c, "backprop_input");
-      expect_near(run_kernel(kConv2dBackpropFilter, {x, dy}, c.attrs(), threads)[0], dfilter, c, "backprop_filter");
+      expect_near(run_kernel(kConv2dBackpropInput, {filter, dy}, c.attrs(), threads)[0], dx, c,
+                  "backprop_input");
+      expect_near(run_kernel(kConv2dBackpropFilter, {x, dy}, c.attrs(), threads)[0], dfilter, c,
+                  "backprop_filter");
     }
   }
 }
@@ -161,7 +165,8 @@ TEST_P(ConvTypes, AddsBiasAndActivates) {
           y[o] = activated(epilogue, y[o] + (biased ? bs[o % static_cast<size_t>(c.out)] : 0));
         const TensorList inputs = biased ? TensorList{x, filter, bias} : TensorList{x, filter};
         const Attrs attrs = kConv2d.with_epilogue(c.attrs(), biased, epilogue);
-        expect_near(run_kernel(kConv2d, inputs, attrs, 1)[0], y, c, biased ? "conv2d with bias" : "conv2d activated");
+        expect_near(run_kernel(kConv2d, inputs, attrs, 1)[0], y, c,
+                    biased ? "conv2d with bias" : "conv2d activated");
       }
   }
 }
@@ -230,7 +235,8 @@ TEST(Conv, RepeatsBitForBitOnOneThread) {
 
 TEST(Conv, OwnLoopsDoNotDependOnThreads) {
   const auto expect_same = [](const OpDef& op, const TensorList& inputs, const Case& c) {
-    EXPECT_TRUE(same_bits(run_kernel(op, inputs, c.attrs(), 3)[0], run_kernel(op, inputs, c.attrs(), 1)[0])) << op.name << " " << c;
+    EXPECT_TRUE(same_bits(run_kernel(op, inputs, c.attrs(), 3)[0], run_kernel(op, inputs, c.attrs(), 1)[0]))
+        << op.name << " " << c;
   };
   for (const DType dtype : {DType::float64, DType::float16})
     for (const Case& c : cases())
@@ -256,8 +262,10 @@ TEST(Conv, PublicFunctionsResolvePadding) {
   const std::string text = "valid";
   EXPECT_EQ(conv2d(x, filter, {.padding = text, .dilations = {2, 3}}).shape(), (Shape{2, 3, 2, 5}));
   const Tensor y = conv2d(x, filter, {.strides = {2, 2}, .padding = "same"});
-  EXPECT_EQ(conv2d_backprop_input(x.shape(), filter, y, {.strides = {2, 2}, .padding = "same"}).shape(), x.shape());
-  EXPECT_EQ(conv2d_backprop_filter(x, filter.shape(), y, {.strides = {2, 2}, .padding = "same"}).shape(), filter.shape());
+  EXPECT_EQ(conv2d_backprop_input(x.shape(), filter, y, {.strides = {2, 2}, .padding = "same"}).shape(),
+            x.shape());
+  EXPECT_EQ(conv2d_backprop_filter(x, filter.shape(), y, {.strides = {2, 2}, .padding = "same"}).shape(),
+            filter.shape());
   // Inside the image 27 ones meet 27 ones; in its corner 12.
   const auto sums = conv2d(x, filter, {.padding = "same"}).to_vector<float>();
   EXPECT_EQ(sums[0], 12.0f);
@@ -275,30 +283,56 @@ TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
   };
   const Tensor x = Tensor::full(DType::float32, {1, 4, 4, 3}, 1);
   const Tensor filter = Tensor::full(DType::float32, {3, 3, 3, 5}, 1);
-  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {3, 3, 4, 5}, 1)); }),
-            "conv2d: the filter (3, 3, 4, 5) reads 4 input channels in each of 1 groups, the images (1, 4, 4, 3) have 3");
-  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {5, 5, 3, 5}, 1)); }),
-            "conv2d: a window of 5 x 5 with dilations (1, 1) does not fit into images of 4 x 4; use padding \"same\" or "
+  EXPECT_EQ(message([&] {
+              conv2d(x, Tensor::full(DType::float32, {3, 3, 4, 5}, 1));
+            }),
+            "conv2d: the filter (3, 3, 4, 5) reads 4 input channels in each of 1 groups, the images (1, 4, "
+            "4, 3) have 3");
+  EXPECT_EQ(message([&] {
+              conv2d(x, Tensor::full(DType::float32, {5, 5, 3, 5}, 1));
+            }),
+            "conv2d: a window of 5 x 5 with dilations (1, 1) does not fit into images of 4 x 4; use padding "
+            "\"same\" or "
             "larger images");
-  EXPECT_EQ(message([&] { conv2d(Tensor::full(DType::float32, {4, 4, 3}, 1), filter); }),
+  EXPECT_EQ(message([&] {
+              conv2d(Tensor::full(DType::float32, {4, 4, 3}, 1), filter);
+            }),
             "conv2d: takes images of shape (batch, height, width, channels), received (4, 4, 3)");
-  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float32, {3, 3}, 1)); }),
-            "conv2d: takes a filter of shape (height, width, input channels of a group, output channels), received (3, 3)");
-  EXPECT_EQ(message([&] { conv2d(x, Tensor::full(DType::float64, {3, 3, 3, 5}, 1)); }),
-            "conv2d: takes floating-point tensors of one dtype, received float32(1, 4, 4, 3) and float64(3, 3, 3, 5); "
+  EXPECT_EQ(message([&] {
+              conv2d(x, Tensor::full(DType::float32, {3, 3}, 1));
+            }),
+            "conv2d: takes a filter of shape (height, width, input channels of a group, output channels), "
+            "received (3, 3)");
+  EXPECT_EQ(message([&] {
+              conv2d(x, Tensor::full(DType::float64, {3, 3, 3, 5}, 1));
+            }),
+            "conv2d: takes floating-point tensors of one dtype, received float32(1, 4, 4, 3) and float64(3, "
+            "3, 3, 5); "
             "cast() one of them");
   EXPECT_EQ(message([&] { conv2d(x, filter, {.groups = 2}); }),
             "conv2d: groups must divide the channels, received 2 groups of 3 input and 5 output channels");
-  EXPECT_EQ(message([&] { conv2d(x, filter, {.strides = {0, 1}}); }), "conv2d: strides must be 1 or more, received (0, 1)");
-  EXPECT_EQ(message([&] { conv2d(x, filter, {.strides = {1, 1, 1}}); }),
+  EXPECT_EQ(message([&] {
+              conv2d(x, filter, {.strides = {0, 1}});
+            }),
+            "conv2d: strides must be 1 or more, received (0, 1)");
+  EXPECT_EQ(message([&] {
+              conv2d(x, filter, {.strides = {1, 1, 1}});
+            }),
             "conv2d: strides must be {height, width} or one number for both, received (1, 1, 1)");
   EXPECT_EQ(message([&] { conv2d(x, filter, {.padding = "full"}); }),
             "padding must be \"valid\" or \"same\", received \"full\"");
-  EXPECT_EQ(message([&] { conv2d_backprop_input({1, 4, 4, 7}, filter, Tensor::full(DType::float32, {1, 2, 2, 5}, 1)); }),
-            "conv2d_backprop_input: the result has shape (1, 4, 4, 3) by its inputs, asked for was (1, 4, 4, 7)");
-  EXPECT_EQ(message([&] { conv2d_backprop_input({1, 4, 4, 3}, filter, Tensor::full(DType::float32, {1, 3, 2, 5}, 1)); }),
+  EXPECT_EQ(
+      message([&] {
+        conv2d_backprop_input({1, 4, 4, 7}, filter, Tensor::full(DType::float32, {1, 2, 2, 5}, 1));
+      }),
+      "conv2d_backprop_input: the result has shape (1, 4, 4, 3) by its inputs, asked for was (1, 4, 4, 7)");
+  EXPECT_EQ(message([&] {
+              conv2d_backprop_input({1, 4, 4, 3}, filter, Tensor::full(DType::float32, {1, 3, 2, 5}, 1));
+            }),
             "conv2d_backprop_input: gradients of (1, 3, 2, 5) where the window gives 2 x 2");
-  EXPECT_EQ(message([&] { conv2d_backprop_filter(x, filter.shape(), Tensor::full(DType::float32, {2, 2, 2, 5}, 1)); }),
+  EXPECT_EQ(message([&] {
+              conv2d_backprop_filter(x, filter.shape(), Tensor::full(DType::float32, {2, 2, 2, 5}, 1));
+            }),
             "conv2d_backprop_filter: the images (1, 4, 4, 3) and the gradient (2, 2, 2, 5) differ in batch");
 }
 

@@ -39,8 +39,7 @@ Window2d slide_window(std::string_view op, const Shape& shape, const Dims& size,
     require(input >= 1, ErrorCode::shape_mismatch, where, op, ": the images of ", shape, " are empty");
     if (padding.kind() == Padding::same) {
       const int64_t output = (input + window.strides[axis] - 1) / window.strides[axis];
-      const int64_t zeros =
-          std::max<int64_t>((output - 1) * window.strides[axis] + extent - input, 0);
+      const int64_t zeros = std::max<int64_t>((output - 1) * window.strides[axis] + extent - input, 0);
       window.before[axis] = zeros / 2;
       window.after[axis] = zeros - zeros / 2;
     }

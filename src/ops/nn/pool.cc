@@ -11,8 +11,8 @@ DType position_dtype(const Window2d& window) { return window.taps() <= 256 ? DTy
 // Input `i` holds the images the window slides over, or what it gives: (batch, height, width, channels).
 void check_input(const InferContext& c, int i, const Dims& size) {
   const Shape& shape = c.shape(i);
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ", c.inputs[0],
-          "; cast() it first");
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
+          c.inputs[0], "; cast() it first");
   c.check(shape.rank() == 4 && shape[1] == size[0] && shape[2] == size[1], ErrorCode::shape_mismatch,
           "takes a tensor of shape (batch, ", size[0], ", ", size[1], ", channels), received ", shape);
 }
@@ -21,8 +21,8 @@ Dims output_size(const Window2d& window) { return {window.output(0), window.outp
 
 void check_positions(const InferContext& c, const Window2d& window) {
   check_input(c, 1, output_size(window));
-  c.check(c.dtype(1) == position_dtype(window), ErrorCode::dtype_mismatch, "takes positions of ", position_dtype(window),
-          ", received ", c.inputs[1]);
+  c.check(c.dtype(1) == position_dtype(window), ErrorCode::dtype_mismatch, "takes positions of ",
+          position_dtype(window), ", received ", c.inputs[1]);
   c.check(c.shape(0)[0] == c.shape(1)[0] && c.shape(0)[3] == c.shape(1)[3], ErrorCode::shape_mismatch,
           "batch or channels differ in ", c.shape(0), " and positions of ", c.shape(1));
 }
@@ -80,27 +80,30 @@ Tensor emit_pool(const OpDef& op, std::initializer_list<Tensor> inputs, const Gr
 
 }  // namespace
 
-constinit const OpDef kMaxPool2d{
-    .name = "max_pool2d",
-    .infer = infer_max,
-    .grad = [](const GradContext& g) -> TensorList { return {emit_pool(kMaxPool2dGrad, {g.dout(), g.out(1)}, g)}; },
-    .cost = cost};
+constinit const OpDef kMaxPool2d{.name = "max_pool2d",
+                                 .infer = infer_max,
+                                 .grad = [](const GradContext& g) -> TensorList {
+                                   return {emit_pool(kMaxPool2dGrad, {g.dout(), g.out(1)}, g)};
+                                 },
+                                 .cost = cost};
 
-constinit const OpDef kMaxPool2dGrad{
-    .name = "max_pool2d_grad",
-    .min_inputs = 2,
-    .max_inputs = 2,
-    .infer = infer_max_grad,
-    .grad = [](const GradContext& g) -> TensorList { return {emit_pool(kMaxPool2dGather, {g.dout(), g.in(1)}, g), {}}; },
-    .cost = cost};
+constinit const OpDef kMaxPool2dGrad{.name = "max_pool2d_grad",
+                                     .min_inputs = 2,
+                                     .max_inputs = 2,
+                                     .infer = infer_max_grad,
+                                     .grad = [](const GradContext& g) -> TensorList {
+                                       return {emit_pool(kMaxPool2dGather, {g.dout(), g.in(1)}, g), {}};
+                                     },
+                                     .cost = cost};
 
-constinit const OpDef kMaxPool2dGather{
-    .name = "max_pool2d_gather",
-    .min_inputs = 2,
-    .max_inputs = 2,
-    .infer = infer_max_gather,
-    .grad = [](const GradContext& g) -> TensorList { return {emit_pool(kMaxPool2dGrad, {g.dout(), g.in(1)}, g), {}}; },
-    .cost = cost};
+constinit const OpDef kMaxPool2dGather{.name = "max_pool2d_gather",
+                                       .min_inputs = 2,
+                                       .max_inputs = 2,
+                                       .infer = infer_max_gather,
+                                       .grad = [](const GradContext& g) -> TensorList {
+                                         return {emit_pool(kMaxPool2dGrad, {g.dout(), g.in(1)}, g), {}};
+                                       },
+                                       .cost = cost};
 
 constinit const OpDef kAvgPool2d{
     .name = "avg_pool2d",
@@ -116,13 +119,14 @@ constinit const OpDef kAvgPool2dGrad{
 
 namespace {
 
-const RegisterOp registered[] = {RegisterOp(kMaxPool2d), RegisterOp(kMaxPool2dGrad), RegisterOp(kMaxPool2dGather),
-                                 RegisterOp(kAvgPool2d), RegisterOp(kAvgPool2dGrad)};
+const RegisterOp registered[] = {RegisterOp(kMaxPool2d), RegisterOp(kMaxPool2dGrad),
+                                 RegisterOp(kMaxPool2dGather), RegisterOp(kAvgPool2d),
+                                 RegisterOp(kAvgPool2dGrad)};
 
 Tensor pool(const OpDef& op, const TensorArg& x, const Pool2dOptions& options) {
   const Dims& strides = options.strides.empty() ? options.pool_size : options.strides;
-  const Window2d window =
-      slide_window(op.name, x.tensor(op.name.data()).shape(), options.pool_size, strides, {1, 1}, options.padding, x.where());
+  const Window2d window = slide_window(op.name, x.tensor(op.name.data()).shape(), options.pool_size, strides,
+                                       {1, 1}, options.padding, x.where());
   return std::move(emit(op, {&x.tensor(), 1}, PoolAttrs{window}, x.where()).front());
 }
 

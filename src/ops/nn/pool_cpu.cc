@@ -17,7 +17,8 @@ using cpu::PoolLoops;
 using cpu::PoolMemory;
 
 PoolLoops pool_loops(DType dtype, DType positions) {
-  static const cpu::PoolTable& table = cpu::pick_simd(simd_v2::kPoolTable, simd_v3::kPoolTable, simd_v4::kPoolTable);
+  static const cpu::PoolTable& table =
+      cpu::pick_simd(simd_v2::kPoolTable, simd_v3::kPoolTable, simd_v4::kPoolTable);
   const cpu::PoolFunctions& functions = dtype == DType::float32    ? table.float32
                                         : dtype == DType::float64  ? table.float64
                                         : dtype == DType::bfloat16 ? table.bfloat16
@@ -51,7 +52,8 @@ enum class Positions { none, input, output };
 
 class PoolKernel final : public Kernel {
  public:
-  PoolKernel(const KernelRequest& request, PoolLoop PoolLoops::*loop, PoolLoop PoolLoops::*loop_apart, Positions positions)
+  PoolKernel(const KernelRequest& request, PoolLoop PoolLoops::*loop, PoolLoop PoolLoops::*loop_apart,
+             Positions positions)
       : geometry_{.rows = pool_axis(request.attrs<PoolAttrs>().window, 0),
                   .columns = pool_axis(request.attrs<PoolAttrs>().window, 1),
                   .channels = request.shape(0)[3]},
@@ -73,7 +75,8 @@ class PoolKernel final : public Kernel {
                             .positions = positions_ == Positions::input    ? args.inputs[1]
                                          : positions_ == Positions::output ? args.outputs[1]
                                                                            : nullptr};
-    parallel_for(rows_, 1, threads_, [&](int64_t begin, int64_t end) { loop_(geometry_, memory, begin, end); });
+    parallel_for(rows_, 1, threads_,
+                 [&](int64_t begin, int64_t end) { loop_(geometry_, memory, begin, end); });
   }
 
  private:
@@ -90,13 +93,23 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
 }
 
 const RegisterKernel registered[] = {
-    {DeviceKind::cpu, kMaxPool2d, {.prepare = prepare<&PoolLoops::max, nullptr, Positions::output>, .thread_invariant = true}},
-    {DeviceKind::cpu, kMaxPool2dGrad,
-     {.prepare = prepare<&PoolLoops::max_grad, &PoolLoops::max_grad_apart, Positions::input>, .thread_invariant = true}},
-    {DeviceKind::cpu, kMaxPool2dGather, {.prepare = prepare<&PoolLoops::max_gather, nullptr, Positions::input>, .thread_invariant = true}},
-    {DeviceKind::cpu, kAvgPool2d, {.prepare = prepare<&PoolLoops::avg, nullptr, Positions::none>, .thread_invariant = true}},
-    {DeviceKind::cpu, kAvgPool2dGrad,
-     {.prepare = prepare<&PoolLoops::avg_grad, &PoolLoops::avg_grad_apart, Positions::none>, .thread_invariant = true}},
+    {DeviceKind::cpu,
+     kMaxPool2d,
+     {.prepare = prepare<&PoolLoops::max, nullptr, Positions::output>, .thread_invariant = true}},
+    {DeviceKind::cpu,
+     kMaxPool2dGrad,
+     {.prepare = prepare<&PoolLoops::max_grad, &PoolLoops::max_grad_apart, Positions::input>,
+      .thread_invariant = true}},
+    {DeviceKind::cpu,
+     kMaxPool2dGather,
+     {.prepare = prepare<&PoolLoops::max_gather, nullptr, Positions::input>, .thread_invariant = true}},
+    {DeviceKind::cpu,
+     kAvgPool2d,
+     {.prepare = prepare<&PoolLoops::avg, nullptr, Positions::none>, .thread_invariant = true}},
+    {DeviceKind::cpu,
+     kAvgPool2dGrad,
+     {.prepare = prepare<&PoolLoops::avg_grad, &PoolLoops::avg_grad_apart, Positions::none>,
+      .thread_invariant = true}},
 };
 
 }  // namespace

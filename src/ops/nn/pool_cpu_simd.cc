@@ -46,9 +46,6 @@ LOCKSTEP_INLINE void store_block(T* p, int64_t channels, const Vec<Compute<T>>& 
     store(p, v);
 }
 
-template <class C>
-using Positions = Vec<typename MaskOf<C>::type>;
-
 // Compilers narrow to a quarter well with AVX-512, in two steps well without.
 template <class P, class I>
 LOCKSTEP_INLINE void store_positions(P* p, const Vec<I>& v) {
@@ -139,7 +136,8 @@ struct View {
     } else {
       for (int64_t i = rows.begin; i < rows.end; ++i, first += row_step) {
         T* at = first;
-        for (int64_t j = columns.begin; j < columns.end; ++j, at += pixel_step) f(at, static_cast<int>(i * width + j));
+        for (int64_t j = columns.begin; j < columns.end; ++j, at += pixel_step)
+          f(at, static_cast<int>(i * width + j));
       }
     }
   }
@@ -188,21 +186,22 @@ void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
   auto* positions = static_cast<P*>(memory.positions);
-  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
-    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
-      Vec<C> best = load_block<few>(first + c, g.channels);
-      Vec<I> position = splat(static_cast<I>(view.first_position()));
-      view.each<size>(first + c, [&](const T* at, int k) __attribute__((always_inline)) {
-        if (size > 0 && k == 0) return;  // the first tap is there already
-        const Vec<C> v = load_block<few>(at, g.channels);
-        const Mask<C> take = (v > best) | (v != v);
-        position = select(take, splat(static_cast<I>(k)), position);
-        best = select(take, v, best);
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(
+      g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+        each_block<few>(g.channels, [&](int64_t c) {
+          Vec<C> best = load_block<few>(first + c, g.channels);
+          Vec<I> position = splat(static_cast<I>(view.first_position()));
+          view.each<size>(first + c, [&](const T* at, int k) {
+            if (size > 0 && k == 0) return;  // the first tap is there already
+            const Vec<C> v = load_block<few>(at, g.channels);
+            const Mask<C> take = (v > best) | (v != v);
+            position = select(take, splat(static_cast<I>(k)), position);
+            best = select(take, v, best);
+          });
+          store_block<few>(y + out + c, g.channels, best);
+          store_positions<few>(positions + out + c, g.channels, position);
+        });
       });
-      store_block<few>(y + out + c, g.channels, best);
-      store_positions<few>(positions + out + c, g.channels, position);
-    });
-  });
 }
 
 template <class T, class P, bool few>
@@ -210,30 +209,32 @@ void max_gather(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, 
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
   const auto* positions = static_cast<const P*>(memory.positions);
-  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
-    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
-      const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
-      Vec<Compute<T>> value = splat(Compute<T>{0});
-      view.each<size>(first + c, [&](const T* at, int k) __attribute__((always_inline)) {
-        value = value + keep_at(load_block<few>(at, g.channels), places, k);
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(
+      g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+        each_block<few>(g.channels, [&](int64_t c) {
+          const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
+          Vec<Compute<T>> value = splat(Compute<T>{0});
+          view.each<size>(first + c, [&](const T* at, int k) {
+            value = value + keep_at(load_block<few>(at, g.channels), places, k);
+          });
+          store_block<few>(y + out + c, g.channels, value);
+        });
       });
-      store_block<few>(y + out + c, g.channels, value);
-    });
-  });
 }
 
 template <class T, bool few>
 void avg(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
   const auto* x = static_cast<const T*>(memory.from);
   auto* y = static_cast<T*>(memory.to);
-  each_window<kUnroll<T, few>>(g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) __attribute__((always_inline)) {
-    const auto count = splat(static_cast<Compute<T>>(view.taps()));
-    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
-      Vec<Compute<T>> sum = splat(Compute<T>{0});
-      view.each<size>(first + c, [&](const T* at, int) __attribute__((always_inline)) { sum = sum + load_block<few>(at, g.channels); });
-      store_block<few>(y + out + c, g.channels, sum / count);
-    });
-  });
+  each_window<kUnroll<T, few>>(
+      g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
+        const auto count = splat(static_cast<Compute<T>>(view.taps()));
+        each_block<few>(g.channels, [&](int64_t c) {
+          Vec<Compute<T>> sum = splat(Compute<T>{0});
+          view.each<size>(first + c, [&](const T* at, int) { sum = sum + load_block<few>(at, g.channels); });
+          store_block<few>(y + out + c, g.channels, sum / count);
+        });
+      });
 }
 
 // --- gradients, windows apart: each window writes its own pixels -------------------------------------------------
@@ -271,13 +272,16 @@ void max_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t beg
   const auto* dy = static_cast<const T*>(memory.from);
   auto* dx = static_cast<T*>(memory.to);
   const auto* positions = static_cast<const P*>(memory.positions);
-  each_window<kUnroll<T, few> && sizeof(P) == 1>(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) __attribute__((always_inline)) {
-    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
-      const auto gradient = load_block<few>(dy + out + c, g.channels);
-      const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
-      view.each<size>(first + c, [&](T* at, int k) __attribute__((always_inline)) { store_block<few>(at, g.channels, keep_at(gradient, places, k)); });
-    });
-  });
+  each_window<kUnroll<T, few> && sizeof(P) == 1>(
+      g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
+        each_block<few>(g.channels, [&](int64_t c) {
+          const auto gradient = load_block<few>(dy + out + c, g.channels);
+          const auto places = load_places<Compute<T>, few>(positions + out + c, g.channels);
+          view.each<size>(first + c, [&](T* at, int k) {
+            store_block<few>(at, g.channels, keep_at(gradient, places, k));
+          });
+        });
+      });
   zero_between(g, dx, begin, end);
 }
 
@@ -285,11 +289,11 @@ template <class T, bool few>
 void avg_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
   const auto* dy = static_cast<const T*>(memory.from);
   auto* dx = static_cast<T*>(memory.to);
-  each_window<kUnroll<T, few>>(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) __attribute__((always_inline)) {
+  each_window<kUnroll<T, few>>(g, dx, begin, end, [&](auto size, const View& view, T* first, int64_t out) {
     const auto count = splat(static_cast<Compute<T>>(view.taps()));
-    each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
+    each_block<few>(g.channels, [&](int64_t c) {
       const auto share = load_block<few>(dy + out + c, g.channels) / count;
-      view.each<size>(first + c, [&](T* at, int) __attribute__((always_inline)) { store_block<few>(at, g.channels, share); });
+      view.each<size>(first + c, [&](T* at, int) { store_block<few>(at, g.channels, share); });
     });
   });
   zero_between(g, dx, begin, end);
@@ -305,12 +309,13 @@ LOCKSTEP_INLINE void sum_windows(const PoolGeometry& g, T* dx, int64_t begin, in
     const int64_t out_row = row / g.rows.input * g.rows.output + rows.first;
     for (int64_t w = 0; w < g.columns.input; ++w) {
       const WindowsOver& columns = g.columns.over[static_cast<size_t>(w)];
-      each_block<few>(g.channels, [&](int64_t c) __attribute__((always_inline)) {
+      each_block<few>(g.channels, [&](int64_t c) {
         Vec<Compute<T>> sum = splat(Compute<T>{0});
         for (int64_t i = 0; i < rows.count; ++i)
           for (int64_t j = 0; j < columns.count; ++j) {
             const int64_t out = ((out_row + i) * g.columns.output + columns.first + j) * g.channels + c;
-            const int64_t k = (rows.tap - i * g.rows.stride) * g.columns.size + columns.tap - j * g.columns.stride;
+            const int64_t k =
+                (rows.tap - i * g.rows.stride) * g.columns.size + columns.tap - j * g.columns.stride;
             add(sum, out, rows.first + i, columns.first + j, k);
           }
         store_block<few>(dx + (row * g.columns.input + w) * g.channels + c, g.channels, sum);
@@ -324,7 +329,7 @@ void max_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, in
   const auto* dy = static_cast<const T*>(memory.from);
   const auto* positions = static_cast<const P*>(memory.positions);
   sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
-                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t, int64_t, int64_t k) __attribute__((always_inline)) {
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t, int64_t, int64_t k) {
                         const auto places = load_places<Compute<T>, few>(positions + out, g.channels);
                         sum = sum + keep_at(load_block<few>(dy + out, g.channels), places, k);
                       });
@@ -335,7 +340,7 @@ void avg_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, in
   const auto* dy = static_cast<const T*>(memory.from);
   const int64_t *row_taps = g.rows.inside.data(), *column_taps = g.columns.inside.data();
   sum_windows<T, few>(g, static_cast<T*>(memory.to), begin, end,
-                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t oh, int64_t ow, int64_t) __attribute__((always_inline)) {
+                      [&](Vec<Compute<T>>& sum, int64_t out, int64_t oh, int64_t ow, int64_t) {
                         const auto count = static_cast<Compute<T>>(row_taps[oh] * column_taps[ow]);
                         sum = sum + load_block<few>(dy + out, g.channels) / splat(count);
                       });

@@ -32,7 +32,8 @@ struct Case {
   Shape x() const { return {batch, height, width, channels}; }
   PoolAttrs attrs() const {
     const Dims& strides = options.strides.empty() ? options.pool_size : options.strides;
-    return {slide_window("pool", x(), options.pool_size, strides, {1, 1}, options.padding, std::source_location::current())};
+    return {slide_window("pool", x(), options.pool_size, strides, {1, 1}, options.padding,
+                         std::source_location::current())};
   }
   Shape y() const { return {batch, attrs().window.output(0), attrs().window.output(1), channels}; }
 };
@@ -45,16 +46,16 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 const std::vector<Case>& cases() {
   static const std::vector<Case> list = {
       {2, 6, 8, 32},
-      {2, 7, 11, 17},                                                // the last row and column are left out
-      {1, 5, 7, 16, {.padding = "same"}},                            // half windows at the end
-      {2, 9, 8, 3, {.pool_size = {3, 3}, .strides = {2, 2}}},        // overlapping
+      {2, 7, 11, 17},                                          // the last row and column are left out
+      {1, 5, 7, 16, {.padding = "same"}},                      // half windows at the end
+      {2, 9, 8, 3, {.pool_size = {3, 3}, .strides = {2, 2}}},  // overlapping
       {1, 8, 8, 33, {.pool_size = {3, 3}, .strides = {2, 2}, .padding = "same"}},
       {2, 7, 6, 1, {.pool_size = {3, 3}, .strides = {1, 1}, .padding = "same"}},
-      {1, 11, 13, 16, {.pool_size = {2, 2}, .strides = {3, 4}}},     // gaps between windows
+      {1, 11, 13, 16, {.pool_size = {2, 2}, .strides = {3, 4}}},  // gaps between windows
       {3, 10, 9, 5, {.pool_size = {3, 2}, .strides = {3, 2}, .padding = "same"}},
       {1, 9, 9, 20, {.pool_size = {3}}},
-      {2, 7, 7, 18, {.pool_size = {7, 7}}},                          // one window
-      {1, 20, 18, 2, {.pool_size = {17, 16}, .strides = {1, 2}}},    // 272 taps: positions of int32
+      {2, 7, 7, 18, {.pool_size = {7, 7}}},                        // one window
+      {1, 20, 18, 2, {.pool_size = {17, 16}, .strides = {1, 2}}},  // 272 taps: positions of int32
       {2, 4, 4, 16, {.pool_size = {1, 1}}},
       {0, 6, 6, 16},
   };
@@ -77,7 +78,8 @@ void for_windows(const Case& c, F f) {
               elements.push_back(static_cast<size_t>(((n * c.height + h) * c.width + v) * c.channels + k));
               positions.push_back(static_cast<size_t>(i * w.size[1] + j));
             }
-          f(static_cast<size_t>(((n * w.output(0) + oh) * w.output(1) + ow) * c.channels + k), elements, positions);
+          f(static_cast<size_t>(((n * w.output(0) + oh) * w.output(1) + ow) * c.channels + k), elements,
+            positions);
         }
 }
 
@@ -135,7 +137,8 @@ TEST(Pool, GradientsOfMaximaGoToThem) {
           }
       });
       expect_near(run_kernel(kMaxPool2dGrad, {dy, positions}, c.attrs(), 2)[0], dx, c, "max_pool2d_grad");
-      expect_near(run_kernel(kMaxPool2dGather, {ddx, positions}, c.attrs(), 2)[0], gathered, c, "max_pool2d_gather");
+      expect_near(run_kernel(kMaxPool2dGather, {ddx, positions}, c.attrs(), 2)[0], gathered, c,
+                  "max_pool2d_gather");
     }
 }
 
@@ -166,7 +169,8 @@ TEST(Pool, ResultsDoNotDependOnThreads) {
                                                                    {&kAvgPool2d, {x}},
                                                                    {&kAvgPool2dGrad, {dy}}};
     for (const auto& [op, inputs] : uses)
-      EXPECT_TRUE(same_bits(run_kernel(*op, inputs, c.attrs(), 3)[0], run_kernel(*op, inputs, c.attrs(), 1)[0]))
+      EXPECT_TRUE(
+          same_bits(run_kernel(*op, inputs, c.attrs(), 3)[0], run_kernel(*op, inputs, c.attrs(), 1)[0]))
           << op->name << " " << c;
   }
 }
@@ -176,7 +180,13 @@ TEST(Pool, LevelsAgree) {
   const Case c{1, 7, 9, 21, {.pool_size = {2, 2}, .padding = "same"}};
   const auto axis = [&](int a) {
     const Window2d w = c.attrs().window;
-    return cpu::PoolAxis{.input = w.input[a], .size = 2, .stride = 2, .before = 0, .output = w.output(a), .over = {}, .inside = {}};
+    return cpu::PoolAxis{.input = w.input[a],
+                         .size = 2,
+                         .stride = 2,
+                         .before = 0,
+                         .output = w.output(a),
+                         .over = {},
+                         .inside = {}};
   };
   const cpu::PoolGeometry geometry{.rows = axis(0), .columns = axis(1), .channels = c.channels};
   const Tensor x = random_tensor(DType::float32, c.x(), 1);
@@ -186,7 +196,8 @@ TEST(Pool, LevelsAgree) {
   if (cpu::simd_level() >= cpu::SimdLevel::v3) tables.push_back(&simd_v3::kPoolTable);
   if (cpu::simd_level() >= cpu::SimdLevel::v4) tables.push_back(&simd_v4::kPoolTable);
   for (const cpu::PoolTable* table : tables) {
-    std::vector<float> y(static_cast<size_t>(c.y().size())), gradient(static_cast<size_t>(c.x().size()), 7.0f);
+    std::vector<float> y(static_cast<size_t>(c.y().size())),
+        gradient(static_cast<size_t>(c.x().size()), 7.0f);
     std::vector<uint8_t> positions(y.size());
     table->float32.bytes.max(geometry, {x.impl()->data(), y.data(), positions.data()}, 0, 4);
     table->float32.bytes.max_grad_apart(geometry, {y.data(), gradient.data(), positions.data()}, 0, 4);
@@ -197,8 +208,10 @@ TEST(Pool, LevelsAgree) {
 }
 
 TEST(Pool, NanAndInfinityAreKept) {
-  constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor x = Tensor::from<float>({1, kNan, 3, 2, -kInf, -kInf, -kInf, -kInf, 5, 4, kInf, 3}, {3, 2, 2, 1});
+  constexpr float kInf = std::numeric_limits<float>::infinity(),
+                  kNan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x =
+      Tensor::from<float>({1, kNan, 3, 2, -kInf, -kInf, -kInf, -kInf, 5, 4, kInf, 3}, {3, 2, 2, 1});
   const auto y = max_pool2d(x).to_vector<float>();
   EXPECT_TRUE(std::isnan(y[0]));
   EXPECT_EQ(y[1], -kInf);
@@ -248,7 +261,8 @@ TEST(Pool, PublicFunctionsAndErrors) {
   EXPECT_EQ(avg_pool2d(x).to_vector<float>(), (std::vector<float>{3}));
   EXPECT_EQ(max_pool2d(x, {.padding = "same"}).to_vector<float>(), (std::vector<float>{5, 6}));
   EXPECT_EQ(avg_pool2d(x, {.padding = "same"}).to_vector<float>(), (std::vector<float>{3, 4.5}));
-  EXPECT_EQ(max_pool2d(x, {.pool_size = {1, 2}, .strides = {1}}).to_vector<float>(), (std::vector<float>{2, 3, 5, 6}));
+  EXPECT_EQ(max_pool2d(x, {.pool_size = {1, 2}, .strides = {1}}).to_vector<float>(),
+            (std::vector<float>{2, 3, 5, 6}));
   const auto message = [](auto call) -> std::string {
     try {
       call();
@@ -257,12 +271,19 @@ TEST(Pool, PublicFunctionsAndErrors) {
     }
     return "no error";
   };
-  EXPECT_EQ(message([&] { max_pool2d(x, {.pool_size = {3, 3}}); }),
-            "max_pool2d: a window of 3 x 3 with dilations (1, 1) does not fit into images of 2 x 3; use padding \"same\" "
+  EXPECT_EQ(message([&] {
+              max_pool2d(x, {.pool_size = {3, 3}});
+            }),
+            "max_pool2d: a window of 3 x 3 with dilations (1, 1) does not fit into images of 2 x 3; use "
+            "padding \"same\" "
             "or larger images");
-  EXPECT_EQ(message([&] { avg_pool2d(Tensor::full(DType::int32, {1, 4, 4, 1}, 1)); }),
+  EXPECT_EQ(message([&] {
+              avg_pool2d(Tensor::full(DType::int32, {1, 4, 4, 1}, 1));
+            }),
             "avg_pool2d: takes floating-point tensors, received int32(1, 4, 4, 1); cast() it first");
-  EXPECT_EQ(message([&] { max_pool2d(Tensor::full(DType::float32, {4, 4}, 1)); }),
+  EXPECT_EQ(message([&] {
+              max_pool2d(Tensor::full(DType::float32, {4, 4}, 1));
+            }),
             "max_pool2d: takes images of shape (batch, height, width, channels), received (4, 4)");
 }
 
