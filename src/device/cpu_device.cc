@@ -1,6 +1,7 @@
 #include "device/cpu_device.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -29,6 +30,16 @@ SizeClass size_class(size_t bytes) {
   const size_t quarter = (size_t{1} << exponent) / 4;
   const size_t steps = (bytes - (size_t{1} << exponent) + quarter - 1) / quarter;
   return {exponent * 4 + static_cast<int>(steps), (size_t{1} << exponent) + steps * quarter};
+}
+
+// Null where the system has no more. Large blocks are of huge pages where the system has them: far
+// fewer page faults and misses in the translation caches.
+void* system_block(size_t bytes) {
+  const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* block = std::aligned_alloc(alignment, rounded);
+  if (block && alignment == kHugePage) madvise(block, rounded, MADV_HUGEPAGE);
+  return block;
 }
 
 }  // namespace
@@ -68,13 +79,10 @@ void* CpuDevice::allocate(size_t bytes, std::source_location where) {
     list.pop_back();
     cached_ -= static_cast<int64_t>(size.bytes);
   } else {
-    // Large blocks on huge-page boundaries: far fewer page faults and TLB misses.
-    const size_t alignment = size.bytes >= kHugePage ? kHugePage : kAlignment;
-    const size_t rounded = (size.bytes + alignment - 1) / alignment * alignment;
-    block = std::aligned_alloc(alignment, rounded);
+    block = system_block(size.bytes);
     if (!block && cached_ > 0) {
       release_cached();
-      block = std::aligned_alloc(alignment, rounded);
+      block = system_block(size.bytes);
     }
     require(block != nullptr, ErrorCode::out_of_memory, where, "out of memory on ", name(), ": the system refused ",
             bytes, " bytes; ", memory_.current, " bytes are held by live tensors; use a smaller batch or model");

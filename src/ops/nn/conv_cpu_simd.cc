@@ -24,9 +24,7 @@ struct Taps {
 // f(0), ..., f(n - 1) with constant arguments, so that arrays indexed by them stay in registers.
 template <int n, class F>
 LOCKSTEP_INLINE void unrolled(F f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (f(std::integral_constant<int, i>()), ...);
-  }
+  [&]<int... i>(std::integer_sequence<int, i...>) { (f(std::integral_constant<int, i>()), ...); }
   (std::make_integer_sequence<int, n>());
 }
 
@@ -34,27 +32,24 @@ LOCKSTEP_INLINE void unrolled(F f) {
 template <int vectors, int pixels>
 void block(const Taps& taps, int64_t x, const float* filter, const float* bias, float floor, float* y) {
   F32 sum[pixels][vectors];
-  unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+  unrolled<vectors>([&](auto v) {
     const F32 start = bias ? load(bias + v * kLanes) : splat(0.0f);
-    unrolled<pixels>([&](auto p) __attribute__((always_inline)) { sum[p][v] = start; });
+    unrolled<pixels>([&](auto p) { sum[p][v] = start; });
   });
   for (int64_t i = 0; i < taps.row_count; ++i) {
     const float* at = taps.rows[i] + x;
     for (int64_t j = 0; j < taps.column_count; ++j, at += taps.dilation, filter += taps.out_channels) {
       F32 weight[vectors];
-      unrolled<vectors>([&](auto v)
-                            __attribute__((always_inline)) { weight[v] = load(filter + v * kLanes); });
-      unrolled<pixels>([&](auto p) __attribute__((always_inline)) {
+      unrolled<vectors>([&](auto v) { weight[v] = load(filter + v * kLanes); });
+      unrolled<pixels>([&](auto p) {
         const F32 pixel = splat(at[p]);
-        unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
-          sum[p][v] = mul_add(pixel, weight[v], sum[p][v]);
-        });
+        unrolled<vectors>([&](auto v) { sum[p][v] = mul_add(pixel, weight[v], sum[p][v]); });
       });
     }
   }
   const F32 least = splat(floor);
-  unrolled<pixels>([&](auto p) __attribute__((always_inline)) {
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+  unrolled<pixels>([&](auto p) {
+    unrolled<vectors>([&](auto v) {
       store(y + p * taps.out_channels + v * kLanes, select(sum[p][v] < least, least, sum[p][v]));
     });
   });
