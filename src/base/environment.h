@@ -27,6 +27,7 @@ struct Variable {
 inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
              "lowest level of messages that are shown"},
+    Variable{"LOCKSTEP_PIN_THREADS", "0|1", "1", "whether the threads of a CPU device keep a core each"},
     Variable{"LOCKSTEP_PLUGIN_PATH", "folders, separated by colons", "none",
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
 };

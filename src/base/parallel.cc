@@ -1,8 +1,12 @@
 #include "base/parallel.h"
 
 #include <omp.h>
+#include <sched.h>
 
 #include <exception>
+#include <vector>
+
+#include "base/environment.h"
 
 // libgomp is not instrumented, so its fork and join are told to the thread sanitizer by hand.
 #if defined(__SANITIZE_THREAD__)
@@ -15,9 +19,57 @@ inline void __tsan_release(void*) {}
 
 namespace lockstep {
 
+namespace {
+
+thread_local int first_core = 0;
+thread_local int pinned_team = 1;  // threads of this thread's team that have been given a core
+
+// The cores of the process, as they were when it started.
+const std::vector<int>& process_cores() {
+  static const auto* cores = [] {
+    auto* list = new std::vector<int>;
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+      for (int core = 0; core < CPU_SETSIZE; ++core)
+        if (CPU_ISSET(core, &set)) list->push_back(core);
+    return list;
+  }();
+  return *cores;
+}
+
+bool pins_threads() {
+  static const bool pins = env::read_bool("LOCKSTEP_PIN_THREADS", true) && omp_get_proc_bind() == omp_proc_bind_false;
+  return pins;
+}
+
+void pin_to(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  // Only a wish: a thread that stays where it is computes the same.
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+// The calling thread itself is the program's: it stays free.
+void pin_team(int threads) {
+  const std::vector<int>& cores = process_cores();
+  const int first = first_core;
+  pinned_team = threads;
+  if (!pins_threads() || first + threads > static_cast<int>(cores.size())) return;
+#pragma omp parallel num_threads(threads)
+  if (omp_get_thread_num() > 0) pin_to(cores[static_cast<size_t>(first + omp_get_thread_num())]);
+}
+
+}  // namespace
+
+void set_first_core(int core) { first_core = core; }
+
 int team_size() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
-TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) {
+  omp_set_num_threads(threads);
+  if (threads > pinned_team && !omp_in_parallel()) pin_team(threads);
+}
 TeamScope::~TeamScope() { omp_set_num_threads(previous_); }
 
 namespace detail {

@@ -3,6 +3,11 @@
 // oneDNN runs on OpenMP, so Lockstep's own loops do too: two thread pools on the same cores would
 // fight. Every host thread has its own team; TeamScope sets its size. Inside a parallel region the
 // size is 1, so a kernel called from there runs on the calling thread alone.
+//
+// The threads that a team adds to its caller keep a core each where there are enough: left to
+// themselves they are often put on the core of the thread that waits for them, which was seen to cost
+// a convolutional network's step a third of its time. LOCKSTEP_PIN_THREADS=0, or any OMP_PROC_BIND,
+// leaves them alone.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +17,10 @@ namespace lockstep {
 
 // Threads that parallel() on this thread may use.
 int team_size();
+
+// The core, counted among those of the process, on which the calling thread's team begins. 0 unless set:
+// a device's thread says where its share of the machine begins.
+void set_first_core(int core);
 
 // Sets the calling thread's team size for a scope.
 class TeamScope {

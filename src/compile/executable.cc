@@ -67,7 +67,11 @@ class Executable::Impl {
     collect_sums();
     for (size_t d = 1; d < layout_.devices.size(); ++d) workers_.push_back(std::make_unique<Worker>(waiting_));
     tasks_.resize(devices_.size());
-    for (size_t d = 0; d < devices_.size(); ++d) tasks_[d] = {this, static_cast<int>(d), nullptr};
+    int core = 0;
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      tasks_[d] = {this, static_cast<int>(d), core, nullptr};
+      core += layout_.devices[d]->threads();
+    }
     output_pool_.resize(plans_[0].outputs.size());
   }
 
@@ -410,6 +414,7 @@ class Executable::Impl {
   struct Task {
     Impl* self;
     int device;
+    int first_core;  // where the device's share of the machine begins
     std::exception_ptr error;
   };
 
@@ -425,6 +430,7 @@ class Executable::Impl {
 
   static void run_task(void* context) {
     auto* task = static_cast<Task*>(context);
+    set_first_core(task->first_core);
     try {
       task->self->run_device(task->device);
     } catch (...) {

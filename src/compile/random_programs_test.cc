@@ -226,7 +226,7 @@ void check_program(unsigned seed) {
 }
 
 TEST(RandomPrograms, AgreeHoweverTheyAreRun) {
-  for (unsigned seed = 0; seed < 24 && !::testing::Test::HasFailure(); ++seed) check_program(seed);
+  for (unsigned seed = 0; seed < 40 && !::testing::Test::HasFailure(); ++seed) check_program(seed);
 }
 
 TEST(RandomPrograms, LongAgreeHoweverTheyAreRun) {
