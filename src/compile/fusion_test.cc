@@ -173,7 +173,7 @@ TEST(Fusion, MakesNoCyclesThroughOtherGroups) {
   EXPECT_TRUE(is_sorted(graph));
 }
 
-TEST(Fusion, MakesNoCyclesInALongMixture) {
+TEST(Fusion, MakesNoCyclesInALargeMixture) {
   const TensorSpec square{DType::float32, {4, 4}};
   fuse({square, square}, [](const TensorList& p) {
     Tensor x = p[0], y = p[1];

@@ -149,6 +149,8 @@ Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
   return reshape(axes.empty() ? gradient : reduce_sum(gradient, {.axis = axes}), shape);
 }
 
+// A row an op: the columns are easier to read than any wrapping.
+// clang-format off
 constinit const OpDef kIdentity = row("identity", 1, infer_elementwise, [](Expander& e) { e.out(e.in(0)); },
     [](const GradContext& g) -> TensorList { return {g.dout()}; });
 constinit const OpDef kStopGradient = row("stop_gradient", 1, infer_elementwise, [](Expander& e) { e.out(e.in(0)); }, nullptr);
@@ -259,6 +261,8 @@ constinit const OpDef kCast = row("cast", 1,
       if (!is_floating(source) || !is_floating(g.out().dtype())) return {Tensor()};
       return {cast(g.dout(), source)};
     });
+
+// clang-format on
 
 namespace {
 const bool registered = [] {
