@@ -28,19 +28,22 @@ std::vector<float> train(const std::vector<tf::Device*>& devices, const tf::kera
       [&](const tf::Tensor& images, const tf::Tensor& labels) {
         tf::GradientTape tape;
         const tf::Tensor x = tf::reshape(tf::cast(images, tf::DType::float32) * (1.0 / 255), {-1, 784});
-        const tf::Tensor losses =
-            tf::nn::sparse_softmax_cross_entropy_with_logits(tf::cast(labels, tf::DType::int32), network.logits(x));
+        const tf::Tensor losses = tf::nn::sparse_softmax_cross_entropy_with_logits(
+            tf::cast(labels, tf::DType::int32), network.logits(x));
         // This replica's share of the mean over the whole batch.
-        const tf::Tensor loss = tf::reduce_sum(losses) * (1.0 / static_cast<double>(tf::global_batch_size(labels)));
+        const tf::Tensor loss =
+            tf::reduce_sum(losses) * (1.0 / static_cast<double>(tf::global_batch_size(labels)));
         const tf::TensorList gradients = tape.gradient(loss, network.variables());
         optimizer.apply_gradients(tf::all_reduce_sum(gradients), network.variables());
         return tf::all_reduce_sum(loss);
       },
       {.name = "training step", .replicas = {.devices = devices, .reproducible = true}});
   for (int64_t batch = 0; batch < 50; ++batch) {
-    const tf::Tensor loss = step(tf::slice(data.x, {batch * 100, 0, 0}, {100, -1, -1}), tf::slice(data.y, {batch * 100}, {100}));
-    if (batch % 10 == 9) std::printf("%zu device%s, batch %2lld: loss %.4f\n", devices.size(), devices.size() == 1 ? "" : "s",
-                                     static_cast<long long>(batch + 1), loss.item<float>());
+    const tf::Tensor loss =
+        step(tf::slice(data.x, {batch * 100, 0, 0}, {100, -1, -1}), tf::slice(data.y, {batch * 100}, {100}));
+    if (batch % 10 == 9)
+      std::printf("%zu device%s, batch %2lld: loss %.4f\n", devices.size(), devices.size() == 1 ? "" : "s",
+                  static_cast<long long>(batch + 1), loss.item<float>());
   }
   return network.w1.value().to_vector<float>();
 }

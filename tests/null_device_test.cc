@@ -43,7 +43,8 @@ TEST(NullDevice, PlansATrainingStepAsTheCpuDoes) {
     const DeviceScope scope(device);
     models::Mlp model(1);
     auto optimizer = keras::optimizers::Adam();
-    auto step = function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
+    auto step = function(
+        [&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
     const Tensor x = models::random_inputs({kBatch, 784}, 1);
     const Tensor y = models::random_labels(kBatch, 10, 2);
     step(x, y);
@@ -56,7 +57,8 @@ TEST(NullDevice, PlansATrainingStepAsTheCpuDoes) {
   EXPECT_EQ(planned.launches, real.launches);
   EXPECT_EQ(null_device().counters().flops, planned.flops);
   // Kernels' workspaces and in-place chances are the CPU's own; without them memory is close.
-  EXPECT_NEAR(static_cast<double>(planned.peak_bytes), static_cast<double>(real.peak_bytes), 0.1 * static_cast<double>(real.peak_bytes));
+  EXPECT_NEAR(static_cast<double>(planned.peak_bytes), static_cast<double>(real.peak_bytes),
+              0.1 * static_cast<double>(real.peak_bytes));
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ using models::Model;
 
 struct ModelCase {
   const char* name;
-  std::function<std::unique_ptr<Model>(DType)> make;  // with everything that training does: dropout, batch norm
+  std::function<std::unique_ptr<Model>(DType)>
+      make;  // with everything that training does: dropout, batch norm
   std::function<Tensor(int64_t, DType)> inputs;
 };
 
@@ -29,11 +30,18 @@ std::ostream& operator<<(std::ostream& out, const ModelCase& c) { return out << 
 
 const ModelCase kCases[] = {
     {"mlp", [](DType dtype) { return std::make_unique<models::Mlp>(7, 0.25, dtype, 50, 32); },
-     [](int64_t batch, DType dtype) { return models::random_inputs({batch, 50}, 1, dtype); }},
+     [](int64_t batch, DType dtype) {
+       return models::random_inputs({batch, 50}, 1, dtype);
+     }},
     {"convnet", [](DType dtype) { return std::make_unique<models::ConvNet>(7, true, dtype, 14, 4, 16); },
-     [](int64_t batch, DType dtype) { return models::random_inputs({batch, 14, 14, 1}, 1, dtype); }},
+     [](int64_t batch, DType dtype) {
+       return models::random_inputs({batch, 14, 14, 1}, 1, dtype);
+     }},
     {"transformer", [](DType dtype) { return std::make_unique<models::Transformer>(7, 0.1, dtype); },
-     [](int64_t batch, DType) { return models::random_tokens({batch, models::Transformer::kLength}, models::Transformer::kVocabulary, 1); }},
+     [](int64_t batch, DType) {
+       return models::random_tokens({batch, models::Transformer::kLength}, models::Transformer::kVocabulary,
+                                    1);
+     }},
 };
 
 std::vector<std::vector<float>> values_of(const Model& model) {
@@ -44,7 +52,8 @@ std::vector<std::vector<float>> values_of(const Model& model) {
 }
 
 // max|a - b| <= bound * max|a| for each tensor.
-void expect_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b, double bound) {
+void expect_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b,
+                  double bound) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t t = 0; t < a.size(); ++t) {
     double scale = 0, worst = 0;
@@ -62,11 +71,14 @@ struct Outcome {
 };
 
 // `replicas.devices` empty: not replicated. Every step sees another batch.
-Outcome train(const ModelCase& c, int64_t batch, int steps, const ReplicaOptions& replicas, bool eager = false) {
+Outcome train(const ModelCase& c, int64_t batch, int steps, const ReplicaOptions& replicas,
+              bool eager = false) {
   set_random_seed(11);
   const auto model = c.make(DType::float32);
   auto optimizer = keras::optimizers::Adam();
-  const auto body = [&](const Tensor& x, const Tensor& y) { return models::train_step(*model, optimizer, x, y); };
+  const auto body = [&](const Tensor& x, const Tensor& y) {
+    return models::train_step(*model, optimizer, x, y);
+  };
   auto step = function(body, {.name = c.name, .replicas = replicas});
   const Tensor x = c.inputs(batch, DType::float32);
   Outcome run;
@@ -108,7 +120,8 @@ TEST_P(Training, GradientsMatchFiniteDifferences) {
       };
       const double estimate = (at(original + h) - at(original - h)) / (2 * h);
       at(original);
-      EXPECT_NEAR(gradient[i], estimate, 1e-7 + 1e-5 * std::abs(estimate)) << variable.name() << " element " << i;
+      EXPECT_NEAR(gradient[i], estimate, 1e-7 + 1e-5 * std::abs(estimate))
+          << variable.name() << " element " << i;
     }
   }
 }
@@ -119,7 +132,8 @@ TEST_P(Training, Float32GradientsMatchFloat64) {
     set_random_seed(5);
     const auto model = c.make(dtype);
     GradientTape tape;
-    const Tensor loss = models::mean_loss(model->logits(c.inputs(9, dtype), true), models::random_labels(9, 10, 3));
+    const Tensor loss =
+        models::mean_loss(model->logits(c.inputs(9, dtype), true), models::random_labels(9, 10, 3));
     std::vector<std::vector<float>> all;
     for (const Tensor& g : tape.gradient(loss, model->variables())) {
       if (dtype == DType::float32) {
@@ -141,7 +155,8 @@ TEST_P(Training, EagerCompiledAndReplicatedAgree) {
   const Outcome whole = train(c, kBatch, kSteps, {});
   // Dropout's masks depend on the op's place in the traced function, so only a model without random
   // numbers gives the same numbers eagerly.
-  if (std::string(c.name) == "convnet") expect_close(whole.weights, train(c, kBatch, kSteps, {}, true).weights, 1e-5);
+  if (std::string(c.name) == "convnet")
+    expect_close(whole.weights, train(c, kBatch, kSteps, {}, true).weights, 1e-5);
   for (const int devices : {2, 3, 4}) {
     SCOPED_TRACE(devices);
     const Outcome replicated = train(c, kBatch, kSteps, {.devices = first_devices(devices)});
@@ -159,7 +174,8 @@ TEST_P(Training, ReproducibleBitsDoNotDependOnTheNumberOfDevices) {
       return train(c, batch, kSteps, {.devices = devices, .reproducible = true});
     };
     const Outcome one = run(first_devices(1));
-    for (const int devices : {2, 3, 4, 8}) EXPECT_EQ(one.weights, run(first_devices(devices)).weights) << devices << " devices";
+    for (const int devices : {2, 3, 4, 8})
+      EXPECT_EQ(one.weights, run(first_devices(devices)).weights) << devices << " devices";
     EXPECT_TRUE(std::isfinite(one.loss));
   }
 }
@@ -211,7 +227,8 @@ TEST_P(Training, LossFalls) {
   set_random_seed(1);
   const auto model = c.make(DType::float32);
   auto optimizer = keras::optimizers::Adam({.learning_rate = 3e-3});
-  auto step = function([&](const Tensor& x, const Tensor& y) { return models::train_step(*model, optimizer, x, y); });
+  auto step =
+      function([&](const Tensor& x, const Tensor& y) { return models::train_step(*model, optimizer, x, y); });
   const Tensor x = c.inputs(32, DType::float32);
   const Tensor y = models::random_labels(32, 10, 3);
   const float first = step(x, y).item<float>();
@@ -220,7 +237,8 @@ TEST_P(Training, LossFalls) {
   EXPECT_LT(last, first / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Training, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Models, Training, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace lockstep

@@ -23,17 +23,21 @@ struct CustomGradientAttrs {
 
 // Never emitted: only tapes see it, as the one op that leads from the inputs of a custom-gradient
 // function to its outputs.
-constinit const OpDef kCustomGradient{
-    .name = "custom_gradient", .min_inputs = 0, .max_inputs = -1,
-    .infer = [](const InferContext&) -> SpecList { return {}; },
-    .grad = [](const GradContext& g) -> TensorList {
-      TensorList gradients;
-      for (int i = 0; i < g.num_outputs(); ++i) gradients.push_back(g.dout(i));
-      TensorList result = (*g.attrs<CustomGradientAttrs>().grad)(gradients);
-      require(static_cast<int>(result.size()) == g.num_inputs(), ErrorCode::invalid_argument, std::source_location::current(),
-              "custom_gradient: the grad function returned ", result.size(), " gradients for ", g.num_inputs(), " inputs");
-      return result;
-    }};
+constinit const OpDef kCustomGradient{.name = "custom_gradient",
+                                      .min_inputs = 0,
+                                      .max_inputs = -1,
+                                      .infer = [](const InferContext&) -> SpecList { return {}; },
+                                      .grad = [](const GradContext& g) -> TensorList {
+                                        TensorList gradients;
+                                        for (int i = 0; i < g.num_outputs(); ++i)
+                                          gradients.push_back(g.dout(i));
+                                        TensorList result = (*g.attrs<CustomGradientAttrs>().grad)(gradients);
+                                        require(static_cast<int>(result.size()) == g.num_inputs(),
+                                                ErrorCode::invalid_argument, std::source_location::current(),
+                                                "custom_gradient: the grad function returned ", result.size(),
+                                                " gradients for ", g.num_inputs(), " inputs");
+                                        return result;
+                                      }};
 
 }  // namespace
 
@@ -42,8 +46,10 @@ class GradientTape::Recording final : public Recorder {
   explicit Recording(GradientTapeOptions options) : options_(options) { push_recorder(this); }
   ~Recording() override { remove_recorder(this); }
 
-  void record(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override {
-    if (!op.grad || std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& t) { return connected(t); })) return;
+  void record(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+              std::span<const Tensor> outputs) override {
+    if (!op.grad || std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& t) { return connected(t); }))
+      return;
     entries_.push_back({&op, attrs, {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}});
     for (const Tensor& output : outputs)
       if (is_floating(output.dtype())) connected_.insert(key(output));
@@ -58,13 +64,15 @@ class GradientTape::Recording final : public Recorder {
   void watch(const Variable& variable, const Tensor& value) {
     connected_.insert(key(value));
     auto& reads = reads_[variable.id()];
-    if (std::none_of(reads.begin(), reads.end(), [&](const Tensor& t) { return key(t) == key(value); })) reads.push_back(value);
+    if (std::none_of(reads.begin(), reads.end(), [&](const Tensor& t) { return key(t) == key(value); }))
+      reads.push_back(value);
   }
 
-  TensorList differentiate(const Tensor& target, std::span<const GradientSource> sources, const GradientOptions& options,
-                           std::source_location where) {
+  TensorList differentiate(const Tensor& target, std::span<const GradientSource> sources,
+                           const GradientOptions& options, std::source_location where) {
     require(!used_ || options_.persistent, ErrorCode::failed_precondition, where,
-            "GradientTape::gradient was called a second time on a tape that is not persistent: its record was released by "
+            "GradientTape::gradient was called a second time on a tape that is not persistent: its record "
+            "was released by "
             "the first call. Make it with GradientTape({.persistent = true})");
     require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
             "GradientTape::gradient: the target must be a floating-point tensor, received ",
@@ -117,7 +125,8 @@ class GradientTape::Recording final : public Recorder {
   static Key key(const Tensor& tensor) {
     const TensorImpl& impl = *tensor.impl();
     if (impl.symbol.trace == 0) return {0, impl.id};
-    return {impl.symbol.trace, static_cast<uint64_t>(impl.symbol.node) << 32 | static_cast<uint32_t>(impl.symbol.output)};
+    return {impl.symbol.trace,
+            static_cast<uint64_t>(impl.symbol.node) << 32 | static_cast<uint32_t>(impl.symbol.output)};
   }
 
   bool connected(const Tensor& tensor) const { return connected_.contains(key(tensor)); }
@@ -136,14 +145,15 @@ class GradientTape::Recording final : public Recorder {
     return leads;
   }
 
-  TensorList backward(const Tensor& target, std::span<const GradientSource> sources, const GradientOptions& options,
-                      std::source_location where) {
+  TensorList backward(const Tensor& target, std::span<const GradientSource> sources,
+                      const GradientOptions& options, std::source_location where) {
     std::unordered_set<Key, KeyHash> wanted;
     for (const GradientSource& source : sources) {
       if (source.variable().defined()) {
         for (const Tensor& value : reads_[source.variable().id()]) wanted.insert(key(value));
       } else {
-        require(source.tensor().defined(), ErrorCode::invalid_argument, where, "GradientTape::gradient: a source is none");
+        require(source.tensor().defined(), ErrorCode::invalid_argument, where,
+                "GradientTape::gradient: a source is none");
         wanted.insert(key(source.tensor()));
       }
     }
@@ -154,8 +164,10 @@ class GradientTape::Recording final : public Recorder {
     if (reached.contains(key(target))) {
       if (options.output_gradient.defined())
         require(options.output_gradient.spec() == target.spec(), ErrorCode::shape_mismatch, where,
-                "GradientTape::gradient: output_gradient is ", options.output_gradient.spec(), ", the target is ", target.spec());
-      gradients[key(target)] = options.output_gradient.defined() ? options.output_gradient : ones_like(target);
+                "GradientTape::gradient: output_gradient is ", options.output_gradient.spec(),
+                ", the target is ", target.spec());
+      gradients[key(target)] =
+          options.output_gradient.defined() ? options.output_gradient : ones_like(target);
     }
     for (size_t i = entries_.size(); i-- > 0;) {
       if (!leads[i]) continue;
@@ -172,7 +184,8 @@ class GradientTape::Recording final : public Recorder {
       for (const Tensor& input : entry.inputs) needed.push_back(reached.contains(key(input)));
       TensorList leaving;
       try {
-        leaving = entry.op->grad(GradContext(*entry.op, entry.attrs, entry.inputs, entry.outputs, arriving, needed));
+        leaving = entry.op->grad(
+            GradContext(*entry.op, entry.attrs, entry.inputs, entry.outputs, arriving, needed));
       } catch (Error& error) {
         error.note(detail::concat("in the gradient of ", entry.op->name));
         throw;
@@ -232,17 +245,18 @@ TensorList GradientTape::gradient(const Tensor& target, std::span<const Gradient
   return recording_->differentiate(target, sources, options, where);
 }
 
-Tensor GradientTape::gradient(const Tensor& target, const GradientSource& source, const GradientOptions& options,
-                              std::source_location where) {
+Tensor GradientTape::gradient(const Tensor& target, const GradientSource& source,
+                              const GradientOptions& options, std::source_location where) {
   return gradient(target, std::span(&source, 1), options, where).front();
 }
 
-TensorList GradientTape::gradient(const Tensor& target, const std::vector<Variable>& sources, const GradientOptions& options,
-                                  std::source_location where) {
+TensorList GradientTape::gradient(const Tensor& target, const std::vector<Variable>& sources,
+                                  const GradientOptions& options, std::source_location where) {
   return gradient(target, std::vector<GradientSource>(sources.begin(), sources.end()), options, where);
 }
 
-Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source, std::source_location where) {
+Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source,
+                              std::source_location where) {
   require(recording_->persistent(), ErrorCode::failed_precondition, where,
           "GradientTape::jacobian needs a persistent tape: GradientTape({.persistent = true})");
   const TensorSpec& of = source.variable().defined() ? source.variable().spec() : source.tensor().spec();
@@ -250,14 +264,20 @@ Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source
   row_shape.insert(0, 1);
   TensorList rows;
   const Tensor positions = reshape(one_hot(Tensor::from(
-      [&] {
-        std::vector<int64_t> all(static_cast<size_t>(target.size()));
-        for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
-        return all;
-      }(), {target.size()}), target.size(), target.dtype()), {target.size(), target.size()});
+                                               [&] {
+                                                 std::vector<int64_t> all(static_cast<size_t>(target.size()));
+                                                 for (size_t i = 0; i < all.size(); ++i)
+                                                   all[i] = static_cast<int64_t>(i);
+                                                 return all;
+                                               }(),
+                                               {target.size()}),
+                                           target.size(), target.dtype()),
+                                   {target.size(), target.size()});
   for (int64_t i = 0; i < target.size(); ++i) {
     const Tensor seed = reshape(slice(positions, {i, 0}, {1, target.size()}), target.shape());
-    const Tensor row = gradient(target, source, {.unconnected_gradients = UnconnectedGradients::zero, .output_gradient = seed}, where);
+    const Tensor row =
+        gradient(target, source,
+                 {.unconnected_gradients = UnconnectedGradients::zero, .output_gradient = seed}, where);
     rows.push_back(reshape(row, row_shape));
   }
   Shape shape = target.shape();
@@ -269,8 +289,8 @@ Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source
 void GradientTape::stop_recording() { recording_->stop(); }
 void GradientTape::reset() { recording_->clear(); }
 
-TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f, std::span<const Tensor> inputs,
-                           std::source_location where) {
+TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f,
+                           std::span<const Tensor> inputs, std::source_location where) {
   CustomGradient result;
   {
     const RecorderPause pause;
@@ -278,8 +298,8 @@ TensorList custom_gradient(const std::function<CustomGradient(std::span<const Te
     // New tensors, so that a function which returns one of its inputs still counts as a step.
     for (Tensor& output : result.outputs) output = identity(TensorArg(output, where));
   }
-  tell_recorders(kCustomGradient, CustomGradientAttrs{std::make_shared<GradFunction>(std::move(result.grad))}, inputs,
-                 result.outputs);
+  tell_recorders(kCustomGradient, CustomGradientAttrs{std::make_shared<GradFunction>(std::move(result.grad))},
+                 inputs, result.outputs);
   return std::move(result.outputs);
 }
 

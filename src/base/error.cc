@@ -31,8 +31,7 @@ Error& Error::note(std::string text) {
 
 void Error::render() {
   std::string_view file = where_.file_name();
-  if (const size_t slash = file.rfind('/'); slash != std::string_view::npos)
-    file.remove_prefix(slash + 1);
+  if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
   text_ = detail::concat(name(code_), ": ", message_, " [", file, ":", where_.line(), "]");
   for (const std::string& n : notes_) text_ += "\n  " + n;
 }

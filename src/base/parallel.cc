@@ -38,7 +38,8 @@ const std::vector<int>& process_cores() {
 }
 
 bool pins_threads() {
-  static const bool pins = env::read_bool("LOCKSTEP_PIN_THREADS", true) && omp_get_proc_bind() == omp_proc_bind_false;
+  static const bool pins =
+      env::read_bool("LOCKSTEP_PIN_THREADS", true) && omp_get_proc_bind() == omp_proc_bind_false;
   return pins;
 }
 

@@ -36,7 +36,8 @@ void wait_while(const std::atomic<uint32_t>& atom, uint32_t value, Waiting waiti
 }  // namespace
 
 Waiting waiting_of(int threads) {
-  return threads <= static_cast<int>(std::thread::hardware_concurrency()) ? Waiting::spins_first : Waiting::sleeps;
+  return threads <= static_cast<int>(std::thread::hardware_concurrency()) ? Waiting::spins_first
+                                                                          : Waiting::sleeps;
 }
 
 Worker::Worker(Waiting waiting) : waiting_(waiting), thread_([this] { loop(); }) {}

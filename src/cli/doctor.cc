@@ -9,7 +9,8 @@
 namespace lockstep::cli {
 
 void add_doctor(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("doctor", "Say what there is on this machine, what is used of it, and why not the rest");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Say what there is on this machine, what is used of it, and why not the rest");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object instead of text");
   command->footer("Exit status: 0 where nothing is wrong, 1 where something should be changed.");

@@ -35,7 +35,9 @@ class Linear final : public Network {
     kernel_ = glorot("dense/kernel", {784, 10}, 784, 10);
     bias_ = zeros("dense/bias", {10});
   }
-  Tensor logits(const Tensor& images) const override { return matmul(reshape(images, {-1, 784}), kernel_) + bias_; }
+  Tensor logits(const Tensor& images) const override {
+    return matmul(reshape(images, {-1, 784}), kernel_) + bias_;
+  }
 
  private:
   Variable kernel_, bias_;
@@ -90,7 +92,8 @@ std::unique_ptr<Network> make_network(const std::string& name, uint64_t seed) {
   if (name == "linear") return std::make_unique<Linear>(seed);
   if (name == "mlp") return std::make_unique<Mlp>(seed);
   if (name == "convnet") return std::make_unique<ConvNet>(seed);
-  fail(ErrorCode::not_found, std::source_location::current(), "there is no network \"", name, "\"; there are linear, mlp, convnet");
+  fail(ErrorCode::not_found, std::source_location::current(), "there is no network \"", name,
+       "\"; there are linear, mlp, convnet");
 }
 
 }  // namespace lockstep::cli

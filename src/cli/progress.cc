@@ -32,7 +32,8 @@ void Progress::draw(int64_t done, const std::string& figures) {
   const int filled = static_cast<int>(part * kWidth);
   const double elapsed = seconds();
   const double left = part > 0 ? elapsed / part - elapsed : 0;
-  fmt::print(out_, "\r\033[K{}  [{}{}] {}/{}  {:.1f} s, {:.1f} s left  {}", title_, std::string(static_cast<size_t>(filled), '='),
+  fmt::print(out_, "\r\033[K{}  [{}{}] {}/{}  {:.1f} s, {:.1f} s left  {}", title_,
+             std::string(static_cast<size_t>(filled), '='),
              std::string(static_cast<size_t>(kWidth - filled), ' '), done, total_, elapsed, left, figures);
   std::fflush(out_);
 }

@@ -23,7 +23,9 @@ bool changes_between_runs(Space space) {
 }  // namespace
 
 void* Memory::at(const Operand& operand) {
-  const auto from = [&](const std::vector<void*>& list) -> char* { return static_cast<char*>(list[static_cast<size_t>(operand.index)]); };
+  const auto from = [&](const std::vector<void*>& list) -> char* {
+    return static_cast<char*>(list[static_cast<size_t>(operand.index)]);
+  };
   char* base = nullptr;
   switch (operand.space) {
     case Space::device_arena: base = device_arena; break;
@@ -38,7 +40,8 @@ void* Memory::at(const Operand& operand) {
   return base + operand.offset;
 }
 
-BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device, int replica)
+BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory,
+                           int device, int replica)
     : device_(device), replica_(replica) {
   int phase = -1;
   for (const Step& step : plan.steps) {
@@ -54,11 +57,18 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     const TeamScope team(threads);
     const KernelDef& def = find_kernel(options.kind, *step.op, step.where);
     char* arena = per_replica ? memory.replica_arena : memory.device_arena;
-    launches_.push_back({.kernel = def.prepare({.op = *step.op, .attributes = step.attrs, .inputs = step.input_layouts,
-                                                .outputs = step.output_layouts, .threads = threads, .where = step.where}),
-                         .inputs = pointers_.size(), .outputs = pointers_.size() + step.inputs.size(),
+    launches_.push_back({.kernel = def.prepare({.op = *step.op,
+                                                .attributes = step.attrs,
+                                                .inputs = step.input_layouts,
+                                                .outputs = step.output_layouts,
+                                                .threads = threads,
+                                                .where = step.where}),
+                         .inputs = pointers_.size(),
+                         .outputs = pointers_.size() + step.inputs.size(),
                          .workspace = step.workspace_bytes > 0 ? arena + step.workspace_offset : nullptr,
-                         .name = observe::intern(launch_name(step)), .flops = step.cost.flops, .bytes = step.cost.bytes,
+                         .name = observe::intern(launch_name(step)),
+                         .flops = step.cost.flops,
+                         .bytes = step.cost.bytes,
                          .where = step.where});
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const Operand& operand : *operands) {
@@ -86,11 +96,13 @@ void BoundProgram::run(int phase) const {
 }
 
 void BoundProgram::launch(const Launch& l) const {
-  const observe::Span span(l.name, "kernel", {.device = device_, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
+  const observe::Span span(l.name, "kernel",
+                           {.device = device_, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
   try {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace});
   } catch (Error& error) {
-    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.where.file_name(), ":", l.where.line()));
+    error.note(
+        detail::concat("in ", l.name.c_str(), ", emitted at ", l.where.file_name(), ":", l.where.line()));
     throw;
   }
 }

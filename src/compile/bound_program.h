@@ -26,7 +26,8 @@ struct Memory {
 class BoundProgram {
  public:
   // The steps of `plan` that run once per replica, or those that run once per device.
-  BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device, int replica);
+  BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device,
+               int replica);
 
   // Fills in the pointers that may have changed since the last run.
   void bind(Memory& memory);
@@ -39,7 +40,7 @@ class BoundProgram {
  private:
   struct Launch {
     std::unique_ptr<Kernel> kernel;
-    size_t inputs;   // index of the first pointer
+    size_t inputs;  // index of the first pointer
     size_t outputs;
     void* workspace;
     observe::Name name;

@@ -58,14 +58,18 @@ void copy_across(Device& from, const void* source, Device& to, void* target, siz
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))),
+      : plans_(std::move(plans)),
+        layout_(std::move(layout)),
+        waiting_(waiting_of(total_threads(layout_))),
         barrier_(static_cast<int>(layout_.devices.size()), waiting_) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
-    for (size_t d = 0; d < layout_.devices.size(); ++d) devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
+    for (size_t d = 0; d < layout_.devices.size(); ++d)
+      devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
     collect_sums();
-    for (size_t d = 1; d < layout_.devices.size(); ++d) workers_.push_back(std::make_unique<Worker>(waiting_));
+    for (size_t d = 1; d < layout_.devices.size(); ++d)
+      workers_.push_back(std::make_unique<Worker>(waiting_));
     tasks_.resize(devices_.size());
     int core = 0;
     for (size_t d = 0; d < devices_.size(); ++d) {
@@ -107,7 +111,8 @@ class Executable::Impl {
     for (const auto& device : devices_) {
       for (size_t p = 0; p < plans_.size(); ++p)
         if (device->uniform[p]) add(plans_[p].device_arena);
-      for (const auto& replica : device->replicas) add(plans_[static_cast<size_t>(replica->plan)].replica_arena);
+      for (const auto& replica : device->replicas)
+        add(plans_[static_cast<size_t>(replica->plan)].replica_arena);
     }
     return figures;
   }
@@ -135,8 +140,8 @@ class Executable::Impl {
     std::vector<std::unique_ptr<Storage>> staged;   // inputs that live on another device
     std::vector<std::unique_ptr<Storage>> outputs;  // where this device's own copy of a result goes
     std::vector<std::unique_ptr<Replica>> replicas;
-    std::vector<TreeNode> nodes;                    // of the summation tree that this device adds up itself
-    std::vector<std::unique_ptr<Storage>> partials; // by node, for those of more than one leaf
+    std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
+    std::vector<std::unique_ptr<Storage>> partials;  // by node, for those of more than one leaf
     int threads = 1;
     int concurrent = 1;  // replicas that run at once
   };
@@ -146,15 +151,18 @@ class Executable::Impl {
     int phase = 0;
     DType dtype = DType::float32;
     int64_t size = 0;
-    size_t scratch = 0;                      // offset into the devices' partials
-    std::vector<const void*> inputs;         // by replica; null: empty slice
-    std::vector<const void*> addends;        // by node of sum_nodes_
-    std::vector<std::vector<void*>> results; // by device, by plan; null: not there
+    size_t scratch = 0;                       // offset into the devices' partials
+    std::vector<const void*> inputs;          // by replica; null: empty slice
+    std::vector<const void*> addends;         // by node of sum_nodes_
+    std::vector<std::vector<void*>> results;  // by device, by plan; null: not there
   };
 
   PlanOptions options(const Device& device) const {
-    PlanOptions options{.kind = device.kind(), .split_parameters = layout_.split_parameters, .uniform_threads = device.threads(),
-                        .replica_threads = 1, .reproducible = layout_.reproducible};
+    PlanOptions options{.kind = device.kind(),
+                        .split_parameters = layout_.split_parameters,
+                        .uniform_threads = device.threads(),
+                        .replica_threads = 1,
+                        .reproducible = layout_.reproducible};
     if (!layout_.replicated()) options.split_parameters.clear();
     options.replica_threads = layout_.reproducible ? 1 : device.threads();
     return options;
@@ -167,13 +175,15 @@ class Executable::Impl {
     for (const Plan& plan : plans_) {
       auto& indices = variable_index_.emplace_back();
       for (const Variable& variable : plans_[0].variables) {
-        const auto it = std::find_if(plan.variables.begin(), plan.variables.end(), [&](const Variable& v) { return v.id() == variable.id(); });
+        const auto it = std::find_if(plan.variables.begin(), plan.variables.end(),
+                                     [&](const Variable& v) { return v.id() == variable.id(); });
         indices.push_back(it == plan.variables.end() ? -1 : static_cast<int>(it - plan.variables.begin()));
       }
     }
   }
 
-  std::unique_ptr<DeviceContext> make_device(int d, const std::vector<int64_t>& plan_slices, std::source_location where) {
+  std::unique_ptr<DeviceContext> make_device(int d, const std::vector<int64_t>& plan_slices,
+                                             std::source_location where) {
     auto context = std::make_unique<DeviceContext>();
     context->device = layout_.devices[static_cast<size_t>(d)];
     context->threads = context->device->threads();
@@ -194,7 +204,8 @@ class Executable::Impl {
       const Slice slice = layout_.slices[static_cast<size_t>(r)];
       if (slice.size == 0) continue;
       const auto plan = std::find(plan_slices.begin(), plan_slices.end(), slice.size) - plan_slices.begin();
-      require(plan < static_cast<std::ptrdiff_t>(plans_.size()), ErrorCode::internal, where, "no plan for a slice of ", slice.size);
+      require(plan < static_cast<std::ptrdiff_t>(plans_.size()), ErrorCode::internal, where,
+              "no plan for a slice of ", slice.size);
       auto replica = std::make_unique<Replica>();
       replica->number = r;
       replica->plan = static_cast<int>(plan);
@@ -207,7 +218,8 @@ class Executable::Impl {
       context->arenas[p] = std::make_unique<Storage>(*context->device, plans_[p].device_arena.bytes, where);
       prepare_memory(context->memory[p], p, *context);
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
-      context->uniform[p] = std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
+      context->uniform[p] =
+          std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
     }
     for (const auto& replica : context->replicas) {
       const auto p = static_cast<size_t>(replica->plan);
@@ -217,9 +229,13 @@ class Executable::Impl {
       replica->memory.replica_arena = static_cast<char*>(replica->arena->data());
       replica->memory.example_offset = replica->slice.begin;
       replica->staged.resize(plans_[p].parameters.size());
-      replica->program = std::make_unique<BoundProgram>(plans_[p], true, plan_options, replica->memory, d, replica->number);
+      replica->program =
+          std::make_unique<BoundProgram>(plans_[p], true, plan_options, replica->memory, d, replica->number);
     }
-    context->concurrent = layout_.reproducible ? std::max(1, std::min<int>(context->threads, static_cast<int>(context->replicas.size()))) : 1;
+    context->concurrent =
+        layout_.reproducible
+            ? std::max(1, std::min<int>(context->threads, static_cast<int>(context->replicas.size())))
+            : 1;
     if (layout_.replicated()) {
       const int last_used = last_leaf(first, last);
       context->nodes = largest_nodes(layout_.replicas, first, last_used);
@@ -241,7 +257,8 @@ class Executable::Impl {
     for (const Tensor& capture : plan.captures) {
       const TensorImpl& impl = *capture.impl();
       // The plan knows the capture by its strides, so a strided one stays where it is.
-      const bool here = &impl.storage->device() == device.device || !is_contiguous(impl.spec.shape, impl.strides);
+      const bool here =
+          &impl.storage->device() == device.device || !is_contiguous(impl.spec.shape, impl.strides);
       device.held.push_back(here ? capture : capture.to(*device.device));
       memory.captures.push_back(device.held.back().impl()->data());
     }
@@ -258,38 +275,51 @@ class Executable::Impl {
       for (const TreeNode& node : device->nodes) sum_nodes_.push_back(node);
     size_t scratch = 0;
     for (const Collective& collective : plans_[0].collectives) {
-      Sum sum{.phase = collective.phase, .dtype = collective.spec.dtype, .size = collective.spec.shape.size(), .scratch = scratch,
-              .inputs = {}, .addends = {}, .results = {}};
+      Sum sum{.phase = collective.phase,
+              .dtype = collective.spec.dtype,
+              .size = collective.spec.shape.size(),
+              .scratch = scratch,
+              .inputs = {},
+              .addends = {},
+              .results = {}};
       sum.inputs.assign(static_cast<size_t>(layout_.replicas), nullptr);
-      scratch += (static_cast<size_t>(collective.spec.shape.size()) * partial_size(collective.spec.dtype) + 63) / 64 * 64;
+      scratch +=
+          (static_cast<size_t>(collective.spec.shape.size()) * partial_size(collective.spec.dtype) + 63) /
+          64 * 64;
       for (const auto& device : devices_) {
         auto& results = sum.results.emplace_back(plans_.size(), nullptr);
         for (size_t p = 0; p < plans_.size(); ++p)
           if (device->uniform[p]) results[p] = device->memory[p].at(twin(p, collective).result);
         for (const auto& replica : device->replicas)
-          sum.inputs[static_cast<size_t>(replica->number)] = replica->memory.at(twin(static_cast<size_t>(replica->plan), collective).input);
+          sum.inputs[static_cast<size_t>(replica->number)] =
+              replica->memory.at(twin(static_cast<size_t>(replica->plan), collective).input);
       }
       sums_.push_back(std::move(sum));
     }
     for (const auto& device : devices_)
       for (const TreeNode& node : device->nodes)
-        device->partials.push_back(node.last - node.first > 1 && devices_.size() > 1
-                                       ? std::make_unique<Storage>(*device->device, scratch, std::source_location::current())
-                                       : nullptr);
+        device->partials.push_back(
+            node.last - node.first > 1 && devices_.size() > 1
+                ? std::make_unique<Storage>(*device->device, scratch, std::source_location::current())
+                : nullptr);
     for (Sum& sum : sums_)
       for (const auto& device : devices_)
         for (size_t n = 0; n < device->nodes.size(); ++n)
-          sum.addends.push_back(device->partials[n] ? static_cast<char*>(device->partials[n]->data()) + sum.scratch
-                                                    : sum.inputs[static_cast<size_t>(device->nodes[n].first)]);
+          sum.addends.push_back(device->partials[n]
+                                    ? static_cast<char*>(device->partials[n]->data()) + sum.scratch
+                                    : sum.inputs[static_cast<size_t>(device->nodes[n].first)]);
   }
 
   // The same collective in another plan.
   const Collective& twin(size_t plan, const Collective& collective) const {
     const auto& all = plans_[plan].collectives;
-    const auto it = std::find_if(all.begin(), all.end(), [&](const Collective& c) { return c.sequence == collective.sequence; });
-    require(it != all.end() && it->spec == collective.spec && it->phase == collective.phase, ErrorCode::failed_precondition,
-            std::source_location::current(), "the sums over replicas differ between slices of different sizes: ", collective.spec,
-            " is summed in one of them only, or at another point. The shape of what is summed must not depend on the batch size");
+    const auto it = std::find_if(all.begin(), all.end(),
+                                 [&](const Collective& c) { return c.sequence == collective.sequence; });
+    require(it != all.end() && it->spec == collective.spec && it->phase == collective.phase,
+            ErrorCode::failed_precondition, std::source_location::current(),
+            "the sums over replicas differ between slices of different sizes: ", collective.spec,
+            " is summed in one of them only, or at another point. The shape of what is summed must not "
+            "depend on the batch size");
     return *it;
   }
 
@@ -299,23 +329,28 @@ class Executable::Impl {
     for (size_t k = 0; k < plans_[0].outputs.size(); ++k) {
       outputs[k] = Tensor();
       TensorSpec spec = plans_[0].outputs[k].spec;
-      if (plans_[0].outputs[k].per_replica) spec.shape[0] = layout_.slices.back().begin + layout_.slices.back().size;
+      if (plans_[0].outputs[k].per_replica)
+        spec.shape[0] = layout_.slices.back().begin + layout_.slices.back().size;
       outputs[k] = recycled(k, spec);
       char* data = static_cast<char*>(outputs[k].impl()->data());
       for (const auto& device : devices_) {
         for (size_t p = 0; p < plans_.size(); ++p)
-          if (device->uniform[p]) device->memory[p].outputs[k] = p == 0 && device == devices_[0] ? data : own_output(*device, k);
+          if (device->uniform[p])
+            device->memory[p].outputs[k] = p == 0 && device == devices_[0] ? data : own_output(*device, k);
         // A replica writes its own rows, but may read what all have in common.
         for (const auto& replica : device->replicas)
-          replica->memory.outputs[k] = plans_[0].outputs[k].per_replica ? data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec)
-                                                                        : device->memory[static_cast<size_t>(replica->plan)].outputs[k];
+          replica->memory.outputs[k] =
+              plans_[0].outputs[k].per_replica
+                  ? data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec)
+                  : device->memory[static_cast<size_t>(replica->plan)].outputs[k];
       }
     }
   }
 
   void* own_output(DeviceContext& device, size_t k) {
     if (!device.outputs[k])
-      device.outputs[k] = std::make_unique<Storage>(*device.device, plans_[0].outputs[k].spec.bytes(), std::source_location::current());
+      device.outputs[k] = std::make_unique<Storage>(*device.device, plans_[0].outputs[k].spec.bytes(),
+                                                    std::source_location::current());
     return device.outputs[k]->data();
   }
 
@@ -347,7 +382,8 @@ class Executable::Impl {
         }
         for (size_t p = 0; p < plans_.size(); ++p)
           if (device->uniform[p]) set_variable(device->memory[p], p, v, own);
-        for (const auto& replica : device->replicas) set_variable(replica->memory, static_cast<size_t>(replica->plan), v, own);
+        for (const auto& replica : device->replicas)
+          set_variable(replica->memory, static_cast<size_t>(replica->plan), v, own);
       }
     }
   }
@@ -370,14 +406,16 @@ class Executable::Impl {
         ++variable.version;
         Device& home = variable.value.device();
         if (std::find(layout_.devices.begin(), layout_.devices.end(), &home) == layout_.devices.end())
-          copy_across(*layout_.devices[0], devices_[0]->mirrors[v]->data(), home, variable.value.impl()->data(), variable.spec.bytes());
+          copy_across(*layout_.devices[0], devices_[0]->mirrors[v]->data(), home,
+                      variable.value.impl()->data(), variable.spec.bytes());
       }
       mirror_versions_[v] = variable.version;
     }
   }
 
   void set_variable(Memory& memory, size_t p, size_t v, void* data) {
-    if (const int index = variable_index_[p][v]; index >= 0) memory.variables[static_cast<size_t>(index)] = data;
+    if (const int index = variable_index_[p][v]; index >= 0)
+      memory.variables[static_cast<size_t>(index)] = data;
   }
 
   void bind_inputs(DeviceContext& device, std::span<const Tensor> inputs) {
@@ -403,8 +441,10 @@ class Executable::Impl {
     }
   }
 
-  void* staged(std::unique_ptr<Storage>& stage, DeviceContext& device, const TensorImpl& input, const void* source, size_t bytes) {
-    if (!stage || stage->bytes() < bytes) stage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
+  void* staged(std::unique_ptr<Storage>& stage, DeviceContext& device, const TensorImpl& input,
+               const void* source, size_t bytes) {
+    if (!stage || stage->bytes() < bytes)
+      stage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
     copy_across(input.storage->device(), source, *device.device, stage->data(), bytes);
     return stage->data();
   }
@@ -487,7 +527,8 @@ class Executable::Impl {
       return;
     }
     parallel(device.concurrent, [&](int index) {
-      for (size_t r = static_cast<size_t>(index); r < device.replicas.size(); r += static_cast<size_t>(device.concurrent))
+      for (size_t r = static_cast<size_t>(index); r < device.replicas.size();
+           r += static_cast<size_t>(device.concurrent))
         device.replicas[r]->program->run(phase);
     });
   }
@@ -496,13 +537,15 @@ class Executable::Impl {
   std::pair<int64_t, int64_t> share(const Sum& sum, int64_t d) const {
     const auto count = static_cast<int64_t>(devices_.size());
     const int64_t lines = (sum.size + kLine - 1) / kLine;
-    return {std::min(sum.size, lines * d / count * kLine), std::min(sum.size, lines * (d + 1) / count * kLine)};
+    return {std::min(sum.size, lines * d / count * kLine),
+            std::min(sum.size, lines * (d + 1) / count * kLine)};
   }
 
   // Every device adds up the nodes of the tree that it holds, then one share of the elements for
   // all, then fetches the other shares. False where another device failed.
   bool sum_over_replicas(int d, int phase) {
-    if (std::none_of(sums_.begin(), sums_.end(), [&](const Sum& sum) { return sum.phase == phase; })) return true;
+    if (std::none_of(sums_.begin(), sums_.end(), [&](const Sum& sum) { return sum.phase == phase; }))
+      return true;
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const bool alone = devices_.size() == 1;
     const observe::Span span("all_reduce_sum", "communication", {.device = d});
@@ -518,9 +561,11 @@ class Executable::Impl {
       void* target = sum.results[static_cast<size_t>(d)][0];
       parallel_for(last - first, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
         if (alone)
-          sum_in_tree_order(sum.dtype, layout_.replicas, leaves_, sum.inputs.data(), target, first + begin, first + end);
+          sum_in_tree_order(sum.dtype, layout_.replicas, leaves_, sum.inputs.data(), target, first + begin,
+                            first + end);
         else
-          sum_in_tree_order(sum.dtype, layout_.replicas, sum_nodes_, sum.addends.data(), target, first + begin, first + end);
+          sum_in_tree_order(sum.dtype, layout_.replicas, sum_nodes_, sum.addends.data(), target,
+                            first + begin, first + end);
       });
       if (!alone) count_addends(d, static_cast<int64_t>(size_of(sum.dtype)) * (last - first));
     }
@@ -533,12 +578,14 @@ class Executable::Impl {
 
   void add_own(DeviceContext& device, size_t n, int phase) {
     const TreeNode node = device.nodes[n];
-    const std::span<const TreeNode> leaves(leaves_.data() + node.first, static_cast<size_t>(node.last - node.first));
+    const std::span<const TreeNode> leaves(leaves_.data() + node.first,
+                                           static_cast<size_t>(node.last - node.first));
     for (const Sum& sum : sums_) {
       if (sum.phase != phase || !device.device->has_memory()) continue;
       void* target = static_cast<char*>(device.partials[n]->data()) + sum.scratch;
       parallel_for(sum.size, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
-        sum_partially(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin, end);
+        sum_partially(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin,
+                      end);
       });
     }
   }
@@ -561,16 +608,19 @@ class Executable::Impl {
       if (static_cast<int>(e) == d) continue;
       const auto [first, last] = share(sum, static_cast<int64_t>(e));
       const size_t offset = static_cast<size_t>(first) * width;
-      copy_across(*devices_[e]->device, static_cast<const char*>(sum.results[e][0]) + offset, *devices_[static_cast<size_t>(d)]->device,
-                  own + offset, static_cast<size_t>(last - first) * width);
+      copy_across(*devices_[e]->device, static_cast<const char*>(sum.results[e][0]) + offset,
+                  *devices_[static_cast<size_t>(d)]->device, own + offset,
+                  static_cast<size_t>(last - first) * width);
     }
     for (size_t p = 1; p < results.size(); ++p)
-      if (results[p] && devices_[static_cast<size_t>(d)]->device->has_memory()) std::memcpy(results[p], own, static_cast<size_t>(sum.size) * width);
+      if (results[p] && devices_[static_cast<size_t>(d)]->device->has_memory())
+        std::memcpy(results[p], own, static_cast<size_t>(sum.size) * width);
   }
 
   std::vector<Plan> plans_;
   ReplicaLayout layout_;
-  std::vector<std::vector<int>> variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
+  std::vector<std::vector<int>>
+      variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;
   std::vector<uint64_t> mirror_versions_;
   std::vector<TreeNode> leaves_;     // the replicas that are not empty

@@ -25,10 +25,10 @@ struct Slice {
 std::vector<Slice> slice_batch(int64_t batch, int replicas);
 
 struct ReplicaLayout {
-  std::vector<Device*> devices;      // at least one
-  int replicas = 1;                  // at least as many as devices; devices take consecutive ones
+  std::vector<Device*> devices;  // at least one
+  int replicas = 1;              // at least as many as devices; devices take consecutive ones
   bool reproducible = false;
-  std::vector<Slice> slices;         // of each replica; empty: the program is not replicated
+  std::vector<Slice> slices;  // of each replica; empty: the program is not replicated
   std::vector<bool> split_parameters;
 
   bool replicated() const { return !slices.empty(); }
@@ -37,8 +37,8 @@ struct ReplicaLayout {
 };
 
 struct MemoryFigures {
-  size_t arena = 0;  // bytes, all devices and replicas
-  size_t peak = 0;   // most bytes alive at once, by the schedule
+  size_t arena = 0;      // bytes, all devices and replicas
+  size_t peak = 0;       // most bytes alive at once, by the schedule
   size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 

@@ -22,9 +22,9 @@ class FunctionCore::Impl {
   Impl(Body body, FunctionOptions options, std::source_location where)
       : body_(std::move(body)), options_(std::move(options)), where_(where) {
     const size_t devices = std::max<size_t>(1, options_.replicas.devices.size());
-    require(!options_.clock || options_.clock->replicas() == static_cast<int>(devices), ErrorCode::invalid_argument, where,
-            "function \"", options_.name, "\" runs on ", devices, " devices but its clock has ",
-            options_.clock ? options_.clock->replicas() : 0, " replicas");
+    require(!options_.clock || options_.clock->replicas() == static_cast<int>(devices),
+            ErrorCode::invalid_argument, where, "function \"", options_.name, "\" runs on ", devices,
+            " devices but its clock has ", options_.clock ? options_.clock->replicas() : 0, " replicas");
   }
 
   void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
@@ -75,8 +75,8 @@ class FunctionCore::Impl {
   static bool runs_op_by_op() { return Trace::current() || has_recorders(); }
 
   void check_outputs(size_t returned, size_t expected, std::source_location where) const {
-    require(returned == expected, ErrorCode::invalid_argument, where, "function \"", options_.name, "\" returned ", returned,
-            " tensors, ", expected, " were expected");
+    require(returned == expected, ErrorCode::invalid_argument, where, "function \"", options_.name,
+            "\" returned ", returned, " tensors, ", expected, " were expected");
   }
 
   // The caller's inputs, with strided ones copied. Held here so that nothing is allocated otherwise.
@@ -90,8 +90,8 @@ class FunctionCore::Impl {
 
   Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
     for (size_t i = 0; i < inputs.size(); ++i)
-      require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"", options_.name,
-              "\": argument ", i, " is none or a tensor of a traced function that has ended");
+      require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
+              options_.name, "\": argument ", i, " is none or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
       const bool same = program->signature.size() == inputs.size() && program->device == &current_device() &&
                         std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
@@ -108,8 +108,8 @@ class FunctionCore::Impl {
     const SpecList& last = programs_.back()->signature;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!(inputs[i].spec() == last[i])) {
-        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", programs_.size() + 1, "th time: argument ", i,
-            " is ", inputs[i].spec(), ", last time it was ", last[i],
+        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", programs_.size() + 1,
+            "th time: argument ", i, " is ", inputs[i].spec(), ", last time it was ", last[i],
             ". Tracing costs far more than a step; pad or drop the partial batch so that shapes repeat");
         return;
       }
@@ -119,16 +119,19 @@ class FunctionCore::Impl {
     ++traces_;
     Trace trace(replica);
     TensorList parameters;
-    for (size_t i = 0; i < specs.size(); ++i) parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
+    for (size_t i = 0; i < specs.size(); ++i)
+      parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
     try {
       const TensorList results = body_(parameters);
       for (const Tensor& result : results) {
-        require(result.defined(), ErrorCode::invalid_argument, where_, "the function returned none (an undefined Tensor)");
+        require(result.defined(), ErrorCode::invalid_argument, where_,
+                "the function returned none (an undefined Tensor)");
         trace.graph().outputs.push_back(trace.value_of(result, where_));
       }
       trace.finish();
     } catch (Error& error) {
-      error.note(detail::concat("while tracing function \"", options_.name, "\" made at ", where_.file_name(), ":", where_.line()));
+      error.note(detail::concat("while tracing function \"", options_.name, "\" made at ", where_.file_name(),
+                                ":", where_.line()));
       throw;
     }
     return std::move(trace.graph());
@@ -156,18 +159,25 @@ class FunctionCore::Impl {
 
   void compile_single(Program& program, std::source_location where) {
     Device& device = current_device();
-    PlanOptions options{.kind = device.kind(), .split_parameters = {}, .uniform_threads = device.threads(), .replica_threads = 1, .reproducible = false};
+    PlanOptions options{.kind = device.kind(),
+                        .split_parameters = {},
+                        .uniform_threads = device.threads(),
+                        .replica_threads = 1,
+                        .reproducible = false};
     std::vector<Plan> plans;
     plans.push_back(make_plan(trace(program.signature, {}, where), options));
     complete_parameters(plans.back(), program.signature);
     add_figures(program.figures, plans[0], true, 1);
     ReplicaLayout layout;
     layout.devices = {&device};
-    program.executable = std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
+    program.executable =
+        std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
   }
 
   // Arguments that nothing reads are missing from the graph, but the caller still passes them.
-  static void complete_parameters(Plan& plan, const SpecList& signature) { plan.parameters.resize(signature.size()); }
+  static void complete_parameters(Plan& plan, const SpecList& signature) {
+    plan.parameters.resize(signature.size());
+  }
 
   void compile_replicated(Program& program, std::source_location where) {
     const ReplicaOptions& replicas = options_.replicas;
@@ -176,15 +186,19 @@ class FunctionCore::Impl {
     layout.reproducible = replicas.reproducible;
     layout.replicas = static_cast<int>(replicas.devices.size());
     if (replicas.reproducible) {
-      require(replicas.virtual_replicas >= layout.replicas, ErrorCode::invalid_argument, where_, "function \"", options_.name,
-              "\": ", replicas.virtual_replicas, " virtual replicas are fewer than its ", layout.replicas, " devices");
+      require(replicas.virtual_replicas >= layout.replicas, ErrorCode::invalid_argument, where_,
+              "function \"", options_.name, "\": ", replicas.virtual_replicas,
+              " virtual replicas are fewer than its ", layout.replicas, " devices");
       layout.replicas = replicas.virtual_replicas;
     }
     const int64_t batch = batch_of(program.signature, layout.split_parameters, where);
     layout.slices = compile::slice_batch(batch, layout.replicas);
     const Device& device = *layout.devices[0];
-    PlanOptions options{.kind = device.kind(), .split_parameters = layout.split_parameters, .uniform_threads = device.threads(),
-                              .replica_threads = replicas.reproducible ? 1 : device.threads(), .reproducible = replicas.reproducible};
+    PlanOptions options{.kind = device.kind(),
+                        .split_parameters = layout.split_parameters,
+                        .uniform_threads = device.threads(),
+                        .replica_threads = replicas.reproducible ? 1 : device.threads(),
+                        .reproducible = replicas.reproducible};
     std::vector<Plan> plans;
     std::vector<int64_t> sizes;
     for (const Slice& slice : layout.slices) {
@@ -213,8 +227,9 @@ class FunctionCore::Impl {
       split.push_back(signature[i].shape.rank() > 0);
       if (!split.back()) continue;
       const int64_t rows = signature[i].shape[0];
-      require(batch < 0 || rows == batch, ErrorCode::shape_mismatch, where, "function \"", options_.name, "\": argument ", i, " is ",
-              signature[i], " but another has ", batch, " examples; all arguments with a first dimension are cut along it");
+      require(batch < 0 || rows == batch, ErrorCode::shape_mismatch, where, "function \"", options_.name,
+              "\": argument ", i, " is ", signature[i], " but another has ", batch,
+              " examples; all arguments with a first dimension are cut along it");
       batch = rows;
     }
     require(batch > 0, ErrorCode::invalid_argument, where, "function \"", options_.name,
@@ -236,12 +251,19 @@ FunctionCore::FunctionCore(Body body, FunctionOptions options, std::source_locat
     : impl_(std::make_unique<Impl>(std::move(body), std::move(options), where)) {}
 FunctionCore::~FunctionCore() = default;
 
-void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
+void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                        std::source_location where) {
   impl_->call(inputs, outputs, where);
 }
-TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) { return impl_->call(inputs, where); }
+TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->call(inputs, where);
+}
 int FunctionCore::traces() const { return impl_->traces(); }
-ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) { return impl_->figures(inputs, where); }
-std::string FunctionCore::explain(std::span<const Tensor> inputs, std::source_location where) { return impl_->explain(inputs, where); }
+ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->figures(inputs, where);
+}
+std::string FunctionCore::explain(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->explain(inputs, where);
+}
 
 }  // namespace lockstep

@@ -14,14 +14,19 @@ namespace lockstep::compile {
 // The joined program stands in for the ops' own expansions, so every backend's elementwise kernel
 // serves fused nodes as well.
 constinit const OpDef kFused{
-    .name = "fused", .min_inputs = 0, .max_inputs = -1,
-    .infer = [](const InferContext& c) -> SpecList { fail(ErrorCode::internal, c.where, "fused nodes are made by the compiler"); },
+    .name = "fused",
+    .min_inputs = 0,
+    .max_inputs = -1,
+    .infer = [](const InferContext& c) -> SpecList {
+      fail(ErrorCode::internal, c.where, "fused nodes are made by the compiler");
+    },
     .cost = [](const InferContext& c, std::span<const TensorSpec> outputs) -> Cost {
       Cost cost = cost_elementwise(c, outputs);
       const auto& program = c.attrs<FusedAttrs>().program;
-      const auto arithmetic = std::count_if(program.instructions.begin(), program.instructions.end(), [](const auto& i) {
-        return i.op != elementwise::Opcode::input && i.op != elementwise::Opcode::constant;
-      });
+      const auto arithmetic =
+          std::count_if(program.instructions.begin(), program.instructions.end(), [](const auto& i) {
+            return i.op != elementwise::Opcode::input && i.op != elementwise::Opcode::constant;
+          });
       cost.flops = outputs.empty() ? 0 : outputs[0].shape.size() * arithmetic;
       return cost;
     },
@@ -35,7 +40,8 @@ constexpr size_t kMaxNodes = 64;
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const Placement& placement) : graph_(graph), placement_(placement), uses_(count_uses(graph)) {
+  Fuser(const Graph& graph, const Placement& placement)
+      : graph_(graph), placement_(placement), uses_(count_uses(graph)) {
     const size_t count = graph.nodes.size();
     cluster_.resize(count);
     std::iota(cluster_.begin(), cluster_.end(), 0);
@@ -43,7 +49,8 @@ class Fuser {
     for (size_t i = 0; i < count; ++i) members_[i] = {static_cast<int>(i)};
     consumers_.resize(count);
     for (size_t i = 0; i < count; ++i)
-      for (const Value v : graph.nodes[i].inputs) consumers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
+      for (const Value v : graph.nodes[i].inputs)
+        consumers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
   }
 
   Graph run() {
@@ -65,8 +72,12 @@ class Fuser {
     if (producer == consumer) return;
     const int a = members_[static_cast<size_t>(producer)].front();
     const int b = members_[static_cast<size_t>(consumer)].front();
-    if (shape(a) != shape(b) || placement_.nodes[static_cast<size_t>(a)] != placement_.nodes[static_cast<size_t>(b)]) return;
-    if (members_[static_cast<size_t>(producer)].size() + members_[static_cast<size_t>(consumer)].size() > kMaxNodes) return;
+    if (shape(a) != shape(b) ||
+        placement_.nodes[static_cast<size_t>(a)] != placement_.nodes[static_cast<size_t>(b)])
+      return;
+    if (members_[static_cast<size_t>(producer)].size() + members_[static_cast<size_t>(consumer)].size() >
+        kMaxNodes)
+      return;
     if (operands(producer, consumer) > kMaxOperands) return;
     if (path_outside(producer, consumer) || path_outside(consumer, producer)) return;
     auto& into = members_[static_cast<size_t>(producer)];
@@ -125,7 +136,8 @@ class Fuser {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) emit_cluster(cluster_of(static_cast<int>(i)));
     for (const Value v : graph_.outputs) result_.outputs.push_back(v.valid() ? map_.at(key(v)) : v);
     for (const Value v : graph_.roots) result_.roots.push_back(map_.at(key(v)));
-    for (const VariableUpdate& u : graph_.updates) result_.updates.push_back({u.variable, map_.at(key(u.value))});
+    for (const VariableUpdate& u : graph_.updates)
+      result_.updates.push_back({u.variable, map_.at(key(u.value))});
     return std::move(result_);
   }
 
@@ -153,8 +165,8 @@ class Fuser {
   bool needed_outside(int member, size_t output) const {
     int reads_inside = 0;
     for (const int other : members_[static_cast<size_t>(cluster_of(member))])
-      reads_inside += static_cast<int>(
-          std::count(node(other).inputs.begin(), node(other).inputs.end(), Value{member, static_cast<int32_t>(output)}));
+      reads_inside += static_cast<int>(std::count(node(other).inputs.begin(), node(other).inputs.end(),
+                                                  Value{member, static_cast<int32_t>(output)}));
     return uses_[static_cast<size_t>(member)][output] > reads_inside;
   }
 
@@ -168,9 +180,13 @@ class Fuser {
       const DType dtype = graph_.spec(v).dtype;
       int16_t value = 0;
       if (source.op == &kConstant) {
-        value = append(fused.program, {.op = elementwise::Opcode::constant, .dtype = dtype, .immediate = source.attrs.as<ConstantAttrs>().value});
+        value = append(fused.program, {.op = elementwise::Opcode::constant,
+                                       .dtype = dtype,
+                                       .immediate = source.attrs.as<ConstantAttrs>().value});
       } else {
-        value = append(fused.program, {.op = elementwise::Opcode::input, .dtype = dtype, .index = static_cast<int16_t>(joined.inputs.size())});
+        value = append(fused.program, {.op = elementwise::Opcode::input,
+                                       .dtype = dtype,
+                                       .index = static_cast<int16_t>(joined.inputs.size())});
         fused.program.inputs.push_back(dtype);
         joined.inputs.push_back(map_.at(key(v)));
       }
@@ -181,7 +197,8 @@ class Fuser {
       for (const Value v : node(member).inputs) arguments.push_back(value_of(v));
       elementwise::Expander expander(fused.program, node(member).attrs, arguments);
       node(member).op->expand(expander);
-      for (size_t k = 0; k < expander.outputs().size(); ++k) values[{member, static_cast<int>(k)}] = expander.outputs()[k];
+      for (size_t k = 0; k < expander.outputs().size(); ++k)
+        values[{member, static_cast<int>(k)}] = expander.outputs()[k];
       fused.ops.push_back(node(member).op->name);
     }
     std::vector<std::pair<int, int>> kept;

@@ -35,7 +35,9 @@ size_t place(std::span<const Lifetime> buffers, std::span<const size_t> order, s
     }
     offsets[i] = offset;
     size = std::max(size, offset + aligned(buffer.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }), i);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }),
+                  i);
   }
   return size;
 }
@@ -57,10 +59,14 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
   };
   // No one order wins everywhere; all are cheap.
   attempt([&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-  attempt([&](size_t a, size_t b) { return buffers[a].last - buffers[a].first > buffers[b].last - buffers[b].first; });
+  attempt([&](size_t a, size_t b) {
+    return buffers[a].last - buffers[a].first > buffers[b].last - buffers[b].first;
+  });
   attempt([&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
   attempt([&](size_t a, size_t b) {
-    const auto area = [&](size_t i) { return buffers[i].bytes * static_cast<size_t>(buffers[i].last - buffers[i].first + 1); };
+    const auto area = [&](size_t i) {
+      return buffers[i].bytes * static_cast<size_t>(buffers[i].last - buffers[i].first + 1);
+    };
     return area(a) > area(b);
   });
   return best;

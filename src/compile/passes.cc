@@ -47,11 +47,13 @@ Graph share_common_subexpressions(const Graph& graph) {
     AttrHasher hasher;
     hasher.mix(reinterpret_cast<uintptr_t>(node.op));
     hasher.mix(node.attrs.hash());
-    for (const Value v : node.inputs) hasher.mix(static_cast<uint64_t>(v.node) << 8 | static_cast<uint64_t>(v.output));
+    for (const Value v : node.inputs)
+      hasher.mix(static_cast<uint64_t>(v.node) << 8 | static_cast<uint64_t>(v.output));
     std::optional<int> twin;
     for (auto [it, end] = seen.equal_range(hasher.value()); it != end && !twin; ++it) {
       const Node& other = rewriter.graph().nodes[static_cast<size_t>(it->second)];
-      if (other.op == node.op && other.inputs == node.inputs && other.outputs == node.outputs && other.attrs == node.attrs)
+      if (other.op == node.op && other.inputs == node.inputs && other.outputs == node.outputs &&
+          other.attrs == node.attrs)
         twin = it->second;
     }
     if (twin) {
@@ -98,7 +100,11 @@ Graph fold_constants(const Graph& graph) {
     if (node.op->view && node.inputs.size() == 1) value = constant_value(done, node.inputs[0]);
     if (!value && !node.inputs.empty()) value = evaluate(done, node);
     if (value) {
-      rewriter.replace_with(id, {.op = &kConstant, .attrs = ConstantAttrs{*value}, .inputs = {}, .outputs = node.outputs, .where = node.where});
+      rewriter.replace_with(id, {.op = &kConstant,
+                                 .attrs = ConstantAttrs{*value},
+                                 .inputs = {},
+                                 .outputs = node.outputs,
+                                 .where = node.where});
       continue;
     }
     if (node.op == &kMul) {
@@ -135,7 +141,8 @@ namespace {
 
 // A vector with one value for each column of `result`.
 bool is_column_bias(const Shape& bias, const Shape& result) {
-  if (bias.rank() < 1 || result.rank() < 1 || bias[-1] != result[-1] || bias.rank() > result.rank()) return false;
+  if (bias.rank() < 1 || result.rank() < 1 || bias[-1] != result[-1] || bias.rank() > result.rank())
+    return false;
   return bias.size() == bias[-1];
 }
 
@@ -148,7 +155,9 @@ struct EpilogueState {
 
 Graph fuse_epilogues(const Graph& graph) {
   const auto uses = count_uses(graph);
-  const auto used_once = [&](Value v) { return uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] == 1; };
+  const auto used_once = [&](Value v) {
+    return uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] == 1;
+  };
   std::unordered_map<int, EpilogueState> states;  // by node of the new graph
   Rewriter rewriter(graph);
 

@@ -39,12 +39,13 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
     if (waits)
       for (const Value v : node.inputs) awaited[static_cast<size_t>(v.node)] = true;
   }
-  const bool has_replica_nodes =
-      std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlace& p) { return p.per_replica; });
+  const bool has_replica_nodes = std::any_of(placement.nodes.begin(), placement.nodes.end(),
+                                             [](const NodePlace& p) { return p.per_replica; });
   if (has_replica_nodes) {
     ++last;
     for (size_t i = 0; i < count; ++i)
-      if (!placement.nodes[i].per_replica && !awaited[i] && graph.nodes[i].op != &kAllReduceSum) placement.nodes[i].phase = last;
+      if (!placement.nodes[i].per_replica && !awaited[i] && graph.nodes[i].op != &kAllReduceSum)
+        placement.nodes[i].phase = last;
   }
   placement.phases = last + 1;
   return placement;

@@ -51,9 +51,13 @@ class Lowering {
  private:
   const Node& node(int i) const { return graph_.nodes[static_cast<size_t>(i)]; }
   Home& home(Value v) { return homes_[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)]; }
-  static bool in_arena(const Operand& o) { return o.space == Space::device_arena || o.space == Space::replica_arena; }
+  static bool in_arena(const Operand& o) {
+    return o.space == Space::device_arena || o.space == Space::replica_arena;
+  }
 
-  static OperandLayout contiguous_layout(const TensorSpec& spec) { return {spec, contiguous_strides(spec.shape)}; }
+  static OperandLayout contiguous_layout(const TensorSpec& spec) {
+    return {spec, contiguous_strides(spec.shape)};
+  }
 
   // --- sources and results ---------------------------------------------------------------------------------------
 
@@ -84,7 +88,8 @@ class Lowering {
   }
 
   int variable_index(const Variable& variable) {
-    const auto it = std::find_if(plan_.variables.begin(), plan_.variables.end(), [&](const Variable& v) { return v.id() == variable.id(); });
+    const auto it = std::find_if(plan_.variables.begin(), plan_.variables.end(),
+                                 [&](const Variable& v) { return v.id() == variable.id(); });
     if (it != plan_.variables.end()) return static_cast<int>(it - plan_.variables.begin());
     plan_.variables.push_back(variable);
     plan_.variable_updated.push_back(false);
@@ -102,9 +107,11 @@ class Lowering {
       settled_.push_back(v);
       const bool per_replica = placement_.nodes[static_cast<size_t>(v.node)].per_replica;
       const Shape& shape = graph_.spec(v).shape;
-      require(!per_replica || (shape.rank() > 0 && shape[0] == options_.local_batch), ErrorCode::failed_precondition, graph_.node(v).where,
-              "the function returns a value of shape ", shape, " that differs between replicas and is not one row for each of the ",
-              options_.local_batch, " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
+      require(!per_replica || (shape.rank() > 0 && shape[0] == options_.local_batch),
+              ErrorCode::failed_precondition, graph_.node(v).where, "the function returns a value of shape ",
+              shape, " that differs between replicas and is not one row for each of the ",
+              options_.local_batch,
+              " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
       plan_.outputs.push_back({graph_.spec(v), per_replica});
     }
     for (const VariableUpdate& update : graph_.updates) {
@@ -125,8 +132,18 @@ class Lowering {
     if (n.op == &kAllReduceSum) return lower_collective(i, place);
     if (n.op->view && lower_view(i)) return;
 
-    Step step{.node = i, .op = n.op, .attrs = n.attrs, .input_layouts = {}, .output_layouts = {}, .inputs = {}, .outputs = {},
-              .workspace_bytes = 0, .workspace_offset = 0, .place = place, .cost = {}, .where = n.where};
+    Step step{.node = i,
+              .op = n.op,
+              .attrs = n.attrs,
+              .input_layouts = {},
+              .output_layouts = {},
+              .inputs = {},
+              .outputs = {},
+              .workspace_bytes = 0,
+              .workspace_offset = 0,
+              .place = place,
+              .cost = {},
+              .where = n.where};
     const bool needs_contiguous =
         options_.kind != DeviceKind::null && !find_kernel(options_.kind, *n.op, n.where).strided_inputs;
     for (const Value v : n.inputs) add_input(step, v, needs_contiguous);
@@ -134,7 +151,8 @@ class Lowering {
       const Value v{static_cast<int32_t>(i), static_cast<int32_t>(k)};
       Home& h = home(v);
       h.layout = contiguous_layout(n.outputs[k]);
-      if (std::find(settled_.begin(), settled_.end(), v) == settled_.end()) h.operand = new_buffer(n.outputs[k].bytes(), place);
+      if (std::find(settled_.begin(), settled_.end(), v) == settled_.end())
+        h.operand = new_buffer(n.outputs[k].bytes(), place);
       step.outputs.push_back(h.operand);
       step.output_layouts.push_back(h.layout);
     }
@@ -151,9 +169,18 @@ class Lowering {
   Home contiguous_copy(const Home& source, NodePlace place, std::source_location where) {
     const OperandLayout target = contiguous_layout(source.layout.spec);
     const Operand buffer = new_buffer(target.spec.bytes(), place);
-    push({.node = -1, .op = &kIdentity, .attrs = {}, .input_layouts = {source.layout}, .output_layouts = {target},
-          .inputs = {source.operand}, .outputs = {buffer}, .workspace_bytes = 0, .workspace_offset = 0, .place = place,
-          .cost = {}, .where = where});
+    push({.node = -1,
+          .op = &kIdentity,
+          .attrs = {},
+          .input_layouts = {source.layout},
+          .output_layouts = {target},
+          .inputs = {source.operand},
+          .outputs = {buffer},
+          .workspace_bytes = 0,
+          .workspace_offset = 0,
+          .place = place,
+          .cost = {},
+          .where = where});
     return {buffer, target};
   }
 
@@ -175,16 +202,21 @@ class Lowering {
     Home& h = home({static_cast<int32_t>(i), 0});
     h.layout = contiguous_layout(n.outputs[0]);
     h.operand = new_buffer(n.outputs[0].bytes(), place);
-    plan_.collectives.push_back({.sequence = n.attrs.as<CollectiveAttrs>().sequence, .spec = n.outputs[0], .input = input.operand,
-                                 .result = h.operand, .phase = place.phase});
+    plan_.collectives.push_back({.sequence = n.attrs.as<CollectiveAttrs>().sequence,
+                                 .spec = n.outputs[0],
+                                 .input = input.operand,
+                                 .result = h.operand,
+                                 .phase = place.phase});
     collective_positions_.push_back(position());
   }
 
   int position() const { return static_cast<int>(plan_.steps.size()); }
 
   Operand new_buffer(size_t bytes, NodePlace place) {
-    buffers_.push_back({.bytes = bytes, .first = position(), .last = position(), .per_replica = place.per_replica});
-    return {place.per_replica ? Space::replica_arena : Space::device_arena, static_cast<int>(buffers_.size()) - 1, 0};
+    buffers_.push_back(
+        {.bytes = bytes, .first = position(), .last = position(), .per_replica = place.per_replica});
+    return {place.per_replica ? Space::replica_arena : Space::device_arena,
+            static_cast<int>(buffers_.size()) - 1, 0};
   }
 
   void push(Step step) {
@@ -192,8 +224,12 @@ class Lowering {
       const int threads = step_threads(step, options_);
       const TeamScope team(threads);
       const KernelDef& def = find_kernel(options_.kind, *step.op, step.where);
-      const auto kernel = def.prepare({.op = *step.op, .attributes = step.attrs, .inputs = step.input_layouts,
-                                       .outputs = step.output_layouts, .threads = threads, .where = step.where});
+      const auto kernel = def.prepare({.op = *step.op,
+                                       .attributes = step.attrs,
+                                       .inputs = step.input_layouts,
+                                       .outputs = step.output_layouts,
+                                       .threads = threads,
+                                       .where = step.where});
       step.workspace_bytes = kernel->workspace_bytes();
       record_in_place(*kernel, step);
     }
@@ -225,7 +261,8 @@ class Lowering {
     }
     // The sums of a phase run together in front of its first step: what they read must not be reused
     // by that step, nor by each other.
-    for (size_t c = 0; c < plan_.collectives.size(); ++c) extend(plan_.collectives[c].input, collective_positions_[c]);
+    for (size_t c = 0; c < plan_.collectives.size(); ++c)
+      extend(plan_.collectives[c].input, collective_positions_[c]);
   }
 
   struct InPlace {
@@ -233,7 +270,8 @@ class Lowering {
   };
 
   int resolve(int buffer) const {
-    while (buffers_[static_cast<size_t>(buffer)].same_as >= 0) buffer = buffers_[static_cast<size_t>(buffer)].same_as;
+    while (buffers_[static_cast<size_t>(buffer)].same_as >= 0)
+      buffer = buffers_[static_cast<size_t>(buffer)].same_as;
     return buffer;
   }
 
@@ -249,7 +287,8 @@ class Lowering {
       });
       Buffer& source = buffers_[static_cast<size_t>(resolve(in.index))];
       Buffer& target = buffers_[static_cast<size_t>(out.index)];
-      if (shared != 1 || target.same_as >= 0 || source.last != chance.step || source.bytes != target.bytes) continue;
+      if (shared != 1 || target.same_as >= 0 || source.last != chance.step || source.bytes != target.bytes)
+        continue;
       if (&source == &target) continue;
       target.same_as = resolve(in.index);
       source.last = std::max(source.last, target.last);
@@ -276,8 +315,11 @@ class Lowering {
       for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
       std::vector<int64_t> offsets(buffers_.size(), 0);
       for (size_t k = 0; k < owner.size(); ++k) {
-        if (owner[k] >= 0) offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
-        else plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset = static_cast<int64_t>(placed.offsets[k]);
+        if (owner[k] >= 0)
+          offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
+        else
+          plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
+              static_cast<int64_t>(placed.offsets[k]);
       }
       const Space space = per_replica ? Space::replica_arena : Space::device_arena;
       const auto settle = [&](Operand& operand) {
@@ -324,7 +366,8 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].op != &kAllReduceSum) continue;
     const int64_t sequence = graph.nodes[i].attrs.as<CollectiveAttrs>().sequence;
-    if (std::any_of(whole.collectives.begin(), whole.collectives.end(), [&](const Collective& c) { return c.sequence == sequence; }))
+    if (std::any_of(whole.collectives.begin(), whole.collectives.end(),
+                    [&](const Collective& c) { return c.sequence == sequence; }))
       graph.roots.push_back({static_cast<int32_t>(i), 0});
   }
   return graph;
@@ -344,13 +387,15 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
 std::string Plan::to_string() const {
   std::ostringstream out;
   const auto print = [&](const Operand& o) {
-    static constexpr const char* kNames[] = {"device", "replica", "parameter", "variable", "capture", "constant", "example_offset", "output"};
+    static constexpr const char* kNames[] = {"device",  "replica",  "parameter",      "variable",
+                                             "capture", "constant", "example_offset", "output"};
     out << ' ' << kNames[static_cast<int>(o.space)];
     if (o.index >= 0) out << o.index;
     out << '+' << o.offset;
   };
   for (const Step& step : steps) {
-    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ") << step.op->name << ':';
+    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ")
+        << step.op->name << ':';
     for (const Operand& o : step.inputs) print(o);
     out << " ->";
     for (const Operand& o : step.outputs) print(o);

@@ -24,8 +24,8 @@ enum class Space : uint8_t {
 
 struct Operand {
   Space space = Space::device_arena;
-  int index = 0;        // of the parameter, variable, capture, constant or output
-  int64_t offset = 0;   // in bytes
+  int index = 0;       // of the parameter, variable, capture, constant or output
+  int64_t offset = 0;  // in bytes
 };
 
 struct Step {

@@ -41,7 +41,8 @@ struct TreeSum {
     if (held != nodes.end()) {
       const void* addend = addends[held - nodes.begin()];
       if (node.last - node.first > 1) {
-        std::memcpy(out, static_cast<const Accumulator<T>*>(addend) + begin, static_cast<size_t>(n) * sizeof(Accumulator<T>));
+        std::memcpy(out, static_cast<const Accumulator<T>*>(addend) + begin,
+                    static_cast<size_t>(n) * sizeof(Accumulator<T>));
       } else {
         const T* source = static_cast<const T*>(addend) + begin;
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(source[i]);
@@ -87,16 +88,17 @@ std::vector<TreeNode> largest_nodes(int leaves, int first, int last) {
   return result;
 }
 
-void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
-                       int64_t begin, int64_t end) {
+void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+                       void* target, int64_t begin, int64_t end) {
   check_has_sum(dtype);
   dispatch(dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>) sum_blocks<T>(leaves, {nodes, addends}, static_cast<T*>(target), begin, end);
+    if constexpr (!std::is_same_v<T, bool>)
+      sum_blocks<T>(leaves, {nodes, addends}, static_cast<T*>(target), begin, end);
   });
 }
 
-void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
-                   int64_t begin, int64_t end) {
+void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+                   void* target, int64_t begin, int64_t end) {
   check_has_sum(dtype);
   dispatch(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)

@@ -34,9 +34,9 @@ size_t partial_size(DType dtype);
 // Adds elements [begin, end) of the addends into `target` in the tree's order. `nodes`: disjoint
 // nodes of the tree in ascending order that together cover every leaf in use; `addends[i]`: the value
 // of a leaf, or the partial sum below an inner node. Do not allocate.
-void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
-                   int64_t begin, int64_t end);  // the target is a partial sum
-void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends, void* target,
-                       int64_t begin, int64_t end);
+void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+                   void* target, int64_t begin, int64_t end);  // the target is a partial sum
+void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+                       void* target, int64_t begin, int64_t end);
 
 }  // namespace lockstep::compile

@@ -13,9 +13,13 @@ namespace {
 class Settler {
  public:
   Settler(Graph graph, Placement placement, std::vector<OrderEdge>& edges)
-      : graph_(std::move(graph)), placement_(std::move(placement)), edges_(edges), followers_(graph_.nodes.size()) {
+      : graph_(std::move(graph)),
+        placement_(std::move(placement)),
+        edges_(edges),
+        followers_(graph_.nodes.size()) {
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      for (const Value v : graph_.nodes[i].inputs) followers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
+      for (const Value v : graph_.nodes[i].inputs)
+        followers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
     consumers_ = followers_;
   }
 
@@ -46,7 +50,11 @@ class Settler {
     // Nothing waits for a copy: where all replicas have the same value it runs in the last phase.
     const NodePlace source = placement_.nodes[static_cast<size_t>(v.node)];
     placement_.nodes.push_back(source.per_replica ? source : NodePlace{false, placement_.phases - 1});
-    return graph_.add({.op = &kIdentity, .attrs = {}, .inputs = {v}, .outputs = {graph_.spec(v)}, .where = graph_.node(v).where});
+    return graph_.add({.op = &kIdentity,
+                       .attrs = {},
+                       .inputs = {v},
+                       .outputs = {graph_.spec(v)},
+                       .where = graph_.node(v).where});
   }
 
   // The value whose memory a view reads.
@@ -87,7 +95,8 @@ class Settler {
   // and write an element at the same place, and read it nowhere else through a view.
   bool overwrites_safely(int writer, Value old) const {
     const Node& node = graph_.nodes[static_cast<size_t>(writer)];
-    const bool through_view = std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return v != old && storage_of(v) == old; });
+    const bool through_view = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                          [&](Value v) { return v != old && storage_of(v) == old; });
     return node.op->expand && graph_.spec(old) == node.outputs[0] && !through_view;
   }
 
@@ -119,8 +128,8 @@ class Settler {
     if (update.value == old || order(update.value.node, old)) return;
     // The new value is needed before the last reader of the old one: it waits in memory of its own.
     update.value = copy_of(update.value);
-    require(order(update.value.node, old), ErrorCode::internal, graph_.node(update.value).where, "variable \"", update.variable.name(),
-            "\" cannot be written after its last reader");
+    require(order(update.value.node, old), ErrorCode::internal, graph_.node(update.value).where,
+            "variable \"", update.variable.name(), "\" cannot be written after its last reader");
   }
 
   void add_edge(int before, int after) {
@@ -133,7 +142,8 @@ class Settler {
     if (!old.valid()) return true;
     const std::vector<int> readers = readers_of(old);
     for (const int reader : readers) {
-      if (reader == writer ? !overwrites_safely(writer, old) : !can_come_before(reader, writer) || reaches(writer, reader))
+      if (reader == writer ? !overwrites_safely(writer, old)
+                           : !can_come_before(reader, writer) || reaches(writer, reader))
         return false;
     }
     for (const int reader : readers)
@@ -159,20 +169,28 @@ Graph settle_sums(const Graph& graph) {
     if (node.op == &kAllReduceSum) {
       const Value input = graph.nodes[i].inputs[0];
       const OpDef& source = *graph.node(input).op;
-      if (is_source(source) || source.view || std::find(results.begin(), results.end(), input) != results.end())
-        node.inputs[0] = rewriter.add({.op = &kIdentity, .attrs = {}, .inputs = node.inputs, .outputs = node.outputs, .where = node.where});
+      if (is_source(source) || source.view ||
+          std::find(results.begin(), results.end(), input) != results.end())
+        node.inputs[0] = rewriter.add({.op = &kIdentity,
+                                       .attrs = {},
+                                       .inputs = node.inputs,
+                                       .outputs = node.outputs,
+                                       .where = node.where});
     }
     rewriter.replace_with(static_cast<int>(i), std::move(node));
   }
   return rewriter.finish();
 }
 
-Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters, std::vector<OrderEdge>& edges) {
+Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters,
+                     std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
   for (const VariableUpdate& update : graph.updates)
-    require(!placement.nodes[static_cast<size_t>(update.value.node)].per_replica, ErrorCode::failed_precondition,
-            graph.node(update.value).where, "variable \"", update.variable.name(),
-            "\" was assigned a value that differs between replicas; sum it over them first: all_reduce_sum(value)");
+    require(!placement.nodes[static_cast<size_t>(update.value.node)].per_replica,
+            ErrorCode::failed_precondition, graph.node(update.value).where, "variable \"",
+            update.variable.name(),
+            "\" was assigned a value that differs between replicas; sum it over them first: "
+            "all_reduce_sum(value)");
   return Settler(graph, placement, edges).run();
 }
 

@@ -16,6 +16,7 @@ Graph settle_sums(const Graph& graph);
 // own memory, or the variable's. Copies are added where a result is an argument, a view, or wanted
 // twice, and where a variable's old value is still read after the new one is computed. Appends to
 // `edges` what must run before an update overwrites the old value.
-Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters, std::vector<OrderEdge>& edges);
+Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters,
+                     std::vector<OrderEdge>& edges);
 
 }  // namespace lockstep::compile

@@ -14,7 +14,9 @@ class Rewriter {
   }
 
   // The new value of an old one that was handled already.
-  Value mapped(Value old) const { return map_[static_cast<size_t>(old.node)][static_cast<size_t>(old.output)]; }
+  Value mapped(Value old) const {
+    return map_[static_cast<size_t>(old.node)][static_cast<size_t>(old.output)];
+  }
   // The old node with its inputs as they are in the new graph.
   Node mapped(int old) const {
     Node node = source_.nodes[static_cast<size_t>(old)];
@@ -40,7 +42,8 @@ class Rewriter {
   Graph finish() {
     for (const Value v : source_.outputs) graph_.outputs.push_back(v.valid() ? mapped(v) : v);
     for (const Value v : source_.roots) graph_.roots.push_back(mapped(v));
-    for (const VariableUpdate& update : source_.updates) graph_.updates.push_back({update.variable, mapped(update.value)});
+    for (const VariableUpdate& update : source_.updates)
+      graph_.updates.push_back({update.variable, mapped(update.value)});
     return std::move(graph_);
   }
 

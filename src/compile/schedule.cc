@@ -8,7 +8,8 @@
 
 namespace lockstep::compile {
 
-std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges) {
+std::vector<int> schedule(const Graph& graph, const Placement& placement,
+                          const std::vector<OrderEdge>& edges) {
   const size_t count = graph.nodes.size();
   std::vector<std::vector<int>> followers(count);
   std::vector<int> waiting(count, 0);
@@ -65,12 +66,13 @@ std::vector<int> schedule(const Graph& graph, const Placement& placement, const 
     const int node = *best;
     ready.erase(best);
     order.push_back(node);
-    for (const Value v : graph.nodes[static_cast<size_t>(node)].inputs) --uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)];
+    for (const Value v : graph.nodes[static_cast<size_t>(node)].inputs)
+      --uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)];
     for (const int next : followers[static_cast<size_t>(node)])
       if (--waiting[static_cast<size_t>(next)] == 0) ready.push_back(next);
   }
-  require(order.size() == count, ErrorCode::internal, std::source_location::current(), "the graph has a cycle: ",
-          count - order.size(), " nodes cannot be ordered");
+  require(order.size() == count, ErrorCode::internal, std::source_location::current(),
+          "the graph has a cycle: ", count - order.size(), " nodes cannot be ordered");
   return order;
 }
 

@@ -19,6 +19,7 @@ struct OrderEdge {
 // run once per replica; otherwise by dependence. Among the nodes
 // that could run next, the one that leaves the least memory alive is taken: variable updates run as
 // soon as their gradient is there.
-std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges);
+std::vector<int> schedule(const Graph& graph, const Placement& placement,
+                          const std::vector<OrderEdge>& edges);
 
 }  // namespace lockstep::compile

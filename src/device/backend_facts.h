@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct BackendFacts {
-  std::string name;                                         // "cpu"
+  std::string name;                                        // "cpu"
   std::vector<std::pair<std::string, std::string>> facts;  // "oneDNN" -> "2.6.3", in the order to show
 };
 

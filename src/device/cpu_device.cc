@@ -84,8 +84,9 @@ void* CpuDevice::allocate(size_t bytes, std::source_location where) {
       release_cached();
       block = system_block(size.bytes);
     }
-    require(block != nullptr, ErrorCode::out_of_memory, where, "out of memory on ", name(), ": the system refused ",
-            bytes, " bytes; ", memory_.current, " bytes are held by live tensors; use a smaller batch or model");
+    require(block != nullptr, ErrorCode::out_of_memory, where, "out of memory on ", name(),
+            ": the system refused ", bytes, " bytes; ", memory_.current,
+            " bytes are held by live tensors; use a smaller batch or model");
   }
   memory_.current += static_cast<int64_t>(size.bytes);
   memory_.peak = std::max(memory_.peak, memory_.current);
@@ -125,8 +126,9 @@ void CpuDevice::reset_peak_memory() {
 
 void CpuDevice::set_memory_limit(int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  require(bytes == 0 || bytes >= memory_.current, ErrorCode::invalid_argument, std::source_location::current(),
-          "set_memory_limit: ", name(), " holds ", memory_.current, " bytes already, more than the limit of ", bytes);
+  require(bytes == 0 || bytes >= memory_.current, ErrorCode::invalid_argument,
+          std::source_location::current(), "set_memory_limit: ", name(), " holds ", memory_.current,
+          " bytes already, more than the limit of ", bytes);
   memory_.limit = bytes;
 }
 

@@ -71,10 +71,11 @@ constexpr int kMaxDevices = 256;
 }  // namespace
 
 void set_logical_cpus(const LogicalCpuOptions& options, std::source_location where) {
-  require(options.count >= 1 && options.count <= kMaxDevices && options.threads >= 0, ErrorCode::invalid_argument, where,
-          "set_logical_cpus: count must be between 1 and ", kMaxDevices, " and threads not negative, received count=",
-          options.count, ", threads=", options.threads);
-  const bool all_positive = std::all_of(options.threads_of.begin(), options.threads_of.end(), [](int t) { return t >= 1; });
+  require(options.count >= 1 && options.count <= kMaxDevices && options.threads >= 0,
+          ErrorCode::invalid_argument, where, "set_logical_cpus: count must be between 1 and ", kMaxDevices,
+          " and threads not negative, received count=", options.count, ", threads=", options.threads);
+  const bool all_positive =
+      std::all_of(options.threads_of.begin(), options.threads_of.end(), [](int t) { return t >= 1; });
   require(options.threads_of.size() <= kMaxDevices && all_positive, ErrorCode::invalid_argument, where,
           "set_logical_cpus: threads_of takes at most ", kMaxDevices, " counts of at least 1 thread each");
   Registry& r = registry();
@@ -94,7 +95,8 @@ std::span<Device* const> logical_devices(std::source_location where) {
 
 Device& device_by_name(std::string_view text, std::source_location where) {
   std::string wanted(text);
-  std::transform(wanted.begin(), wanted.end(), wanted.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
   if (!wanted.starts_with('/')) wanted.insert(0, "/");
   std::string known;
   for (Device* device : logical_devices(where)) {

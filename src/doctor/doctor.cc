@@ -45,24 +45,29 @@ Section machine() {
   struct sysinfo memory {};
   sysinfo(&memory);
   const double unit = memory.mem_unit;
-  return {"Machine",
-          {{"CPU", cpu_model()},
-           {"instruction sets", instruction_sets()},
-           {"cores", fmt::format("{} in the machine, {} for this process", std::thread::hardware_concurrency(), available_cores())},
-           {"memory", fmt::format("{} in all, {} free", gibibytes(static_cast<double>(memory.totalram) * unit),
-                                  gibibytes(static_cast<double>(memory.freeram) * unit))}}};
+  return {
+      "Machine",
+      {{"CPU", cpu_model()},
+       {"instruction sets", instruction_sets()},
+       {"cores", fmt::format("{} in the machine, {} for this process", std::thread::hardware_concurrency(),
+                             available_cores())},
+       {"memory", fmt::format("{} in all, {} free", gibibytes(static_cast<double>(memory.totalram) * unit),
+                              gibibytes(static_cast<double>(memory.freeram) * unit))}}};
 }
 
 Section devices() {
   Section section{"Devices", {}};
   for (const Device* device : logical_devices())
-    section.facts.emplace_back(device->name(), fmt::format("{} thread{}", device->threads(), device->threads() == 1 ? "" : "s"));
+    section.facts.emplace_back(
+        device->name(), fmt::format("{} thread{}", device->threads(), device->threads() == 1 ? "" : "s"));
   return section;
 }
 
 Section plugins() {
   Section section{"Plugins", {}};
-  for (const PluginStatus& status : plugin_statuses()) section.facts.emplace_back(status.name, status.loaded ? "loaded from " + status.path : "not loaded: " + status.reason);
+  for (const PluginStatus& status : plugin_statuses())
+    section.facts.emplace_back(status.name,
+                               status.loaded ? "loaded from " + status.path : "not loaded: " + status.reason);
   return section;
 }
 
@@ -75,7 +80,8 @@ Section environment(std::vector<std::string>& problems) {
   for (const env::Unknown& unknown : env::unknown_variables())
     problems.push_back(unknown.nearest.empty()
                            ? fmt::format("{} is set but Lockstep knows no such variable", unknown.name)
-                           : fmt::format("{} is set but Lockstep knows no such variable; did you mean {}?", unknown.name, unknown.nearest));
+                           : fmt::format("{} is set but Lockstep knows no such variable; did you mean {}?",
+                                         unknown.name, unknown.nearest));
   return section;
 }
 
@@ -85,7 +91,8 @@ Report examine() {
   Report report;
   report.sections.push_back(machine());
   report.sections.push_back(devices());
-  for (const BackendFacts& backend : describe_backends()) report.sections.push_back({"Backend " + backend.name, backend.facts});
+  for (const BackendFacts& backend : describe_backends())
+    report.sections.push_back({"Backend " + backend.name, backend.facts});
   report.sections.push_back(plugins());
   report.sections.push_back(environment(report.problems));
   return report;

@@ -86,15 +86,16 @@ class Attrs {
  public:
   Attrs() = default;
   template <class T>
-    requires(!std::is_same_v<std::remove_cvref_t<T>, Attrs>)
-  Attrs(T value)  // NOLINT(google-explicit-constructor): emit(op, inputs, MatmulAttrs{...})
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Attrs>)
+      Attrs(T value)  // NOLINT(google-explicit-constructor): emit(op, inputs, MatmulAttrs{...})
       : box_(std::make_shared<Box<T>>(std::move(value))) {}
 
   template <class T>
   const T& as() const {
     const auto* box = dynamic_cast<const Box<T>*>(box_.get());
-    require(box != nullptr, ErrorCode::internal, std::source_location::current(), "an op was given attributes of type ",
-            box_ ? box_->type().name() : "none", " where its rules read ", typeid(T).name());
+    require(box != nullptr, ErrorCode::internal, std::source_location::current(),
+            "an op was given attributes of type ", box_ ? box_->type().name() : "none",
+            " where its rules read ", typeid(T).name());
     return box->value;
   }
 

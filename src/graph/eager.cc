@@ -20,7 +20,8 @@ struct KernelKey {
   bool operator==(const KernelKey& other) const {
     if (op != other.op || device != other.device || inputs.size() != other.inputs.size()) return false;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!(inputs[i].spec == other.inputs[i].spec) || !(inputs[i].strides == other.inputs[i].strides)) return false;
+      if (!(inputs[i].spec == other.inputs[i].spec) || !(inputs[i].strides == other.inputs[i].strides))
+        return false;
     return attrs == other.attrs;
   }
 };
@@ -49,8 +50,12 @@ Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const Ope
   thread_local std::unordered_map<KernelKey, std::unique_ptr<Kernel>, KernelKeyHash> cache;
   if (const auto it = cache.find(key); it != cache.end()) return *it->second;
   if (cache.size() >= kMaxCachedKernels) cache.clear();
-  auto kernel = def.prepare(KernelRequest{.op = *key.op, .attributes = key.attrs, .inputs = key.inputs,
-                                          .outputs = outputs, .threads = key.device->threads(), .where = where});
+  auto kernel = def.prepare(KernelRequest{.op = *key.op,
+                                          .attributes = key.attrs,
+                                          .inputs = key.inputs,
+                                          .outputs = outputs,
+                                          .threads = key.device->threads(),
+                                          .where = where});
   return *(cache[std::move(key)] = std::move(kernel));
 }
 
@@ -60,7 +65,8 @@ TensorList account_for(Device& device, const OpDef& op, std::span<const Tensor> 
   SpecList input_specs;
   for (const Tensor& input : inputs) input_specs.push_back(input.spec());
   TensorList outputs;
-  for (const TensorSpec& spec : specs) outputs.push_back(Tensor::empty(spec.dtype, spec.shape, device, where));
+  for (const TensorSpec& spec : specs)
+    outputs.push_back(Tensor::empty(spec.dtype, spec.shape, device, where));
   device.count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
   return outputs;
 }
@@ -88,10 +94,12 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   for (const Tensor& input : inputs) {
     const TensorImpl& impl = *input.impl();
     require(impl.storage != nullptr, ErrorCode::failed_precondition, where, op.name,
-            ": an input is a tensor of a traced function that has ended; return it from the function to use it outside");
+            ": an input is a tensor of a traced function that has ended; return it from the function to use "
+            "it outside");
     Device& own = impl.storage->device();
-    require(!device || device == &own, ErrorCode::device_mismatch, where, op.name, ": inputs on different devices, ",
-            device ? device->name() : "", " and ", own.name(), "; move one with tensor.to(device)");
+    require(!device || device == &own, ErrorCode::device_mismatch, where, op.name,
+            ": inputs on different devices, ", device ? device->name() : "", " and ", own.name(),
+            "; move one with tensor.to(device)");
     device = &own;
   }
   if (!device) device = &current_device();
@@ -121,7 +129,8 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   const TeamScope team(device->threads());
   Kernel& kernel = prepared_kernel(std::move(key), def, output_layouts, where);
   std::unique_ptr<Storage> workspace;
-  if (kernel.workspace_bytes() > 0) workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
+  if (kernel.workspace_bytes() > 0)
+    workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
   kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr});
   SpecList input_specs;
   for (const Tensor& input : held) input_specs.push_back(input.spec());

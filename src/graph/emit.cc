@@ -29,11 +29,12 @@ void remove_recorder(Recorder* recorder) {
 RecorderPause::RecorderPause() { ++pause_depth; }
 RecorderPause::~RecorderPause() { --pause_depth; }
 
-TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where) {
+TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                std::source_location where) {
   const auto count = static_cast<int>(inputs.size());
-  require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs), ErrorCode::invalid_argument, where,
-          op.name, ": takes ", op.min_inputs, op.max_inputs == op.min_inputs ? "" : " or more", " inputs, received ",
-          count);
+  require(count >= op.min_inputs && (op.max_inputs < 0 || count <= op.max_inputs),
+          ErrorCode::invalid_argument, where, op.name, ": takes ", op.min_inputs,
+          op.max_inputs == op.min_inputs ? "" : " or more", " inputs, received ", count);
   SpecList input_specs;
   input_specs.reserve(inputs.size());
   for (const Tensor& input : inputs) {
@@ -48,11 +49,13 @@ TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& at
   return outputs;
 }
 
-Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where) {
+Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                std::source_location where) {
   return std::move(emit(op, inputs, attrs, where).front());
 }
 
-Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs, std::source_location where) {
+Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs,
+                std::source_location where) {
   return emit_one(op, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, where);
 }
 
@@ -61,10 +64,12 @@ Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
   return Tensor::full(spec.dtype, spec.shape, value, current_device(), where);
 }
 
-Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value, std::source_location where) {
+Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value,
+                   std::source_location where) {
   if (current_trace) return current_trace->constant(spec, value, where);
-  require(!neighbour.symbolic(), ErrorCode::failed_precondition, where,
-          "a tensor of a traced function that has ended was used; return it from the function to use it outside");
+  require(
+      !neighbour.symbolic(), ErrorCode::failed_precondition, where,
+      "a tensor of a traced function that has ended was used; return it from the function to use it outside");
   return Tensor::full(spec.dtype, spec.shape, value, neighbour.device(), where);
 }
 
@@ -78,10 +83,13 @@ Trace::~Trace() { current_trace = outer_; }
 
 Trace* Trace::current() { return current_trace; }
 
-Tensor Trace::wrap(Value value) const { return make_symbolic(graph_.spec(value), {id_, value.node, value.output}); }
+Tensor Trace::wrap(Value value) const {
+  return make_symbolic(graph_.spec(value), {id_, value.node, value.output});
+}
 
 Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where) {
-  return wrap(graph_.add({.op = &kParameter, .attrs = ParameterAttrs{index}, .inputs = {}, .outputs = {spec}, .where = where}));
+  return wrap(graph_.add(
+      {.op = &kParameter, .attrs = ParameterAttrs{index}, .inputs = {}, .outputs = {spec}, .where = where}));
 }
 
 TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
@@ -97,14 +105,16 @@ TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const 
 }
 
 Tensor Trace::constant(const TensorSpec& spec, double value, std::source_location where) {
-  return wrap(graph_.add({.op = &kConstant, .attrs = ConstantAttrs{value}, .inputs = {}, .outputs = {spec}, .where = where}));
+  return wrap(graph_.add(
+      {.op = &kConstant, .attrs = ConstantAttrs{value}, .inputs = {}, .outputs = {spec}, .where = where}));
 }
 
 Value Trace::value_of(const Tensor& tensor, std::source_location where) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.symbol.trace == id_) return {impl.symbol.node, impl.symbol.output};
   require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
-          "a tensor of another traced function was used here: values leave a traced function only as its results");
+          "a tensor of another traced function was used here: values leave a traced function only as its "
+          "results");
   for (const auto& [id, value] : captures_)
     if (id == impl.id) return value;
   const Value value = graph_.add(
@@ -116,8 +126,11 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
 Tensor Trace::read(const Variable& variable, std::source_location where) {
   for (const auto& [known, value] : variables_)
     if (known.id() == variable.id()) return value;
-  const Tensor value = wrap(graph_.add(
-      {.op = &kVariable, .attrs = VariableAttrs{variable}, .inputs = {}, .outputs = {variable.spec()}, .where = where}));
+  const Tensor value = wrap(graph_.add({.op = &kVariable,
+                                        .attrs = VariableAttrs{variable},
+                                        .inputs = {},
+                                        .outputs = {variable.spec()},
+                                        .where = where}));
   variables_.emplace_back(variable, value);
   return value;
 }
@@ -132,8 +145,10 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
     update->value = symbol;
   // A node of its own, so that no tape takes what is read from now on for what was assigned.
   const OpDef* identity = find_op("identity");
-  require(identity != nullptr, ErrorCode::internal, std::source_location::current(), "op \"identity\" is not registered");
-  const Tensor current = append(*identity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
+  require(identity != nullptr, ErrorCode::internal, std::source_location::current(),
+          "op \"identity\" is not registered");
+  const Tensor current =
+      append(*identity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
   for (auto& [known, held] : variables_)
     if (known.id() == variable.id()) {
       held = current;
@@ -143,17 +158,20 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
 }
 
 bool has_recorders() {
-  return std::any_of(recorders.begin(), recorders.end(), [](const ActiveRecorder& active) { return active.depth == pause_depth; });
+  return std::any_of(recorders.begin(), recorders.end(),
+                     [](const ActiveRecorder& active) { return active.depth == pause_depth; });
 }
 
-void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs) {
   // By index: a recorder may be pushed while another records.
   for (size_t i = 0; i < recorders.size(); ++i)
     if (recorders[i].depth == pause_depth) recorders[i].recorder->record(op, attrs, inputs, outputs);
 }
 
 void Trace::count_runs(const Variable& counter) {
-  const bool known = std::any_of(run_counters_.begin(), run_counters_.end(), [&](const Variable& v) { return v.id() == counter.id(); });
+  const bool known = std::any_of(run_counters_.begin(), run_counters_.end(),
+                                 [&](const Variable& v) { return v.id() == counter.id(); });
   if (!known) run_counters_.push_back(counter);
 }
 

@@ -12,14 +12,18 @@
 
 namespace lockstep {
 
-TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where);
+TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                std::source_location where);
 
 // For ops with one output.
-Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, std::source_location where);
-Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs, std::source_location where);
+Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                std::source_location where);
+Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs,
+                std::source_location where);
 
 // A tensor with every element `value`: a constant of the trace where there is one.
-Tensor fill(const TensorSpec& spec, double value, std::source_location where = std::source_location::current());
+Tensor fill(const TensorSpec& spec, double value,
+            std::source_location where = std::source_location::current());
 // The same on the device of `neighbour`, a tensor that it will be used with.
 Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value,
                    std::source_location where = std::source_location::current());
@@ -37,7 +41,8 @@ class Recorder {
 void push_recorder(Recorder* recorder);
 void remove_recorder(Recorder* recorder);
 bool has_recorders();
-void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs);
 void tell_recorders_of_read(const Variable& variable, const Tensor& value);
 
 // Suspends all recorders of this thread, but for those pushed inside: for work that must not be
@@ -92,8 +97,8 @@ class Trace {
   Trace* outer_;
   ReplicaTrace replica_;
   Graph graph_;
-  std::vector<std::pair<uint64_t, Value>> captures_;                 // by tensor id
-  std::vector<std::pair<Variable, Tensor>> variables_;               // the current value of each
+  std::vector<std::pair<uint64_t, Value>> captures_;    // by tensor id
+  std::vector<std::pair<Variable, Tensor>> variables_;  // the current value of each
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;

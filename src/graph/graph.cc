@@ -9,18 +9,24 @@ SpecList source_has_no_rule(const InferContext& c) {
   fail(ErrorCode::internal, c.where, c.op.name, ": sources are added by the trace, never emitted");
 }
 
-
 }  // namespace
 
-constinit const OpDef kParameter{.name = "parameter", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
-constinit const OpDef kCapture{.name = "capture", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
-constinit const OpDef kConstant{.name = "constant", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
-constinit const OpDef kVariable{.name = "variable", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
-constinit const OpDef kExampleOffset{.name = "example_offset", .min_inputs = 0, .max_inputs = 0,
-                                     .infer = [](const InferContext&) -> SpecList { return {{DType::int64, {}}}; }};
+constinit const OpDef kParameter{
+    .name = "parameter", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
+constinit const OpDef kCapture{
+    .name = "capture", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
+constinit const OpDef kConstant{
+    .name = "constant", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
+constinit const OpDef kVariable{
+    .name = "variable", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
+constinit const OpDef kExampleOffset{
+    .name = "example_offset", .min_inputs = 0, .max_inputs = 0, .infer = [](const InferContext&) -> SpecList {
+      return {{DType::int64, {}}};
+    }};
 
 bool is_source(const OpDef& op) {
-  return &op == &kParameter || &op == &kCapture || &op == &kConstant || &op == &kVariable || &op == &kExampleOffset;
+  return &op == &kParameter || &op == &kCapture || &op == &kConstant || &op == &kVariable ||
+         &op == &kExampleOffset;
 }
 
 Value Graph::add(Node node) {

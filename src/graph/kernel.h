@@ -36,7 +36,7 @@ struct KernelRequest {
 struct LaunchArgs {
   void* const* inputs;
   void* const* outputs;  // directly behind the inputs, so that both are one array
-  void* workspace;  // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  void* workspace;       // workspace_bytes() bytes, 64-byte aligned; contents undefined
 };
 
 // One launch at a time: a kernel may keep handles that it points at the memory of each launch.

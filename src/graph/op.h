@@ -48,7 +48,12 @@ class GradContext {
   GradContext(const OpDef& op, const Attrs& attributes, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs, std::span<const Tensor> output_gradients,
               const std::vector<bool>& needed)
-      : op_(op), attributes_(attributes), inputs_(inputs), outputs_(outputs), douts_(output_gradients), needed_(needed) {}
+      : op_(op),
+        attributes_(attributes),
+        inputs_(inputs),
+        outputs_(outputs),
+        douts_(output_gradients),
+        needed_(needed) {}
 
   const OpDef& op() const { return op_; }
   const Tensor& in(int i = 0) const { return inputs_[static_cast<size_t>(i)]; }
@@ -125,7 +130,8 @@ void InferContext::check(bool condition, ErrorCode code, const Parts&... parts) 
     fail(code, where, op.name, ": ", parts...);
 }
 
-Cost op_cost(const OpDef& op, std::span<const TensorSpec> inputs, std::span<const TensorSpec> outputs, const Attrs& attrs);
+Cost op_cost(const OpDef& op, std::span<const TensorSpec> inputs, std::span<const TensorSpec> outputs,
+             const Attrs& attrs);
 
 // Every op that takes part in the engine is registered once, at static initialisation.
 class RegisterOp {

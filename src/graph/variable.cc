@@ -15,8 +15,8 @@ const Tensor& TensorArg::tensor(const char* op) const {
 }
 
 Variable::Variable(const Tensor& initial, VariableOptions options, std::source_location where) {
-  require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"", options.name,
-          "\": variables are made outside traced functions, from a tensor that has elements");
+  require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"",
+          options.name, "\": variables are made outside traced functions, from a tensor that has elements");
   impl_ = std::make_shared<VariableImpl>();
   impl_->options = std::move(options);
   impl_->spec = initial.spec();
@@ -30,7 +30,8 @@ void* VariableImpl::mutable_data(bool keep) {
   if (!sole_owner(value) || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
     if (keep && value.device().has_memory())
-      copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(), fresh.impl()->strides);
+      copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(),
+                   fresh.impl()->strides);
     value = fresh;
   }
   return value.impl()->data();
@@ -58,11 +59,12 @@ Tensor Variable::value(std::source_location where) const {
 }
 
 void Variable::assign(const Tensor& value, std::source_location where) const {
-  require(value.defined(), ErrorCode::invalid_argument, where, "assign: the value for variable \"", name(), "\" is none");
-  require(value.dtype() == dtype(), ErrorCode::dtype_mismatch, where, "assign: variable \"", name(), "\" is ", spec(),
-          ", the value is ", value.spec(), "; cast() it first");
-  require(value.shape() == shape(), ErrorCode::shape_mismatch, where, "assign: variable \"", name(), "\" is ", spec(),
-          ", the value is ", value.spec());
+  require(value.defined(), ErrorCode::invalid_argument, where, "assign: the value for variable \"", name(),
+          "\" is none");
+  require(value.dtype() == dtype(), ErrorCode::dtype_mismatch, where, "assign: variable \"", name(), "\" is ",
+          spec(), ", the value is ", value.spec(), "; cast() it first");
+  require(value.shape() == shape(), ErrorCode::shape_mismatch, where, "assign: variable \"", name(), "\" is ",
+          spec(), ", the value is ", value.spec());
   if (Trace* trace = Trace::current()) {
     trace->assign(*this, value);
     return;
@@ -77,7 +79,8 @@ void Variable::assign(const Tensor& value, std::source_location where) const {
 }
 
 namespace {
-void assign_changed(const Variable& variable, const Tensor& delta, std::string_view op_name, std::source_location where) {
+void assign_changed(const Variable& variable, const Tensor& delta, std::string_view op_name,
+                    std::source_location where) {
   const OpDef* op = find_op(op_name);
   require(op != nullptr, ErrorCode::internal, where, "op \"", op_name, "\" is not registered");
   variable.assign(emit_one(*op, {variable.value(where), delta}, {}, where), where);

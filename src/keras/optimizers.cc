@@ -15,21 +15,25 @@ namespace lockstep::keras::optimizers {
 class Optimizer::Rule {
  public:
   explicit Rule(double learning_rate)
-      : learning_rate_(Tensor::scalar(static_cast<float>(learning_rate)), {.name = "learning_rate", .trainable = false}),
+      : learning_rate_(Tensor::scalar(static_cast<float>(learning_rate)),
+                       {.name = "learning_rate", .trainable = false}),
         iterations_(Tensor::scalar(int64_t{0}), {.name = "iterations", .trainable = false}) {}
   virtual ~Rule() = default;
 
   virtual int slots() const = 0;
   // The factor of the step, once for all variables of a dtype.
   virtual Tensor rate(DType dtype) const { return cast(learning_rate_, dtype); }
-  virtual void update(const Variable& variable, const Tensor& gradient, const Tensor& rate, std::span<const Variable> slots,
-                      std::source_location where) const = 0;
+  virtual void update(const Variable& variable, const Tensor& gradient, const Tensor& rate,
+                      std::span<const Variable> slots, std::source_location where) const = 0;
 
   std::span<const Variable> slots_of(const Variable& variable) {
     auto& held = slots_[variable.id()];
     while (static_cast<int>(held.size()) < slots()) {
-      const Tensor zeros = Tensor::full(variable.dtype(), variable.shape(), 0.0, variable.impl()->value.device());
-      held.emplace_back(zeros, VariableOptions{.name = variable.name() + "/slot_" + std::to_string(held.size()), .trainable = false});
+      const Tensor zeros =
+          Tensor::full(variable.dtype(), variable.shape(), 0.0, variable.impl()->value.device());
+      held.emplace_back(zeros,
+                        VariableOptions{.name = variable.name() + "/slot_" + std::to_string(held.size()),
+                                        .trainable = false});
       all_slots_.push_back(held.back());
     }
     return held;
@@ -41,11 +45,14 @@ class Optimizer::Rule {
   std::vector<Variable> all_slots_;
 };
 
-void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables, std::source_location where) {
-  require(gradients.size() == variables.size(), ErrorCode::invalid_argument, where, "apply_gradients: ", gradients.size(),
-          " gradients for ", variables.size(), " variables");
-  require(std::any_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return g.defined(); }), ErrorCode::invalid_argument,
-          where, "apply_gradients: no variable has a gradient; is the loss computed from them, inside the tape's life?");
+void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
+                                std::source_location where) {
+  require(gradients.size() == variables.size(), ErrorCode::invalid_argument, where,
+          "apply_gradients: ", gradients.size(), " gradients for ", variables.size(), " variables");
+  require(
+      std::any_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return g.defined(); }),
+      ErrorCode::invalid_argument, where,
+      "apply_gradients: no variable has a gradient; is the loss computed from them, inside the tape's life?");
   // Updates are not part of what a tape differentiates.
   const RecorderPause pause;
   std::map<DType, Tensor> rates;
@@ -85,14 +92,16 @@ class AdamRule final : public Optimizer::Rule {
     const DType wide = dtype == DType::float64 ? DType::float64 : DType::float32;
     const Tensor t = cast(iterations_, wide) + 1.0;
     const auto power = [&](double beta) { return lockstep::pow(beta, t); };
-    return cast(cast(learning_rate_, wide) * sqrt(1.0 - power(options_.beta_2)) / (1.0 - power(options_.beta_1)), dtype);
+    return cast(
+        cast(learning_rate_, wide) * sqrt(1.0 - power(options_.beta_2)) / (1.0 - power(options_.beta_1)),
+        dtype);
   }
 
   void update(const Variable& w, const Tensor& gradient, const Tensor& rate, std::span<const Variable> slots,
               std::source_location where) const override {
-    const TensorList updated =
-        adam_update(w.value(where), slots[0].value(where), slots[1].value(where), gradient, rate,
-                    {.beta_1 = options_.beta_1, .beta_2 = options_.beta_2, .epsilon = options_.epsilon}, where);
+    const TensorList updated = adam_update(
+        w.value(where), slots[0].value(where), slots[1].value(where), gradient, rate,
+        {.beta_1 = options_.beta_1, .beta_2 = options_.beta_2, .epsilon = options_.epsilon}, where);
     w.assign(updated[0], where);
     slots[0].assign(updated[1], where);
     slots[1].assign(updated[2], where);
@@ -114,8 +123,9 @@ class SgdRule final : public Optimizer::Rule {
       w.assign(sgd_update(w.value(where), gradient, rate, where), where);
       return;
     }
-    const TensorList updated = sgd_momentum_update(w.value(where), slots[0].value(where), gradient, rate,
-                                                   {.momentum = options_.momentum, .nesterov = options_.nesterov}, where);
+    const TensorList updated =
+        sgd_momentum_update(w.value(where), slots[0].value(where), gradient, rate,
+                            {.momentum = options_.momentum, .nesterov = options_.nesterov}, where);
     w.assign(updated[0], where);
     slots[0].assign(updated[1], where);
   }

@@ -67,7 +67,8 @@ Shape Shape::drop_last(int n) const { return first(rank() - n); }
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = Strides::filled(shape.rank(), 1);
-  for (int i = shape.rank() - 2; i >= 0; --i) strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
+  for (int i = shape.rank() - 2; i >= 0; --i)
+    strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
   return strides;
 }
 
@@ -87,8 +88,8 @@ Shape broadcast(const Shape& a, const Shape& b, const char* op, std::source_loca
   for (int i = 1; i <= rank; ++i) {
     const int64_t da = i <= a.rank() ? a[-i] : 1;
     const int64_t db = i <= b.rank() ? b[-i] : 1;
-    require(da == db || da == 1 || db == 1, ErrorCode::shape_mismatch, where, op, ": shapes ", a,
-            " and ", b, " do not broadcast: dimension ", -i, " is ", da, " in one and ", db,
+    require(da == db || da == 1 || db == 1, ErrorCode::shape_mismatch, where, op, ": shapes ", a, " and ", b,
+            " do not broadcast: dimension ", -i, " is ", da, " in one and ", db,
             " in the other; equal sizes or 1 are needed");
     result[-i] = da == 1 ? db : da;
   }
@@ -103,10 +104,10 @@ Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shap
 }
 
 int normalize_axis(int64_t axis, int rank, const char* op, std::source_location where) {
-  require(axis >= -rank && axis < rank, ErrorCode::invalid_argument, where, op, ": axis ", axis,
-          " does not exist in a tensor of rank ", rank,
-          rank == 0 ? " (a scalar has no axes)"
-                    : detail::concat("; axes run from ", -rank, " to ", rank - 1));
+  require(
+      axis >= -rank && axis < rank, ErrorCode::invalid_argument, where, op, ": axis ", axis,
+      " does not exist in a tensor of rank ", rank,
+      rank == 0 ? " (a scalar has no axes)" : detail::concat("; axes run from ", -rank, " to ", rank - 1));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

@@ -15,7 +15,7 @@ uint64_t TensorImpl::next_id() {
 
 bool sole_owner(const Tensor& tensor) {
   if (tensor.impl().use_count() != 1 || tensor.impl()->storage.use_count() != 1) return false;
-  // The counts are read without an order of their own. (The thread sanitizer knows no fences, and says so.)
+    // The counts are read without an order of their own. (The thread sanitizer knows no fences, and says so.)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -50,7 +50,8 @@ Tensor make_symbolic(const TensorSpec& spec, Symbol symbol) {
 namespace {
 
 template <size_t Width>
-void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss, char* target, const Strides& ts) {
+void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss, char* target,
+              const Strides& ts) {
   if (dim == shape.rank()) {
     std::memcpy(target, source, Width);
     return;
@@ -62,7 +63,8 @@ void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss
 
 const TensorImpl& defined_impl(const std::shared_ptr<const TensorImpl>& impl) {
   require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
-          "this tensor is none: it was default-constructed, or is an unconnected gradient; check defined() first");
+          "this tensor is none: it was default-constructed, or is an unconnected gradient; check defined() "
+          "first");
   return *impl;
 }
 
@@ -88,15 +90,17 @@ void copy_strided(DType dtype, const Shape& shape, const void* source, const Str
 Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::source_location where) {
   int64_t bytes = static_cast<int64_t>(size_of(dtype));
   for (const int64_t d : shape) {
-    require(d >= 0, ErrorCode::invalid_argument, where, "a tensor's dimensions are not negative, received shape ", shape);
-    require(!__builtin_mul_overflow(bytes, d, &bytes), ErrorCode::out_of_memory, where, "a tensor of shape ", shape,
-            " has more bytes than can be counted");
+    require(d >= 0, ErrorCode::invalid_argument, where,
+            "a tensor's dimensions are not negative, received shape ", shape);
+    require(!__builtin_mul_overflow(bytes, d, &bytes), ErrorCode::out_of_memory, where, "a tensor of shape ",
+            shape, " has more bytes than can be counted");
   }
   const TensorSpec spec{dtype, shape};
   return make_tensor(std::make_shared<Storage>(device, spec.bytes(), where), spec);
 }
 
-Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device, std::source_location where) {
+Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device,
+                    std::source_location where) {
   Tensor result = empty(dtype, shape, device, where);
   if (!device.has_memory()) return result;
   dispatch(dtype, [&]<class T>() {
@@ -113,8 +117,8 @@ Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& devic
 
 Tensor Tensor::from_bytes(DType dtype, const Shape& shape, const void* values, size_t count,
                           std::source_location where) {
-  require(static_cast<int64_t>(count) == shape.size(), ErrorCode::shape_mismatch, where, "a tensor of shape ", shape,
-          " has ", shape.size(), " elements, received ", count);
+  require(static_cast<int64_t>(count) == shape.size(), ErrorCode::shape_mismatch, where, "a tensor of shape ",
+          shape, " has ", shape.size(), " elements, received ", count);
   Tensor result = empty(dtype, shape, current_device(), where);
   result.device().copy_from_host(result.impl()->data(), values, count * size_of(dtype));
   return result;
@@ -139,7 +143,8 @@ Device& Tensor::device() const {
 void Tensor::read(DType dtype, void* target, size_t count, std::source_location where) const {
   const TensorImpl& impl = defined_impl(impl_);
   require(impl.storage != nullptr, ErrorCode::failed_precondition, where, "a value of ", impl.spec,
-          " was read while tracing: inside a traced function tensors have no elements. Return the tensor from the "
+          " was read while tracing: inside a traced function tensors have no elements. Return the tensor "
+          "from the "
           "function and read it outside, or use ops (where, cond) instead of C++ control flow on values");
   require(dtype == impl.spec.dtype, ErrorCode::dtype_mismatch, where, "the tensor is ", impl.spec,
           " but was read as ", dtype, "; cast() it first");
@@ -148,7 +153,8 @@ void Tensor::read(DType dtype, void* target, size_t count, std::source_location 
   if (is_contiguous(impl.spec.shape, impl.strides) || !impl.storage->device().has_memory()) {
     impl.storage->device().copy_to_host(target, impl.data(), impl.spec.bytes());
   } else {
-    copy_strided(dtype, impl.spec.shape, impl.data(), impl.strides, target, contiguous_strides(impl.spec.shape));
+    copy_strided(dtype, impl.spec.shape, impl.data(), impl.strides, target,
+                 contiguous_strides(impl.spec.shape));
   }
 }
 
@@ -167,8 +173,8 @@ const void* Tensor::contiguous_data(DType dtype, std::source_location where) con
           " but data() was asked for ", dtype);
   require(is_contiguous(impl.spec.shape, impl.strides), ErrorCode::failed_precondition, where,
           "data() of a strided view of ", impl.spec, "; use to_vector(), which copies in row-major order");
-  require(impl.storage->device().has_memory(), ErrorCode::failed_precondition, where, "data() of a tensor on ",
-          impl.storage->device().name(), ", which holds no elements");
+  require(impl.storage->device().has_memory(), ErrorCode::failed_precondition, where,
+          "data() of a tensor on ", impl.storage->device().name(), ", which holds no elements");
   return impl.data();
 }
 
@@ -180,7 +186,8 @@ Tensor Tensor::to(Device& target, std::source_location where) const {
   if (&source == &target) return *this;
   Tensor result = empty(impl.spec.dtype, impl.spec.shape, target, where);
   if (source.has_memory() && target.has_memory())
-    copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(), result.impl()->strides);
+    copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(),
+                 result.impl()->strides);
   const auto bytes = static_cast<int64_t>(impl.spec.bytes());
   source.count_copy(0, bytes);
   target.count_copy(bytes, 0);

@@ -44,7 +44,9 @@ struct TensorImpl {
   Symbol symbol;
   uint64_t id = next_id();  // never reused: what tapes know a tensor by
 
-  void* data() const { return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(size_of(spec.dtype)); }
+  void* data() const {
+    return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(size_of(spec.dtype));
+  }
 
   static uint64_t next_id();
 };

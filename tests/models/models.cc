@@ -40,7 +40,8 @@ Variable Model::weight(const std::string& name, const Shape& shape, int64_t fan_
 
 Variable Model::filled(const std::string& name, const Shape& shape, double value, bool trainable) {
   auto& list = trainable ? variables_ : statistics_;
-  list.emplace_back(Tensor::full(dtype_, shape, value), VariableOptions{.name = name, .trainable = trainable});
+  list.emplace_back(Tensor::full(dtype_, shape, value),
+                    VariableOptions{.name = name, .trainable = trainable});
   return list.back();
 }
 
@@ -58,16 +59,21 @@ Tensor Mlp::logits(const Tensor& x, bool training) {
   return matmul(h, w2_) + b2_;
 }
 
-ConvNet::ConvNet(uint64_t seed, bool with_batch_norm, DType dtype, int64_t side, int64_t channels, int64_t hidden)
+ConvNet::ConvNet(uint64_t seed, bool with_batch_norm, DType dtype, int64_t side, int64_t channels,
+                 int64_t hidden)
     : Model(seed, dtype), normalizes_(with_batch_norm) {
   const int64_t pooled = ((side - 2) / 2 - 2) / 2;
   flat_ = pooled * pooled * 2 * channels;
   conv_ = weight("conv2d/kernel", {3, 3, 1, channels}, 9, 9 * channels);
-  if (normalizes_) norm_ = batch_norm("batch_normalization", channels);
-  else conv_bias_ = filled("conv2d/bias", {channels}, 0);
+  if (normalizes_)
+    norm_ = batch_norm("batch_normalization", channels);
+  else
+    conv_bias_ = filled("conv2d/bias", {channels}, 0);
   conv_1_ = weight("conv2d_1/kernel", {3, 3, channels, 2 * channels}, 9 * channels, 18 * channels);
-  if (normalizes_) norm_1_ = batch_norm("batch_normalization_1", 2 * channels);
-  else conv_1_bias_ = filled("conv2d_1/bias", {2 * channels}, 0);
+  if (normalizes_)
+    norm_1_ = batch_norm("batch_normalization_1", 2 * channels);
+  else
+    conv_1_bias_ = filled("conv2d_1/bias", {2 * channels}, 0);
   dense_ = weight("dense/kernel", {flat_, hidden}, flat_, hidden);
   dense_bias_ = filled("dense/bias", {hidden}, 0);
   dense_1_ = weight("dense_1/kernel", {hidden, 10}, hidden, 10);
@@ -76,25 +82,29 @@ ConvNet::ConvNet(uint64_t seed, bool with_batch_norm, DType dtype, int64_t side,
 
 ConvNet::BatchNorm ConvNet::batch_norm(const std::string& name, int64_t channels) {
   return {filled(name + "/gamma", {channels}, 1), filled(name + "/beta", {channels}, 0),
-          filled(name + "/moving_mean", {channels}, 0, false), filled(name + "/moving_variance", {channels}, 1, false)};
+          filled(name + "/moving_mean", {channels}, 0, false),
+          filled(name + "/moving_variance", {channels}, 1, false)};
 }
 
 // Keras' batch normalisation (momentum 0.99, epsilon 1e-3, biased variance) over the global batch.
 Tensor ConvNet::normalize(const Tensor& x, const BatchNorm& norm, bool training) {
   constexpr double kMomentum = 0.99, kEpsilon = 1e-3;
-  if (!training) return (x - norm.moving_mean) * (rsqrt(norm.moving_variance + kEpsilon) * norm.gamma) + norm.beta;
+  if (!training)
+    return (x - norm.moving_mean) * (rsqrt(norm.moving_variance + kEpsilon) * norm.gamma) + norm.beta;
   const double count = static_cast<double>(global_batch_size(x) * x.shape()[1] * x.shape()[2]);
   const ReduceOptions channels{.axis = {0, 1, 2}};
   const Tensor mean = all_reduce_sum(reduce_sum(x, channels)) * (1 / count);
   const Tensor centred = x - mean;
   const Tensor variance = all_reduce_sum(reduce_sum(square(centred), channels)) * (1 / count);
   norm.moving_mean.assign(stop_gradient(norm.moving_mean.value() * kMomentum + mean * (1 - kMomentum)));
-  norm.moving_variance.assign(stop_gradient(norm.moving_variance.value() * kMomentum + variance * (1 - kMomentum)));
+  norm.moving_variance.assign(
+      stop_gradient(norm.moving_variance.value() * kMomentum + variance * (1 - kMomentum)));
   return centred * (rsqrt(variance + kEpsilon) * norm.gamma) + norm.beta;
 }
 
 Tensor ConvNet::logits(const Tensor& x, bool training) {
-  const auto block = [&](const Tensor& in, const Variable& filter, const Variable& bias, const BatchNorm& norm) {
+  const auto block = [&](const Tensor& in, const Variable& filter, const Variable& bias,
+                         const BatchNorm& norm) {
     const Tensor y = conv2d(in, filter);
     return max_pool2d(relu(normalizes_ ? normalize(y, norm, training) : y + bias));
   };
@@ -110,7 +120,9 @@ Transformer::Transformer(uint64_t seed, double dropout_rate, DType dtype)
       tokens_(weight("tokens", {kVocabulary, kWidth}, kVocabulary, kWidth)),
       positions_(weight("positions", {kLength, kWidth}, kLength, kWidth)) {
   for (const std::string name : {"block_0/", "block_1/"}) {
-    const auto square = [&](const char* what) { return weight(name + what, {kWidth, kWidth}, kWidth, kWidth); };
+    const auto square = [&](const char* what) {
+      return weight(name + what, {kWidth, kWidth}, kWidth, kWidth);
+    };
     blocks_.push_back({.norm_gamma = filled(name + "norm/gamma", {kWidth}, 1),
                        .norm_beta = filled(name + "norm/beta", {kWidth}, 0),
                        .query = square("query"),
@@ -137,7 +149,8 @@ Tensor Transformer::attention(const Tensor& x, const Block& block) const {
     return transpose(reshape(matmul(x, kernel), {batch, kLength, kHeads, kDepth}), {0, 2, 1, 3});
   };
   const Tensor scores = matmul(heads(block.query), heads(block.key), {.transpose_b = true});
-  const Tensor mixed = matmul(softmax(scores * (1 / std::sqrt(static_cast<double>(kDepth)))), heads(block.value));
+  const Tensor mixed =
+      matmul(softmax(scores * (1 / std::sqrt(static_cast<double>(kDepth)))), heads(block.value));
   return matmul(reshape(transpose(mixed, {0, 2, 1, 3}), {batch, kLength, kWidth}), block.output);
 }
 
@@ -159,7 +172,8 @@ Tensor mean_loss(const Tensor& logits, const Tensor& labels) {
   return reduce_sum(losses) * (1.0 / static_cast<double>(global_batch_size(labels)));
 }
 
-Tensor train_step(Model& model, keras::optimizers::Optimizer& optimizer, const Tensor& x, const Tensor& labels) {
+Tensor train_step(Model& model, keras::optimizers::Optimizer& optimizer, const Tensor& x,
+                  const Tensor& labels) {
   GradientTape tape;
   const Tensor loss = mean_loss(model.logits(x, true), labels);
   const TensorList gradients = tape.gradient(loss, model.variables());

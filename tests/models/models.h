@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/keras/optimizers.h"
 #include "lockstep/graph/variable.h"
+#include "lockstep/keras/optimizers.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::models {
@@ -37,7 +37,8 @@ class Model {
 // 784-128-10, relu; dropout between the layers where `rate` is not 0.
 class Mlp final : public Model {
  public:
-  explicit Mlp(uint64_t seed, double dropout_rate = 0, DType dtype = DType::float32, int64_t inputs = 784, int64_t hidden = 128);
+  explicit Mlp(uint64_t seed, double dropout_rate = 0, DType dtype = DType::float32, int64_t inputs = 784,
+               int64_t hidden = 128);
   Tensor logits(const Tensor& x, bool training) override;
 
  private:
@@ -49,8 +50,8 @@ class Mlp final : public Model {
 // `batch_norm` the convolutions have a bias instead: the network of the benchmark.
 class ConvNet final : public Model {
  public:
-  explicit ConvNet(uint64_t seed, bool batch_norm, DType dtype = DType::float32, int64_t side = 28, int64_t channels = 32,
-                   int64_t hidden = 128);
+  explicit ConvNet(uint64_t seed, bool batch_norm, DType dtype = DType::float32, int64_t side = 28,
+                   int64_t channels = 32, int64_t hidden = 128);
   Tensor logits(const Tensor& x, bool training) override;
 
  private:
@@ -79,7 +80,8 @@ class Transformer final : public Model {
 
  private:
   struct Block {
-    Variable norm_gamma, norm_beta, query, key, value, output, norm_1_gamma, norm_1_beta, up, up_bias, down, down_bias;
+    Variable norm_gamma, norm_beta, query, key, value, output, norm_1_gamma, norm_1_beta, up, up_bias, down,
+        down_bias;
   };
   Tensor attention(const Tensor& x, const Block& block) const;
 
@@ -93,7 +95,8 @@ class Transformer final : public Model {
 Tensor mean_loss(const Tensor& logits, const Tensor& labels);
 
 // One training step; returns the mean loss over the global batch.
-Tensor train_step(Model& model, keras::optimizers::Optimizer& optimizer, const Tensor& x, const Tensor& labels);
+Tensor train_step(Model& model, keras::optimizers::Optimizer& optimizer, const Tensor& x,
+                  const Tensor& labels);
 
 // Pseudo-random inputs and labels, the same on every machine.
 Tensor random_inputs(const Shape& shape, uint64_t seed, DType dtype = DType::float32);

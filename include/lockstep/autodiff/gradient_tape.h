@@ -25,7 +25,7 @@ namespace lockstep {
 enum class UnconnectedGradients { none, zero };
 
 struct GradientTapeOptions {
-  bool persistent = false;                // may be asked more than once
+  bool persistent = false;               // may be asked more than once
   bool watch_accessed_variables = true;  // false: only what watch() names
 };
 
@@ -64,9 +64,11 @@ class GradientTape {
   // d sum(target) / d source; undefined where they are not connected (see GradientOptions).
   Tensor gradient(const Tensor& target, const GradientSource& source, const GradientOptions& options = {},
                   std::source_location where = std::source_location::current());
-  TensorList gradient(const Tensor& target, std::span<const GradientSource> sources, const GradientOptions& options = {},
+  TensorList gradient(const Tensor& target, std::span<const GradientSource> sources,
+                      const GradientOptions& options = {},
                       std::source_location where = std::source_location::current());
-  TensorList gradient(const Tensor& target, const std::vector<Variable>& sources, const GradientOptions& options = {},
+  TensorList gradient(const Tensor& target, const std::vector<Variable>& sources,
+                      const GradientOptions& options = {},
                       std::source_location where = std::source_location::current());
   // d target[i] / d source[j], of shape target.shape + source.shape. Needs a persistent tape.
   Tensor jacobian(const Tensor& target, const GradientSource& source,
@@ -89,7 +91,8 @@ struct CustomGradient {
 };
 
 // Runs f(inputs); a tape differentiates the result by the grad it returned, not through its ops.
-TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f, std::span<const Tensor> inputs,
+TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f,
+                           std::span<const Tensor> inputs,
                            std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

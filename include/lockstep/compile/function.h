@@ -57,7 +57,7 @@ struct ProgramFigures {
   int64_t flops = 0;           // of one call
   int64_t bytes_accessed = 0;  // read and written by all launches of one call
   int64_t launches = 0;
-  int64_t arena_bytes = 0;  // memory that is held for intermediate values
+  int64_t arena_bytes = 0;      // memory that is held for intermediate values
   int64_t peak_bytes = 0;       // most bytes of intermediate values alive at once
   int64_t unplanned_bytes = 0;  // all intermediate values, each with memory of its own
 };
@@ -122,7 +122,8 @@ struct FunctionResult<std::tuple<Ts...>> {
 template <>
 struct FunctionResult<std::pair<Tensor, Tensor>> {
   static TensorList pack(const std::pair<Tensor, Tensor>& p) { return {p.first, p.second}; }
-  static std::pair<Tensor, Tensor> call(FunctionCore& core, std::span<const Tensor> in, std::source_location where) {
+  static std::pair<Tensor, Tensor> call(FunctionCore& core, std::span<const Tensor> in,
+                                        std::source_location where) {
     std::array<Tensor, 2> out;
     core.call(in, out, where);
     return {std::move(out[0]), std::move(out[1])};
@@ -202,7 +203,8 @@ class Function<F, std::index_sequence<I...>> {
 };
 
 template <class F>
-Function<F> function(F f, FunctionOptions options = {}, std::source_location where = std::source_location::current()) {
+Function<F> function(F f, FunctionOptions options = {},
+                     std::source_location where = std::source_location::current()) {
   return Function<F>(std::move(f), std::move(options), where);
 }
 

@@ -93,8 +93,7 @@ void set_logical_cpus(const LogicalCpuOptions& options,
 std::span<Device* const> logical_devices(std::source_location where = std::source_location::current());
 
 // The device of this name ("/CPU:1", "cpu:1", "CPU:1"); throws Error(device_mismatch) listing what there is.
-Device& device_by_name(std::string_view name,
-                       std::source_location where = std::source_location::current());
+Device& device_by_name(std::string_view name, std::source_location where = std::source_location::current());
 
 // Where new tensors are made on this thread: /CPU:0 unless a DeviceScope says otherwise.
 Device& current_device();

@@ -41,8 +41,8 @@ class OperandArg : public TensorArg {
   OperandArg(const Variable& variable, std::source_location where = std::source_location::current())
       : TensorArg(variable, where) {}
   template <class T>
-    requires std::integral<T> || std::floating_point<T>
-  OperandArg(T number, std::source_location where = std::source_location::current())
+  requires std::integral<T> || std::floating_point<T> OperandArg(
+      T number, std::source_location where = std::source_location::current())
       : TensorArg(where), number_(static_cast<double>(number)), is_number_(true) {}
   // NOLINTEND(google-explicit-constructor)
 

@@ -21,7 +21,8 @@ Tensor broadcast_to(const TensorArg& x, const Shape& shape);
 Tensor expand_dims(const TensorArg& x, int axis);
 // Empty axes: every dimension of size 1.
 Tensor squeeze(const TensorArg& x, const Dims& axes = {});
-Tensor concat(std::span<const Tensor> parts, int axis, std::source_location where = std::source_location::current());
+Tensor concat(std::span<const Tensor> parts, int axis,
+              std::source_location where = std::source_location::current());
 TensorList split(const TensorArg& x, int parts, int axis);
 // Zeros around x: before[i] and after[i] elements along dimension i.
 Tensor pad(const TensorArg& x, const Dims& before, const Dims& after);

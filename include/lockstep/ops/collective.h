@@ -11,7 +11,8 @@ namespace lockstep {
 // The sum over all replicas, the same bits on each; added in a fixed order.
 Tensor all_reduce_sum(const TensorArg& x);
 // Undefined tensors stay undefined.
-TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where = std::source_location::current());
+TensorList all_reduce_sum(std::span<const Tensor> tensors,
+                          std::source_location where = std::source_location::current());
 
 // Examples in the whole batch of which `batch` (first dimension: examples) is this replica's slice.
 int64_t global_batch_size(const Tensor& batch, std::source_location where = std::source_location::current());

@@ -43,14 +43,22 @@ inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "no tensor holds elements of this C++ type");
   return DType::float32;
 }();
-template <> inline constexpr DType dtype_of<float> = DType::float32;
-template <> inline constexpr DType dtype_of<double> = DType::float64;
-template <> inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
-template <> inline constexpr DType dtype_of<float16> = DType::float16;
-template <> inline constexpr DType dtype_of<int32_t> = DType::int32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::int64;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::uint8;
-template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+template <>
+inline constexpr DType dtype_of<float> = DType::float32;
+template <>
+inline constexpr DType dtype_of<double> = DType::float64;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<float16> = DType::float16;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::int64;
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::uint8;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
 
 // Calls f.template operator()<T>() with the C++ type of `dtype`.
 template <class F>

@@ -54,7 +54,8 @@ void DnnlSequence::add(const dnnl::primitive& primitive, const dnnl::memory::des
                        std::vector<Argument> arguments) {
   Step step{primitive, arguments_.size(), 0};
   const auto bind = [&](const Argument& argument, bool is_scratchpad) {
-    bindings_.push_back({dnnl::memory(argument.desc, dnnl_engine(), DNNL_MEMORY_NONE), argument.slot, is_scratchpad});
+    bindings_.push_back(
+        {dnnl::memory(argument.desc, dnnl_engine(), DNNL_MEMORY_NONE), argument.slot, is_scratchpad});
     arguments_.push_back({argument.name, bindings_.back().memory.get()});
   };
   for (const Argument& argument : arguments) bind(argument, false);
@@ -66,9 +67,11 @@ void DnnlSequence::add(const dnnl::primitive& primitive, const dnnl::memory::des
   steps_.push_back(std::move(step));
 }
 
-void DnnlSequence::add_reorder(const dnnl::memory::desc& from, Slot source, const dnnl::memory::desc& to, Slot target) {
+void DnnlSequence::add_reorder(const dnnl::memory::desc& from, Slot source, const dnnl::memory::desc& to,
+                               Slot target) {
   const dnnl::reorder::primitive_desc reorder(dnnl_engine(), from, dnnl_engine(), to, dnnl_attributes());
-  add(dnnl::reorder(reorder), reorder.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
+  add(dnnl::reorder(reorder), reorder.scratchpad_desc(),
+      {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
 }
 
 void DnnlSequence::launch(const LaunchArgs& args) const {
@@ -78,14 +81,17 @@ void DnnlSequence::launch(const LaunchArgs& args) const {
     switch (binding.slot.kind) {
       case Slot::Kind::input: data = args.inputs[binding.slot.index]; break;
       case Slot::Kind::output: data = args.outputs[binding.slot.index]; break;
-      case Slot::Kind::workspace: data = workspace + (binding.scratchpad ? temporaries_ : binding.slot.offset); break;
+      case Slot::Kind::workspace:
+        data = workspace + (binding.scratchpad ? temporaries_ : binding.slot.offset);
+        break;
     }
     binding.memory.set_data_handle(data);
   }
   for (const Step& step : steps_)
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(step.primitive.get(), thread_stream(), static_cast<int>(step.argument_count),
-                                                   arguments_.data() + step.first_argument),
-                            "could not execute a oneDNN primitive");
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(step.primitive.get(), thread_stream(), static_cast<int>(step.argument_count),
+                               arguments_.data() + step.first_argument),
+        "could not execute a oneDNN primitive");
 }
 
 }  // namespace lockstep::cpu

@@ -21,10 +21,11 @@ const char* isa_name(dnnl::cpu_isa isa) {
 BackendFacts describe() {
   dnnl_engine();
   const dnnl_version_t& version = *dnnl_version();
-  return {"cpu",
-          {{"oneDNN", detail::concat(version.major, ".", version.minor, ".", version.patch)},
-           {"oneDNN instruction set", isa_name(dnnl::get_effective_cpu_isa())},
-           {"cap on it", "AVX-512 with bfloat16 (oneDNN 2.6 executes illegal instructions where it picks AMX)"}}};
+  return {
+      "cpu",
+      {{"oneDNN", detail::concat(version.major, ".", version.minor, ".", version.patch)},
+       {"oneDNN instruction set", isa_name(dnnl::get_effective_cpu_isa())},
+       {"cap on it", "AVX-512 with bfloat16 (oneDNN 2.6 executes illegal instructions where it picks AMX)"}}};
 }
 
 const RegisterBackendFacts registered(describe);

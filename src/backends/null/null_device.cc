@@ -18,8 +18,9 @@ class NullDevice final : public Device {
   // A pointer that nobody may follow.
   void* allocate(size_t bytes, std::source_location where) override {
     const std::lock_guard lock(mutex_);
-    require(memory_.limit == 0 || memory_.current + static_cast<int64_t>(bytes) <= memory_.limit, ErrorCode::out_of_memory, where,
-            "out of memory on ", name(), ": ", bytes, " bytes were asked for, ", memory_.current, " of the limit of ", memory_.limit,
+    require(memory_.limit == 0 || memory_.current + static_cast<int64_t>(bytes) <= memory_.limit,
+            ErrorCode::out_of_memory, where, "out of memory on ", name(), ": ", bytes,
+            " bytes were asked for, ", memory_.current, " of the limit of ", memory_.limit,
             " bytes are held");
     memory_.current += static_cast<int64_t>(bytes);
     memory_.peak = std::max(memory_.peak, memory_.current);
@@ -31,7 +32,8 @@ class NullDevice final : public Device {
   }
   void copy_from_host(void*, const void*, size_t) override {}
   void copy_to_host(void*, const void*, size_t) const override {
-    fail(ErrorCode::failed_precondition, std::source_location::current(), "tensors on ", name(), " hold no elements to read");
+    fail(ErrorCode::failed_precondition, std::source_location::current(), "tensors on ", name(),
+         " hold no elements to read");
   }
 
   MemoryInfo memory_info() const override {
@@ -44,12 +46,15 @@ class NullDevice final : public Device {
   }
   void set_memory_limit(int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    require(bytes == 0 || bytes >= memory_.current, ErrorCode::invalid_argument, std::source_location::current(), "set_memory_limit: ",
-            name(), " holds ", memory_.current, " bytes already, more than the limit of ", bytes);
+    require(bytes == 0 || bytes >= memory_.current, ErrorCode::invalid_argument,
+            std::source_location::current(), "set_memory_limit: ", name(), " holds ", memory_.current,
+            " bytes already, more than the limit of ", bytes);
     memory_.limit = bytes;
   }
 
-  DeviceCounters counters() const override { return {kernels_.load(), flops_.load(), in_.load(), out_.load()}; }
+  DeviceCounters counters() const override {
+    return {kernels_.load(), flops_.load(), in_.load(), out_.load()};
+  }
   void reset_counters() override { kernels_ = flops_ = in_ = out_ = 0; }
   void count_kernels(int64_t kernels, int64_t flops) override {
     kernels_ += kernels;

@@ -16,10 +16,12 @@ Examples make(uint64_t seed, int64_t first, int64_t count) {
 }  // namespace
 
 TrainTest digits(const DigitsOptions& options) {
-  require(options.train_size >= 0 && options.train_size <= kFirstTestExample && options.test_size >= 0, ErrorCode::invalid_argument,
-          std::source_location::current(), "digits: train_size and test_size must not be negative, received ", options.train_size,
-          " and ", options.test_size);
-  return {make(options.seed, 0, options.train_size), make(options.seed, kFirstTestExample, options.test_size)};
+  require(options.train_size >= 0 && options.train_size <= kFirstTestExample && options.test_size >= 0,
+          ErrorCode::invalid_argument, std::source_location::current(),
+          "digits: train_size and test_size must not be negative, received ", options.train_size, " and ",
+          options.test_size);
+  return {make(options.seed, 0, options.train_size),
+          make(options.seed, kFirstTestExample, options.test_size)};
 }
 
 }  // namespace lockstep::keras::datasets

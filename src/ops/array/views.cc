@@ -27,8 +27,14 @@ std::optional<ViewLayout> view_reshape(const ViewContext& c) {
   int i = from.rank() - 1;
   int j = to.rank() - 1;
   while (i >= 0 || j >= 0) {
-    if (i >= 0 && from[i] == 1) { --i; continue; }
-    if (j >= 0 && to[j] == 1) { --j; continue; }
+    if (i >= 0 && from[i] == 1) {
+      --i;
+      continue;
+    }
+    if (j >= 0 && to[j] == 1) {
+      --j;
+      continue;
+    }
     if (i < 0 || j < 0) break;
     // Join old dimensions, and split into new ones, until both products agree.
     int64_t old_product = from[i];
@@ -61,8 +67,8 @@ SpecList infer_transpose(const InferContext& c) {
           " has not one entry for each dimension of ", c.shape(0));
   Shape shape;
   for (int i = 0; i < permutation.rank(); ++i) {
-    c.check(std::count(permutation.begin(), permutation.end(), i) == 1, ErrorCode::invalid_argument, permutation,
-            " is no permutation: axis ", i, " must appear once");
+    c.check(std::count(permutation.begin(), permutation.end(), i) == 1, ErrorCode::invalid_argument,
+            permutation, " is no permutation: axis ", i, " must appear once");
     shape.push_back(c.shape(0)[static_cast<int>(permutation[i])]);
   }
   return {{c.dtype(0), shape}};
@@ -77,13 +83,14 @@ std::optional<ViewLayout> view_transpose(const ViewContext& c) {
 
 SpecList infer_strided_slice(const InferContext& c) {
   const auto& a = c.attrs<StridedSliceAttrs>();
-  c.check(a.size.rank() == c.shape(0).rank(), ErrorCode::shape_mismatch, "takes one range a dimension of ", c.shape(0),
-          ", received ", a.size.rank());
+  c.check(a.size.rank() == c.shape(0).rank(), ErrorCode::shape_mismatch, "takes one range a dimension of ",
+          c.shape(0), ", received ", a.size.rank());
   for (int i = 0; i < a.size.rank(); ++i) {
     const int64_t last = a.begin[i] + (a.size[i] - 1) * a.stride[i];
-    c.check(a.size[i] == 0 || (a.begin[i] >= 0 && a.begin[i] < c.shape(0)[i] && last >= 0 && last < c.shape(0)[i]),
-            ErrorCode::invalid_argument, "the range from ", a.begin[i], " of ", a.size[i], " elements in steps of ",
-            a.stride[i], " leaves dimension ", i, " of ", c.shape(0));
+    c.check(a.size[i] == 0 ||
+                (a.begin[i] >= 0 && a.begin[i] < c.shape(0)[i] && last >= 0 && last < c.shape(0)[i]),
+            ErrorCode::invalid_argument, "the range from ", a.begin[i], " of ", a.size[i],
+            " elements in steps of ", a.stride[i], " leaves dimension ", i, " of ", c.shape(0));
   }
   return {{c.dtype(0), Shape(a.size)}};
 }
@@ -100,8 +107,8 @@ std::optional<ViewLayout> view_strided_slice(const ViewContext& c) {
 
 SpecList infer_broadcast_to(const InferContext& c) {
   const Shape& shape = c.attrs<ShapeAttrs>().shape;
-  c.check(broadcast(c.shape(0), shape, "broadcast_to", c.where) == shape, ErrorCode::shape_mismatch, c.shape(0),
-          " does not broadcast to ", shape);
+  c.check(broadcast(c.shape(0), shape, "broadcast_to", c.where) == shape, ErrorCode::shape_mismatch,
+          c.shape(0), " does not broadcast to ", shape);
   return {{c.dtype(0), shape}};
 }
 
@@ -110,49 +117,60 @@ std::optional<ViewLayout> view_broadcast_to(const ViewContext& c) {
 }
 
 // Where no view is possible the elements are copied in row-major order: as identity would.
-constexpr OpDef view_op(std::string_view name, SpecList (*infer)(const InferContext&), TensorList (*grad)(const GradContext&),
+constexpr OpDef view_op(std::string_view name, SpecList (*infer)(const InferContext&),
+                        TensorList (*grad)(const GradContext&),
                         std::optional<ViewLayout> (*view)(const ViewContext&)) {
   return {.name = name, .infer = infer, .grad = grad, .view = view};
 }
 
 }  // namespace
 
-constinit const OpDef kReshape = view_op("reshape", infer_reshape,
+constinit const OpDef kReshape = view_op(
+    "reshape", infer_reshape,
     [](const GradContext& g) -> TensorList { return {reshape(g.dout(), g.in().shape())}; }, view_reshape);
 
-constinit const OpDef kTranspose = view_op("transpose", infer_transpose,
+constinit const OpDef kTranspose = view_op(
+    "transpose", infer_transpose,
     [](const GradContext& g) -> TensorList {
       const Dims& permutation = g.attrs<TransposeAttrs>().permutation;
       Dims inverse = Dims::filled(permutation.rank(), 0);
       for (int i = 0; i < permutation.rank(); ++i) inverse[static_cast<int>(permutation[i])] = i;
       return {transpose(g.dout(), inverse)};
-    }, view_transpose);
+    },
+    view_transpose);
 
-constinit const OpDef kStridedSlice = view_op("strided_slice", infer_strided_slice,
+constinit const OpDef kStridedSlice = view_op(
+    "strided_slice", infer_strided_slice,
     [](const GradContext& g) -> TensorList {
       return {strided_slice_grad(g.dout(), g.in().shape(), g.attrs<StridedSliceAttrs>())};
-    }, view_strided_slice);
+    },
+    view_strided_slice);
 
-constinit const OpDef kBroadcastTo = view_op("broadcast_to", infer_broadcast_to,
-    [](const GradContext& g) -> TensorList { return {sum_to_shape(g.dout(), g.in().shape())}; }, view_broadcast_to);
+constinit const OpDef kBroadcastTo = view_op(
+    "broadcast_to", infer_broadcast_to,
+    [](const GradContext& g) -> TensorList { return {sum_to_shape(g.dout(), g.in().shape())}; },
+    view_broadcast_to);
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kReshape), RegisterOp(kTranspose), RegisterOp(kStridedSlice), RegisterOp(kBroadcastTo)};
+const RegisterOp registered[] = {RegisterOp(kReshape), RegisterOp(kTranspose), RegisterOp(kStridedSlice),
+                                 RegisterOp(kBroadcastTo)};
 }  // namespace
 
 Tensor reshape(const TensorArg& x, const Shape& shape) {
   x.tensor("reshape");
   Shape resolved = shape;
   const int64_t unknown = std::count(shape.begin(), shape.end(), -1);
-  require(unknown <= 1, ErrorCode::invalid_argument, x.where(), "reshape: at most one dimension may be -1, received ", shape);
+  require(unknown <= 1, ErrorCode::invalid_argument, x.where(),
+          "reshape: at most one dimension may be -1, received ", shape);
   for (int i = 0; i < shape.rank(); ++i) {
-    require(shape[i] >= -1, ErrorCode::invalid_argument, x.where(), "reshape: dimension ", i, " of ", shape, " is negative");
+    require(shape[i] >= -1, ErrorCode::invalid_argument, x.where(), "reshape: dimension ", i, " of ", shape,
+            " is negative");
     if (shape[i] != -1) continue;
     resolved[i] = 1;
     const int64_t rest = resolved.size();
     const int64_t size = x.tensor().size();
-    require(rest > 0 && size % rest == 0, ErrorCode::shape_mismatch, x.where(), "reshape: the ", size, " elements of ",
-            x.tensor().shape(), " do not divide into ", shape);
+    require(rest > 0 && size % rest == 0, ErrorCode::shape_mismatch, x.where(), "reshape: the ", size,
+            " elements of ", x.tensor().shape(), " do not divide into ", shape);
     resolved[i] = size / rest;
   }
   if (x.tensor().shape() == resolved) return x.tensor();
@@ -164,7 +182,8 @@ Tensor transpose(const TensorArg& x, const Dims& permutation) {
   const int rank = x.tensor("transpose").rank();
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
-  for (int i = 0; i < order.rank() && order.rank() == rank; ++i) order[i] = normalize_axis(order[i], rank, "transpose", x.where());
+  for (int i = 0; i < order.rank() && order.rank() == rank; ++i)
+    order[i] = normalize_axis(order[i], rank, "transpose", x.where());
   return emit_one(kTranspose, {x.tensor()}, TransposeAttrs{order}, x.where());
 }
 
@@ -175,8 +194,9 @@ Tensor slice(const TensorArg& x, const Dims& begin, const Dims& size) {
   StridedSliceAttrs attrs{begin, size, Dims::filled(shape.rank(), 1)};
   for (int i = 0; i < shape.rank(); ++i) {
     if (size[i] == -1) attrs.size[i] = shape[i] - begin[i];
-    require(begin[i] >= 0 && attrs.size[i] >= 0 && begin[i] + attrs.size[i] <= shape[i], ErrorCode::invalid_argument,
-            x.where(), "slice: ", attrs.size[i], " elements from ", begin[i], " leave dimension ", i, " of ", shape);
+    require(begin[i] >= 0 && attrs.size[i] >= 0 && begin[i] + attrs.size[i] <= shape[i],
+            ErrorCode::invalid_argument, x.where(), "slice: ", attrs.size[i], " elements from ", begin[i],
+            " leave dimension ", i, " of ", shape);
   }
   return emit_one(kStridedSlice, {x.tensor()}, attrs, x.where());
 }
@@ -184,11 +204,12 @@ Tensor slice(const TensorArg& x, const Dims& begin, const Dims& size) {
 Tensor strided_slice(const TensorArg& x, const Dims& begin, const Dims& end, const Dims& strides) {
   const Shape& shape = x.tensor("strided_slice").shape();
   const int rank = shape.rank();
-  require(begin.rank() == rank && end.rank() == rank && strides.rank() == rank, ErrorCode::shape_mismatch, x.where(),
-          "strided_slice: begin, end and strides need one entry for each dimension of ", shape);
+  require(begin.rank() == rank && end.rank() == rank && strides.rank() == rank, ErrorCode::shape_mismatch,
+          x.where(), "strided_slice: begin, end and strides need one entry for each dimension of ", shape);
   StridedSliceAttrs attrs{begin, end, strides};
   for (int i = 0; i < rank; ++i) {
-    require(strides[i] != 0, ErrorCode::invalid_argument, x.where(), "strided_slice: the stride of dimension ", i, " is 0");
+    require(strides[i] != 0, ErrorCode::invalid_argument, x.where(),
+            "strided_slice: the stride of dimension ", i, " is 0");
     // Python: negative positions count from the end, then positions are clamped to the dimension.
     const bool forward = strides[i] > 0;
     const auto position = [&](int64_t p) {
@@ -221,7 +242,8 @@ Tensor squeeze(const TensorArg& x, const Dims& axes) {
   std::vector<bool> drop(static_cast<size_t>(shape.rank()), false);
   for (const int64_t axis : axes) {
     const int a = normalize_axis(axis, shape.rank(), "squeeze", x.where());
-    require(shape[a] == 1, ErrorCode::shape_mismatch, x.where(), "squeeze: dimension ", a, " of ", shape, " is not 1");
+    require(shape[a] == 1, ErrorCode::shape_mismatch, x.where(), "squeeze: dimension ", a, " of ", shape,
+            " is not 1");
     drop[static_cast<size_t>(a)] = true;
   }
   Shape result;

@@ -25,7 +25,8 @@ Tensor all_reduce_sum(const TensorArg& x) {
 
 TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where) {
   TensorList sums;
-  for (const Tensor& tensor : tensors) sums.push_back(tensor.defined() ? all_reduce_sum(TensorArg(tensor, where)) : tensor);
+  for (const Tensor& tensor : tensors)
+    sums.push_back(tensor.defined() ? all_reduce_sum(TensorArg(tensor, where)) : tensor);
   return sums;
 }
 

@@ -20,8 +20,8 @@ class ElementwiseLaunch final : public Kernel {
       output_strides_.push_back(output.strides);
       output_widths_.push_back(size_of(output.spec.dtype));
     }
-    kernel_ = cpu::prepare_elementwise(elementwise::expand(request.op, request.attributes, dtypes), shape, input_strides_,
-                                       output_strides_, request.threads);
+    kernel_ = cpu::prepare_elementwise(elementwise::expand(request.op, request.attributes, dtypes), shape,
+                                       input_strides_, output_strides_, request.threads);
   }
 
   bool in_place(int input, int output) const override {
@@ -38,9 +38,13 @@ class ElementwiseLaunch final : public Kernel {
   std::unique_ptr<cpu::ElementwiseKernel> kernel_;
 };
 
-std::unique_ptr<Kernel> prepare(const KernelRequest& request) { return std::make_unique<ElementwiseLaunch>(request); }
+std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+  return std::make_unique<ElementwiseLaunch>(request);
+}
 
-const RegisterElementwiseKernel registered(DeviceKind::cpu, {.prepare = prepare, .strided_inputs = true, .thread_invariant = true});
+const RegisterElementwiseKernel registered(DeviceKind::cpu, {.prepare = prepare,
+                                                             .strided_inputs = true,
+                                                             .thread_invariant = true});
 
 }  // namespace
 }  // namespace lockstep

@@ -17,7 +17,9 @@ double rounded(double value, DType dtype) {
   }
 }
 
-bool exact(DType dtype) { return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::boolean; }
+bool exact(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::boolean;
+}
 
 }  // namespace
 

@@ -16,7 +16,8 @@ Scalar Expander::constant(double value, DType dtype) {
 }
 
 Scalar Expander::apply(Opcode op, DType result, Scalar a, Scalar b, Scalar c) {
-  return {this, append(program_, {.op = op, .dtype = result, .args = {a.value(), b.value(), c.value()}}), result};
+  return {this, append(program_, {.op = op, .dtype = result, .args = {a.value(), b.value(), c.value()}}),
+          result};
 }
 
 void Expander::inline_program(const Program& program) {
@@ -37,7 +38,8 @@ Program expand(const OpDef& op, const Attrs& attributes, std::span<const DType> 
   Program program;
   std::vector<int16_t> values;
   for (const DType dtype : inputs) {
-    values.push_back(append(program, {.op = Opcode::input, .dtype = dtype, .index = static_cast<int16_t>(values.size())}));
+    values.push_back(
+        append(program, {.op = Opcode::input, .dtype = dtype, .index = static_cast<int16_t>(values.size())}));
     program.inputs.push_back(dtype);
   }
   Expander expander(program, attributes, values);

@@ -15,7 +15,8 @@ namespace lockstep::elementwise {
 class Scalar {
  public:
   Scalar() = default;
-  Scalar(Expander* expander, int16_t value, DType dtype) : expander_(expander), value_(value), dtype_(dtype) {}
+  Scalar(Expander* expander, int16_t value, DType dtype)
+      : expander_(expander), value_(value), dtype_(dtype) {}
   Expander& expander() const { return *expander_; }
   int16_t value() const { return value_; }
   DType dtype() const { return dtype_; }

@@ -24,8 +24,9 @@ bool holds(DType dtype, double value) {
 Tensor number_beside(const Tensor& neighbour, const OperandArg& arg, const OpDef& op) {
   const DType dtype = neighbour.dtype();
   const double value = arg.number();
-  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ", value,
-          " has no exact ", dtype, " value; cast() the tensor to a dtype that holds it first");
+  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name,
+          ": the number ", value, " has no exact ", dtype,
+          " value; cast() the tensor to a dtype that holds it first");
   return fill_beside(neighbour, {dtype, {}}, value, arg.where());
 }
 
@@ -33,8 +34,10 @@ Tensor binary(const OpDef& op, const OperandArg& a, const OperandArg& b) {
   require(!a.is_number() || !b.is_number(), ErrorCode::invalid_argument, a.where(), op.name,
           ": one side must be a tensor; received two numbers");
   const std::string name(op.name);
-  if (a.is_number()) return emit_one(op, {number_beside(b.tensor(name.c_str()), a, op), b.tensor()}, {}, a.where());
-  if (b.is_number()) return emit_one(op, {a.tensor(), number_beside(a.tensor(name.c_str()), b, op)}, {}, a.where());
+  if (a.is_number())
+    return emit_one(op, {number_beside(b.tensor(name.c_str()), a, op), b.tensor()}, {}, a.where());
+  if (b.is_number())
+    return emit_one(op, {a.tensor(), number_beside(a.tensor(name.c_str()), b, op)}, {}, a.where());
   return emit_one(op, {a.tensor(), b.tensor()}, {}, a.where());
 }
 
@@ -85,7 +88,9 @@ Tensor sin(const TensorArg& x) { return unary(kSin, x); }
 Tensor cos(const TensorArg& x) { return unary(kCos, x); }
 Tensor softplus(const TensorArg& x) { return unary(kSoftplus, x); }
 Tensor relu(const TensorArg& x) { return unary(kRelu, x); }
-Tensor gelu(const TensorArg& x, GeluOptions options) { return unary(kGelu, x, GeluAttrs{options.approximate}); }
+Tensor gelu(const TensorArg& x, GeluOptions options) {
+  return unary(kGelu, x, GeluAttrs{options.approximate});
+}
 
 Tensor less(const OperandArg& a, const OperandArg& b) { return binary(kLess, a, b); }
 Tensor less_equal(const OperandArg& a, const OperandArg& b) { return binary(kLessEqual, a, b); }
@@ -110,7 +115,8 @@ Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& 
 }
 
 Tensor clip_by_value(const TensorArg& x, const OperandArg& low, const OperandArg& high) {
-  return binary(kMinimum, OperandArg(binary(kMaximum, OperandArg(x.tensor(), x.where()), low), x.where()), high);
+  return binary(kMinimum, OperandArg(binary(kMaximum, OperandArg(x.tensor(), x.where()), low), x.where()),
+                high);
 }
 
 Tensor cast(const TensorArg& x, DType dtype) {
@@ -120,8 +126,12 @@ Tensor cast(const TensorArg& x, DType dtype) {
 
 Tensor stop_gradient(const TensorArg& x) { return unary(kStopGradient, x); }
 
-Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 0.0, where); }
-Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return fill({dtype, shape}, 1.0, where); }
+Tensor zeros(const Shape& shape, DType dtype, std::source_location where) {
+  return fill({dtype, shape}, 0.0, where);
+}
+Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
+  return fill({dtype, shape}, 1.0, where);
+}
 Tensor zeros_like(const TensorArg& x) {
   const Tensor& like = x.tensor("zeros_like");
   return fill_beside(like, like.spec(), 0.0, x.where());

@@ -20,8 +20,9 @@ using elementwise::Scalar;
 
 void check_equal_dtypes(const InferContext& c) {
   for (size_t i = 1; i < c.inputs.size(); ++i)
-    c.check(c.inputs[i].dtype == c.inputs[0].dtype, ErrorCode::dtype_mismatch, "operands must have one dtype, received ",
-            c.inputs[0], " and ", c.inputs[i], "; cast() one of them");
+    c.check(c.inputs[i].dtype == c.inputs[0].dtype, ErrorCode::dtype_mismatch,
+            "operands must have one dtype, received ", c.inputs[0], " and ", c.inputs[i],
+            "; cast() one of them");
 }
 
 Shape broadcast_inputs(const InferContext& c) {
@@ -38,8 +39,8 @@ SpecList infer_number(const InferContext& c) {
 }
 
 SpecList infer_floating(const InferContext& c) {
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ", c.inputs[0],
-          "; cast() it first");
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
+          c.inputs[0], "; cast() it first");
   return infer_elementwise(c);
 }
 
@@ -55,7 +56,8 @@ SpecList infer_logical(const InferContext& c) {
 }
 
 SpecList infer_select(const InferContext& c) {
-  c.check(c.dtype(0) == DType::boolean, ErrorCode::dtype_mismatch, "the condition must be boolean, received ", c.inputs[0]);
+  c.check(c.dtype(0) == DType::boolean, ErrorCode::dtype_mismatch, "the condition must be boolean, received ",
+          c.inputs[0]);
   c.check(c.dtype(1) == c.dtype(2), ErrorCode::dtype_mismatch, "both choices must have one dtype, received ",
           c.inputs[1], " and ", c.inputs[2], "; cast() one of them");
   return {{c.dtype(1), broadcast_inputs(c)}};
@@ -66,16 +68,29 @@ SpecList infer_select(const InferContext& c) {
 using Expand = void (*)(Expander&);
 using Grad = TensorList (*)(const GradContext&);
 
-constexpr OpDef row(std::string_view name, int inputs, SpecList (*infer)(const InferContext&), Expand expand, Grad grad) {
-  return {.name = name, .min_inputs = inputs, .max_inputs = inputs, .infer = infer, .grad = grad, .cost = cost_elementwise, .expand = expand};
+constexpr OpDef row(std::string_view name, int inputs, SpecList (*infer)(const InferContext&), Expand expand,
+                    Grad grad) {
+  return {.name = name,
+          .min_inputs = inputs,
+          .max_inputs = inputs,
+          .infer = infer,
+          .grad = grad,
+          .cost = cost_elementwise,
+          .expand = expand};
 }
 constexpr OpDef activation(OpDef op, Epilogue (*as_epilogue)(const Attrs&)) {
   op.as_epilogue = as_epilogue;
   return op;
 }
-constexpr OpDef floating(std::string_view name, Expand expand, Grad grad) { return row(name, 1, infer_floating, expand, grad); }
-constexpr OpDef number(std::string_view name, Expand expand, Grad grad) { return row(name, 1, infer_number, expand, grad); }
-constexpr OpDef arithmetic(std::string_view name, Expand expand, Grad grad) { return row(name, 2, infer_number, expand, grad); }
+constexpr OpDef floating(std::string_view name, Expand expand, Grad grad) {
+  return row(name, 1, infer_floating, expand, grad);
+}
+constexpr OpDef number(std::string_view name, Expand expand, Grad grad) {
+  return row(name, 1, infer_number, expand, grad);
+}
+constexpr OpDef arithmetic(std::string_view name, Expand expand, Grad grad) {
+  return row(name, 2, infer_number, expand, grad);
+}
 
 template <Opcode op>
 void one(Expander& e) {
@@ -87,7 +102,8 @@ void one(Expander& e) {
 
 template <Opcode op>
 constexpr OpDef comparison(std::string_view name) {
-  return row(name, 2, infer_comparison, [](Expander& e) { e.out(compare(op, e.in(0), e.in(1))); }, nullptr);
+  return row(
+      name, 2, infer_comparison, [](Expander& e) { e.out(compare(op, e.in(0), e.in(1))); }, nullptr);
 }
 
 TensorList to_inputs(const GradContext& g, const Tensor& da, const Tensor& db) {
@@ -266,11 +282,14 @@ constinit const OpDef kCast = row("cast", 1,
 
 namespace {
 const bool registered = [] {
-  for (const OpDef* op : {&kIdentity, &kStopGradient, &kAdd, &kSub, &kMul, &kDiv, &kMaximum, &kMinimum, &kPow, &kMod,
-                          &kNeg, &kAbs, &kSign, &kFloor, &kCeil, &kRound, &kSquare, &kSqrt, &kRsqrt, &kReciprocal,
-                          &kExp, &kExpm1, &kLog, &kLog1p, &kTanh, &kSigmoid, &kErf, &kSin, &kCos, &kSoftplus, &kRelu,
-                          &kGelu, &kLess, &kLessEqual, &kGreater, &kGreaterEqual, &kEqual, &kNotEqual, &kLogicalAnd,
-                          &kLogicalOr, &kLogicalNot, &kSelect, &kCast})
+  for (const OpDef* op :
+       {&kIdentity,     &kStopGradient, &kAdd,      &kSub,        &kMul,       &kDiv,        &kMaximum,
+        &kMinimum,      &kPow,          &kMod,      &kNeg,        &kAbs,       &kSign,       &kFloor,
+        &kCeil,         &kRound,        &kSquare,   &kSqrt,       &kRsqrt,     &kReciprocal, &kExp,
+        &kExpm1,        &kLog,          &kLog1p,    &kTanh,       &kSigmoid,   &kErf,        &kSin,
+        &kCos,          &kSoftplus,     &kRelu,     &kGelu,       &kLess,      &kLessEqual,  &kGreater,
+        &kGreaterEqual, &kEqual,        &kNotEqual, &kLogicalAnd, &kLogicalOr, &kLogicalNot, &kSelect,
+        &kCast})
     RegisterOp{*op};
   return true;
 }();

@@ -10,16 +10,16 @@ namespace {
 SpecList infer(const InferContext& c) {
   const auto& attrs = c.attrs<MatmulAttrs>();
   const Shape &a = c.shape(0), &b = c.shape(1);
-  c.check(a.rank() >= 2 && b.rank() >= 2, ErrorCode::shape_mismatch, "takes matrices (rank 2 or more), received ", a,
-          " x ", b);
-  c.check(c.dtype(0) == c.dtype(1), ErrorCode::dtype_mismatch, "operands must have one dtype, received ", c.inputs[0],
-          " and ", c.inputs[1], "; cast() one of them");
+  c.check(a.rank() >= 2 && b.rank() >= 2, ErrorCode::shape_mismatch,
+          "takes matrices (rank 2 or more), received ", a, " x ", b);
+  c.check(c.dtype(0) == c.dtype(1), ErrorCode::dtype_mismatch, "operands must have one dtype, received ",
+          c.inputs[0], " and ", c.inputs[1], "; cast() one of them");
   c.check(c.dtype(0) != DType::boolean && c.dtype(0) != DType::uint8, ErrorCode::dtype_mismatch,
           "takes floating-point or int32/int64 tensors, received ", c.inputs[0]);
   const int64_t ka = a[attrs.transpose_a ? -2 : -1];
   const int64_t kb = b[attrs.transpose_b ? -1 : -2];
-  c.check(ka == kb, ErrorCode::shape_mismatch, "inner dimensions differ in ", a, attrs.transpose_a ? "^T" : "", " x ", b,
-          attrs.transpose_b ? "^T" : "", " (", ka, " and ", kb, ")");
+  c.check(ka == kb, ErrorCode::shape_mismatch, "inner dimensions differ in ", a,
+          attrs.transpose_a ? "^T" : "", " x ", b, attrs.transpose_b ? "^T" : "", " (", ka, " and ", kb, ")");
   Shape shape = broadcast(a.drop_last(2), b.drop_last(2), "matmul", c.where);
   shape.push_back(a[attrs.transpose_a ? -1 : -2]);
   shape.push_back(b[attrs.transpose_b ? -2 : -1]);
@@ -32,8 +32,10 @@ TensorList grad(const GradContext& g) {
   const auto [ta, tb, bias, epilogue] = g.attrs<MatmulAttrs>();
   const Tensor &a = g.in(0), &b = g.in(1), dc = g.dout();
   Tensor da, db;
-  if (g.needs(0)) da = ta ? matmul(b, dc, {.transpose_a = tb, .transpose_b = true}) : matmul(dc, b, {.transpose_b = !tb});
-  if (g.needs(1)) db = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, dc, {.transpose_a = !ta});
+  if (g.needs(0))
+    da = ta ? matmul(b, dc, {.transpose_a = tb, .transpose_b = true}) : matmul(dc, b, {.transpose_b = !tb});
+  if (g.needs(1))
+    db = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, dc, {.transpose_a = !ta});
   return {da.defined() ? sum_to_shape(da, a.shape()) : da, db.defined() ? sum_to_shape(db, b.shape()) : db};
 }
 
@@ -47,13 +49,18 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
 
 }  // namespace
 
-constinit const OpDef kMatmul{.name = "matmul", .min_inputs = 2, .max_inputs = 3, .infer = infer, .grad = grad, .cost = cost,
-                             .with_epilogue = [](const Attrs& attrs, bool bias, Epilogue epilogue) -> Attrs {
-                               MatmulAttrs changed = attrs.as<MatmulAttrs>();
-                               changed.bias = bias;
-                               changed.epilogue = epilogue;
-                               return changed;
-                             }};
+constinit const OpDef kMatmul{.name = "matmul",
+                              .min_inputs = 2,
+                              .max_inputs = 3,
+                              .infer = infer,
+                              .grad = grad,
+                              .cost = cost,
+                              .with_epilogue = [](const Attrs& attrs, bool bias, Epilogue epilogue) -> Attrs {
+                                MatmulAttrs changed = attrs.as<MatmulAttrs>();
+                                changed.bias = bias;
+                                changed.epilogue = epilogue;
+                                return changed;
+                              }};
 
 namespace {
 const RegisterOp registered(kMatmul);
@@ -61,7 +68,8 @@ const RegisterOp registered(kMatmul);
 
 Tensor matmul(const TensorArg& a, const TensorArg& b, MatmulOptions options) {
   return emit_one(kMatmul, {a.tensor(), b.tensor()},
-                  MatmulAttrs{.transpose_a = options.transpose_a, .transpose_b = options.transpose_b}, a.where());
+                  MatmulAttrs{.transpose_a = options.transpose_a, .transpose_b = options.transpose_b},
+                  a.where());
 }
 
 }  // namespace lockstep

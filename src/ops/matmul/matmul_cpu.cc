@@ -27,7 +27,9 @@ OperandLayout with_rank(OperandLayout layout, int rank) {
   for (int i = 0; i < rank - 2; ++i)
     if (layout.strides[i] == 0) layout.spec.shape[i] = 1;
   for (int i = 0; i < rank; ++i)
-    if (layout.spec.shape[i] == 1) layout.strides[i] = i + 1 < rank ? std::max<int64_t>(layout.strides[i + 1], 1) * layout.spec.shape[i + 1] : 1;
+    if (layout.spec.shape[i] == 1)
+      layout.strides[i] =
+          i + 1 < rank ? std::max<int64_t>(layout.strides[i + 1], 1) * layout.spec.shape[i + 1] : 1;
   return layout;
 }
 
@@ -47,7 +49,8 @@ void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
 // oneDNN's matrices must have one dimension of stride 1, and none that runs backwards.
 bool dense_matrix(const OperandLayout& layout) {
   const Shape& shape = layout.spec.shape;
-  if (std::any_of(layout.strides.begin(), layout.strides.end(), [](int64_t stride) { return stride < 0; })) return false;
+  if (std::any_of(layout.strides.begin(), layout.strides.end(), [](int64_t stride) { return stride < 0; }))
+    return false;
   return layout.strides[-1] == 1 || layout.strides[-2] == 1 || shape[-1] == 1 || shape[-2] == 1;
 }
 
@@ -73,10 +76,12 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
     DnnlSequence::Slot bias = DnnlSequence::input(2);
     if (!given.contiguous()) {
       bias = kernel->temporary(bias_desc);
-      kernel->add_reorder(cpu::dnnl_desc(with_rank(given, rank), request.where), DnnlSequence::input(2), bias_desc, bias);
+      kernel->add_reorder(cpu::dnnl_desc(with_rank(given, rank), request.where), DnnlSequence::input(2),
+                          bias_desc, bias);
     }
     arguments.push_back({DNNL_ARG_BIAS, bias_desc, bias});
-    const dnnl::matmul::primitive_desc product({a_desc, b_desc, bias_desc, c_desc}, attributes, cpu::dnnl_engine());
+    const dnnl::matmul::primitive_desc product({a_desc, b_desc, bias_desc, c_desc}, attributes,
+                                               cpu::dnnl_engine());
     kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
   } else {
     const dnnl::matmul::primitive_desc product({a_desc, b_desc, c_desc}, attributes, cpu::dnnl_engine());
@@ -92,7 +97,8 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   const DType dtype = request.dtype(0);
   const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
   const int64_t inner = a.spec.shape[-1];
-  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) || !dense_matrix(b))
+  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) ||
+      !dense_matrix(b))
     return cpu::prepare_simple_matmul(request, a, b);
 
   // Not every combination of strided batches has a primitive.

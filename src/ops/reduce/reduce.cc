@@ -17,8 +17,10 @@ SpecList infer_reduce(const InferContext& c) {
   Shape shape;
   for (int i = 0; i < c.shape(0).rank(); ++i) {
     const bool reduced = std::count(attrs.axes.begin(), attrs.axes.end(), i) > 0;
-    if (!reduced) shape.push_back(c.shape(0)[i]);
-    else if (attrs.keepdims) shape.push_back(1);
+    if (!reduced)
+      shape.push_back(c.shape(0)[i]);
+    else if (attrs.keepdims)
+      shape.push_back(1);
   }
   return {{c.dtype(0), shape}};
 }
@@ -26,22 +28,25 @@ SpecList infer_reduce(const InferContext& c) {
 SpecList infer_extremum(const InferContext& c) {
   const auto& attrs = c.attrs<ReduceAttrs>();
   for (const int64_t axis : attrs.axes)
-    c.check(c.shape(0)[static_cast<int>(axis)] > 0, ErrorCode::shape_mismatch, "dimension ", axis, " of ", c.shape(0),
-            " is empty: it has no extremum");
+    c.check(c.shape(0)[static_cast<int>(axis)] > 0, ErrorCode::shape_mismatch, "dimension ", axis, " of ",
+            c.shape(0), " is empty: it has no extremum");
   return infer_reduce(c);
 }
 
 SpecList infer_argmax(const InferContext& c) {
   const int axis = static_cast<int>(c.attrs<ArgmaxAttrs>().axis);
-  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0], "; cast() it first");
-  c.check(c.shape(0)[axis] > 0, ErrorCode::shape_mismatch, "dimension ", axis, " of ", c.shape(0), " is empty");
+  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0],
+          "; cast() it first");
+  c.check(c.shape(0)[axis] > 0, ErrorCode::shape_mismatch, "dimension ", axis, " of ", c.shape(0),
+          " is empty");
   Shape shape = c.shape(0);
   shape.erase(axis);
   return {{DType::int64, shape}};
 }
 
 Cost cost_reduce(const InferContext& c, std::span<const TensorSpec> outputs) {
-  return {.flops = c.shape(0).size(), .bytes = static_cast<int64_t>(c.inputs[0].bytes() + outputs[0].bytes())};
+  return {.flops = c.shape(0).size(),
+          .bytes = static_cast<int64_t>(c.inputs[0].bytes() + outputs[0].bytes())};
 }
 
 // The input's shape with the reduced axes as 1, so that what was reduced broadcasts back.
@@ -71,7 +76,8 @@ TensorList grad_prod(const GradContext& g) {
   return {reshape(g.dout() * g.out(), kept) / g.in()};
 }
 
-constexpr OpDef reduction(std::string_view name, SpecList (*infer)(const InferContext&), TensorList (*grad)(const GradContext&)) {
+constexpr OpDef reduction(std::string_view name, SpecList (*infer)(const InferContext&),
+                          TensorList (*grad)(const GradContext&)) {
   return {.name = name, .infer = infer, .grad = grad, .cost = cost_reduce};
 }
 
@@ -83,9 +89,10 @@ Tensor reduce(const OpDef& op, const char* name, const TensorArg& x, const Reduc
   if (options.axis.empty())
     for (int i = 0; i < rank; ++i) axes.push_back(i);
   std::sort(axes.begin(), axes.end());
-  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(), name,
-          ": an axis was given twice");
-  return emit_one(op, {x.tensor()}, ReduceAttrs{Dims(std::span<const int64_t>(axes)), options.keepdims}, x.where());
+  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(),
+          name, ": an axis was given twice");
+  return emit_one(op, {x.tensor()}, ReduceAttrs{Dims(std::span<const int64_t>(axes)), options.keepdims},
+                  x.where());
 }
 
 }  // namespace
@@ -101,21 +108,32 @@ const RegisterOp registered[] = {RegisterOp(kReduceSum), RegisterOp(kReduceMax),
                                  RegisterOp(kReduceProd), RegisterOp(kArgmax)};
 }  // namespace
 
-Tensor reduce_sum(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceSum, "reduce_sum", x, options); }
-Tensor reduce_max(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMax, "reduce_max", x, options); }
-Tensor reduce_min(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceMin, "reduce_min", x, options); }
-Tensor reduce_prod(const TensorArg& x, const ReduceOptions& options) { return reduce(kReduceProd, "reduce_prod", x, options); }
+Tensor reduce_sum(const TensorArg& x, const ReduceOptions& options) {
+  return reduce(kReduceSum, "reduce_sum", x, options);
+}
+Tensor reduce_max(const TensorArg& x, const ReduceOptions& options) {
+  return reduce(kReduceMax, "reduce_max", x, options);
+}
+Tensor reduce_min(const TensorArg& x, const ReduceOptions& options) {
+  return reduce(kReduceMin, "reduce_min", x, options);
+}
+Tensor reduce_prod(const TensorArg& x, const ReduceOptions& options) {
+  return reduce(kReduceProd, "reduce_prod", x, options);
+}
 
 Tensor reduce_mean(const TensorArg& x, const ReduceOptions& options) {
   require(is_floating(x.tensor("reduce_mean").dtype()), ErrorCode::dtype_mismatch, x.where(),
           "reduce_mean: takes floating-point tensors, received ", x.tensor().spec(), "; cast() it first");
   const Tensor sum = reduce(kReduceSum, "reduce_mean", x, options);
-  const double count = static_cast<double>(x.tensor().size()) / static_cast<double>(std::max<int64_t>(sum.size(), 1));
+  const double count =
+      static_cast<double>(x.tensor().size()) / static_cast<double>(std::max<int64_t>(sum.size(), 1));
   return sum * (1.0 / count);
 }
 
 Tensor argmax(const TensorArg& x, int axis) {
-  return emit_one(kArgmax, {x.tensor()}, ArgmaxAttrs{normalize_axis(axis, x.tensor("argmax").rank(), "argmax", x.where())}, x.where());
+  return emit_one(kArgmax, {x.tensor()},
+                  ArgmaxAttrs{normalize_axis(axis, x.tensor("argmax").rank(), "argmax", x.where())},
+                  x.where());
 }
 
 }  // namespace lockstep

@@ -15,19 +15,26 @@ using elementwise::Scalar;
 template <int States>
 SpecList infer(const InferContext& c) {
   for (const TensorSpec& input : c.inputs)
-    c.check(input.dtype == c.dtype(0), ErrorCode::dtype_mismatch, "weights, slots, gradient and rate must have one dtype, received ",
-            c.inputs[0], " and ", input);
+    c.check(input.dtype == c.dtype(0), ErrorCode::dtype_mismatch,
+            "weights, slots, gradient and rate must have one dtype, received ", c.inputs[0], " and ", input);
   for (size_t i = 1; i + 1 < c.inputs.size(); ++i)
-    c.check(c.inputs[i] == c.inputs[0], ErrorCode::shape_mismatch, "weights, slots and gradient must agree, received ",
-            c.inputs[0], " and ", c.inputs[i]);
-  c.check(c.inputs.back() == TensorSpec{c.dtype(0), {}}, ErrorCode::shape_mismatch, "the rate must be a ", c.dtype(0),
-          " scalar, received ", c.inputs.back());
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point weights, received ", c.inputs[0]);
+    c.check(c.inputs[i] == c.inputs[0], ErrorCode::shape_mismatch,
+            "weights, slots and gradient must agree, received ", c.inputs[0], " and ", c.inputs[i]);
+  c.check(c.inputs.back() == TensorSpec{c.dtype(0), {}}, ErrorCode::shape_mismatch, "the rate must be a ",
+          c.dtype(0), " scalar, received ", c.inputs.back());
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point weights, received ",
+          c.inputs[0]);
   return SpecList(States, c.inputs[0]);
 }
 
-constexpr OpDef update(std::string_view name, int inputs, SpecList (*infer)(const InferContext&), void (*expand)(Expander&)) {
-  return {.name = name, .min_inputs = inputs, .max_inputs = inputs, .infer = infer, .cost = cost_elementwise, .expand = expand};
+constexpr OpDef update(std::string_view name, int inputs, SpecList (*infer)(const InferContext&),
+                       void (*expand)(Expander&)) {
+  return {.name = name,
+          .min_inputs = inputs,
+          .max_inputs = inputs,
+          .infer = infer,
+          .cost = cost_elementwise,
+          .expand = expand};
 }
 
 }  // namespace
@@ -42,7 +49,8 @@ constinit const OpDef kAdamUpdate = update("adam_update", 5, infer<3>, [](Expand
   e.out(new_v);
 });
 
-constinit const OpDef kSgdUpdate = update("sgd_update", 3, infer<1>, [](Expander& e) { e.out(e.in(0) - e.in(2) * e.in(1)); });
+constinit const OpDef kSgdUpdate =
+    update("sgd_update", 3, infer<1>, [](Expander& e) { e.out(e.in(0) - e.in(2) * e.in(1)); });
 
 constinit const OpDef kSgdMomentumUpdate = update("sgd_momentum_update", 4, infer<2>, [](Expander& e) {
   const auto& a = e.attrs<MomentumAttrs>();
@@ -53,11 +61,12 @@ constinit const OpDef kSgdMomentumUpdate = update("sgd_momentum_update", 4, infe
 });
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kAdamUpdate), RegisterOp(kSgdUpdate), RegisterOp(kSgdMomentumUpdate)};
+const RegisterOp registered[] = {RegisterOp(kAdamUpdate), RegisterOp(kSgdUpdate),
+                                 RegisterOp(kSgdMomentumUpdate)};
 }  // namespace
 
-TensorList adam_update(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& rate,
-                       const AdamUpdateAttrs& attrs, std::source_location where) {
+TensorList adam_update(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& gradient,
+                       const Tensor& rate, const AdamUpdateAttrs& attrs, std::source_location where) {
   return emit(kAdamUpdate, TensorList{w, m, v, gradient, rate}, attrs, where);
 }
 

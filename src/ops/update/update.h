@@ -23,8 +23,8 @@ struct MomentumAttrs {
 };
 
 // (w, m, v, gradient, rate) -> (w, m, v); rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t).
-TensorList adam_update(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& rate,
-                       const AdamUpdateAttrs& attrs, std::source_location where);
+TensorList adam_update(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& gradient,
+                       const Tensor& rate, const AdamUpdateAttrs& attrs, std::source_location where);
 // (w, gradient, learning_rate) -> w
 Tensor sgd_update(const Tensor& w, const Tensor& gradient, const Tensor& rate, std::source_location where);
 // (w, m, gradient, learning_rate) -> (w, m)

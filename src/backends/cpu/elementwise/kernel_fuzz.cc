@@ -45,7 +45,8 @@ Program read_program(Bytes& bytes) {
     program.instructions.push_back(instruction);
   }
   const int outputs = 1 + static_cast<int>(program.instructions.size()) % 3;
-  for (int k = 0; k < outputs; ++k) program.outputs.push_back(static_cast<int16_t>(static_cast<int>(program.instructions.size()) - 1 - k));
+  for (int k = 0; k < outputs; ++k)
+    program.outputs.push_back(static_cast<int16_t>(static_cast<int>(program.instructions.size()) - 1 - k));
   return program;
 }
 
@@ -55,7 +56,8 @@ bool same_element(DType dtype, const uint8_t* a, const uint8_t* b) {
     T x, y;
     std::memcpy(&x, a, sizeof x);
     std::memcpy(&y, b, sizeof y);
-    return std::isnan(static_cast<double>(static_cast<float>(x))) && std::isnan(static_cast<double>(static_cast<float>(y)));
+    return std::isnan(static_cast<double>(static_cast<float>(x))) &&
+           std::isnan(static_cast<double>(static_cast<float>(y)));
   });
 }
 
@@ -72,10 +74,12 @@ void check(const Program& program) {
     std::vector<void*> pointers;
     for (const DType dtype : program.inputs) {
       auto& operand = memory.emplace_back(static_cast<size_t>(kElements) * size_of(dtype));
-      for (size_t i = 0; i < operand.size(); ++i) operand[i] = dtype == DType::boolean ? i % 3 == 0 : static_cast<uint8_t>(i * 37 + 11);
+      for (size_t i = 0; i < operand.size(); ++i)
+        operand[i] = dtype == DType::boolean ? i % 3 == 0 : static_cast<uint8_t>(i * 37 + 11);
     }
     for (const int16_t output : program.outputs)
-      memory.emplace_back(static_cast<size_t>(kElements) * size_of(program.instructions[static_cast<size_t>(output)].dtype));
+      memory.emplace_back(static_cast<size_t>(kElements) *
+                          size_of(program.instructions[static_cast<size_t>(output)].dtype));
     for (auto& operand : memory) pointers.push_back(operand.data());
     const std::vector<Strides> in(program.inputs.size(), Strides{1});
     const std::vector<Strides> out(program.outputs.size(), Strides{1});
