@@ -103,7 +103,7 @@ const std::vector<WrongCall>& wrong_calls() {
     {"jacobian", failed_precondition, {"persistent"}, here(), [] { GradientTape().jacobian(rows(), rows()); }},
     {"apply_gradients", invalid_argument, {"2 gradients for 0 variables"}, here(), [] { keras::optimizers::SGD().apply_gradients(TensorList{rows(), rows()}, {}); }},
     {"device_name", device_mismatch, {"\"tpu:0\"", "/CPU:0", "/CPU:1", "/CPU:8"}, here(), [] { device_by_name("tpu:0"); }},
-    {"logical_cpus", failed_precondition, {"after being initialized", "devices"}, here(), [] { set_logical_cpus({.count = 3}); }},
+    {"logical_cpus", failed_precondition, {"after being initialized", "devices"}, here(), [] { (logical_devices(), set_logical_cpus({.count = 3})); }},
     {"function_argument", invalid_argument, {"\"f\"", "argument 0", "none"}, here(), [] { function([](const Tensor& x) { return x; }, {.name = "f"})(Tensor()); }},
     {"global_batch_size", shape_mismatch, {"global_batch_size"}, here(), [] { global_batch_size(zeros({})); }},
     {"inputs_on_two_devices", device_mismatch, {"add", "/CPU:0", "/CPU:1", "to(device)"}, here(), [] { rows() + rows().to(*first_devices(2)[1]); }},
