@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <exception>
+#include <mutex>
 #include <vector>
 
 #include "base/environment.h"
@@ -20,6 +21,8 @@ inline void __tsan_release(void*) {}
 namespace lockstep {
 
 namespace {
+
+std::mutex error_mutex;  // of all teams: errors are rare
 
 thread_local int first_core = 0;
 thread_local int pinned_team = 1;  // threads of this thread's team that have been given a core
@@ -57,8 +60,11 @@ void pin_team(int threads) {
   const int first = first_core;
   pinned_team = threads;
   if (!pins_threads() || first + threads > static_cast<int>(cores.size())) return;
-#pragma omp parallel num_threads(threads)
-  if (omp_get_thread_num() > 0) pin_to(cores[static_cast<size_t>(first + omp_get_thread_num())]);
+  // By the thread's own number: a team can come up smaller, and its caller then runs several indices.
+  parallel(threads, [&](int) {
+    const int own = omp_get_thread_num();
+    if (own > 0) pin_to(cores[static_cast<size_t>(first + own)]);
+  });
 }
 
 }  // namespace
@@ -90,7 +96,7 @@ __attribute__((no_sanitize("thread"))) void run_team(int threads, void (*body)(v
       try {
         body(context, index);
       } catch (...) {
-#pragma omp critical(lockstep_team_error)
+        const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
       }
     }
