@@ -213,6 +213,7 @@ class GradientTape::Recording final : public Recorder {
       for (const Tensor& value : reads_[source.variable().id()]) take(value);
     else
       take(source.tensor());
+    const VariableReadScope as_kept;
     if (!total.defined() && options.unconnected_gradients == UnconnectedGradients::zero)
       return is_variable ? zeros_like(source.variable()) : zeros_like(source.tensor());
     return total;
@@ -237,6 +238,7 @@ void GradientTape::watch(const Tensor& tensor, std::source_location where) {
 }
 
 void GradientTape::watch(const Variable& variable, std::source_location where) {
+  const VariableReadScope as_kept;
   recording_->watch(variable, variable.value(where));
 }
 

@@ -688,5 +688,43 @@ TEST_F(Tape, DtypesOfGradientsAreTheirSources) {
   EXPECT_THAT(gradient.to_vector<float>(), ElementsAre(2, 4));
 }
 
+// --- reads in another dtype ----------------------------------------------------------------------------------
+
+Tensor cast_to(const Tensor& value, DType dtype, std::source_location where) {
+  return cast(TensorArg(value, where), dtype);
+}
+
+TEST_F(Tape, GradientsOfConvertedReadsHaveTheVariablesDtype) {
+  const Variable w(number(3), {.autocast = true});
+  const Variable plain(number(5));
+  for (const bool compiled : {false, true}) {
+    const auto gradients = [&] {
+      const VariableReadScope scope(cast_to, DType::float32);
+      EXPECT_EQ(w.value().dtype(), DType::float32);
+      EXPECT_EQ(w.dtype(), DType::float64);
+      EXPECT_EQ(plain.value().dtype(), DType::float64);
+      {
+        const VariableReadScope wider(cast_to, DType::float16);
+        EXPECT_EQ(w.value().dtype(), DType::float16);
+        const VariableReadScope as_kept;
+        EXPECT_EQ(w.value().dtype(), DType::float64);
+      }
+      EXPECT_EQ(w.value().dtype(), DType::float32);
+      GradientTape tape({.watch_accessed_variables = false});
+      tape.watch(w);
+      const Tensor y = cast(w * w, DType::float64) * plain;
+      const std::vector<GradientSource> sources = {w, plain};
+      return tape.gradient(y, sources, {.unconnected_gradients = UnconnectedGradients::zero});
+    };
+    const TensorList g = compiled ? function([&] { return gradients(); })() : gradients();
+    EXPECT_EQ(g[0].dtype(), DType::float64);
+    EXPECT_EQ(g[0].item<double>(), 30);
+    EXPECT_EQ(g[1].item<double>(), 0);
+  }
+  const VariableReadScope scope(cast_to, DType::float32);
+  w.assign_add(number(1));
+  EXPECT_EQ(w.value().item<float>(), 4);
+}
+
 }  // namespace
 }  // namespace lockstep

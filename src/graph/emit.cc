@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "graph/eager.h"
 #include "tensor/tensor_impl.h"
@@ -28,6 +29,9 @@ void remove_recorder(Recorder* recorder) {
 
 RecorderPause::RecorderPause() { ++pause_depth; }
 RecorderPause::~RecorderPause() { --pause_depth; }
+
+TracePause::TracePause() : paused_(std::exchange(current_trace, nullptr)) {}
+TracePause::~TracePause() { current_trace = paused_; }
 
 TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                 std::source_location where) {

@@ -55,6 +55,23 @@ class RecorderPause {
   RecorderPause& operator=(const RecorderPause&) = delete;
 };
 
+class Trace;
+
+// Suspends the trace and all recorders of this thread: ops run at once, on tensors that have elements.
+// For what must exist outside of the program that is being traced, such as weights that a layer makes
+// when it is first called. What is traced or recorded inside belongs to traces and tapes started inside.
+class TracePause {
+ public:
+  TracePause();
+  ~TracePause();
+  TracePause(const TracePause&) = delete;
+  TracePause& operator=(const TracePause&) = delete;
+
+ private:
+  RecorderPause recorders_;
+  Trace* paused_;
+};
+
 // What a replica's trace knows about the batch it is a slice of.
 struct ReplicaTrace {
   int64_t global_batch = -1;  // examples in the whole batch; -1: the trace is not of a replica

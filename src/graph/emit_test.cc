@@ -266,5 +266,44 @@ TEST(Kernels, AMissingOneIsNamed) {
   EXPECT_THROW(find_kernel(DeviceKind::gpu, kAdd, here()), Error);
 }
 
+// --- pauses --------------------------------------------------------------------------------------------------
+
+class Listener final : public Recorder {
+ public:
+  Listener() { push_recorder(this); }
+  ~Listener() override { remove_recorder(this); }
+  void record(const OpDef& op, const Attrs&, std::span<const Tensor>, std::span<const Tensor>) override {
+    heard.emplace_back(op.name);
+  }
+  void read(const Variable&, const Tensor&) override { heard.emplace_back("read"); }
+  std::vector<std::string> heard;
+};
+
+TEST(TracePauses, RunOpsAtOnceInsideATraceUnheard) {
+  const Listener outside;
+  Trace trace;
+  const Tensor x = trace.parameter(0, kSpec, here());
+  Variable made;
+  {
+    const TracePause pause;
+    EXPECT_EQ(Trace::current(), nullptr);
+    const Listener inside;
+    made = Variable(emit_one(kAdd, {pair(1, 2), pair(10, 20)}, {}, here()));
+    EXPECT_THAT(made.value().to_vector<float>(), ElementsAre(11, 22));
+    EXPECT_THAT(inside.heard, ElementsAre("add", "read"));
+    {
+      Trace other;
+      EXPECT_TRUE(emit_one(kExp, {pair(1, 2)}, {}, here()).symbolic());
+      const TracePause again;
+      EXPECT_EQ(Trace::current(), nullptr);
+    }
+    EXPECT_EQ(Trace::current(), nullptr);
+  }
+  EXPECT_EQ(Trace::current(), &trace);
+  EXPECT_THAT(outside.heard, IsEmpty());
+  EXPECT_TRUE(emit_one(kAdd, {x, made.value()}, {}, here()).symbolic());
+  EXPECT_THAT(outside.heard, ElementsAre("read", "add"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/graph/variable.h"
 
+#include <utility>
+
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/variable_impl.h"
@@ -49,13 +51,24 @@ uint64_t Variable::id() const { return defined_variable(impl_).id; }
 const std::string& Variable::name() const { return defined_variable(impl_).options.name; }
 bool Variable::trainable() const { return defined_variable(impl_).options.trainable; }
 const TensorSpec& Variable::spec() const { return defined_variable(impl_).spec; }
+bool Variable::autocast() const { return defined_variable(impl_).options.autocast; }
 std::source_location Variable::where() const { return defined_variable(impl_).where; }
+
+namespace {
+thread_local const VariableReadScope* read_scope = nullptr;
+}
+
+VariableReadScope::VariableReadScope() : outer_(std::exchange(read_scope, this)) {}
+VariableReadScope::VariableReadScope(Convert convert, DType dtype)
+    : convert_(convert), dtype_(dtype), outer_(std::exchange(read_scope, this)) {}
+VariableReadScope::~VariableReadScope() { read_scope = outer_; }
 
 Tensor Variable::value(std::source_location where) const {
   Trace* trace = Trace::current();
   const Tensor value = trace ? trace->read(*this, where) : defined_variable(impl_).value;
   tell_recorders_of_read(*this, value);
-  return value;
+  if (!read_scope || !read_scope->convert_ || !autocast()) return value;
+  return read_scope->convert_(value, read_scope->dtype_, where);
 }
 
 void Variable::assign(const Tensor& value, std::source_location where) const {
@@ -83,6 +96,7 @@ void assign_changed(const Variable& variable, const Tensor& delta, std::string_v
                     std::source_location where) {
   const OpDef* op = find_op(op_name);
   require(op != nullptr, ErrorCode::internal, where, "op \"", op_name, "\" is not registered");
+  const VariableReadScope as_kept;
   variable.assign(emit_one(*op, {variable.value(where), delta}, {}, where), where);
 }
 }  // namespace

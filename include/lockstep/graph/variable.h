@@ -19,6 +19,7 @@ struct VariableImpl;
 struct VariableOptions {
   std::string name = "Variable";
   bool trainable = true;  // watched by every GradientTape
+  bool autocast = false;  // a VariableReadScope converts what is read
 };
 
 class Variable {
@@ -31,13 +32,14 @@ class Variable {
   uint64_t id() const;
   const std::string& name() const;
   bool trainable() const;
+  bool autocast() const;
   const TensorSpec& spec() const;
   const Shape& shape() const { return spec().shape; }
   DType dtype() const { return spec().dtype; }
   // Where it was created: scope errors name it.
   std::source_location where() const;
 
-  // The current value.
+  // The current value, as the innermost VariableReadScope wants it.
   Tensor value(std::source_location where = std::source_location::current()) const;
 
   // Dtype and shape must be the variable's.
@@ -49,6 +51,27 @@ class Variable {
 
  private:
   std::shared_ptr<VariableImpl> impl_;
+};
+
+// While it lives, Variable::value() on this thread gives `convert(value, dtype, where)` for variables
+// made with `autocast`: mixed precision computes in another dtype than the one weights are kept in. A
+// tape sees the read in front of the conversion, so gradients arrive in the variable's own dtype. Scopes
+// nest and the innermost counts; a default-constructed one lets values through as they are.
+class VariableReadScope {
+ public:
+  using Convert = Tensor (*)(const Tensor& value, DType dtype, std::source_location where);
+
+  VariableReadScope();
+  VariableReadScope(Convert convert, DType dtype);
+  ~VariableReadScope();
+  VariableReadScope(const VariableReadScope&) = delete;
+  VariableReadScope& operator=(const VariableReadScope&) = delete;
+
+ private:
+  friend class Variable;
+  Convert convert_ = nullptr;
+  DType dtype_ = DType::float32;
+  const VariableReadScope* outer_;
 };
 
 }  // namespace lockstep
