@@ -52,6 +52,9 @@ const std::string& Variable::name() const { return defined_variable(impl_).optio
 bool Variable::trainable() const { return defined_variable(impl_).options.trainable; }
 const TensorSpec& Variable::spec() const { return defined_variable(impl_).spec; }
 bool Variable::autocast() const { return defined_variable(impl_).options.autocast; }
+const std::function<Tensor(const Tensor&)>& Variable::constraint() const {
+  return defined_variable(impl_).options.constraint;
+}
 std::source_location Variable::where() const { return defined_variable(impl_).where; }
 
 namespace {

@@ -43,6 +43,9 @@ struct TensorImpl {
   std::shared_ptr<Storage> storage;
   Symbol symbol;
   uint64_t id = next_id();  // never reused: what tapes know a tensor by
+  // Which positions of a sequence count: what the layer that made this tensor says of it to the next. Set
+  // before the tensor is handed to anyone.
+  mutable std::shared_ptr<const TensorImpl> mask;
 
   void* data() const {
     return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(size_of(spec.dtype));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -20,6 +21,8 @@ struct VariableOptions {
   std::string name = "Variable";
   bool trainable = true;  // watched by every GradientTape
   bool autocast = false;  // a VariableReadScope converts what is read
+  // What optimizers put in place of the value after an update.
+  std::function<Tensor(const Tensor&)> constraint = {};
 };
 
 class Variable {
@@ -33,6 +36,7 @@ class Variable {
   const std::string& name() const;
   bool trainable() const;
   bool autocast() const;
+  const std::function<Tensor(const Tensor&)>& constraint() const;
   const TensorSpec& spec() const;
   const Shape& shape() const { return spec().shape; }
   DType dtype() const { return spec().dtype; }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/graph/variable.h"
@@ -14,6 +15,10 @@ class Optimizer {
  public:
   class Rule;
   explicit Optimizer(std::shared_ptr<Rule> rule) : rule_(std::move(rule)) {}
+  // NOLINTBEGIN(google-explicit-constructor): .optimizer = "adam", with its defaults
+  Optimizer(const char* name, std::source_location where = std::source_location::current());
+  Optimizer(const std::string& name, std::source_location where = std::source_location::current());
+  // NOLINTEND(google-explicit-constructor)
 
   // Updates every variable by its gradient; an undefined gradient leaves its variable alone, all
   // undefined is an error. Slots are made when a variable is first seen. Works eagerly and traced;

@@ -1,0 +1,66 @@
+// What weights are pulled back to after every update.
+#pragma once
+
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/json.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::keras {
+
+class Constraint {
+ public:
+  class Rule;
+  Constraint() = default;  // none
+  // NOLINTBEGIN(google-explicit-constructor)
+  Constraint(const char* name, std::source_location where = std::source_location::current());
+  Constraint(const std::string& name, std::source_location where = std::source_location::current());
+  Constraint(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool defined() const { return rule_ != nullptr; }
+  // The nearest allowed weights, by the constraint's own measure.
+  Tensor operator()(const Tensor& weights) const;
+
+  Json serialize() const;  // null for none
+  static Constraint deserialize(const Json& json,
+                                std::source_location where = std::source_location::current());
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+};
+
+class Constraint::Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual Tensor project(const Tensor& weights) const = 0;
+  virtual std::string class_name() const = 0;
+  virtual Json config() const { return Json::object(); }
+};
+
+namespace constraints {
+
+struct MaxNormOptions {
+  double max_value = 2;
+  std::vector<int64_t> axis = {0};
+};
+Constraint MaxNorm(const MaxNormOptions& options = {});
+Constraint NonNeg();
+struct UnitNormOptions {
+  std::vector<int64_t> axis = {0};
+};
+Constraint UnitNorm(const UnitNormOptions& options = {});
+struct MinMaxNormOptions {
+  double min_value = 0;
+  double max_value = 1;
+  double rate = 1;
+  std::vector<int64_t> axis = {0};
+};
+Constraint MinMaxNorm(const MinMaxNormOptions& options = {});
+
+}  // namespace constraints
+
+}  // namespace lockstep::keras

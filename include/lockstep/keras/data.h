@@ -1,0 +1,48 @@
+// What fit, evaluate and predict go through: arrays whose first dimension runs over the examples.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <source_location>
+#include <string>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::keras {
+
+namespace datasets {
+struct Examples;
+}
+
+// One batch, or all examples.
+struct Batch {
+  TensorList x;
+  TensorList y;              // none for predict
+  TensorList sample_weight;  // one for each output, undefined or missing where it has none
+};
+
+class Data {
+ public:
+  class Source;
+  using Named = std::map<std::string, Tensor>;
+
+  Data() = default;
+  // NOLINTBEGIN(google-explicit-constructor): model.fit({x, y}, ...)
+  Data(const Tensor& x, const Tensor& y = {}, const Tensor& sample_weight = {});
+  Data(const TensorList& x, const TensorList& y = {}, const TensorList& sample_weight = {});
+  Data(const datasets::Examples& examples);
+  // Inputs and outputs by the names of the model's.
+  Data(const Named& x, const Named& y, const Named& sample_weight = {});
+  // Anything that gives batches.
+  Data(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool defined() const { return source_ != nullptr; }
+  const std::shared_ptr<const Source>& source() const { return source_; }
+
+ private:
+  std::shared_ptr<const Source> source_;
+};
+
+}  // namespace lockstep::keras

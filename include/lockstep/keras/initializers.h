@@ -1,0 +1,98 @@
+// Initial values of weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+
+#include "lockstep/base/json.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::keras {
+
+// By name (.kernel_initializer = "he_normal") or made by a function of namespace initializers.
+class Initializer {
+ public:
+  class Rule;
+  Initializer() = default;  // none
+  // NOLINTBEGIN(google-explicit-constructor)
+  Initializer(const char* name, std::source_location where = std::source_location::current());
+  Initializer(const std::string& name, std::source_location where = std::source_location::current());
+  Initializer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool defined() const { return rule_ != nullptr; }
+  // A concrete tensor, also while a function is being traced. Without a seed every call draws other
+  // numbers, from random::default_generator().
+  Tensor operator()(const Shape& shape, DType dtype = DType::float32,
+                    std::source_location where = std::source_location::current()) const;
+
+  Json serialize() const;
+  static Initializer deserialize(const Json& json,
+                                 std::source_location where = std::source_location::current());
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+};
+
+// What an initializer is: derive from it to write one (class_name and config only matter to files).
+class Initializer::Rule {
+ public:
+  virtual ~Rule() = default;
+  // Called outside of traces.
+  virtual Tensor make(const Shape& shape, DType dtype) const = 0;
+  virtual std::string class_name() const = 0;
+  virtual Json config() const { return Json::object(); }
+};
+
+namespace initializers {
+
+using Seed = std::optional<int64_t>;  // none: from the default generator
+
+Initializer Zeros();
+Initializer Ones();
+Initializer Constant(double value = 0);
+struct IdentityOptions {
+  double gain = 1;
+};
+Initializer Identity(const IdentityOptions& options = {});  // matrices only
+struct RandomNormalOptions {
+  double mean = 0;
+  double stddev = 0.05;
+  Seed seed = {};
+};
+Initializer RandomNormal(const RandomNormalOptions& options = {});
+Initializer TruncatedNormal(const RandomNormalOptions& options = {});
+struct RandomUniformOptions {
+  double minval = -0.05;
+  double maxval = 0.05;
+  Seed seed = {};
+};
+Initializer RandomUniform(const RandomUniformOptions& options = {});
+struct VarianceScalingOptions {
+  double scale = 1;
+  std::string mode = "fan_in";                    // fan_in, fan_out, fan_avg
+  std::string distribution = "truncated_normal";  // truncated_normal, untruncated_normal, uniform
+  Seed seed = {};
+};
+Initializer VarianceScaling(const VarianceScalingOptions& options = {});
+struct SeedOptions {
+  Seed seed = {};
+};
+Initializer GlorotUniform(const SeedOptions& options = {});
+Initializer GlorotNormal(const SeedOptions& options = {});
+Initializer HeUniform(const SeedOptions& options = {});
+Initializer HeNormal(const SeedOptions& options = {});
+Initializer LecunUniform(const SeedOptions& options = {});
+Initializer LecunNormal(const SeedOptions& options = {});
+struct OrthogonalOptions {
+  double gain = 1;
+  Seed seed = {};
+};
+Initializer Orthogonal(const OrthogonalOptions& options = {});
+
+}  // namespace initializers
+
+}  // namespace lockstep::keras

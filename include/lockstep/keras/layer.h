@@ -1,0 +1,273 @@
+// Layers: functions with weights.
+//
+//   Layer hidden = layers::Dense(64, {.activation = "relu"});
+//   Tensor y = hidden(x);                 // runs it (or joins the trace), building the weights the first time
+//   KerasTensor s = hidden(Input({16}));  // or draws it into a model of the functional API
+//
+// A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
+// handle with make_layer<MyLayer>(arguments...).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/json.h"
+#include "lockstep/graph/variable.h"
+#include "lockstep/keras/constraints.h"
+#include "lockstep/keras/initializers.h"
+#include "lockstep/keras/mixed_precision.h"
+#include "lockstep/keras/regularizers.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::keras {
+
+class LayerBase;
+
+// --- symbolic values of the functional API -----------------------------------------------------------------
+
+// A value of a model that is being put together: what a layer will be given or give back.
+class KerasTensor {
+ public:
+  struct Impl;
+  KerasTensor() = default;
+  explicit KerasTensor(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return impl_ != nullptr; }
+  // -1 stands for a size that is known only when the model runs, such as the batch.
+  const Shape& shape() const;
+  DType dtype() const;
+  const std::string& name() const;
+
+  const std::shared_ptr<const Impl>& impl() const { return impl_; }
+  bool operator==(const KerasTensor&) const = default;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+using KerasTensorList = std::vector<KerasTensor>;
+
+struct InputOptions {
+  DType dtype = DType::float32;
+  std::string name = {};
+  int64_t batch_size = -1;
+};
+// A model's input; `shape` leaves the batch out, -1 is any size.
+KerasTensor Input(const Shape& shape, const InputOptions& options = {},
+                  std::source_location where = std::source_location::current());
+
+// Elementwise arithmetic while a model is put together; a number is taken as a constant.
+KerasTensor operator+(const KerasTensor& a, const KerasTensor& b);
+KerasTensor operator-(const KerasTensor& a, const KerasTensor& b);
+KerasTensor operator*(const KerasTensor& a, const KerasTensor& b);
+KerasTensor operator/(const KerasTensor& a, const KerasTensor& b);
+KerasTensor operator+(const KerasTensor& a, double b);
+KerasTensor operator-(const KerasTensor& a, double b);
+KerasTensor operator*(const KerasTensor& a, double b);
+KerasTensor operator/(const KerasTensor& a, double b);
+KerasTensor operator+(double a, const KerasTensor& b);
+KerasTensor operator-(double a, const KerasTensor& b);
+KerasTensor operator*(double a, const KerasTensor& b);
+KerasTensor operator/(double a, const KerasTensor& b);
+
+// --- calling -----------------------------------------------------------------------------------------------
+
+// What a call may say beside its inputs. Layers ignore what does not concern them.
+template <class Value>
+struct BasicCallOptions {
+  std::optional<bool> training = {};      // none: as the call around this one, else false
+  Value mask = {};                        // none: the one that the input carries
+  Value attention_mask = {};              // attention: which keys each query may see
+  std::vector<Value> initial_state = {};  // recurrent layers
+  bool use_causal_mask = false;           // attention: no query sees a later key
+};
+using CallOptions = BasicCallOptions<Tensor>;
+using SymbolicCallOptions = BasicCallOptions<KerasTensor>;
+
+// The same, as a layer sees it.
+struct CallContext {
+  bool training = false;
+  TensorList masks = {};  // one for each input, undefined where it has none
+  Tensor attention_mask = {};
+  TensorList initial_state = {};
+  bool use_causal_mask = false;
+
+  const Tensor& mask() const;  // of the first input
+};
+
+// The mask that a layer attached to its result (Embedding, Masking, ...); undefined where there is none.
+Tensor mask_of(const Tensor& tensor);
+
+class Layer {
+ public:
+  Layer() = default;
+  explicit Layer(std::shared_ptr<LayerBase> base) : base_(std::move(base)) {}
+
+  Tensor operator()(const Tensor& x, const CallOptions& options = {},
+                    std::source_location where = std::source_location::current()) const;
+  Tensor operator()(const TensorList& inputs, const CallOptions& options = {},
+                    std::source_location where = std::source_location::current()) const;
+  KerasTensor operator()(const KerasTensor& x, const SymbolicCallOptions& options = {},
+                         std::source_location where = std::source_location::current()) const;
+  KerasTensor operator()(const KerasTensorList& inputs, const SymbolicCallOptions& options = {},
+                         std::source_location where = std::source_location::current()) const;
+  // For layers with several results.
+  TensorList apply(const TensorList& inputs, const CallOptions& options = {},
+                   std::source_location where = std::source_location::current()) const;
+  KerasTensorList apply(const KerasTensorList& inputs, const SymbolicCallOptions& options = {},
+                        std::source_location where = std::source_location::current()) const;
+
+  // Makes the weights for inputs of this shape (the batch included, -1 where not known).
+  void build(const Shape& input, std::source_location where = std::source_location::current()) const;
+  void build(const std::vector<Shape>& inputs,
+             std::source_location where = std::source_location::current()) const;
+  bool built() const;
+
+  const std::string& name() const;
+  // "sequential/dense": how its weights are named in files.
+  const std::string& path() const;
+  const std::string& class_name() const;
+  DTypePolicy dtype_policy() const;
+
+  bool trainable() const;
+  // Of this layer and those inside it. Compile a model again for it to take notice.
+  void set_trainable(bool trainable) const;
+
+  // Weights of this layer, then of those inside it, each once.
+  std::vector<Variable> weights() const;
+  std::vector<Variable> trainable_weights() const;
+  std::vector<Variable> non_trainable_weights() const;
+  // Copies, in the order of weights().
+  TensorList get_weights() const;
+  void set_weights(const TensorList& values,
+                   std::source_location where = std::source_location::current()) const;
+  int64_t count_params(std::source_location where = std::source_location::current()) const;
+  // Penalties of regularizers, and what add_loss() gave in the last call.
+  TensorList losses() const;
+
+  // The layers directly inside it.
+  std::vector<Layer> layers() const;
+
+  // Keras' {"module", "class_name", "config", ...} of it.
+  Json serialize() const;
+  static Layer deserialize(const Json& json, std::source_location where = std::source_location::current());
+
+  bool defined() const { return base_ != nullptr; }
+  const std::shared_ptr<LayerBase>& base() const { return base_; }
+  bool operator==(const Layer&) const = default;
+
+ private:
+  std::shared_ptr<LayerBase> base_;
+};
+
+template <class L, class... Args>
+Layer make_layer(Args&&... args) {
+  return Layer(std::make_shared<L>(std::forward<Args>(args)...));
+}
+
+// --- writing a layer ---------------------------------------------------------------------------------------
+
+struct WeightOptions {
+  Initializer initializer = "glorot_uniform";
+  Regularizer regularizer = {};
+  Constraint constraint = {};
+  bool trainable = true;
+  std::optional<DType> dtype = {};  // none: the policy's
+  bool autocast = true;             // reads give the compute dtype where a policy has two
+};
+
+struct LayerBaseOptions {
+  std::string name = {};  // empty: the class name in snake case, numbered
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Regularizer activity_regularizer = {};
+  Shape input_shape = {};  // without the batch; a Sequential is built at once where its first layer says
+  bool has_input_shape = false;
+};
+
+class LayerBase : public std::enable_shared_from_this<LayerBase> {
+ public:
+  // `class_name` is what files call this kind of layer.
+  explicit LayerBase(std::string class_name, LayerBaseOptions options = {});
+  virtual ~LayerBase();
+  LayerBase(const LayerBase&) = delete;
+  LayerBase& operator=(const LayerBase&) = delete;
+
+  // Makes the weights, by add_weight(). Called once, before the first call and outside of any trace; sizes
+  // that are not known are -1. Layers of several inputs define build_all().
+  virtual void build(const Shape& input);
+  virtual void build_all(const std::vector<Shape>& inputs);
+
+  // Computes the result. Layers of several inputs or results define call_all().
+  virtual Tensor call(const Tensor& x, const CallContext& context);
+  virtual TensorList call_all(const TensorList& inputs, const CallContext& context);
+
+  // The masks of the results. Default: the first input's for every result where supports_masking(), else
+  // none.
+  virtual TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results);
+  virtual bool supports_masking() const { return false; }
+
+  // What deserialisation needs to make it again; start from LayerBase::get_config().
+  virtual Json get_config() const;
+  // Keras' name of the module the class is found in.
+  virtual std::string module() const { return "keras.layers"; }
+
+  const std::string& class_name() const { return class_name_; }
+  const std::string& name() const { return options_.name; }
+  const std::string& path() const { return path_; }
+  const DTypePolicy& policy() const { return options_.dtype; }
+  DType compute_dtype() const { return options_.dtype.compute_dtype(); }
+  DType variable_dtype() const { return options_.dtype.variable_dtype(); }
+  const LayerBaseOptions& base_options() const { return options_; }
+  bool built() const { return built_; }
+  bool trainable() const { return options_.trainable; }
+  void set_trainable(bool trainable);
+  std::source_location where() const { return where_; }
+
+  std::vector<Variable> weights() const;
+  std::vector<Variable> trainable_weights() const;
+  std::vector<Variable> non_trainable_weights() const;
+  TensorList losses() const;
+  const std::vector<Layer>& layers() const { return layers_; }
+
+  // Runs build and call with everything that belongs to them: name scope, dtype policy, masks, losses.
+  TensorList run(const TensorList& inputs, const CallOptions& options, std::source_location where);
+  void ensure_built(const std::vector<Shape>& inputs, std::source_location where);
+  void forget_losses();
+
+ protected:
+  // A weight of this layer, named "path/name".
+  Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
+  // Makes `layer` part of this one: its weights and losses are found through it.
+  Layer track(Layer layer);
+  void untrack_all() { layers_.clear(); }
+  // A scalar that is added to the loss of the step in which this call takes place.
+  void add_loss(const Tensor& loss);
+  void set_path(std::string path) { path_ = std::move(path); }
+  void mark_unbuilt() { built_ = false; }
+
+ private:
+  struct Weight {
+    Variable variable;
+    Regularizer regularizer;
+  };
+  void collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const;
+
+  std::string class_name_;
+  LayerBaseOptions options_;
+  std::string path_;
+  std::source_location where_;
+  bool built_ = false;
+  std::vector<Weight> weights_;  // trainable ones first
+  std::vector<Layer> layers_;
+  TensorList added_losses_;
+};
+
+// Makes layers of your own readable from files: `make` gets what get_config() wrote.
+void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
+
+}  // namespace lockstep::keras

@@ -1,0 +1,60 @@
+// Penalties on weights and activations that are added to the loss.
+#pragma once
+
+#include <memory>
+#include <source_location>
+#include <string>
+
+#include "lockstep/base/json.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::keras {
+
+class Regularizer {
+ public:
+  class Rule;
+  Regularizer() = default;  // none
+  // NOLINTBEGIN(google-explicit-constructor)
+  Regularizer(const char* name, std::source_location where = std::source_location::current());
+  Regularizer(const std::string& name, std::source_location where = std::source_location::current());
+  Regularizer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool defined() const { return rule_ != nullptr; }
+  // A scalar. Differentiable.
+  Tensor operator()(const Tensor& x) const;
+
+  Json serialize() const;  // null for none
+  static Regularizer deserialize(const Json& json,
+                                 std::source_location where = std::source_location::current());
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+};
+
+class Regularizer::Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual Tensor penalty(const Tensor& x) const = 0;
+  virtual std::string class_name() const = 0;
+  virtual Json config() const { return Json::object(); }
+};
+
+namespace regularizers {
+
+Regularizer L1(double l1 = 0.01);
+Regularizer L2(double l2 = 0.01);
+struct L1L2Options {
+  double l1 = 0;
+  double l2 = 0;
+};
+Regularizer L1L2(const L1L2Options& options = {});
+struct OrthogonalRegularizerOptions {
+  double factor = 0.01;
+  std::string mode = "rows";  // or columns
+};
+Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options = {});
+
+}  // namespace regularizers
+
+}  // namespace lockstep::keras
