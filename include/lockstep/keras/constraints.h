@@ -1,6 +1,7 @@
 // What weights are pulled back to after every update.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -60,6 +61,9 @@ struct MinMaxNormOptions {
   std::vector<int64_t> axis = {0};
 };
 Constraint MinMaxNorm(const MinMaxNormOptions& options = {});
+
+// Makes one of your own readable from files: `make` gets what Rule::config() wrote.
+void register_constraint(const std::string& class_name, std::function<Constraint(const Json& config)> make);
 
 }  // namespace constraints
 

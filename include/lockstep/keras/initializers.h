@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -92,6 +93,9 @@ struct OrthogonalOptions {
   Seed seed = {};
 };
 Initializer Orthogonal(const OrthogonalOptions& options = {});
+
+// Makes one of your own readable from files: `make` gets what Rule::config() wrote.
+void register_initializer(const std::string& class_name, std::function<Initializer(const Json& config)> make);
 
 }  // namespace initializers
 

@@ -17,7 +17,7 @@ class DTypePolicy {
   // NOLINTBEGIN(google-explicit-constructor): .dtype = "mixed_bfloat16"
   DTypePolicy(const char* name, std::source_location where = std::source_location::current());
   DTypePolicy(const std::string& name, std::source_location where = std::source_location::current());
-  DTypePolicy(DType dtype);
+  DTypePolicy(DType dtype, std::source_location where = std::source_location::current());
   // NOLINTEND(google-explicit-constructor)
 
   // False: stands for the global policy.

@@ -1,6 +1,7 @@
 // Penalties on weights and activations that are added to the loss.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -54,6 +55,9 @@ struct OrthogonalRegularizerOptions {
   std::string mode = "rows";  // or columns
 };
 Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options = {});
+
+// Makes one of your own readable from files: `make` gets what Rule::config() wrote.
+void register_regularizer(const std::string& class_name, std::function<Regularizer(const Json& config)> make);
 
 }  // namespace regularizers
 

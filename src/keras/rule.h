@@ -1,0 +1,38 @@
+// Rules from settings: a struct with a kName, a `visit` over its members (keras/fields.h) and the function that
+// gives the rule its meaning becomes an entry of a registry.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "keras/fields.h"
+#include "keras/registry.h"
+
+namespace lockstep::keras {
+
+// The part that every rule made of settings shares: `Base` is Initializer::Rule, ...
+template <class Base, class Settings>
+class SettingsRule : public Base {
+ public:
+  explicit SettingsRule(Settings settings) : settings_(std::move(settings)) {
+    if constexpr (requires { settings_.check(); }) settings_.check();
+  }
+  std::string class_name() const override { return Settings::kName; }
+  Json config() const override { return write_fields(settings_); }
+
+ protected:
+  Settings settings_;
+};
+
+// `Rule<Settings>` is read from files under Settings::kName and these other names.
+template <template <class> class Rule, class Settings, class Made>
+void enter(Registry<Made>& registry, const std::vector<std::string>& aliases = {}) {
+  registry.add(
+      Settings::kName,
+      [](const Json& config) {
+        return Made(std::make_shared<Rule<Settings>>(read_fields<Settings>(config)));
+      },
+      aliases);
+}
+
+}  // namespace lockstep::keras
