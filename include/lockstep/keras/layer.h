@@ -185,8 +185,8 @@ struct LayerBaseOptions {
   bool trainable = true;
   DTypePolicy dtype = {};
   Regularizer activity_regularizer = {};
-  Shape input_shape = {};  // without the batch; a Sequential is built at once where its first layer says
-  bool has_input_shape = false;
+  // Without the batch: a Sequential is built at once where its first layer says it. Empty: not said.
+  Shape input_shape = {};
 };
 
 class LayerBase : public std::enable_shared_from_this<LayerBase> {
@@ -210,6 +210,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // none.
   virtual TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results);
   virtual bool supports_masking() const { return false; }
+  // Whether floating-point inputs are brought to the compute dtype.
+  virtual bool autocast_inputs() const { return true; }
 
   // What deserialisation needs to make it again; start from LayerBase::get_config().
   virtual Json get_config() const;
@@ -224,6 +226,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   DType variable_dtype() const { return options_.dtype.variable_dtype(); }
   const LayerBaseOptions& base_options() const { return options_; }
   bool built() const { return built_; }
+  const std::vector<Shape>& build_shapes() const { return build_shapes_; }
   bool trainable() const { return options_.trainable; }
   void set_trainable(bool trainable);
   std::source_location where() const { return where_; }
@@ -262,6 +265,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::string path_;
   std::source_location where_;
   bool built_ = false;
+  std::vector<Shape> build_shapes_;
   std::vector<Weight> weights_;  // trainable ones first
   std::vector<Layer> layers_;
   TensorList added_losses_;

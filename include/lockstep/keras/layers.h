@@ -1,0 +1,4 @@
+// Every layer of Keras.
+#pragma once
+
+#include "lockstep/keras/layers/core.h"

@@ -1,0 +1,287 @@
+#include "keras/functional_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/emit.h"
+#include "keras/fields.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/math.h"
+
+namespace lockstep::keras {
+
+const Shape& KerasTensor::shape() const { return impl_->shape; }
+DType KerasTensor::dtype() const { return impl_->dtype; }
+const std::string& KerasTensor::name() const { return impl_->name; }
+
+// --- what a layer gives ----------------------------------------------------------------------------------------
+
+namespace {
+
+bool known(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
+}
+
+Shape with_unknown_as(const Shape& shape, int64_t size) {
+  Shape filled = shape;
+  for (int d = 0; d < filled.rank(); ++d)
+    if (filled[d] < 0) filled[d] = size;
+  return filled;
+}
+
+TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs, const CallOptions& options,
+                      int64_t unknown, std::source_location where) {
+  // Results are symbols of this trace; only their specs outlive it.
+  Trace trace;
+  int parameters = 0;
+  const auto symbol = [&](const TensorSpec& spec) {
+    return trace.parameter(parameters++, {spec.dtype, with_unknown_as(spec.shape, unknown)}, where);
+  };
+  TensorList symbols;
+  for (const TensorSpec& input : inputs) symbols.push_back(symbol(input));
+  TensorList results = layer.base()->run(
+      symbols, map_options<Tensor>(options, [&](const Tensor& t) { return symbol(t.spec()); }), where);
+  layer.base()->forget_losses();
+  return results;
+}
+
+}  // namespace
+
+std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
+                                      const CallOptions& options, std::source_location where) {
+  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins.
+  constexpr int64_t kStandIn = 83;
+  constexpr int64_t kOtherStandIn = 89;
+  const auto specs = [&](int64_t stand_in) {
+    std::vector<TensorSpec> found;
+    for (const Tensor& result : trace_call(layer, inputs, options, stand_in, where))
+      found.push_back(result.spec());
+    return found;
+  };
+  std::vector<TensorSpec> outputs = specs(kStandIn);
+  const bool all_known =
+      std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& input) { return known(input.shape); });
+  if (all_known) return outputs;
+  const std::vector<TensorSpec> others = specs(kOtherStandIn);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    for (int d = 0; d < outputs[i].shape.rank(); ++d)
+      if (outputs[i].shape[d] != others[i].shape[d]) outputs[i].shape[d] = -1;
+  return outputs;
+}
+
+KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inputs,
+                                  const SymbolicCallOptions& options, std::source_location where) {
+  require(layer.defined(), ErrorCode::failed_precondition, where,
+          "this Layer was default-constructed: it names no layer");
+  require(!inputs.empty(), ErrorCode::invalid_argument, where, "layer \"", layer.name(),
+          "\" was called with no inputs");
+  std::vector<TensorSpec> specs;
+  std::vector<Shape> shapes;
+  for (const KerasTensor& input : inputs) {
+    require(input.defined(), ErrorCode::invalid_argument, where, "layer \"", layer.name(),
+            "\": an input is an empty KerasTensor; make inputs with Input(shape)");
+    const bool cast = layer.base()->autocast_inputs() && is_floating(input.dtype());
+    specs.push_back({cast ? layer.base()->compute_dtype() : input.dtype(), input.shape()});
+    shapes.push_back(input.shape());
+  }
+  layer.base()->ensure_built(shapes, where);
+  // Stand-ins for the tensors among the options: only their specs count.
+  const CallOptions stand_ins = map_options<Tensor>(
+      options, [](const KerasTensor& t) { return Tensor::empty(t.dtype(), with_unknown_as(t.shape(), 1)); });
+  auto call = std::make_shared<LayerCall>(LayerCall{layer, inputs, options});
+  KerasTensorList results;
+  for (const TensorSpec& spec : infer_outputs(layer, specs, stand_ins, where)) {
+    const int output = static_cast<int>(results.size());
+    results.emplace_back(std::make_shared<KerasTensor::Impl>(
+        KerasTensor::Impl{spec.shape, spec.dtype, layer.name(), call, output}));
+  }
+  return results;
+}
+
+// --- inputs and arithmetic -------------------------------------------------------------------------------------
+
+InputLayer::InputLayer(const Shape& shape, DType dtype, const std::string& name)
+    : LayerBase(
+          "InputLayer",
+          {.name = name.empty() ? unique_name("input_layer") : name, .trainable = true, .dtype = "float32"}),
+      shape_(shape),
+      dtype_(dtype) {}
+
+Json InputLayer::get_config() const {
+  return Json::object({{"batch_shape", to_json(shape_)},
+                       {"dtype", std::string(lockstep::name(dtype_))},
+                       {"sparse", false},
+                       {"ragged", false},
+                       {"name", name()}});
+}
+
+TensorList InputLayer::call_all(const TensorList& inputs, const CallContext&) { return inputs; }
+
+KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name) {
+  const Layer layer = make_layer<InputLayer>(shape_with_batch, dtype, name);
+  layer.base()->ensure_built({shape_with_batch}, std::source_location::current());
+  return KerasTensor(std::make_shared<KerasTensor::Impl>(KerasTensor::Impl{
+      shape_with_batch, dtype, layer.name(), std::make_shared<LayerCall>(LayerCall{layer, {}, {}}), 0}));
+}
+
+KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_location where) {
+  for (const int64_t size : shape)
+    require(size >= -1, ErrorCode::invalid_argument, where,
+            "Input: sizes are positive, or -1 for any; received ", shape);
+  Shape whole = shape;
+  whole.insert(0, options.batch_size);
+  return make_input(whole, options.dtype, options.name);
+}
+
+namespace {
+
+struct Arithmetic {
+  char symbol;
+  const char* class_name;
+  Tensor (*function)(const OperandArg&, const OperandArg&);
+};
+constexpr Arithmetic kArithmetic[] = {
+    {'+', "Add", add}, {'-', "Subtract", subtract}, {'*', "Multiply", multiply}, {'/', "Divide", divide}};
+
+const Arithmetic& arithmetic(char symbol) {
+  return *std::find_if(std::begin(kArithmetic), std::end(kArithmetic),
+                       [&](const Arithmetic& a) { return a.symbol == symbol; });
+}
+
+KerasTensor combine(char symbol, const KerasTensor& a, const KerasTensor& b) {
+  return make_layer<ArithmeticLayer>(symbol)(KerasTensorList{a, b});
+}
+KerasTensor combine(char symbol, const KerasTensor& value, double number, bool number_first) {
+  return make_layer<ArithmeticLayer>(symbol, number, number_first)(value);
+}
+
+}  // namespace
+
+ArithmeticLayer::ArithmeticLayer(char operation, const std::string& name)
+    : LayerBase(arithmetic(operation).class_name, {.name = name}), operation_(operation) {}
+ArithmeticLayer::ArithmeticLayer(char operation, double number, bool number_first, const std::string& name)
+    : LayerBase(arithmetic(operation).class_name, {.name = name}),
+      operation_(operation),
+      number_(number),
+      has_number_(true),
+      number_first_(number_first) {}
+
+TensorList ArithmeticLayer::call_all(const TensorList& inputs, const CallContext&) {
+  const Arithmetic& rule = arithmetic(operation_);
+  if (!has_number_) return {rule.function(inputs[0], inputs[1])};
+  return {number_first_ ? rule.function(number_, inputs[0]) : rule.function(inputs[0], number_)};
+}
+
+Json ArithmeticLayer::arguments(const Json::List& inputs) const {
+  if (!has_number_) return inputs;
+  return number_first_ ? Json::List{number_, inputs[0]} : Json::List{inputs[0], number_};
+}
+
+char ArithmeticLayer::operation_of(const std::string& class_name) {
+  for (const Arithmetic& a : kArithmetic)
+    if (class_name == a.class_name) return a.symbol;
+  return 0;
+}
+
+KerasTensor operator+(const KerasTensor& a, const KerasTensor& b) { return combine('+', a, b); }
+KerasTensor operator-(const KerasTensor& a, const KerasTensor& b) { return combine('-', a, b); }
+KerasTensor operator*(const KerasTensor& a, const KerasTensor& b) { return combine('*', a, b); }
+KerasTensor operator/(const KerasTensor& a, const KerasTensor& b) { return combine('/', a, b); }
+KerasTensor operator+(const KerasTensor& a, double b) { return combine('+', a, b, false); }
+KerasTensor operator-(const KerasTensor& a, double b) { return combine('-', a, b, false); }
+KerasTensor operator*(const KerasTensor& a, double b) { return combine('*', a, b, false); }
+KerasTensor operator/(const KerasTensor& a, double b) { return combine('/', a, b, false); }
+KerasTensor operator+(double a, const KerasTensor& b) { return combine('+', b, a, true); }
+KerasTensor operator-(double a, const KerasTensor& b) { return combine('-', b, a, true); }
+KerasTensor operator*(double a, const KerasTensor& b) { return combine('*', b, a, true); }
+KerasTensor operator/(double a, const KerasTensor& b) { return combine('/', b, a, true); }
+
+// --- the graph between inputs and outputs -----------------------------------------------------------------------
+
+namespace {
+
+using Call = std::shared_ptr<const LayerCall>;
+
+class BackTracer {
+ public:
+  BackTracer(const KerasTensorList& inputs, std::source_location where) : inputs_(inputs), where_(where) {}
+
+  void visit(const KerasTensor& value) {
+    const Call& call = value.impl()->call;
+    if (done_.contains(call.get())) return;
+    const bool given = std::find(inputs_.begin(), inputs_.end(), value) != inputs_.end();
+    // A model may start in the middle of another: what made its input is not part of it.
+    if (given && !call->inputs.empty()) return;
+    const LayerBase* layer = call->layer.base().get();
+    first_visit_.emplace(layer, first_visit_.size());
+    if (!given) {
+      require(!call->inputs.empty(), ErrorCode::invalid_argument, where_, "Model: the outputs need input \"",
+              value.name(), "\" of shape ", value.shape(), ", which is not among the model's inputs");
+      for (const KerasTensor& input : operands(*call)) visit(input);
+    }
+    done_.insert(call.get());
+    order_.push_back(call);
+  }
+
+  static KerasTensorList operands(const LayerCall& call) {
+    KerasTensorList all = call.inputs;
+    const KerasTensorList more = values_of(call.options);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  FunctionalGraph sorted() const {
+    std::unordered_map<const LayerCall*, int> call_depth;
+    std::unordered_map<const LayerBase*, int> layer_depth;
+    for (auto call = order_.rbegin(); call != order_.rend(); ++call) {
+      const LayerBase* layer = (*call)->layer.base().get();
+      int& own = call_depth[call->get()];
+      own = std::max(own, layer_depth[layer]);
+      layer_depth[layer] = own;
+      for (const KerasTensor& input : operands(**call)) {
+        int& earlier = call_depth[input.impl()->call.get()];
+        earlier = std::max(earlier, own + 1);
+      }
+    }
+    FunctionalGraph graph;
+    graph.calls = order_;
+    std::stable_sort(graph.calls.begin(), graph.calls.end(),
+                     [&](const Call& a, const Call& b) { return call_depth[a.get()] > call_depth[b.get()]; });
+    for (const Call& call : order_)
+      if (std::find(graph.layers.begin(), graph.layers.end(), call->layer) == graph.layers.end())
+        graph.layers.push_back(call->layer);
+    std::stable_sort(graph.layers.begin(), graph.layers.end(), [&](const Layer& a, const Layer& b) {
+      const LayerBase *x = a.base().get(), *y = b.base().get();
+      if (layer_depth[x] != layer_depth[y]) return layer_depth[x] > layer_depth[y];
+      return first_visit_.at(x) < first_visit_.at(y);
+    });
+    return graph;
+  }
+
+ private:
+  const KerasTensorList& inputs_;
+  std::source_location where_;
+  std::unordered_set<const LayerCall*> done_;
+  std::unordered_map<const LayerBase*, size_t> first_visit_;
+  std::vector<Call> order_;  // every call after those it needs
+};
+
+}  // namespace
+
+FunctionalGraph trace_back(const KerasTensorList& inputs, const KerasTensorList& outputs,
+                           std::source_location where) {
+  for (const KerasTensor& value : inputs)
+    require(value.defined(), ErrorCode::invalid_argument, where, "Model: an input is an empty KerasTensor");
+  for (const KerasTensor& value : outputs)
+    require(value.defined(), ErrorCode::invalid_argument, where, "Model: an output is an empty KerasTensor");
+  BackTracer tracer(inputs, where);
+  for (const KerasTensor& output : outputs) tracer.visit(output);
+  // Inputs that no output needs are part of the model all the same.
+  for (const KerasTensor& input : inputs) tracer.visit(input);
+  return tracer.sorted();
+}
+
+}  // namespace lockstep::keras

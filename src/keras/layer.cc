@@ -1,0 +1,407 @@
+#include "lockstep/keras/layer.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "graph/emit.h"
+#include "keras/fields.h"
+#include "keras/functional_graph.h"
+#include "keras/layers/registry.h"
+#include "keras/registry.h"
+#include "lockstep/base/log.h"
+#include "lockstep/ops/math.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::keras {
+namespace {
+
+// The calls under way on this thread, innermost last.
+struct Frame {
+  const LayerBase* layer;
+  bool training;
+  std::string scope;  // "model/block": what weights made inside are named under
+  const Frame* outer;
+};
+thread_local const Frame* innermost = nullptr;
+
+class FrameScope {
+ public:
+  FrameScope(const LayerBase& layer, bool training)
+      : frame_{&layer, training, innermost ? innermost->scope + "/" + layer.name() : layer.name(),
+               innermost} {
+    innermost = &frame_;
+  }
+  ~FrameScope() { innermost = frame_.outer; }
+  FrameScope(const FrameScope&) = delete;
+  FrameScope& operator=(const FrameScope&) = delete;
+
+ private:
+  Frame frame_;
+};
+
+std::mutex names_mutex;
+std::map<std::string, int> used_names;
+
+Tensor to_dtype(const Tensor& value, DType dtype, std::source_location) {
+  return is_floating(value.dtype()) && value.dtype() != dtype ? cast(value, dtype) : value;
+}
+
+void attach_mask(const Tensor& tensor, const Tensor& mask) {
+  if (mask.defined()) tensor.impl()->mask = mask.impl();
+}
+
+void say_once_of_lost_mask(const LayerBase& layer) {
+  static std::mutex mutex;
+  static std::set<const LayerBase*> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(&layer).second)
+    log(LogLevel::warning, "layer \"" + layer.name() + "\" (" + layer.class_name() +
+                               ") does not know masks: the mask of its input ends here");
+}
+
+std::vector<Shape> shapes_of(const TensorList& tensors) {
+  std::vector<Shape> shapes;
+  shapes.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
+  return shapes;
+}
+
+Tensor only(TensorList results, const Layer& layer, std::source_location where) {
+  require(results.size() == 1, ErrorCode::invalid_argument, where, "layer \"", layer.name(), "\" gives ",
+          results.size(), " results; call apply() for all of them");
+  return std::move(results[0]);
+}
+
+}  // namespace
+
+std::string unique_name(const std::string& base) {
+  const std::lock_guard lock(names_mutex);
+  const int count = used_names[base]++;
+  return count == 0 ? base : base + "_" + std::to_string(count);
+}
+
+void reset_names() {
+  const std::lock_guard lock(names_mutex);
+  used_names.clear();
+}
+
+Tensor mask_of(const Tensor& tensor) {
+  return tensor.defined() && tensor.impl()->mask ? Tensor(tensor.impl()->mask) : Tensor();
+}
+
+const Tensor& CallContext::mask() const {
+  static const Tensor none;
+  return masks.empty() ? none : masks[0];
+}
+
+// --- LayerBase -----------------------------------------------------------------------------------------------
+
+LayerBase::LayerBase(std::string class_name, LayerBaseOptions options)
+    : class_name_(std::move(class_name)), options_(std::move(options)) {
+  if (options_.name.empty()) options_.name = unique_name(to_snake_case(class_name_));
+  // Weights are named "layer/weight" in files.
+  require(options_.name.find('/') == std::string::npos, ErrorCode::invalid_argument,
+          std::source_location::current(), "layer name \"", options_.name, "\" must not contain '/'");
+  // What the global policy is when the layer is made counts, not when it is used.
+  if (!options_.dtype.set()) options_.dtype = mixed_precision::global_policy();
+  path_ = options_.name;
+}
+
+LayerBase::~LayerBase() = default;
+
+void LayerBase::build(const Shape&) {}
+void LayerBase::build_all(const std::vector<Shape>& inputs) {
+  if (!inputs.empty()) build(inputs[0]);
+}
+
+Tensor LayerBase::call(const Tensor&, const CallContext&) {
+  fail(ErrorCode::unsupported, std::source_location::current(), "layer class ", class_name_,
+       " defines neither call() nor call_all()");
+}
+
+TensorList LayerBase::call_all(const TensorList& inputs, const CallContext& context) {
+  require(inputs.size() == 1, ErrorCode::invalid_argument, std::source_location::current(), "layer class ",
+          class_name_, " takes one input, received ", inputs.size());
+  return {call(inputs[0], context)};
+}
+
+TensorList LayerBase::compute_mask(const TensorList&, const TensorList& masks, size_t results) {
+  const auto first =
+      std::find_if(masks.begin(), masks.end(), [](const Tensor& mask) { return mask.defined(); });
+  if (first == masks.end()) return {};
+  if (!supports_masking()) {
+    say_once_of_lost_mask(*this);
+    return {};
+  }
+  return TensorList(results, *first);
+}
+
+Json LayerBase::get_config() const {
+  return Json::object(
+      {{"name", options_.name}, {"trainable", options_.trainable}, {"dtype", to_json(options_.dtype)}});
+}
+
+void LayerBase::set_trainable(bool trainable) {
+  options_.trainable = trainable;
+  for (const Layer& layer : layers_) layer.set_trainable(trainable);
+}
+
+void LayerBase::collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const {
+  frozen = frozen || !options_.trainable;
+  const auto add = [&](const Variable& variable) {
+    const bool known = std::any_of(into.begin(), into.end(),
+                                   [&](const Variable& other) { return other.id() == variable.id(); });
+    if (!known) into.push_back(variable);
+  };
+  for (const Weight& weight : weights_) {
+    const bool learns = weight.variable.trainable() && !frozen;
+    if (learns ? trainable : non_trainable) add(weight.variable);
+  }
+  for (const Layer& layer : layers_) layer.base()->collect(into, trainable, non_trainable, frozen);
+}
+
+std::vector<Variable> LayerBase::weights() const {
+  std::vector<Variable> all;
+  collect(all, true, true, false);
+  return all;
+}
+std::vector<Variable> LayerBase::trainable_weights() const {
+  std::vector<Variable> all;
+  collect(all, true, false, false);
+  return all;
+}
+std::vector<Variable> LayerBase::non_trainable_weights() const {
+  std::vector<Variable> all;
+  collect(all, false, true, false);
+  return all;
+}
+
+TensorList LayerBase::losses() const {
+  TensorList losses = added_losses_;
+  // A replica adds its share of what does not depend on examples, so that the sum over replicas is right.
+  const Trace* trace = Trace::current();
+  const bool replica = trace && trace->replica().global_batch > 0;
+  const double share = replica ? static_cast<double>(trace->replica().local_batch) /
+                                     static_cast<double>(trace->replica().global_batch)
+                               : 1.0;
+  for (const Weight& weight : weights_) {
+    if (!weight.regularizer.defined() || !weight.variable.trainable()) continue;
+    const Tensor penalty = weight.regularizer(weight.variable.value());
+    losses.push_back(replica ? penalty * share : penalty);
+  }
+  for (const Layer& layer : layers_) {
+    const TensorList inner = layer.losses();
+    losses.insert(losses.end(), inner.begin(), inner.end());
+  }
+  return losses;
+}
+
+void LayerBase::forget_losses() {
+  added_losses_.clear();
+  for (const Layer& layer : layers_) layer.base()->forget_losses();
+}
+
+void LayerBase::add_loss(const Tensor& loss) { added_losses_.push_back(loss); }
+
+Layer LayerBase::track(Layer layer) {
+  require(layer.defined(), ErrorCode::invalid_argument, where_, "layer \"", name(),
+          "\" was given an empty Layer");
+  const bool known = std::find(layers_.begin(), layers_.end(), layer) != layers_.end();
+  if (!known) layers_.push_back(layer);
+  return layer;
+}
+
+Variable LayerBase::add_weight(const std::string& name, const Shape& shape, const WeightOptions& options) {
+  for (const int64_t size : shape)
+    require(size >= 0, ErrorCode::shape_mismatch, where_, "layer \"", this->name(),
+            "\" cannot make weight \"", name, "\" of shape ", shape,
+            ": a size of its input that it depends on is not known");
+  const DType dtype = options.dtype.value_or(variable_dtype());
+  const bool floating = is_floating(dtype);
+  VariableOptions variable{
+      .name = path_ + "/" + name, .trainable = options.trainable, .autocast = options.autocast && floating};
+  if (options.constraint.defined())
+    variable.constraint = [constraint = options.constraint](const Tensor& value) {
+      return constraint(value);
+    };
+  const TracePause outside;
+  Weight weight{Variable(options.initializer(shape, dtype), std::move(variable)), options.regularizer};
+  // Keras lists the trainable ones first.
+  const auto place = options.trainable ? std::find_if(weights_.begin(), weights_.end(),
+                                                      [](const Weight& w) { return !w.variable.trainable(); })
+                                       : weights_.end();
+  return weights_.insert(place, std::move(weight))->variable;
+}
+
+void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {
+  if (built_) return;
+  std::optional<FrameScope> frame;
+  if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : false);
+  where_ = where;
+  path_ = innermost->scope;
+  const TracePause outside;
+  try {
+    build_all(inputs);
+  } catch (Error& error) {
+    error.note("while building layer \"" + name() + "\" (" + class_name_ + ")");
+    throw;
+  }
+  build_shapes_ = inputs;
+  built_ = true;
+}
+
+TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {
+  const bool training = options.training.value_or(innermost ? innermost->training : false);
+  const FrameScope frame(*this, training);
+  try {
+    TensorList cast_inputs;
+    CallContext context{.training = training,
+                        .attention_mask = options.attention_mask,
+                        .initial_state = options.initial_state,
+                        .use_causal_mask = options.use_causal_mask};
+    for (const Tensor& input : inputs) {
+      require(input.defined(), ErrorCode::invalid_argument, where, "an input is none");
+      context.masks.push_back(mask_of(input));
+      cast_inputs.push_back(autocast_inputs() ? to_dtype(input, compute_dtype(), where) : input);
+      if (context.masks.back().defined() && !(cast_inputs.back().impl() == input.impl()))
+        attach_mask(cast_inputs.back(), context.masks.back());
+    }
+    if (options.mask.defined() && !context.masks.empty()) context.masks[0] = options.mask;
+    ensure_built(shapes_of(cast_inputs), where);
+    TensorList outputs;
+    if (compute_dtype() != variable_dtype()) {
+      const VariableReadScope reads(to_dtype, compute_dtype());
+      outputs = call_all(cast_inputs, context);
+    } else {
+      const VariableReadScope reads;
+      outputs = call_all(cast_inputs, context);
+    }
+    if (options_.activity_regularizer.defined())
+      for (const Tensor& output : outputs)
+        if (is_floating(output.dtype())) add_loss(options_.activity_regularizer(output));
+    const TensorList masks = compute_mask(cast_inputs, context.masks, outputs.size());
+    for (size_t i = 0; i < masks.size() && i < outputs.size(); ++i) attach_mask(outputs[i], masks[i]);
+    return outputs;
+  } catch (Error& error) {
+    error.note("in layer \"" + name() + "\" (" + class_name_ + ")");
+    throw;
+  }
+}
+
+// --- Layer ---------------------------------------------------------------------------------------------------
+
+TensorList Layer::apply(const TensorList& inputs, const CallOptions& options,
+                        std::source_location where) const {
+  require(defined(), ErrorCode::failed_precondition, where,
+          "this Layer was default-constructed: it names no layer");
+  if (!innermost) base_->forget_losses();
+  return base_->run(inputs, options, where);
+}
+Tensor Layer::operator()(const TensorList& inputs, const CallOptions& options,
+                         std::source_location where) const {
+  return only(apply(inputs, options, where), *this, where);
+}
+Tensor Layer::operator()(const Tensor& x, const CallOptions& options, std::source_location where) const {
+  return only(apply(TensorList{x}, options, where), *this, where);
+}
+
+KerasTensorList Layer::apply(const KerasTensorList& inputs, const SymbolicCallOptions& options,
+                             std::source_location where) const {
+  return call_symbolically(*this, inputs, options, where);
+}
+KerasTensor Layer::operator()(const KerasTensorList& inputs, const SymbolicCallOptions& options,
+                              std::source_location where) const {
+  const KerasTensorList results = apply(inputs, options, where);
+  require(results.size() == 1, ErrorCode::invalid_argument, where, "layer \"", name(), "\" gives ",
+          results.size(), " results; call apply() for all of them");
+  return results[0];
+}
+KerasTensor Layer::operator()(const KerasTensor& x, const SymbolicCallOptions& options,
+                              std::source_location where) const {
+  return (*this)(KerasTensorList{x}, options, where);
+}
+
+void Layer::build(const Shape& input, std::source_location where) const {
+  base_->ensure_built({input}, where);
+}
+void Layer::build(const std::vector<Shape>& inputs, std::source_location where) const {
+  base_->ensure_built(inputs, where);
+}
+bool Layer::built() const { return base_->built(); }
+const std::string& Layer::name() const { return base_->name(); }
+const std::string& Layer::path() const { return base_->path(); }
+const std::string& Layer::class_name() const { return base_->class_name(); }
+DTypePolicy Layer::dtype_policy() const { return base_->policy(); }
+bool Layer::trainable() const { return base_->trainable(); }
+void Layer::set_trainable(bool trainable) const { base_->set_trainable(trainable); }
+std::vector<Variable> Layer::weights() const { return base_->weights(); }
+std::vector<Variable> Layer::trainable_weights() const { return base_->trainable_weights(); }
+std::vector<Variable> Layer::non_trainable_weights() const { return base_->non_trainable_weights(); }
+TensorList Layer::losses() const { return base_->losses(); }
+std::vector<Layer> Layer::layers() const { return base_->layers(); }
+
+TensorList Layer::get_weights() const {
+  TensorList values;
+  for (const Variable& weight : weights()) values.push_back(weight.value());
+  return values;
+}
+
+void Layer::set_weights(const TensorList& values, std::source_location where) const {
+  const std::vector<Variable> own = weights();
+  require(own.size() == values.size(), ErrorCode::invalid_argument, where, "set_weights: layer \"", name(),
+          "\" has ", own.size(), " weights", built() ? "" : " (it is not built)", ", received ",
+          values.size());
+  // All are checked before the first is changed.
+  for (size_t i = 0; i < own.size(); ++i)
+    require(values[i].defined() && values[i].shape() == own[i].shape(), ErrorCode::shape_mismatch, where,
+            "set_weights: weight \"", own[i].name(), "\" has shape ", own[i].shape(), ", received ",
+            values[i].defined() ? values[i].shape() : Shape());
+  for (size_t i = 0; i < own.size(); ++i)
+    own[i].assign(values[i].dtype() == own[i].dtype() ? values[i] : cast(values[i], own[i].dtype()), where);
+}
+
+int64_t Layer::count_params(std::source_location where) const {
+  const std::vector<Variable> own = weights();
+  require(built() || !own.empty(), ErrorCode::failed_precondition, where, "count_params: layer \"", name(),
+          "\" has no weights yet; call build() or give it an input first");
+  int64_t count = 0;
+  for (const Variable& weight : own) count += weight.shape().size();
+  return count;
+}
+
+namespace {
+// Classes that register_layer() made known.
+std::set<std::string>& user_classes() {
+  static std::set<std::string> classes;
+  return classes;
+}
+}  // namespace
+
+Json Layer::serialize() const {
+  Json json = serialized(base_->module(), class_name(), base_->get_config());
+  if (user_classes().contains(class_name())) {
+    json.set("module", nullptr);
+    json.set("registered_name", "Custom>" + class_name());
+  }
+  if (const std::vector<Shape>& shapes = base_->build_shapes(); built() && shapes.size() == 1)
+    json.set("build_config", Json::object({{"input_shape", to_json(shapes[0])}}));
+  return json;
+}
+
+Layer Layer::deserialize(const Json& json, std::source_location where) {
+  return layer_registry().make(json, where);
+}
+
+Registry<Layer>& layer_registry() {
+  static Registry<Layer> registry("layer");
+  return registry;
+}
+
+void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make) {
+  layer_registry().add(class_name, std::move(make), {"Custom>" + class_name});
+  user_classes().insert(class_name);
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,107 @@
+#include "keras/models/functional_model.h"
+
+#include <map>
+
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::keras {
+
+FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs, const ModelOptions& options,
+                                 std::source_location where)
+    : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      graph_(trace_back(inputs_, outputs_, where)) {
+  require(!inputs_.empty() && !outputs_.empty(), ErrorCode::invalid_argument, where,
+          "Model: give at least one input and one output");
+  for (const Layer& layer : graph_.layers) track(layer);
+
+  std::map<std::pair<const LayerCall*, int>, size_t> place_of;
+  const auto place = [&](const KerasTensor& value) {
+    const auto key = std::pair(value.impl()->call.get(), value.impl()->output);
+    return place_of.emplace(key, place_of.size()).first->second;
+  };
+  for (const KerasTensor& input : inputs_) input_places_.push_back(place(input));
+  std::map<const LayerCall*, size_t> step_of;
+  for (const auto& call : graph_.calls) {
+    if (call->inputs.empty()) continue;
+    Step step{call, {}, {}, {}};
+    for (const KerasTensor& input : call->inputs) step.inputs.push_back(place(input));
+    for (const KerasTensor& value : values_of(call->options)) step.options.push_back(place(value));
+    step_of[call.get()] = steps_.size();
+    steps_.push_back(std::move(step));
+  }
+  for (const KerasTensor& output : outputs_) output_places_.push_back(place(output));
+  // Places exist for the results that somebody reads.
+  for (const auto& [key, at] : place_of) {
+    const auto found = step_of.find(key.first);
+    if (found == step_of.end()) continue;
+    std::vector<size_t>& places = steps_[found->second].outputs;
+    if (places.size() <= static_cast<size_t>(key.second))
+      places.resize(static_cast<size_t>(key.second) + 1, SIZE_MAX);
+    places[static_cast<size_t>(key.second)] = at;
+  }
+  places_ = place_of.size();
+  std::vector<Shape> shapes;
+  for (const KerasTensor& input : inputs_) shapes.push_back(input.shape());
+  ensure_built(shapes, where);
+}
+
+TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext& context) {
+  const std::source_location here = std::source_location::current();
+  require(inputs.size() == inputs_.size(), ErrorCode::invalid_argument, here, "model \"", name(), "\" has ",
+          inputs_.size(), " inputs, received ", inputs.size());
+  TensorList values(places_);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    values[input_places_[i]] = fit_to_input(inputs[i], inputs_[i], name());
+  for (const Step& step : steps_) {
+    TensorList operands;
+    for (const size_t at : step.inputs) operands.push_back(values[at]);
+    size_t next = 0;
+    CallOptions options = map_options<Tensor>(
+        step.call->options, [&](const KerasTensor&) { return values[step.options[next++]]; });
+    if (!options.training) options.training = context.training;
+    TensorList results = step.call->layer.base()->run(operands, options, here);
+    for (size_t i = 0; i < step.outputs.size(); ++i)
+      if (step.outputs[i] != SIZE_MAX) values[step.outputs[i]] = std::move(results[i]);
+  }
+  TensorList results;
+  for (const size_t at : output_places_) results.push_back(values[at]);
+  return results;
+}
+
+TensorList FunctionalModel::compute_mask(const TensorList&, const TensorList&, size_t) {
+  return {};  // the layers inside have attached theirs
+}
+
+std::vector<std::string> FunctionalModel::output_names(size_t) const {
+  std::vector<std::string> names;
+  for (const KerasTensor& output : outputs_) names.push_back(output.name());
+  return names;
+}
+
+Tensor fit_to_input(const Tensor& value, const KerasTensor& input, const std::string& model) {
+  const Shape& expected = input.shape();
+  Tensor fitted = value;
+  // A last dimension of one may be left out or given too much, as in Keras.
+  if (fitted.rank() == expected.rank() + 1 && fitted.shape()[-1] == 1) {
+    fitted = squeeze(fitted, {-1});
+  } else if (fitted.rank() + 1 == expected.rank() && expected[-1] == 1) {
+    fitted = expand_dims(fitted, -1);
+  }
+  bool fits = fitted.rank() == expected.rank();
+  for (int d = 0; fits && d < expected.rank(); ++d)
+    fits = expected[d] < 0 || expected[d] == fitted.shape()[d];
+  require(fits, ErrorCode::shape_mismatch, std::source_location::current(), "input \"", input.name(),
+          "\" of model \"", model, "\" has shape ", expected, " (-1 is any size), received ", value.shape());
+  if (fitted.dtype() != input.dtype()) fitted = cast(fitted, input.dtype());
+  if (const Tensor mask = mask_of(value); mask.defined() && fitted.impl() != value.impl())
+    fitted.impl()->mask = mask.impl();
+  return fitted;
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,49 @@
+// A model of the functional API: the layers between its inputs and its outputs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keras/functional_graph.h"
+#include "lockstep/keras/model.h"
+
+namespace lockstep::keras {
+
+class FunctionalModel final : public ModelBase {
+ public:
+  FunctionalModel(KerasTensorList inputs, KerasTensorList outputs, const ModelOptions& options,
+                  std::source_location where);
+
+  TensorList call_all(const TensorList& inputs, const CallContext& context) override;
+  TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override;
+  bool autocast_inputs() const override { return false; }
+  std::string module() const override { return "keras.src.models.functional"; }
+
+  KerasTensorList inputs() const override { return inputs_; }
+  KerasTensorList outputs() const override { return outputs_; }
+  std::vector<std::string> output_names(size_t count) const override;
+  const FunctionalGraph& graph() const { return graph_; }
+
+ private:
+  // One call with the places of its operands and results among all values.
+  struct Step {
+    std::shared_ptr<const LayerCall> call;
+    std::vector<size_t> inputs;
+    std::vector<size_t> options;
+    std::vector<size_t> outputs;
+  };
+
+  KerasTensorList inputs_;
+  KerasTensorList outputs_;
+  FunctionalGraph graph_;
+  std::vector<Step> steps_;
+  std::vector<size_t> input_places_;
+  std::vector<size_t> output_places_;
+  size_t places_ = 0;
+};
+
+// A value given for a model's input: dtype and rank as the input says, or an error naming both.
+Tensor fit_to_input(const Tensor& value, const KerasTensor& input, const std::string& model);
+
+}  // namespace lockstep::keras

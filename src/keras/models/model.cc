@@ -1,0 +1,173 @@
+#include "lockstep/keras/model.h"
+
+#include "keras/models/functional_model.h"
+#include "keras/models/sequential_model.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+
+// --- ModelBase -----------------------------------------------------------------------------------------------
+
+ModelBase::ModelBase(std::string class_name, LayerBaseOptions options)
+    : LayerBase(std::move(class_name), std::move(options)), trainer_(std::make_unique<Trainer>(*this)) {}
+ModelBase::~ModelBase() = default;
+
+std::vector<std::string> ModelBase::output_names(size_t count) const {
+  if (count == 1 && !layers().empty()) return {layers().back().name()};
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back("output_" + std::to_string(i + 1));
+  return names;
+}
+
+// --- Model ---------------------------------------------------------------------------------------------------
+
+Model::Model(std::shared_ptr<ModelBase> base) : Layer(std::move(base)) {}
+Model::Model(const KerasTensorList& inputs, const KerasTensorList& outputs, const ModelOptions& options,
+             std::source_location where)
+    : Layer(std::make_shared<FunctionalModel>(inputs, outputs, options, where)) {}
+
+ModelBase& Model::model_base() const {
+  auto* model = dynamic_cast<ModelBase*>(base().get());
+  require(model != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+          "this Model was default-constructed: it names no model");
+  return *model;
+}
+
+void Model::compile(const CompileOptions& options, std::source_location where) const {
+  model_base().trainer().compile(options, where);
+}
+
+History Model::fit(const Data& data, const FitOptions& options, std::source_location where) const {
+  Model self = *this;
+  return model_base().trainer().fit(self, data, options, where);
+}
+History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options,
+                   std::source_location where) const {
+  return fit(Data(x, y), options, where);
+}
+
+Logs Model::evaluate(const Data& data, const EvaluateOptions& options, std::source_location where) const {
+  Model self = *this;
+  return model_base().trainer().evaluate(self, data, options, where);
+}
+Logs Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options,
+                     std::source_location where) const {
+  return evaluate(Data(x, y), options, where);
+}
+
+TensorList Model::predict_all(const Data& data, const PredictOptions& options,
+                              std::source_location where) const {
+  Model self = *this;
+  return model_base().trainer().predict(self, data, options, where);
+}
+Tensor Model::predict(const Data& data, const PredictOptions& options, std::source_location where) const {
+  TensorList results = predict_all(data, options, where);
+  require(results.size() == 1, ErrorCode::invalid_argument, where, "predict: model \"", name(), "\" gives ",
+          results.size(), " results; call predict_all()");
+  return std::move(results[0]);
+}
+
+Logs Model::train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight,
+                           std::source_location where) const {
+  return model_base().trainer().train_on_batch(batch, class_weight, where);
+}
+Logs Model::test_on_batch(const Batch& batch, std::source_location where) const {
+  return model_base().trainer().test_on_batch(batch, where);
+}
+TensorList Model::predict_on_batch(const TensorList& x, std::source_location where) const {
+  return model_base().trainer().predict_on_batch(x, where);
+}
+
+const optimizers::Optimizer& Model::optimizer() const {
+  Trainer& trainer = model_base().trainer();
+  trainer.require_compiled("optimizer", std::source_location::current());
+  return trainer.options().optimizer;
+}
+std::vector<Metric> Model::metrics() const { return model_base().trainer().metrics(); }
+void Model::stop_training() const { model_base().trainer().stop_training = true; }
+bool Model::training_stopped() const { return model_base().trainer().stop_training; }
+
+Layer Model::get_layer(const std::string& name, std::source_location where) const {
+  std::vector<std::string> names;
+  for (const Layer& layer : layers()) {
+    if (layer.name() == name) return layer;
+    names.push_back(layer.name());
+  }
+  const std::string near = nearest_spelling(name, names);
+  std::string known;
+  for (const std::string& other : names) known += (known.empty() ? "" : ", ") + other;
+  fail(ErrorCode::not_found, where, "model \"", this->name(), "\" has no layer \"", name, "\"",
+       near.empty() ? "" : "; did you mean \"" + near + "\"?", " It has ", known);
+}
+Layer Model::get_layer(size_t index, std::source_location where) const {
+  const std::vector<Layer> all = layers();
+  require(index < all.size(), ErrorCode::not_found, where, "model \"", name(), "\" has ", all.size(),
+          " layers, there is no layer ", index);
+  return all[index];
+}
+
+// --- Sequential ----------------------------------------------------------------------------------------------
+
+Sequential::Sequential(const ModelOptions& options, std::source_location)
+    : Model(std::make_shared<SequentialModel>(options)) {}
+Sequential::Sequential(const std::vector<Layer>& layers, const ModelOptions& options,
+                       std::source_location where)
+    : Sequential(options, where) {
+  for (const Layer& layer : layers) add(layer, where);
+}
+
+void Sequential::add(const Layer& layer, std::source_location where) const {
+  dynamic_cast<SequentialModel&>(model_base()).add(layer, where);
+}
+void Sequential::add(const KerasTensor& input, std::source_location where) const {
+  dynamic_cast<SequentialModel&>(model_base()).set_input(input, where);
+}
+void Sequential::pop(std::source_location where) const {
+  dynamic_cast<SequentialModel&>(model_base()).pop(where);
+}
+
+// --- History and logs ----------------------------------------------------------------------------------------
+
+bool History::contains(const std::string& name) const {
+  for (const auto& [known, values] : history)
+    if (known == name) return true;
+  return false;
+}
+
+const std::vector<double>& History::operator[](const std::string& name) const {
+  std::string names;
+  for (const auto& [known, values] : history) {
+    if (known == name) return values;
+    names += (names.empty() ? "" : ", ") + known;
+  }
+  fail(ErrorCode::not_found, std::source_location::current(), "the history has no \"", name, "\"; it has ",
+       names.empty() ? "nothing" : names);
+}
+
+Json History::to_json() const {
+  Json json = Json::object();
+  for (const auto& [name, values] : history) {
+    Json list = Json::list();
+    for (const double value : values) list.push_back(value);
+    json.set(name, std::move(list));
+  }
+  return json;
+}
+
+void Logs::set(const std::string& name, double value) {
+  for (Entry& entry : entries_)
+    if (entry.first == name) {
+      entry.second = value;
+      return;
+    }
+  entries_.emplace_back(name, value);
+}
+
+std::optional<double> Logs::find(const std::string& name) const {
+  for (const Entry& entry : entries_)
+    if (entry.first == name) return entry.second;
+  return {};
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,86 @@
+#include "keras/models/sequential_model.h"
+
+#include <algorithm>
+
+#include "keras/functional_graph.h"
+#include "keras/models/functional_model.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+
+SequentialModel::SequentialModel(const ModelOptions& options)
+    : ModelBase("Sequential", {.name = options.name, .trainable = options.trainable}) {}
+
+void SequentialModel::add(const Layer& layer, std::source_location where) {
+  require(layer.defined(), ErrorCode::invalid_argument, where, "Sequential: an empty Layer was added");
+  const auto same_name = [&](const Layer& other) { return other.name() == layer.name(); };
+  require(std::none_of(layers().begin(), layers().end(), same_name), ErrorCode::invalid_argument, where,
+          "Sequential: there is a layer \"", layer.name(),
+          "\" already; layers of a model need names of their own");
+  const bool first = layers().empty();
+  track(layer);
+  if (first && !input_.defined()) {
+    const LayerBaseOptions& options = layer.base()->base_options();
+    if (!options.input_shape.empty()) {
+      input_ = Input(options.input_shape, {}, where);
+      input_given_ = true;
+    } else if (const auto* model = dynamic_cast<const ModelBase*>(layer.base().get());
+               model && model->inputs().size() == 1) {
+      const KerasTensor& inner = model->inputs()[0];
+      input_ = make_input(inner.shape(), inner.dtype(), "");
+      input_given_ = true;
+    }
+  }
+  rebuild(where);
+}
+
+void SequentialModel::set_input(const KerasTensor& input, std::source_location where) {
+  require(layers().empty() && !input_.defined(), ErrorCode::failed_precondition, where,
+          "Sequential: the input must be added before the layers");
+  input_ = input;
+  input_given_ = true;
+}
+
+void SequentialModel::pop(std::source_location where) {
+  require(!layers().empty(), ErrorCode::failed_precondition, where, "Sequential: there is no layer to pop");
+  std::vector<Layer> kept(layers().begin(), layers().end() - 1);
+  untrack_all();
+  for (const Layer& layer : kept) track(layer);
+  if (!input_given_) input_ = {};
+  rebuild(where);
+}
+
+void SequentialModel::rebuild(std::source_location where) {
+  values_.clear();
+  mark_unbuilt();
+  if (input_.defined() && !layers().empty()) ensure_built({input_.shape()}, where);
+}
+
+void SequentialModel::build(const Shape& input) {
+  if (!input_.defined()) {
+    Shape any_batch = input;
+    if (any_batch.rank() > 0) any_batch[0] = -1;
+    input_ = make_input(any_batch, compute_dtype(), "");
+  }
+  values_.clear();
+  KerasTensor value = input_;
+  for (const Layer& layer : layers()) values_.push_back(value = layer(value));
+}
+
+Tensor SequentialModel::call(const Tensor& x, const CallContext& context) {
+  Tensor value = input_given_ ? fit_to_input(x, input_, name()) : x;
+  for (const Layer& layer : layers()) value = layer(value, {.training = context.training});
+  return value;
+}
+
+TensorList SequentialModel::compute_mask(const TensorList&, const TensorList&, size_t) { return {}; }
+
+KerasTensorList SequentialModel::inputs() const {
+  return input_.defined() ? KerasTensorList{input_} : KerasTensorList{};
+}
+KerasTensorList SequentialModel::outputs() const {
+  return values_.empty() ? KerasTensorList{} : KerasTensorList{values_.back()};
+}
+
+}  // namespace lockstep::keras
