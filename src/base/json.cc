@@ -66,6 +66,10 @@ std::string shown(const Json& json) {
   return text;
 }
 
+[[noreturn]] void refuse(const char* expected, const Json& json, std::source_location where) {
+  fail(ErrorCode::invalid_argument, where, "expected ", expected, ", received ", shown(json));
+}
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -90,36 +94,36 @@ Json Json::object(Members members) {
 }
 
 bool Json::as_bool(std::source_location where) const {
-  require(is_bool(), ErrorCode::invalid_argument, where, "expected true or false, received ", shown(*this));
+  if (!is_bool()) refuse("true or false", *this, where);
   return std::get<bool>(value_);
 }
 
 int64_t Json::as_int(std::source_location where) const {
   if (is_int()) return std::get<int64_t>(value_);
   const double* number = std::get_if<double>(&value_);
-  require(number && *number == std::floor(*number) && std::abs(*number) < 9e15, ErrorCode::invalid_argument,
-          where, "expected an integer, received ", shown(*this));
+  if (!number || *number != std::floor(*number) || std::abs(*number) >= 9e15)
+    refuse("an integer", *this, where);
   return static_cast<int64_t>(*number);
 }
 
 double Json::as_double(std::source_location where) const {
   if (is_int()) return static_cast<double>(std::get<int64_t>(value_));
-  require(is_number(), ErrorCode::invalid_argument, where, "expected a number, received ", shown(*this));
+  if (!is_number()) refuse("a number", *this, where);
   return std::get<double>(value_);
 }
 
 const std::string& Json::as_string(std::source_location where) const {
-  require(is_string(), ErrorCode::invalid_argument, where, "expected a string, received ", shown(*this));
+  if (!is_string()) refuse("a string", *this, where);
   return std::get<std::string>(value_);
 }
 
 const Json::List& Json::items(std::source_location where) const {
-  require(is_list(), ErrorCode::invalid_argument, where, "expected a list, received ", shown(*this));
+  if (!is_list()) refuse("a list", *this, where);
   return std::get<List>(value_);
 }
 
 const Json::Members& Json::members(std::source_location where) const {
-  require(is_object(), ErrorCode::invalid_argument, where, "expected an object, received ", shown(*this));
+  if (!is_object()) refuse("an object", *this, where);
   return std::get<Members>(value_);
 }
 
@@ -133,15 +137,15 @@ const Json* Json::find(std::string_view name) const {
 
 const Json& Json::at(std::string_view name, std::source_location where) const {
   const Json* found = find(name);
-  require(found != nullptr, ErrorCode::not_found, where, "there is no member \"", name, "\" in ",
-          shown(*this));
+  if (!found) fail(ErrorCode::not_found, where, "there is no member \"", name, "\" in ", shown(*this));
   return *found;
 }
 
 const Json& Json::at(size_t position, std::source_location where) const {
-  require(position < items(where).size(), ErrorCode::not_found, where, "there is no item ", position, " in ",
-          shown(*this));
-  return items(where)[position];
+  const List& list = items(where);
+  if (position >= list.size())
+    fail(ErrorCode::not_found, where, "there is no item ", position, " in ", shown(*this));
+  return list[position];
 }
 
 Json& Json::set(std::string_view name, Json value) {
