@@ -75,6 +75,13 @@ if(harness_sources)
   target_include_directories(harness_tests PRIVATE tests)
 endif()
 
+# Against recorded Keras, and the layer harness.
+file(GLOB keras_harness_sources CONFIGURE_DEPENDS tests/keras/*.cc)
+if(keras_harness_sources)
+  lockstep_add_tests(keras_harness ${keras_harness_sources})
+  target_include_directories(keras_harness_tests PRIVATE tests)
+endif()
+
 # What follows looks at the tree and at the finished library: no sanitizer has a say in it.
 if(LOCKSTEP_SANITIZE)
   return()

@@ -91,9 +91,10 @@ KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inp
   // Stand-ins for the tensors among the options: only their specs count.
   const CallOptions stand_ins = map_options<Tensor>(
       options, [](const KerasTensor& t) { return Tensor::empty(t.dtype(), with_unknown_as(t.shape(), 1)); });
-  auto call = std::make_shared<LayerCall>(LayerCall{layer, inputs, options});
+  auto call = std::make_shared<LayerCall>(
+      LayerCall{layer, inputs, options, infer_outputs(layer, specs, stand_ins, where)});
   KerasTensorList results;
-  for (const TensorSpec& spec : infer_outputs(layer, specs, stand_ins, where)) {
+  for (const TensorSpec& spec : call->results) {
     const int output = static_cast<int>(results.size());
     results.emplace_back(std::make_shared<KerasTensor::Impl>(
         KerasTensor::Impl{spec.shape, spec.dtype, layer.name(), call, output}));
@@ -124,7 +125,8 @@ KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::st
   const Layer layer = make_layer<InputLayer>(shape_with_batch, dtype, name);
   layer.base()->ensure_built({shape_with_batch}, std::source_location::current());
   return KerasTensor(std::make_shared<KerasTensor::Impl>(KerasTensor::Impl{
-      shape_with_batch, dtype, layer.name(), std::make_shared<LayerCall>(LayerCall{layer, {}, {}}), 0}));
+      shape_with_batch, dtype, layer.name(),
+      std::make_shared<LayerCall>(LayerCall{layer, {}, {}, {{dtype, shape_with_batch}}}), 0}));
 }
 
 KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_location where) {

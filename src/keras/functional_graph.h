@@ -15,6 +15,7 @@ struct LayerCall {
   Layer layer;
   KerasTensorList inputs;  // none for an input of a model
   SymbolicCallOptions options;
+  std::vector<TensorSpec> results;
 };
 
 struct KerasTensor::Impl {
@@ -82,6 +83,7 @@ class ArithmeticLayer final : public LayerBase {
   ArithmeticLayer(char operation, double number, bool number_first, const std::string& name = {});
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
   bool supports_masking() const override { return true; }
+  bool inputs_are_arguments() const override { return true; }
   std::string module() const override { return "keras.src.ops.numpy"; }
   Json get_config() const override { return Json::object({{"name", name()}}); }
   // The operands of the call as Keras writes them: the inputs with the number in its place.

@@ -139,8 +139,11 @@ TensorList LayerBase::compute_mask(const TensorList&, const TensorList& masks, s
 }
 
 Json LayerBase::get_config() const {
-  return Json::object(
+  Json config = Json::object(
       {{"name", options_.name}, {"trainable", options_.trainable}, {"dtype", to_json(options_.dtype)}});
+  if (options_.activity_regularizer.defined())
+    config.set("activity_regularizer", options_.activity_regularizer.serialize());
+  return config;
 }
 
 void LayerBase::set_trainable(bool trainable) {
@@ -385,8 +388,11 @@ Json Layer::serialize() const {
     json.set("module", nullptr);
     json.set("registered_name", "Custom>" + class_name());
   }
-  if (const std::vector<Shape>& shapes = base_->build_shapes(); built() && shapes.size() == 1)
-    json.set("build_config", Json::object({{"input_shape", to_json(shapes[0])}}));
+  if (const std::vector<Shape>& shapes = base_->build_shapes(); built() && !shapes.empty()) {
+    Json all = Json::list();
+    for (const Shape& shape : shapes) all.push_back(to_json(shape));
+    json.set("build_config", Json::object({{"input_shape", shapes.size() == 1 ? all.at(0) : all}}));
+  }
   return json;
 }
 

@@ -213,6 +213,9 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Whether floating-point inputs are brought to the compute dtype.
   virtual bool autocast_inputs() const { return true; }
 
+  // Whether Keras' call() takes the inputs as arguments of their own (query, value, key), not as one list.
+  virtual bool inputs_are_arguments() const { return false; }
+
   // What deserialisation needs to make it again; start from LayerBase::get_config().
   virtual Json get_config() const;
   // Keras' name of the module the class is found in.

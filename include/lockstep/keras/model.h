@@ -125,7 +125,7 @@ struct History {
 };
 
 struct SummaryOptions {
-  int line_length = 80;
+  int line_length = 0;  // 0: as the terminal has room for
   bool expand_nested = false;
   bool show_trainable = false;
 };

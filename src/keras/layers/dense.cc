@@ -19,7 +19,6 @@ struct DenseSettings {
     v("bias_initializer", options.bias_initializer);
     v("kernel_regularizer", options.kernel_regularizer);
     v("bias_regularizer", options.bias_regularizer);
-    v("activity_regularizer", options.activity_regularizer);
     v("kernel_constraint", options.kernel_constraint);
     v("bias_constraint", options.bias_constraint);
   }

@@ -73,6 +73,8 @@ Settings read_layer_settings(const Json& config) {
   reader("name", settings.options.name);
   reader("trainable", settings.options.trainable);
   reader("dtype", settings.options.dtype);
+  if constexpr (requires { settings.options.activity_regularizer; })
+    reader("activity_regularizer", settings.options.activity_regularizer);
   // Keras' older names for the shape of the first layer's input.
   for (const char* other : {"batch_shape", "batch_input_shape", "input_shape", "autocast"})
     reader.ignore(other);

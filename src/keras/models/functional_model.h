@@ -18,6 +18,7 @@ class FunctionalModel final : public ModelBase {
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override;
   bool autocast_inputs() const override { return false; }
+  Json get_config() const override;
   std::string module() const override { return "keras.src.models.functional"; }
 
   KerasTensorList inputs() const override { return inputs_; }

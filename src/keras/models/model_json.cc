@@ -1,0 +1,332 @@
+// Models as Keras 3's own JSON.
+#include <algorithm>
+#include <map>
+
+#include "keras/fields.h"
+#include "keras/functional_graph.h"
+#include "keras/layers/registry.h"
+#include "keras/models/functional_model.h"
+#include "keras/models/sequential_model.h"
+#include "keras/training/compile_config.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+namespace {
+
+constexpr const char* kTensorClass = "__keras_tensor__";
+
+// --- writing -----------------------------------------------------------------------------------------------------
+
+// Numbers the calls of each layer: what Keras calls a value's history.
+class Histories {
+ public:
+  explicit Histories(const FunctionalGraph& graph) {
+    std::map<const LayerBase*, int64_t> counts;
+    for (const auto& call : graph.calls) index_[call.get()] = counts[call->layer.base().get()]++;
+  }
+  Json of(const KerasTensor& value) const {
+    const auto found = index_.find(value.impl()->call.get());
+    require(found != index_.end(), ErrorCode::unsupported, std::source_location::current(),
+            "to_json: the model starts at \"", value.name(),
+            "\", a value inside another model; only models that start at Input() can be written");
+    return Json::List{value.impl()->call->layer.name(), found->second, value.impl()->output};
+  }
+
+ private:
+  std::map<const LayerCall*, int64_t> index_;
+};
+
+Json written_call(const LayerCall& call, const Histories& histories) {
+  const auto value = [&](const KerasTensor& tensor) {
+    return Json::object({{"class_name", kTensorClass},
+                         {"config", Json::object({{"shape", to_json(tensor.shape())},
+                                                  {"dtype", to_json(tensor.dtype())},
+                                                  {"keras_history", histories.of(tensor)}})}});
+  };
+  Json::List inputs;
+  for (const KerasTensor& input : call.inputs) inputs.push_back(value(input));
+  Json args;
+  if (const auto* arithmetic = dynamic_cast<const ArithmeticLayer*>(call.layer.base().get())) {
+    args = arithmetic->arguments(inputs);
+  } else if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
+    args = inputs;
+  } else {
+    args = Json::List{inputs};
+  }
+  Json kwargs = Json::object();
+  const SymbolicCallOptions& options = call.options;
+  if (options.training) kwargs.set("training", *options.training);
+  if (options.mask.defined()) kwargs.set("mask", value(options.mask));
+  if (options.attention_mask.defined()) kwargs.set("attention_mask", value(options.attention_mask));
+  if (options.use_causal_mask) kwargs.set("use_causal_mask", true);
+  if (!options.initial_state.empty()) {
+    Json states = Json::list();
+    for (const KerasTensor& state : options.initial_state) states.push_back(value(state));
+    kwargs.set("initial_state", states);
+  }
+  return Json::object({{"args", args}, {"kwargs", kwargs}});
+}
+
+// --- reading -----------------------------------------------------------------------------------------------------
+
+// Every keras tensor in `json`, depth first; numbers go to `numbers` with their position among all operands.
+struct Operands {
+  KerasTensorList tensors;
+  std::vector<std::pair<size_t, double>> numbers;
+  size_t count = 0;
+};
+
+class GraphReader {
+ public:
+  KerasTensor find(const Json& history) const {
+    const std::string& layer = history.at(0).as_string();
+    const auto call = static_cast<size_t>(history.at(1).as_int());
+    const auto output = static_cast<size_t>(history.at(2).as_int());
+    const auto found = results_.find(layer);
+    require(found != results_.end(), ErrorCode::invalid_argument, std::source_location::current(),
+            "from_json: there is no layer \"", layer, "\"");
+    require(call < found->second.size() && output < found->second[call].size(), ErrorCode::invalid_argument,
+            std::source_location::current(), "from_json: there is no value ", history);
+    return found->second[call][output];
+  }
+
+  bool ready(const Json& json) const {
+    if (const Json* history = tensor_history(json)) {
+      const auto found = results_.find(history->at(0).as_string());
+      return found != results_.end() && static_cast<size_t>(history->at(1).as_int()) < found->second.size();
+    }
+    if (json.is_list())
+      return std::all_of(json.items().begin(), json.items().end(),
+                         [&](const Json& item) { return ready(item); });
+    if (json.is_object())
+      return std::all_of(json.members().begin(), json.members().end(),
+                         [&](const Json::Member& member) { return ready(member.second); });
+    return true;
+  }
+
+  void add_input(const KerasTensor& input) { results_[input.name()].push_back({input}); }
+
+  void make_call(const Layer& layer, const std::string& name, const Json& node) {
+    Operands operands;
+    collect(node.at("args"), operands);
+    SymbolicCallOptions options;
+    static constexpr const char* kInputs[] = {"query", "value", "key", "inputs", "x", "sequence"};
+    const Json empty = Json::object();
+    const Json& kwargs = node.contains("kwargs") ? node.at("kwargs") : empty;
+    for (const char* input : kInputs)
+      if (const Json* given = kwargs.find(input)) collect(*given, operands);
+    for (const auto& [key, value] : kwargs.members()) {
+      if (value.is_null() || std::find(std::begin(kInputs), std::end(kInputs), key) != std::end(kInputs))
+        continue;
+      if (key == "training") {
+        options.training = value.as_bool();
+      } else if (key == "use_causal_mask") {
+        options.use_causal_mask = value.as_bool();
+      } else if (key == "mask" || key == "attention_mask" || key == "initial_state") {
+        Operands extra;
+        collect(value, extra);
+        if (extra.tensors.empty()) continue;
+        if (key == "mask") options.mask = extra.tensors[0];
+        if (key == "attention_mask") options.attention_mask = extra.tensors[0];
+        if (key == "initial_state") options.initial_state = extra.tensors;
+      } else {
+        const bool off = value.is_bool() && !value.as_bool();
+        require(off, ErrorCode::unsupported, std::source_location::current(), "from_json: layer \"", name,
+                "\" is called with \"", key, "\" = ", value, ", which Lockstep does not know");
+      }
+    }
+    results_[name].push_back(layer.apply(operands.tensors, options));
+  }
+
+  void collect(const Json& json, Operands& into) const {
+    if (const Json* history = tensor_history(json)) {
+      into.tensors.push_back(find(*history));
+      ++into.count;
+    } else if (json.is_list()) {
+      for (const Json& item : json.items()) collect(item, into);
+    } else if (json.is_number()) {
+      into.numbers.emplace_back(into.count++, json.as_double());
+    }
+  }
+
+ private:
+  static const Json* tensor_history(const Json& json) {
+    const Json* class_name = json.find("class_name");
+    if (!class_name || !class_name->is_string() || class_name->as_string() != kTensorClass) return nullptr;
+    return &json.at("config").at("keras_history");
+  }
+
+  std::map<std::string, std::vector<KerasTensorList>> results_;  // by layer, then call
+};
+
+// One value of an operation of keras.ops that stands between layers.
+Layer read_arithmetic(const Json& json, const GraphReader& graph) {
+  const std::string& class_name = json.at("class_name").as_string();
+  const char operation = ArithmeticLayer::operation_of(class_name);
+  require(operation != 0, ErrorCode::unsupported, std::source_location::current(),
+          "from_json: the operation \"", class_name, "\" of ", json.at("module").as_string(),
+          " is not known; there are Add, Subtract, Multiply and Divide");
+  const std::string name = json.at("config").at("name").as_string();
+  Operands operands;
+  graph.collect(json.at("inbound_nodes").at(size_t{0}).at("args"), operands);
+  if (operands.numbers.empty()) return make_layer<ArithmeticLayer>(operation, name);
+  return make_layer<ArithmeticLayer>(operation, operands.numbers[0].second, operands.numbers[0].first == 0,
+                                     name);
+}
+
+bool is_operation(const Json& json) {
+  const Json* module = json.find("module");
+  return module && module->is_string() && module->as_string().starts_with("keras.src.ops");
+}
+
+KerasTensor read_input(const Json& config) {
+  const Json* batch_shape = config.find("batch_shape");
+  if (!batch_shape) batch_shape = &config.at("batch_input_shape");
+  Shape shape;
+  from_json(*batch_shape, shape);
+  DType dtype = DType::float32;
+  if (const Json* given = config.find("dtype"); given && given->is_string()) from_json(*given, dtype);
+  return make_input(shape, dtype, config.at("name").as_string());
+}
+
+bool is_input(const Json& json) { return json.at("class_name").as_string() == "InputLayer"; }
+
+KerasTensorList read_ends(const GraphReader& graph, const Json& json) {
+  // One end may stand without a list around it.
+  if (json.is_list() && !json.items().empty() && json.at(size_t{0}).is_string()) return {graph.find(json)};
+  KerasTensorList ends;
+  if (json.is_object()) {
+    for (const auto& [name, history] : json.members()) ends.push_back(graph.find(history));
+  } else {
+    for (const Json& history : json.items()) ends.push_back(graph.find(history));
+  }
+  return ends;
+}
+
+Layer read_functional(const Json& config) {
+  GraphReader graph;
+  struct Pending {
+    std::string name;
+    Json json;
+    Layer layer;
+    size_t done = 0;
+  };
+  std::vector<Pending> pending;
+  for (const Json& json : config.at("layers").items()) {
+    if (is_input(json)) {
+      graph.add_input(read_input(json.at("config")));
+      continue;
+    }
+    const std::string& name =
+        json.contains("name") ? json.at("name").as_string() : json.at("config").at("name").as_string();
+    pending.push_back({name, json, is_operation(json) ? Layer() : Layer::deserialize(json), 0});
+  }
+  // A call can be made once everything it is given is there; layers are not always listed in that order.
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (Pending& entry : pending) {
+      const Json::List& nodes = entry.json.at("inbound_nodes").items();
+      while (entry.done < nodes.size() && graph.ready(nodes[entry.done])) {
+        if (!entry.layer.defined()) entry.layer = read_arithmetic(entry.json, graph);
+        graph.make_call(entry.layer, entry.name, nodes[entry.done++]);
+        progress = true;
+      }
+    }
+  }
+  for (const Pending& entry : pending)
+    require(entry.done == entry.json.at("inbound_nodes").items().size(), ErrorCode::invalid_argument,
+            std::source_location::current(), "from_json: layer \"", entry.name,
+            "\" is given a value that no layer makes");
+  ModelOptions options{.name = config.at("name").as_string()};
+  if (const Json* trainable = config.find("trainable")) options.trainable = trainable->as_bool();
+  return Model(read_ends(graph, config.at("input_layers")), read_ends(graph, config.at("output_layers")),
+               options);
+}
+
+Layer read_sequential(const Json& config) {
+  ModelOptions options{.name = config.at("name").as_string()};
+  if (const Json* trainable = config.find("trainable")) options.trainable = trainable->as_bool();
+  const Sequential model(options);
+  bool has_input = false;
+  for (const Json& json : config.at("layers").items()) {
+    if (is_input(json)) {
+      model.add(read_input(json.at("config")));
+      has_input = true;
+    } else {
+      model.add(Layer::deserialize(json));
+    }
+  }
+  const Json* shape = config.find("build_input_shape");
+  if (!has_input && shape && shape->is_list() && !model.built()) {
+    Shape input;
+    from_json(*shape, input);
+    model.build(input);
+  }
+  return model;
+}
+
+const bool registered = [] {
+  layer_registry().add("Functional", read_functional, {"Model"});
+  layer_registry().add("Sequential", read_sequential);
+  return true;
+}();
+
+}  // namespace
+
+Json FunctionalModel::get_config() const {
+  const Histories histories(graph_);
+  Json config = Json::object({{"name", name()}, {"trainable", trainable()}});
+  Json listed = Json::list();
+  for (const Layer& layer : graph_.layers) {
+    Json json = layer.serialize();
+    json.set("name", layer.name());
+    Json nodes = Json::list();
+    for (const auto& call : graph_.calls)
+      if (call->layer == layer && !call->inputs.empty()) nodes.push_back(written_call(*call, histories));
+    json.set("inbound_nodes", nodes);
+    listed.push_back(std::move(json));
+  }
+  config.set("layers", std::move(listed));
+  const auto ends = [&](const KerasTensorList& values) {
+    Json list = Json::list();
+    for (const KerasTensor& value : values) list.push_back(histories.of(value));
+    return values.size() == 1 ? list.at(size_t{0}) : list;
+  };
+  config.set("input_layers", ends(inputs_));
+  config.set("output_layers", ends(outputs_));
+  return config;
+}
+
+Json SequentialModel::get_config() const {
+  Json config = LayerBase::get_config();
+  Json listed = Json::list();
+  if (input_given_) listed.push_back(input_.impl()->call->layer.serialize());
+  for (const Layer& layer : layers()) listed.push_back(layer.serialize());
+  config.set("layers", std::move(listed));
+  if (input_.defined()) config.set("build_input_shape", to_json(input_.shape()));
+  return config;
+}
+
+std::string Model::to_json(int indent) const {
+  Json json = serialize();
+  const Trainer& trainer = model_base().trainer();
+  json.set("compile_config",
+           trainer.compiled() ? serialize_compile_options(trainer.options()) : Json::object());
+  return json.dump(indent);
+}
+
+Model Model::from_json(const std::string& text, std::source_location where) {
+  const Json json = Json::parse(text, "model JSON", where);
+  const Layer layer = Layer::deserialize(json, where);
+  auto base = std::dynamic_pointer_cast<ModelBase>(layer.base());
+  require(base != nullptr, ErrorCode::invalid_argument, where, "from_json: \"",
+          json.at("class_name").as_string(), "\" is a layer, not a model");
+  const Model model(base);
+  if (const Json* settings = json.find("compile_config");
+      settings && settings->is_object() && settings->contains("optimizer"))
+    model.compile(deserialize_compile_options(*settings, where), where);
+  return model;
+}
+
+}  // namespace lockstep::keras

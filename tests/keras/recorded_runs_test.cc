@@ -1,0 +1,136 @@
+// Training agrees with what Keras recorded: testdata/README.md describes the files and the criterion.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "keras/training/compile_config.h"
+#include "lockstep/base/json.h"
+#include "lockstep/keras/model.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/train/safetensors.h"
+
+namespace lockstep::keras {
+namespace {
+
+const std::string kRuns = LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/runs/";
+
+std::vector<std::string> run_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kRuns))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<double> doubles(const Tensor& tensor) { return cast(tensor, DType::float64).to_vector<double>(); }
+
+// max|difference| <= 1e-5 * max|recorded|
+void expect_agreement(const std::vector<double>& ours, const std::vector<double>& recorded,
+                      const std::string& what) {
+  ASSERT_EQ(ours.size(), recorded.size()) << what;
+  double largest = 0;
+  double difference = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    largest = std::max(largest, std::abs(recorded[i]));
+    const double d = std::abs(ours[i] - recorded[i]);
+    if (!(d <= difference)) {
+      difference = d;
+      at = i;
+    }
+  }
+  // A tensor of zeros leaves room for rounding alone.
+  EXPECT_LE(difference, 1e-5 * std::max(largest, 1e-3))
+      << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
+      << largest;
+}
+
+class RecordedRun : public ::testing::TestWithParam<std::string> {
+ protected:
+  RecordedRun()
+      : json_(Json::read_file(kRuns + GetParam() + ".json")), tensors_(kRuns + GetParam() + ".safetensors") {}
+
+  TensorList all(const std::string& prefix) const {
+    TensorList list;
+    while (tensors_.find(prefix + std::to_string(list.size())))
+      list.push_back(tensors_.read(prefix + std::to_string(list.size())));
+    return list;
+  }
+  TensorList rows(const TensorList& list, int64_t batch, int64_t size) const {
+    TensorList cut;
+    for (const Tensor& tensor : list) {
+      Dims begin = Dims::filled(tensor.rank(), 0), sizes = Dims::filled(tensor.rank(), -1);
+      begin[0] = batch * size;
+      sizes[0] = size;
+      cut.push_back(slice(tensor, begin, sizes));
+    }
+    return cut;
+  }
+
+  Json json_;
+  train::SafetensorsFile tensors_;
+};
+
+TEST_P(RecordedRun, AgreesWithKeras) {
+  const Model model = Model::from_json(json_.at("model").dump());
+  const std::vector<Variable> weights = model.weights();
+  const Json::List& recorded_weights = json_.at("weights").items();
+  ASSERT_EQ(weights.size(), recorded_weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string& path = recorded_weights[i].at("path").as_string();
+    // Keras itself leaves the model's name out of the paths of a Sequential that it reads from JSON.
+    EXPECT_EQ(weights[i].name(), path);
+    const Tensor initial = tensors_.read("initial/" + path);
+    ASSERT_EQ(weights[i].shape(), initial.shape()) << path;
+    weights[i].assign(initial);
+  }
+  model.compile(deserialize_compile_options(json_.at("compile"), std::source_location::current()));
+
+  const TensorList x = all("x/"), y = all("y/"), sample_weight = all("sample_weight/");
+  std::map<int64_t, double> class_weight;
+  if (const Json& given = json_.at("class_weight"); given.is_object())
+    for (const auto& [label, weight] : given.members()) class_weight[std::stoll(label)] = weight.as_double();
+  const int64_t batch_size = json_.at("batch_size").as_int();
+  std::map<std::string, std::vector<double>> history;
+  for (const Json& index : json_.at("batches").items()) {
+    const int64_t b = index.as_int();
+    const Logs logs = model.train_on_batch(
+        {rows(x, b, batch_size), rows(y, b, batch_size), rows(sample_weight, b, batch_size)}, class_weight);
+    for (const auto& [name, value] : logs) history[name].push_back(value);
+  }
+  for (const auto& [name, values] : json_.at("history").members()) {
+    std::vector<double> recorded;
+    bool scalars = true;
+    for (const Json& value : values.items()) {
+      scalars = scalars && value.is_number();
+      if (scalars) recorded.push_back(value.as_double());
+    }
+    if (!scalars) continue;
+    ASSERT_TRUE(history.contains(name)) << name;
+    expect_agreement(history[name], recorded, "history of " + name);
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string& path = recorded_weights[i].at("path").as_string();
+    expect_agreement(doubles(weights[i].value()), doubles(tensors_.read("final/" + path)), "final " + path);
+  }
+  const TensorList predicted = model.predict_all(Data(x), {.batch_size = batch_size, .verbose = 0});
+  const TensorList recorded = all("prediction/");
+  ASSERT_EQ(predicted.size(), recorded.size());
+  for (size_t i = 0; i < predicted.size(); ++i)
+    expect_agreement(doubles(predicted[i]), doubles(recorded[i]), "prediction " + std::to_string(i));
+  const Logs evaluated = model.evaluate(Data(x, y, sample_weight), {.batch_size = batch_size, .verbose = 0});
+  for (const auto& [name, value] : json_.at("evaluate").members()) {
+    if (!value.is_number()) continue;
+    ASSERT_TRUE(evaluated.find(name)) << name;
+    expect_agreement({*evaluated.find(name)}, {value.as_double()}, "evaluate " + name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Keras, RecordedRun, ::testing::ValuesIn(run_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace lockstep::keras
