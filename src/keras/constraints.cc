@@ -11,20 +11,6 @@ namespace {
 
 constexpr double kEpsilon = 1e-7;
 
-// Keras writes a single axis as a number.
-struct Axes {
-  std::vector<int64_t>& axes;
-};
-Json to_json(const Axes& value) {
-  return value.axes.size() == 1 ? Json(value.axes[0]) : keras::to_json(value.axes);
-}
-void from_json(const Json& json, Axes& value) { keras::from_json(json, value.axes); }
-
-void visit_axis(auto& v, std::vector<int64_t>& axis) {
-  Axes axes{axis};
-  v("axis", axes);
-}
-
 Tensor norms_of(const Tensor& w, const std::vector<int64_t>& axis) {
   return sqrt(reduce_sum(square(w), {.axis = axis, .keepdims = true}));
 }
@@ -45,7 +31,7 @@ struct MaxNormSettings : constraints::MaxNormOptions {
   static constexpr const char* kName = "MaxNorm";
   void visit(auto& v) {
     v("max_value", max_value);
-    visit_axis(v, axis);
+    visit_axes(v, "axis", axis);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);
@@ -61,7 +47,7 @@ struct NonNegSettings {
 
 struct UnitNormSettings : constraints::UnitNormOptions {
   static constexpr const char* kName = "UnitNorm";
-  void visit(auto& v) { visit_axis(v, axis); }
+  void visit(auto& v) { visit_axes(v, "axis", axis); }
   Tensor project(const Tensor& w) const { return w / (norms_of(w, axis) + kEpsilon); }
 };
 
@@ -71,7 +57,7 @@ struct MinMaxNormSettings : constraints::MinMaxNormOptions {
     v("min_value", min_value);
     v("max_value", max_value);
     v("rate", rate);
-    visit_axis(v, axis);
+    visit_axes(v, "axis", axis);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);

@@ -82,7 +82,7 @@ struct OrthogonalRegularizerSettings : regularizers::OrthogonalRegularizerOption
             "OrthogonalRegularizer takes a matrix, received shape ", x.shape());
     const bool rows = mode == "rows";
     const Tensor squares = reduce_sum(square(x), {.axis = {rows ? 1 : 0}, .keepdims = true});
-    const Tensor unit = x * rsqrt(maximum(squares, 1e-12));
+    const Tensor unit = x * rsqrt(maximum(squares, 1e-14));
     const Tensor products = matmul(unit, unit, {.transpose_a = !rows, .transpose_b = rows});
     const int64_t size = products.shape()[0];
     if (size < 2) return reduce_sum(x) * 0.0;

@@ -10,6 +10,23 @@
 
 namespace lockstep::keras {
 
+// A list of axes as Keras writes it: none is null, one is a number.
+struct Axes {
+  std::vector<int64_t>& list;
+};
+inline Json to_json(const Axes& axes) {
+  if (axes.list.empty()) return {};
+  return axes.list.size() == 1 ? Json(axes.list[0]) : to_json(axes.list);
+}
+inline void from_json(const Json& json, Axes& axes) {
+  axes.list.clear();
+  if (!json.is_null()) from_json(json, axes.list);
+}
+void visit_axes(auto& v, const char* name, std::vector<int64_t>& list) {
+  Axes axes{list};
+  v(name, axes);
+}
+
 // The part that every rule made of settings shares: `Base` is Initializer::Rule, ...
 template <class Base, class Settings>
 class SettingsRule : public Base {

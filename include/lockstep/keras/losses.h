@@ -1,13 +1,18 @@
-// Losses: by name (.loss = "mse") or made by a function of namespace losses.
+// Losses: by name (.loss = "mse"), made by a function of namespace losses, or any function of labels and
+// predictions: .loss = [](const Tensor& y_true, const Tensor& y_pred) { return ...; }.
 //
 // A loss gives the mean (or sum) over the whole batch. Inside a replica it gives the replica's share of
 // that, so that the sum over the replicas is the mean over the global batch exactly, however unevenly the
-// batch fell on them.
+// batch fell on them. 16-bit predictions are taken in float32.
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/json.h"
@@ -23,18 +28,27 @@ enum class Reduction {
   none,  // one loss an example
 };
 
+using LossFunction = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
+
 class Loss {
  public:
   class Rule;
   Loss() = default;  // none
   // NOLINTBEGIN(google-explicit-constructor)
+  // "crossentropy" is binary, sparse or categorical by the shapes of labels and predictions.
   Loss(const char* name, std::source_location where = std::source_location::current());
   Loss(const std::string& name, std::source_location where = std::source_location::current());
   Loss(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  // A function's losses, one an example; losses::from_function() can say more. y_true has y_pred's rank and
+  // dtype.
+  template <class F>
+  requires std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&> Loss(F f)
+      : Loss(of_function(std::move(f))) {}
   // NOLINTEND(google-explicit-constructor)
 
   bool defined() const { return rule_ != nullptr; }
-  // Weights broadcast against the losses, one an example mostly. The mask that y_pred carries is honoured.
+  // Weights are one an example or one for each loss, or broadcast to the losses. Masked positions do not
+  // count: those of the mask that y_pred carries.
   Tensor operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {},
                     std::source_location where = std::source_location::current()) const;
 
@@ -44,6 +58,8 @@ class Loss {
   const Rule& rule() const { return *rule_; }
 
  private:
+  static Loss of_function(LossFunction f);
+
   std::shared_ptr<const Rule> rule_;
 };
 
@@ -53,8 +69,12 @@ class Loss::Rule {
   Rule(std::string name, Reduction reduction) : name_(std::move(name)), reduction_(reduction) {}
   virtual ~Rule() = default;
   // One loss for each example (or for each position of a sequence, image, ...): y_pred's shape without its
-  // last dimension, mostly. y_true has been brought to y_pred's rank and, for floating-point labels, dtype.
+  // last dimension, mostly. A scalar is taken for a mean over this replica's examples.
   virtual Tensor losses(const Tensor& y_true, const Tensor& y_pred) const = 0;
+  // False: y_true has been brought to y_pred's rank and dtype. True: it comes as it is.
+  virtual bool takes_class_numbers() const { return false; }
+  // False: for predictions of this shape losses() gives figures of the whole batch, the same on every replica.
+  virtual bool per_example(const Shape& predictions) const;
   virtual std::string class_name() const = 0;
   virtual Json config() const;  // name and reduction; add your own
 
@@ -65,5 +85,131 @@ class Loss::Rule {
   std::string name_;
   Reduction reduction_;
 };
+
+// Keras' losses, with its defaults. An empty name stands for the loss's own: "mean_squared_error", ...
+namespace losses {
+
+struct LossOptions {
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss MeanSquaredError(const LossOptions& options = {});
+Loss MeanAbsoluteError(const LossOptions& options = {});
+Loss MeanAbsolutePercentageError(const LossOptions& options = {});
+Loss MeanSquaredLogarithmicError(const LossOptions& options = {});
+Loss LogCosh(const LossOptions& options = {});
+Loss KLDivergence(const LossOptions& options = {});
+Loss Poisson(const LossOptions& options = {});
+// Labels are -1 and 1; where all are 0 and 1, 0 is taken for -1.
+Loss Hinge(const LossOptions& options = {});
+Loss SquaredHinge(const LossOptions& options = {});
+Loss CategoricalHinge(const LossOptions& options = {});
+
+struct HuberOptions {
+  double delta = 1;  // where the parabola becomes a line
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss Huber(const HuberOptions& options = {});
+
+struct CosineSimilarityOptions {
+  int axis = -1;
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+// -1 where they point the same way.
+Loss CosineSimilarity(const CosineSimilarityOptions& options = {});
+
+struct CrossentropyOptions {
+  bool from_logits = false;
+  double label_smoothing = 0;
+  int axis = -1;
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss BinaryCrossentropy(const CrossentropyOptions& options = {});
+Loss CategoricalCrossentropy(const CrossentropyOptions& options = {});
+
+struct BinaryFocalCrossentropyOptions {
+  bool apply_class_balancing = false;
+  double alpha = 0.25;
+  double gamma = 2;
+  bool from_logits = false;
+  double label_smoothing = 0;
+  int axis = -1;
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {});
+
+struct CategoricalFocalCrossentropyOptions {
+  double alpha = 0.25;
+  double gamma = 2;
+  bool from_logits = false;
+  double label_smoothing = 0;
+  int axis = -1;
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options = {});
+
+struct SparseCategoricalCrossentropyOptions {
+  bool from_logits = false;
+  std::optional<int64_t> ignore_class = {};  // positions with this label do not count
+  int axis = -1;
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+// Labels are class numbers of any integer dtype (or whole numbers), with or without a last dimension of 1.
+Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {});
+
+struct CategoricalGeneralizedCrossEntropyOptions {
+  double q = 0.5;  // in (0, 1)
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+// Labels are class numbers.
+Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options = {});
+
+struct DiceOptions {
+  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss Dice(const DiceOptions& options = {});
+
+struct TverskyOptions {
+  double alpha = 0.5;
+  double beta = 0.5;
+  std::vector<int64_t> axis = {};
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+Loss Tversky(const TverskyOptions& options = {});
+
+struct FunctionLossOptions {
+  std::string name = "function";
+  Reduction reduction = Reduction::sum_over_batch_size;
+};
+Loss from_function(LossFunction f, const FunctionLossOptions& options = {});
+
+// One loss an example.
+Tensor mean_squared_error(const Tensor& y_true, const Tensor& y_pred);
+Tensor mean_absolute_error(const Tensor& y_true, const Tensor& y_pred);
+Tensor mean_absolute_percentage_error(const Tensor& y_true, const Tensor& y_pred);
+Tensor mean_squared_logarithmic_error(const Tensor& y_true, const Tensor& y_pred);
+Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1);
+Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred);
+Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
+Tensor poisson(const Tensor& y_true, const Tensor& y_pred);
+Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options = {});
+Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options = {});
+Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                       SparseCategoricalCrossentropyOptions options = {});
+
+// Makes one of your own readable from files: `make` gets what Rule::config() wrote.
+void register_loss(const std::string& class_name, std::function<Loss(const Json& config)> make);
+
+}  // namespace losses
 
 }  // namespace lockstep::keras

@@ -1,0 +1,642 @@
+#include "lockstep/keras/losses.h"
+
+#include <array>
+#include <cmath>
+
+#include "keras/rule.h"
+#include "keras/weighing.h"
+#include "lockstep/ops/nn.h"
+
+namespace lockstep::keras {
+
+namespace {
+
+constexpr double kEpsilon = 1e-7;
+
+constexpr std::array kReductions{
+    std::pair{Reduction::sum_over_batch_size, "sum_over_batch_size"},
+    std::pair{Reduction::mean, "mean"},
+    std::pair{Reduction::mean_with_sample_weight, "mean_with_sample_weight"},
+    std::pair{Reduction::sum, "sum"},
+    std::pair{Reduction::none, "none"},
+};
+
+}  // namespace
+
+// Found by the field reader and writer through the enum's namespace.
+static Json to_json(Reduction reduction) {
+  for (const auto& [value, name] : kReductions)
+    if (value == reduction) return name;
+  return {};
+}
+
+static void from_json(const Json& json, Reduction& reduction) {
+  const std::string& text = json.is_null() ? "none" : json.as_string();
+  for (const auto& [value, name] : kReductions)
+    if (name == text) {
+      reduction = value;
+      return;
+    }
+  fail(ErrorCode::invalid_argument, std::source_location::current(), "there is no reduction \"", text,
+       "\" There are sum_over_batch_size, mean, mean_with_sample_weight, sum, none");
+}
+
+namespace {
+
+// --- formulas --------------------------------------------------------------------------------------------------------
+
+Tensor mean_of_last(const Tensor& x) { return reduce_mean(x, {.axis = {-1}}); }
+Tensor sum_of(const Tensor& x, int axis = -1) { return reduce_sum(x, {.axis = {axis}}); }
+
+Tensor to_last(const Tensor& x, int axis) {
+  const int from = normalize_axis(axis, x.rank(), "loss");
+  if (from == x.rank() - 1) return x;
+  Dims order;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != from) order.push_back(i);
+  order.push_back(from);
+  return transpose(x, order);
+}
+
+Tensor clipped(const Tensor& p) { return clip_by_value(p, kEpsilon, 1 - kEpsilon); }
+
+// Labels t and probabilities p.
+Tensor binary_crossentropy_of(const Tensor& t, const Tensor& p) {
+  const Tensor q = clipped(p);
+  return -(t * log(q) + (1.0 - t) * log(1.0 - q));
+}
+
+// Two softplus rather than one and a product: nothing cancels, and the gradient at 0 is right.
+Tensor binary_crossentropy_of_logits(const Tensor& t, const Tensor& x) {
+  return t * softplus(-x) + (1.0 - t) * softplus(x);
+}
+
+Tensor unit_length(const Tensor& x, int axis) {
+  return x * rsqrt(maximum(reduce_sum(square(x), {.axis = {axis}, .keepdims = true}), kEpsilon * kEpsilon));
+}
+
+// -1 for 0 where all labels of the whole batch are 0 and 1.
+Tensor hinge_labels(const Tensor& y) {
+  const Tensor others = cast(logical_and(not_equal(y, 0.0), not_equal(y, 1.0)), y.dtype());
+  return where(equal(all_reduce_sum(reduce_sum(others)), 0.0), y * 2.0 - 1.0, y);
+}
+
+Tensor class_numbers(const Tensor& labels) {
+  const bool fits = labels.dtype() == DType::int32 || labels.dtype() == DType::int64;
+  return fits ? labels : cast(labels, is_floating(labels.dtype()) ? DType::int64 : DType::int32);
+}
+
+// Labels of the predictions' rank lose their last dimension of 1.
+Tensor without_width(const Tensor& labels, const Tensor& predictions, int axis) {
+  if (labels.rank() != predictions.rank()) return labels;
+  const int at = normalize_axis(axis, labels.rank(), "loss");
+  return labels.shape()[at] == 1 ? squeeze(labels, {at}) : labels;
+}
+
+void check_shapes(const char* loss, const Tensor& y_true, const Tensor& y_pred) {
+  require(y_true.shape() == y_pred.shape(), ErrorCode::shape_mismatch, std::source_location::current(), loss,
+          ": labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape(),
+          y_pred.rank() > 0 && y_pred.shape()[-1] > 1 && y_true.size() * y_pred.shape()[-1] == y_pred.size()
+              ? "; class numbers want SparseCategoricalCrossentropy"
+              : "");
+}
+
+// --- settings --------------------------------------------------------------------------------------------------------
+
+struct Plain : losses::LossOptions {
+  void visit(auto&) {}
+};
+
+struct MeanSquaredErrorSettings : Plain {
+  static constexpr const char* kName = "MeanSquaredError";
+  Tensor losses(const Tensor& y, const Tensor& p) const { return mean_of_last(square(y - p)); }
+};
+
+struct MeanAbsoluteErrorSettings : Plain {
+  static constexpr const char* kName = "MeanAbsoluteError";
+  Tensor losses(const Tensor& y, const Tensor& p) const { return mean_of_last(abs(y - p)); }
+};
+
+struct MeanAbsolutePercentageErrorSettings : Plain {
+  static constexpr const char* kName = "MeanAbsolutePercentageError";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return mean_of_last(abs((y - p) / maximum(abs(y), kEpsilon))) * 100.0;
+  }
+};
+
+struct MeanSquaredLogarithmicErrorSettings : Plain {
+  static constexpr const char* kName = "MeanSquaredLogarithmicError";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return mean_of_last(square(log(maximum(p, kEpsilon) + 1.0) - log(maximum(y, kEpsilon) + 1.0)));
+  }
+};
+
+struct LogCoshSettings : Plain {
+  static constexpr const char* kName = "LogCosh";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor error = p - y;
+    return mean_of_last(error + softplus(error * -2.0) - std::log(2.0));
+  }
+};
+
+struct KLDivergenceSettings : Plain {
+  static constexpr const char* kName = "KLDivergence";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor labels = clip_by_value(y, kEpsilon, 1.0);
+    return sum_of(labels * log(labels / clip_by_value(p, kEpsilon, 1.0)));
+  }
+};
+
+struct PoissonSettings : Plain {
+  static constexpr const char* kName = "Poisson";
+  Tensor losses(const Tensor& y, const Tensor& p) const { return mean_of_last(p - y * log(p + kEpsilon)); }
+};
+
+struct HingeSettings : Plain {
+  static constexpr const char* kName = "Hinge";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return mean_of_last(maximum(1.0 - hinge_labels(y) * p, 0.0));
+  }
+};
+
+struct SquaredHingeSettings : Plain {
+  static constexpr const char* kName = "SquaredHinge";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return mean_of_last(square(maximum(1.0 - hinge_labels(y) * p, 0.0)));
+  }
+};
+
+struct CategoricalHingeSettings : Plain {
+  static constexpr const char* kName = "CategoricalHinge";
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return maximum(reduce_max((1.0 - y) * p, {.axis = {-1}}) - sum_of(y * p) + 1.0, 0.0);
+  }
+};
+
+struct HuberSettings : losses::HuberOptions {
+  static constexpr const char* kName = "Huber";
+  static constexpr const char* kOwnName = "huber_loss";
+  void visit(auto& v) { v("delta", delta); }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor error = abs(p - y);
+    return mean_of_last(where(error <= delta, square(error) * 0.5, error * delta - 0.5 * delta * delta));
+  }
+};
+
+struct CosineSimilaritySettings : losses::CosineSimilarityOptions {
+  static constexpr const char* kName = "CosineSimilarity";
+  void visit(auto& v) { v("axis", axis); }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return -sum_of(unit_length(y, axis) * unit_length(p, axis), axis);
+  }
+};
+
+void check_smoothing(double label_smoothing) {
+  require(label_smoothing >= 0 && label_smoothing <= 1, ErrorCode::invalid_argument,
+          std::source_location::current(), "label_smoothing must be in [0, 1], received ", label_smoothing);
+}
+
+// Labels are moved towards 1 / classes.
+Tensor smoothed(const Tensor& y, double label_smoothing, double classes) {
+  return label_smoothing == 0 ? y : y * (1 - label_smoothing) + label_smoothing / classes;
+}
+
+void visit_crossentropy(auto& v, auto& options) {
+  v("from_logits", options.from_logits);
+  v("label_smoothing", options.label_smoothing);
+  v("axis", options.axis);
+}
+
+struct BinaryCrossentropySettings : losses::CrossentropyOptions {
+  static constexpr const char* kName = "BinaryCrossentropy";
+  void visit(auto& v) { visit_crossentropy(v, *this); }
+  void check() const { check_smoothing(label_smoothing); }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor labels = smoothed(y, label_smoothing, 2);
+    return reduce_mean(
+        from_logits ? binary_crossentropy_of_logits(labels, p) : binary_crossentropy_of(labels, p),
+        {.axis = {axis}});
+  }
+};
+
+struct BinaryFocalCrossentropySettings : losses::BinaryFocalCrossentropyOptions {
+  static constexpr const char* kName = "BinaryFocalCrossentropy";
+  void visit(auto& v) {
+    visit_crossentropy(v, *this);
+    v("apply_class_balancing", apply_class_balancing);
+    v("alpha", alpha);
+    v("gamma", gamma);
+  }
+  void check() const { check_smoothing(label_smoothing); }
+  Tensor losses(const Tensor& y, const Tensor& x) const {
+    const Tensor labels = smoothed(y, label_smoothing, 2);
+    const Tensor p = from_logits ? sigmoid(x) : x;
+    const Tensor right = labels * p + (1.0 - labels) * (1.0 - p);
+    Tensor focal = pow(1.0 - right, gamma) * binary_crossentropy_of(labels, p);
+    if (apply_class_balancing) focal = (labels * alpha + (1.0 - labels) * (1 - alpha)) * focal;
+    return reduce_mean(focal, {.axis = {axis}});
+  }
+};
+
+struct CategoricalCrossentropySettings : losses::CrossentropyOptions {
+  static constexpr const char* kName = "CategoricalCrossentropy";
+  void visit(auto& v) { visit_crossentropy(v, *this); }
+  void check() const { check_smoothing(label_smoothing); }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor labels = smoothed(y, label_smoothing, static_cast<double>(y.shape()[-1]));
+    if (from_logits) return softmax_cross_entropy_with_logits(to_last(labels, axis), to_last(p, axis));
+    const Tensor probabilities = p / reduce_sum(p, {.axis = {axis}, .keepdims = true});
+    return -sum_of(labels * log(clipped(probabilities)), axis);
+  }
+};
+
+struct CategoricalFocalCrossentropySettings : losses::CategoricalFocalCrossentropyOptions {
+  static constexpr const char* kName = "CategoricalFocalCrossentropy";
+  void visit(auto& v) {
+    visit_crossentropy(v, *this);
+    v("alpha", alpha);
+    v("gamma", gamma);
+  }
+  void check() const { check_smoothing(label_smoothing); }
+  Tensor losses(const Tensor& y, const Tensor& x) const {
+    const Tensor labels = smoothed(y, label_smoothing, static_cast<double>(y.shape()[-1]));
+    const Tensor p = from_logits ? softmax(x, axis) : x;
+    const Tensor q = clipped(p / reduce_sum(p, {.axis = {axis}, .keepdims = true}));
+    return -sum_of(pow(1.0 - q, gamma) * labels * log(q), axis) * alpha;
+  }
+};
+
+struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossentropyOptions {
+  static constexpr const char* kName = "SparseCategoricalCrossentropy";
+  static constexpr bool kClassNumbers = true;
+  void visit(auto& v) {
+    v("from_logits", from_logits);
+    v("ignore_class", ignore_class);
+    if (axis != -1) v("axis", axis);
+  }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    Tensor labels = class_numbers(without_width(y, p, axis));
+    const Tensor scores = to_last(p, axis);
+    require(labels.shape() == scores.shape().drop_last(1), ErrorCode::shape_mismatch,
+            std::source_location::current(), "SparseCategoricalCrossentropy: class numbers of shape ",
+            y.shape(), " do not fit predictions of shape ", p.shape(),
+            y.shape() == p.shape() ? "; one-hot labels want CategoricalCrossentropy" : "");
+    Tensor counted;
+    if (ignore_class) {
+      counted = not_equal(labels, *ignore_class);
+      labels = where(counted, labels, 0);
+    }
+    Tensor losses;
+    if (from_logits) {
+      losses = sparse_softmax_cross_entropy_with_logits(labels, scores);
+    } else {
+      // Only the label's own probability is clipped and taken the logarithm of.
+      const Tensor hot = one_hot(labels, scores.shape()[-1], scores.dtype());
+      losses = -log(clipped(sum_of(scores * hot) / sum_of(scores)));
+    }
+    if (!ignore_class) return losses;
+    losses = where(counted, losses, 0.0);
+    losses.impl()->mask = counted.impl();
+    return losses;
+  }
+};
+
+struct CategoricalGeneralizedCrossEntropySettings : losses::CategoricalGeneralizedCrossEntropyOptions {
+  static constexpr const char* kName = "CategoricalGeneralizedCrossEntropy";
+  static constexpr bool kClassNumbers = true;
+  void visit(auto& v) { v("q", q); }
+  void check() const {
+    require(q > 0 && q < 1, ErrorCode::invalid_argument, std::source_location::current(),
+            "q must be in (0, 1), received ", q);
+  }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor hot = one_hot(class_numbers(without_width(y, p, -1)), p.shape()[-1], p.dtype());
+    check_shapes(kName, hot, p);
+    return (1.0 - pow(sum_of(p * hot), q)) / q;
+  }
+};
+
+// Over the batch, too, where `axis` says so: then of all replicas.
+bool spans_batch(const std::vector<int64_t>& axis, const Shape& shape) {
+  return axis.empty() || std::any_of(axis.begin(), axis.end(),
+                                     [&](int64_t a) { return normalize_axis(a, shape.rank(), "loss") == 0; });
+}
+
+Tensor sum_over(const Tensor& x, const std::vector<int64_t>& axis) {
+  const Tensor sum = reduce_sum(x, {.axis = axis});
+  return spans_batch(axis, x.shape()) ? all_reduce_sum(sum) : sum;
+}
+
+struct DiceSettings : losses::DiceOptions {
+  static constexpr const char* kName = "Dice";
+  void visit(auto& v) { visit_axes(v, "axis", axis); }
+  bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    return 1.0 - sum_over(y * p, axis) * 2.0 / (sum_over(y + p, axis) + kEpsilon);
+  }
+};
+
+struct TverskySettings : losses::TverskyOptions {
+  static constexpr const char* kName = "Tversky";
+  void visit(auto& v) {
+    v("alpha", alpha);
+    v("beta", beta);
+    visit_axes(v, "axis", axis);
+  }
+  bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
+  // Keras' alpha weighs what the labels have and the predictions lack.
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    const Tensor both = sum_over(y * p, axis);
+    const Tensor lacking = sum_over((1.0 - p) * y, axis), surplus = sum_over(p * (1.0 - y), axis);
+    return 1.0 - both / (both + lacking * alpha + surplus * beta + kEpsilon);
+  }
+};
+
+// --- rules -----------------------------------------------------------------------------------------------------------
+
+template <class Settings>
+class SettingsLoss final : public Loss::Rule {
+ public:
+  explicit SettingsLoss(const Settings& settings)
+      : Rule(settings.name.empty() ? own_name() : settings.name, settings.reduction), settings_(settings) {
+    if constexpr (requires { settings_.check(); }) settings_.check();
+  }
+
+  static Settings read(const Json& config) {
+    Settings settings;
+    FieldReader reader(config);
+    reader("name", settings.name);
+    reader("reduction", settings.reduction);
+    reader.ignore("dtype");
+    settings.visit(reader);
+    reader.finish();
+    return settings;
+  }
+
+  Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override {
+    if (!takes_class_numbers()) check_shapes(Settings::kName, y_true, y_pred);
+    return settings_.losses(y_true, y_pred);
+  }
+  bool takes_class_numbers() const override {
+    return requires { Settings::kClassNumbers; };
+  }
+  bool per_example(const Shape& predictions) const override {
+    if constexpr (requires { settings_.per_example(predictions); }) return settings_.per_example(predictions);
+    return true;
+  }
+  std::string class_name() const override { return Settings::kName; }
+  Json config() const override {
+    Json config = Rule::config();
+    for (const auto& [name, value] : write_fields(settings_).members()) config.set(name, value);
+    return config;
+  }
+
+ private:
+  static std::string own_name() {
+    if constexpr (requires { Settings::kOwnName; }) return Settings::kOwnName;
+    return to_snake_case(Settings::kName);
+  }
+
+  Settings settings_;
+};
+
+template <class Settings>
+Loss make_rule(const Settings& settings) {
+  return Loss(std::make_shared<SettingsLoss<Settings>>(settings));
+}
+
+class FunctionRule final : public Loss::Rule {
+ public:
+  FunctionRule(LossFunction f, const losses::FunctionLossOptions& options)
+      : Rule(options.name, options.reduction), f_(std::move(f)) {}
+  Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override { return f_(y_true, y_pred); }
+  std::string class_name() const override { return "function"; }
+  Json config() const override {
+    fail(ErrorCode::unsupported, std::source_location::current(), "the loss \"", name(),
+         "\" is a function, which cannot be written to a file; derive from Loss::Rule and make it known by "
+         "losses::register_loss()");
+  }
+
+ private:
+  LossFunction f_;
+};
+
+// Binary, sparse or categorical, as the shapes say.
+class CrossentropyRule final : public Loss::Rule {
+ public:
+  CrossentropyRule() : Rule("crossentropy", Reduction::sum_over_batch_size) {}
+  Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override {
+    Tensor labels = y_true, predictions = y_pred;
+    const LabelKind kind = label_kind(y_true.shape(), y_pred.shape());
+    if (kind == LabelKind::sparse) return SparseCategoricalCrossentropySettings().losses(labels, predictions);
+    match_ranks(labels, predictions);
+    labels = cast(labels, predictions.dtype());
+    check_shapes("crossentropy", labels, predictions);
+    return kind == LabelKind::binary ? BinaryCrossentropySettings().losses(labels, predictions)
+                                     : CategoricalCrossentropySettings().losses(labels, predictions);
+  }
+  bool takes_class_numbers() const override { return true; }
+  std::string class_name() const override { return "crossentropy"; }
+};
+
+template <class Settings>
+void enter_loss(Registry<Loss>& registry, const std::vector<std::string>& aliases = {}) {
+  registry.add(
+      Settings::kName, [](const Json& config) { return make_rule(SettingsLoss<Settings>::read(config)); },
+      aliases);
+}
+
+Registry<Loss>& registry() {
+  static Registry<Loss>& all = *[] {
+    static Registry<Loss> made("loss");
+    enter_loss<MeanSquaredErrorSettings>(made, {"mse", "MSE"});
+    enter_loss<MeanAbsoluteErrorSettings>(made, {"mae", "MAE"});
+    enter_loss<MeanAbsolutePercentageErrorSettings>(made, {"mape", "MAPE"});
+    enter_loss<MeanSquaredLogarithmicErrorSettings>(made, {"msle", "MSLE"});
+    enter_loss<HuberSettings>(made);
+    enter_loss<LogCoshSettings>(made, {"logcosh"});
+    enter_loss<BinaryCrossentropySettings>(made, {"bce", "BCE"});
+    enter_loss<BinaryFocalCrossentropySettings>(made);
+    enter_loss<CategoricalCrossentropySettings>(made);
+    enter_loss<CategoricalFocalCrossentropySettings>(made);
+    enter_loss<SparseCategoricalCrossentropySettings>(made);
+    enter_loss<CategoricalGeneralizedCrossEntropySettings>(made);
+    enter_loss<KLDivergenceSettings>(made, {"kld", "KLD", "kullback_leibler_divergence"});
+    enter_loss<PoissonSettings>(made);
+    enter_loss<HingeSettings>(made);
+    enter_loss<SquaredHingeSettings>(made);
+    enter_loss<CategoricalHingeSettings>(made);
+    enter_loss<CosineSimilaritySettings>(made);
+    enter_loss<DiceSettings>(made);
+    enter_loss<TverskySettings>(made);
+    made.add("crossentropy", [](const Json&) { return Loss(std::make_shared<CrossentropyRule>()); }, {"ce"});
+    return &made;
+  }();
+  return all;
+}
+
+}  // namespace
+
+// --- Loss ------------------------------------------------------------------------------------------------------------
+
+Loss::Loss(const char* name, std::source_location where) : Loss(std::string(name), where) {}
+
+Loss::Loss(const std::string& name, std::source_location where)
+    : Loss(registry().make(name, Json::object(), where)) {}
+
+Loss Loss::of_function(LossFunction f) { return losses::from_function(std::move(f)); }
+
+Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
+                        std::source_location where) const {
+  require(defined(), ErrorCode::failed_precondition, where, "a Loss that is none was called");
+  require(y_true.defined() && y_pred.defined(), ErrorCode::invalid_argument, where, rule_->name(),
+          ": takes labels and predictions");
+  try {
+    const DType dtype = figure_dtype(y_pred.dtype());
+    const Tensor mask = carried_mask(y_pred);
+    Tensor labels = y_true, predictions = y_pred.dtype() == dtype ? y_pred : cast(y_pred, dtype);
+    if (!rule_->takes_class_numbers()) {
+      match_ranks(labels, predictions,
+                  mask.defined() || (sample_weight.defined() && sample_weight.rank() == labels.rank()));
+      if (labels.dtype() != dtype) labels = cast(labels, dtype);
+    }
+    const Tensor losses = rule_->losses(labels, predictions);
+    const Reduction reduction = rule_->reduction();
+
+    if (losses.rank() == 0 || !rule_->per_example(predictions.shape())) {
+      require(!sample_weight.defined(), ErrorCode::invalid_argument, where,
+              "there is one figure for the whole batch, so that examples cannot be weighed; an axis without "
+              "the batch gives every example its own");
+      if (reduction == Reduction::none || y_pred.rank() == 0) return losses;
+      const double share = static_cast<double>(y_pred.shape()[0]) /
+                           std::max<double>(1, static_cast<double>(global_batch_size(y_pred, where)));
+      return (reduction == Reduction::sum ? reduce_sum(losses) : reduce_mean(losses)) * share;
+    }
+
+    const Shape& shape = losses.shape();
+    const auto aligned_mask = [&](const Tensor& m) {
+      return m.defined() ? aligned(m, shape, dtype, "masks") : m;
+    };
+    const Tensor valid = product(aligned_mask(mask), aligned_mask(carried_mask(losses)));
+    const Tensor weights = product(
+        sample_weight.defined() ? aligned(sample_weight, shape, dtype, "sample weights") : Tensor(), valid);
+    const Tensor weighted = product(losses, weights);
+    if (reduction == Reduction::none) return weighted;
+    const Tensor sum = reduce_sum(weighted);
+    if (reduction == Reduction::sum) return sum;
+    const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
+    if (counted.defined()) return ratio(sum, global_sum(counted, shape));
+    return sum * (1 / std::max(1.0, global_count(losses)));
+  } catch (Error& error) {
+    error.note("in loss " + rule_->name());
+    throw;
+  }
+}
+
+std::string Loss::name() const { return defined() ? rule_->name() : std::string(); }
+
+Json Loss::serialize() const {
+  if (!defined()) return {};
+  return serialized("keras.losses", rule_->class_name(), rule_->config());
+}
+
+Loss Loss::deserialize(const Json& json, std::source_location where) {
+  return json.is_null() ? Loss() : registry().make(json, where);
+}
+
+bool Loss::Rule::per_example(const Shape&) const { return true; }
+
+Json Loss::Rule::config() const {
+  return Json::object({{"name", name_}, {"reduction", to_json(reduction_)}});
+}
+
+namespace losses {
+
+Loss MeanSquaredError(const LossOptions& options) { return make_rule(MeanSquaredErrorSettings{{options}}); }
+Loss MeanAbsoluteError(const LossOptions& options) { return make_rule(MeanAbsoluteErrorSettings{{options}}); }
+Loss MeanAbsolutePercentageError(const LossOptions& options) {
+  return make_rule(MeanAbsolutePercentageErrorSettings{{options}});
+}
+Loss MeanSquaredLogarithmicError(const LossOptions& options) {
+  return make_rule(MeanSquaredLogarithmicErrorSettings{{options}});
+}
+Loss LogCosh(const LossOptions& options) { return make_rule(LogCoshSettings{{options}}); }
+Loss KLDivergence(const LossOptions& options) { return make_rule(KLDivergenceSettings{{options}}); }
+Loss Poisson(const LossOptions& options) { return make_rule(PoissonSettings{{options}}); }
+Loss Hinge(const LossOptions& options) { return make_rule(HingeSettings{{options}}); }
+Loss SquaredHinge(const LossOptions& options) { return make_rule(SquaredHingeSettings{{options}}); }
+Loss CategoricalHinge(const LossOptions& options) { return make_rule(CategoricalHingeSettings{{options}}); }
+Loss Huber(const HuberOptions& options) { return make_rule(HuberSettings{options}); }
+Loss CosineSimilarity(const CosineSimilarityOptions& options) {
+  return make_rule(CosineSimilaritySettings{options});
+}
+Loss BinaryCrossentropy(const CrossentropyOptions& options) {
+  return make_rule(BinaryCrossentropySettings{options});
+}
+Loss CategoricalCrossentropy(const CrossentropyOptions& options) {
+  return make_rule(CategoricalCrossentropySettings{options});
+}
+Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options) {
+  return make_rule(BinaryFocalCrossentropySettings{options});
+}
+Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options) {
+  return make_rule(CategoricalFocalCrossentropySettings{options});
+}
+Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options) {
+  return make_rule(SparseCategoricalCrossentropySettings{options});
+}
+Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options) {
+  return make_rule(CategoricalGeneralizedCrossEntropySettings{options});
+}
+Loss Dice(const DiceOptions& options) { return make_rule(DiceSettings{options}); }
+Loss Tversky(const TverskyOptions& options) { return make_rule(TverskySettings{options}); }
+
+Loss from_function(LossFunction f, const FunctionLossOptions& options) {
+  return Loss(std::make_shared<FunctionRule>(std::move(f), options));
+}
+
+Tensor mean_squared_error(const Tensor& y_true, const Tensor& y_pred) {
+  return MeanSquaredError({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor mean_absolute_error(const Tensor& y_true, const Tensor& y_pred) {
+  return MeanAbsoluteError({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor mean_absolute_percentage_error(const Tensor& y_true, const Tensor& y_pred) {
+  return MeanAbsolutePercentageError({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor mean_squared_logarithmic_error(const Tensor& y_true, const Tensor& y_pred) {
+  return MeanSquaredLogarithmicError({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
+  return Huber({.delta = delta, .reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred) {
+  return LogCosh({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
+  return KLDivergence({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor poisson(const Tensor& y_true, const Tensor& y_pred) {
+  return Poisson({.reduction = Reduction::none})(y_true, y_pred);
+}
+Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options) {
+  options.reduction = Reduction::none;
+  return BinaryCrossentropy(options)(y_true, y_pred);
+}
+Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options) {
+  options.reduction = Reduction::none;
+  return CategoricalCrossentropy(options)(y_true, y_pred);
+}
+Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                       SparseCategoricalCrossentropyOptions options) {
+  options.reduction = Reduction::none;
+  return SparseCategoricalCrossentropy(options)(y_true, y_pred);
+}
+
+void register_loss(const std::string& class_name, std::function<Loss(const Json& config)> make) {
+  registry().add(class_name, std::move(make));
+}
+
+}  // namespace losses
+
+}  // namespace lockstep::keras

@@ -1,0 +1,92 @@
+// How labels, predictions, masks and weights are brought together: what losses and metrics share.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/collective.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/reduce.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::keras {
+
+// Undefined where it has none.
+inline Tensor carried_mask(const Tensor& tensor) { return Tensor(tensor.impl()->mask); }
+
+// The dtype that losses and metrics of such predictions are computed in.
+inline DType figure_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+
+// 0 where b is 0.
+inline Tensor ratio(const Tensor& a, const Tensor& b) {
+  const Tensor nothing = equal(b, 0.0);
+  return where(nothing, 0.0, a / where(nothing, 1.0, b));
+}
+
+// A last dimension of 1 is added to what has rank 1, or else taken from the other, where ranks differ by one.
+// `keep_positions`: predictions keep theirs, because a mask or weights speak of every position.
+inline void match_ranks(Tensor& y_true, Tensor& y_pred, bool keep_positions = false) {
+  if (y_true.rank() == y_pred.rank() + 1 && y_true.shape()[-1] == 1) {
+    if (y_pred.rank() == 1)
+      y_pred = expand_dims(y_pred, -1);
+    else
+      y_true = squeeze(y_true, {-1});
+  } else if (y_pred.rank() == y_true.rank() + 1 && y_pred.shape()[-1] == 1) {
+    if (y_true.rank() == 1 || keep_positions)
+      y_true = expand_dims(y_true, -1);
+    else
+      y_pred = squeeze(y_pred, {-1});
+  }
+}
+
+// `weights` (or a mask) with the rank of `target`, to which they broadcast: missing dimensions are the last.
+inline Tensor aligned(const Tensor& weights, const Shape& target, DType dtype, const char* what) {
+  Tensor w = weights.dtype() == dtype ? weights : cast(weights, dtype);
+  if (w.rank() == target.rank() + 1 && w.shape()[-1] == 1) w = squeeze(w, {-1});
+  Shape shape = w.shape();
+  while (shape.rank() < target.rank()) shape.push_back(1);
+  bool fits = shape.rank() == target.rank();
+  for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] == target[i] || shape[i] == 1;
+  require(fits, ErrorCode::shape_mismatch, std::source_location::current(), what, " of shape ",
+          weights.shape(), " do not fit figures of shape ", target,
+          ": they must be one an example, or broadcast to that shape");
+  return shape == w.shape() ? w : reshape(w, shape);
+}
+
+// What "accuracy" and "crossentropy" mean for labels and predictions of these shapes.
+enum class LabelKind { binary, sparse, categorical };
+inline LabelKind label_kind(const Shape& y_true, const Shape& y_pred) {
+  if (y_pred.rank() == 0 || y_pred[-1] == 1) return LabelKind::binary;
+  const bool sparse = y_true.rank() < y_pred.rank() || y_true[-1] == 1;
+  return sparse ? LabelKind::sparse : LabelKind::categorical;
+}
+
+// The product of those that are defined; undefined where none is.
+inline Tensor product(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  return a * b;
+}
+
+// How many elements of a tensor of one row an example there are in the whole batch.
+inline double global_count(const Tensor& figures) {
+  if (figures.rank() == 0) return 1;
+  double each = 1;
+  for (int i = 1; i < figures.rank(); ++i) each *= static_cast<double>(figures.shape()[i]);
+  return each * static_cast<double>(global_batch_size(figures));
+}
+
+// The sum of weights as if they were broadcast to `target`, of the whole batch.
+inline Tensor global_sum(const Tensor& weights, const Shape& target) {
+  double times = 1;
+  for (int i = 1; i < target.rank(); ++i)
+    if (weights.shape()[i] != target[i]) times *= static_cast<double>(target[i]);
+  const Tensor sum = reduce_sum(weights.shape()[0] == target[0] ? weights : broadcast_to(weights, [&] {
+    Shape rows = weights.shape();
+    rows[0] = target[0];
+    return rows;
+  }()));
+  return all_reduce_sum(times == 1 ? sum : sum * times);
+}
+
+}  // namespace lockstep::keras
