@@ -4,6 +4,7 @@
 // with make_callback<MyCallback>(arguments...).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -85,5 +86,93 @@ template <class C, class... Args>
 Callback make_callback(Args&&... args) {
   return Callback(std::make_shared<C>(std::forward<Args>(args)...));
 }
+
+namespace callbacks {
+
+// fit, evaluate and predict add it themselves where verbose is not 0: a progress bar with the time that is left
+// on a terminal, plain lines elsewhere.
+Callback ProgbarLogger();
+
+// Whether less or more of a figure is better: "min", "max", or "auto", which knows losses, errors and the
+// metrics of this library.
+struct ModelCheckpointOptions {
+  std::string monitor = "val_loss";
+  int verbose = 0;
+  bool save_best_only = false;
+  bool save_weights_only = false;  // false: the model's JSON is written beside the weights
+  std::string mode = "auto";
+  int64_t save_freq = 0;  // every so many batches; 0: every epoch
+  std::optional<double> initial_value_threshold = {};
+};
+// Saves weights (safetensors) to `path`, in which {epoch} and the names of the logs stand for their values:
+// "weights-{epoch:02d}-{val_loss:.2f}.safetensors".
+Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {});
+
+struct EarlyStoppingOptions {
+  std::string monitor = "val_loss";
+  double min_delta = 0;
+  int patience = 0;
+  int verbose = 0;
+  std::string mode = "auto";
+  std::optional<double> baseline = {};
+  bool restore_best_weights = false;
+  int start_from_epoch = 0;
+};
+Callback EarlyStopping(const EarlyStoppingOptions& options = {});
+
+struct ReduceLROnPlateauOptions {
+  std::string monitor = "val_loss";
+  double factor = 0.1;
+  int patience = 10;
+  int verbose = 0;
+  std::string mode = "auto";
+  double min_delta = 1e-4;
+  int cooldown = 0;
+  double min_lr = 0;
+};
+Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
+
+// schedule(epoch, learning rate) gives the learning rate of the epoch.
+Callback LearningRateScheduler(std::function<double(int epoch, double learning_rate)> schedule,
+                               int verbose = 0);
+
+struct CSVLoggerOptions {
+  std::string separator = ",";
+  bool append = false;
+};
+// A line an epoch: epoch, then the logs sorted by name.
+Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {});
+
+// Stops where the loss of a batch is not a finite number.
+Callback TerminateOnNaN();
+
+struct BackupAndRestoreOptions {
+  int64_t save_freq = 0;          // every so many batches; 0: every epoch
+  bool delete_checkpoint = true;  // when training has ended
+};
+// Weights, optimizer and epoch, kept in `folder` so that the same fit, called again after a crash, goes on from
+// the last epoch (or batch) instead of the first.
+Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {});
+
+struct TensorBoardOptions {
+  int histogram_freq = 0;   // histograms of the weights every so many epochs; 0: none
+  bool write_graph = true;  // the layers and how they are connected
+  int64_t update_freq = 0;  // scalars of every so many batches; 0: of epochs alone
+  bool write_steps_per_second = false;
+};
+// Event files for TensorBoard in `folder`/train and `folder`/validation.
+Callback TensorBoard(const std::string& folder = "logs", const TensorBoardOptions& options = {});
+
+struct LambdaCallbackOptions {
+  std::function<void(int epoch, const Logs&)> on_epoch_begin = {};
+  std::function<void(int epoch, const Logs&)> on_epoch_end = {};
+  std::function<void(int64_t batch, const Logs&)> on_train_batch_begin = {};
+  std::function<void(int64_t batch, const Logs&)> on_train_batch_end = {};  // logs are read for every batch
+  std::function<void(const Logs&)> on_train_begin = {};
+  std::function<void(const Logs&)> on_train_end = {};
+};
+Callback LambdaCallback(const LambdaCallbackOptions& options);
+
+}  // namespace callbacks
 
 }  // namespace lockstep::keras

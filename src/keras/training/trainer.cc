@@ -12,6 +12,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::keras {
@@ -159,6 +160,8 @@ Logs Trainer::results() const {
   return logs;
 }
 
+bool Trainer::interrupted() const { return Interrupt::requested(); }
+
 void Trainer::reset_metrics() {
   loss_mean_.reset();
   for (const Output& output : outputs_)
@@ -304,15 +307,15 @@ void bind(const std::vector<Callback>& callbacks, Model& model, const RunParams&
 
 }  // namespace
 
-void Trainer::run_epoch(Kind kind, BatchReader& reader, int64_t steps, const std::vector<Callback>& callbacks,
-                        std::source_location where) {
+void Trainer::run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t steps,
+                        const std::vector<Callback>& callbacks, std::source_location where) {
   const bool logs_wanted = any_wants_batch_logs(callbacks);
   const auto begin =
       kind == Kind::train ? &CallbackBase::on_train_batch_begin : &CallbackBase::on_test_batch_begin;
   const auto end = kind == Kind::train ? &CallbackBase::on_train_batch_end : &CallbackBase::on_test_batch_end;
   const Logs none;
   Batch batch;
-  for (int64_t step = 0; step != steps;) {
+  while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
     int64_t done = 0;
@@ -339,7 +342,7 @@ Logs Trainer::evaluate_quietly(Model&, const Data& data, const EpochOptions& epo
   reset_metrics();
   tell(callbacks, &CallbackBase::on_test_begin, Logs());
   const auto reader = data.source()->read(epoch);
-  run_epoch(Kind::test, *reader, steps, callbacks, where);
+  run_epoch(Kind::test, *reader, 0, steps, callbacks, where);
   const Logs logs = results();
   tell(callbacks, &CallbackBase::on_test_end, logs);
   return logs;
@@ -368,20 +371,33 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   const auto recorder = std::make_shared<HistoryRecorder>();
   callbacks.insert(callbacks.begin(), Callback(recorder));
   const RunParams params{options.epochs, steps, options.verbose};
+  if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   bind(callbacks, handle, params, where);
 
   const Interrupt interrupt;
   stop_training = false;
+  resume.reset();
   Logs logs;
   tell(callbacks, &CallbackBase::on_train_begin, logs);
   std::unique_ptr<BatchReader> reader;
-  for (int epoch = options.initial_epoch; epoch < options.epochs && !stop_training; ++epoch) {
+  const Variable& random = random::default_generator().state();
+  const int first_epoch = resume ? std::max(options.initial_epoch, resume->epoch) : options.initial_epoch;
+  for (int epoch = first_epoch; epoch < options.epochs && !stop_training; ++epoch) {
     reset_metrics();
+    if (resume) random.assign(Tensor::scalar(resume->epoch_random));
+    epoch_random = random.value().item<int64_t>();
     tell(callbacks, &CallbackBase::on_epoch_begin, epoch, Logs());
     // With steps_per_epoch the next epoch goes on where this one stopped.
     const bool goes_on = options.steps_per_epoch > 0 && whole != options.steps_per_epoch;
     if (!reader || !goes_on) reader = data.source()->read({options.batch_size, options.shuffle});
-    run_epoch(Kind::train, *reader, steps, callbacks, where);
+    int64_t done = 0;
+    if (resume) {
+      Batch skipped;
+      while (done < resume->batch && reader->next(skipped)) ++done;
+      random.assign(Tensor::scalar(resume->random));
+      resume.reset();
+    }
+    run_epoch(Kind::train, *reader, done, steps, callbacks, where);
     logs = results();
     const bool validates = validation.defined() && !Interrupt::requested() &&
                            (epoch + 1 - options.initial_epoch) % std::max(1, options.validation_freq) == 0;
@@ -409,6 +425,7 @@ Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& 
   const Data data = in_model_order(given, where);
   std::vector<Callback> callbacks = options.callbacks;
   const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
+  if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   bind(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;
   stop_training = false;
@@ -420,6 +437,7 @@ TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptio
   const Data data = in_model_order(given, where);
   std::vector<Callback> callbacks = options.callbacks;
   const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
+  if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   bind(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;
   tell(callbacks, &CallbackBase::on_predict_begin, Logs());

@@ -38,7 +38,23 @@ class Trainer {
   void reset_metrics();
   void require_compiled(const char* what, std::source_location where) const;
 
+  // Slots for all weights, so that a saved optimizer can be put back before the first step.
+  void build_optimizer();
+  // Whether the run was ended by Ctrl-C.
+  bool interrupted() const;
+
   std::atomic<bool> stop_training{false};
+
+  // Where a backup wants the run to go on; set by callbacks when training begins.
+  struct Resume {
+    int epoch = 0;
+    int64_t batch = 0;         // batches of the epoch that are done
+    int64_t epoch_random = 0;  // random::default_generator() when the epoch began
+    int64_t random = 0;        // and after the batches that are done
+  };
+  std::optional<Resume> resume;
+  // random::default_generator() when the epoch under way began.
+  int64_t epoch_random = 0;
 
  private:
   // One of the model's outputs.
@@ -69,8 +85,8 @@ class Trainer {
   TensorList run_body(Kind kind, const Layout& layout, std::span<const Tensor> inputs);
   TensorList run_step(Kind kind, const Batch& batch, std::source_location where);
   Data in_model_order(const Data& data, std::source_location where) const;
-  void run_epoch(Kind kind, BatchReader& reader, int64_t steps, const std::vector<Callback>& callbacks,
-                 std::source_location where);
+  void run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t steps,
+                 const std::vector<Callback>& callbacks, std::source_location where);
   Logs evaluate_quietly(Model& handle, const Data& data, const EpochOptions& epoch, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where);
 

@@ -1,0 +1,192 @@
+// Callbacks that watch the logs: stopping, learning rates.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "keras/callbacks/monitor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/model.h"
+
+namespace lockstep::keras::callbacks {
+namespace {
+
+double learning_rate(const Model& model) {
+  return static_cast<double>(model.optimizer().learning_rate().value().item<float>());
+}
+void set_learning_rate(const Model& model, double rate) {
+  model.optimizer().learning_rate().assign(Tensor::scalar(static_cast<float>(rate)));
+}
+
+class EarlyStoppingCallback final : public CallbackBase {
+ public:
+  explicit EarlyStoppingCallback(const EarlyStoppingOptions& options)
+      : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "EarlyStopping") {}
+
+  void on_train_begin(const Logs&) override {
+    waited_ = 0;
+    best_ = monitor_.worst();
+    best_epoch_ = 0;
+    stopped_epoch_ = 0;
+    best_weights_.clear();
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    const std::optional<double> current = monitor_.read(logs);
+    if (!current || epoch < options_.start_from_epoch) return;
+    if (options_.restore_best_weights && best_weights_.empty()) keep(epoch);
+    ++waited_;
+    if (monitor_.better(*current, best_)) {
+      best_ = *current;
+      keep(epoch);
+      // A baseline that is not reached keeps the patience running.
+      if (!options_.baseline || monitor_.better(*current, *options_.baseline)) waited_ = 0;
+      return;
+    }
+    if (waited_ >= options_.patience && epoch > 0) {
+      stopped_epoch_ = epoch;
+      model().stop_training();
+    }
+  }
+
+  void on_train_end(const Logs&) override {
+    if (stopped_epoch_ > 0 && options_.verbose > 0)
+      fmt::print("Epoch {}: early stopping\n", stopped_epoch_ + 1);
+    if (!options_.restore_best_weights || best_weights_.empty()) return;
+    if (options_.verbose > 0)
+      fmt::print("Restoring model weights from the end of the best epoch: {}.\n", best_epoch_ + 1);
+    model().set_weights(best_weights_);
+  }
+
+ private:
+  void keep(int epoch) {
+    best_epoch_ = epoch;
+    if (options_.restore_best_weights) best_weights_ = model().get_weights();
+  }
+
+  EarlyStoppingOptions options_;
+  Monitor monitor_;
+  int waited_ = 0;
+  double best_ = 0;
+  int best_epoch_ = 0;
+  int stopped_epoch_ = 0;
+  TensorList best_weights_;
+};
+
+class ReduceLROnPlateauCallback final : public CallbackBase {
+ public:
+  explicit ReduceLROnPlateauCallback(const ReduceLROnPlateauOptions& options)
+      : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "ReduceLROnPlateau") {
+    require(options.factor < 1, ErrorCode::invalid_argument, std::source_location::current(),
+            "ReduceLROnPlateau: factor must be below 1, received ", options.factor);
+  }
+
+  void on_train_begin(const Logs&) override {
+    best_ = monitor_.worst();
+    waited_ = 0;
+    cooldown_ = 0;
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    const std::optional<double> current = monitor_.read(logs);
+    if (!current) return;
+    if (cooldown_ > 0) {
+      --cooldown_;
+      waited_ = 0;
+    }
+    if (monitor_.better(*current, best_)) {
+      best_ = *current;
+      waited_ = 0;
+    } else if (cooldown_ == 0 && ++waited_ >= options_.patience) {
+      const double old = learning_rate(model());
+      if (old <= static_cast<double>(static_cast<float>(options_.min_lr))) return;
+      const double reduced = std::max(old * options_.factor, options_.min_lr);
+      set_learning_rate(model(), reduced);
+      if (options_.verbose > 0)
+        fmt::print("Epoch {}: ReduceLROnPlateau reducing learning rate to {:g}.\n", epoch + 1, reduced);
+      cooldown_ = options_.cooldown;
+      waited_ = 0;
+    }
+  }
+
+ private:
+  ReduceLROnPlateauOptions options_;
+  Monitor monitor_;
+  double best_ = 0;
+  int waited_ = 0;
+  int cooldown_ = 0;
+};
+
+class LearningRateSchedulerCallback final : public CallbackBase {
+ public:
+  LearningRateSchedulerCallback(std::function<double(int, double)> schedule, int verbose)
+      : schedule_(std::move(schedule)), verbose_(verbose) {
+    require(schedule_ != nullptr, ErrorCode::invalid_argument, std::source_location::current(),
+            "LearningRateScheduler: the schedule is empty");
+  }
+
+  void on_epoch_begin(int epoch, const Logs&) override {
+    const double rate = schedule_(epoch, learning_rate(model()));
+    require(std::isfinite(rate), ErrorCode::invalid_argument, std::source_location::current(),
+            "LearningRateScheduler: the schedule gave ", rate, " for epoch ", epoch);
+    set_learning_rate(model(), rate);
+    if (verbose_ > 0)
+      fmt::print("\nEpoch {}: LearningRateScheduler setting learning rate to {:g}.\n", epoch + 1, rate);
+  }
+
+ private:
+  std::function<double(int, double)> schedule_;
+  int verbose_;
+};
+
+class TerminateOnNaNCallback final : public CallbackBase {
+ public:
+  bool wants_batch_logs() const override { return true; }
+  void on_train_batch_end(int64_t batch, const Logs& logs) override {
+    const std::optional<double> loss = logs.find("loss");
+    if (!loss || std::isfinite(*loss)) return;
+    fmt::print("Batch {}: Invalid loss, terminating training\n", batch);
+    model().stop_training();
+  }
+};
+
+class LambdaCallbackImpl final : public CallbackBase {
+ public:
+  explicit LambdaCallbackImpl(LambdaCallbackOptions options) : options_(std::move(options)) {}
+
+  void on_epoch_begin(int epoch, const Logs& logs) override { tell(options_.on_epoch_begin, epoch, logs); }
+  void on_epoch_end(int epoch, const Logs& logs) override { tell(options_.on_epoch_end, epoch, logs); }
+  void on_train_batch_begin(int64_t batch, const Logs& logs) override {
+    tell(options_.on_train_batch_begin, batch, logs);
+  }
+  void on_train_batch_end(int64_t batch, const Logs& logs) override {
+    tell(options_.on_train_batch_end, batch, logs);
+  }
+  void on_train_begin(const Logs& logs) override { tell(options_.on_train_begin, logs); }
+  void on_train_end(const Logs& logs) override { tell(options_.on_train_end, logs); }
+  bool wants_batch_logs() const override { return options_.on_train_batch_end != nullptr; }
+
+ private:
+  template <class F, class... Arguments>
+  static void tell(const F& f, const Arguments&... arguments) {
+    if (f) f(arguments...);
+  }
+  LambdaCallbackOptions options_;
+};
+
+}  // namespace
+
+Callback EarlyStopping(const EarlyStoppingOptions& options) {
+  return make_callback<EarlyStoppingCallback>(options);
+}
+Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options) {
+  return make_callback<ReduceLROnPlateauCallback>(options);
+}
+Callback LearningRateScheduler(std::function<double(int, double)> schedule, int verbose) {
+  return make_callback<LearningRateSchedulerCallback>(std::move(schedule), verbose);
+}
+Callback TerminateOnNaN() { return make_callback<TerminateOnNaNCallback>(); }
+Callback LambdaCallback(const LambdaCallbackOptions& options) {
+  return make_callback<LambdaCallbackImpl>(options);
+}
+
+}  // namespace lockstep::keras::callbacks
