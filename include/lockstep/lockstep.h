@@ -12,6 +12,7 @@
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/observe/trace.h"
+#include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/conv.h"

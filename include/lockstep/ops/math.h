@@ -14,6 +14,10 @@ Tensor maximum(const OperandArg& a, const OperandArg& b);
 Tensor minimum(const OperandArg& a, const OperandArg& b);
 Tensor pow(const OperandArg& base, const OperandArg& exponent);
 Tensor floormod(const OperandArg& a, const OperandArg& b);  // the sign of b, as in Python
+Tensor floordiv(const OperandArg& a, const OperandArg& b);  // rounded down, as in Python; integers by 0: 0
+Tensor atan2(const OperandArg& y, const OperandArg& x);     // the angle of the point (x, y), in [-pi, pi]
+Tensor squared_difference(const OperandArg& a, const OperandArg& b);
+Tensor divide_no_nan(const OperandArg& a, const OperandArg& b);  // 0 where b is 0, and so is the gradient
 
 Tensor operator+(const OperandArg& a, const OperandArg& b);
 Tensor operator-(const OperandArg& a, const OperandArg& b);
@@ -45,6 +49,19 @@ Tensor sigmoid(const TensorArg& x);
 Tensor erf(const TensorArg& x);
 Tensor sin(const TensorArg& x);
 Tensor cos(const TensorArg& x);
+Tensor tan(const TensorArg& x);
+Tensor asin(const TensorArg& x);
+Tensor acos(const TensorArg& x);
+Tensor atan(const TensorArg& x);
+Tensor sinh(const TensorArg& x);
+Tensor cosh(const TensorArg& x);
+Tensor asinh(const TensorArg& x);
+Tensor acosh(const TensorArg& x);
+Tensor atanh(const TensorArg& x);
+Tensor erfc(const TensorArg& x);  // 1 - erf(x), exact to the last digits where that is tiny
+Tensor log2(const TensorArg& x);
+Tensor log10(const TensorArg& x);
+Tensor truncate(const TensorArg& x);  // towards 0
 Tensor softplus(const TensorArg& x);
 Tensor relu(const TensorArg& x);
 struct GeluOptions {
@@ -61,7 +78,11 @@ Tensor equal(const OperandArg& a, const OperandArg& b);
 Tensor not_equal(const OperandArg& a, const OperandArg& b);
 Tensor logical_and(const TensorArg& a, const TensorArg& b);
 Tensor logical_or(const TensorArg& a, const TensorArg& b);
+Tensor logical_xor(const TensorArg& a, const TensorArg& b);
 Tensor logical_not(const TensorArg& a);
+Tensor is_nan(const TensorArg& x);
+Tensor is_inf(const TensorArg& x);  // of either sign
+Tensor is_finite(const TensorArg& x);
 
 // condition ? a : b, element by element.
 Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b);
@@ -75,6 +96,8 @@ Tensor stop_gradient(const TensorArg& x);
 Tensor zeros(const Shape& shape, DType dtype = DType::float32,
              std::source_location where = std::source_location::current());
 Tensor ones(const Shape& shape, DType dtype = DType::float32,
+            std::source_location where = std::source_location::current());
+Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
             std::source_location where = std::source_location::current());
 Tensor zeros_like(const TensorArg& x);
 Tensor ones_like(const TensorArg& x);

@@ -18,6 +18,9 @@ Tensor sparse_softmax_cross_entropy_with_logits(const TensorArg& labels, const T
 // One loss an example: labels are probabilities of the logits' shape and dtype. Differentiable in both.
 Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
+// One loss an element: labels are probabilities of the logits' shape and dtype. Differentiable in both.
+Tensor sigmoid_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
+
 struct LayerNormOptions {
   int axis = -1;  // the dimension that is normalised
   double epsilon = 1e-3;
@@ -31,6 +34,7 @@ Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& b
 // TensorFlow's module of these names.
 namespace nn {
 using lockstep::log_softmax;
+using lockstep::sigmoid_cross_entropy_with_logits;
 using lockstep::softmax;
 using lockstep::softmax_cross_entropy_with_logits;
 using lockstep::sparse_softmax_cross_entropy_with_logits;

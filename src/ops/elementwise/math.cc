@@ -55,6 +55,19 @@ Tensor maximum(const OperandArg& a, const OperandArg& b) { return binary(kMaximu
 Tensor minimum(const OperandArg& a, const OperandArg& b) { return binary(kMinimum, a, b); }
 Tensor pow(const OperandArg& base, const OperandArg& exponent) { return binary(kPow, base, exponent); }
 Tensor floormod(const OperandArg& a, const OperandArg& b) { return binary(kMod, a, b); }
+Tensor floordiv(const OperandArg& a, const OperandArg& b) { return binary(kFloordiv, a, b); }
+Tensor atan2(const OperandArg& y, const OperandArg& x) { return binary(kAtan2, y, x); }
+Tensor squared_difference(const OperandArg& a, const OperandArg& b) {
+  return unary(kSquare, {binary(kSub, a, b), a.where()});
+}
+Tensor divide_no_nan(const OperandArg& a, const OperandArg& b) {
+  if (b.is_number() && b.number() != 0) return binary(kDiv, a, b);
+  if (b.is_number()) return zeros_like(a);
+  const Tensor zero = binary(kEqual, b, OperandArg(0, b.where()));
+  // The divisor is replaced too: a gradient through x / 0 would be NaN even where it is not chosen.
+  const Tensor quotient = binary(kDiv, a, {where(zero, 1, b), b.where()});
+  return where(zero, 0, {quotient, a.where()});
+}
 
 Tensor operator+(const OperandArg& a, const OperandArg& b) { return binary(kAdd, a, b); }
 Tensor operator-(const OperandArg& a, const OperandArg& b) { return binary(kSub, a, b); }
@@ -86,6 +99,19 @@ Tensor sigmoid(const TensorArg& x) { return unary(kSigmoid, x); }
 Tensor erf(const TensorArg& x) { return unary(kErf, x); }
 Tensor sin(const TensorArg& x) { return unary(kSin, x); }
 Tensor cos(const TensorArg& x) { return unary(kCos, x); }
+Tensor tan(const TensorArg& x) { return unary(kTan, x); }
+Tensor asin(const TensorArg& x) { return unary(kAsin, x); }
+Tensor acos(const TensorArg& x) { return unary(kAcos, x); }
+Tensor atan(const TensorArg& x) { return unary(kAtan, x); }
+Tensor sinh(const TensorArg& x) { return unary(kSinh, x); }
+Tensor cosh(const TensorArg& x) { return unary(kCosh, x); }
+Tensor asinh(const TensorArg& x) { return unary(kAsinh, x); }
+Tensor acosh(const TensorArg& x) { return unary(kAcosh, x); }
+Tensor atanh(const TensorArg& x) { return unary(kAtanh, x); }
+Tensor erfc(const TensorArg& x) { return unary(kErfc, x); }
+Tensor log2(const TensorArg& x) { return unary(kLog2, x); }
+Tensor log10(const TensorArg& x) { return unary(kLog10, x); }
+Tensor truncate(const TensorArg& x) { return unary(kTruncate, x); }
 Tensor softplus(const TensorArg& x) { return unary(kSoftplus, x); }
 Tensor relu(const TensorArg& x) { return unary(kRelu, x); }
 Tensor gelu(const TensorArg& x, GeluOptions options) {
@@ -104,6 +130,12 @@ Tensor logical_and(const TensorArg& a, const TensorArg& b) {
 Tensor logical_or(const TensorArg& a, const TensorArg& b) {
   return emit_one(kLogicalOr, {a.tensor(), b.tensor()}, {}, a.where());
 }
+Tensor logical_xor(const TensorArg& a, const TensorArg& b) {
+  return emit_one(kLogicalXor, {a.tensor(), b.tensor()}, {}, a.where());
+}
+Tensor is_nan(const TensorArg& x) { return unary(kIsNan, x); }
+Tensor is_inf(const TensorArg& x) { return unary(kIsInf, x); }
+Tensor is_finite(const TensorArg& x) { return unary(kIsFinite, x); }
 Tensor logical_not(const TensorArg& a) { return unary(kLogicalNot, a); }
 
 Tensor where(const TensorArg& condition, const OperandArg& a, const OperandArg& b) {
@@ -131,6 +163,11 @@ Tensor zeros(const Shape& shape, DType dtype, std::source_location where) {
 }
 Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
   return fill({dtype, shape}, 1.0, where);
+}
+Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
+  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, where, "full: the number ",
+          value, " has no exact ", dtype, " value");
+  return fill({dtype, shape}, value, where);
 }
 Tensor zeros_like(const TensorArg& x) {
   const Tensor& like = x.tensor("zeros_like");

@@ -7,14 +7,12 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
-#include "ops/elementwise/expander.h"
+#include "ops/elementwise/rows.h"
 
 namespace lockstep {
 namespace {
 
-using elementwise::Expander;
-using elementwise::Opcode;
-using elementwise::Scalar;
+using namespace elementwise;
 
 // --- shape rules -----------------------------------------------------------------------------------------------
 
@@ -32,27 +30,9 @@ Shape broadcast_inputs(const InferContext& c) {
   return shape;
 }
 
-SpecList infer_number(const InferContext& c) {
-  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0],
-          "; cast() it first");
-  return infer_elementwise(c);
-}
-
-SpecList infer_floating(const InferContext& c) {
-  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
-          c.inputs[0], "; cast() it first");
-  return infer_elementwise(c);
-}
-
 SpecList infer_comparison(const InferContext& c) {
   check_equal_dtypes(c);
   return {{DType::boolean, broadcast_inputs(c)}};
-}
-
-SpecList infer_logical(const InferContext& c) {
-  c.check(c.dtype(0) == DType::boolean, ErrorCode::dtype_mismatch, "takes booleans, received ", c.inputs[0],
-          "; compare it first, for example x != 0");
-  return infer_comparison(c);
 }
 
 SpecList infer_select(const InferContext& c) {
@@ -65,50 +45,15 @@ SpecList infer_select(const InferContext& c) {
 
 // --- rows ------------------------------------------------------------------------------------------------------
 
-using Expand = void (*)(Expander&);
-using Grad = TensorList (*)(const GradContext&);
-
-constexpr OpDef row(std::string_view name, int inputs, SpecList (*infer)(const InferContext&), Expand expand,
-                    Grad grad) {
-  return {.name = name,
-          .min_inputs = inputs,
-          .max_inputs = inputs,
-          .infer = infer,
-          .grad = grad,
-          .cost = cost_elementwise,
-          .expand = expand};
-}
 constexpr OpDef activation(OpDef op, Epilogue (*as_epilogue)(const Attrs&)) {
   op.as_epilogue = as_epilogue;
   return op;
-}
-constexpr OpDef floating(std::string_view name, Expand expand, Grad grad) {
-  return row(name, 1, infer_floating, expand, grad);
-}
-constexpr OpDef number(std::string_view name, Expand expand, Grad grad) {
-  return row(name, 1, infer_number, expand, grad);
-}
-constexpr OpDef arithmetic(std::string_view name, Expand expand, Grad grad) {
-  return row(name, 2, infer_number, expand, grad);
-}
-
-template <Opcode op>
-void one(Expander& e) {
-  if constexpr (op >= Opcode::add && op <= Opcode::mod)
-    e.out(binary(op, e.in(0), e.in(1)));
-  else
-    e.out(unary(op, e.in(0)));
 }
 
 template <Opcode op>
 constexpr OpDef comparison(std::string_view name) {
   return row(
       name, 2, infer_comparison, [](Expander& e) { e.out(compare(op, e.in(0), e.in(1))); }, nullptr);
-}
-
-TensorList to_inputs(const GradContext& g, const Tensor& da, const Tensor& db) {
-  return {da.defined() ? sum_to_shape(da, g.in(0).shape()) : Tensor(),
-          db.defined() ? sum_to_shape(db, g.in(1).shape()) : Tensor()};
 }
 
 // The winner of maximum/minimum takes the gradient; equal operands share it, as in TensorFlow's
@@ -140,6 +85,35 @@ TensorList grad_gelu(const GradContext& g) {
 }
 
 }  // namespace
+
+namespace elementwise {
+
+SpecList infer_number(const InferContext& c) {
+  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0],
+          "; cast() it first");
+  return infer_elementwise(c);
+}
+
+SpecList infer_floating(const InferContext& c) {
+  c.check(is_floating(c.dtype(0)), ErrorCode::dtype_mismatch, "takes floating-point tensors, received ",
+          c.inputs[0], "; cast() it first");
+  return infer_elementwise(c);
+}
+
+SpecList infer_logical(const InferContext& c) {
+  c.check(c.dtype(0) == DType::boolean, ErrorCode::dtype_mismatch, "takes booleans, received ", c.inputs[0],
+          "; compare it first, for example x != 0");
+  return infer_comparison(c);
+}
+
+SpecList infer_float_test(const InferContext& c) { return {{DType::boolean, infer_floating(c)[0].shape}}; }
+
+TensorList to_inputs(const GradContext& g, const Tensor& da, const Tensor& db) {
+  return {da.defined() ? sum_to_shape(da, g.in(0).shape()) : Tensor(),
+          db.defined() ? sum_to_shape(db, g.in(1).shape()) : Tensor()};
+}
+
+}  // namespace elementwise
 
 SpecList infer_elementwise(const InferContext& c) {
   check_equal_dtypes(c);

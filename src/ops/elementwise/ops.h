@@ -9,6 +9,11 @@ extern const OpDef kIdentity, kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow, 
 extern const OpDef kNeg, kAbs, kSign, kFloor, kCeil, kRound, kSquare, kSqrt, kRsqrt, kReciprocal;
 extern const OpDef kExp, kExpm1, kLog, kLog1p, kTanh, kSigmoid, kErf, kSin, kCos, kSoftplus, kRelu, kGelu;
 extern const OpDef kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kNotEqual;
+extern const OpDef kTan, kAsin, kAcos, kAtan, kAtan2, kSinh, kCosh, kAsinh, kAcosh, kAtanh, kErfc, kLog2,
+    kLog10;
+extern const OpDef kTruncate, kFloordiv, kIsNan, kIsInf, kIsFinite, kLogicalXor;
+extern const OpDef kLeakyRelu, kElu, kSilu, kMish, kSoftsign, kHardSigmoid, kHardSilu, kTanhShrink;
+extern const OpDef kSquareplus, kSparsePlus;
 extern const OpDef kLogicalAnd, kLogicalOr, kLogicalNot, kSelect, kCast, kStopGradient;
 
 struct CastAttrs {

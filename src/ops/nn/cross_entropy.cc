@@ -5,6 +5,7 @@
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/elementwise/rows.h"
 
 namespace lockstep {
 namespace {
@@ -67,7 +68,22 @@ TensorList grad_grad(const GradContext& g) {
   return {dlogits, Tensor(), Tensor(), dd};
 }
 
+// max(x, 0) - x z + log(1 + exp(-|x|)) neither overflows nor cancels.
+elementwise::Scalar sigmoid_cross_entropy_of(elementwise::Scalar x, elementwise::Scalar z) {
+  using namespace elementwise;
+  const Scalar positive = binary(Opcode::maximum, x, x.expander().constant(0, x.dtype()));
+  return positive - x * z + unary(Opcode::log1p, unary(Opcode::exp, -unary(Opcode::abs, x)));
+}
+
 }  // namespace
+
+constinit const OpDef kSigmoidCrossEntropy =
+    elementwise::row("sigmoid_cross_entropy", 2, elementwise::infer_floating,
+                     elementwise::widened<sigmoid_cross_entropy_of>, [](const GradContext& g) {
+                       const Tensor &x = g.in(0), &z = g.in(1);
+                       return elementwise::to_inputs(g, g.needs(0) ? g.dout() * (sigmoid(x) - z) : Tensor(),
+                                                     g.needs(1) ? -g.dout() * x : Tensor());
+                     });
 
 constinit const OpDef kSparseCrossEntropy{.name = "sparse_softmax_cross_entropy",
                                           .min_inputs = 2,
@@ -83,7 +99,8 @@ constinit const OpDef kSparseCrossEntropyGrad{.name = "sparse_softmax_cross_entr
                                               .cost = cost};
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kSparseCrossEntropy), RegisterOp(kSparseCrossEntropyGrad)};
+const RegisterOp registered[] = {RegisterOp(kSigmoidCrossEntropy), RegisterOp(kSparseCrossEntropy),
+                                 RegisterOp(kSparseCrossEntropyGrad)};
 }
 
 Tensor sparse_softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits) {
@@ -95,6 +112,14 @@ Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorAr
   return -reduce_sum(
       TensorArg(multiply(OperandArg(labels.tensor(), labels.where()), log_softmax(logits)), labels.where()),
       {.axis = {-1}});
+}
+
+Tensor sigmoid_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits) {
+  const char* op = "sigmoid_cross_entropy_with_logits";
+  require(labels.tensor(op).shape() == logits.tensor(op).shape(), ErrorCode::shape_mismatch, labels.where(),
+          op, ": labels and logits must have one shape, received ", labels.tensor().shape(), " and ",
+          logits.tensor().shape());
+  return emit_one(kSigmoidCrossEntropy, {logits.tensor(), labels.tensor()}, {}, labels.where());
 }
 
 }  // namespace lockstep
