@@ -25,7 +25,9 @@ using Slot = DnnlSequence::Slot;
 // One convolution in oneDNN's terms: dimensions in the order NC(D)HW and (G)OI(D)HW, strides say N(D)HWC and (D)HWIO.
 struct Problem {
   Problem(const KernelRequest& request, const Shape& x_shape, const Shape& y_shape)
-      : attrs(request.attrs<ConvAttrs>()), type(cpu::dnnl_type(request.dtype(0), request.where)) {
+      : attrs(request.attrs<ConvAttrs>()),
+        given(cpu::dnnl_type(request.dtype(0), request.where)),
+        type(given) {
     const Window& window = attrs.window;
     batch = x_shape[0], in_channels = x_shape[-1], out_channels = y_shape[-1];
     const int64_t g = attrs.groups, in = in_channels / g, out = out_channels / g;
@@ -49,6 +51,23 @@ struct Problem {
     after = with_sizes({}, window.after);
   }
 
+  bool strided() const { return std::ranges::max(strides) > 1; }
+  bool padded() const { return std::ranges::max(before) > 0 || std::ranges::max(after) > 0; }
+
+  // The operands in memory, where `type` is another one than theirs.
+  memory::desc as_given(memory::desc desc) const {
+    desc.data.data_type = memory::convert_to_c(given);
+    return desc;
+  }
+  // The same problem, computed in float32.
+  Problem in_float32() const {
+    Problem wide = *this;
+    wide.type = memory::data_type::f32;
+    for (memory::desc* desc : {&wide.x, &wide.y, &wide.filter, &wide.bias})
+      desc->data.data_type = memory::convert_to_c(wide.type);
+    return wide;
+  }
+
   memory::desc any_filter() const { return {filter.dims(), type, memory::format_tag::any}; }
   // Winograd's kernels choose the layouts of their activations too.
   memory::desc activations(const memory::desc& desc, dnnl::algorithm algorithm) const {
@@ -58,7 +77,7 @@ struct Problem {
   }
 
   ConvAttrs attrs;
-  memory::data_type type;
+  memory::data_type given, type;  // of the operands, and what is computed in
   int64_t batch, in_channels, out_channels;
   memory::desc x, y, filter, bias;
   memory::dims strides, dilations, before, after;
@@ -202,11 +221,12 @@ std::unique_ptr<Kernel> try_backprop_filter(const Problem& p, dnnl::algorithm al
                                 cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
   // oneDNN 2.6.3: with strides, the 1x1 kernels write behind their scratchpad where a vector is wider than
   // the input's channels.
-  if (!find_usable(desc, p.in_channels < 16 && std::ranges::max(p.strides) > 1)) return nullptr;
+  if (!find_usable(desc, p.in_channels < 16 && p.strided())) return nullptr;
   ConvSequence sequence;
-  sequence.input(DNNL_ARG_SRC, p.x, DnnlSequence::input(0), desc.src_desc());
-  sequence.input(DNNL_ARG_DIFF_DST, p.y, DnnlSequence::input(1), desc.diff_dst_desc());
-  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), p.filter);
+  sequence.input(DNNL_ARG_SRC, p.as_given(p.x), DnnlSequence::input(0), desc.src_desc());
+  sequence.input(DNNL_ARG_DIFF_DST, p.as_given(p.y), DnnlSequence::input(1), desc.diff_dst_desc());
+  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(),
+                         p.as_given(p.filter));
 }
 
 class GreyConvKernel final : public Kernel {
@@ -293,7 +313,10 @@ std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> prepare_backprop_filter(const KernelRequest& request) {
   if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
-  const Problem p(request, request.shape(0), request.shape(1));
+  Problem p(request, request.shape(0), request.shape(1));
+  // oneDNN 2.6.3: on volumes, with strides and padding, bfloat16 kernels read what nobody wrote.
+  if (p.attrs.window.rank() == 3 && p.type == memory::data_type::bf16 && p.strided() && p.padded())
+    p = p.in_float32();
   return prepare_dnnl(request, p, p.attrs.window.output(), try_backprop_filter);
 }
 
