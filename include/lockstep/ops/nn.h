@@ -1,10 +1,13 @@
-// Neural-network ops: softmax, cross entropy, layer normalisation.
+// Neural-network ops: softmax, cross entropy, attention, layer normalisation.
 //
 // Rows are independent of each other: a slice of a batch gives the same bits as the whole. 16-bit floats are
 // computed in float32.
 #pragma once
 
+#include <optional>
+
 #include "lockstep/graph/tensor_arg.h"
+#include "lockstep/ops/random.h"
 
 namespace lockstep {
 
@@ -30,6 +33,25 @@ struct LayerNormOptions {
 // dimension. The sums over the batch in the gradients of gamma and beta are made in a fixed order.
 Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                   LayerNormOptions options = {});
+
+struct AttentionOptions {
+  Tensor mask = {};  // booleans that broadcast to (batch, heads, queries, keys): which keys a query sees
+  Tensor bias = {};  // broadcasts to the same shape, and is added to the scores
+  std::optional<double> scale;  // none: 1 / sqrt(dim)
+  bool is_causal = false;       // query i sees keys 0 to i
+  double dropout =
+      0;  // the probability with which each probability is dropped; the others grow by 1 / (1 - it)
+  const random::Generator* generator = nullptr;  // of dropout; none: the default one
+};
+
+// softmax(scale query key^T + bias) value for query (batch, queries, heads, dim), key (batch, keys, heads, dim) and value
+// (batch, keys, heads, value_dim); result (batch, queries, heads, value_dim). Key and value may have fewer heads, each
+// then read by equally many neighbouring heads of the query. A query that sees no key gives zeros.
+//
+// The scores are never in memory as a whole, forward or backward: memory grows with the lengths, not with their product.
+// Gradients of the bias, and second derivatives, do hold them.
+Tensor scaled_dot_product_attention(const TensorArg& query, const TensorArg& key, const TensorArg& value,
+                                    const AttentionOptions& options = {});
 
 // TensorFlow's module of these names.
 namespace nn {

@@ -10,11 +10,17 @@ namespace lockstep {
 // conv2d_backprop_filter(x, dy) -> dw. Each is linear in both inputs, and all three have the same
 // attributes, so the gradients of each are the other two.
 extern const OpDef kConv2d, kConv2dBackpropInput, kConv2dBackpropFilter;
+// The same over (batch, depth, height, width, channels).
+extern const OpDef kConv3d, kConv3dBackpropInput, kConv3dBackpropFilter;
+
+enum class ConvDirection : uint8_t { forward, backprop_input, backprop_filter };
+// Of one of these ops.
+ConvDirection conv_direction(const OpDef& op);
 
 struct ConvAttrs {
-  Window2d window;
+  Window window;
   int64_t groups = 1;
-  bool bias = false;  // conv2d's third input: one value an output channel
+  bool bias = false;  // the convolution's third input: one value an output channel
   Epilogue epilogue = Epilogue::none;
   bool operator==(const ConvAttrs&) const = default;
   void visit(auto&& v) const {

@@ -1,7 +1,7 @@
 // Convolution on the CPU: oneDNN for float32 and bfloat16, an own kernel for the first layer on grey
 // images, plain loops for the rest.
 //
-// Activations stay NHWC: oneDNN's direct kernels are as fast on them as on its blocked layouts.
+// Activations stay N(D)HWC: oneDNN's direct kernels are as fast on them as on its blocked layouts.
 // Filters are given to it in the layout it asks for, reordered in every launch (1 to 3 us for a filter of
 // 3 x 3 x 32 x 64; a plain HWIO filter makes convolutions two to a thousand times slower). Winograd's
 // kernels exist on blocked layouts only; they are worth the reorders on both sides.
@@ -22,24 +22,50 @@ using cpu::DnnlSequence;
 using dnnl::memory;
 using Slot = DnnlSequence::Slot;
 
-// One convolution in oneDNN's terms: dimensions in the order NCHW and (G)OIHW, strides say NHWC and HWIO.
+// One convolution in oneDNN's terms: dimensions in the order NC(D)HW and (G)OI(D)HW, strides say N(D)HWC and (D)HWIO.
 struct Problem {
   Problem(const KernelRequest& request, const Shape& x_shape, const Shape& y_shape)
-      : attrs(request.attrs<ConvAttrs>()), type(cpu::dnnl_type(request.dtype(0), request.where)) {
-    const Window2d& window = attrs.window;
-    batch = x_shape[0], in_channels = x_shape[3], out_channels = y_shape[3];
+      : attrs(request.attrs<ConvAttrs>()),
+        given(cpu::dnnl_type(request.dtype(0), request.where)),
+        type(given) {
+    const Window& window = attrs.window;
+    batch = x_shape[0], in_channels = x_shape[-1], out_channels = y_shape[-1];
     const int64_t g = attrs.groups, in = in_channels / g, out = out_channels / g;
-    x = {{batch, in_channels, window.input[0], window.input[1]}, type, memory::format_tag::nhwc};
-    y = {{batch, out_channels, window.output(0), window.output(1)}, type, memory::format_tag::nhwc};
-    bias = {{out_channels}, type, memory::format_tag::a};
+    using tag = memory::format_tag;
+    const bool volume = window.rank() == 3;
+    const auto with_sizes = [](memory::dims dims, const Dims& sizes) {
+      dims.insert(dims.end(), sizes.begin(), sizes.end());
+      return dims;
+    };
+    x = {with_sizes({batch, in_channels}, window.input), type, volume ? tag::ndhwc : tag::nhwc};
+    y = {with_sizes({batch, out_channels}, window.output()), type, volume ? tag::ndhwc : tag::nhwc};
+    bias = {{out_channels}, type, tag::a};
     if (g == 1)
-      filter = {{out, in, window.size[0], window.size[1]}, type, memory::format_tag::hwio};
+      filter = {with_sizes({out, in}, window.size), type, volume ? tag::dhwio : tag::hwio};
     else
-      filter = {{g, out, in, window.size[0], window.size[1]}, type, memory::format_tag::hwigo};
-    strides = {window.strides[0], window.strides[1]};
-    dilations = {window.dilations[0] - 1, window.dilations[1] - 1};
-    before = {window.before[0], window.before[1]};
-    after = {window.after[0], window.after[1]};
+      filter = {with_sizes({g, out, in}, window.size), type, volume ? tag::dhwigo : tag::hwigo};
+    strides = with_sizes({}, window.strides);
+    dilations = with_sizes({}, window.dilations);
+    for (int64_t& d : dilations) --d;  // oneDNN counts the elements between taps
+    before = with_sizes({}, window.before);
+    after = with_sizes({}, window.after);
+  }
+
+  bool strided() const { return std::ranges::max(strides) > 1; }
+  bool padded() const { return std::ranges::max(before) > 0 || std::ranges::max(after) > 0; }
+
+  // The operands in memory, where `type` is another one than theirs.
+  memory::desc as_given(memory::desc desc) const {
+    desc.data.data_type = memory::convert_to_c(given);
+    return desc;
+  }
+  // The same problem, computed in float32.
+  Problem in_float32() const {
+    Problem wide = *this;
+    wide.type = memory::data_type::f32;
+    for (memory::desc* desc : {&wide.x, &wide.y, &wide.filter, &wide.bias})
+      desc->data.data_type = memory::convert_to_c(wide.type);
+    return wide;
   }
 
   memory::desc any_filter() const { return {filter.dims(), type, memory::format_tag::any}; }
@@ -51,7 +77,7 @@ struct Problem {
   }
 
   ConvAttrs attrs;
-  memory::data_type type;
+  memory::data_type given, type;  // of the operands, and what is computed in
   int64_t batch, in_channels, out_channels;
   memory::desc x, y, filter, bias;
   memory::dims strides, dilations, before, after;
@@ -62,10 +88,9 @@ struct Problem {
 // tile of 4 x 4 results and pair of channels where the direct sum does 144 times, but transforms every
 // tile of both activations and every filter, and needs reorders.
 bool winograd_pays(const Problem& p, const Dims& results) {
-  const Window2d& window = p.attrs.window;
-  const auto all_are = [](const Dims& dims, int64_t value) { return dims[0] == value && dims[1] == value; };
-  if (p.type != memory::data_type::f32 || p.attrs.groups != 1 || !all_are(window.size, 3) ||
-      !all_are(window.strides, 1) || !all_are(window.dilations, 1))
+  const Window& window = p.attrs.window;
+  if (p.type != memory::data_type::f32 || p.attrs.groups != 1 || window.size != Dims{3, 3} ||
+      window.strides != Dims{1, 1} || window.dilations != Dims{1, 1})
     return false;
   const auto up_to = [](int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
   const auto in = static_cast<double>(up_to(p.in_channels, 16)),
@@ -196,11 +221,12 @@ std::unique_ptr<Kernel> try_backprop_filter(const Problem& p, dnnl::algorithm al
                                 cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
   // oneDNN 2.6.3: with strides, the 1x1 kernels write behind their scratchpad where a vector is wider than
   // the input's channels.
-  if (!find_usable(desc, p.in_channels < 16 && (p.strides[0] > 1 || p.strides[1] > 1))) return nullptr;
+  if (!find_usable(desc, p.in_channels < 16 && p.strided())) return nullptr;
   ConvSequence sequence;
-  sequence.input(DNNL_ARG_SRC, p.x, DnnlSequence::input(0), desc.src_desc());
-  sequence.input(DNNL_ARG_DIFF_DST, p.y, DnnlSequence::input(1), desc.diff_dst_desc());
-  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), p.filter);
+  sequence.input(DNNL_ARG_SRC, p.as_given(p.x), DnnlSequence::input(0), desc.src_desc());
+  sequence.input(DNNL_ARG_DIFF_DST, p.as_given(p.y), DnnlSequence::input(1), desc.diff_dst_desc());
+  return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(),
+                         p.as_given(p.filter));
 }
 
 class GreyConvKernel final : public Kernel {
@@ -234,9 +260,9 @@ class GreyConvKernel final : public Kernel {
 
 std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
   const auto& attrs = request.attrs<ConvAttrs>();
-  const Window2d& window = attrs.window;
-  const int64_t out_channels = request.outputs[0].spec.shape[3];
-  const bool fits = request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
+  const Window& window = attrs.window;
+  const int64_t out_channels = request.outputs[0].spec.shape[-1];
+  const bool fits = window.rank() == 2 && request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
                     window.strides == Dims{1, 1} && out_channels % cpu::GreyConv::kChannels == 0 &&
                     window.size[0] <= cpu::GreyConv::kMaxRows &&
                     (attrs.epilogue == Epilogue::none || attrs.epilogue == Epilogue::relu);
@@ -272,16 +298,11 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem
   return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
 }
 
-Dims output_size(const KernelRequest& request) {
-  const Window2d& window = request.attrs<ConvAttrs>().window;
-  return {window.output(0), window.output(1)};
-}
-
 std::unique_ptr<Kernel> prepare_forward(const KernelRequest& request) {
   if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
   if (auto kernel = try_grey_conv(request)) return kernel;
   const Problem p(request, request.shape(0), request.outputs[0].spec.shape);
-  return prepare_dnnl(request, p, output_size(request), try_forward);
+  return prepare_dnnl(request, p, p.attrs.window.output(), try_forward);
 }
 
 std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {
@@ -292,14 +313,20 @@ std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> prepare_backprop_filter(const KernelRequest& request) {
   if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
-  const Problem p(request, request.shape(0), request.shape(1));
-  return prepare_dnnl(request, p, output_size(request), try_backprop_filter);
+  Problem p(request, request.shape(0), request.shape(1));
+  // oneDNN 2.6.3: on volumes, with strides and padding, bfloat16 kernels read what nobody wrote.
+  if (p.attrs.window.rank() == 3 && p.type == memory::data_type::bf16 && p.strided() && p.padded())
+    p = p.in_float32();
+  return prepare_dnnl(request, p, p.attrs.window.output(), try_backprop_filter);
 }
 
 const RegisterKernel registered[] = {
     {DeviceKind::cpu, kConv2d, {.prepare = prepare_forward}},
     {DeviceKind::cpu, kConv2dBackpropInput, {.prepare = prepare_backprop_input}},
     {DeviceKind::cpu, kConv2dBackpropFilter, {.prepare = prepare_backprop_filter}},
+    {DeviceKind::cpu, kConv3d, {.prepare = prepare_forward}},
+    {DeviceKind::cpu, kConv3dBackpropInput, {.prepare = prepare_backprop_input}},
+    {DeviceKind::cpu, kConv3dBackpropFilter, {.prepare = prepare_backprop_filter}},
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-// For conv2d and its two backprops, on contiguous operands of any floating-point dtype.
+// For the convolutions and their backprops, on contiguous operands of any floating-point dtype.
 std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request);
 
 }  // namespace lockstep::cpu

@@ -27,7 +27,7 @@ struct Case {
   Shape x() const { return {batch, height, width, in}; }
   Shape filter() const { return {kernel_height, kernel_width, in / options.groups, out}; }
   ConvAttrs attrs() const {
-    return {.window = slide_window("conv2d", x(), {kernel_height, kernel_width}, options.strides,
+    return {.window = slide_window("conv2d", 2, x(), {kernel_height, kernel_width}, options.strides,
                                    options.dilations, options.padding, std::source_location::current()),
             .groups = options.groups};
   }
@@ -70,7 +70,7 @@ const std::vector<Case>& cases() {
 // Calls f(index into x, into the filter, into y) for every product that a convolution is made of.
 template <class F>
 void for_products(const Case& c, F f) {
-  const Window2d w = c.attrs().window;
+  const Window w = c.attrs().window;
   const int64_t group_in = c.in / c.options.groups, group_out = c.out / c.options.groups;
   for (int64_t n = 0; n < c.batch; ++n)
     for (int64_t oh = 0; oh < w.output(0); ++oh)

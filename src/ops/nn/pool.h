@@ -19,7 +19,7 @@ extern const OpDef kAvgPool2d, kAvgPool2dGrad;
 
 // Of all five. The window has no dilations.
 struct PoolAttrs {
-  Window2d window;
+  Window window;
   bool operator==(const PoolAttrs&) const = default;
   void visit(auto&& v) const { window.visit(v); }
 };

@@ -26,7 +26,7 @@ PoolLoops pool_loops(DType dtype, DType positions) {
   return positions == DType::uint8 ? functions.bytes : functions.words;
 }
 
-PoolAxis pool_axis(const Window2d& window, int axis) {
+PoolAxis pool_axis(const Window& window, int axis) {
   PoolAxis a{.input = window.input[axis],
              .size = window.size[axis],
              .stride = window.strides[axis],

@@ -32,7 +32,7 @@ struct Case {
   Shape x() const { return {batch, height, width, channels}; }
   PoolAttrs attrs() const {
     const Dims& strides = options.strides.empty() ? options.pool_size : options.strides;
-    return {slide_window("pool", x(), options.pool_size, strides, {1, 1}, options.padding,
+    return {slide_window("pool", 2, x(), options.pool_size, strides, {1, 1}, options.padding,
                          std::source_location::current())};
   }
   Shape y() const { return {batch, attrs().window.output(0), attrs().window.output(1), channels}; }
@@ -65,7 +65,7 @@ const std::vector<Case>& cases() {
 // f(index into y, indices into x of the window's elements, their positions in the window)
 template <class F>
 void for_windows(const Case& c, F f) {
-  const Window2d w = c.attrs().window;
+  const Window w = c.attrs().window;
   for (int64_t n = 0; n < c.batch; ++n)
     for (int64_t oh = 0; oh < w.output(0); ++oh)
       for (int64_t ow = 0; ow < w.output(1); ++ow)
@@ -179,7 +179,7 @@ TEST(Pool, ResultsDoNotDependOnThreads) {
 TEST(Pool, LevelsAgree) {
   const Case c{1, 7, 9, 21, {.pool_size = {2, 2}, .padding = "same"}};
   const auto axis = [&](int a) {
-    const Window2d w = c.attrs().window;
+    const Window w = c.attrs().window;
     return cpu::PoolAxis{.input = w.input[a],
                          .size = 2,
                          .stride = 2,

@@ -91,31 +91,30 @@ void set_seed(uint64_t seed) { default_generator().reset(seed); }
 
 }  // namespace random
 
+RandomSource random_source(const random::Generator* chosen, int64_t rows, bool per_example,
+                           std::source_location where) {
+  const random::Generator& generator = chosen ? *chosen : random::default_generator();
+  const int64_t rows_per_example = per_example && rows > 0 ? 1 : 0;
+  Trace* trace = Trace::current();
+  if (!trace) return {Tensor::scalar(generator.advance()), Tensor::scalar(int64_t{0}), 0, rows_per_example};
+  trace->count_runs(generator.state());
+  const int64_t instance = trace->next_random();
+  const int64_t batch = trace->replica().local_batch;
+  if (per_example && batch > 0 && rows > 0 && rows % batch == 0)
+    return {generator.state().value(where), emit_one(kExampleOffset, {}, {}, where), instance, rows / batch};
+  return {generator.state().value(where), fill({DType::int64, {}}, 0, where), instance, rows_per_example};
+}
+
 namespace {
 
-// Every random op goes through here: it gives the op its state, its instance and its example.
-Tensor draw(const OpDef& op, RandomAttrs attrs, const random::Generator* chosen, bool per_example,
+// Every random op goes through here.
+Tensor draw(const OpDef& op, RandomAttrs attrs, const random::Generator* generator, bool per_example,
             std::source_location where) {
-  const random::Generator& generator = chosen ? *chosen : random::default_generator();
   const int64_t rows = attrs.shape.rank() > 0 ? attrs.shape[0] : 0;
-  Trace* trace = Trace::current();
-  if (!trace) {
-    attrs.rows_per_example = per_example && rows > 0 ? 1 : 0;
-    const int64_t state = generator.advance();
-    return emit_one(op, {Tensor::scalar(state), Tensor::scalar(int64_t{0})}, attrs, where);
-  }
-  attrs.instance = trace->next_random();
-  trace->count_runs(generator.state());
-  const int64_t batch = trace->replica().local_batch;
-  Tensor example;
-  if (per_example && batch > 0 && rows > 0 && rows % batch == 0) {
-    attrs.rows_per_example = rows / batch;
-    example = emit_one(kExampleOffset, {}, {}, where);
-  } else {
-    attrs.rows_per_example = per_example && rows > 0 ? 1 : 0;
-    example = fill({DType::int64, {}}, 0, where);
-  }
-  return emit_one(op, {generator.state().value(where), example}, attrs, where);
+  const RandomSource source = random_source(generator, rows, per_example, where);
+  attrs.instance = source.instance;
+  attrs.rows_per_example = source.rows_per_example;
+  return emit_one(op, {source.state, source.example}, attrs, where);
 }
 
 // x * scale + shift, leaving out what does nothing.

@@ -7,6 +7,7 @@
 
 #include "base/philox.h"
 #include "graph/op.h"
+#include "lockstep/ops/random.h"
 
 namespace lockstep {
 
@@ -34,6 +35,16 @@ struct RandomAttrs {
         v("threshold", threshold);
   }
 };
+
+// What every op that draws needs: the inputs above, and the attributes that tell its rows apart.
+struct RandomSource {
+  Tensor state, example;
+  int64_t instance = 0, rows_per_example = 0;
+};
+// Moves the generator (none: the default one) on. `rows` of the first dimension belong to the batch's examples where
+// `per_example` says so.
+RandomSource random_source(const random::Generator* generator, int64_t rows, bool per_example,
+                           std::source_location where);
 
 // The Philox key of one op at one step.
 inline uint64_t random_key(int64_t state, int64_t instance) {

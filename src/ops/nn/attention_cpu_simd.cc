@@ -1,0 +1,301 @@
+#include "ops/nn/attention_cpu_simd.h"
+
+#include "backends/cpu/simd_math.h"
+
+namespace lockstep::LOCKSTEP_SIMD {
+namespace {
+
+using cpu::ScoreRules;
+
+constexpr int64_t kTile = cpu::kAttentionTile;
+static_assert(cpu::kAttentionLanes == kLanes);
+
+// --- products ------------------------------------------------------------------------------------------------------
+
+// Rows and vectors of a product that are summed up together: as many as the registers hold.
+template <class C>
+constexpr int kRows = kNativeBytes == 64 ? 8 : 8 / Vec<C>::kParts;
+template <class C>
+constexpr int kVectors = Vec<C>::kParts == 1 ? 2 : 1;
+
+// c[Rows, 16 * Vectors] += a[Rows, depth] b[depth, 16 * Vectors]
+template <int Rows, int Vectors, class C>
+LOCKSTEP_INLINE void multiply_block(C* c, int64_t c_row, const C* a, int64_t a_row, int64_t a_column,
+                                    const C* b, int64_t b_row, int64_t depth) {
+  Vec<C> sum[Rows][Vectors];
+  LOCKSTEP_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    LOCKSTEP_UNROLL
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = load(c + r * c_row + v * kLanes);
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec<C> row[Vectors];
+    LOCKSTEP_UNROLL
+    for (int v = 0; v < Vectors; ++v) row[v] = load(b + k * b_row + v * kLanes);
+    LOCKSTEP_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      const Vec<C> factor = splat(a[r * a_row + k * a_column]);
+      LOCKSTEP_UNROLL
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = mul_add(factor, row[v], sum[r][v]);
+    }
+  }
+  LOCKSTEP_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    LOCKSTEP_UNROLL
+    for (int v = 0; v < Vectors; ++v) store(c + r * c_row + v * kLanes, sum[r][v]);
+  }
+}
+
+// c[rows, columns] += a[rows, depth] b[depth, columns]. Columns are a multiple of 16; memory for rows up to the next
+// multiple of kRows is there on both sides.
+template <class C>
+void multiply(C* c, int64_t c_row, const C* a, int64_t a_row, int64_t a_column, const C* b, int64_t b_row,
+              int64_t rows, int64_t columns, int64_t depth) {
+  constexpr int kWide = kVectors<C> * kLanes;
+  for (int64_t j = 0; j < columns;) {
+    const bool wide = kVectors<C> > 1 && j + kWide <= columns;
+    for (int64_t i = 0; i < rows; i += kRows<C>) {
+      C* to = c + i * c_row + j;
+      if (wide)
+        multiply_block<kRows<C>, kVectors<C>>(to, c_row, a + i * a_row, a_row, a_column, b + j, b_row, depth);
+      else
+        multiply_block<kRows<C>, 1>(to, c_row, a + i * a_row, a_row, a_column, b + j, b_row, depth);
+    }
+    j += wide ? kWide : kLanes;
+  }
+}
+
+template <class C>
+LOCKSTEP_INLINE void clear(C* to, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) store(to + i, splat(C(0)));
+}
+
+// --- scores --------------------------------------------------------------------------------------------------------
+
+template <class C>
+constexpr C kInfinity = static_cast<C>(__builtin_inf());
+
+LOCKSTEP_INLINE F32 exponential(const F32& x) { return exp_not_positive(x); }
+LOCKSTEP_INLINE F64 exponential(const F64& x) {
+  F64 r;
+  LOCKSTEP_EACH_PART(i, r)
+  for (int l = 0; l < r.kWidth; ++l) r.part[i][l] = __builtin_exp(x.part[i][l]);
+  return r;
+}
+LOCKSTEP_INLINE float logarithm(float x) { return __builtin_logf(x); }
+LOCKSTEP_INLINE double logarithm(double x) { return __builtin_log(x); }
+
+template <class T>
+LOCKSTEP_INLINE Compute<T> value(T x) {
+  if constexpr (sizeof(T) == 2)
+    return load_some(&x, 1, 0.0f).part[0][0];
+  else
+    return x;
+}
+
+// Keys of this tile that exist.
+LOCKSTEP_INLINE int64_t keys_in_tile(const ScoreRules& rules, int64_t first_key) {
+  return rules.keys - first_key < kTile ? rules.keys - first_key : kTile;
+}
+
+// Adds the bias to one query's scores; minus infinity where a key is not seen. `count` keys exist.
+template <class T>
+LOCKSTEP_INLINE void apply_rules(const ScoreRules& rules, int64_t query, int64_t first_key, int64_t count,
+                                 Compute<T>* scores) {
+  using C = Compute<T>;
+  if (rules.bias.data) {
+    const T* bias =
+        static_cast<const T*>(rules.bias.data) + query * rules.bias.query + first_key * rules.bias.key;
+    for (int64_t j = 0; j < count; j += kLanes) {
+      const int64_t some = count - j < kLanes ? count - j : kLanes;
+      const Vec<C> term = rules.bias.key == 0 ? splat(value(*bias))
+                          : some == kLanes    ? load(bias + j)
+                                              : load_some(bias + j, some, C(0));
+      store(scores + j, load(scores + j) + term);
+    }
+  }
+  if (rules.mask.data) {
+    const uint8_t* mask =
+        static_cast<const uint8_t*>(rules.mask.data) + query * rules.mask.query + first_key * rules.mask.key;
+    for (int64_t j = 0; j < count; ++j) scores[j] = mask[j * rules.mask.key] ? scores[j] : -kInfinity<C>;
+  }
+  int64_t seen = count;
+  if (rules.causal && query + 1 - first_key < seen)
+    seen = query + 1 - first_key < 0 ? 0 : query + 1 - first_key;
+  for (int64_t j = seen; j < kTile; ++j) scores[j] = -kInfinity<C>;
+}
+
+// Scales what dropout keeps and clears what it drops.
+template <class C>
+LOCKSTEP_INLINE void drop(const ScoreRules& rules, int64_t query, int64_t first_key, int64_t count, C* row) {
+  if (!rules.keep) return;
+  const uint8_t* kept = rules.keep(rules.keep_context, query, first_key, count);
+  const C scale = static_cast<C>(rules.keep_scale);
+  for (int64_t j = 0; j < count; ++j) row[j] = kept[j] ? row[j] * scale : C(0);
+}
+
+// --- forward -------------------------------------------------------------------------------------------------------
+
+template <class T>
+void forward(const cpu::AttentionForward& t) {
+  using C = Compute<T>;
+  const ScoreRules& rules = t.rules;
+  auto* scores = static_cast<C*>(t.scratch);
+  auto* sum = static_cast<C*>(t.sum);
+  auto* largest = static_cast<C*>(t.log_sum_exp);  // until the end
+  C total[kTile];
+  const int64_t rows = rules.queries - t.first_query < kTile ? rules.queries - t.first_query : kTile;
+  for (int64_t r = 0; r < kTile; ++r) largest[r] = -kInfinity<C>, total[r] = C(0);
+  clear(sum, kTile * t.value_dim);
+  for (int64_t first_key = 0; first_key < rules.keys; first_key += kTile) {
+    if (rules.causal && first_key > t.first_query + rows - 1) break;
+    const int64_t count = keys_in_tile(rules, first_key);
+    clear(scores, kTile * kTile);
+    multiply(scores, kTile, static_cast<const C*>(t.query), t.dim, 1,
+             static_cast<const C*>(t.key) + first_key * t.dim, kTile, rows, kTile, t.dim);
+    for (int64_t r = 0; r < rows; ++r) {
+      C* row = scores + r * kTile;
+      apply_rules<T>(rules, t.first_query + r, first_key, count, row);
+      Vec<C> best = load(row);
+      for (int64_t j = kLanes; j < kTile; j += kLanes) best = MaxOfNumbers::apply(best, load(row + j));
+      const C tile_max = fold<MaxOfNumbers>(best);
+      const C before = largest[r], after = tile_max > before ? tile_max : before;
+      if (after == -kInfinity<C>) {  // nothing was seen so far
+        clear(row, kTile);
+        continue;
+      }
+      Vec<C> added = splat(C(0));
+      for (int64_t j = 0; j < kTile; j += kLanes) {
+        const Vec<C> e = exponential(load(row + j) - splat(after));
+        store(row + j, e);
+        added = added + e;
+      }
+      drop(rules, t.first_query + r, first_key, count, row);
+      if (after != before) {
+        C shrunk[kLanes];
+        store(shrunk, exponential(splat(before - after)));
+        total[r] *= shrunk[0];
+        const Vec<C> factor = splat(shrunk[0]);
+        for (int64_t j = 0; j < t.value_dim; j += kLanes)
+          store(sum + r * t.value_dim + j, load(sum + r * t.value_dim + j) * factor);
+        largest[r] = after;
+      }
+      total[r] += fold<Sum>(added);
+    }
+    multiply(sum, t.value_dim, scores, kTile, 1, static_cast<const C*>(t.value) + first_key * t.value_dim,
+             t.value_dim, rows, t.value_dim, count);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool seen = total[r] != C(0);
+    const Vec<C> factor = splat(seen ? C(1) / total[r] : C(0));
+    for (int64_t j = 0; j < t.value_dim; j += kLanes)
+      store(sum + r * t.value_dim + j, load(sum + r * t.value_dim + j) * factor);
+    largest[r] = seen ? largest[r] + logarithm(total[r]) : kInfinity<C>;
+  }
+}
+
+// --- backward ------------------------------------------------------------------------------------------------------
+
+// With P the probabilities, K what dropout keeps (scaled), D = rowsum(dO O) and dP = (dO V^T) K:
+//   dV += (P K)^T dO,  dS = P (dP - D),  dQ += dS K,  dK += dS^T Q.
+template <class T>
+void backward(const cpu::AttentionBackward& t) {
+  using C = Compute<T>;
+  const ScoreRules& rules = t.rules;
+  auto* p = static_cast<C*>(t.scratch);
+  C* ds = p + kTile * kTile;
+  const auto *query = static_cast<const C*>(t.query), *gradient = static_cast<const C*>(t.gradient);
+  const auto *log_sum_exp = static_cast<const C*>(t.log_sum_exp), *dot = static_cast<const C*>(t.result_dot);
+  const int64_t rows = rules.queries - t.first_query < kTile ? rules.queries - t.first_query : kTile;
+  const int64_t count = keys_in_tile(rules, t.first_key);
+  clear(p, kTile * kTile);
+  clear(ds, kTile * kTile);
+  multiply(p, kTile, query, t.dim, 1, static_cast<const C*>(t.key_transposed), kTile, rows, kTile, t.dim);
+  multiply(ds, kTile, gradient, t.value_dim, 1, static_cast<const C*>(t.value_transposed), kTile, rows, kTile,
+           t.value_dim);
+  for (int64_t r = 0; r < rows; ++r) {
+    C *row = p + r * kTile, *ds_row = ds + r * kTile;
+    apply_rules<T>(rules, t.first_query + r, t.first_key, count, row);
+    drop(rules, t.first_query + r, t.first_key, count, ds_row);
+    const Vec<C> level = splat(log_sum_exp[r]), offset = splat(dot[r]);
+    for (int64_t j = 0; j < kTile; j += kLanes) {
+      const Vec<C> e = exponential(load(row + j) - level);
+      store(row + j, e);
+      store(ds_row + j, e * (load(ds_row + j) - offset));
+    }
+    drop(rules, t.first_query + r, t.first_key, count, row);
+  }
+  multiply(static_cast<C*>(t.dvalue), t.value_dim, p, 1, kTile, gradient, t.value_dim, count, t.value_dim,
+           rows);
+  multiply(static_cast<C*>(t.dkey), t.dim, ds, 1, kTile, query, t.dim, count, t.dim, rows);
+  multiply(static_cast<C*>(t.dquery), t.dim, ds, kTile, 1, static_cast<const C*>(t.key), t.dim, rows, t.dim,
+           count);
+}
+
+// --- packing -------------------------------------------------------------------------------------------------------
+
+template <class T>
+void pack_tile(const void* from, int64_t stride, int64_t rows, int64_t columns, double scale, void* to,
+               int64_t padded) {
+  using C = Compute<T>;
+  const auto factor = splat(static_cast<C>(scale));
+  for (int64_t r = 0; r < kTile; ++r) {
+    const T* row = static_cast<const T*>(from) + r * stride;
+    C* packed = static_cast<C*>(to) + r * padded;
+    if (r >= rows) {
+      clear(packed, padded);
+      continue;
+    }
+    for (int64_t j = 0; j < padded; j += kLanes) {
+      const int64_t some = columns - j;
+      store(packed + j, (some >= kLanes ? load(row + j) : load_some(row + j, some, C(0))) * factor);
+    }
+  }
+}
+
+template <class T>
+void pack_transposed(const void* from, int64_t stride, int64_t rows, int64_t columns, void* to,
+                     int64_t padded) {
+  using C = Compute<T>;
+  auto* packed = static_cast<C*>(to);
+  clear(packed, padded * kTile);
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = static_cast<const T*>(from) + r * stride;
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const int64_t some = columns - j < kLanes ? columns - j : kLanes;
+      C lanes[kLanes];
+      store(lanes, some == kLanes ? load(row + j) : load_some(row + j, some, C(0)));
+      for (int64_t l = 0; l < some; ++l) packed[(j + l) * kTile + r] = lanes[l];
+    }
+  }
+}
+
+template <class T>
+void unpack_tile(const void* from, int64_t padded, int64_t rows, int64_t columns, double scale, void* to,
+                 int64_t stride) {
+  using C = Compute<T>;
+  const auto factor = splat(static_cast<C>(scale));
+  for (int64_t r = 0; r < rows; ++r) {
+    const C* packed = static_cast<const C*>(from) + r * padded;
+    T* row = static_cast<T*>(to) + r * stride;
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const Vec<C> v = load(packed + j) * factor;
+      if (columns - j >= kLanes)
+        store(row + j, v);
+      else
+        store_some(row + j, columns - j, v);
+    }
+  }
+}
+
+template <class T>
+constexpr cpu::AttentionFunctions functions() {
+  return {pack_tile<T>, pack_transposed<T>, unpack_tile<T>, forward<T>, backward<T>};
+}
+
+}  // namespace
+
+extern const cpu::AttentionTable kAttentionTable = {functions<float>(), functions<double>(),
+                                                    functions<bfloat16>(), functions<float16>()};
+
+}  // namespace lockstep::LOCKSTEP_SIMD
