@@ -5,8 +5,6 @@ batch normalisation, and no key bias in front of an attention's softmax unless p
 are rounding noise, which Adam would scale up); everything is small.
 """
 
-import itertools
-
 import keras
 import numpy as np
 from keras import layers, losses, metrics, ops, optimizers, regularizers
@@ -402,3 +400,469 @@ def metrics_hinge(data):
     """Hinge metrics, and metrics by name."""
     return training(data, mlp(2, "tanh"), data.normal(5), 2 * data.bits(2) - 1, optimizers.SGD(0.1), "hinge",
                     metrics=[metrics.Hinge(), metrics.SquaredHinge(), "mape", "cosine_similarity"])
+
+
+# ---------------------------------------------------------------------------------------------- layers in a row
+
+
+def add_stack(name, covers, input_shape, make_layers, make_optimizer=lambda: optimizers.SGD(0.05, momentum=0.9),
+              head=True):
+    """A Sequential of the layers, then (unless head is false) Flatten and Dense(3), trained on a regression."""
+
+    def define(data):
+        stack = [layers.Input(input_shape), *make_layers()]
+        model = keras.Sequential(stack + ([layers.Flatten(), layers.Dense(3)] if head else []))
+        return training(data, model, data.normal(*input_shape), data.normal(*model.output_shape[1:]), make_optimizer())
+
+    add(name, define, covers)
+
+
+def adam():
+    return optimizers.Adam(0.01)
+
+
+def dense_chain(*activations):
+    return [layers.Dense(8, activation=activation) for activation in activations]
+
+
+add_stack("activations_rectifiers", "relu, relu6, leaky_relu, elu, selu, celu by name.", (6,),
+          lambda: dense_chain("relu", "relu6", "leaky_relu", "elu", "selu", "celu"))
+add_stack("activations_gates", "silu, swish, gelu, tanh, sigmoid, hard_sigmoid, hard_silu, hard_swish by name.", (6,),
+          lambda: dense_chain("silu", "swish", "gelu", "tanh", "sigmoid", "hard_sigmoid", "hard_silu", "hard_swish"))
+add_stack("activations_smooth", "softplus, softsign, exponential, mish, log_softmax, linear, softmax by name.", (6,),
+          lambda: dense_chain("softplus", "softsign", "exponential", "mish", "log_softmax", "linear", "softmax"))
+add_stack("activation_layers", "Activation, ReLU with options, LeakyReLU, PReLU, ELU, Softmax, Identity.", (4, 6),
+          lambda: [layers.Dense(8), layers.ReLU(max_value=1.5, negative_slope=0.1, threshold=0.2),
+                   layers.Dense(8), layers.LeakyReLU(negative_slope=0.2), layers.Dense(8), layers.PReLU(),
+                   layers.Dense(8), layers.PReLU(shared_axes=[1]), layers.ELU(alpha=0.7), layers.Dense(8),
+                   layers.Softmax(), layers.Softmax(axis=1), layers.Activation("tanh"), layers.Identity()])
+add_stack("reshaping", "Reshape with -1, Permute, RepeatVector, Flatten, Rescaling.", (12,),
+          lambda: [layers.Rescaling(0.5, offset=0.1), layers.Reshape((3, 4)), layers.Permute((2, 1)),
+                   layers.Dense(5, activation="tanh"), layers.Reshape((-1, 2)), layers.Flatten(),
+                   layers.RepeatVector(3), layers.Dense(4, activation="relu")], adam)
+add_stack("random_layers_at_zero", "Dropout, SpatialDropout, GaussianDropout, GaussianNoise, AlphaDropout at rate 0.", (4, 6),
+          lambda: [layers.Dense(6, activation="tanh"), layers.Dropout(0.0), layers.SpatialDropout1D(0.0),
+                   layers.GaussianNoise(0.0), layers.GaussianDropout(0.0), layers.AlphaDropout(0.0)])
+add_stack("conv1d", "Conv1D: causal with dilation, same, valid with strides, groups.", (6, 4),
+          lambda: [layers.Conv1D(6, 2, padding="causal", dilation_rate=2, activation="relu"),
+                   layers.Conv1D(6, 3, padding="same", groups=2, activation="tanh"), layers.Conv1D(4, 3, strides=2)])
+add_stack("conv2d", "Conv2D: same and valid, strides, an even window, no bias.", (8, 7, 2),
+          lambda: [layers.Conv2D(4, 3, strides=2, padding="same", activation="relu"),
+                   layers.Conv2D(5, (2, 3), padding="same", use_bias=False, activation="tanh"),
+                   layers.Conv2D(3, (3, 2))], adam)
+add_stack("conv2d_dilation_groups", "Conv2D with dilation and with groups.", (7, 7, 4),
+          lambda: [layers.Conv2D(4, 3, dilation_rate=2, padding="same", activation="tanh"),
+                   layers.Conv2D(6, 3, groups=2, activation="relu"), layers.Conv2D(2, 2, dilation_rate=(2, 1))])
+add_stack("conv3d", "Conv3D: same with strides, valid.", (4, 5, 4, 2),
+          lambda: [layers.Conv3D(3, 3, strides=(1, 2, 1), padding="same", activation="tanh"),
+                   layers.Conv3D(2, (2, 3, 2))], adam)
+add_stack("depthwise", "DepthwiseConv2D with depth_multiplier, strides, dilation.", (6, 6, 3),
+          lambda: [layers.DepthwiseConv2D(3, depth_multiplier=2, padding="same", activation="tanh"),
+                   layers.DepthwiseConv2D(2, strides=2), layers.DepthwiseConv2D(2, dilation_rate=2, padding="same")])
+add_stack("depthwise1d_separable1d", "DepthwiseConv1D, SeparableConv1D.", (6, 3),
+          lambda: [layers.DepthwiseConv1D(3, depth_multiplier=2, padding="same", activation="tanh"),
+                   layers.SeparableConv1D(4, 2, strides=2, activation="relu"),
+                   layers.SeparableConv1D(4, 2, depth_multiplier=2, padding="same")])
+add_stack("separable2d", "SeparableConv2D: depth_multiplier, strides, dilation.", (6, 6, 2),
+          lambda: [layers.SeparableConv2D(5, 3, depth_multiplier=2, padding="same", activation="tanh"),
+                   layers.SeparableConv2D(3, 3, strides=2), layers.SeparableConv2D(3, 2, padding="same",
+                                                                                 dilation_rate=2)], adam)
+add_stack("conv1d_transpose", "Conv1DTranspose: same and valid, strides.", (4, 3),
+          lambda: [layers.Conv1DTranspose(4, 3, strides=2, padding="same", activation="tanh"),
+                   layers.Conv1DTranspose(2, 3, activation="relu"), layers.Conv1DTranspose(2, 2, strides=3)])
+add_stack("conv2d_transpose", "Conv2DTranspose: same and valid, strides, output_padding, window smaller than strides.",
+          (3, 3, 3),
+          lambda: [layers.Conv2DTranspose(3, 3, strides=2, padding="same", activation="tanh"),
+                   layers.Conv2DTranspose(2, (2, 3), use_bias=False),
+                   layers.Conv2DTranspose(2, 2, strides=3, padding="valid", output_padding=1)],
+          lambda: optimizers.SGD(0.02))
+add_stack("conv3d_transpose", "Conv3DTranspose: same with strides, valid.", (2, 2, 2, 2),
+          lambda: [layers.Conv3DTranspose(2, 3, strides=2, padding="same", activation="tanh"),
+                   layers.Conv3DTranspose(1, 2)])
+add_stack("pooling1d", "MaxPooling1D, AveragePooling1D: valid and same.", (6, 3),
+          lambda: [layers.Conv1D(4, 2, padding="same"), layers.MaxPooling1D(2, strides=1, padding="same"),
+                   layers.AveragePooling1D(3, strides=2, padding="same"), layers.Dense(4, activation="tanh"),
+                   layers.MaxPooling1D(2), layers.AveragePooling1D(1)])
+add_stack("pooling2d", "MaxPooling2D, AveragePooling2D: valid and same, odd sizes.", (8, 7, 2),
+          lambda: [layers.Conv2D(4, 3, padding="same"), layers.MaxPooling2D(2, padding="same"),
+                   layers.AveragePooling2D(3, strides=1, padding="same"), layers.Dense(3, activation="tanh"),
+                   layers.MaxPooling2D((2, 1), strides=(1, 2)), layers.AveragePooling2D(2)], adam)
+add_stack("pooling3d", "MaxPooling3D, AveragePooling3D: valid and same.", (5, 4, 4, 2),
+          lambda: [layers.Dense(3), layers.MaxPooling3D(2, padding="same"), layers.Dense(3, activation="tanh"),
+                   layers.AveragePooling3D(2, strides=1, padding="same"), layers.AveragePooling3D((3, 1, 2))])
+add_stack("upsampling", "UpSampling2D nearest and bilinear, Cropping2D, ZeroPadding2D.", (4, 3, 2),
+          lambda: [layers.Conv2D(3, 2, padding="same", activation="tanh"), layers.UpSampling2D((2, 3)),
+                   layers.Cropping2D(((1, 2), (0, 3))), layers.Conv2D(3, 3), layers.UpSampling2D(2, interpolation="bilinear"),
+                   layers.ZeroPadding2D(((1, 0), (2, 1))), layers.Conv2D(2, 2, strides=2)])
+add_stack("upsampling1d", "UpSampling1D, ZeroPadding1D, Cropping1D.", (4, 3),
+          lambda: [layers.Dense(3, activation="tanh"), layers.UpSampling1D(3), layers.Cropping1D((2, 1)),
+                   layers.ZeroPadding1D((1, 2)), layers.Conv1D(2, 3, strides=2)])
+add_stack("upsampling3d", "UpSampling3D, ZeroPadding3D, Cropping3D.", (2, 2, 2, 2),
+          lambda: [layers.Dense(2, activation="tanh"), layers.UpSampling3D((2, 1, 2)),
+                   layers.ZeroPadding3D(((1, 0), (0, 1), (1, 1))), layers.Cropping3D(((0, 1), (1, 0), (2, 0))),
+                   layers.Conv3D(2, 2)])
+add_stack("batch_normalization", "BatchNormalization after a convolution and a dense layer without bias.", (6, 6, 2),
+          lambda: [layers.Conv2D(4, 3, use_bias=False), layers.BatchNormalization(momentum=0.8), layers.ReLU(),
+                   layers.Flatten(), layers.Dense(6, use_bias=False),
+                   layers.BatchNormalization(epsilon=1e-2, scale=False), layers.Activation("tanh")])
+add_stack("batch_normalization_plain", "BatchNormalization without center and of another axis.", (4, 6),
+          lambda: [layers.BatchNormalization(axis=1), layers.Dense(5, use_bias=False),
+                   layers.BatchNormalization(center=False, momentum=0.9), layers.Activation("tanh")])
+add_stack("layer_normalization", "LayerNormalization: defaults, two axes, without scale or center; UnitNormalization.",
+          (4, 6), lambda: [layers.Dense(5, activation="tanh"), layers.LayerNormalization(),
+                           layers.Dense(5, activation="tanh"), layers.LayerNormalization(axis=[1, 2], epsilon=1e-2),
+                           layers.LayerNormalization(scale=False, center=False), layers.UnitNormalization()])
+add_stack("group_rms_normalization", "GroupNormalization (groups 2, instance, layer), RMSNormalization.", (4, 4, 4),
+          lambda: [layers.Conv2D(4, 2, activation="tanh"), layers.GroupNormalization(groups=2),
+                   layers.Conv2D(4, 2, padding="same", activation="tanh"),
+                   layers.GroupNormalization(groups=-1, scale=False), layers.GroupNormalization(groups=1, center=False),
+                   layers.RMSNormalization()], lambda: optimizers.SGD(0.02))
+add_stack("spectral_normalization", "SpectralNormalization of a dense and a convolutional layer.", (5, 5, 2),
+          lambda: [layers.SpectralNormalization(layers.Conv2D(3, 2, activation="tanh")), layers.Flatten(),
+                   layers.SpectralNormalization(layers.Dense(4), power_iterations=2)], lambda: optimizers.SGD(0.02))
+add_stack("einsum_dense", "EinsumDense: projections to heads and back, bias axes.", (4, 6),
+          lambda: [layers.EinsumDense("abc,cde->abde", output_shape=(4, 2, 3), bias_axes="de", activation="tanh"),
+                   layers.EinsumDense("abde,dec->abc", output_shape=(4, 5), bias_axes="c"),
+                   layers.EinsumDense("...x,xy->...y", output_shape=4)], adam)
+add_stack("time_distributed", "TimeDistributed of a Dense, a Conv2D and a pooling layer.", (3, 5, 5, 2),
+          lambda: [layers.TimeDistributed(layers.Conv2D(3, 2, activation="tanh")),
+                   layers.TimeDistributed(layers.MaxPooling2D(2)), layers.TimeDistributed(layers.Flatten()),
+                   layers.TimeDistributed(layers.Dense(4, activation="relu"))], adam)
+add_stack("regularizers", "l1, l2, l1_l2 and orthogonal regularizers, activity regularizers, ActivityRegularization.",
+          (5,), lambda: [layers.Dense(6, activation="tanh", kernel_regularizer="l1", bias_regularizer=regularizers.L2(0.03)),
+                         layers.Dense(5, activation="tanh", kernel_regularizer=regularizers.L1L2(0.01, 0.02),
+                                      activity_regularizer=regularizers.L2(0.05)),
+                         layers.ActivityRegularization(l1=0.02, l2=0.03),
+                         layers.Dense(4, kernel_regularizer=regularizers.OrthogonalRegularizer(0.02)),
+                         layers.Dense(4, kernel_regularizer=regularizers.OrthogonalRegularizer(0.01, mode="columns"))])
+add_stack("constraints", "max_norm, non_neg, unit_norm and min_max_norm constraints.", (5,),
+          lambda: [layers.Dense(6, activation="tanh", kernel_constraint=keras.constraints.MaxNorm(0.8),
+                                bias_constraint="non_neg"),
+                   layers.Dense(5, activation="tanh", kernel_constraint=keras.constraints.UnitNorm(axis=0)),
+                   layers.Dense(5, activation="tanh", kernel_constraint=keras.constraints.MinMaxNorm(0.5, 1.0, rate=0.7)),
+                   layers.Dense(4, kernel_constraint=keras.constraints.NonNeg(), bias_constraint="max_norm")])
+add_stack("constraints_conv", "max_norm over a convolution's window and inputs.", (5, 5, 2),
+          lambda: [layers.Conv2D(3, 3, kernel_constraint=keras.constraints.MaxNorm(0.7, axis=[0, 1, 2]),
+                                 activation="tanh", kernel_regularizer=regularizers.L2(0.01))])
+add_stack("frozen_layer", "A layer that is not trainable, and a batch normalisation that is not: it runs in inference.",
+          (5,), lambda: [layers.Dense(6, activation="tanh", trainable=False), layers.BatchNormalization(trainable=False),
+                         layers.Dense(4, use_bias=False), layers.BatchNormalization()])
+add_stack("simple_rnn", "SimpleRNN: stacked, return_sequences, go_backwards, relu, no bias.", (5, 3),
+          lambda: [layers.SimpleRNN(4, return_sequences=True), layers.SimpleRNN(5, return_sequences=True,
+                                                                              go_backwards=True, use_bias=False),
+                   layers.SimpleRNN(4, activation="relu")], adam)
+add_stack("lstm", "LSTM: stacked, return_sequences, go_backwards, other activations, no unit_forget_bias.", (5, 3),
+          lambda: [layers.LSTM(4, return_sequences=True), layers.LSTM(3, return_sequences=True, go_backwards=True,
+                                                                    unit_forget_bias=False),
+                   layers.LSTM(4, activation="softsign", recurrent_activation="hard_sigmoid")], adam)
+add_stack("gru", "GRU with reset_after (the default): stacked, return_sequences, go_backwards.", (5, 3),
+          lambda: [layers.GRU(4, return_sequences=True), layers.GRU(3, return_sequences=True, go_backwards=True),
+                   layers.GRU(4, use_bias=False)], adam)
+add_stack("gru_reset_before", "GRU with reset_after=False.", (5, 3),
+          lambda: [layers.GRU(4, reset_after=False, return_sequences=True), layers.GRU(3, reset_after=False)], adam)
+add_stack("bidirectional", "Bidirectional: concat, sum, mul, ave; LSTM, GRU, SimpleRNN; with and without sequences.",
+          (4, 3), lambda: [layers.Bidirectional(layers.LSTM(3, return_sequences=True)),
+                           layers.Bidirectional(layers.GRU(4, return_sequences=True), merge_mode="sum"),
+                           layers.Bidirectional(layers.SimpleRNN(4, return_sequences=True), merge_mode="mul"),
+                           layers.Bidirectional(layers.LSTM(4), merge_mode="ave")], adam)
+
+
+# ---------------------------------------------------------------------------------------------- masks, attention
+
+
+def padded(data, length, features):
+    """Sequences that end in zeros, each at another place; at least two steps long."""
+    x = data.normal(length, features)
+    ends = data.ints(low=2, high=length + 1)
+    x[np.arange(length)[None, :] >= ends[:, None]] = 0.0
+    return x
+
+
+def padded_tokens(data, length, words):
+    x = data.ints(length, low=1, high=words)
+    ends = data.ints(low=2, high=length + 1)
+    x[np.arange(length)[None, :] >= ends[:, None]] = 0
+    return x
+
+
+def add_masked(name, covers, make_layers, targets, make_optimizer=adam, **compile_arguments):
+    def define(data):
+        model = keras.Sequential([layers.Input((5, 3)), layers.Masking(), *make_layers()])
+        return training(data, model, padded(data, 5, 3), targets(data), make_optimizer(), **compile_arguments)
+
+    add(name, define, covers)
+
+
+add_masked("masking_rnn", "Masking in front of a SimpleRNN, a GRU and an LSTM.",
+           lambda: [layers.SimpleRNN(4, return_sequences=True), layers.GRU(4, return_sequences=True), layers.LSTM(4),
+                    layers.Dense(2)], lambda data: data.normal(2))
+add_masked("masking_loss", "A mask that reaches the output: the loss and the metrics leave masked steps out.",
+           lambda: [layers.LSTM(4, return_sequences=True), layers.Dense(3)], lambda data: data.normal(5, 3),
+           metrics=["mae"])
+add_masked("masking_bidirectional", "A mask through a Bidirectional and backwards.",
+           lambda: [layers.Bidirectional(layers.GRU(3, return_sequences=True)), layers.LSTM(3, go_backwards=True),
+                    layers.Dense(2)], lambda data: data.normal(2))
+add_masked("masking_zero_output", "zero_output_for_mask, and GlobalAveragePooling1D of a masked sequence.",
+           lambda: [layers.LSTM(4, return_sequences=True, zero_output_for_mask=True), layers.GlobalAveragePooling1D(),
+                    layers.Dense(2)], lambda data: data.normal(2))
+add_masked("masking_time_distributed", "TimeDistributed under a mask, and the loss with the mask.",
+           lambda: [layers.TimeDistributed(layers.Dense(4, activation="tanh")), layers.TimeDistributed(layers.Dense(3))],
+           lambda data: data.ints(5, high=3), loss=losses.SparseCategoricalCrossentropy(from_logits=True),
+           metrics=["accuracy"])
+
+
+@run
+def embedding(data):
+    """Embedding, GlobalAveragePooling1D, and the rows of absent words, which Adam still moves when it has a momentum."""
+    model = keras.Sequential([layers.Input((5,), dtype="int32"), layers.Embedding(9, 4), layers.GlobalAveragePooling1D(),
+                              layers.Dense(1, activation="sigmoid")])
+    return training(data, model, data.ints(5, high=9), data.bits(1), adam(), "binary_crossentropy", metrics=["accuracy"])
+
+
+@run
+def embedding_mask_zero(data):
+    """Embedding with mask_zero in front of an LSTM and a masked mean."""
+    inputs = layers.Input((6,), dtype="int32", name="tokens")
+    x = layers.Embedding(8, 4, mask_zero=True)(inputs)
+    last = layers.LSTM(4)(x)
+    mean = layers.GlobalAveragePooling1D()(x)
+    model = keras.Model(inputs, layers.Dense(3)(layers.Concatenate()([last, mean])))
+    return training(data, model, padded_tokens(data, 6, 8), data.ints(high=3), adam(),
+                    losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+
+
+@run
+def embedding_regularized(data):
+    """Embedding with a regularizer and a constraint."""
+    model = keras.Sequential([layers.Input((4,), dtype="int32"),
+                              layers.Embedding(6, 3, embeddings_regularizer=regularizers.L2(0.01),
+                                               embeddings_constraint=keras.constraints.UnitNorm(axis=1)),
+                              layers.Flatten(), layers.Dense(2)])
+    return training(data, model, data.ints(4, high=6), data.normal(2))
+
+
+@run
+def normalization_adapted(data):
+    """Normalization, adapted beforehand, and one with given mean and variance; Rescaling."""
+    x = 3.0 * data.normal(4) + 2.0
+    adapted = layers.Normalization()
+    adapted.adapt(x)
+    model = keras.Sequential([layers.Input((4,)), adapted, layers.Normalization(mean=[0.1, 0.2, 0.3, 0.4],
+                                                                              variance=[1.0, 2.0, 3.0, 4.0]),
+                              layers.Rescaling([1.0, 2.0, 0.5, 1.5], offset=-0.1), layers.Dense(5, activation="tanh"),
+                              layers.Dense(2)])
+    return training(data, model, x, data.normal(2), adam())
+
+
+def add_functional(name, covers, input_shapes, build, make_optimizer=lambda: optimizers.SGD(0.1, momentum=0.5)):
+    """A functional model: build maps the inputs to an output, on which Flatten and Dense(2) stand."""
+
+    def define(data):
+        inputs = [layers.Input(shape) for shape in input_shapes]
+        x = build(*inputs)
+        x = x if len(x.shape) == 2 else layers.Flatten()(x)
+        model = keras.Model(inputs if len(inputs) > 1 else inputs[0], layers.Dense(2)(x))
+        return training(data, model, [data.normal(*shape) for shape in input_shapes], data.normal(2), make_optimizer())
+
+    add(name, define, covers)
+
+
+add_functional("activations_rare", "hard_tanh, tanh_shrink, log_sigmoid, soft_shrink, hard_shrink, squareplus, "
+               "sparse_plus, sparse_sigmoid, sparsemax by name, side by side.", [(6,)],
+               lambda x: layers.Concatenate()([layers.Dense(4, activation=name)(x) for name in (
+                   "hard_tanh", "tanh_shrink", "log_sigmoid", "soft_shrink", "hard_shrink", "squareplus",
+                   "sparse_plus", "sparse_sigmoid", "sparsemax")]), adam)
+add_functional("mha_self", "MultiHeadAttention of a sequence with itself, defaults.", [(4, 6)],
+               lambda x: layers.MultiHeadAttention(2, 3)(x, x))
+add_functional("mha_cross", "MultiHeadAttention of two sequences, key_dim != value_dim, an output_shape, a key apart, "
+               "the scores returned.",
+               [(4, 6), (5, 3)],
+               lambda x, y: layers.MultiHeadAttention(2, 3, value_dim=4, output_shape=5)(
+                   x, y, layers.Dense(4)(y), return_attention_scores=True)[0])
+add_functional("mha_causal", "MultiHeadAttention with use_causal_mask, no bias, in a transformer block under Adam.",
+               [(5, 6)], lambda x: transformer_block(x), adam)
+add_functional("mha_two_axes", "MultiHeadAttention over two axes, without bias.", [(2, 3, 4)],
+               lambda x: layers.MultiHeadAttention(2, 2, attention_axes=(1, 2), use_bias=False)(x, x))
+add_functional("group_query_attention", "GroupQueryAttention, self and cross with a causal mask.", [(4, 6), (4, 6)],
+               lambda x, y: layers.GroupQueryAttention(3, 4, 2)(layers.GroupQueryAttention(3, 2, 1)(x, x), y,
+                                                                use_causal_mask=True),
+               lambda: optimizers.SGD(0.02))
+add_functional("attention", "Attention: dot with scale, concat score, causal mask.", [(4, 3), (4, 3)],
+               lambda x, y: layers.Concatenate()([
+                   layers.Attention(use_scale=True)([x, layers.Dense(3)(y)]),
+                   layers.Attention(score_mode="concat", use_scale=True)([x, y, layers.Dense(3)(x)]),
+                   layers.Attention()([layers.Dense(3)(x), y], use_causal_mask=True)]))
+add_functional("additive_attention", "AdditiveAttention with and without scale.", [(4, 3), (5, 3)],
+               lambda x, y: layers.Concatenate()([layers.AdditiveAttention()([layers.Dense(3)(x), layers.Dense(3)(y)]),
+                                                  layers.AdditiveAttention(use_scale=False)([x, layers.Dense(3)(y)])]))
+
+
+def transformer_block(x):
+    attended = layers.MultiHeadAttention(2, 3, use_bias=False, dropout=0.0)(x, x, use_causal_mask=True)
+    x = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, attended]))
+    y = layers.Dense(6)(layers.Dense(8, activation="gelu")(x))
+    return layers.LayerNormalization()(x + y)
+
+
+@run
+def mha_padding_mask(data):
+    """Embedding masks on query and value of a MultiHeadAttention, as in a translation model."""
+    left, right = layers.Input((4,), dtype="int32", name="query"), layers.Input((5,), dtype="int32", name="value")
+    table = layers.Embedding(7, 4, mask_zero=True)
+    query, value = table(left), table(right)
+    x = layers.MultiHeadAttention(2, 2)(query, value)
+    x = layers.GlobalAveragePooling1D()(x)
+    model = keras.Model([left, right], layers.Dense(2)(x))
+    return training(data, model, [padded_tokens(data, 4, 7), padded_tokens(data, 5, 7)], data.normal(2))
+
+
+# ---------------------------------------------------------------------------------------------- functional models
+
+add_functional("merging", "Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, of three inputs.",
+               [(4,), (4,), (4,)], lambda a, b, c: layers.Concatenate()([
+                   layers.Add()([a, b, c]), layers.Subtract()([layers.Dense(4)(a), b]), layers.Multiply()([a, b, c]),
+                   layers.Average()([a, layers.Dense(4)(b), c]), layers.Maximum()([layers.Dense(4)(a), b, c]),
+                   layers.Minimum()([a, layers.Dense(4)(b), c])]), adam)
+add_functional("merging_shapes", "Concatenate along another axis, Add with broadcasting, Dot with axes and normalize.",
+               [(3, 4), (2, 4), (1, 4)], lambda a, b, c: layers.Concatenate()([
+                   layers.Flatten()(layers.Concatenate(axis=1)([layers.Dense(4)(a), b])),
+                   layers.Flatten()(layers.Add()([layers.Dense(4)(a), c])),
+                   layers.Flatten()(layers.Dot(axes=2)([layers.Dense(4)(a), b])),
+                   layers.Flatten()(layers.Dot(axes=(2, 2), normalize=True)([a, layers.Dense(4)(b)]))]), adam)
+add_functional("operators", "Operators on Keras tensors: + - * / ** with tensors and numbers, negation, slices.",
+               [(4,), (4,)], lambda a, b: operators(layers.Dense(4)(a), b))
+add_functional("ops_functions", "keras.ops on Keras tensors: relu, mean, concatenate, matmul, transpose, reshape.",
+               [(3, 4), (3, 4)], lambda a, b: ops_functions(layers.Dense(4)(a), b))
+add_functional("global_pooling", "Global average and max pooling, 1D to 3D, with keepdims.",
+               [(4, 3), (3, 3, 2), (2, 2, 2, 2)], lambda a, b, c: layers.Concatenate()([
+                   layers.GlobalAveragePooling1D()(layers.Dense(3)(a)), layers.GlobalMaxPooling1D()(layers.Dense(3)(a)),
+                   layers.GlobalAveragePooling2D()(layers.Dense(3)(b)), layers.GlobalMaxPooling2D()(layers.Dense(3)(b)),
+                   layers.GlobalAveragePooling3D()(layers.Dense(3)(c)),
+                   layers.Flatten()(layers.GlobalMaxPooling3D(keepdims=True)(layers.Dense(3)(c)))]), adam)
+
+
+def operators(x, y):
+    x = (x + y) * 2 - 0.5 * y
+    x = 1.0 - x / 3.0 + (-y) ** 2
+    return layers.Concatenate()([layers.Dense(4)(x[:, 1:3]), 2.0 / (1.0 + x * x)])
+
+
+def ops_functions(x, y):
+    scores = ops.softmax(ops.matmul(x, ops.transpose(y, (0, 2, 1))), axis=-1)
+    x = ops.concatenate([ops.relu(x), ops.matmul(scores, y)], axis=-1)
+    return ops.concatenate([ops.mean(x, axis=1), ops.reshape(ops.exp(-ops.square(scores)), (-1, 9))], axis=-1)
+
+
+@run
+def sequence_to_sequence(data):
+    """An encoder whose state starts a decoder: return_state, initial_state, LSTM and GRU."""
+    source, target = layers.Input((4, 3), name="source"), layers.Input((5, 2), name="target")
+    _, hidden, carry = layers.LSTM(4, return_state=True, name="encoder")(source)
+    x = layers.LSTM(4, return_sequences=True, name="decoder")(target, initial_state=[hidden, carry])
+    x, last = layers.GRU(4, return_sequences=True, return_state=True)(x, initial_state=hidden)
+    x = layers.Concatenate()([x, layers.RepeatVector(5)(last)])
+    model = keras.Model([source, target], layers.Dense(3)(x))
+    return training(data, model, [data.normal(4, 3), data.normal(5, 2)], data.one_hot(3, 5), adam(),
+                    losses.CategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+
+
+@run
+def bidirectional_separate(data):
+    """Bidirectional with merge_mode None, a backward layer of its own, return_state."""
+    inputs = layers.Input((4, 3))
+    forward, backward = layers.Bidirectional(layers.GRU(3, return_sequences=True), merge_mode=None)(inputs)
+    x = layers.Concatenate()([forward, backward])
+    x = layers.Bidirectional(layers.LSTM(3), backward_layer=layers.GRU(3, go_backwards=True))(x)
+    y, *states = layers.Bidirectional(layers.LSTM(2, return_state=True))(inputs)
+    model = keras.Model(inputs, layers.Dense(2)(layers.Concatenate()([x, y, *states])))
+    return training(data, model, data.normal(4, 3), data.normal(2), adam())
+
+
+@run
+def three_outputs_list(data):
+    """Three outputs, a list of losses, targets of several ranks, metrics as lists."""
+    inputs = layers.Input((4, 3))
+    x = layers.Conv1D(4, 2, padding="same", activation="relu")(inputs)
+    model = keras.Model(inputs, [layers.Dense(2, name="steps")(x),
+                                 layers.Dense(1, activation="sigmoid", name="flag")(layers.GlobalMaxPooling1D()(x)),
+                                 layers.GlobalAveragePooling1D(name="features")(x)])
+    return training(data, model, data.normal(4, 3), [data.normal(4, 2), data.bits(1), data.normal(4)], adam(),
+                    ["mse", "binary_crossentropy", "mae"], loss_weights=[1.0, 0.3, 0.1],
+                    metrics=[["mae"], ["accuracy"], []])
+
+
+@run
+def nested_deep(data):
+    """Models inside models three deep, a nested model with two inputs and two outputs, regularizers inside."""
+    a, b = layers.Input((3,)), layers.Input((3,))
+    pair = keras.Model([a, b], [layers.Dense(4, activation="tanh", kernel_regularizer="l2", name="pair_sum")(a + b),
+                                layers.Dense(4, name="pair_product")(a * b)], name="pair")
+    c = layers.Input((4,))
+    tail = keras.Sequential([layers.Input((4,)), layers.Dense(4, activation="relu", name="tail_dense")], name="tail")
+    wrap = keras.Model(c, tail(c) + c, name="wrap")
+    left, right = layers.Input((3,), name="left"), layers.Input((3,), name="right")
+    first, second = pair([left, right])
+    model = keras.Model([left, right], layers.Dense(2, name="head")(layers.Concatenate()([wrap(first), second])))
+    return training(data, model, [data.normal(3), data.normal(3)], data.normal(2), adam())
+
+
+@run
+def sequential_of_sequentials(data):
+    """Sequential models in a Sequential, with batch normalisation inside; images."""
+    def block(filters, shape, name):
+        return keras.Sequential([layers.Input(shape), layers.Conv2D(filters, 3, padding="same", use_bias=False),
+                                 layers.BatchNormalization(momentum=0.7), layers.ReLU(), layers.MaxPooling2D(2)], name=name)
+
+    model = keras.Sequential([layers.Input((8, 8, 1)), block(3, (8, 8, 1), "one"), block(4, (4, 4, 3), "two"),
+                              layers.Flatten(), layers.Dense(3)])
+    return training(data, model, data.normal(8, 8, 1), data.ints(high=3), adam(),
+                    losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+
+
+@run
+def convolutional_classifier(data):
+    """A small image classifier as in a first tutorial: Rescaling, Conv2D, MaxPooling2D, Flatten, Dropout, softmax."""
+    model = keras.Sequential([layers.Input((8, 8, 1)), layers.Rescaling(1 / 255.0),
+                              layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(), layers.Flatten(),
+                              layers.Dropout(0.0), layers.Dense(4, activation="softmax")])
+    return training(data, model, np.round(data.uniform(8, 8, 1, high=255.0)), data.ints(high=4), adam(),
+                    "sparse_categorical_crossentropy", metrics=["accuracy"])
+
+
+@run
+def residual_network(data):
+    """A residual block with batch normalisation, a strided shortcut and SGD with momentum and weight decay."""
+    inputs = layers.Input((8, 8, 2))
+    x = layers.Conv2D(4, 3, strides=2, padding="same", use_bias=False)(inputs)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same", use_bias=False)(x))
+    shortcut = layers.BatchNormalization()(layers.Conv2D(4, 1, strides=2, use_bias=False)(inputs))
+    x = layers.GlobalAveragePooling2D()(layers.ReLU()(layers.Add()([x, shortcut])))
+    model = keras.Model(inputs, layers.Dense(3)(x))
+    return training(data, model, data.normal(8, 8, 2), data.one_hot(3), optimizers.SGD(0.05, momentum=0.9,
+                                                                                     weight_decay=1e-3),
+                    losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1), metrics=["accuracy"])
+
+
+@run
+def segmentation(data):
+    """A small encoder and decoder with a label for each pixel: Conv2DTranspose, UpSampling2D, Dice, MeanIoU."""
+    inputs = layers.Input((6, 6, 2))
+    down = layers.Conv2D(3, 3, padding="same", activation="relu")(inputs)
+    x = layers.Conv2D(4, 3, padding="same", activation="relu")(layers.MaxPooling2D(2)(down))
+    x = layers.Concatenate()([layers.Conv2DTranspose(3, 2, strides=2)(x), layers.UpSampling2D()(x), down])
+    model = keras.Model(inputs, layers.Conv2D(3, 1, activation="softmax")(x))
+    data.batch_size = 4
+    return training(data, model, data.normal(6, 6, 2), data.one_hot(3, 6, 6), adam(), losses.Dice(),
+                    metrics=["accuracy", metrics.OneHotMeanIoU(3)])
+
+
+@run
+def autoencoder(data):
+    """An autoencoder of images: strided convolutions, Conv2DTranspose, BinaryCrossentropy of pixels."""
+    model = keras.Sequential([layers.Input((8, 8, 1)), layers.Conv2D(3, 3, strides=2, padding="same", activation="relu"),
+                              layers.Conv2D(2, 3, strides=2, padding="same", activation="relu"),
+                              layers.Conv2DTranspose(3, 3, strides=2, padding="same", activation="relu"),
+                              layers.Conv2DTranspose(1, 3, strides=2, padding="same", activation="sigmoid")])
+    x = data.uniform(8, 8, 1)
+    return training(data, model, x, x, adam(), "binary_crossentropy", metrics=["mse"])
