@@ -1,0 +1,58 @@
+// Event files: what TensorBoard shows.
+//
+//   EventWriter writer("logs/train");
+//   writer.scalar("epoch_loss", 0.31, epoch);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::train {
+
+struct EventWriterOptions {
+  // Events are kept until so many have come or so much time has passed at the next one, then written together.
+  int max_queue = 10;
+  double flush_seconds = 120;
+};
+
+struct HistogramOptions {
+  int buckets = 30;  // of equal width between the smallest and the largest value
+};
+
+struct GraphNode {
+  std::string name;  // slashes make groups
+  std::string op;
+  std::vector<std::string> inputs;  // names of other nodes
+};
+
+// Writes one file events.out.tfevents.TIME.HOST.PROCESS.NUMBER.v2 into a folder, which is made where it does not
+// exist. Events are on their way to the file after flush() and when the last copy of the handle goes. Thread-safe.
+class EventWriter {
+ public:
+  // Throws Error(io) where the folder cannot be made or written.
+  explicit EventWriter(const std::string& folder, const EventWriterOptions& options = {},
+                       std::source_location where = std::source_location::current());
+
+  const std::string& path() const;
+
+  void scalar(std::string_view tag, double value, int64_t step) const;
+  // Of all elements, whatever the shape. Values that are not finite are left out, which is said once a tag.
+  void histogram(std::string_view tag, const Tensor& values, int64_t step,
+                 const HistogramOptions& options = {},
+                 std::source_location where = std::source_location::current()) const;
+  void graph(std::span<const GraphNode> nodes) const;
+  void flush() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,235 @@
+#include "lockstep/train/event_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+
+#include "base/file.h"
+#include "base/protobuf.h"
+#include "data/tfrecord.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+using protobuf::Writer;
+
+// TensorFlow's numbers of fields and enumerators, message by message.
+namespace event {
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kGraphDef = 4, kSummary = 5, kSourceMetadata = 10;
+}
+namespace summary {
+constexpr int kValue = 1;
+constexpr int kTag = 1, kTensor = 8, kMetadata = 9;        // of a value
+constexpr int kPluginData = 1, kDataClass = 4;             // of its metadata
+constexpr int kScalarClass = 1, kTensorClass = 2;          // the data's class
+constexpr int kPluginName = 1;                             // of the plugin's data
+constexpr int kDType = 1, kTensorShape = 2, kContent = 4;  // of its tensor
+constexpr int kDim = 2, kSize = 1;                         // of the tensor's shape
+constexpr int kFloat = 1, kDouble = 2;                     // the tensor's dtype
+}  // namespace summary
+namespace graph_def {
+constexpr int kNode = 1, kVersions = 4;
+constexpr int kName = 1, kOp = 2, kInput = 3;  // of a node
+constexpr int kProducer = 1;                   // of the versions
+}  // namespace graph_def
+
+template <class T>
+Writer summary_value(std::string_view tag, std::string_view plugin, int data_class, int dtype,
+                     std::span<const int64_t> shape, std::span<const T> elements) {
+  Writer dims;
+  for (const int64_t size : shape) dims.message(summary::kDim, Writer().integer(summary::kSize, size));
+  const std::string_view content(reinterpret_cast<const char*>(elements.data()), elements.size_bytes());
+  return Writer()
+      .bytes(summary::kTag, tag)
+      .message(summary::kTensor, Writer()
+                                     .integer(summary::kDType, dtype)
+                                     .message(summary::kTensorShape, dims)
+                                     .bytes(summary::kContent, content))
+      .message(summary::kMetadata,
+               Writer()
+                   .message(summary::kPluginData, Writer().bytes(summary::kPluginName, plugin))
+                   .integer(summary::kDataClass, data_class));
+}
+
+std::vector<double> to_doubles(const Tensor& tensor, std::source_location where) {
+  return dispatch(tensor.dtype(), [&]<class T>() {
+    const std::vector<T> elements = tensor.to_vector<T>(where);
+    std::vector<double> doubles(elements.size());
+    for (size_t i = 0; i < doubles.size(); ++i) {
+      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+        doubles[i] = static_cast<float>(elements[i]);
+      else
+        doubles[i] = static_cast<double>(elements[i]);
+    }
+    return doubles;
+  });
+}
+
+// Rows of (left edge, right edge, count), as TensorBoard's own summaries make them: where all values are equal,
+// all edges are that value and the last bucket counts it.
+std::vector<double> histogram_rows(const std::vector<double>& values, int buckets) {
+  std::vector<double> rows(3 * static_cast<size_t>(buckets));
+  if (values.empty()) return rows;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const double low = *least, high = *most;
+  // The distance between two finite values need not be finite.
+  const double width = std::isfinite(high - low) ? (high - low) / buckets : high / buckets - low / buckets;
+  const auto edge = [&](int i) { return i == buckets ? high : low + i * width; };
+  for (int i = 0; i < buckets; ++i) {
+    rows[3 * i] = edge(i);
+    rows[3 * i + 1] = edge(i + 1);
+  }
+  for (const double value : values) {
+    const double position = width > 0 ? std::floor((value - low) / width) : buckets - 1;
+    const int bucket = position < buckets - 1 ? static_cast<int>(position) : buckets - 1;
+    ++rows[3 * bucket + 2];
+  }
+  return rows;
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] ? name : "localhost";
+}
+
+}  // namespace
+
+struct EventWriter::Impl {
+  Impl(const std::string& folder, const EventWriterOptions& chosen, std::source_location at)
+      : options(chosen), where(at) {
+    require(options.max_queue >= 1 && options.flush_seconds >= 0, ErrorCode::invalid_argument, where,
+            "EventWriter: max_queue must be at least 1 and flush_seconds not negative, received ",
+            options.max_queue, " and ", options.flush_seconds);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    require(!error, ErrorCode::io, where, "EventWriter: cannot make the folder \"", folder,
+            "\": ", error.message());
+    static std::atomic<int> number{0};
+    const double now = wall_time();
+    path = (std::filesystem::path(folder) /
+            ("events.out.tfevents." + std::to_string(static_cast<int64_t>(now)) + "." + host_name() + "." +
+             std::to_string(getpid()) + "." + std::to_string(number++) + ".v2"))
+               .string();
+    descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    require(descriptor >= 0, ErrorCode::io, where, "EventWriter: cannot write \"", path,
+            "\": ", system_message(errno));
+    write(now, Writer()
+                   .bytes(event::kFileVersion, "brain.Event:2")
+                   .message(event::kSourceMetadata, Writer().bytes(1, "lockstep")));
+    flush();
+  }
+
+  ~Impl() {
+    try {
+      flush();
+    } catch (const Error& error) {
+      log(LogLevel::error, error.message());
+    }
+    close(descriptor);
+  }
+
+  void write(double time, const Writer& fields) {
+    const std::string event = Writer().real(event::kWallTime, time).text() + fields.text();
+    const std::string record = data::frame_record(event);
+    const std::lock_guard lock(mutex);
+    waiting += record;
+    if (++events >= options.max_queue ||
+        static_cast<double>(monotonic_ns() - flushed_ns) > options.flush_seconds * 1e9)
+      flush_locked();
+  }
+
+  void flush() {
+    const std::lock_guard lock(mutex);
+    flush_locked();
+  }
+
+  void flush_locked() {
+    std::string_view rest = waiting;
+    while (!rest.empty()) {
+      const ssize_t put = ::write(descriptor, rest.data(), rest.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        const std::string reason = system_message(errno);
+        // What is written once must not be written twice.
+        waiting.erase(0, waiting.size() - rest.size());
+        fail(ErrorCode::io, where, "EventWriter: cannot write \"", path, "\": ", reason);
+      }
+      rest.remove_prefix(static_cast<size_t>(put));
+    }
+    waiting.clear();
+    events = 0;
+    flushed_ns = monotonic_ns();
+  }
+
+  EventWriterOptions options;
+  std::source_location where;
+  std::string path;
+  int descriptor = -1;
+  std::mutex mutex;
+  std::string waiting;  // framed events
+  int events = 0;       // in `waiting`
+  int64_t flushed_ns = monotonic_ns();
+};
+
+EventWriter::EventWriter(const std::string& folder, const EventWriterOptions& options,
+                         std::source_location where)
+    : impl_(std::make_shared<Impl>(folder, options, where)) {}
+
+const std::string& EventWriter::path() const { return impl_->path; }
+
+void EventWriter::scalar(std::string_view tag, double value, int64_t step) const {
+  const auto element = static_cast<float>(value);
+  const Writer value_field = summary_value<float>(tag, "scalars", summary::kScalarClass, summary::kFloat, {},
+                                                  std::span(&element, 1));
+  impl_->write(wall_time(), Writer()
+                                .integer(event::kStep, step)
+                                .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+}
+
+void EventWriter::histogram(std::string_view tag, const Tensor& values, int64_t step,
+                            const HistogramOptions& options, std::source_location where) const {
+  require(options.buckets >= 1, ErrorCode::invalid_argument, where, "EventWriter: a histogram (\"", tag,
+          "\") needs at least 1 bucket, received ", options.buckets);
+  std::vector<double> doubles = to_doubles(values, where);
+  if (std::erase_if(doubles, [](double value) { return !std::isfinite(value); }) > 0)
+    log_once(LogLevel::warning, "EventWriter: the histogram \"", tag,
+             "\" leaves out values that are not finite");
+  const std::vector<double> rows = histogram_rows(doubles, options.buckets);
+  const int64_t shape[] = {options.buckets, 3};
+  const Writer value_field =
+      summary_value<double>(tag, "histograms", summary::kTensorClass, summary::kDouble, shape, rows);
+  impl_->write(wall_time(), Writer()
+                                .integer(event::kStep, step)
+                                .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+}
+
+void EventWriter::graph(std::span<const GraphNode> nodes) const {
+  Writer graph;
+  for (const GraphNode& node : nodes) {
+    Writer fields;
+    fields.bytes(graph_def::kName, node.name).bytes(graph_def::kOp, node.op);
+    for (const std::string& input : node.inputs) fields.bytes(graph_def::kInput, input);
+    graph.message(graph_def::kNode, fields);
+  }
+  graph.message(graph_def::kVersions, Writer().integer(graph_def::kProducer, 22));
+  impl_->write(wall_time(), Writer().message(event::kGraphDef, graph));
+}
+
+void EventWriter::flush() const { impl_->flush(); }
+
+}  // namespace lockstep::train
