@@ -47,6 +47,14 @@ void from_json(const Json& json, DTypePolicy& policy) {
   }
 }
 
+Json to_json(const Padding& value) {
+  static constexpr const char* kNames[] = {"valid", "same", "causal"};
+  return kNames[value.kind()];
+}
+Json to_json(const DataFormat& value) {
+  return value.kind() == DataFormat::channels_first ? "channels_first" : "channels_last";
+}
+
 Json to_json(const Dims& value) {
   Json list = Json::list();
   for (const int64_t size : value) list.push_back(size < 0 ? Json() : Json(size));

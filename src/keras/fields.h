@@ -31,7 +31,8 @@ inline Json to_json(double value) { return value; }
 inline Json to_json(const std::string& value) { return value; }
 inline Json to_json(DType value) { return Json(name(value)); }
 inline Json to_json(const Json& value) { return value; }
-inline Json to_json(const Padding& value) { return value.kind() == Padding::same ? "same" : "valid"; }
+Json to_json(const Padding& value);
+Json to_json(const DataFormat& value);
 Json to_json(const DTypePolicy& policy);
 Json to_json(const Dims& value);  // -1 becomes null
 template <class T>
@@ -62,6 +63,10 @@ inline void from_json(const Json& json, std::string& value) { value = json.as_st
 inline void from_json(const Json& json, Json& value) { value = json; }
 void from_json(const Json& json, DType& value);
 inline void from_json(const Json& json, Padding& value) { value = Padding(json.as_string()); }
+inline void from_json(const Json& json, DataFormat& value) {
+  // Keras leaves it out where it is the default of the session.
+  value = json.is_null() ? DataFormat(DataFormat::channels_last) : DataFormat(json.as_string());
+}
 void from_json(const Json& json, DTypePolicy& policy);
 void from_json(const Json& json, Dims& value);  // a number is a list of one; null is -1
 inline void from_json(const Json& json, Shape& value) {

@@ -1,4 +1,6 @@
 // Every layer of Keras.
 #pragma once
 
+#include "lockstep/keras/layers/convolutional.h"
 #include "lockstep/keras/layers/core.h"
+#include "lockstep/keras/layers/pooling.h"
