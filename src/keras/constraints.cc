@@ -31,7 +31,7 @@ struct MaxNormSettings : constraints::MaxNormOptions {
   static constexpr const char* kName = "MaxNorm";
   void visit(auto& v) {
     v("max_value", max_value);
-    visit_axes(v, "axis", axis);
+    visit_list(v, "axis", axis);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);
@@ -47,7 +47,7 @@ struct NonNegSettings {
 
 struct UnitNormSettings : constraints::UnitNormOptions {
   static constexpr const char* kName = "UnitNorm";
-  void visit(auto& v) { visit_axes(v, "axis", axis); }
+  void visit(auto& v) { visit_list(v, "axis", axis); }
   Tensor project(const Tensor& w) const { return w / (norms_of(w, axis) + kEpsilon); }
 };
 
@@ -57,7 +57,7 @@ struct MinMaxNormSettings : constraints::MinMaxNormOptions {
     v("min_value", min_value);
     v("max_value", max_value);
     v("rate", rate);
-    visit_axes(v, "axis", axis);
+    visit_list(v, "axis", axis);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);

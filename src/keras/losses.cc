@@ -86,13 +86,6 @@ Tensor class_numbers(const Tensor& labels) {
   return fits ? labels : cast(labels, is_floating(labels.dtype()) ? DType::int64 : DType::int32);
 }
 
-// Labels of the predictions' rank lose their last dimension of 1.
-Tensor without_width(const Tensor& labels, const Tensor& predictions, int axis) {
-  if (labels.rank() != predictions.rank()) return labels;
-  const int at = normalize_axis(axis, labels.rank(), "loss");
-  return labels.shape()[at] == 1 ? squeeze(labels, {at}) : labels;
-}
-
 void check_shapes(const char* loss, const Tensor& y_true, const Tensor& y_pred) {
   require(y_true.shape() == y_pred.shape(), ErrorCode::shape_mismatch, std::source_location::current(), loss,
           ": labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape(),
@@ -329,7 +322,7 @@ Tensor sum_over(const Tensor& x, const std::vector<int64_t>& axis) {
 
 struct DiceSettings : losses::DiceOptions {
   static constexpr const char* kName = "Dice";
-  void visit(auto& v) { visit_axes(v, "axis", axis); }
+  void visit(auto& v) { visit_list(v, "axis", axis); }
   bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     return 1.0 - sum_over(y * p, axis) * 2.0 / (sum_over(y + p, axis) + kEpsilon);
@@ -341,7 +334,7 @@ struct TverskySettings : losses::TverskyOptions {
   void visit(auto& v) {
     v("alpha", alpha);
     v("beta", beta);
-    visit_axes(v, "axis", axis);
+    visit_list(v, "axis", axis);
   }
   bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
   // Keras' alpha weighs what the labels have and the predictions lack.
@@ -492,14 +485,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
   require(y_true.defined() && y_pred.defined(), ErrorCode::invalid_argument, where, rule_->name(),
           ": takes labels and predictions");
   try {
-    const DType dtype = figure_dtype(y_pred.dtype());
-    const Tensor mask = carried_mask(y_pred);
-    Tensor labels = y_true, predictions = y_pred.dtype() == dtype ? y_pred : cast(y_pred, dtype);
-    if (!rule_->takes_class_numbers()) {
-      match_ranks(labels, predictions,
-                  mask.defined() || (sample_weight.defined() && sample_weight.rank() == labels.rank()));
-      if (labels.dtype() != dtype) labels = cast(labels, dtype);
-    }
+    const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, rule_->takes_class_numbers());
     const Tensor losses = rule_->losses(labels, predictions);
     const Reduction reduction = rule_->reduction();
 
@@ -514,12 +500,8 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     }
 
     const Shape& shape = losses.shape();
-    const auto aligned_mask = [&](const Tensor& m) {
-      return m.defined() ? aligned(m, shape, dtype, "masks") : m;
-    };
-    const Tensor valid = product(aligned_mask(mask), aligned_mask(carried_mask(losses)));
-    const Tensor weights = product(
-        sample_weight.defined() ? aligned(sample_weight, shape, dtype, "sample weights") : Tensor(), valid);
+    const Tensor valid = merged_weights({}, y_pred, losses);
+    const Tensor weights = sample_weight.defined() ? merged_weights(sample_weight, y_pred, losses) : valid;
     const Tensor weighted = product(losses, weights);
     if (reduction == Reduction::none) return weighted;
     const Tensor sum = reduce_sum(weighted);

@@ -10,21 +10,25 @@
 
 namespace lockstep::keras {
 
-// A list of axes as Keras writes it: none is null, one is a number.
-struct Axes {
-  std::vector<int64_t>& list;
+// A list as Keras writes it: an empty one is null, one element stands for itself.
+template <class T>
+struct OneOrMany {
+  std::vector<T>& list;
 };
-inline Json to_json(const Axes& axes) {
-  if (axes.list.empty()) return {};
-  return axes.list.size() == 1 ? Json(axes.list[0]) : to_json(axes.list);
+template <class T>
+Json to_json(const OneOrMany<T>& value) {
+  if (value.list.empty()) return {};
+  return value.list.size() == 1 ? to_json(value.list[0]) : to_json(value.list);
 }
-inline void from_json(const Json& json, Axes& axes) {
-  axes.list.clear();
-  if (!json.is_null()) from_json(json, axes.list);
+template <class T>
+void from_json(const Json& json, OneOrMany<T>& value) {
+  value.list.clear();
+  if (!json.is_null()) from_json(json, value.list);
 }
-void visit_axes(auto& v, const char* name, std::vector<int64_t>& list) {
-  Axes axes{list};
-  v(name, axes);
+template <class T>
+void visit_list(auto& v, const char* name, std::vector<T>& list) {
+  OneOrMany<T> value{list};
+  v(name, value);
 }
 
 // The part that every rule made of settings shares: `Base` is Initializer::Rule, ...

@@ -40,6 +40,25 @@ inline void match_ranks(Tensor& y_true, Tensor& y_pred, bool keep_positions = fa
   }
 }
 
+// Labels and predictions as formulas take them.
+struct Examples {
+  Tensor labels;
+  Tensor predictions;
+};
+
+// Predictions in figure_dtype(), labels brought to their rank and dtype; class numbers come as they are.
+inline Examples prepared(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
+                         bool class_numbers) {
+  const DType dtype = figure_dtype(y_pred.dtype());
+  Examples all{y_true, y_pred.dtype() == dtype ? y_pred : cast(y_pred, dtype)};
+  if (class_numbers) return all;
+  match_ranks(
+      all.labels, all.predictions,
+      carried_mask(y_pred).defined() || (sample_weight.defined() && sample_weight.rank() == y_true.rank()));
+  if (all.labels.dtype() != dtype) all.labels = cast(all.labels, dtype);
+  return all;
+}
+
 // `weights` (or a mask) with the rank of `target`, to which they broadcast: missing dimensions are the last.
 inline Tensor aligned(const Tensor& weights, const Shape& target, DType dtype, const char* what) {
   Tensor w = weights.dtype() == dtype ? weights : cast(weights, dtype);
@@ -54,6 +73,13 @@ inline Tensor aligned(const Tensor& weights, const Shape& target, DType dtype, c
   return shape == w.shape() ? w : reshape(w, shape);
 }
 
+// Labels of the predictions' rank lose their dimension of 1 at `axis`.
+inline Tensor without_width(const Tensor& labels, const Tensor& predictions, int axis) {
+  if (labels.rank() != predictions.rank() || labels.rank() == 0) return labels;
+  const int at = normalize_axis(axis, labels.rank(), "labels");
+  return labels.shape()[at] == 1 ? squeeze(labels, {at}) : labels;
+}
+
 // What "accuracy" and "crossentropy" mean for labels and predictions of these shapes.
 enum class LabelKind { binary, sparse, categorical };
 inline LabelKind label_kind(const Shape& y_true, const Shape& y_pred) {
@@ -66,6 +92,16 @@ inline LabelKind label_kind(const Shape& y_true, const Shape& y_pred) {
 inline Tensor product(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   return a * b;
+}
+
+// Sample weights times the masks that predictions and figures carry, for figures of this shape; undefined where
+// there are neither.
+inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& figures) {
+  const auto fit = [&](const Tensor& w, const char* what) {
+    return w.defined() ? aligned(w, figures.shape(), figures.dtype(), what) : w;
+  };
+  const Tensor masks = product(fit(carried_mask(y_pred), "masks"), fit(carried_mask(figures), "masks"));
+  return product(fit(sample_weight, "sample weights"), masks);
 }
 
 // How many elements of a tensor of one row an example there are in the whole batch.

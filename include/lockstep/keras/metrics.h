@@ -4,8 +4,10 @@
 // batches and replicas. A Metric is a handle: copies share the state.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -30,11 +32,12 @@ class Metric {
 
   bool defined() const { return base_ != nullptr; }
   const std::string& name() const;
-  // Works eagerly and traced; inside replicas the state stays the same on each.
+  // Works eagerly and traced; inside replicas the state stays the same on each. The mask that y_pred carries
+  // is honoured. A metric of one value, such as Mean, takes (values) or (values, sample_weight).
   void update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {},
                     std::source_location where = std::source_location::current()) const;
-  // For metrics of one value, such as Mean.
   void update_state(const Tensor& values, std::source_location where = std::source_location::current()) const;
+  // A scalar mostly; 0 before the first update.
   Tensor result() const;
   void reset_state() const;
   std::vector<Variable> variables() const;
@@ -57,12 +60,15 @@ class MetricBase {
   // (all_reduce_sum) before it is assigned.
   virtual void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) = 0;
   virtual Tensor result() const = 0;  // a scalar mostly
+  // What files call it; empty: it is written as its name alone.
   virtual std::string class_name() const = 0;
   virtual Json config() const;  // name and dtype; add your own
+  // Whether it is updated with values rather than with labels and predictions; they come as y_pred.
+  virtual bool takes_values() const { return false; }
   // Default: every variable becomes zero.
   virtual void reset();
-  // Called before the first update, outside of any trace, with the shapes of labels and predictions (none for
-  // a metric of one value): a metric whose state or kind depends on them decides here.
+  // Called before the first update, outside of any trace; only the shapes of labels and predictions (no
+  // labels for a metric of one value) may be looked at. The place for add_variable().
   virtual void build(const Tensor& y_true, const Tensor& y_pred);
 
   const std::string& name() const { return name_; }
@@ -80,5 +86,182 @@ class MetricBase {
   std::vector<Variable> variables_;
   bool built_ = false;
 };
+
+// Keras' metrics, with its defaults. An empty name stands for the metric's own: "mean_squared_error", ...
+namespace metrics {
+
+struct MetricOptions {
+  std::string name = {};
+};
+
+// --- of values ---------------------------------------------------------------------------------------------
+
+// Values are one an example. Inside a replica a scalar counts as a mean over the replica's examples.
+Metric Mean(const MetricOptions& options = {});
+Metric Sum(const MetricOptions& options = {});
+
+// --- means over examples -----------------------------------------------------------------------------------
+
+struct MeanMetricWrapperOptions {
+  std::string name = "mean_metric_wrapper";
+};
+// Of what a function of labels and predictions gives for each example.
+Metric MeanMetricWrapper(std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> f,
+                         const MeanMetricWrapperOptions& options = {});
+
+Metric Accuracy(const MetricOptions& options = {});  // equal elements
+struct BinaryAccuracyOptions {
+  double threshold = 0.5;
+  std::string name = {};
+};
+Metric BinaryAccuracy(const BinaryAccuracyOptions& options = {});
+Metric CategoricalAccuracy(const MetricOptions& options = {});
+Metric SparseCategoricalAccuracy(const MetricOptions& options = {});
+struct TopKOptions {
+  int64_t k = 5;
+  std::string name = {};
+};
+Metric TopKCategoricalAccuracy(const TopKOptions& options = {});
+Metric SparseTopKCategoricalAccuracy(const TopKOptions& options = {});
+
+Metric MeanSquaredError(const MetricOptions& options = {});
+Metric RootMeanSquaredError(const MetricOptions& options = {});
+Metric MeanAbsoluteError(const MetricOptions& options = {});
+Metric MeanAbsolutePercentageError(const MetricOptions& options = {});
+Metric MeanSquaredLogarithmicError(const MetricOptions& options = {});
+Metric LogCoshError(const MetricOptions& options = {});
+Metric KLDivergence(const MetricOptions& options = {});
+Metric Poisson(const MetricOptions& options = {});
+Metric Hinge(const MetricOptions& options = {});
+Metric SquaredHinge(const MetricOptions& options = {});
+Metric CategoricalHinge(const MetricOptions& options = {});
+struct CosineSimilarityOptions {
+  int axis = -1;
+  std::string name = {};
+};
+// 1 where they point the same way.
+Metric CosineSimilarity(const CosineSimilarityOptions& options = {});
+struct BinaryCrossentropyOptions {
+  bool from_logits = false;
+  double label_smoothing = 0;
+  std::string name = {};
+};
+Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options = {});
+struct CategoricalCrossentropyOptions {
+  bool from_logits = false;
+  double label_smoothing = 0;
+  int axis = -1;
+  std::string name = {};
+};
+Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options = {});
+struct SparseCategoricalCrossentropyOptions {
+  bool from_logits = false;
+  int axis = -1;
+  std::string name = {};
+};
+Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {});
+
+// --- counts of right and wrong -----------------------------------------------------------------------------
+
+struct ThresholdOptions {
+  std::vector<double> thresholds = {};  // empty: 0.5; several give a result each
+  std::string name = {};
+};
+Metric TruePositives(const ThresholdOptions& options = {});
+Metric TrueNegatives(const ThresholdOptions& options = {});
+Metric FalsePositives(const ThresholdOptions& options = {});
+Metric FalseNegatives(const ThresholdOptions& options = {});
+
+struct PrecisionOptions {
+  std::vector<double> thresholds = {};
+  std::optional<int64_t> top_k = {};     // the k largest of an example count as predicted
+  std::optional<int64_t> class_id = {};  // looks at this class only
+  std::string name = {};
+};
+Metric Precision(const PrecisionOptions& options = {});
+Metric Recall(const PrecisionOptions& options = {});
+
+struct FBetaScoreOptions {
+  std::optional<std::string> average = {};  // micro, macro, weighted; none: a score for each class
+  double beta = 1;
+  std::optional<double> threshold = {};  // none: the largest of an example counts as predicted
+  std::string name = {};
+};
+Metric FBetaScore(const FBetaScoreOptions& options = {});
+struct F1ScoreOptions {
+  std::optional<std::string> average = {};
+  std::optional<double> threshold = {};
+  std::string name = {};
+};
+Metric F1Score(const F1ScoreOptions& options = {});
+
+struct AUCOptions {
+  int64_t num_thresholds = 200;
+  std::string curve = "ROC";                       // ROC, PR, PRGAIN
+  std::string summation_method = "interpolation";  // interpolation, majoring, minoring
+  std::vector<double> thresholds = {};             // in place of num_thresholds; 0 and 1 are added
+  bool multi_label = false;                        // the mean over the areas of the labels
+  std::vector<double> label_weights = {};
+  bool from_logits = false;
+  std::string name = {};
+};
+Metric AUC(const AUCOptions& options = {});
+
+struct AtOptions {
+  int64_t num_thresholds = 200;
+  std::optional<int64_t> class_id = {};
+  std::string name = {};
+};
+// The best of the one among the thresholds at which the other is reached.
+Metric SensitivityAtSpecificity(double specificity, const AtOptions& options = {});
+Metric SpecificityAtSensitivity(double sensitivity, const AtOptions& options = {});
+Metric PrecisionAtRecall(double recall, const AtOptions& options = {});
+Metric RecallAtPrecision(double precision, const AtOptions& options = {});
+
+// --- of classes --------------------------------------------------------------------------------------------
+
+// Entry (i, j): the weight of examples of class i that were taken for class j. Labels are class numbers or of the
+// predictions' shape; predictions are class numbers, or scores of each class in the last dimension.
+Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options = {});
+
+struct IoUOptions {
+  std::optional<int64_t> ignore_class = {};
+  bool sparse_y_true = true;  // class numbers; false: scores of each class along `axis`
+  bool sparse_y_pred = true;
+  int axis = -1;
+  std::string name = {};
+};
+Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, const IoUOptions& options = {});
+Metric MeanIoU(int64_t num_classes, const IoUOptions& options = {});
+struct BinaryIoUOptions {
+  std::vector<int64_t> target_class_ids = {0, 1};
+  double threshold = 0.5;
+  std::string name = {};
+};
+Metric BinaryIoU(const BinaryIoUOptions& options = {});
+struct OneHotIoUOptions {
+  std::optional<int64_t> ignore_class = {};
+  bool sparse_y_pred = false;
+  int axis = -1;
+  std::string name = {};
+};
+Metric OneHotIoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids,
+                 const OneHotIoUOptions& options = {});
+Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options = {});
+
+// --- regression --------------------------------------------------------------------------------------------
+
+struct R2ScoreOptions {
+  // uniform_average, variance_weighted_average; none: a score for each output
+  std::optional<std::string> class_aggregation = "uniform_average";
+  int64_t num_regressors = 0;  // above 0: the adjusted score
+  std::string name = {};
+};
+Metric R2Score(const R2ScoreOptions& options = {});
+
+// Makes one of your own readable from files: `make` gets what MetricBase::config() wrote.
+void register_metric(const std::string& class_name, std::function<Metric(const Json& config)> make);
+
+}  // namespace metrics
 
 }  // namespace lockstep::keras

@@ -37,8 +37,8 @@ Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& b
 struct AttentionOptions {
   Tensor mask = {};  // booleans that broadcast to (batch, heads, queries, keys): which keys a query sees
   Tensor bias = {};  // broadcasts to the same shape, and is added to the scores
-  std::optional<double> scale;  // none: 1 / sqrt(dim)
-  bool is_causal = false;       // query i sees keys 0 to i
+  std::optional<double> scale = {};  // none: 1 / sqrt(dim)
+  bool is_causal = false;            // query i sees keys 0 to i
   double dropout =
       0;  // the probability with which each probability is dropped; the others grow by 1 / (1 - it)
   const random::Generator* generator = nullptr;  // of dropout; none: the default one

@@ -320,7 +320,7 @@ TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
             }),
             "conv2d: strides must be {height, width} or one number for both, received (1, 1, 1)");
   EXPECT_EQ(message([&] { conv2d(x, filter, {.padding = "full"}); }),
-            "padding must be \"valid\" or \"same\", received \"full\"");
+            "padding must be \"valid\", \"same\" or, in one dimension, \"causal\", received \"full\"");
   EXPECT_EQ(
       message([&] {
         conv2d_backprop_input({1, 4, 4, 7}, filter, Tensor::full(DType::float32, {1, 2, 2, 5}, 1));
@@ -329,7 +329,7 @@ TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
   EXPECT_EQ(message([&] {
               conv2d_backprop_input({1, 4, 4, 3}, filter, Tensor::full(DType::float32, {1, 3, 2, 5}, 1));
             }),
-            "conv2d_backprop_input: gradients of (1, 3, 2, 5) where the window gives 2 x 2");
+            "conv2d_backprop_input: gradients of (1, 3, 2, 5) where the window gives (2, 2)");
   EXPECT_EQ(message([&] {
               conv2d_backprop_filter(x, filter.shape(), Tensor::full(DType::float32, {2, 2, 2, 5}, 1));
             }),

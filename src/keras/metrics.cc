@@ -1,0 +1,545 @@
+#include "lockstep/keras/metrics.h"
+
+#include "graph/emit.h"
+#include "keras/metric_rule.h"
+#include "lockstep/keras/losses.h"
+
+namespace lockstep::keras {
+
+// --- MetricBase ------------------------------------------------------------------------------------------------------
+
+Json MetricBase::config() const { return Json::object({{"name", name_}, {"dtype", "float32"}}); }
+
+void MetricBase::reset() {
+  for (const Variable& variable : variables_) variable.assign(zeros_like(variable));
+}
+
+void MetricBase::build(const Tensor&, const Tensor&) {}
+
+void MetricBase::ensure_built(const Tensor& y_true, const Tensor& y_pred) {
+  if (built_) return;
+  const TracePause pause;
+  build(y_true, y_pred);
+  built_ = true;
+}
+
+Variable MetricBase::add_variable(const std::string& name, const Shape& shape) {
+  const TracePause pause;
+  return variables_.emplace_back(zeros(shape),
+                                 VariableOptions{.name = name_ + "/" + name, .trainable = false});
+}
+
+namespace {
+
+// --- means -----------------------------------------------------------------------------------------------------------
+
+// A replica's part of the batch; 1 outside of replicas.
+double replica_share() {
+  const Trace* trace = Trace::current();
+  if (!trace || trace->replica().local_batch < 0) return 1;
+  const auto [global, local] = trace->replica();
+  return static_cast<double>(local) / static_cast<double>(std::max<int64_t>(1, global));
+}
+
+// What a batch adds to a weighted sum and to the sum of the weights, of all replicas. Every example weighs the
+// same, whatever the number of its values.
+struct Additions {
+  Tensor total;
+  Tensor weight = {};  // none: `examples`
+  double examples = 1;
+};
+
+Additions additions(const Tensor& figures, const Tensor& weights) {
+  const Tensor values = figures.dtype() == DType::float32 ? figures : cast(figures, DType::float32);
+  const Tensor weighted = product(values, weights);
+  if (values.rank() == 0) {
+    const double share = replica_share();
+    return {.total = all_reduce_sum(weighted * share),
+            .weight = weights.defined() ? all_reduce_sum(weights * share) : Tensor()};
+  }
+  const auto examples = static_cast<double>(global_batch_size(values));
+  const double each = examples > 0 ? global_count(values) / examples : 1;
+  const auto mean = [&](const Tensor& sum) { return each == 1 ? sum : sum * (1 / each); };
+  Additions all{.total = mean(all_reduce_sum(reduce_sum(weighted))), .examples = examples};
+  if (weights.defined()) all.weight = mean(global_sum(weights, values.shape()));
+  return all;
+}
+
+// The weighted mean of figures.
+class MeanBase : public MetricBase {
+ public:
+  using MetricBase::MetricBase;
+  void build(const Tensor&, const Tensor&) override {
+    total_ = add_variable("total");
+    count_ = add_variable("count");
+  }
+  Tensor result() const override { return ratio(total_.value(), count_.value()); }
+
+ protected:
+  void add(const Tensor& figures, const Tensor& weights) {
+    const Additions added = additions(figures, weights);
+    total_.assign_add(added.total);
+    count_.assign(added.weight.defined() ? count_.value() + added.weight : count_.value() + added.examples);
+  }
+
+ private:
+  Variable total_, count_;
+};
+
+// The mean of what Settings::values() gives for each example, or of a loss.
+template <class Settings>
+class MeanOver final : public SettingsMetric<Settings, MeanBase> {
+ public:
+  explicit MeanOver(const Settings& settings) : SettingsMetric<Settings, MeanBase>(settings) {
+    if constexpr (requires { settings.loss(); }) loss_ = settings.loss();
+  }
+  void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
+    const bool class_numbers = loss_.defined() ? loss_.rule().takes_class_numbers() : requires {
+      Settings::kClassNumbers;
+    };
+    const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, class_numbers);
+    Tensor values;
+    if constexpr (requires { this->settings_.loss(); })
+      values = loss_.rule().losses(labels, predictions);
+    else
+      values = this->settings_.values(labels, predictions);
+    this->add(values, merged_weights(sample_weight, y_pred, values));
+  }
+  Tensor result() const override {
+    if constexpr (requires { this->settings_.finish(Tensor()); })
+      return this->settings_.finish(MeanBase::result());
+    return MeanBase::result();
+  }
+
+ private:
+  Loss loss_;
+};
+
+// --- accuracies ------------------------------------------------------------------------------------------------------
+
+Tensor matches(const Tensor& a, const Tensor& b) { return cast(equal(a, b), DType::float32); }
+
+Tensor class_numbers(const Tensor& labels, DType dtype = DType::int64) {
+  return labels.dtype() == dtype ? labels : cast(labels, dtype);
+}
+
+// Labels as class numbers of the predictions' shape without its last dimension.
+Tensor sparse_labels(const char* metric, const Tensor& labels, const Tensor& predictions) {
+  const Tensor numbers = class_numbers(without_width(labels, predictions, -1));
+  require(predictions.rank() > 0 && numbers.shape() == predictions.shape().drop_last(1),
+          ErrorCode::shape_mismatch, std::source_location::current(), metric, ": class numbers of shape ",
+          labels.shape(), " do not fit predictions of shape ", predictions.shape());
+  return numbers;
+}
+
+void check_shapes(const char* metric, const Tensor& y_true, const Tensor& y_pred) {
+  require(y_true.shape() == y_pred.shape(), ErrorCode::shape_mismatch, std::source_location::current(),
+          metric, ": labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape());
+}
+
+struct AccuracySettings : metrics::MetricOptions {
+  static constexpr const char* kName = "Accuracy";
+  void visit(auto&) {}
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    return matches(y, p);
+  }
+};
+
+struct BinaryAccuracySettings : metrics::BinaryAccuracyOptions {
+  static constexpr const char* kName = "BinaryAccuracy";
+  void visit(auto& v) { v("threshold", threshold); }
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    return matches(y, cast(p > threshold, y.dtype()));
+  }
+};
+
+struct CategoricalAccuracySettings : metrics::MetricOptions {
+  static constexpr const char* kName = "CategoricalAccuracy";
+  void visit(auto&) {}
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    return matches(argmax(y), argmax(p));
+  }
+};
+
+struct SparseCategoricalAccuracySettings : metrics::MetricOptions {
+  static constexpr const char* kName = "SparseCategoricalAccuracy";
+  static constexpr bool kClassNumbers = true;
+  void visit(auto&) {}
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    return matches(sparse_labels(kName, y, p), argmax(p));
+  }
+};
+
+// Whether fewer than k scores are above the label's.
+Tensor in_top_k(const Tensor& labels, const Tensor& scores, int64_t k) {
+  const Tensor hot = one_hot(labels, scores.shape()[-1], scores.dtype());
+  const Tensor own = reduce_sum(scores * hot, {.axis = {-1}, .keepdims = true});
+  const Tensor above = reduce_sum(cast(scores > own, DType::float32), {.axis = {-1}});
+  return cast(above < static_cast<double>(k), DType::float32);
+}
+
+struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
+  static constexpr const char* kName = "TopKCategoricalAccuracy";
+  void visit(auto& v) { v("k", k); }
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    return in_top_k(argmax(y), p, k);
+  }
+};
+
+struct SparseTopKCategoricalAccuracySettings : metrics::TopKOptions {
+  static constexpr const char* kName = "SparseTopKCategoricalAccuracy";
+  static constexpr bool kClassNumbers = true;
+  void visit(auto& v) { v("k", k); }
+  Tensor values(const Tensor& y, const Tensor& p) const { return in_top_k(sparse_labels(kName, y, p), p, k); }
+};
+
+struct RootMeanSquaredErrorSettings : metrics::MetricOptions {
+  static constexpr const char* kName = "RootMeanSquaredError";
+  void visit(auto&) {}
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    return square(p - y);
+  }
+  Tensor finish(const Tensor& mean) const { return sqrt(mean); }
+};
+
+// --- means of losses -------------------------------------------------------------------------------------------------
+
+struct NamedLoss {
+  const char* name;
+  const char* own_name;
+  Loss (*make)(const losses::LossOptions&);
+};
+constexpr NamedLoss kMeanSquaredError{"MeanSquaredError", "mean_squared_error", losses::MeanSquaredError};
+constexpr NamedLoss kMeanAbsoluteError{"MeanAbsoluteError", "mean_absolute_error", losses::MeanAbsoluteError};
+constexpr NamedLoss kMeanAbsolutePercentageError{
+    "MeanAbsolutePercentageError", "mean_absolute_percentage_error", losses::MeanAbsolutePercentageError};
+constexpr NamedLoss kMeanSquaredLogarithmicError{
+    "MeanSquaredLogarithmicError", "mean_squared_logarithmic_error", losses::MeanSquaredLogarithmicError};
+constexpr NamedLoss kLogCoshError{"LogCoshError", "logcosh", losses::LogCosh};
+constexpr NamedLoss kKLDivergence{"KLDivergence", "kl_divergence", losses::KLDivergence};
+constexpr NamedLoss kPoisson{"Poisson", "poisson", losses::Poisson};
+constexpr NamedLoss kHinge{"Hinge", "hinge", losses::Hinge};
+constexpr NamedLoss kSquaredHinge{"SquaredHinge", "squared_hinge", losses::SquaredHinge};
+constexpr NamedLoss kCategoricalHinge{"CategoricalHinge", "categorical_hinge", losses::CategoricalHinge};
+
+template <const NamedLoss& kNamed>
+struct OfLoss : metrics::MetricOptions {
+  static constexpr const char* kName = kNamed.name;
+  static constexpr const char* kOwnName = kNamed.own_name;
+  void visit(auto&) {}
+  Loss loss() const { return kNamed.make({}); }
+};
+
+struct CosineSimilaritySettings : metrics::CosineSimilarityOptions {
+  static constexpr const char* kName = "CosineSimilarity";
+  void visit(auto& v) { v("axis", axis); }
+  Loss loss() const { return losses::CosineSimilarity({.axis = axis}); }
+  Tensor finish(const Tensor& mean) const { return -mean; }
+};
+
+struct BinaryCrossentropySettings : metrics::BinaryCrossentropyOptions {
+  static constexpr const char* kName = "BinaryCrossentropy";
+  void visit(auto& v) {
+    v("from_logits", from_logits);
+    v("label_smoothing", label_smoothing);
+  }
+  Loss loss() const {
+    return losses::BinaryCrossentropy({.from_logits = from_logits, .label_smoothing = label_smoothing});
+  }
+};
+
+struct CategoricalCrossentropySettings : metrics::CategoricalCrossentropyOptions {
+  static constexpr const char* kName = "CategoricalCrossentropy";
+  void visit(auto& v) {
+    v("from_logits", from_logits);
+    v("label_smoothing", label_smoothing);
+    v("axis", axis);
+  }
+  Loss loss() const {
+    return losses::CategoricalCrossentropy(
+        {.from_logits = from_logits, .label_smoothing = label_smoothing, .axis = axis});
+  }
+};
+
+struct SparseCategoricalCrossentropySettings : metrics::SparseCategoricalCrossentropyOptions {
+  static constexpr const char* kName = "SparseCategoricalCrossentropy";
+  void visit(auto& v) {
+    v("from_logits", from_logits);
+    v("axis", axis);
+  }
+  Loss loss() const {
+    return losses::SparseCategoricalCrossentropy({.from_logits = from_logits, .axis = axis});
+  }
+};
+
+// --- others ----------------------------------------------------------------------------------------------------------
+
+// "accuracy" or "crossentropy": which one the shapes say.
+class ByShape final : public MeanBase {
+ public:
+  ByShape(std::string name, bool accuracy) : MeanBase(std::move(name)), accuracy_(accuracy) {}
+  std::string class_name() const override { return {}; }
+  void build(const Tensor& y_true, const Tensor& y_pred) override {
+    MeanBase::build(y_true, y_pred);
+    kind_ = label_kind(y_true.shape(), y_pred.shape());
+  }
+  void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
+    const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, kind_ == LabelKind::sparse);
+    const Tensor figures = values(labels, predictions);
+    add(figures, merged_weights(sample_weight, y_pred, figures));
+  }
+
+ private:
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    if (!accuracy_) return Loss("crossentropy").rule().losses(y, p);
+    switch (kind_) {
+      case LabelKind::binary: return BinaryAccuracySettings().values(y, p);
+      case LabelKind::sparse: return SparseCategoricalAccuracySettings().values(y, p);
+      case LabelKind::categorical: break;
+    }
+    return CategoricalAccuracySettings().values(y, p);
+  }
+
+  bool accuracy_;
+  LabelKind kind_ = LabelKind::categorical;
+};
+
+std::shared_ptr<MetricBase> by_shape(const std::string& name) {
+  const bool accuracy = name == "accuracy" || name == "acc";
+  if (!accuracy && name != "crossentropy" && name != "ce") return nullptr;
+  return std::make_shared<ByShape>(name, accuracy);
+}
+
+class MeanOfFunction final : public MeanBase {
+ public:
+  MeanOfFunction(LossFunction f, std::string name) : MeanBase(std::move(name)), f_(std::move(f)) {}
+  std::string class_name() const override { return "MeanMetricWrapper"; }
+  Json config() const override {
+    fail(ErrorCode::unsupported, std::source_location::current(), "the metric \"", name(),
+         "\" is a function, which cannot be written to a file; derive from MetricBase and make it known by "
+         "metrics::register_metric()");
+  }
+  void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
+    const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, false);
+    const Tensor values = f_(labels, predictions);
+    add(values, merged_weights(sample_weight, y_pred, values));
+  }
+
+ private:
+  LossFunction f_;
+};
+
+struct MeanSettings : metrics::MetricOptions {
+  static constexpr const char* kName = "Mean";
+  void visit(auto&) {}
+};
+
+template <class Settings>
+class MeanOfValues final : public SettingsMetric<Settings, MeanBase> {
+ public:
+  using SettingsMetric<Settings, MeanBase>::SettingsMetric;
+  bool takes_values() const override { return true; }
+  void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
+    const Tensor figures = values.dtype() == DType::float32 ? values : cast(values, DType::float32);
+    this->add(figures, merged_weights(sample_weight, values, figures));
+  }
+};
+
+struct SumSettings : metrics::MetricOptions {
+  static constexpr const char* kName = "Sum";
+  void visit(auto&) {}
+};
+
+template <class Settings>
+class SumOfValues final : public SettingsMetric<Settings> {
+ public:
+  using SettingsMetric<Settings>::SettingsMetric;
+  bool takes_values() const override { return true; }
+  void build(const Tensor&, const Tensor&) override { total_ = this->add_variable("total"); }
+  void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
+    const Tensor figures = values.dtype() == DType::float32 ? values : cast(values, DType::float32);
+    const Tensor weighted = product(figures, merged_weights(sample_weight, values, figures));
+    total_.assign_add(all_reduce_sum(values.rank() == 0 ? weighted * replica_share() : reduce_sum(weighted)));
+  }
+  Tensor result() const override { return total_.value(); }
+
+ private:
+  Variable total_;
+};
+
+}  // namespace
+
+Registry<Metric>& metric_registry() {
+  static Registry<Metric>& all = *[] {
+    static Registry<Metric> made("metric");
+    enter_metric<MeanOfValues, MeanSettings>(made);
+    enter_metric<SumOfValues, SumSettings>(made);
+    enter_metric<MeanOver, AccuracySettings>(made);
+    enter_metric<MeanOver, BinaryAccuracySettings>(made);
+    enter_metric<MeanOver, CategoricalAccuracySettings>(made);
+    enter_metric<MeanOver, SparseCategoricalAccuracySettings>(made);
+    enter_metric<MeanOver, TopKCategoricalAccuracySettings>(made);
+    enter_metric<MeanOver, SparseTopKCategoricalAccuracySettings>(made);
+    enter_metric<MeanOver, OfLoss<kMeanSquaredError>>(made, {"mse", "MSE"});
+    enter_metric<MeanOver, RootMeanSquaredErrorSettings>(made);
+    enter_metric<MeanOver, OfLoss<kMeanAbsoluteError>>(made, {"mae", "MAE"});
+    enter_metric<MeanOver, OfLoss<kMeanAbsolutePercentageError>>(made, {"mape", "MAPE"});
+    enter_metric<MeanOver, OfLoss<kMeanSquaredLogarithmicError>>(made, {"msle", "MSLE"});
+    enter_metric<MeanOver, OfLoss<kLogCoshError>>(made, {"logcosh"});
+    enter_metric<MeanOver, OfLoss<kKLDivergence>>(made, {"kld", "KLD"});
+    enter_metric<MeanOver, OfLoss<kPoisson>>(made);
+    enter_metric<MeanOver, OfLoss<kHinge>>(made);
+    enter_metric<MeanOver, OfLoss<kSquaredHinge>>(made);
+    enter_metric<MeanOver, OfLoss<kCategoricalHinge>>(made);
+    enter_metric<MeanOver, CosineSimilaritySettings>(made);
+    enter_metric<MeanOver, BinaryCrossentropySettings>(made, {"bce", "BCE"});
+    enter_metric<MeanOver, CategoricalCrossentropySettings>(made);
+    enter_metric<MeanOver, SparseCategoricalCrossentropySettings>(made);
+    enter_confusion_metrics(made);
+    return &made;
+  }();
+  return all;
+}
+
+// --- Metric ----------------------------------------------------------------------------------------------------------
+
+Metric::Metric(const char* name, std::source_location where) : Metric(std::string(name), where) {}
+
+// A metric that is asked for by a name is called by that name.
+Metric::Metric(const std::string& name, std::source_location where) : base_(by_shape(name)) {
+  if (!base_) *this = metric_registry().make(name, Json::object({{"name", name}}), where);
+}
+
+const std::string& Metric::name() const { return base_->name(); }
+
+void Metric::update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
+                          std::source_location where) const {
+  require(defined(), ErrorCode::failed_precondition, where, "a Metric that is none was updated");
+  require(y_true.defined() && (y_pred.defined() || base_->takes_values()), ErrorCode::invalid_argument, where,
+          name(), base_->takes_values() ? ": takes values" : ": takes labels and predictions");
+  require(!base_->takes_values() || !sample_weight.defined(), ErrorCode::invalid_argument, where, name(),
+          ": takes values and weights, received a third tensor");
+  // State is not part of what a tape differentiates.
+  const RecorderPause pause;
+  try {
+    if (base_->takes_values()) {
+      base_->ensure_built({}, y_true);
+      base_->update({}, y_true, y_pred);
+    } else {
+      base_->ensure_built(y_true, y_pred);
+      base_->update(y_true, y_pred, sample_weight);
+    }
+  } catch (Error& error) {
+    error.note("in metric " + name());
+    throw;
+  }
+}
+
+void Metric::update_state(const Tensor& values, std::source_location where) const {
+  require(defined() && base_->takes_values(), ErrorCode::invalid_argument, where,
+          defined() ? name() : "a Metric that is none",
+          ": takes labels and predictions, received one tensor");
+  update_state(values, {}, {}, where);
+}
+
+Tensor Metric::result() const {
+  const RecorderPause pause;
+  return base_->built() ? base_->result() : zeros({});
+}
+
+void Metric::reset_state() const {
+  const RecorderPause pause;
+  base_->reset();
+}
+
+std::vector<Variable> Metric::variables() const { return base_->variables(); }
+
+Json Metric::serialize() const {
+  if (!defined()) return {};
+  if (base_->class_name().empty()) return name();
+  return serialized("keras.metrics", base_->class_name(), base_->config());
+}
+
+Metric Metric::deserialize(const Json& json, std::source_location where) {
+  if (json.is_null()) return {};
+  return json.is_string() ? Metric(json.as_string(), where) : metric_registry().make(json, where);
+}
+
+namespace metrics {
+
+Metric Mean(const MetricOptions& options) { return make_metric<MeanOfValues>(MeanSettings{options}); }
+Metric Sum(const MetricOptions& options) { return make_metric<SumOfValues>(SumSettings{options}); }
+Metric MeanMetricWrapper(std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> f,
+                         const MeanMetricWrapperOptions& options) {
+  return Metric(std::make_shared<MeanOfFunction>(std::move(f), options.name));
+}
+Metric Accuracy(const MetricOptions& options) { return make_metric<MeanOver>(AccuracySettings{options}); }
+Metric BinaryAccuracy(const BinaryAccuracyOptions& options) {
+  return make_metric<MeanOver>(BinaryAccuracySettings{options});
+}
+Metric CategoricalAccuracy(const MetricOptions& options) {
+  return make_metric<MeanOver>(CategoricalAccuracySettings{options});
+}
+Metric SparseCategoricalAccuracy(const MetricOptions& options) {
+  return make_metric<MeanOver>(SparseCategoricalAccuracySettings{options});
+}
+Metric TopKCategoricalAccuracy(const TopKOptions& options) {
+  return make_metric<MeanOver>(TopKCategoricalAccuracySettings{options});
+}
+Metric SparseTopKCategoricalAccuracy(const TopKOptions& options) {
+  return make_metric<MeanOver>(SparseTopKCategoricalAccuracySettings{options});
+}
+Metric MeanSquaredError(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kMeanSquaredError>{options});
+}
+Metric RootMeanSquaredError(const MetricOptions& options) {
+  return make_metric<MeanOver>(RootMeanSquaredErrorSettings{options});
+}
+Metric MeanAbsoluteError(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kMeanAbsoluteError>{options});
+}
+Metric MeanAbsolutePercentageError(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kMeanAbsolutePercentageError>{options});
+}
+Metric MeanSquaredLogarithmicError(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kMeanSquaredLogarithmicError>{options});
+}
+Metric LogCoshError(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kLogCoshError>{options});
+}
+Metric KLDivergence(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kKLDivergence>{options});
+}
+Metric Poisson(const MetricOptions& options) { return make_metric<MeanOver>(OfLoss<kPoisson>{options}); }
+Metric Hinge(const MetricOptions& options) { return make_metric<MeanOver>(OfLoss<kHinge>{options}); }
+Metric SquaredHinge(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kSquaredHinge>{options});
+}
+Metric CategoricalHinge(const MetricOptions& options) {
+  return make_metric<MeanOver>(OfLoss<kCategoricalHinge>{options});
+}
+Metric CosineSimilarity(const CosineSimilarityOptions& options) {
+  return make_metric<MeanOver>(CosineSimilaritySettings{options});
+}
+Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options) {
+  return make_metric<MeanOver>(BinaryCrossentropySettings{options});
+}
+Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options) {
+  return make_metric<MeanOver>(CategoricalCrossentropySettings{options});
+}
+Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options) {
+  return make_metric<MeanOver>(SparseCategoricalCrossentropySettings{options});
+}
+
+void register_metric(const std::string& class_name, std::function<Metric(const Json& config)> make) {
+  metric_registry().add(class_name, std::move(make));
+}
+
+}  // namespace metrics
+
+}  // namespace lockstep::keras
