@@ -1,0 +1,45 @@
+// Layers that pad and crop sequences, images and volumes.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/keras/layers/convolutional.h"
+
+namespace lockstep::keras::layers {
+
+// Elements before and behind each spatial dimension: 1, {1, 2} (one number a dimension, on both sides; in 1D before
+// and behind), or {{1, 2}, {0, 1}} (before and behind each).
+class Margins {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor)
+  Margins(int all) : margins_{{all, all}}, all_(true) {}
+  Margins(std::initializer_list<int64_t> sizes);
+  Margins(std::initializer_list<std::pair<int64_t, int64_t>> margins) : margins_(margins) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  // Throws Error(invalid_argument) naming `layer` where they are not for `rank` dimensions.
+  std::vector<std::pair<int64_t, int64_t>> of(int rank, const char* layer) const;
+
+ private:
+  std::vector<std::pair<int64_t, int64_t>> margins_;
+  bool all_ = false;        // one for all dimensions
+  bool symmetric_ = false;  // one number a dimension
+};
+
+struct MarginOptions {
+  DataFormat data_format = DataFormat::channels_last;
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer ZeroPadding1D(const Margins& padding = 1, const MarginOptions& options = {});
+Layer ZeroPadding2D(const Margins& padding = 1, const MarginOptions& options = {});
+Layer ZeroPadding3D(const Margins& padding = 1, const MarginOptions& options = {});
+Layer Cropping1D(const Margins& cropping = 1, const MarginOptions& options = {});
+Layer Cropping2D(const Margins& cropping = 0, const MarginOptions& options = {});
+Layer Cropping3D(const Margins& cropping = 1, const MarginOptions& options = {});
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,122 @@
+#include "lockstep/keras/layers/reshaping.h"
+
+#include "keras/layers/registry.h"
+#include "keras/layers/spatial.h"
+#include "lockstep/ops/array.h"
+
+namespace lockstep::keras::layers {
+
+Margins::Margins(std::initializer_list<int64_t> sizes) : symmetric_(true) {
+  for (const int64_t size : sizes) margins_.emplace_back(size, size);
+}
+
+std::vector<std::pair<int64_t, int64_t>> Margins::of(int rank, const char* layer) const {
+  std::vector<std::pair<int64_t, int64_t>> all = margins_;
+  if (all_) all.assign(static_cast<size_t>(rank), margins_[0]);
+  // Keras reads two numbers in 1D as before and behind.
+  if (symmetric_ && rank == 1 && all.size() == 2) all = {{margins_[0].first, margins_[1].first}};
+  require(all.size() == static_cast<size_t>(rank), ErrorCode::invalid_argument,
+          std::source_location::current(), layer, ": margins of ", all.size(), " dimensions were given for ",
+          rank);
+  for (const auto& [before, behind] : all)
+    require(before >= 0 && behind >= 0, ErrorCode::invalid_argument, std::source_location::current(), layer,
+            ": margins must not be negative, received ", before, " and ", behind);
+  return all;
+}
+
+namespace {
+
+using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+
+// [[before, behind], ...]; in 1D [before, behind]. Read also as one number, or one a dimension.
+struct MarginList {
+  Pairs pairs;
+
+  Json serialize() const {
+    Json list = Json::list();
+    for (const auto& [before, behind] : pairs) list.push_back(Json::List{before, behind});
+    return pairs.size() == 1 ? list.at(size_t{0}) : list;
+  }
+  static MarginList deserialize(const Json& json, std::source_location) {
+    MarginList read;
+    if (json.is_int()) {
+      read.pairs = {{json.as_int(), json.as_int()}};
+      return read;
+    }
+    const bool flat = !json.items().empty() && json.at(size_t{0}).is_int();
+    if (flat) {
+      read.pairs = {{json.at(size_t{0}).as_int(), json.at(size_t{1}).as_int()}};
+    } else {
+      for (const Json& pair : json.items())
+        read.pairs.emplace_back(pair.at(size_t{0}).as_int(), pair.at(size_t{1}).as_int());
+    }
+    return read;
+  }
+};
+
+enum class Margin { padding, cropping };
+
+template <Margin Kind>
+struct MarginSettings {
+  MarginList margins;
+  MarginOptions options;
+  void visit(auto& v) {
+    v(Kind == Margin::padding ? "padding" : "cropping", margins);
+    v("data_format", options.data_format);
+  }
+};
+
+template <Margin Kind, int Rank>
+class MarginLayer final : public ConfiguredLayer<MarginSettings<Kind>> {
+ public:
+  static constexpr const char* kNames[2][3] = {{"ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D"},
+                                               {"Cropping1D", "Cropping2D", "Cropping3D"}};
+  static constexpr const char* kClassName = kNames[static_cast<int>(Kind)][Rank - 1];
+  using Settings = MarginSettings<Kind>;
+
+  MarginLayer(const char* class_name, Settings settings)
+      : ConfiguredLayer<Settings>(class_name, std::move(settings)) {}
+
+  Tensor call(const Tensor& x, const CallContext&) override {
+    require(x.rank() == Rank + 2, ErrorCode::shape_mismatch, std::source_location::current(), kClassName,
+            " takes inputs of rank ", Rank + 2, ", received shape ", x.shape());
+    const int first = this->settings_.options.data_format.kind() == DataFormat::channels_first ? 2 : 1;
+    Dims before = Dims::filled(Rank + 2, 0);
+    Dims behind = before;
+    for (int d = 0; d < Rank; ++d)
+      std::tie(before[first + d], behind[first + d]) = this->settings_.margins.pairs[static_cast<size_t>(d)];
+    if constexpr (Kind == Margin::padding) return pad(x, before, behind);
+    Dims size = x.shape();
+    for (int d = 0; d < size.rank(); ++d) {
+      size[d] -= before[d] + behind[d];
+      require(size[d] > 0 || x.shape()[d] == 0, ErrorCode::shape_mismatch, std::source_location::current(),
+              kClassName, ": cropping ", before[d], " and ", behind[d], " leaves nothing of shape ",
+              x.shape());
+    }
+    return slice(x, before, size);
+  }
+};
+
+template <Margin Kind, int Rank>
+Layer make(const Margins& margins, const MarginOptions& options) {
+  using L = MarginLayer<Kind, Rank>;
+  return make_configured<L>({{margins.of(Rank, L::kClassName)}, options});
+}
+
+const RegisterLayer<MarginLayer<Margin::padding, 1>> padding1_registered;
+const RegisterLayer<MarginLayer<Margin::padding, 2>> padding2_registered;
+const RegisterLayer<MarginLayer<Margin::padding, 3>> padding3_registered;
+const RegisterLayer<MarginLayer<Margin::cropping, 1>> cropping1_registered;
+const RegisterLayer<MarginLayer<Margin::cropping, 2>> cropping2_registered;
+const RegisterLayer<MarginLayer<Margin::cropping, 3>> cropping3_registered;
+
+}  // namespace
+
+Layer ZeroPadding1D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 1>(m, o); }
+Layer ZeroPadding2D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 2>(m, o); }
+Layer ZeroPadding3D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 3>(m, o); }
+Layer Cropping1D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 1>(m, o); }
+Layer Cropping2D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 2>(m, o); }
+Layer Cropping3D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 3>(m, o); }
+
+}  // namespace lockstep::keras::layers
