@@ -10,13 +10,6 @@
 namespace lockstep::keras::callbacks {
 namespace {
 
-double learning_rate(const Model& model) {
-  return static_cast<double>(model.optimizer().learning_rate().value().item<float>());
-}
-void set_learning_rate(const Model& model, double rate) {
-  model.optimizer().learning_rate().assign(Tensor::scalar(static_cast<float>(rate)));
-}
-
 class EarlyStoppingCallback final : public CallbackBase {
  public:
   explicit EarlyStoppingCallback(const EarlyStoppingOptions& options)
@@ -97,10 +90,10 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
       best_ = *current;
       waited_ = 0;
     } else if (cooldown_ == 0 && ++waited_ >= options_.patience) {
-      const double old = learning_rate(model());
+      const double old = model().optimizer().current_learning_rate();
       if (old <= static_cast<double>(static_cast<float>(options_.min_lr))) return;
       const double reduced = std::max(old * options_.factor, options_.min_lr);
-      set_learning_rate(model(), reduced);
+      model().optimizer().set_learning_rate(reduced);
       if (options_.verbose > 0)
         fmt::print("Epoch {}: ReduceLROnPlateau reducing learning rate to {:g}.\n", epoch + 1, reduced);
       cooldown_ = options_.cooldown;
@@ -125,10 +118,10 @@ class LearningRateSchedulerCallback final : public CallbackBase {
   }
 
   void on_epoch_begin(int epoch, const Logs&) override {
-    const double rate = schedule_(epoch, learning_rate(model()));
+    const double rate = schedule_(epoch, model().optimizer().current_learning_rate());
     require(std::isfinite(rate), ErrorCode::invalid_argument, std::source_location::current(),
             "LearningRateScheduler: the schedule gave ", rate, " for epoch ", epoch);
-    set_learning_rate(model(), rate);
+    model().optimizer().set_learning_rate(rate);
     if (verbose_ > 0)
       fmt::print("\nEpoch {}: LearningRateScheduler setting learning rate to {:g}.\n", epoch + 1, rate);
   }

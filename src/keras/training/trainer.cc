@@ -58,6 +58,8 @@ void Trainer::compile(const CompileOptions& options, std::source_location where)
   require(options.steps_per_execution >= 1, ErrorCode::invalid_argument, where,
           "compile: steps_per_execution must be at least 1, received ", options.steps_per_execution);
   options_ = options;
+  if (options.auto_scale_loss && model_.policy().name() == "mixed_float16")
+    options_.optimizer = optimizers::LossScaleOptimizer(options.optimizer);
   compiled_ = true;
   resolved_ = false;
   outputs_.clear();
@@ -160,6 +162,8 @@ Logs Trainer::results() const {
   return logs;
 }
 
+void Trainer::build_optimizer() { options_.optimizer.build(model_.trainable_weights()); }
+
 bool Trainer::interrupted() const { return Interrupt::requested(); }
 
 void Trainer::reset_metrics() {
@@ -230,7 +234,7 @@ TensorList Trainer::run_body(Kind kind, const Layout& layout, std::span<const Te
     const std::vector<Variable> variables = model_.trainable_weights();
     require(!variables.empty(), ErrorCode::failed_precondition, here, "model \"", model_.name(),
             "\" has no trainable weights");
-    const TensorList gradients = tape.gradient(loss, variables);
+    const TensorList gradients = tape.gradient(options_.optimizer.scale_loss(loss), variables);
     options_.optimizer.apply_gradients(all_reduce_sum(gradients), variables);
   } else {
     predictions = model_.run(x, {.training = false}, here);
@@ -411,6 +415,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
     if (Interrupt::requested()) break;
   }
+  options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
   tell(callbacks, &CallbackBase::on_train_end, logs);
   History history = std::move(recorder->history);
   history.interrupted = Interrupt::requested();
