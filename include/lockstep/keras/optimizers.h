@@ -1,57 +1,313 @@
-// Optimizers with Keras' formulas and defaults. A handle: copies share slots and iteration count.
+// Optimizers with Keras' formulas, defaults and names.
+//
+//   auto optimizer = optimizers::Adam({.learning_rate = schedules::CosineDecay(1e-3, 10'000), .clipnorm = 1});
+//   optimizer.apply_gradients(all_reduce_sum(tape.gradient(optimizer.scale_loss(loss), weights)), weights);
+//
+// An update is one pass over a variable, its slots and its gradient, in place when compiled. Everything that
+// changes from step to step (rate, counters, scales, whether to update at all) lives in variables and is
+// computed inside the compiled step: nothing is traced again.
+//
+// What happens in which order: the gradient is divided by the loss scale, averaged with those that were
+// accumulated, clipped; then weight decay, the rule's update, the variable's constraint, the moving average.
+// Under replicas the caller sums the gradients over them first (all_reduce_sum): all of this acts on the sum.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/json.h"
+#include "lockstep/graph/tensor_arg.h"
 #include "lockstep/graph/variable.h"
+#include "lockstep/keras/schedules.h"
 
 namespace lockstep::keras::optimizers {
 
+struct OptimizerOptions;
+
+// A handle: copies share rate, slots and counters. One step at a time.
 class Optimizer {
  public:
+  class Core;
   class Rule;
-  explicit Optimizer(std::shared_ptr<Rule> rule) : rule_(std::move(rule)) {}
-  // NOLINTBEGIN(google-explicit-constructor): .optimizer = "adam", with its defaults
+  explicit Optimizer(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  // An optimizer of your own.
+  explicit Optimizer(std::shared_ptr<const Rule> rule, const OptimizerOptions& options,
+                     std::source_location where = std::source_location::current());
+  // NOLINTBEGIN(google-explicit-constructor): .optimizer = "adam", with its defaults; case does not matter
   Optimizer(const char* name, std::source_location where = std::source_location::current());
   Optimizer(const std::string& name, std::source_location where = std::source_location::current());
   // NOLINTEND(google-explicit-constructor)
 
-  // Updates every variable by its gradient; an undefined gradient leaves its variable alone, all
-  // undefined is an error. Slots are made when a variable is first seen. Works eagerly and traced;
-  // under replicas the gradients must have been summed over them.
-  void apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
-                       std::source_location where = std::source_location::current());
+  // Makes the slots of these variables, at once even where a function is being traced. Without it that
+  // happens when a variable is first seen; with it a checkpoint can be restored before the first step.
+  void build(const std::vector<Variable>& variables,
+             std::source_location where = std::source_location::current()) const;
 
-  // float32 scalar; assigning it changes the rate of compiled steps too.
+  // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient
+  // leaves its variable alone, all undefined is an error. Works eagerly and traced; under replicas the
+  // gradients must have been summed over them.
+  void apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
+                       std::source_location where = std::source_location::current()) const;
+
+  // The loss to differentiate in place of `loss`: multiplied by what apply_gradients() divides by.
+  Tensor scale_loss(const TensorArg& loss) const;
+
+  // Puts the moving averages (use_ema) in place of the variables; without them it does nothing. For the
+  // end of training.
+  void finalize_variable_values(const std::vector<Variable>& variables,
+                                std::source_location where = std::source_location::current()) const;
+
+  // Variables in whose names one of these words occurs are not decayed. Before the step is compiled.
+  void exclude_from_weight_decay(std::vector<std::string> words) const;
+  void exclude_from_weight_decay(std::function<bool(const Variable&)> excluded) const;
+
+  // float32 scalar; assigning it changes the rate of compiled steps too. With a schedule there is none:
+  // Error(failed_precondition).
   const Variable& learning_rate() const;
-  // int64 scalar: updates made so far.
+  void set_learning_rate(double rate, std::source_location where = std::source_location::current()) const;
+  // None where the rate is a number.
+  const LearningRateSchedule& schedule() const;
+  // The rate of the next step, read from the device: for logs, outside of traced functions.
+  double current_learning_rate() const;
+
+  // int64 scalar: updates made so far. Steps that only accumulate, or that loss scaling skipped, do not
+  // count.
   const Variable& iterations() const;
-  // iterations, learning_rate, then every slot in the order of creation.
+  // All state: iteration, learning_rate (unless scheduled), then the slots in Keras' order. Names are
+  // unique, slots' begin with the variable's: "dense/kernel/momentum".
   std::vector<Variable> variables() const;
 
+  const std::string& name() const;
+  // Keras' {"module", "class_name", "config", ...}; the learning rate is the present one.
+  Json serialize() const;
+  // Also reads a bare name. Unknown settings are errors that name the nearest known one.
+  static Optimizer deserialize(const Json& json,
+                               std::source_location where = std::source_location::current());
+
+  const std::shared_ptr<Core>& core() const { return core_; }
+
  private:
-  std::shared_ptr<Rule> rule_;
+  std::shared_ptr<Core> core_;
 };
 
+// A variable that an optimizer keeps for each variable it updates.
+struct Slot {
+  std::string name;
+  double initial = 0;
+  std::optional<Shape> shape = {};  // none: the variable's
+};
+
+// How one variable is updated: derive from it to write an optimizer.
+class Optimizer::Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual std::string class_name() const = 0;
+  // Settings of its own: the optimizer's common ones are added.
+  virtual Json config() const { return Json::object(); }
+
+  virtual std::vector<Slot> slots(const Variable& /*variable*/) const { return {}; }
+  // State that all variables have in common: float64 scalars.
+  virtual std::vector<Slot> shared() const { return {}; }
+
+  // What the update of every variable needs, computed once a step from the learning rate, the number of
+  // this update (1, 2, ...) and the shared state: all float64 scalars.
+  struct Scalars {
+    TensorList values;
+    TensorList shared = {};  // the new state
+  };
+  virtual Scalars scalars(const Tensor& rate, const Tensor& /*update*/,
+                          std::span<const Tensor> /*shared*/) const {
+    return {{rate}};
+  }
+
+  // The new values of a variable and its slots, in that order. Pure: whether they are stored is decided
+  // elsewhere. `scalars` are float32, or float64 for float64 variables.
+  virtual TensorList update(const Tensor& variable, std::span<const Tensor> slots, const Tensor& gradient,
+                            std::span<const Tensor> scalars, std::source_location where) const = 0;
+};
+
+// Makes optimizers of your own readable from files: `make` gets the whole "config".
+void register_optimizer(const std::string& class_name, std::function<Optimizer(const Json& config)> make);
+
+// What every optimizer can be told beside its own settings.
+//   weight_decay: every update takes weight_decay * learning_rate of each weight away from it first.
+//   clipnorm, clipvalue, global_clipnorm: the largest norm of a variable's gradient, element of one, norm
+//     of all gradients together. At most one.
+//   use_ema: a moving average of each variable is kept; every ema_overwrite_frequency updates it takes the
+//     variable's place.
+//   loss_scale_factor: a fixed one; LossScaleOptimizer finds it itself.
+//   gradient_accumulation_steps: this many gradients are averaged for one update.
+//   name: empty for the class name in snake case.
+#define LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(default_weight_decay) \
+  std::optional<double> weight_decay = default_weight_decay;    \
+  std::optional<double> clipnorm = {};                          \
+  std::optional<double> clipvalue = {};                         \
+  std::optional<double> global_clipnorm = {};                   \
+  bool use_ema = false;                                         \
+  double ema_momentum = 0.99;                                   \
+  std::optional<int64_t> ema_overwrite_frequency = {};          \
+  std::optional<double> loss_scale_factor = {};                 \
+  std::optional<int64_t> gradient_accumulation_steps = {};      \
+  std::string name = {}
+
+struct OptimizerOptions {
+  LearningRate learning_rate = 1e-3;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+
+struct SgdOptions {
+  LearningRate learning_rate = 0.01;
+  double momentum = 0;
+  bool nesterov = false;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// m = momentum * m - learning_rate * g;  w += m  (Nesterov: w += momentum * m - learning_rate * g)
+Optimizer SGD(const SgdOptions& options = {}, std::source_location where = std::source_location::current());
+
 struct AdamOptions {
-  double learning_rate = 1e-3;
+  LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
+  bool amsgrad = false;  // v never falls
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
 };
 // w -= learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
-Optimizer Adam(const AdamOptions& options = {});
+Optimizer Adam(const AdamOptions& options = {}, std::source_location where = std::source_location::current());
 
-struct SgdOptions {
-  double learning_rate = 0.01;
-  double momentum = 0;
-  bool nesterov = false;
+struct AdamWOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  bool amsgrad = false;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(0.004);
 };
-// m = momentum * m - learning_rate * g;  w += m  (Nesterov: w += momentum * m - learning_rate * g)
-Optimizer SGD(const SgdOptions& options = {});
+// Adam that decays weights.
+Optimizer AdamW(const AdamWOptions& options = {},
+                std::source_location where = std::source_location::current());
+
+struct AdamaxOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// u = max(beta_2 * u, |g|);  w -= learning_rate / (1 - beta_1^t) * m / (u + epsilon)
+Optimizer Adamax(const AdamaxOptions& options = {},
+                 std::source_location where = std::source_location::current());
+
+struct NadamOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// Adam with Nesterov's momentum, beta_1 warmed up as beta_1 * (1 - 0.96^t / 2).
+Optimizer Nadam(const NadamOptions& options = {},
+                std::source_location where = std::source_location::current());
+
+struct RmspropOptions {
+  LearningRate learning_rate = 1e-3;
+  double rho = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-7;
+  bool centered = false;  // divides by the deviation from the mean gradient
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// v = rho * v + (1 - rho) * g^2;  w -= learning_rate * g / sqrt(v + epsilon)
+Optimizer RMSprop(const RmspropOptions& options = {},
+                  std::source_location where = std::source_location::current());
+
+struct AdagradOptions {
+  LearningRate learning_rate = 1e-3;
+  double initial_accumulator_value = 0.1;
+  double epsilon = 1e-7;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// a += g^2;  w -= learning_rate * g / sqrt(a + epsilon)
+Optimizer Adagrad(const AdagradOptions& options = {},
+                  std::source_location where = std::source_location::current());
+
+struct AdadeltaOptions {
+  LearningRate learning_rate = 1e-3;
+  double rho = 0.95;
+  double epsilon = 1e-7;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// w -= learning_rate * sqrt(mean step^2 + epsilon) / sqrt(mean g^2 + epsilon) * g
+Optimizer Adadelta(const AdadeltaOptions& options = {},
+                   std::source_location where = std::source_location::current());
+
+struct LionOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.99;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// w -= learning_rate * sign(beta_1 * m + (1 - beta_1) * g);  m = beta_2 * m + (1 - beta_2) * g
+Optimizer Lion(const LionOptions& options = {}, std::source_location where = std::source_location::current());
+
+struct LambOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// Adam's direction, as long as the variable's norm times the learning rate.
+Optimizer Lamb(const LambOptions& options = {}, std::source_location where = std::source_location::current());
+
+struct FtrlOptions {
+  LearningRate learning_rate = 1e-3;
+  double learning_rate_power = -0.5;
+  double initial_accumulator_value = 0.1;
+  double l1_regularization_strength = 0;
+  double l2_regularization_strength = 0;
+  double l2_shrinkage_regularization_strength = 0;
+  double beta = 0;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// Follow the regularised leader: weights of rare features become exactly 0 under l1.
+Optimizer Ftrl(const FtrlOptions& options = {}, std::source_location where = std::source_location::current());
+
+struct AdafactorOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_2_decay = -0.8;
+  double epsilon_1 = 1e-30;
+  double epsilon_2 = 1e-3;
+  double clip_threshold = 1;
+  bool relative_step = true;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// The second moments of a matrix are kept as one row and one column; only tensors of rank below 2 have a
+// slot of their own size. The rate is at most 1 / sqrt(t) whatever relative_step says, as in Keras.
+Optimizer Adafactor(const AdafactorOptions& options = {},
+                    std::source_location where = std::source_location::current());
+
+#undef LOCKSTEP_COMMON_OPTIMIZER_OPTIONS
+
+struct LossScaleOptions {
+  double initial_scale = 32768;         // 2^15
+  int64_t dynamic_growth_steps = 2000;  // finite steps after which the scale doubles
+  std::string name = {};
+};
+// For float16: small gradients become zeros unless the loss is scaled up. A step whose gradients are not all
+// finite is skipped and the scale halved; nothing of `inner` changes in it. What is checked is the sum over
+// replicas, which is finite only where every replica's gradient is.
+//
+// scale_loss() and apply_gradients() do the scaling; a loss_scale_factor of `inner` is ignored. Its other
+// settings, learning_rate() and iterations() are those of `inner`, variables() has step_counter and
+// dynamic_scale in front of its state.
+Optimizer LossScaleOptimizer(const Optimizer& inner, const LossScaleOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::optimizers

@@ -1,0 +1,270 @@
+#include "keras/optimizers/core.h"
+
+#include <algorithm>
+
+#include "graph/emit.h"
+#include "graph/variable_impl.h"
+#include "keras/optimizers/settings.h"
+#include "keras/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/reduce.h"
+#include "ops/update/update.h"
+
+namespace lockstep::keras::optimizers {
+namespace {
+
+// `changed` where the guard holds.
+Tensor guarded(const Tensor& guard, const Tensor& changed, const Tensor& old) {
+  return guard.defined() ? where(guard, changed, old) : changed;
+}
+
+Tensor both(const Tensor& guard, const Tensor& condition) {
+  return guard.defined() ? logical_and(guard, condition) : condition;
+}
+
+Tensor squared_norm(const Tensor& x) { return reduce_sum(square(cast(x, update_scalar_dtype(x.dtype())))); }
+
+void check(const OptimizerOptions& o, std::source_location where) {
+  const auto shown = [](const std::optional<double>& value) {
+    return value ? std::to_string(*value) : std::string("none");
+  };
+  require(o.clipnorm.has_value() + o.clipvalue.has_value() + o.global_clipnorm.has_value() <= 1,
+          ErrorCode::invalid_argument, where,
+          "optimizer: at most one of clipnorm, clipvalue and global_clipnorm can be set, received clipnorm=",
+          shown(o.clipnorm), ", clipvalue=", shown(o.clipvalue),
+          ", global_clipnorm=", shown(o.global_clipnorm));
+  for (const auto& [name, value] :
+       {std::pair("clipnorm", o.clipnorm), std::pair("clipvalue", o.clipvalue),
+        std::pair("global_clipnorm", o.global_clipnorm), std::pair("loss_scale_factor", o.loss_scale_factor)})
+    require(!value || *value > 0, ErrorCode::invalid_argument, where, "optimizer: ", name,
+            " must be positive, received ", shown(value));
+  require(o.ema_momentum >= 0 && o.ema_momentum <= 1, ErrorCode::invalid_argument, where,
+          "optimizer: ema_momentum must be between 0 and 1, received ", o.ema_momentum);
+  require(!o.ema_overwrite_frequency || *o.ema_overwrite_frequency >= 1, ErrorCode::invalid_argument, where,
+          "optimizer: ema_overwrite_frequency must be at least 1, received ",
+          o.ema_overwrite_frequency.value_or(0));
+  require(!o.gradient_accumulation_steps || *o.gradient_accumulation_steps >= 2, ErrorCode::invalid_argument,
+          where, "optimizer: gradient_accumulation_steps must be at least 2, received ",
+          o.gradient_accumulation_steps.value_or(0));
+}
+
+Variable counter(const std::string& name) {
+  return Variable(Tensor::scalar(int64_t{0}), {.name = name, .trainable = false});
+}
+
+}  // namespace
+
+RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions options,
+                   std::source_location where)
+    : rule_(std::move(rule)), options_(std::move(options)) {
+  check(options_, where);
+  if (options_.name.empty()) options_.name = to_snake_case(rule_->class_name());
+  iterations_ = counter("iteration");
+  if (!options_.learning_rate.is_schedule())
+    learning_rate_ = Variable(Tensor::scalar(static_cast<float>(options_.learning_rate.number())),
+                              {.name = "learning_rate", .trainable = false});
+  if (options_.gradient_accumulation_steps) accumulated_ = counter("accumulated_gradients");
+  for (const Slot& slot : rule_->shared())
+    shared_.emplace_back(Tensor::scalar(slot.initial),
+                         VariableOptions{.name = slot.name, .trainable = false});
+  for (const Variable& variable : variables()) names_.insert(variable.name());
+}
+
+// --- state -----------------------------------------------------------------------------------------------------
+
+Variable RuleCore::add_slot(const Variable& variable, const Slot& slot) {
+  const std::string base = variable.name() + "/" + slot.name;
+  std::string name = base;
+  for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
+  const Tensor initial = Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
+                                      variable.impl()->value.device());
+  return all_slots_.emplace_back(initial, VariableOptions{.name = name, .trainable = false});
+}
+
+void RuleCore::build(const std::vector<Variable>& variables) {
+  const TracePause outside;
+  std::vector<const Variable*> added;
+  for (const Variable& variable : variables)
+    if (states_.try_emplace(variable.id()).second) added.push_back(&variable);
+  if (options_.use_ema)
+    for (const Variable* variable : added) {
+      Variable& average = states_[variable->id()].average = add_slot(*variable, {.name = "average"});
+      average.assign(variable->value());
+    }
+  if (options_.gradient_accumulation_steps)
+    for (const Variable* variable : added)
+      states_[variable->id()].accumulator = add_slot(*variable, {.name = "gradient_accumulator"});
+  for (const Variable* variable : added)
+    for (const Slot& slot : rule_->slots(*variable))
+      states_[variable->id()].slots.push_back(add_slot(*variable, slot));
+}
+
+std::vector<Variable> RuleCore::variables() const {
+  std::vector<Variable> all = {iterations_};
+  if (learning_rate_.defined()) all.push_back(learning_rate_);
+  if (accumulated_.defined()) all.push_back(accumulated_);
+  all.insert(all.end(), all_slots_.begin(), all_slots_.end());
+  all.insert(all.end(), shared_.begin(), shared_.end());
+  return all;
+}
+
+Json RuleCore::config() const {
+  OptimizerOptions options = options_;
+  // What was asked for reads better than the float32 next to it.
+  if (learning_rate_.defined()) {
+    const TracePause outside;
+    const float now = learning_rate_.value().item<float>();
+    if (now != static_cast<float>(options.learning_rate.number())) options.learning_rate = now;
+  }
+  FieldWriter writer;
+  visit_common(options, writer);
+  Json config = writer.take();
+  const Json own = rule_->config();
+  for (const auto& [name, value] : own.members()) config.set(name, value);
+  return config;
+}
+
+// --- the step --------------------------------------------------------------------------------------------------
+
+Tensor RuleCore::step() const {
+  const Tensor updates = iterations_.value();
+  return accumulated_.defined() ? updates * *options_.gradient_accumulation_steps + accumulated_ : updates;
+}
+
+Tensor RuleCore::current_rate() const {
+  const LearningRate& rate = options_.learning_rate;
+  return cast(rate.is_schedule() ? rate.schedule()(step()) : learning_rate_.value(), DType::float64);
+}
+
+Tensor RuleCore::scale_loss(const Tensor& loss, std::source_location) const {
+  return options_.loss_scale_factor ? loss * *options_.loss_scale_factor : loss;
+}
+
+void RuleCore::accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
+                          const Tensor& updates) {
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    const Variable& accumulator = states_.at(variables[i].id()).accumulator;
+    const Tensor old = accumulator.value();
+    const Tensor sum = old + gradients[i];
+    accumulator.assign(guarded(guard, where(updates, 0.0, sum), old));
+    gradients[i] = sum / *options_.gradient_accumulation_steps;
+  }
+  const Tensor old = accumulated_.value();
+  accumulated_.assign(guarded(guard, where(updates, 0, old + 1), old));
+}
+
+void RuleCore::clip(TensorList& gradients) const {
+  const auto each = [&](auto&& clipped) {
+    for (Tensor& gradient : gradients)
+      if (gradient.defined()) gradient = clipped(gradient);
+  };
+  if (options_.clipvalue) {
+    each([&](const Tensor& g) { return clip_by_value(g, -*options_.clipvalue, *options_.clipvalue); });
+  } else if (options_.clipnorm) {
+    each([&](const Tensor& g) {
+      return g * cast(*options_.clipnorm / maximum(sqrt(squared_norm(g)), *options_.clipnorm), g.dtype());
+    });
+  } else if (options_.global_clipnorm) {
+    Tensor sum;
+    each([&](const Tensor& g) {
+      const Tensor squares = cast(squared_norm(g), DType::float64);
+      sum = sum.defined() ? sum + squares : squares;
+      return g;
+    });
+    // A norm that is not finite makes every gradient NaN: scaling by 0 would hide it.
+    const Tensor norm = sqrt(sum);
+    const Tensor factor =
+        *options_.global_clipnorm / maximum(norm, *options_.global_clipnorm) + (norm - norm);
+    each([&](const Tensor& g) { return g * cast(factor, g.dtype()); });
+  }
+}
+
+void RuleCore::update(const Variable& variable, const Tensor& gradient, const StepScalars& scalars,
+                      const Tensor& overwrite, const Tensor& guard, std::source_location where) {
+  const State& state = states_.at(variable.id());
+  const Tensor old = variable.value(where);
+  Tensor changed = old;
+  if (gradient.defined()) {
+    if (scalars.decay.defined() && !(excluded_ && excluded_(variable)))
+      changed = descend(changed, changed, scalars.decay, where);
+    TensorList slots;
+    for (const Variable& slot : state.slots) slots.push_back(slot.value(where));
+    const TensorList updated = rule_->update(changed, slots, gradient, scalars.rule, where);
+    for (size_t i = 0; i < slots.size(); ++i)
+      state.slots[i].assign(guarded(guard, updated[i + 1], slots[i]), where);
+    changed = updated[0];
+    if (variable.constraint()) changed = variable.constraint()(changed);
+  }
+  if (options_.use_ema) {
+    const Tensor average = state.average.value(where);
+    const Tensor moved = descend(average, average - changed, scalars.renewal, where);
+    state.average.assign(guarded(guard, moved, average), where);
+    if (overwrite.defined()) changed = lockstep::where(overwrite, moved, changed);
+  }
+  if (gradient.defined() || overwrite.defined()) variable.assign(guarded(guard, changed, old), where);
+}
+
+void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>& variables,
+                     const Tensor& given_guard, std::source_location where) {
+  build(variables);
+  TensorList gradients(given.begin(), given.end());
+  if (options_.loss_scale_factor)
+    for (Tensor& gradient : gradients)
+      if (gradient.defined()) gradient = gradient / *options_.loss_scale_factor;
+
+  const Tensor rate = current_rate();
+  const Tensor iterations = iterations_.value();
+  const Tensor update_number = iterations + 1;
+  Tensor guard = given_guard;
+  if (accumulated_.defined()) {
+    const Tensor updates = equal(accumulated_ + 1, *options_.gradient_accumulation_steps);
+    accumulate(gradients, variables, given_guard, updates);
+    guard = both(given_guard, updates);
+  }
+  clip(gradients);
+
+  TensorList shared;
+  for (const Variable& variable : shared_) shared.push_back(variable.value());
+  const Optimizer::Rule::Scalars scalars = rule_->scalars(rate, cast(update_number, DType::float64), shared);
+  for (size_t i = 0; i < shared.size(); ++i)
+    shared_[i].assign(guarded(guard, scalars.shared[i], shared[i]), where);
+
+  Tensor renewal, overwrite;
+  if (options_.use_ema) {
+    // The first value is taken as it is.
+    renewal = lockstep::where(equal(iterations, 0), ones_like(rate), 1 - options_.ema_momentum);
+    if (options_.ema_overwrite_frequency)
+      overwrite = equal(floormod(update_number, *options_.ema_overwrite_frequency), 0);
+  }
+  std::map<DType, StepScalars> by_dtype;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const auto [found, added] = by_dtype.try_emplace(update_scalar_dtype(variables[i].dtype()));
+    if (added) {
+      for (const Tensor& value : scalars.values) found->second.rule.push_back(cast(value, found->first));
+      if (options_.weight_decay) found->second.decay = cast(rate * *options_.weight_decay, found->first);
+      if (options_.use_ema) found->second.renewal = cast(renewal, found->first);
+    }
+    try {
+      update(variables[i], gradients[i], found->second, overwrite, guard, where);
+    } catch (Error& error) {
+      error.note("while updating variable \"" + variables[i].name() + "\"");
+      throw;
+    }
+  }
+  iterations_.assign(guarded(guard, update_number, iterations), where);
+}
+
+void RuleCore::finalize(const std::vector<Variable>& variables, std::source_location where) {
+  if (!options_.use_ema) return;
+  for (const Variable& variable : variables) {
+    const auto state = states_.find(variable.id());
+    require(state != states_.end(), ErrorCode::failed_precondition, where,
+            "finalize_variable_values: the optimizer keeps no average of variable \"", variable.name(),
+            "\"; it was not among those of build() or apply_gradients()");
+    variable.assign(state->second.average.value(where), where);
+  }
+}
+
+}  // namespace lockstep::keras::optimizers

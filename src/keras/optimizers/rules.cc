@@ -1,0 +1,410 @@
+#include "keras/optimizers/rules.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "graph/emit.h"
+#include "keras/optimizers/core.h"
+#include "keras/optimizers/settings.h"
+#include "keras/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/reduce.h"
+#include "ops/update/update.h"
+
+namespace lockstep::keras::optimizers {
+namespace {
+
+using Scalars = Optimizer::Rule::Scalars;
+
+// Name and settings of a rule. `Self` has kClass and visit(options, visitor).
+template <class Self, class OptionsType>
+class SettingsRule : public Optimizer::Rule {
+ public:
+  using Options = OptionsType;
+  explicit SettingsRule(const Options& options) : options_(options) {}
+  std::string class_name() const override { return Self::kClass; }
+  Json config() const override {
+    FieldWriter writer;
+    Options options = options_;
+    Self::visit(options, writer);
+    return writer.take();
+  }
+
+ protected:
+  Options options_;
+};
+
+// A rule whose update is one elementwise op.
+template <class Self, class OptionsType>
+class FusedRule : public SettingsRule<Self, OptionsType> {
+ public:
+  FusedRule(const OptionsType& options, const OpDef& op, Attrs attrs, std::vector<Slot> slots)
+      : SettingsRule<Self, OptionsType>(options),
+        op_(op),
+        attrs_(std::move(attrs)),
+        slots_(std::move(slots)) {}
+  std::vector<Slot> slots(const Variable&) const override { return slots_; }
+  TensorList update(const Tensor& variable, std::span<const Tensor> slots, const Tensor& gradient,
+                    std::span<const Tensor> scalars, std::source_location where) const override {
+    TensorList inputs = {variable};
+    inputs.insert(inputs.end(), slots.begin(), slots.end());
+    inputs.push_back(gradient);
+    inputs.insert(inputs.end(), scalars.begin(), scalars.end());
+    return emit(op_, inputs, attrs_, where);
+  }
+
+ private:
+  const OpDef& op_;
+  Attrs attrs_;
+  std::vector<Slot> slots_;
+};
+
+// 1 - beta^t
+Tensor debias(double beta, const Tensor& t) { return 1.0 - lockstep::pow(beta, t); }
+
+void check_range(bool holds, const char* rule, const char* name, const char* range, double value,
+                 std::source_location where) {
+  require(holds, ErrorCode::invalid_argument, where, rule, ": ", name, " must be ", range, ", received ",
+          value);
+}
+
+// --- the rules -------------------------------------------------------------------------------------------------
+
+struct SgdRule final : FusedRule<SgdRule, SgdOptions> {
+  static constexpr const char* kClass = "SGD";
+  static void visit(Options& o, auto& v) { v("momentum", o.momentum), v("nesterov", o.nesterov); }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.momentum >= 0 && o.momentum <= 1, kClass, "momentum", "between 0 and 1", o.momentum, where);
+  }
+  explicit SgdRule(const Options& o)
+      : FusedRule(o, o.momentum != 0 ? kSgdMomentumUpdate : kSgdUpdate,
+                  o.momentum != 0 ? Attrs(MomentumAttrs{o.momentum, o.nesterov}) : Attrs(),
+                  o.momentum != 0 ? std::vector<Slot>{{"momentum"}} : std::vector<Slot>{}) {}
+};
+
+template <class Self, class OptionsType>
+struct AdamFormula : FusedRule<Self, OptionsType> {
+  static void visit(OptionsType& o, auto& v) {
+    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon), v("amsgrad", o.amsgrad);
+  }
+  explicit AdamFormula(const OptionsType& o)
+      : FusedRule<Self, OptionsType>(
+            o, kAdamUpdate, AdamUpdateAttrs{o.beta_1, o.beta_2, o.epsilon, o.amsgrad},
+            o.amsgrad ? std::vector<Slot>{{"momentum"}, {"velocity"}, {"velocity_hat"}}
+                      : std::vector<Slot>{{"momentum"}, {"velocity"}}) {}
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    return {{rate * sqrt(debias(this->options_.beta_2, t)) / debias(this->options_.beta_1, t)}};
+  }
+};
+
+struct AdamRule final : AdamFormula<AdamRule, AdamOptions> {
+  static constexpr const char* kClass = "Adam";
+  static void check(const Options&, std::source_location) {}
+  using AdamFormula::AdamFormula;
+};
+
+struct AdamWRule final : AdamFormula<AdamWRule, AdamWOptions> {
+  static constexpr const char* kClass = "AdamW";
+  static void check(const Options& o, std::source_location where) {
+    require(o.weight_decay.has_value(), ErrorCode::invalid_argument, where,
+            "AdamW: weight_decay must be a number; Adam() works without");
+  }
+  using AdamFormula::AdamFormula;
+};
+
+struct AdamaxRule final : FusedRule<AdamaxRule, AdamaxOptions> {
+  static constexpr const char* kClass = "Adamax";
+  static void visit(Options& o, auto& v) {
+    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+  }
+  static void check(const Options&, std::source_location) {}
+  explicit AdamaxRule(const Options& o)
+      : FusedRule(o, kAdamaxUpdate, BetaAttrs{o.beta_1, o.beta_2, o.epsilon}, {{"momentum"}, {"norm"}}) {}
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    return {{rate / debias(options_.beta_1, t)}};
+  }
+};
+
+struct NadamRule final : FusedRule<NadamRule, NadamOptions> {
+  static constexpr const char* kClass = "Nadam";
+  static void visit(Options& o, auto& v) {
+    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+  }
+  static void check(const Options&, std::source_location) {}
+  explicit NadamRule(const Options& o)
+      : FusedRule(o, kNadamUpdate, BetaAttrs{o.beta_1, o.beta_2, o.epsilon}, {{"momentum"}, {"velocity"}}) {}
+
+  // The product of all momenta so far.
+  std::vector<Slot> shared() const override { return {{.name = "momentum_product", .initial = 1}}; }
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor> shared) const override {
+    const auto momentum = [&](const Tensor& at) {
+      return options_.beta_1 * (1.0 - 0.5 * lockstep::pow(0.96, at));
+    };
+    const Tensor now = momentum(t), next = momentum(t + 1.0);
+    const Tensor product = shared[0] * now;
+    return {{rate * next / (1.0 - product * next), rate * (1.0 - now) / (1.0 - product),
+             1.0 / debias(options_.beta_2, t)},
+            {product}};
+  }
+};
+
+struct RmspropRule final : FusedRule<RmspropRule, RmspropOptions> {
+  static constexpr const char* kClass = "RMSprop";
+  static void visit(Options& o, auto& v) {
+    v("rho", o.rho), v("momentum", o.momentum), v("epsilon", o.epsilon), v("centered", o.centered);
+  }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.momentum >= 0, kClass, "momentum", "0 or more", o.momentum, where);
+  }
+  explicit RmspropRule(const Options& o)
+      : FusedRule(o, kRmspropUpdate, RmspropAttrs{o.rho, o.momentum, o.epsilon, o.centered}, kept(o)) {}
+
+ private:
+  static std::vector<Slot> kept(const Options& o) {
+    std::vector<Slot> slots = {{"velocity"}};
+    if (o.momentum > 0) slots.push_back({"momentum"});
+    if (o.centered) slots.push_back({"average_gradient"});
+    return slots;
+  }
+};
+
+struct AdagradRule final : FusedRule<AdagradRule, AdagradOptions> {
+  static constexpr const char* kClass = "Adagrad";
+  static void visit(Options& o, auto& v) {
+    v("initial_accumulator_value", o.initial_accumulator_value), v("epsilon", o.epsilon);
+  }
+  static void check(const Options&, std::source_location) {}
+  explicit AdagradRule(const Options& o)
+      : FusedRule(o, kAdagradUpdate, EpsilonAttrs{o.epsilon},
+                  {{"accumulator", o.initial_accumulator_value}}) {}
+};
+
+struct AdadeltaRule final : FusedRule<AdadeltaRule, AdadeltaOptions> {
+  static constexpr const char* kClass = "Adadelta";
+  static void visit(Options& o, auto& v) { v("rho", o.rho), v("epsilon", o.epsilon); }
+  static void check(const Options&, std::source_location) {}
+  explicit AdadeltaRule(const Options& o)
+      : FusedRule(o, kAdadeltaUpdate, AdadeltaAttrs{o.rho, o.epsilon},
+                  {{"accumulated_grad"}, {"accumulated_delta_var"}}) {}
+};
+
+struct LionRule final : FusedRule<LionRule, LionOptions> {
+  static constexpr const char* kClass = "Lion";
+  static void visit(Options& o, auto& v) { v("beta_1", o.beta_1), v("beta_2", o.beta_2); }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.beta_1 > 0 && o.beta_1 <= 1, kClass, "beta_1", "above 0 and at most 1", o.beta_1, where);
+  }
+  explicit LionRule(const Options& o)
+      : FusedRule(o, kLionUpdate, BetaAttrs{o.beta_1, o.beta_2, 0}, {{"momentum"}}) {}
+};
+
+struct FtrlRule final : FusedRule<FtrlRule, FtrlOptions> {
+  static constexpr const char* kClass = "Ftrl";
+  static void visit(Options& o, auto& v) {
+    v("learning_rate_power", o.learning_rate_power);
+    v("initial_accumulator_value", o.initial_accumulator_value);
+    v("l1_regularization_strength", o.l1_regularization_strength);
+    v("l2_regularization_strength", o.l2_regularization_strength);
+    v("l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength);
+    v("beta", o.beta);
+  }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.learning_rate_power <= 0, kClass, "learning_rate_power", "0 or less", o.learning_rate_power,
+                where);
+    for (const auto& [name, value] :
+         {std::pair("initial_accumulator_value", o.initial_accumulator_value),
+          std::pair("l1_regularization_strength", o.l1_regularization_strength),
+          std::pair("l2_regularization_strength", o.l2_regularization_strength),
+          std::pair("l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength)})
+      check_range(value >= 0, kClass, name, "0 or more", value, where);
+  }
+  explicit FtrlRule(const Options& o)
+      : FusedRule(o, kFtrlUpdate,
+                  FtrlAttrs{o.learning_rate_power, o.l1_regularization_strength, o.l2_regularization_strength,
+                            o.l2_shrinkage_regularization_strength, o.beta},
+                  {{"accumulator", o.initial_accumulator_value}, {"linear"}}) {}
+};
+
+struct LambRule final : SettingsRule<LambRule, LambOptions> {
+  static constexpr const char* kClass = "Lamb";
+  static void visit(Options& o, auto& v) {
+    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+  }
+  static void check(const Options&, std::source_location) {}
+  using SettingsRule::SettingsRule;
+  std::vector<Slot> slots(const Variable&) const override { return {{"momentum"}, {"velocity"}}; }
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    return {{rate, 1.0 / debias(options_.beta_1, t), 1.0 / debias(options_.beta_2, t)}};
+  }
+  TensorList update(const Tensor& w, std::span<const Tensor> slots, const Tensor& gradient,
+                    std::span<const Tensor> scalars, std::source_location where) const override {
+    const TensorList moved =
+        emit(kLambDirection, TensorList{slots[0], slots[1], gradient, scalars[1], scalars[2]},
+             BetaAttrs{options_.beta_1, options_.beta_2, options_.epsilon}, where);
+    const Tensor &m = moved[0], &v = moved[1], &direction = moved[2];
+    const auto norm = [&](const Tensor& x) { return sqrt(reduce_sum(square(cast(x, scalars[0].dtype())))); };
+    const Tensor length = norm(w), step = norm(direction);
+    const Tensor ratio = lockstep::where(logical_and(length > 0.0, step > 0.0), length / step, 1.0);
+    return {descend(w, direction, scalars[0] * ratio, where), m, v};
+  }
+};
+
+struct AdafactorRule final : SettingsRule<AdafactorRule, AdafactorOptions> {
+  static constexpr const char* kClass = "Adafactor";
+  static void visit(Options& o, auto& v) {
+    v("beta_2_decay", o.beta_2_decay), v("epsilon_1", o.epsilon_1), v("epsilon_2", o.epsilon_2);
+    v("clip_threshold", o.clip_threshold), v("relative_step", o.relative_step);
+  }
+  static void check(const Options&, std::source_location) {}
+  using SettingsRule::SettingsRule;
+
+  std::vector<Slot> slots(const Variable& variable) const override {
+    const Shape& shape = variable.shape();
+    if (shape.rank() < 2) return {{"velocity"}};
+    Shape row, column;  // the variable's shape without its last dimension, and without the one before it
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (d != shape.rank() - 1) row.push_back(shape[d]);
+      if (d != shape.rank() - 2) column.push_back(shape[d]);
+    }
+    return {{"row", 0, row}, {"column", 0, column}};
+  }
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    return {{minimum(rate, rsqrt(t)), lockstep::pow(t, options_.beta_2_decay)}};
+  }
+  TensorList update(const Tensor& w, std::span<const Tensor> slots, const Tensor& gradient,
+                    std::span<const Tensor> scalars, std::source_location where) const override {
+    const DType stored = w.dtype(), wide = scalars[0].dtype();
+    const Tensor& renewal = scalars[1];
+    const auto rms = [&](const Tensor& x) { return sqrt(reduce_mean(square(cast(x, wide)))); };
+    const auto moved = [&](const Tensor& slot, const Tensor& to) {
+      return cast(slot, wide) * (1.0 - renewal) + to * renewal;
+    };
+    const Tensor g = cast(gradient, wide);
+    const Tensor squares = square(g) + options_.epsilon_1;
+    TensorList result = {Tensor()};
+    Tensor velocity;
+    if (w.rank() < 2) {
+      velocity = moved(slots[0], squares);
+      result.push_back(cast(velocity, stored));
+    } else {
+      const Tensor row = moved(slots[0], reduce_mean(squares, {.axis = {-1}}));
+      const Tensor column = moved(slots[1], reduce_mean(squares, {.axis = {-2}}));
+      velocity =
+          expand_dims(row / reduce_mean(row, {.axis = {-1}, .keepdims = true}), -1) * expand_dims(column, -2);
+      result.push_back(cast(row, stored));
+      result.push_back(cast(column, stored));
+    }
+    const Tensor step = g / sqrt(velocity);
+    const Tensor rate =
+        maximum(rms(w), options_.epsilon_2) * scalars[0] / maximum(rms(step) / options_.clip_threshold, 1.0);
+    result[0] = descend(w, cast(step, stored), rate, where);
+    return result;
+  }
+};
+
+// --- names -----------------------------------------------------------------------------------------------------
+
+template <class RuleType>
+struct Settings {
+  typename RuleType::Options options;
+  void visit(auto& v) { visit_common(options, v), RuleType::visit(options, v); }
+};
+
+template <class RuleType>
+Optimizer make(const typename RuleType::Options& options, std::source_location where) {
+  RuleType::check(options, where);
+  return Optimizer(
+      std::make_shared<RuleCore>(std::make_shared<RuleType>(options), common_options(options), where));
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+using Optimizers = Registry<Optimizer>;
+
+template <class RuleType>
+void add(Optimizers& registry) {
+  registry.add(RuleType::kClass,
+               [](const Json& config) {
+                 return make<RuleType>(read_fields<Settings<RuleType>>(config).options,
+                                       std::source_location::current());
+               },
+               {lower(RuleType::kClass)});
+}
+
+Optimizers& registry() {
+  static Optimizers& all = *[] {
+    auto* made = new Optimizers("optimizer");
+    add<SgdRule>(*made);
+    add<AdamRule>(*made);
+    add<AdamWRule>(*made);
+    add<AdamaxRule>(*made);
+    add<NadamRule>(*made);
+    add<RmspropRule>(*made);
+    add<AdagradRule>(*made);
+    add<AdadeltaRule>(*made);
+    add<LionRule>(*made);
+    add<LambRule>(*made);
+    add<FtrlRule>(*made);
+    add<AdafactorRule>(*made);
+    made->add("LossScaleOptimizer", loss_scale_from_config, {"lossscaleoptimizer"});
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace
+
+Optimizer optimizer_from_json(const Json& json, std::source_location where) {
+  if (json.is_string()) {
+    const std::string& name = json.as_string();
+    return registry().make(registry().contains(name) ? name : lower(name), Json::object(), where);
+  }
+  return registry().make(json, where);
+}
+
+void register_optimizer(const std::string& class_name, std::function<Optimizer(const Json&)> make) {
+  registry().add(class_name, std::move(make), {lower(class_name)});
+}
+
+Optimizer SGD(const SgdOptions& options, std::source_location where) { return make<SgdRule>(options, where); }
+Optimizer Adam(const AdamOptions& options, std::source_location where) {
+  return make<AdamRule>(options, where);
+}
+Optimizer AdamW(const AdamWOptions& options, std::source_location where) {
+  return make<AdamWRule>(options, where);
+}
+Optimizer Adamax(const AdamaxOptions& options, std::source_location where) {
+  return make<AdamaxRule>(options, where);
+}
+Optimizer Nadam(const NadamOptions& options, std::source_location where) {
+  return make<NadamRule>(options, where);
+}
+Optimizer RMSprop(const RmspropOptions& options, std::source_location where) {
+  return make<RmspropRule>(options, where);
+}
+Optimizer Adagrad(const AdagradOptions& options, std::source_location where) {
+  return make<AdagradRule>(options, where);
+}
+Optimizer Adadelta(const AdadeltaOptions& options, std::source_location where) {
+  return make<AdadeltaRule>(options, where);
+}
+Optimizer Lion(const LionOptions& options, std::source_location where) {
+  return make<LionRule>(options, where);
+}
+Optimizer Lamb(const LambOptions& options, std::source_location where) {
+  return make<LambRule>(options, where);
+}
+Optimizer Ftrl(const FtrlOptions& options, std::source_location where) {
+  return make<FtrlRule>(options, where);
+}
+Optimizer Adafactor(const AdafactorOptions& options, std::source_location where) {
+  return make<AdafactorRule>(options, where);
+}
+
+}  // namespace lockstep::keras::optimizers
