@@ -27,9 +27,9 @@ std::vector<std::string> run_names() {
 
 std::vector<double> doubles(const Tensor& tensor) { return cast(tensor, DType::float64).to_vector<double>(); }
 
-// max|difference| <= 1e-5 * max|recorded|
+// max|difference| <= tolerance * max|recorded|
 void expect_agreement(const std::vector<double>& ours, const std::vector<double>& recorded,
-                      const std::string& what) {
+                      const std::string& what, double tolerance = 1e-5) {
   ASSERT_EQ(ours.size(), recorded.size()) << what;
   double largest = 0;
   double difference = 0;
@@ -43,7 +43,7 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
     }
   }
   // A tensor of zeros leaves room for rounding alone.
-  EXPECT_LE(difference, 1e-5 * std::max(largest, 1e-3))
+  EXPECT_LE(difference, tolerance * std::max(largest, 1e-3))
       << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
       << largest;
 }
@@ -73,6 +73,9 @@ class RecordedRun : public ::testing::TestWithParam<std::string> {
   Json json_;
   train::SafetensorsFile tensors_;
 };
+
+// What the final weights give may differ by more than they do.
+constexpr double kDerived = 1e-4;
 
 TEST_P(RecordedRun, AgreesWithKeras) {
   const Model model = Model::from_json(json_.at("model").dump());
@@ -120,12 +123,13 @@ TEST_P(RecordedRun, AgreesWithKeras) {
   const TensorList recorded = all("prediction/");
   ASSERT_EQ(predicted.size(), recorded.size());
   for (size_t i = 0; i < predicted.size(); ++i)
-    expect_agreement(doubles(predicted[i]), doubles(recorded[i]), "prediction " + std::to_string(i));
+    expect_agreement(doubles(predicted[i]), doubles(recorded[i]), "prediction " + std::to_string(i),
+                     kDerived);
   const Logs evaluated = model.evaluate(Data(x, y, sample_weight), {.batch_size = batch_size, .verbose = 0});
   for (const auto& [name, value] : json_.at("evaluate").members()) {
     if (!value.is_number()) continue;
     ASSERT_TRUE(evaluated.find(name)) << name;
-    expect_agreement({*evaluated.find(name)}, {value.as_double()}, "evaluate " + name);
+    expect_agreement({*evaluated.find(name)}, {value.as_double()}, "evaluate " + name, kDerived);
   }
 }
 

@@ -141,20 +141,27 @@ std::vector<Metric> Trainer::metrics() const {
 }
 
 Logs Trainer::results() const {
-  std::vector<Logs::Entry> entries;
+  std::vector<Logs::Entry> entries = {{"loss", loss_mean_.result()}};
+  std::map<std::string, int> uses;
   const auto add = [&](const std::string& name, const Metric& metric) {
+    const int earlier = uses[name]++;
     if (metric.variables().empty()) return;
     const Tensor value = metric.result();
-    if (value.size() == 1)
-      entries.emplace_back(name, cast(reshape(value, {}), DType::float64).item<double>());
+    if (value.size() != 1) return;
+    entries.emplace_back(earlier == 0 ? name : name + "_" + std::to_string(earlier),
+                         cast(reshape(value, {}), DType::float64).item<double>());
   };
-  entries.emplace_back("loss", loss_mean_.result());
+  const auto prefix = [&](const Output& output) { return outputs_.size() > 1 ? output.name + "_" : ""; };
   for (const Output& output : outputs_) {
     if (output.loss_mean) entries.emplace_back(output.name + "_loss", output.loss_mean->result());
-    const std::string prefix = outputs_.size() > 1 ? output.name + "_" : "";
-    for (const auto* list : {&output.metrics, &output.weighted_metrics})
-      for (const Metric& metric : *list) add(prefix + metric.name(), metric);
+    for (const Metric& metric : output.metrics) add(prefix(output) + metric.name(), metric);
   }
+  // A weighted metric only says so where its plain twin is there too.
+  for (const Output& output : outputs_)
+    for (const Metric& metric : output.weighted_metrics) {
+      const bool twin = uses.contains(prefix(output) + metric.name());
+      add(prefix(output) + (twin ? "weighted_" : "") + metric.name(), metric);
+    }
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Logs::Entry& a, const Logs::Entry& b) { return a.first < b.first; });
   Logs logs;
