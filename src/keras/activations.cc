@@ -8,6 +8,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras {
 
@@ -26,6 +27,18 @@ Tensor hard_sigmoid(const Tensor& x) { return clip_by_value(x / 6.0 + 0.5, 0.0, 
 Tensor glu(const Tensor& x) {
   const TensorList halves = split(x, 2, -1);
   return halves[0] * sigmoid(halves[1]);
+}
+
+// The nearest point of the simplex: what is above the threshold at which the rest sums to one. Every element looks at
+// all others, so that nothing need be sorted.
+Tensor sparsemax(const Tensor& x) {
+  const Tensor others = expand_dims(x, -2);  // [..., 1, j] beside [..., i, 1]
+  const Tensor above = cast(others >= expand_dims(x, -1), x.dtype());
+  const ReduceOptions last{.axis = {-1}}, last_kept{.axis = {-1}, .keepdims = true};
+  const Tensor support =
+      cast(x * reduce_sum(above, last) + 1.0 > reduce_sum(above * others, last), x.dtype());
+  const Tensor threshold = (reduce_sum(x * support, last_kept) - 1.0) / reduce_sum(support, last_kept);
+  return maximum(x - threshold, 0.0);
 }
 
 // Keras' defaults of every argument but x.
@@ -54,6 +67,7 @@ const std::vector<std::pair<const char*, Tensor (*)(const Tensor&)>> kTable = {
     {"softsign", [](const Tensor& x) { return x / (abs(x) + 1.0); }},
     {"sparse_plus", [](const Tensor& x) { return where(x >= 1.0, x, square(maximum(x + 1.0, 0.0)) * 0.25); }},
     {"sparse_sigmoid", [](const Tensor& x) { return clip_by_value((x + 1.0) * 0.5, 0.0, 1.0); }},
+    {"sparsemax", sparsemax},
     {"squareplus", [](const Tensor& x) { return (x + sqrt(square(x) + 4.0)) * 0.5; }},
     {"tanh", [](const Tensor& x) { return tanh(x); }},
     {"tanh_shrink", [](const Tensor& x) { return x - tanh(x); }},

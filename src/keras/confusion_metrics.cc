@@ -586,7 +586,6 @@ struct IoUBase {
 
 struct IoUSettings : IoUBase {
   static constexpr const char* kName = "IoU";
-  static constexpr const char* kOwnName = "iou";
   void visit(auto& v) {
     v("num_classes", num_classes);
     v("target_class_ids", target_class_ids);
@@ -600,7 +599,6 @@ struct IoUSettings : IoUBase {
 // No target classes: all.
 struct MeanIoUSettings : IoUBase {
   static constexpr const char* kName = "MeanIoU";
-  static constexpr const char* kOwnName = "mean_iou";
   void visit(auto& v) {
     v("num_classes", num_classes);
     v("ignore_class", ignore_class);
@@ -612,7 +610,6 @@ struct MeanIoUSettings : IoUBase {
 
 struct BinaryIoUSettings : IoUBase {
   static constexpr const char* kName = "BinaryIoU";
-  static constexpr const char* kOwnName = "binary_iou";
   BinaryIoUSettings() {
     num_classes = 2;
     target_class_ids = {0, 1};
@@ -626,7 +623,6 @@ struct BinaryIoUSettings : IoUBase {
 
 struct OneHotIoUSettings : IoUBase {
   static constexpr const char* kName = "OneHotIoU";
-  static constexpr const char* kOwnName = "one_hot_iou";
   OneHotIoUSettings() { sparse_y_true = sparse_y_pred = false; }
   void visit(auto& v) {
     v("num_classes", num_classes);
@@ -639,7 +635,6 @@ struct OneHotIoUSettings : IoUBase {
 
 struct OneHotMeanIoUSettings : IoUBase {
   static constexpr const char* kName = "OneHotMeanIoU";
-  static constexpr const char* kOwnName = "one_hot_mean_iou";
   OneHotMeanIoUSettings() { sparse_y_true = sparse_y_pred = false; }
   void visit(auto& v) {
     v("num_classes", num_classes);
