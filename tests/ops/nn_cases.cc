@@ -1,6 +1,7 @@
 #include "lockstep/ops/nn.h"
 
 #include <cmath>
+#include <map>
 
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
@@ -148,6 +149,68 @@ Arrays layer_norm_grad_of(const Arrays& in) {
   return {dx, dgamma, dbeta};
 }
 
+// --- other normalisations ------------------------------------------------------------------------------------------
+
+// x / sqrt(mean of squares + epsilon), and that factor.
+Normalized rms_normalized(const Array& x) {
+  Normalized result{x, {}, Array(x.shape.drop_last(1))};
+  size_t row = 0;
+  result.h = each_row(x, [&](double* values, int64_t n) {
+    double squares = 0;
+    for (int64_t i = 0; i < n; ++i) squares += values[i] * values[i];
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(n) + kEpsilon);
+    for (int64_t i = 0; i < n; ++i) values[i] *= rstd;
+    result.rstd.values[row++] = rstd;
+  });
+  return result;
+}
+
+Arrays rms_norm_of(const Arrays& in) {
+  const Normalized x = rms_normalized(in[0]);
+  const Array y =
+      broadcast_each({x.h, in[1]}, 1, [](const double* v, double* out) { *out = v[0] * v[1]; })[0];
+  return {y, x.rstd};
+}
+
+Arrays rms_norm_grad_of(const Arrays& in) {
+  const Array &gamma = in[1], &dy = in[3];
+  const Normalized x = rms_normalized(in[0]);
+  const auto n = static_cast<size_t>(gamma.shape[0]);
+  Array dx(in[0].shape), dgamma(gamma.shape);
+  for (size_t row = 0; row < x.rstd.values.size(); ++row) {
+    double along = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const double d = dy.values[row * n + i], h = x.h.values[row * n + i];
+      along += d * gamma.values[i] * h / static_cast<double>(n);
+      dgamma.values[i] += d * h;
+    }
+    for (size_t i = 0; i < n; ++i)
+      dx.values[row * n + i] =
+          x.rstd.values[row] * (dy.values[row * n + i] * gamma.values[i] - x.h.values[row * n + i] * along);
+  }
+  return {dx, dgamma};
+}
+
+// The elements of every index of `kept` axes together: mean 0 and variance 1.
+Array standardized(const Array& x, const std::function<int64_t(const Dims&)>& group, double epsilon) {
+  std::map<int64_t, std::vector<double>> groups;
+  each_index(x.shape, [&](const Dims& i) { groups[group(i)].push_back(x.at(i)); });
+  Array y = x;
+  each_index(x.shape, [&](const Dims& i) {
+    const std::vector<double>& members = groups[group(i)];
+    double mean = 0, variance = 0;
+    for (const double v : members) mean += v / static_cast<double>(members.size());
+    for (const double v : members) variance += (v - mean) * (v - mean) / static_cast<double>(members.size());
+    y.at(i) = (x.at(i) - mean) / std::sqrt(variance + epsilon);
+  });
+  return y;
+}
+
+Array scaled(const Array& h, const Array& gamma, const Array& beta) {
+  return broadcast_each({h, gamma, beta}, 1,
+                        [](const double* v, double* out) { *out = v[0] * v[1] + v[2]; })[0];
+}
+
 // --- tables --------------------------------------------------------------------------------------------------------
 
 const std::vector<std::vector<Shape>> kRowEdges = {{{1}}, {{0, 3}}, {{2, 1}}, {{2, 0, 3}}};
@@ -276,7 +339,152 @@ OpCases cases() {
              return transposed(layer_norm_of({transposed(in[0]), in[1], in[2]})[0]);
            },
        .tolerance = Tolerance::summed,
-       .function = [](auto in) { return layer_norm(in[0], in[1], in[2], {.axis = 0}); }},
+       .function = [](auto in) { return layer_norm(in[0], in[1], in[2], {.axis = {0}}); }},
+      {.name = "layer_norm_of_two",
+       .inputs = {normal({2, 3, 4}), normal({3, 4}), normal({3, 4})},
+       .reference =
+           [](const Arrays& in) {
+             return scaled(standardized(
+                               in[0], [](const Dims& i) { return i[0]; }, kEpsilon),
+                           in[1], in[2]);
+           },
+       .tolerance = Tolerance::summed,
+       .function =
+           [](auto in) {
+             return layer_norm(in[0], in[1], in[2], {.axis = {1, 2}});
+           }},
+      {.name = "layer_norm_of_first_and_last",
+       .inputs = {normal({2, 3, 4}), normal({8}), normal({8})},
+       .reference =
+           [](const Arrays& in) {
+             Array gamma = in[1], beta = in[2];
+             gamma.shape = beta.shape = {2, 1, 4};
+             return scaled(standardized(
+                               in[0], [](const Dims& i) { return i[1]; }, kEpsilon),
+                           gamma, beta);
+           },
+       .tolerance = Tolerance::summed,
+       .function =
+           [](auto in) {
+             return layer_norm(in[0], in[1], in[2], {.axis = {0, -1}});
+           }},
+      {.name = "rms_norm",
+       .op = "rms_norm",
+       .inputs = {normal({4, 6}), normal({6})},
+       .attrs = LayerNormAttrs{kEpsilon},
+       .reference = rms_norm_of,
+       .tolerance = Tolerance::summed,
+       .results = {same, wide},
+       .differentiable_results = 1,
+       .edge_shapes = {{{1}, {1}}, {{0, 3}, {3}}, {{2, 1, 3}, {3}}},
+       .large = {{300, 500}, {500}},
+       .same_bits_on_threads = true},
+      {.name = "rms_norm_grad",
+       .op = "rms_norm_grad",
+       .inputs = {normal({4, 6}), normal({6}),
+                  derived([](const Arrays& in) { return rms_normalized(in[0]).rstd; }, wide), normal({4, 6})},
+       .attrs = LayerNormAttrs{kEpsilon},
+       .reference = rms_norm_grad_of,
+       .tolerance = Tolerance::summed,
+       .results = {same, same},
+       .stops = {2},
+       .edge_shapes = {{{0, 3}, {3}, {}, {0, 3}}, {{2, 1, 3}, {3}, {}, {2, 1, 3}}},
+       .large = {{300, 500}, {500}, {}, {300, 500}},
+       .same_bits_on_threads = true},
+      {.name = "rms_norm_of_first",
+       .inputs = {normal({6, 4}), normal({6})},
+       .reference =
+           [=](const Arrays& in) {
+             return transposed(rms_norm_of({transposed(in[0]), in[1]})[0]);
+           },
+       .tolerance = Tolerance::summed,
+       .function = [](auto in) { return rms_norm(in[0], in[1], {.axis = {0}, .epsilon = kEpsilon}); }},
+      {.name = "moments",
+       .inputs = {normal({3, 4, 2})},
+       .reference =
+           [](const Arrays& in) {
+             Array mean({3, 2}), variance({3, 2});
+             each_index(in[0].shape, [&](const Dims& i) { mean.at({i[0], i[2]}) += in[0].at(i) / 4; });
+             each_index(in[0].shape, [&](const Dims& i) {
+               const double d = in[0].at(i) - mean.at({i[0], i[2]});
+               variance.at({i[0], i[2]}) += d * d / 4;
+             });
+             return Arrays{mean, variance};
+           },
+       .tolerance = Tolerance::summed,
+       .slack = 3,
+       .function =
+           [](auto in) {
+             const Moments m = moments(in[0], {.axis = {1}});
+             return TensorList{m.mean, m.variance};
+           },
+       .results = {same, same}},
+      {.name = "batch_normalization",
+       .inputs = {normal({2, 3, 2, 4}), normal({4}), within({4}, 0.5, 2), normal({4}), normal({4})},
+       .reference =
+           [](const Arrays& in) {
+             return broadcast_each(in, 1, [](const double* v, double* out) {
+               *out = (v[0] - v[1]) / std::sqrt(v[2] + 1e-3) * v[3] + v[4];
+             })[0];
+           },
+       .dtypes = {DType::float32, DType::float64},  // 16-bit ones are rounded between ops that are not fused
+       .tolerance = Tolerance::summed,
+       .slack = 4,
+       .function =
+           [](auto in) { return batch_normalization(in[0], in[1], in[2], {.gamma = in[3], .beta = in[4]}); }},
+      {.name = "batch_normalization_in_training",
+       .inputs = {normal({3, 4, 2}), normal({4})},
+       .reference =
+           [](const Arrays& in) {
+             Array gamma = in[1];
+             gamma.shape = {4, 1};
+             return scaled(standardized(
+                               in[0], [](const Dims& i) { return i[1]; }, 1e-3),
+                           gamma, Array({1}, 0));
+           },
+       .dtypes = {DType::float32, DType::float64},  // 16-bit ones are rounded between ops that are not fused
+       .tolerance = Tolerance::summed,
+       .slack = 6,
+       .function =
+           [](auto in) {
+             const Moments m = moments(in[0], {.axis = {0, 2}});
+             return batch_normalization(in[0], m.mean, m.variance, {.gamma = in[1], .axis = 1});
+           }},
+      {.name = "group_norm",
+       .inputs = {normal({2, 3, 4}), normal({4}), normal({4})},
+       .reference =
+           [](const Arrays& in) {
+             return scaled(standardized(
+                               in[0], [](const Dims& i) { return 2 * i[0] + i[2] / 2; }, 1e-3),
+                           in[1], in[2]);
+           },
+       .tolerance = Tolerance::summed,
+       .slack = 6,
+       .function = [](auto in) { return group_norm(in[0], in[1], in[2], {.groups = 2}); }},
+      {.name = "instance_norm",
+       .inputs = {normal({2, 4, 3}), normal({3}), normal({3})},
+       .reference =
+           [](const Arrays& in) {
+             return scaled(standardized(
+                               in[0], [](const Dims& i) { return 3 * i[0] + i[2]; }, 1e-3),
+                           in[1], in[2]);
+           },
+       .tolerance = Tolerance::summed,
+       .slack = 6,
+       .function = [](auto in) { return group_norm(in[0], in[1], in[2], {.groups = -1}); }},
+      {.name = "l2_normalize",
+       .inputs = {normal({3, 4})},
+       .reference =
+           [](const Arrays& in) {
+             return each_row(in[0], [](double* row, int64_t n) {
+               double squares = 0;
+               for (int64_t i = 0; i < n; ++i) squares += row[i] * row[i];
+               for (int64_t i = 0; i < n; ++i) row[i] /= std::sqrt(squares);
+             });
+           },
+       .tolerance = Tolerance::summed,
+       .slack = 3,
+       .function = [](auto in) { return l2_normalize(in[0], {-1}); }},
   };
   for (OpCase& c : all) {
     if (c.name == "sparse_cross_entropy")
@@ -335,7 +543,26 @@ BadCalls bad_calls() {
       {"layer_norm_axis",
        invalid_argument,
        {"layer_norm: ", "axis 2"},
-       [=] { layer_norm(logits, sample({3}), sample({3}), {.axis = 2}); }},
+       [=] { layer_norm(logits, sample({3}), sample({3}), {.axis = {2}}); }},
+      {"layer_norm_axis_twice",
+       invalid_argument,
+       {"layer_norm: ", "twice"},
+       [=] {
+         layer_norm(logits, sample({3}), sample({3}), {.axis = {1, -1}});
+       }},
+      {"rms_norm_gamma",
+       shape_mismatch,
+       {"rms_norm: ", "gamma", "(2, 3)", "(2,)"},
+       [=] { rms_norm(logits, sample({2})); }},
+      {"rms_norm_dtype", dtype_mismatch, {"rms_norm: ", "int32(2, 3)"}, [=] { rms_norm(whole, whole); }},
+      {"batch_normalization_mean",
+       shape_mismatch,
+       {"batch_normalization: ", "mean", "(2, 3)", "(2,)"},
+       [=] { batch_normalization(logits, sample({2}), sample({3})); }},
+      {"group_norm_groups",
+       shape_mismatch,
+       {"group_norm: ", "2", "(2, 3)"},
+       [=] { group_norm(logits, sample({3}), sample({3}), {.groups = 2}); }},
       {"layer_norm_gamma",
        shape_mismatch,
        {"layer_norm: ", "gamma", "(2, 3)", "(2,)"},

@@ -1,4 +1,4 @@
-// Neural-network ops: softmax, cross entropy, attention, layer normalisation.
+// Neural-network ops: softmax, cross entropy, attention, normalisation.
 //
 // Rows are independent of each other: a slice of a batch gives the same bits as the whole. 16-bit floats are
 // computed in float32.
@@ -8,6 +8,7 @@
 
 #include "lockstep/graph/tensor_arg.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep {
 
@@ -25,14 +26,50 @@ Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorAr
 Tensor sigmoid_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
 struct LayerNormOptions {
-  int axis = -1;  // the dimension that is normalised
+  Dims axis = {-1};  // the dimensions that are normalised together
   double epsilon = 1e-3;
 };
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta have one element for each of the normalised
-// dimension. The sums over the batch in the gradients of gamma and beta are made in a fixed order.
+// dimension, or the shape of several of them. The sums over the batch in the gradients of gamma and beta are made in a
+// fixed order.
 Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
-                  LayerNormOptions options = {});
+                  const LayerNormOptions& options = {});
+
+struct RmsNormOptions {
+  Dims axis = {-1};
+  double epsilon = 1e-6;
+};
+// x / sqrt(mean of squares + epsilon) * gamma.
+Tensor rms_norm(const TensorArg& x, const TensorArg& gamma, const RmsNormOptions& options = {});
+
+struct Moments {
+  Tensor mean, variance;
+};
+// The mean and the variance (of the whole population) over some axes. 16-bit floats are summed up in float32.
+Moments moments(const TensorArg& x, const ReduceOptions& options = {});
+
+struct BatchNormOptions {
+  Tensor gamma = {}, beta = {};  // none: 1 and 0
+  int axis = -1;                 // the dimension that keeps its own statistics
+  double epsilon = 1e-3;
+};
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta; all but x have one element for each of dimension `axis`. With
+// moments() of x over the other dimensions it is what a batch normalisation does in training.
+Tensor batch_normalization(const TensorArg& x, const TensorArg& mean, const TensorArg& variance,
+                           const BatchNormOptions& options = {});
+
+struct GroupNormOptions {
+  int64_t groups = 32;  // of neighbouring channels; -1: each channel is one, which is instance normalisation
+  double epsilon = 1e-3;
+};
+// Every example's groups of channels, each over all positions, become mean 0 and variance 1; then gamma and beta, one
+// element a channel. x is (batch, ..., channels).
+Tensor group_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
+                  const GroupNormOptions& options = {});
+
+// x / sqrt(max(sum of squares, epsilon)), over all axes where none is given.
+Tensor l2_normalize(const TensorArg& x, const Dims& axis = {}, double epsilon = 1e-12);
 
 struct AttentionOptions {
   Tensor mask = {};  // booleans that broadcast to (batch, heads, queries, keys): which keys a query sees
@@ -55,7 +92,10 @@ Tensor scaled_dot_product_attention(const TensorArg& query, const TensorArg& key
 
 // TensorFlow's module of these names.
 namespace nn {
+using lockstep::batch_normalization;
+using lockstep::l2_normalize;
 using lockstep::log_softmax;
+using lockstep::moments;
 using lockstep::sigmoid_cross_entropy_with_logits;
 using lockstep::softmax;
 using lockstep::softmax_cross_entropy_with_logits;

@@ -1,4 +1,4 @@
-// Layer normalisation of the last dimension, for rules and kernels that name it.
+// Layer and RMS normalisation of the last dimension, for rules and kernels that name it.
 #pragma once
 
 #include "graph/op.h"
@@ -12,6 +12,11 @@ extern const OpDef kLayerNorm;
 // (x, gamma, mean, rstd, dy) -> (dx, dgamma, dbeta)
 extern const OpDef kLayerNormGrad;
 
+// (x [..., n], gamma [n]) -> (y, rstd [...]) with rstd = 1 / sqrt(mean of squares + epsilon), and
+// (x, gamma, rstd, dy) -> (dx, dgamma).
+extern const OpDef kRmsNorm, kRmsNormGrad;
+
+// Of all four.
 struct LayerNormAttrs {
   double epsilon = 1e-3;
   bool operator==(const LayerNormAttrs&) const = default;

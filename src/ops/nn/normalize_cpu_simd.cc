@@ -26,7 +26,7 @@ LOCKSTEP_INLINE void store_at(T* p, int64_t count, const F32& v) {
     store_some(p, count, v);
 }
 
-template <class T>
+template <class T, bool centered>
 void forward(const void* in, const void* scale, const void* shift, float epsilon, void* out, float* means,
              float* rstds, int64_t n, int64_t begin, int64_t end) {
   const auto* gamma = static_cast<const T*>(scale);
@@ -35,31 +35,37 @@ void forward(const void* in, const void* scale, const void* shift, float epsilon
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(in) + row * n;
     T* y = static_cast<T*>(out) + row * n;
-    F32 sum = splat(0.0f);
-    each_vector(
-        n, [&](int64_t i, int64_t count)
-               __attribute__((always_inline)) { sum = sum + load_at(x + i, count); });
-    const float mean = fold<Sum>(sum) * share;
+    float mean = 0;
+    if constexpr (centered) {
+      F32 sum = splat(0.0f);
+      each_vector(
+          n, [&](int64_t i, int64_t count)
+                 __attribute__((always_inline)) { sum = sum + load_at(x + i, count); });
+      means[row] = mean = fold<Sum>(sum) * share;
+    }
     F32 squares = splat(0.0f);
     each_vector(
         n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
           // Lanes behind the row are the mean: they add nothing.
-          const F32 centered = (count == kLanes ? load(x + i) : load_some(x + i, count, mean)) - splat(mean);
-          squares = squares + centered * centered;
+          const F32 deviation = (count == kLanes ? load(x + i) : load_some(x + i, count, mean)) - splat(mean);
+          squares = squares + deviation * deviation;
         });
     const float rstd = 1.0f / __builtin_sqrtf(fold<Sum>(squares) * share + epsilon);
-    means[row] = mean;
     rstds[row] = rstd;
     each_vector(
         n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
           const F32 h = (load_at(x + i, count) - splat(mean)) * splat(rstd);
-          store_at(y + i, count, h * load_at(gamma + i, count) + load_at(beta + i, count));
+          const F32 scaled = h * load_at(gamma + i, count);
+          if constexpr (centered)
+            store_at(y + i, count, scaled + load_at(beta + i, count));
+          else
+            store_at(y + i, count, scaled);
         });
   }
 }
 
-// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x.
-template <class T>
+// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; without mean(a) where x was not centered.
+template <class T, bool centered>
 void backward(const void* in, const void* scale, const float* means, const float* rstds, const void* gradient,
               void* out, float* sums, int64_t n, int64_t begin, int64_t end) {
   const auto* gamma = static_cast<const T*>(scale);
@@ -68,7 +74,7 @@ void backward(const void* in, const void* scale, const float* means, const float
     const T* x = static_cast<const T*>(in) + row * n;
     const T* dy = static_cast<const T*>(gradient) + row * n;
     T* dx = static_cast<T*>(out) + row * n;
-    const F32 mean = splat(means[row]);
+    const F32 mean = splat(centered ? means[row] : 0.0f);
     const F32 rstd = splat(rstds[row]);
     const bool first = row == begin;
     F32 sum_a = splat(0.0f), sum_ha = splat(0.0f);
@@ -81,9 +87,9 @@ void backward(const void* in, const void* scale, const float* means, const float
           sum_a = sum_a + d * g;
           sum_ha = sum_ha + dh * g;
           store_at(sums + i, count, first ? dh : load_at(sums + i, count) + dh);
-          store_at(sums + n + i, count, first ? d : load_at(sums + n + i, count) + d);
+          if constexpr (centered) store_at(sums + n + i, count, first ? d : load_at(sums + n + i, count) + d);
         });
-    const F32 mean_a = splat(fold<Sum>(sum_a) * share);
+    const F32 mean_a = splat(centered ? fold<Sum>(sum_a) * share : 0.0f);
     const F32 mean_ha = splat(fold<Sum>(sum_ha) * share);
     each_vector(
         n, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
@@ -95,8 +101,8 @@ void backward(const void* in, const void* scale, const float* means, const float
 }
 
 template <class T>
-constexpr cpu::LayerNormFunctions functions() {
-  return {forward<T>, backward<T>};
+constexpr cpu::NormFunctions functions() {
+  return {.layer = {forward<T, true>, backward<T, true>}, .rms = {forward<T, false>, backward<T, false>}};
 }
 
 }  // namespace

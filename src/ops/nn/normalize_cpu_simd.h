@@ -1,11 +1,12 @@
-// Vector code of layer normalisation, row by row.
+// Vector code of layer and RMS normalisation, row by row.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::cpu {
 
-// All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that shape.
+// All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that shape. RMS
+// normalisation has no mean and no beta: their pointers are not read, nor is the sum of dy made.
 struct LayerNormFunctions {
   void (*forward)(const void* x, const void* gamma, const void* beta, float epsilon, void* y, float* mean,
                   float* rstd, int64_t n, int64_t begin, int64_t end);
@@ -14,8 +15,11 @@ struct LayerNormFunctions {
                    void* dx, float* sums, int64_t n, int64_t begin, int64_t end);
 };
 
+struct NormFunctions {
+  LayerNormFunctions layer, rms;
+};
 struct LayerNormTable {
-  LayerNormFunctions float32, bfloat16, float16;
+  NormFunctions float32, bfloat16, float16;
 };
 
 }  // namespace lockstep::cpu
