@@ -112,7 +112,7 @@ TEST(LayerNorm, AnyAxisEmptyBatchesAndErrors) {
   const Tensor x = random_tensor(DType::float32, {2, 3, 4});
   const Tensor gamma = random_tensor(DType::float32, {3}, 2), beta = random_tensor(DType::float32, {3}, 3);
   const Tensor turned = layer_norm(transpose(x, {0, 2, 1}), gamma, beta);
-  EXPECT_TRUE(same_bits(layer_norm(x, gamma, beta, {.axis = 1}), transpose(turned, {0, 2, 1})));
+  EXPECT_TRUE(same_bits(layer_norm(x, gamma, beta, {.axis = {1}}), transpose(turned, {0, 2, 1})));
   EXPECT_THROW(layer_norm(x, gamma, beta), Error);
   EXPECT_THROW(layer_norm(random_tensor(DType::int32, {2, 3}), gamma, beta), Error);
   EXPECT_EQ(layer_norm(Tensor::empty(DType::float32, {0, 3}), gamma, beta).shape(), (Shape{0, 3}));

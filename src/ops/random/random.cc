@@ -43,10 +43,21 @@ constinit const OpDef kRandomUniform = random_op("random_uniform");
 constinit const OpDef kRandomNormal = random_op("random_normal");
 constinit const OpDef kRandomTruncatedNormal = random_op("random_truncated_normal");
 constinit const OpDef kRandomThreshold = random_op("random_threshold");
+constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
+                                    .min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .infer = [](const InferContext& c) -> SpecList {
+                                      for (const TensorSpec& spec : c.inputs)
+                                        c.check(spec == TensorSpec{DType::int64, {}},
+                                                ErrorCode::dtype_mismatch, "takes int64 scalars, received ",
+                                                spec);
+                                      return {{DType::int64, {}}};
+                                    }};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
-                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold)};
+                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
+                                 RegisterOp(kRandomFoldIn)};
 }
 
 namespace random {
@@ -99,10 +110,13 @@ RandomSource random_source(const random::Generator* chosen, int64_t rows, bool p
   if (!trace) return {Tensor::scalar(generator.advance()), Tensor::scalar(int64_t{0}), 0, rows_per_example};
   trace->count_runs(generator.state());
   const int64_t instance = trace->next_random();
+  Tensor state = generator.state().value(where);
+  for (const Tensor& iteration : trace->loop_indices())
+    state = emit_one(kRandomFoldIn, {state, iteration}, {}, where);
   const int64_t batch = trace->replica().local_batch;
   if (per_example && batch > 0 && rows > 0 && rows % batch == 0)
-    return {generator.state().value(where), emit_one(kExampleOffset, {}, {}, where), instance, rows / batch};
-  return {generator.state().value(where), fill({DType::int64, {}}, 0, where), instance, rows_per_example};
+    return {state, emit_one(kExampleOffset, {}, {}, where), instance, rows / batch};
+  return {state, fill({DType::int64, {}}, 0, where), instance, rows_per_example};
 }
 
 namespace {
