@@ -45,6 +45,8 @@ Json to_json(const T& value) {
   return value.serialize();
 }
 template <class T>
+Json to_json(const std::vector<T>& values);
+template <class T>
 Json to_json(const std::optional<T>& value) {
   return value ? to_json(*value) : Json();
 }
@@ -81,6 +83,8 @@ requires requires(const Json& j) {
 void from_json(const Json& json, T& value) {
   value = json.is_null() ? T() : T::deserialize(json, std::source_location::current());
 }
+template <class T>
+void from_json(const Json& json, std::vector<T>& values);
 template <class T>
 void from_json(const Json& json, std::optional<T>& value) {
   if (json.is_null()) {

@@ -60,6 +60,17 @@ Fans fans_of(const Shape& shape) {
   return {window * static_cast<double>(shape[-2]), window * static_cast<double>(shape[-1])};
 }
 
+// Of a kernel whose inputs and outputs run over these dimensions.
+Fans fans_over(const Shape& shape, const std::vector<int64_t>& input_axes,
+               const std::vector<int64_t>& output_axes) {
+  const auto over = [&](const std::vector<int64_t>& axes) {
+    double product = 1;
+    for (const int64_t axis : axes) product *= static_cast<double>(shape[static_cast<int>(axis)]);
+    return product;
+  };
+  return {over(input_axes), over(output_axes)};
+}
+
 // Makes `count` rows of `length` elements orthonormal, in order. Subtracting from all later rows at once
 // (modified Gram-Schmidt) keeps them orthogonal to far below float32's precision.
 void orthonormalise(std::vector<double>& rows, int64_t count, int64_t length) {
@@ -169,6 +180,8 @@ struct VarianceScalingSettings : initializers::VarianceScalingOptions {
     v("scale", scale);
     v("mode", mode);
     v("distribution", distribution);
+    v("input_axes", input_axes);
+    v("output_axes", output_axes);
   }
   void check() const {
     const auto where = std::source_location::current();
@@ -184,7 +197,8 @@ struct VarianceScalingSettings : initializers::VarianceScalingOptions {
         distribution, "\"");
   }
   Tensor make(const Shape& shape, DType dtype) const {
-    const Fans fans = fans_of(shape);
+    const Fans fans =
+        input_axes && output_axes ? fans_over(shape, *input_axes, *output_axes) : fans_of(shape);
     const double fan = mode == "fan_in" ? fans.in : mode == "fan_out" ? fans.out : (fans.in + fans.out) / 2;
     const double variance = scale / std::max(1.0, fan);
     if (distribution == "uniform") {
@@ -198,7 +212,7 @@ struct VarianceScalingSettings : initializers::VarianceScalingOptions {
   }
 };
 
-// VarianceScaling by another name; all that is left to set is the seed.
+// VarianceScaling by another name; what is left to set are the seed and the dimensions.
 struct Named {
   const char* name;
   double scale;
@@ -213,12 +227,20 @@ constexpr Named kLecunUniform{"LecunUniform", 1, "fan_in", "uniform"};
 constexpr Named kLecunNormal{"LecunNormal", 1, "fan_in", "truncated_normal"};
 
 template <const Named& kNamed>
-struct NamedSettings : initializers::SeedOptions {
+struct NamedSettings : initializers::FanOptions {
   static constexpr const char* kName = kNamed.name;
-  void visit(auto& v) { v("seed", seed); }
+  void visit(auto& v) {
+    v("seed", seed);
+    v("input_axes", input_axes);
+    v("output_axes", output_axes);
+  }
   Tensor make(const Shape& shape, DType dtype) const {
-    const VarianceScalingSettings scaling{
-        {.scale = kNamed.scale, .mode = kNamed.mode, .distribution = kNamed.distribution, .seed = seed}};
+    const VarianceScalingSettings scaling{{.scale = kNamed.scale,
+                                           .mode = kNamed.mode,
+                                           .distribution = kNamed.distribution,
+                                           .seed = seed,
+                                           .input_axes = input_axes,
+                                           .output_axes = output_axes}};
     return scaling.make(shape, dtype);
   }
 };
@@ -318,20 +340,18 @@ Initializer RandomUniform(const RandomUniformOptions& options) {
 Initializer VarianceScaling(const VarianceScalingOptions& options) {
   return make_rule(VarianceScalingSettings{options});
 }
-Initializer GlorotUniform(const SeedOptions& options) {
+Initializer GlorotUniform(const FanOptions& options) {
   return make_rule(NamedSettings<kGlorotUniform>{options});
 }
-Initializer GlorotNormal(const SeedOptions& options) {
+Initializer GlorotNormal(const FanOptions& options) {
   return make_rule(NamedSettings<kGlorotNormal>{options});
 }
-Initializer HeUniform(const SeedOptions& options) { return make_rule(NamedSettings<kHeUniform>{options}); }
-Initializer HeNormal(const SeedOptions& options) { return make_rule(NamedSettings<kHeNormal>{options}); }
-Initializer LecunUniform(const SeedOptions& options) {
+Initializer HeUniform(const FanOptions& options) { return make_rule(NamedSettings<kHeUniform>{options}); }
+Initializer HeNormal(const FanOptions& options) { return make_rule(NamedSettings<kHeNormal>{options}); }
+Initializer LecunUniform(const FanOptions& options) {
   return make_rule(NamedSettings<kLecunUniform>{options});
 }
-Initializer LecunNormal(const SeedOptions& options) {
-  return make_rule(NamedSettings<kLecunNormal>{options});
-}
+Initializer LecunNormal(const FanOptions& options) { return make_rule(NamedSettings<kLecunNormal>{options}); }
 Initializer Orthogonal(const OrthogonalOptions& options) { return make_rule(OrthogonalSettings{options}); }
 
 void register_initializer(const std::string& class_name,

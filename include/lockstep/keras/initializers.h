@@ -7,6 +7,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/json.h"
 #include "lockstep/tensor/tensor.h"
@@ -77,17 +78,22 @@ struct VarianceScalingOptions {
   std::string mode = "fan_in";                    // fan_in, fan_out, fan_avg
   std::string distribution = "truncated_normal";  // truncated_normal, untruncated_normal, uniform
   Seed seed = {};
+  // The dimensions that inputs and outputs run over. None: of (window..., inputs, outputs).
+  std::optional<std::vector<int64_t>> input_axes = {};
+  std::optional<std::vector<int64_t>> output_axes = {};
 };
 Initializer VarianceScaling(const VarianceScalingOptions& options = {});
-struct SeedOptions {
+struct FanOptions {
   Seed seed = {};
+  std::optional<std::vector<int64_t>> input_axes = {};
+  std::optional<std::vector<int64_t>> output_axes = {};
 };
-Initializer GlorotUniform(const SeedOptions& options = {});
-Initializer GlorotNormal(const SeedOptions& options = {});
-Initializer HeUniform(const SeedOptions& options = {});
-Initializer HeNormal(const SeedOptions& options = {});
-Initializer LecunUniform(const SeedOptions& options = {});
-Initializer LecunNormal(const SeedOptions& options = {});
+Initializer GlorotUniform(const FanOptions& options = {});
+Initializer GlorotNormal(const FanOptions& options = {});
+Initializer HeUniform(const FanOptions& options = {});
+Initializer HeNormal(const FanOptions& options = {});
+Initializer LecunUniform(const FanOptions& options = {});
+Initializer LecunNormal(const FanOptions& options = {});
 struct OrthogonalOptions {
   double gain = 1;
   Seed seed = {};

@@ -1,14 +1,29 @@
-// Layers that every model needs: dense, activations, dropout, shapes.
+// Layers that every model needs: dense, embedding, dropout, shapes.
+//
+// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch) for
+// inputs of a wrong rank when they are built or called.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/layer.h"
+#include "lockstep/keras/layers/one_or_many.h"
 
 namespace lockstep::keras::layers {
+
+// What every layer takes.
+struct LayerOptions {
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
 
 struct DenseOptions {
   keras::Activation activation = {};
@@ -27,5 +42,141 @@ struct DenseOptions {
 };
 // activation(x kernel + bias), over the last dimension.
 Layer Dense(int64_t units, const DenseOptions& options = {});
+
+struct EinsumDenseOptions {
+  keras::Activation activation = {};
+  std::optional<std::string> bias_axes = {};  // letters of the output that the bias has; none: no bias
+  Initializer kernel_initializer = "glorot_uniform";
+  Initializer bias_initializer = "zeros";
+  Regularizer kernel_regularizer = {};
+  Regularizer bias_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint kernel_constraint = {};
+  Constraint bias_constraint = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// A product of the input and a kernel that an equation of letters names: "abc,cd->abd", "...x,xy->...y" or
+// "ab...,bc->ac...". `output_shape` leaves out the batch and what "..." stands for; -1 takes the input's size.
+Layer EinsumDense(const std::string& equation, const Shape& output_shape,
+                  const EinsumDenseOptions& options = {});
+
+struct EmbeddingOptions {
+  Initializer embeddings_initializer = "uniform";
+  Regularizer embeddings_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint embeddings_constraint = {};
+  bool mask_zero = false;  // index 0 is padding: the result carries a mask
+  Tensor weights = {};     // initial values; none: embeddings_initializer
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to int32.
+Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+
+Layer Activation(const keras::Activation& activation, const LayerOptions& options = {});
+Layer Identity(const LayerOptions& options = {});
+
+struct MaskingOptions {
+  double mask_value = 0;
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// Masks the time steps of which every feature is mask_value, and makes them 0.
+Layer Masking(const MaskingOptions& options = {});
+
+struct LambdaOptions {
+  // The mask of the result from the inputs and their masks (undefined where there is none). None: no mask.
+  std::function<Tensor(const TensorList& inputs, const TensorList& masks)> mask = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// A function of a tensor, or of all inputs and the circumstances of the call, as a layer. It is run under traces as
+// well as outside. Code cannot be written to files: serialising it throws Error(unsupported).
+Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options = {});
+Layer Lambda(std::function<TensorList(const TensorList&, const CallContext&)> function,
+             const LambdaOptions& options = {});
+
+// --- regularisation by noise ---------------------------------------------------------------------------------------
+// All are the identity but in training. Each example has numbers of its own, which do not depend on how the batch is
+// spread over replicas. A seed gives the layer a generator of its own; without one it draws from the default one.
+
+struct DropoutOptions {
+  std::optional<Shape> noise_shape = {};  // 1: the dimension is dropped as a whole; -1: the input's size
+  std::optional<int64_t> seed = {};
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// Each element becomes 0 with probability `rate`, and the others grow by 1 / (1 - rate).
+Layer Dropout(double rate, const DropoutOptions& options = {});
+// Keeps mean and variance of what SELU gives.
+Layer AlphaDropout(double rate, const DropoutOptions& options = {});
+
+struct SpatialDropoutOptions {
+  std::string data_format = "channels_last";  // or channels_first; of no meaning in one dimension
+  std::optional<int64_t> seed = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// Dropout of whole channels.
+Layer SpatialDropout1D(double rate, const SpatialDropoutOptions& options = {});
+Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options = {});
+Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options = {});
+
+struct NoiseOptions {
+  std::optional<int64_t> seed = {};
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// x + normal(0, stddev)
+Layer GaussianNoise(double stddev, const NoiseOptions& options = {});
+// x * normal(1, sqrt(rate / (1 - rate)))
+Layer GaussianDropout(double rate, const NoiseOptions& options = {});
+
+struct ActivityRegularizationOptions {
+  double l1 = 0;
+  double l2 = 0;
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// The identity; adds l1 sum |x| + l2 sum x^2 to the loss.
+Layer ActivityRegularization(const ActivityRegularizationOptions& options = {});
+
+// --- shapes --------------------------------------------------------------------------------------------------------
+
+struct FlattenOptions {
+  std::string data_format = "channels_last";  // channels_first: channels come last in the result all the same
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer Flatten(const FlattenOptions& options = {});
+// `target_shape` leaves the batch out; one size may be -1: it takes what is left.
+Layer Reshape(const Shape& target_shape, const LayerOptions& options = {});
+// Dimensions are counted from 1: the batch stays where it is.
+Layer Permute(const Dims& dims, const LayerOptions& options = {});
+// (batch, features) -> (batch, n, features)
+Layer RepeatVector(int64_t n, const LayerOptions& options = {});
 
 }  // namespace lockstep::keras::layers

@@ -1,0 +1,71 @@
+// Activation functions with settings or weights, as layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/keras/layer.h"
+#include "lockstep/keras/layers/one_or_many.h"
+
+namespace lockstep::keras::layers {
+
+struct ReLUOptions {
+  std::optional<double> max_value = {};  // none: no limit
+  double negative_slope = 0;
+  double threshold = 0;  // below it: negative_slope * (x - threshold)
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer ReLU(const ReLUOptions& options = {});
+
+struct LeakyReLUOptions {
+  double negative_slope = 0.3;
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer LeakyReLU(const LeakyReLUOptions& options = {});
+
+struct PReLUOptions {
+  Initializer alpha_initializer = "zeros";
+  Regularizer alpha_regularizer = {};
+  Constraint alpha_constraint = {};
+  Axes shared_axes = {};  // dimensions, the batch being 0, that share one slope
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// x above 0, alpha * x below: the slopes are learned.
+Layer PReLU(const PReLUOptions& options = {});
+
+struct ELUOptions {
+  double alpha = 1;
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer ELU(const ELUOptions& options = {});
+
+struct SoftmaxOptions {
+  Axes axis = -1;
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// A mask, which must broadcast to the input, says what takes part; the rest gets 0.
+Layer Softmax(const SoftmaxOptions& options = {});
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,44 @@
+// Layers of several inputs: layer({a, b, c}).
+//
+// Inputs of lower rank get dimensions of size 1 behind the batch; sizes of 1 broadcast. Where every input has a mask
+// the result has one that is true where any is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/keras/layer.h"
+#include "lockstep/keras/layers/core.h"
+
+namespace lockstep::keras::layers {
+
+Layer Add(const LayerOptions& options = {});
+Layer Subtract(const LayerOptions& options = {});  // two inputs
+Layer Average(const LayerOptions& options = {});
+// What one input masks is taken from the others.
+Layer Multiply(const LayerOptions& options = {});
+Layer Maximum(const LayerOptions& options = {});
+Layer Minimum(const LayerOptions& options = {});
+
+struct ConcatenateOptions {
+  int64_t axis = -1;
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+Layer Concatenate(const ConcatenateOptions& options = {});
+
+struct DotOptions {
+  bool normalize = false;  // along the axes, before the product: cosine similarity
+  Regularizer activity_regularizer = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// The product of two inputs, example by example, summed over one axis of each: Dot(1), Dot({1, 2}).
+Layer Dot(const Axes& axes, const DotOptions& options = {});
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <regex>
+
+#include "keras/layers/einsum.h"
+#include "keras/layers/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/layers/core.h"
+#include "lockstep/ops/math.h"
+
+namespace lockstep::keras::layers {
+namespace {
+
+struct EinsumDenseSettings {
+  Dims output_shape;
+  std::string equation;
+  EinsumDenseOptions options;
+  void visit(auto& v) {
+    v("output_shape", output_shape);
+    v("equation", equation);
+    v("activation", options.activation);
+    v("bias_axes", options.bias_axes);
+    v("kernel_initializer", options.kernel_initializer);
+    v("bias_initializer", options.bias_initializer);
+    v("kernel_regularizer", options.kernel_regularizer);
+    v("bias_regularizer", options.bias_regularizer);
+    v("activity_regularizer", options.activity_regularizer);
+    v("kernel_constraint", options.kernel_constraint);
+    v("bias_constraint", options.bias_constraint);
+  }
+};
+
+// Initializers that look at the number of inputs and outputs are told which dimensions those are.
+Initializer with_fans(const Initializer& initializer, const std::vector<int64_t>& input_axes,
+                      const std::vector<int64_t>& output_axes) {
+  Json json = initializer.serialize();
+  Json& config = json["config"];
+  if (!config.contains("input_axes") || !config.at("input_axes").is_null()) return initializer;
+  config.set("input_axes", to_json(input_axes));
+  config.set("output_axes", to_json(output_axes));
+  return Initializer::deserialize(json);
+}
+
+class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
+ public:
+  static constexpr const char* kClassName = "EinsumDense";
+  EinsumDenseLayer(const char* class_name, EinsumDenseSettings settings)
+      : ConfiguredLayer(class_name, std::move(settings)) {
+    static const std::regex form(
+        R"((\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?)");
+    std::smatch match;
+    require(std::regex_match(settings_.equation, match, form) && match[1].matched == match[5].matched &&
+                match[3].matched == match[7].matched && !(match[1].matched && match[3].matched),
+            ErrorCode::invalid_argument, std::source_location::current(),
+            "EinsumDense: the equation must have the form X,Y->Z, ...X,Y->...Z or X...,Y->Z..., received \"",
+            settings_.equation, "\"");
+    left_elided_ = match[1].matched;
+    input_ = match[2];
+    kernel_letters_ = match[4];
+    output_ = match[6];
+    for (const std::string& letters : {input_, kernel_letters_, output_})
+      for (const char letter : letters)
+        require(std::count(letters.begin(), letters.end(), letter) == 1, ErrorCode::invalid_argument,
+                std::source_location::current(), "EinsumDense: '", letter, "' stands twice in \"", letters,
+                "\" of \"", settings_.equation, "\"");
+    elides_ = match[1].matched || match[3].matched;
+  }
+
+  void build(const Shape& input) override {
+    const EinsumDenseOptions& o = settings_.options;
+    const int elided = input.rank() - static_cast<int>(input_.size());
+    require(elides_ ? elided >= 0 : elided == 0, ErrorCode::shape_mismatch, where(), "EinsumDense: \"",
+            settings_.equation, "\" does not fit an input of shape ", input);
+    // "..." becomes letters of its own.
+    std::string dots;
+    for (char letter = 'A'; static_cast<int>(dots.size()) < elided; ++letter)
+      if ((input_ + kernel_letters_ + output_).find(letter) == std::string::npos) dots += letter;
+    const std::string in = left_elided_ ? dots + input_ : input_ + dots;
+    const std::string out = left_elided_ ? dots + output_ : output_ + dots;
+    full_equation_ = in + "," + kernel_letters_ + "->" + out;
+
+    const auto input_size = [&](char letter) {
+      const size_t at = in.find(letter);
+      return at == std::string::npos ? -1 : input[static_cast<int>(at)];
+    };
+    // output_shape runs over the letters of the output behind the batch, without the dots'.
+    Shape sizes;
+    size_t next = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const bool given = i > 0 && dots.find(out[i]) == std::string::npos;
+      if (given)
+        require(next < static_cast<size_t>(settings_.output_shape.rank()), ErrorCode::shape_mismatch, where(),
+                "EinsumDense: output_shape ", settings_.output_shape, " is shorter than the output of \"",
+                settings_.equation, "\" without its batch");
+      const int64_t wanted = given ? settings_.output_shape[static_cast<int>(next++)] : -1;
+      const int64_t found = input_size(out[i]);
+      require(wanted < 0 || in.find(out[i]) == std::string::npos || wanted == found,
+              ErrorCode::shape_mismatch, where(), "EinsumDense: dimension '", out[i], "' is ", found,
+              " in the input ", input, " and ", wanted, " in output_shape ", settings_.output_shape);
+      sizes.push_back(wanted >= 0 ? wanted : found);
+    }
+    require(next == static_cast<size_t>(settings_.output_shape.rank()), ErrorCode::shape_mismatch, where(),
+            "EinsumDense: output_shape ", settings_.output_shape, " is longer than the output of \"",
+            settings_.equation, "\" without its batch");
+    for (const char letter : out)
+      require((in + kernel_letters_).find(letter) != std::string::npos, ErrorCode::invalid_argument, where(),
+              "EinsumDense: '", letter, "' of the output is in neither the input nor the kernel of \"",
+              settings_.equation, "\"");
+
+    Shape kernel;
+    std::vector<int64_t> input_axes, output_axes;
+    for (const char letter : kernel_letters_) {
+      const size_t at = out.find(letter);
+      require(at != std::string::npos || in.find(letter) != std::string::npos, ErrorCode::invalid_argument,
+              where(), "EinsumDense: '", letter,
+              "' of the kernel is in neither the input nor the output of \"", settings_.equation, "\"");
+      (at == std::string::npos ? input_axes : output_axes).push_back(kernel.rank());
+      kernel.push_back(at == std::string::npos ? input_size(letter) : sizes[static_cast<int>(at)]);
+    }
+    kernel_ = add_weight("kernel", kernel,
+                         {.initializer = with_fans(o.kernel_initializer, input_axes, output_axes),
+                          .regularizer = o.kernel_regularizer,
+                          .constraint = o.kernel_constraint});
+    if (!o.bias_axes || o.bias_axes->empty()) return;
+
+    // From the first letter of the bias on, 1 where it has none.
+    size_t first = out.size();
+    for (const char letter : *o.bias_axes) {
+      require(output_.find(letter) != std::string::npos, ErrorCode::invalid_argument, where(),
+              "EinsumDense: bias_axes names '", letter, "', which the output of \"", settings_.equation,
+              "\" has not");
+      first = std::min(first, out.find(letter));
+    }
+    Shape bias;
+    for (size_t i = first; i < out.size(); ++i)
+      bias.push_back(o.bias_axes->find(out[i]) != std::string::npos ? sizes[static_cast<int>(i)] : 1);
+    bias_ = add_weight("bias", bias,
+                       {.initializer = o.bias_initializer,
+                        .regularizer = o.bias_regularizer,
+                        .constraint = o.bias_constraint});
+  }
+
+  Tensor call(const Tensor& x, const CallContext&) override {
+    const Tensor y = einsum(full_equation_, x, kernel_.value());
+    return settings_.options.activation(bias_.defined() ? y + bias_ : y);
+  }
+
+ private:
+  std::string input_, kernel_letters_, output_;  // as in the equation, without the dots
+  bool elides_ = false;
+  bool left_elided_ = false;
+  std::string full_equation_;
+  Variable kernel_;
+  Variable bias_;
+};
+const RegisterLayer<EinsumDenseLayer> registered;
+
+}  // namespace
+
+Layer EinsumDense(const std::string& equation, const Shape& output_shape, const EinsumDenseOptions& options) {
+  return make_configured<EinsumDenseLayer>({output_shape, equation, options});
+}
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,357 @@
+#include <cmath>
+#include <utility>
+
+#include "keras/layers/attention_mask.h"
+#include "keras/layers/einsum.h"
+#include "keras/layers/noise.h"
+#include "keras/layers/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/layers/attention.h"
+#include "lockstep/keras/layers/core.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
+
+namespace lockstep::keras::layers {
+namespace {
+
+std::string letters(int first, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += static_cast<char>('a' + first + i);
+  return text;
+}
+
+// "abc,cde->abde" for two free dimensions, one that is summed over and two new ones; and the new ones, "de".
+struct Projection {
+  std::string equation;
+  std::string bias_axes;
+};
+Projection projection(int free, int bound, int output) {
+  const std::string lead = letters(0, free), inner = letters(free, bound),
+                    made = letters(free + bound, output);
+  return {lead + inner + "," + inner + made + "->" + lead + made, made};
+}
+
+// Which dimensions of projected query, key and value (batch, ..., heads, dim) attention runs over, as equations.
+struct AttentionEquations {
+  std::string scores;  // key, query -> scores (batch, heads, query positions..., key positions...)
+  std::string combine;
+  int axes = 1;
+  int scores_rank = 4;
+};
+AttentionEquations attention_equations(int rank, const std::vector<int64_t>& axes) {
+  const std::string target = letters(0, rank);
+  std::string source = target, lead;
+  int next = rank;
+  for (int d = 0; d < rank - 1; ++d)
+    if (std::find(axes.begin(), axes.end(), d) != axes.end())
+      source[static_cast<size_t>(d)] = letters(next++, 1)[0];
+    else
+      lead += target[static_cast<size_t>(d)];
+  std::string product = lead;
+  for (const int64_t d : axes) product += target[static_cast<size_t>(d)];
+  for (const int64_t d : axes) product += source[static_cast<size_t>(d)];
+  return {source + "," + target + "->" + product, product + "," + source + "->" + target,
+          static_cast<int>(axes.size()), static_cast<int>(product.size())};
+}
+
+// What the two layers with heads share: projections by layers inside, the mask, the gate.
+template <class Settings>
+class HeadsLayer : public ConfiguredLayer<Settings> {
+ public:
+  // The activity regularizer is that of the projections, not of the result.
+  HeadsLayer(const char* class_name, Settings settings)
+      : ConfiguredLayer<Settings>(class_name, with_regularizer_apart(std::move(settings))),
+        source_(this->settings_.options.seed) {
+    const auto& o = this->settings_.options;
+    const auto here = std::source_location::current();
+    require(o.dropout >= 0 && o.dropout < 1, ErrorCode::invalid_argument, here, class_name,
+            ": dropout must be at least 0 and below 1, received ", o.dropout);
+    require(!o.sliding_window || *o.sliding_window > 0, ErrorCode::invalid_argument, here, class_name,
+            ": sliding_window must be positive, received ", o.sliding_window.value_or(0));
+  }
+
+  TensorList compute_mask(const TensorList&, const TensorList& masks, size_t) override { return {masks[0]}; }
+  bool supports_masking() const override { return true; }
+
+  TensorList call_all(const TensorList& inputs, const CallContext& context) override {
+    const Tensor &query = inputs[0], &value = inputs[1], &key = inputs.size() > 2 ? inputs[2] : inputs[1];
+    const Tensor q = query_(unmasked(query)), k = key_(unmasked(key)), v = value_(unmasked(value));
+    Tensor result = attend(q, k, v, context);
+    if (gate_.defined()) result = result * gate_(unmasked(query));
+    return {output_(result)};
+  }
+
+ protected:
+  virtual Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                        const CallContext& context) const = 0;
+
+  void check_inputs(const std::vector<Shape>& inputs) const {
+    require(inputs.size() == 2 || inputs.size() == 3, ErrorCode::invalid_argument, this->where(),
+            this->class_name(), " takes {query, value} or {query, value, key}, received ", inputs.size(),
+            " inputs");
+    const Shape &value = inputs[1], &key = inputs.back();
+    bool same = value.rank() == key.rank();
+    for (int d = 1; same && d < value.rank() - 1; ++d)
+      same = value[d] < 0 || key[d] < 0 || value[d] == key[d];
+    require(same, ErrorCode::shape_mismatch, this->where(), this->class_name(),
+            ": value and key must be alike but for the last dimension, received ", value, " and ", key);
+  }
+
+  Layer projection_layer(const char* name, const Projection& equation, const Shape& output_shape,
+                         const Shape& input, const keras::Activation& activation = {}) {
+    const auto& o = this->settings_.options;
+    const Layer layer =
+        this->track(EinsumDense(equation.equation, output_shape,
+                                {.activation = activation,
+                                 .bias_axes = o.use_bias ? std::optional(equation.bias_axes) : std::nullopt,
+                                 .kernel_initializer = o.kernel_initializer,
+                                 .bias_initializer = o.bias_initializer,
+                                 .kernel_regularizer = o.kernel_regularizer,
+                                 .bias_regularizer = o.bias_regularizer,
+                                 .activity_regularizer = this->settings_.activity_regularizer,
+                                 .kernel_constraint = o.kernel_constraint,
+                                 .bias_constraint = o.bias_constraint,
+                                 .name = name,
+                                 .dtype = this->policy()}));
+    layer.build(input, this->where());
+    return layer;
+  }
+
+  // The mask of a call over one axis of queries and one of keys, causality and window included.
+  Tensor mask_for(const Tensor& query, const Tensor& key, const CallContext& context) const {
+    const int64_t queries = query.shape()[1], keys = key.shape()[1];
+    Tensor mask = seen_keys(context);
+    if (context.use_causal_mask) mask = both(mask, causal_mask(queries, keys));
+    if (this->settings_.options.sliding_window)
+      mask = both(mask, sliding_window_mask(queries, keys, *this->settings_.options.sliding_window));
+    return mask;
+  }
+
+  // softmax over all key positions together, 0 where the mask says so, with dropout.
+  Tensor weights_of(Tensor scores, Tensor mask, int axes, const CallContext& context) const {
+    const Shape whole = scores.shape();
+    if (mask.defined()) {
+      while (mask.rank() < scores.rank()) mask = expand_dims(mask, -2 * axes - 1);
+      const double low = scores.dtype() == DType::float16 ? -3e4 : -1e9;
+      scores = lockstep::where(mask, scores, low);
+    }
+    if (axes > 1) {
+      Shape flat = whole.drop_last(axes);
+      int64_t keys = 1;
+      for (int d = 1; d <= axes; ++d) keys *= whole[-d];
+      flat.push_back(keys);
+      scores = reshape(softmax(reshape(scores, flat)), whole);
+    } else {
+      scores = softmax(scores);
+    }
+    if (mask.defined()) scores = lockstep::where(mask, scores, 0.0);
+    const double rate = this->settings_.options.dropout;
+    return context.training && rate > 0 ? dropout(scores, rate, {.generator = source_.generator()}) : scores;
+  }
+
+  Layer query_, key_, gate_, value_, output_;
+
+ private:
+  static Settings with_regularizer_apart(Settings settings) {
+    Regularizer& of_result = settings.options.activity_regularizer;
+    if (of_result.defined()) settings.activity_regularizer = std::exchange(of_result, {});
+    return settings;
+  }
+  // The masks are heeded here: the layers inside know none.
+  static Tensor unmasked(const Tensor& x) { return mask_of(x).defined() ? identity(x) : x; }
+
+  NoiseSource source_;
+};
+
+void visit_projections(auto& v, auto& settings) {
+  auto& o = settings.options;
+  v("kernel_initializer", o.kernel_initializer);
+  v("bias_initializer", o.bias_initializer);
+  v("kernel_regularizer", o.kernel_regularizer);
+  v("bias_regularizer", o.bias_regularizer);
+  v("activity_regularizer", settings.activity_regularizer);
+  v("kernel_constraint", o.kernel_constraint);
+  v("bias_constraint", o.bias_constraint);
+  v("seed", o.seed);
+}
+
+// --- MultiHeadAttention --------------------------------------------------------------------------------------------
+
+struct MultiHeadAttentionSettings {
+  int64_t num_heads = 0;
+  int64_t key_dim = 0;
+  MultiHeadAttentionOptions options;
+  Regularizer activity_regularizer = {};
+  void visit(auto& v) {
+    v("num_heads", num_heads);
+    v("key_dim", key_dim);
+    v("value_dim", options.value_dim);
+    v("dropout", options.dropout);
+    v("use_bias", options.use_bias);
+    v("use_gate", options.use_gate);
+    v("output_shape", options.output_shape);
+    v("attention_axes", options.attention_axes);
+    v("sliding_window", options.sliding_window);
+    visit_projections(v, *this);
+  }
+};
+
+class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettings> {
+ public:
+  static constexpr const char* kClassName = "MultiHeadAttention";
+  MultiHeadAttentionLayer(const char* class_name, MultiHeadAttentionSettings settings)
+      : HeadsLayer(class_name, std::move(settings)) {
+    MultiHeadAttentionOptions& o = settings_.options;
+    require(settings_.num_heads > 0 && settings_.key_dim > 0 && o.value_dim.value_or(1) > 0,
+            ErrorCode::invalid_argument, std::source_location::current(),
+            "MultiHeadAttention: num_heads, key_dim and value_dim must be positive, received ",
+            settings_.num_heads, ", ", settings_.key_dim, " and ", o.value_dim.value_or(settings_.key_dim));
+    if (!o.value_dim) o.value_dim = settings_.key_dim;
+    // Lists in files, whatever was given.
+    for (Axes* axes : {&o.output_shape, &o.attention_axes})
+      if (axes->single()) *axes = Axes(axes->values());
+  }
+
+  void build_all(const std::vector<Shape>& inputs) override {
+    check_inputs(inputs);
+    const Shape &query = inputs[0], &value = inputs[1], &key = inputs.back();
+    MultiHeadAttentionOptions& o = settings_.options;
+    const auto heads = [&](int rank, int64_t dim) {
+      Shape shape = Dims::filled(rank, -1);
+      shape[-2] = settings_.num_heads;
+      shape[-1] = dim;
+      return shape;
+    };
+    const auto into_heads = [&](const char* name, const Shape& input, int64_t dim,
+                                const keras::Activation& activation = {}) {
+      return projection_layer(name, projection(input.rank() - 1, 1, 2), heads(input.rank(), dim), input,
+                              activation);
+    };
+    query_ = into_heads("query", query, settings_.key_dim);
+    key_ = into_heads("key", key, settings_.key_dim);
+    if (o.use_gate) gate_ = into_heads("gate", query, *o.value_dim, "sigmoid");
+    value_ = into_heads("value", value, *o.value_dim);
+
+    const int rank = value.rank() + 1;
+    std::vector<int64_t> axes;
+    for (const int64_t axis : o.attention_axes.values()) axes.push_back(axis >= 0 ? axis : rank - 1 + axis);
+    if (!o.attention_axes.defined())
+      for (int64_t d = 1; d < rank - 2; ++d) axes.push_back(d);
+    for (const int64_t axis : axes)
+      require(axis > 0 && axis < rank - 2, ErrorCode::invalid_argument, where(),
+              "MultiHeadAttention: attention_axes names dimensions between the batch and the last of ", value,
+              ", received ", Dims(o.attention_axes.values()));
+    o.attention_axes = Axes(axes);
+    equations_ = attention_equations(rank, axes);
+
+    Shape output = o.output_shape.defined() ? Shape(o.output_shape.values()) : Shape{query[-1]};
+    const int made = output.rank();
+    for (int d = 1; d < query.rank() - 1; ++d) output.insert(0, -1);
+    Shape result = query;
+    result[-1] = settings_.num_heads;
+    result.push_back(*o.value_dim);
+    output_ = projection_layer("attention_output", projection(query.rank() - 1, 2, made), output, result);
+  }
+
+ protected:
+  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                const CallContext& context) const override {
+    const double scale = 1 / std::sqrt(static_cast<double>(settings_.key_dim));
+    const Tensor scores = einsum(equations_.scores, key, query * scale);
+    const Tensor weights = weights_of(scores, mask_for(query, key, context), equations_.axes, context);
+    return einsum(equations_.combine, weights, value);
+  }
+
+ private:
+  AttentionEquations equations_;
+};
+const RegisterLayer<MultiHeadAttentionLayer> multi_head_attention;
+
+// --- GroupQueryAttention -------------------------------------------------------------------------------------------
+
+struct GroupQueryAttentionSettings {
+  int64_t head_dim = 0;
+  int64_t num_query_heads = 0;
+  int64_t num_key_value_heads = 0;
+  GroupQueryAttentionOptions options;
+  Regularizer activity_regularizer = {};
+  void visit(auto& v) {
+    v("head_dim", head_dim);
+    v("num_query_heads", num_query_heads);
+    v("num_key_value_heads", num_key_value_heads);
+    v("use_bias", options.use_bias);
+    v("use_gate", options.use_gate);
+    v("sliding_window", options.sliding_window);
+    v("dropout", options.dropout);
+    visit_projections(v, *this);
+  }
+};
+
+class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSettings> {
+ public:
+  // Keras exports the class GroupedQueryAttention under a shorter name.
+  static constexpr const char* kClassName = "GroupedQueryAttention";
+  GroupQueryAttentionLayer(const char* class_name, GroupQueryAttentionSettings settings)
+      : HeadsLayer(class_name, std::move(settings)) {
+    const auto& s = settings_;
+    require(s.head_dim > 0 && s.num_query_heads > 0 && s.num_key_value_heads > 0 &&
+                s.num_query_heads % s.num_key_value_heads == 0,
+            ErrorCode::invalid_argument, std::source_location::current(),
+            "GroupQueryAttention: head_dim and the numbers of heads must be positive and num_query_heads a "
+            "multiple of num_key_value_heads, received ",
+            s.head_dim, ", ", s.num_query_heads, " and ", s.num_key_value_heads);
+  }
+
+  void build_all(const std::vector<Shape>& inputs) override {
+    check_inputs(inputs);
+    for (const Shape& input : inputs)
+      require(input.rank() == 3, ErrorCode::shape_mismatch, where(),
+              "GroupQueryAttention takes inputs (batch, positions, features), received shape ", input);
+    const Shape &query = inputs[0], &value = inputs[1], &key = inputs.back();
+    const auto& s = settings_;
+    const auto into_heads = [&](const char* name, const Shape& input, int64_t heads,
+                                const keras::Activation& activation = {}) {
+      return projection_layer(name, projection(2, 1, 2), {-1, heads, s.head_dim}, input, activation);
+    };
+    query_ = into_heads("query", query, s.num_query_heads);
+    key_ = into_heads("key", key, s.num_key_value_heads);
+    if (s.options.use_gate) gate_ = into_heads("gate", query, s.num_query_heads, "sigmoid");
+    value_ = into_heads("value", value, s.num_key_value_heads);
+    output_ = projection_layer("attention_output", projection(2, 2, 1), {-1, query[-1]},
+                               {query[0], query[1], s.num_query_heads, s.head_dim});
+  }
+
+ protected:
+  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                const CallContext& context) const override {
+    const double scale = 1 / std::sqrt(static_cast<double>(settings_.head_dim));
+    const Tensor scores = einsum("bquh,bkuh->buqk", query * scale, repeated(key));
+    const Tensor weights = weights_of(scores, mask_for(query, key, context), 1, context);
+    return einsum("buqk,bkuh->bquh", weights, repeated(value));
+  }
+
+ private:
+  // Each head as often in a row as heads of the query share it.
+  Tensor repeated(const Tensor& x) const {
+    const int64_t repeats = settings_.num_query_heads / settings_.num_key_value_heads;
+    if (repeats == 1) return x;
+    Shape shape = x.shape();
+    shape.insert(3, repeats);
+    return reshape(broadcast_to(expand_dims(x, 3), shape),
+                   {shape[0], shape[1], settings_.num_query_heads, settings_.head_dim});
+  }
+};
+const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupQueryAttention"});
+
+}  // namespace
+
+Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options) {
+  return make_configured<MultiHeadAttentionLayer>({num_heads, key_dim, options});
+}
+Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
+                          const GroupQueryAttentionOptions& options) {
+  return make_configured<GroupQueryAttentionLayer>({head_dim, num_query_heads, num_key_value_heads, options});
+}
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,343 @@
+#include "lockstep/keras/layers/normalization.h"
+
+#include <algorithm>
+#include <set>
+
+#include "keras/layers/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
+#include "lockstep/ops/reduce.h"
+
+namespace lockstep::keras::layers {
+namespace {
+
+// Statistics of 16-bit floats are made in float32.
+Tensor widened(const Tensor& x) { return x.dtype() == DType::float64 ? x : cast(x, DType::float32); }
+
+// The axes as positions, ascending, each once.
+std::vector<int64_t> positions(const LayerBase& layer, const Axes& axes, int rank) {
+  std::set<int64_t> found;
+  for (const int64_t axis : axes.values())
+    found.insert(normalize_axis(axis, rank, layer.class_name().c_str(), layer.where()));
+  require(!found.empty() && found.size() == axes.values().size(), ErrorCode::invalid_argument, layer.where(),
+          layer.class_name(), ": axis names one dimension or more, each once, received ",
+          Dims(axes.values()));
+  return {found.begin(), found.end()};
+}
+
+Shape sizes_at(const Shape& shape, const std::vector<int64_t>& axes) {
+  Shape sizes;
+  for (const int64_t axis : axes) sizes.push_back(shape[static_cast<int>(axis)]);
+  return sizes;
+}
+
+// A weight over `axes`, so that it broadcasts against x.
+Tensor along(const Tensor& weight, const Tensor& x, const std::vector<int64_t>& axes) {
+  Shape shape = Dims::filled(x.rank(), 1);
+  for (const int64_t axis : axes) shape[static_cast<int>(axis)] = x.shape()[static_cast<int>(axis)];
+  return reshape(weight, shape);
+}
+
+// gamma and beta, as three layers have them.
+template <class Options>
+WeightOptions gamma_options(const Options& o) {
+  return {.initializer = o.gamma_initializer,
+          .regularizer = o.gamma_regularizer,
+          .constraint = o.gamma_constraint,
+          .autocast = false};
+}
+template <class Options>
+WeightOptions beta_options(const Options& o) {
+  return {.initializer = o.beta_initializer,
+          .regularizer = o.beta_regularizer,
+          .constraint = o.beta_constraint,
+          .autocast = false};
+}
+void visit_affine(auto& v, auto& o) {
+  v("beta_initializer", o.beta_initializer);
+  v("gamma_initializer", o.gamma_initializer);
+  v("beta_regularizer", o.beta_regularizer);
+  v("gamma_regularizer", o.gamma_regularizer);
+  v("beta_constraint", o.beta_constraint);
+  v("gamma_constraint", o.gamma_constraint);
+}
+
+// Once built, Keras writes one axis as a list too.
+Axes as_list(const Axes& axes) {
+  std::vector<int64_t> sorted = axes.values();
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+// --- layer normalisation -------------------------------------------------------------------------------------------
+
+struct LayerNormalizationSettings {
+  LayerNormalizationOptions options;
+  void visit(auto& v) {
+    v("axis", options.axis);
+    v("epsilon", options.epsilon);
+    v("center", options.center);
+    v("scale", options.scale);
+    v("rms_scaling", options.rms_scaling);
+    visit_affine(v, options);
+  }
+};
+
+class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationSettings> {
+ public:
+  static constexpr const char* kClassName = "LayerNormalization";
+  using ConfiguredLayer::ConfiguredLayer;
+
+  void build(const Shape& input) override {
+    const LayerNormalizationOptions& o = settings_.options;
+    axes_ = positions(*this, o.axis, input.rank());
+    settings_.options.axis = as_list(o.axis);
+    const Shape shape = sizes_at(input, axes_);
+    if (o.scale || o.rms_scaling) gamma_ = add_weight("gamma", shape, gamma_options(o));
+    if (o.center && !o.rms_scaling) beta_ = add_weight("beta", shape, beta_options(o));
+  }
+
+  Tensor call(const Tensor& input, const CallContext&) override {
+    const Tensor x = widened(input);
+    return cast(settings_.options.rms_scaling ? scaled(x) : normalized(x), compute_dtype());
+  }
+  bool supports_masking() const override { return true; }
+  bool autocast_inputs() const override { return false; }
+
+ private:
+  // The op works on the last dimension: the axes are brought there as one.
+  Tensor normalized(const Tensor& x) const {
+    const int64_t features = sizes_at(x.shape(), axes_).size();
+    const auto weight = [&](const Variable& v, double otherwise) {
+      return v.defined() ? reshape(cast(v, x.dtype()), {features})
+                         : Tensor::full(x.dtype(), {features}, otherwise);
+    };
+    Dims order, back = Dims::filled(x.rank(), 0);
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (!std::binary_search(axes_.begin(), axes_.end(), d)) order.push_back(d);
+    Shape flat;
+    for (const int64_t d : order) flat.push_back(x.shape()[static_cast<int>(d)]);
+    flat.push_back(features);
+    for (const int64_t d : axes_) order.push_back(d);
+    for (int d = 0; d < x.rank(); ++d) back[static_cast<int>(order[d])] = d;
+    const bool in_place = order == back && axes_.front() == x.rank() - static_cast<int64_t>(axes_.size());
+    const Tensor moved = in_place ? x : transpose(x, order);
+    const Tensor y = layer_norm(axes_.size() == 1 ? moved : reshape(moved, flat), weight(gamma_, 1),
+                                weight(beta_, 0), {.epsilon = settings_.options.epsilon});
+    const Tensor shaped = axes_.size() == 1 ? y : reshape(y, moved.shape());
+    return in_place ? shaped : transpose(shaped, back);
+  }
+  Tensor scaled(const Tensor& x) const {
+    const ReduceOptions over{.axis = axes_, .keepdims = true};
+    const Tensor variance = reduce_mean(square(x - reduce_mean(x, over)), over);
+    return x * rsqrt(variance + settings_.options.epsilon) * along(cast(gamma_, x.dtype()), x, axes_);
+  }
+
+  std::vector<int64_t> axes_;
+  Variable gamma_, beta_;
+};
+const RegisterLayer<LayerNormalizationLayer> layer_normalization;
+
+// --- group normalisation -------------------------------------------------------------------------------------------
+
+struct GroupNormalizationSettings {
+  GroupNormalizationOptions options;
+  void visit(auto& v) {
+    v("groups", options.groups);
+    v("axis", options.axis);
+    v("epsilon", options.epsilon);
+    v("center", options.center);
+    v("scale", options.scale);
+    visit_affine(v, options);
+  }
+};
+
+class GroupNormalizationLayer final : public ConfiguredLayer<GroupNormalizationSettings> {
+ public:
+  static constexpr const char* kClassName = "GroupNormalization";
+  GroupNormalizationLayer(const char* class_name, GroupNormalizationSettings settings)
+      : ConfiguredLayer(class_name, std::move(settings)) {
+    require(settings_.options.groups > 0 || settings_.options.groups == -1, ErrorCode::invalid_argument,
+            std::source_location::current(),
+            "GroupNormalization: groups must be positive, or -1 for one a channel, received ",
+            settings_.options.groups);
+  }
+
+  void build(const Shape& input) override {
+    GroupNormalizationOptions& o = settings_.options;
+    axis_ = normalize_axis(o.axis, input.rank(), "GroupNormalization", where());
+    const int64_t channels = input[axis_];
+    require(channels > 0, ErrorCode::shape_mismatch, where(), "GroupNormalization: axis ", o.axis,
+            " must have a known size, received shape ", input);
+    if (o.groups == -1) o.groups = channels;
+    require(channels % o.groups == 0, ErrorCode::shape_mismatch, where(), "GroupNormalization: ", channels,
+            " channels do not make ", o.groups, " groups of one size");
+    if (o.scale) gamma_ = add_weight("gamma", {channels}, gamma_options(o));
+    if (o.center) beta_ = add_weight("beta", {channels}, beta_options(o));
+  }
+
+  Tensor call(const Tensor& input, const CallContext&) override {
+    const GroupNormalizationOptions& o = settings_.options;
+    Shape grouped = input.shape();
+    grouped[axis_] /= o.groups;
+    grouped.insert(axis_, o.groups);
+    const Tensor x = reshape(widened(input), grouped);
+    ReduceOptions over{.keepdims = true};
+    for (int d = 1; d < x.rank(); ++d)
+      if (d != axis_) over.axis.push_back(d);
+    const auto weight = [&](const Variable& v) { return along(cast(v, x.dtype()), x, {axis_, axis_ + 1}); };
+    const Tensor centered = x - reduce_mean(x, over);
+    Tensor factor = rsqrt(reduce_mean(square(centered), over) + o.epsilon);
+    if (gamma_.defined()) factor = factor * weight(gamma_);
+    Tensor y = centered * factor;
+    if (beta_.defined()) y = y + weight(beta_);
+    return cast(reshape(y, input.shape()), compute_dtype());
+  }
+  bool supports_masking() const override { return true; }
+  bool autocast_inputs() const override { return false; }
+
+ private:
+  int axis_ = -1;
+  Variable gamma_, beta_;
+};
+const RegisterLayer<GroupNormalizationLayer> group_normalization;
+
+// --- lengths -------------------------------------------------------------------------------------------------------
+
+struct RMSNormalizationSettings {
+  RMSNormalizationOptions options;
+  void visit(auto& v) {
+    v("axis", options.axis);
+    v("epsilon", options.epsilon);
+  }
+};
+
+class RMSNormalizationLayer final : public ConfiguredLayer<RMSNormalizationSettings> {
+ public:
+  static constexpr const char* kClassName = "RMSNormalization";
+  using ConfiguredLayer::ConfiguredLayer;
+  void build(const Shape& input) override {
+    axes_ = positions(*this, settings_.options.axis, input.rank());
+    settings_.options.axis = as_list(settings_.options.axis);
+    scale_ = add_weight("scale", sizes_at(input, axes_), {.initializer = "ones"});
+  }
+  Tensor call(const Tensor& input, const CallContext&) override {
+    const Tensor x = widened(input);
+    const Tensor power = reduce_mean(square(x), {.axis = axes_, .keepdims = true});
+    const Tensor y = x * rsqrt(power + settings_.options.epsilon) * along(cast(scale_, x.dtype()), x, axes_);
+    return cast(y, input.dtype());
+  }
+
+ private:
+  std::vector<int64_t> axes_;
+  Variable scale_;
+};
+const RegisterLayer<RMSNormalizationLayer> rms_normalization;
+
+struct UnitNormalizationSettings {
+  UnitNormalizationOptions options;
+  void visit(auto& v) { v("axis", options.axis); }
+};
+
+class UnitNormalizationLayer final : public ConfiguredLayer<UnitNormalizationSettings> {
+ public:
+  static constexpr const char* kClassName = "UnitNormalization";
+  using ConfiguredLayer::ConfiguredLayer;
+  Tensor call(const Tensor& x, const CallContext&) override {
+    const std::vector<int64_t> axes = positions(*this, settings_.options.axis, x.rank());
+    // No shorter than 1e-12, as in Keras; 16-bit floats know no such squares.
+    const Tensor squares = reduce_sum(square(widened(x)), {.axis = axes, .keepdims = true});
+    return x * cast(rsqrt(maximum(squares, 1e-24)), x.dtype());
+  }
+  bool supports_masking() const override { return true; }
+};
+const RegisterLayer<UnitNormalizationLayer> unit_normalization;
+
+// --- spectral normalisation ----------------------------------------------------------------------------------------
+
+struct SpectralNormalizationSettings {
+  Layer layer;
+  SpectralNormalizationOptions options;
+  void visit(auto& v) {
+    v("layer", layer);
+    v("power_iterations", options.power_iterations);
+  }
+};
+
+class SpectralNormalizationLayer final : public ConfiguredLayer<SpectralNormalizationSettings> {
+ public:
+  static constexpr const char* kClassName = "SpectralNormalization";
+  SpectralNormalizationLayer(const char* class_name, SpectralNormalizationSettings settings)
+      : ConfiguredLayer(class_name, std::move(settings)) {
+    require(settings_.options.power_iterations > 0, ErrorCode::invalid_argument,
+            std::source_location::current(),
+            "SpectralNormalization: power_iterations must be positive, received ",
+            settings_.options.power_iterations);
+    track(settings_.layer);
+  }
+
+  void build_all(const std::vector<Shape>& inputs) override {
+    settings_.layer.build(inputs, where());
+    for (const Variable& weight : settings_.layer.weights())
+      for (const char* name : {"/kernel", "/embeddings"})
+        if (!kernel_.defined() && weight.name().ends_with(name)) kernel_ = weight;
+    require(kernel_.defined(), ErrorCode::invalid_argument, where(), "SpectralNormalization: layer \"",
+            settings_.layer.name(), "\" (", settings_.layer.class_name(),
+            ") has neither a kernel nor embeddings");
+    vector_u_ = add_weight("vector_u", {1, kernel_.shape()[-1]},
+                           {.initializer = initializers::TruncatedNormal({.stddev = 0.02}),
+                            .trainable = false,
+                            .dtype = kernel_.dtype()});
+  }
+
+  TensorList call_all(const TensorList& inputs, const CallContext& context) override {
+    if (context.training) normalize_kernel();
+    return settings_.layer.apply(inputs, {.training = context.training});
+  }
+
+ private:
+  // The power method on W^T W: u and v tend to the singular vectors of the largest singular value.
+  void normalize_kernel() const {
+    const VariableReadScope as_kept;
+    const Tensor kernel = stop_gradient(kernel_.value());
+    const Tensor weights = reshape(kernel, {-1, kernel.shape()[-1]});
+    const auto unit = [](const Tensor& x) { return x * rsqrt(maximum(reduce_sum(square(x)), 1e-14)); };
+    Tensor u = vector_u_.value(), v;
+    for (int64_t i = 0; i < settings_.options.power_iterations; ++i) {
+      v = unit(matmul(u, weights, {.transpose_b = true}));
+      u = unit(matmul(v, weights));
+    }
+    const Tensor sigma = reshape(matmul(matmul(v, weights), u, {.transpose_b = true}), {});
+    // A kernel of zeros has no direction; it stays, and so does u.
+    const Tensor found = reduce_max(abs(kernel)) > 0.0;
+    vector_u_.assign(lockstep::where(found, u, vector_u_.value()));
+    kernel_.assign(lockstep::where(found, kernel / lockstep::where(found, sigma, 1.0), kernel));
+  }
+
+  Variable kernel_;
+  Variable vector_u_;
+};
+const RegisterLayer<SpectralNormalizationLayer> spectral_normalization;
+
+}  // namespace
+
+Layer LayerNormalization(const LayerNormalizationOptions& options) {
+  return make_configured<LayerNormalizationLayer>({options});
+}
+Layer GroupNormalization(const GroupNormalizationOptions& options) {
+  return make_configured<GroupNormalizationLayer>({options});
+}
+Layer RMSNormalization(const RMSNormalizationOptions& options) {
+  return make_configured<RMSNormalizationLayer>({options});
+}
+Layer UnitNormalization(const UnitNormalizationOptions& options) {
+  return make_configured<UnitNormalizationLayer>({options});
+}
+Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options) {
+  return make_configured<SpectralNormalizationLayer>({layer, options});
+}
+
+}  // namespace lockstep::keras::layers

@@ -1,0 +1,328 @@
+#include "keras/layer_cases.h"
+
+#include "lockstep/keras/layers.h"
+
+namespace lockstep::keras::testing {
+
+using namespace layers;  // NOLINT(google-build-using-namespace): a table of nothing but layers
+
+namespace {
+
+LayerInput x(const Shape& shape) { return {.shape = shape}; }
+LayerInput indices(const Shape& shape, int64_t below) {
+  return {.shape = shape, .dtype = DType::int32, .below = below};
+}
+
+}  // namespace
+
+const std::vector<LayerCase>& layer_cases() {
+  static const std::vector<std::string> attention_weights = {"query/kernel",
+                                                             "query/bias",
+                                                             "key/kernel",
+                                                             "key/bias",
+                                                             "value/kernel",
+                                                             "value/bias",
+                                                             "attention_output/kernel",
+                                                             "attention_output/bias"};
+  static const std::vector<LayerCase> cases = {
+      // --- core ---
+      {.name = "dense", .make = [] { return Dense(3); }, .inputs = {x({4})}, .weights = {"kernel", "bias"}},
+      {.name = "dense_of_sequences",
+       .make = [] { return Dense(3, {.activation = "tanh", .use_bias = false}); },
+       .inputs = {x({2, 4})},
+       .weights = {"kernel"}},
+      {.name = "einsum_dense",
+       .make =
+           [] {
+             return EinsumDense("abc,cd->abd", {-1, 3}, {.bias_axes = "d"});
+           },
+       .inputs = {x({2, 4})},
+       .weights = {"kernel", "bias"}},
+      {.name = "einsum_dense_dots",
+       .make = [] { return EinsumDense("...x,xy->...y", {3}, {.activation = "tanh", .bias_axes = "y"}); },
+       .inputs = {x({2, 3, 4})},
+       .weights = {"kernel", "bias"}},
+      {.name = "einsum_dense_dots_behind",
+       .make = [] { return EinsumDense("ab...,bc->ac...", {3}, {.bias_axes = "c"}); },
+       .inputs = {x({4, 2, 2})},
+       .weights = {"kernel", "bias"}},
+      {.name = "einsum_dense_transposed",
+       .make =
+           [] {
+             return EinsumDense("abc,dc->adb", {3, 2}, {.bias_axes = "d"});
+           },
+       .inputs = {x({2, 4})},
+       .weights = {"kernel", "bias"}},
+      {.name = "embedding",
+       .make = [] { return Embedding(5, 3); },
+       .inputs = {indices({4}, 5)},
+       .weights = {"embeddings"},
+       .differentiable = false},
+      {.name = "embedding_masked",
+       .make = [] { return Embedding(5, 3, {.embeddings_regularizer = "l2", .mask_zero = true}); },
+       .inputs = {indices({4}, 5)},
+       .weights = {"embeddings"},
+       .differentiable = false},
+      {.name = "activation", .make = [] { return layers::Activation("gelu"); }, .inputs = {x({4})}},
+      {.name = "identity", .make = [] { return Identity(); }, .inputs = {x({4})}},
+      {.name = "masking", .make = [] { return Masking({.mask_value = 0.5}); }, .inputs = {x({2, 3})}},
+      {.name = "dropout", .make = [] { return Dropout(0.5); }, .inputs = {x({4})}, .random = true},
+      {.name = "dropout_shared",
+       .make =
+           [] {
+             return Dropout(0.5, {.noise_shape = Shape{-1, 1, 3}, .seed = 3});
+           },
+       .inputs = {x({2, 3})},
+       .random = true},
+      {.name = "alpha_dropout",
+       .make = [] { return AlphaDropout(0.3, {.seed = 3}); },
+       .inputs = {x({4})},
+       .random = true},
+      {.name = "spatial_dropout_1d",
+       .make = [] { return SpatialDropout1D(0.5); },
+       .inputs = {x({2, 3})},
+       .random = true},
+      {.name = "spatial_dropout_2d",
+       .make = [] { return SpatialDropout2D(0.5, {.data_format = "channels_first", .seed = 1}); },
+       .inputs = {x({3, 2, 2})},
+       .random = true},
+      {.name = "spatial_dropout_3d",
+       .make = [] { return SpatialDropout3D(0.5); },
+       .inputs = {x({2, 2, 2, 3})},
+       .random = true},
+      {.name = "gaussian_noise",
+       .make = [] { return GaussianNoise(0.5); },
+       .inputs = {x({4})},
+       .random = true},
+      {.name = "gaussian_dropout",
+       .make = [] { return GaussianDropout(0.5); },
+       .inputs = {x({4})},
+       .random = true},
+      {.name = "activity_regularization",
+       .make = [] { return ActivityRegularization({.l1 = 0.1, .l2 = 0.2}); },
+       .inputs = {x({4})}},
+      {.name = "flatten", .make = [] { return Flatten(); }, .inputs = {x({2, 3, 4})}},
+      {.name = "flatten_channels_first",
+       .make = [] { return Flatten({.data_format = "channels_first"}); },
+       .inputs = {x({2, 3, 4})}},
+      {.name = "flatten_vector", .make = [] { return Flatten(); }, .inputs = {x({})}},
+      {.name = "reshape",
+       .make =
+           [] {
+             return Reshape({3, 2});
+           },
+       .inputs = {x({6})}},
+      {.name = "reshape_open",
+       .make =
+           [] {
+             return Reshape({-1, 2});
+           },
+       .inputs = {x({3, 4})}},
+      {.name = "permute",
+       .make =
+           [] {
+             return Permute({2, 1});
+           },
+       .inputs = {x({2, 3})}},
+      {.name = "repeat_vector", .make = [] { return RepeatVector(3); }, .inputs = {x({4})}},
+      // --- activations ---
+      {.name = "relu", .make = [] { return ReLU(); }, .inputs = {x({4})}},
+      {.name = "relu_full",
+       .make = [] { return ReLU({.max_value = 1, .negative_slope = 0.1, .threshold = 0.2}); },
+       .inputs = {x({4})}},
+      {.name = "leaky_relu", .make = [] { return LeakyReLU(); }, .inputs = {x({4})}},
+      {.name = "prelu",
+       .make = [] { return PReLU({.alpha_initializer = initializers::Constant(0.25)}); },
+       .inputs = {x({2, 3})},
+       .weights = {"alpha"}},
+      {.name = "prelu_shared",
+       .make = [] { return PReLU({.shared_axes = {1}}); },
+       .inputs = {x({2, 3})},
+       .weights = {"alpha"}},
+      {.name = "elu", .make = [] { return ELU({.alpha = 0.7}); }, .inputs = {x({4})}},
+      {.name = "softmax", .make = [] { return Softmax(); }, .inputs = {x({4})}},
+      {.name = "softmax_axes",
+       .make =
+           [] {
+             return Softmax({.axis = {1, 2}});
+           },
+       .inputs = {x({2, 3, 2})}},
+      // --- merging ---
+      {.name = "add", .make = [] { return Add(); }, .inputs = {x({2, 3}), x({2, 3}), x({2, 3})}},
+      {.name = "add_broadcast", .make = [] { return Add(); }, .inputs = {x({2, 3}), x({3})}},
+      {.name = "subtract", .make = [] { return Subtract(); }, .inputs = {x({3}), x({3})}},
+      {.name = "multiply", .make = [] { return Multiply(); }, .inputs = {x({2, 3}), x({1, 3})}},
+      {.name = "average", .make = [] { return Average(); }, .inputs = {x({3}), x({3}), x({3})}},
+      {.name = "maximum", .make = [] { return Maximum(); }, .inputs = {x({3}), x({3})}},
+      {.name = "minimum", .make = [] { return Minimum(); }, .inputs = {x({3}), x({3})}},
+      {.name = "concatenate",
+       .make = [] { return Concatenate({.axis = 1}); },
+       .inputs = {x({2, 3}), x({4, 3})}},
+      {.name = "dot", .make = [] { return Dot(1); }, .inputs = {x({3}), x({3})}},
+      {.name = "dot_axes",
+       .make =
+           [] {
+             return Dot({1, 2}, {.normalize = true});
+           },
+       .inputs = {x({3, 2}), x({4, 3})}},
+      // --- normalization ---
+      {.name = "batch_normalization",
+       .make = [] { return BatchNormalization(); },
+       .inputs = {x({3})},
+       .weights = {"gamma", "beta", "moving_mean", "moving_variance"}},
+      {.name = "batch_normalization_images",
+       .make =
+           [] {
+             return BatchNormalization({.axis = 1, .momentum = 0.5, .scale = false, .synchronized = true});
+           },
+       .inputs = {x({3, 2, 2})},
+       .weights = {"beta", "moving_mean", "moving_variance"}},
+      {.name = "batch_renormalization",
+       .make =
+           [] {
+             return BatchNormalization(
+                 {.renorm = true, .renorm_clipping = {.rmin = 0.5, .rmax = 2, .dmax = 1}});
+           },
+       .inputs = {x({3})},
+       .weights = {"gamma", "beta", "moving_mean", "moving_variance", "moving_stddev", "renorm_mean",
+                   "renorm_stddev"},
+       .random = true},
+      {.name = "layer_normalization",
+       .make = [] { return LayerNormalization(); },
+       .inputs = {x({2, 4})},
+       .weights = {"gamma", "beta"}},
+      {.name = "layer_normalization_axes",
+       .make =
+           [] {
+             return LayerNormalization({.axis = {1, 3}, .scale = false});
+           },
+       .inputs = {x({2, 3, 2})},
+       .weights = {"beta"}},
+      {.name = "layer_normalization_last_two",
+       .make =
+           [] {
+             return LayerNormalization({.axis = {-1, -2}});
+           },
+       .inputs = {x({3, 2})},
+       .weights = {"gamma", "beta"}},
+      {.name = "layer_normalization_rms",
+       .make = [] { return LayerNormalization({.axis = 1, .rms_scaling = true}); },
+       .inputs = {x({3, 2})},
+       .weights = {"gamma"}},
+      {.name = "group_normalization",
+       .make = [] { return GroupNormalization({.groups = 2}); },
+       .inputs = {x({3, 4})},
+       .weights = {"gamma", "beta"}},
+      {.name = "group_normalization_first",
+       .make = [] { return GroupNormalization({.groups = -1, .axis = 1, .center = false}); },
+       .inputs = {x({2, 3})},
+       .weights = {"gamma"}},
+      {.name = "rms_normalization",
+       .make = [] { return RMSNormalization(); },
+       .inputs = {x({4})},
+       .weights = {"scale"}},
+      {.name = "unit_normalization",
+       .make =
+           [] {
+             return UnitNormalization({.axis = {1, 2}});
+           },
+       .inputs = {x({2, 3})}},
+      {.name = "spectral_normalization",
+       .make = [] { return SpectralNormalization(Dense(3)); },
+       .inputs = {x({4})},
+       .weights = {"vector_u", "dense/kernel", "dense/bias"},
+       .random = true},
+      // --- preprocessing ---
+      {.name = "rescaling", .make = [] { return Rescaling(1 / 255.0, -1.0); }, .inputs = {x({4})}},
+      {.name = "rescaling_lists",
+       .make =
+           [] {
+             return Rescaling({1, 2, 3}, {0.5, 0, 1});
+           },
+       .inputs = {x({2, 3})}},
+      {.name = "normalization",
+       .make = [] { return Normalization(); },
+       .inputs = {x({4})},
+       .weights = {"mean", "variance", "count"}},
+      {.name = "normalization_given",
+       .make =
+           [] {
+             return Normalization({.mean = {1, 2, 3}, .variance = {1, 4, 9}, .invert = true});
+           },
+       .inputs = {x({2, 3})}},
+      {.name = "normalization_all",
+       .make = [] { return Normalization({.axis = {}, .mean = 2, .variance = 4}); },
+       .inputs = {x({2, 3})}},
+      {.name = "category_encoding",
+       .make = [] { return CategoryEncoding(5); },
+       .inputs = {indices({4}, 5)},
+       .differentiable = false},
+      {.name = "category_encoding_one_hot",
+       .make = [] { return CategoryEncoding(5, {.output_mode = "one_hot"}); },
+       .inputs = {indices({4}, 5)},
+       .differentiable = false},
+      {.name = "category_encoding_count",
+       .make = [] { return CategoryEncoding(5, {.output_mode = "count"}); },
+       .inputs = {indices({4}, 5), x({4})},
+       .differentiable = false},
+      {.name = "discretization",
+       .make =
+           [] {
+             return Discretization({.bin_boundaries = std::vector{-0.5, 0.0, 0.5}});
+           },
+       .inputs = {x({4})},
+       .differentiable = false,
+       .result = DType::int32},
+      {.name = "discretization_one_hot",
+       .make = [] { return Discretization({.bin_boundaries = std::vector{0.0}, .output_mode = "one_hot"}); },
+       .inputs = {x({4})},
+       .differentiable = false},
+      // --- attention ---
+      {.name = "multi_head_attention",
+       .make = [] { return MultiHeadAttention(2, 3); },
+       .inputs = {x({3, 4}), x({3, 4})},
+       .weights = attention_weights},
+      {.name = "multi_head_attention_cross",
+       .make = [] { return MultiHeadAttention(2, 3, {.value_dim = 2, .output_shape = 5}); },
+       .inputs = {x({3, 4}), x({2, 3}), x({2, 5})},
+       .weights = attention_weights,
+       .call = {.use_causal_mask = true}},
+      {.name = "multi_head_attention_axes",
+       .make =
+           [] {
+             return MultiHeadAttention(
+                 2, 2,
+                 {.dropout = 0.5, .use_bias = false, .use_gate = true, .attention_axes = {1, 2}, .seed = 1});
+           },
+       .inputs = {x({2, 2, 3}), x({2, 2, 3})},
+       .weights = {"query/kernel", "key/kernel", "gate/kernel", "value/kernel", "attention_output/kernel"},
+       .random = true},
+      {.name = "multi_head_attention_window",
+       .make = [] { return MultiHeadAttention(1, 2, {.sliding_window = 2}); },
+       .inputs = {x({4, 3}), x({4, 3})},
+       .weights = attention_weights},
+      {.name = "group_query_attention",
+       .make = [] { return GroupQueryAttention(2, 4, 2); },
+       .inputs = {x({3, 4}), x({3, 4})},
+       .weights = attention_weights,
+       .call = {.use_causal_mask = true}},
+      {.name = "attention", .make = [] { return Attention(); }, .inputs = {x({3, 4}), x({2, 4})}},
+      {.name = "attention_concat",
+       .make = [] { return Attention({.use_scale = true, .score_mode = "concat"}); },
+       .inputs = {x({3, 4}), x({2, 4}), x({2, 4})},
+       .weights = {"scale", "concat_score_weight"}},
+      {.name = "additive_attention",
+       .make = [] { return AdditiveAttention(); },
+       .inputs = {x({3, 4}), x({2, 4})},
+       .weights = {"scale"},
+       .call = {.use_causal_mask = true}},
+  };
+  return cases;
+}
+
+const std::set<std::string>& classes_without_cases() {
+  static const std::set<std::string> classes = {"InputLayer", "Lambda", "Sequential", "Functional", "Model"};
+  return classes;
+}
+
+}  // namespace lockstep::keras::testing
