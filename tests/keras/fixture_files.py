@@ -4,6 +4,7 @@ Both are written so that the same content is always the same bytes. testdata/REA
 """
 
 import json
+import math
 import struct
 
 import numpy as np
@@ -42,19 +43,19 @@ def plain(value):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     if isinstance(value, (bool, int, float, str, type(None))):
         return value
     array = np.asarray(value)
     if array.ndim:
         return [plain(item) for item in array]
-    if array.dtype == np.float32:
-        return float(str(array[()]))
-    return array.item()
+    return plain(float(str(array[()])) if array.dtype == np.float32 else array.item())
 
 
 def write_json(path, content):
     """Writes a dict, one top-level key to a line."""
-    lines = [f"{json.dumps(key)}: {json.dumps(plain(value), ensure_ascii=False)}" for key, value in content.items()]
+    lines = [f"{json.dumps(key)}: {json.dumps(plain(value), ensure_ascii=False, allow_nan=False)}" for key, value in content.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
