@@ -244,6 +244,6 @@ struct Family {
 };
 
 extern const Family kArrayFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily, kMatmulFamily,
-    kNnFamily, kRandomFamily, kReduceFamily, kUpdateFamily;
+    kNnFamily, kPlacesFamily, kRandomFamily, kRearrangeFamily, kReduceFamily, kSortFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

@@ -14,9 +14,10 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily, &kReduceFamily,
-                                       &kArrayFamily,       &kNnFamily,     &kConvFamily,
-                                       &kRandomFamily,      &kUpdateFamily, &kCollectiveFamily};
+constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily,    &kReduceFamily,
+                                       &kArrayFamily,       &kNnFamily,        &kConvFamily,
+                                       &kRandomFamily,      &kUpdateFamily,    &kCollectiveFamily,
+                                       &kSortFamily,        &kRearrangeFamily, &kPlacesFamily};
 
 }  // namespace
 
