@@ -21,4 +21,5 @@
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/ops/sort.h"
 #include "lockstep/tensor/tensor.h"

@@ -244,6 +244,7 @@ struct Family {
 };
 
 extern const Family kArrayFamily, kAttentionFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily,
-    kMatmulFamily, kNnFamily, kRandomFamily, kReduceFamily, kUpdateFamily;
+    kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily, kRearrangeFamily, kReduceFamily, kSortFamily,
+    kUpdateFamily;
 
 }  // namespace lockstep::testing

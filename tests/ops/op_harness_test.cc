@@ -14,9 +14,10 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily,   &kReduceFamily, &kArrayFamily,
-                                       &kNnFamily,          &kConvFamily,     &kRandomFamily, &kUpdateFamily,
-                                       &kCollectiveFamily,  &kAttentionFamily};
+constexpr const Family* kFamilies[] = {
+    &kElementwiseFamily, &kMatmulFamily,    &kReduceFamily, &kArrayFamily,      &kNnFamily,
+    &kConvFamily,        &kRandomFamily,    &kUpdateFamily, &kCollectiveFamily, &kAttentionFamily,
+    &kSortFamily,        &kRearrangeFamily, &kPlacesFamily};
 
 }  // namespace
 

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
 #include "ops/op_case.h"
+#include "ops/reduce/cumulative.h"
 #include "ops/reduce/reduce.h"
 
 namespace lockstep::testing {
@@ -130,8 +133,211 @@ OpCase argmax_case(const std::string& name, const Input& input, int axis) {
           .same_bits_on_threads = true};
 }
 
+// The fold of what lies before each element along `axis` (behind it: reverse), with the element or without.
+Reference accumulated(Fold fold, double start, const CumulativeAttrs& attrs) {
+  return [=](const Arrays& in) {
+    const auto axis = static_cast<int>(attrs.axis);
+    Array out(in[0].shape);
+    each_index(in[0].shape, [&](const Dims& index) {
+      double result = start;
+      for (Dims i = index; i[axis] >= 0 && i[axis] < in[0].shape[axis]; i[axis] += attrs.reverse ? 1 : -1)
+        if (i[axis] != index[axis] || !attrs.exclusive) result = fold(result, in[0].at(i));
+      out.at(index) = result;
+    });
+    return out;
+  };
+}
+
+OpCase cumulative_case(const Kind& kind, const std::string& op, const std::string& suffix, const Shape& shape,
+                       const CumulativeAttrs& attrs) {
+  const CumulativeOptions options{static_cast<int>(attrs.axis), attrs.exclusive, attrs.reverse};
+  const bool sums = op == "cumsum";
+  return {.name = op + suffix,
+          .op = op,
+          .inputs = {kind.input(shape)},
+          .attrs = attrs,
+          .reference = accumulated(kind.fold, kind.start, attrs),
+          .dtypes = kNumbers,
+          .tolerance = kind.tolerance,
+          .function = [=](auto in) { return sums ? cumsum(in[0], options) : cumprod(in[0], options); },
+          .same_bits_on_threads = true};
+}
+
+// A public function of the sums over the last axis: f(sum of g over the row).
+Array of_rows(const Array& x, const std::function<double(const std::vector<double>&)>& f) {
+  Array out(x.shape.drop_last(1));
+  const auto n = static_cast<size_t>(x.shape[-1]);
+  for (size_t row = 0; row < out.values.size(); ++row)
+    out.values[row] = f({x.values.begin() + static_cast<ptrdiff_t>(row * n),
+                         x.values.begin() + static_cast<ptrdiff_t>((row + 1) * n)});
+  return out;
+}
+
+double sum_of(const std::vector<double>& row, double (*f)(double)) {
+  double sum = 0;
+  for (const double x : row) sum += f(x);
+  return sum;
+}
+double identity_of(double x) { return x; }
+double square_of(double x) { return x * x; }
+double abs_of(double x) { return std::abs(x); }
+double variance_of(const std::vector<double>& row) {
+  const auto n = static_cast<double>(row.size());
+  const double mean = sum_of(row, identity_of) / n;
+  double sum = 0;
+  for (const double x : row) sum += (x - mean) * (x - mean);
+  return sum / n;
+}
+
+// 16-bit floats are rounded between the ops of a composition, differently where they are fused.
+OpCase composed(const std::string& name, const Input& input, PublicFunction function,
+                const std::function<double(const std::vector<double>&)>& row) {
+  return {.name = name,
+          .inputs = {input},
+          .reference = [=](const Arrays& in) { return of_rows(in[0], row); },
+          .dtypes = {DType::float32, DType::float64},
+          .tolerance = Tolerance::summed,
+          .function = std::move(function)};
+}
+
+OpCases composed_cases() {
+  const auto last = [](auto f) { return [f](auto in) { return f(in[0], ReduceOptions{.axis = {-1}}); }; };
+  const auto norm_by = [](double ord) {
+    return [=](auto in) { return norm(in[0], {.ord = ord, .axis = {1}}); };
+  };
+  OpCase any =
+      composed("reduce_any", integers({4, 3}, -1, 1), last(reduce_any), [](const std::vector<double>& row) {
+        return std::ranges::any_of(row, [](double x) { return x != 0; });
+      });
+  OpCase all =
+      composed("reduce_all", integers({9, 2}, -1, 1), last(reduce_all), [](const std::vector<double>& row) {
+        return std::ranges::all_of(row, [](double x) { return x != 0; });
+      });
+  for (OpCase* c : {&any, &all}) {
+    c->dtypes = {DType::boolean};
+    c->tolerance = Tolerance::exact;
+    c->derivatives = 0;
+    c->edge_shapes = {{{3, 0}}, {{0, 3}}, {{1}}, {{0}}};
+  }
+  OpCase nonzero = composed(
+      "count_nonzero", integers({4, 5}, -1, 1), last(count_nonzero), [](const std::vector<double>& row) {
+        return static_cast<double>(std::ranges::count_if(row, [](double x) { return x != 0; }));
+      });
+  nonzero.dtypes = kAll;
+  nonzero.tolerance = Tolerance::exact;
+  nonzero.results = {always<DType::int64>};
+  nonzero.derivatives = 0;
+  nonzero.edge_shapes = {{{3, 0}}, {{0, 3}}, {{1}}};
+  OpCase smallest = composed(
+      "argmin", distinct({4, 6}), [](auto in) { return argmin(in[0]); },
+      [](const std::vector<double>& row) {
+        return static_cast<double>(std::ranges::min_element(row) - row.begin());
+      });
+  smallest.dtypes = kNumbers;
+  smallest.tolerance = Tolerance::exact;
+  smallest.results = {always<DType::int64>};
+  smallest.derivatives = 0;
+  smallest.edge_shapes = {{{1}}, {{0, 3}}};
+  return {
+      any,
+      all,
+      nonzero,
+      smallest,
+      named("argmin_of_extremes",
+            [&] {
+              OpCase c = smallest;
+              c.inputs = {given({2, 3}, {0.0, -0x1p31, 0x1p31 - 1, -0x1p31, 5, -0x1p31})};
+              c.dtypes = {DType::int32, DType::int64, DType::float64};
+              c.edge_shapes = {};
+              return c;
+            }()),
+      with_edges(composed("reduce_logsumexp", normal({4, 6}), last(reduce_logsumexp),
+                          [](const std::vector<double>& row) {
+                            return std::log(sum_of(row, [](double x) { return std::exp(x); }));
+                          }),
+                 {{{1}}, {{0, 3}}}),
+      with_derivatives(kUnchecked, composed("reduce_logsumexp_special",
+                                            given({4, 3}, {1000, 1000, 999, -1000, -1001, -1002, -kInf, -kInf,
+                                                           -kInf, kInf, 1, 2}),
+                                            last(reduce_logsumexp),
+                                            [](const std::vector<double>& row) {
+                                              const double m = std::ranges::max(row);
+                                              if (std::isinf(m)) return m;
+                                              double sum = 0;
+                                              for (const double x : row) sum += std::exp(x - m);
+                                              return m + std::log(sum);
+                                            })),
+      composed("reduce_variance", normal({4, 6}), last(reduce_variance), variance_of),
+      composed("reduce_std", normal({4, 6}), last(reduce_std),
+               [](const std::vector<double>& row) { return std::sqrt(variance_of(row)); }),
+      composed("norm_euclidean", normal({4, 6}), norm_by(2),
+               [](const std::vector<double>& row) { return std::sqrt(sum_of(row, square_of)); }),
+      composed("norm_1", off_zero({4, 6}), norm_by(1),
+               [](const std::vector<double>& row) { return sum_of(row, abs_of); }),
+      // Magnitudes that differ: where two are the largest, the gradient is shared.
+      composed("norm_infinity", given({2, 4}, {1, -5, 2, 3, 0.5, 1, -0.75, 4}), norm_by(kInf),
+               [](const std::vector<double>& row) {
+                 double largest = 0;
+                 for (const double x : row) largest = std::max(largest, std::abs(x));
+                 return largest;
+               }),
+      composed("norm_3", off_zero({4, 6}), norm_by(3),
+               [](const std::vector<double>& row) {
+                 return std::cbrt(sum_of(row, [](double x) { return std::abs(x * x * x); }));
+               }),
+      {.name = "clip_by_norm_rows",
+       .inputs = {normal({4, 6})},
+       .reference =
+           [](const Arrays& in) {
+             Array out = in[0];
+             for (size_t row = 0; row < 4; ++row) {
+               double sum = 0;
+               for (size_t k = 0; k < 6; ++k) sum += out.values[row * 6 + k] * out.values[row * 6 + k];
+               for (size_t k = 0; k < 6; ++k) out.values[row * 6 + k] *= 2.5 / std::max(std::sqrt(sum), 2.5);
+             }
+             return out;
+           },
+       .dtypes = {DType::float32, DType::float64},
+       .tolerance = Tolerance::summed,
+       .function = [](auto in) { return clip_by_norm(in[0], 2.5, {1}); }},
+      {.name = "clip_by_global_norm",
+       .inputs = {normal({4, 6}), normal({3})},
+       .reference = [](const Arrays& in) -> Arrays {
+         double sum = 0;
+         for (const Array& x : in)
+           for (const double v : x.values) sum += v * v;
+         Arrays out = in;
+         for (Array& x : out)
+           for (double& v : x.values) v *= 1.5 / std::max(std::sqrt(sum), 1.5);
+         Array norm{Shape{}};
+         norm.values[0] = std::sqrt(sum);
+         out.push_back(norm);
+         return out;
+       },
+       .dtypes = {DType::float32, DType::float64},
+       .tolerance = Tolerance::summed,
+       .function = [](auto in) -> TensorList {
+         const ClippedByGlobalNorm clipped = clip_by_global_norm(in, 1.5);
+         return {clipped.tensors[0], clipped.tensors[1], clipped.norm};
+       },
+       .results = {same, same, same}},
+  };
+}
+
 OpCases cases() {
   OpCases all;
+  for (const auto& [kind, op] : {std::pair(&kKinds[0], "cumsum"), std::pair(&kKinds[1], "cumprod")}) {
+    all.insert(
+        all.end(),
+        {with_edges(cumulative_case(*kind, op, "_vector", {7}, {0}), {{{1}}, {{0}}}),
+         with_large(cumulative_case(*kind, op, "_rows", {4, 5}, {.axis = 1}), {{9000, 12}}),
+         with_large(with_edges(cumulative_case(*kind, op, "_columns", {5, 4}, {.axis = 0, .reverse = true}),
+                               {{{0, 3}}, {{3, 0}}, {{1, 1}}}),
+                    {{12, 9000}}),
+         cumulative_case(*kind, op, "_middle", {2, 4, 3}, {.axis = 1, .exclusive = true}),
+         cumulative_case(*kind, op, "_backwards", {3, 4}, {.axis = 1, .exclusive = true, .reverse = true})});
+  }
+  for (OpCase& c : composed_cases()) all.push_back(std::move(c));
   for (const Kind& kind : kKinds) {
     OpCase vector = reduce_case(kind, "_vector", {9}, {0});
     vector.edge_shapes = kind.vectors;
@@ -185,9 +391,51 @@ OpCases cases() {
 }
 
 BadCalls bad_calls() {
-  const Tensor x = sample({2, 3}), flags = sample({2, 3}, DType::boolean);
+  const Tensor x = sample({2, 3}), flags = sample({2, 3}, DType::boolean),
+               whole = sample({2, 3}, DType::int32), none;
   using enum ErrorCode;
   return {
+      {"cumsum_axis", invalid_argument, {"cumsum: ", "axis 2"}, [=] { cumsum(x, {.axis = 2}); }},
+      {"cumsum_of_scalar", invalid_argument, {"cumsum: ", "scalar"}, [=] { cumsum(sample({})); }},
+      {"cumprod_of_booleans", dtype_mismatch, {"cumprod: ", "bool(2, 3)"}, [=] { cumprod(flags); }},
+      {"reduce_any_of_numbers", dtype_mismatch, {"reduce_any: ", "float32(2, 3)"}, [=] { reduce_any(x); }},
+      {"reduce_all_axis",
+       invalid_argument,
+       {"reduce_all: ", "axis 4"},
+       [=] { reduce_all(flags, {.axis = {4}}); }},
+      {"reduce_logsumexp_of_integers",
+       dtype_mismatch,
+       {"reduce_logsumexp: ", "int32(2, 3)"},
+       [=] { reduce_logsumexp(whole); }},
+      {"reduce_variance_axis",
+       invalid_argument,
+       {"reduce_variance: ", "axis 2"},
+       [=] { reduce_variance(x, {.axis = {2}}); }},
+      {"reduce_std_of_integers", dtype_mismatch, {"reduce_std: ", "int32(2, 3)"}, [=] { reduce_std(whole); }},
+      {"count_nonzero_axis",
+       invalid_argument,
+       {"count_nonzero: ", "axis 2"},
+       [=] { count_nonzero(x, {.axis = {2}}); }},
+      {"argmin_axis", invalid_argument, {"argmin: ", "axis 2"}, [=] { argmin(x, 2); }},
+      {"argmin_of_booleans", dtype_mismatch, {"argmin: ", "bool(2, 3)"}, [=] { argmin(flags); }},
+      {"norm_ord", invalid_argument, {"norm: ", "-1"}, [=] { norm(x, {.ord = -1}); }},
+      {"norm_axis", invalid_argument, {"norm: ", "axis 7"}, [=] { norm(x, {.axis = {7}}); }},
+      {"norm_of_integers", dtype_mismatch, {"norm: ", "int32(2, 3)"}, [=] { norm(whole); }},
+      {"global_norm_of_nothing",
+       invalid_argument,
+       {"global_norm: ", "none"},
+       [=] { global_norm(TensorList{}); }},
+      {"global_norm_of_integers",
+       dtype_mismatch,
+       {"global_norm: ", "int32(2, 3)"},
+       [=] {
+         global_norm(TensorList{x, whole});
+       }},
+      {"clip_by_norm_norm", invalid_argument, {"clip_by_norm: ", "0"}, [=] { clip_by_norm(x, 0); }},
+      {"clip_by_global_norm_norm",
+       invalid_argument,
+       {"clip_by_global_norm: ", "-2"},
+       [=] { clip_by_global_norm(TensorList{x}, -2); }},
       {"reduce_sum_axis",
        invalid_argument,
        {"reduce_sum: ", "axis 2", "rank 2"},

@@ -49,13 +49,13 @@ Optimizer named(const std::string& name, Json settings) {
   return Optimizer::deserialize(Json::object({{"class_name", name}, {"config", std::move(settings)}}));
 }
 
-struct Run {
+struct Trained {
   std::vector<Floats> weights;
   std::vector<Floats> state;
 };
 
 // Ten steps of a matrix and a vector.
-Run train(const Optimizer& optimizer, bool compiled) {
+Trained train(const Optimizer& optimizer, bool compiled) {
   const Variable a(Tensor::from(Floats{1, -2, 3, 0.5, 0.25, -1}, {2, 3}), {.name = "a"});
   const Variable b(floats({0.5, -0.5, 2}), {.name = "b"});
   const auto body = [&](const Tensor& x, const Tensor& y) {
@@ -71,7 +71,7 @@ Run train(const Optimizer& optimizer, bool compiled) {
     else
       body(Tensor::from(x, {2, 3}), floats(y));
   }
-  Run run{{read(a), read(b)}, {}};
+  Trained run{{read(a), read(b)}, {}};
   for (const Variable& variable : optimizer.variables())
     if (variable.dtype() == DType::float32) run.state.push_back(read(variable));
   return run;
@@ -79,8 +79,8 @@ Run train(const Optimizer& optimizer, bool compiled) {
 
 class NamedOptimizers : public ::testing::TestWithParam<const char*> {};
 
-void expect_same(const Run& one, const Run& other, float bound) {
-  for (const auto member : {&Run::weights, &Run::state})
+void expect_same(const Trained& one, const Trained& other, float bound) {
+  for (const auto member : {&Trained::weights, &Trained::state})
     for (size_t i = 0; i < (one.*member).size(); ++i)
       for (size_t k = 0; k < (one.*member)[i].size(); ++k)
         EXPECT_NEAR((one.*member)[i][k], (other.*member)[i][k], bound) << i << ", " << k;
@@ -98,15 +98,15 @@ TEST_P(NamedOptimizers, EagerIsCompiledWithEveryOption) {
 }
 
 TEST_P(NamedOptimizers, ScalingTheLossChangesNothing) {
-  const Run plain = train(named(GetParam(), Json::object()), true);
+  const Trained plain = train(named(GetParam(), Json::object()), true);
   expect_same(plain, train(named(GetParam(), Json::object({{"loss_scale_factor", 1024.0}})), true), 1e-6f);
-  const Run dynamic = train(LossScaleOptimizer(named(GetParam(), Json::object())), true);
+  const Trained dynamic = train(LossScaleOptimizer(named(GetParam(), Json::object())), true);
   EXPECT_EQ(dynamic.weights, plain.weights);
 }
 
 TEST_P(NamedOptimizers, AccumulatedEqualGradientsAreOneUpdate) {
-  const auto weights = [&](Json settings, int steps) {
-    const Optimizer optimizer = named(GetParam(), std::move(settings));
+  const auto weights = [&](const Json& settings, int steps) {
+    const Optimizer optimizer = named(GetParam(), settings);
     const Variable w(Tensor::from(Floats{1, -2, 3, 4}, {2, 2}));
     auto step = function([&](const Tensor& g) { optimizer.apply_gradients(TensorList{g}, {w}); });
     for (int t = 0; t < steps; ++t) {

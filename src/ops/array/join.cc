@@ -1,7 +1,10 @@
 #include "ops/array/join.h"
 
+#include <algorithm>
+
 #include "graph/emit.h"
 #include "lockstep/ops/array.h"
+#include "ops/elementwise/ops.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +38,9 @@ TensorList grad_concat(const GradContext& g) {
 }
 
 SpecList infer_pad(const InferContext& c) {
-  const auto& [before, after] = c.attrs<PadAttrs>();
+  const auto& [before, after, value] = c.attrs<PadAttrs>();
+  c.check(holds_exactly(c.dtype(0), value), ErrorCode::dtype_mismatch, "the number ", value, " has no exact ",
+          c.dtype(0), " value");
   Shape shape = c.shape(0);
   c.check(before.rank() == shape.rank() && after.rank() == shape.rank(), ErrorCode::shape_mismatch, "before ",
           before, " and after ", after, " need one entry for each dimension of ", shape);
@@ -81,8 +86,64 @@ TensorList split(const TensorArg& x, int parts, int axis) {
   return result;
 }
 
-Tensor pad(const TensorArg& x, const Dims& before, const Dims& after) {
-  return emit_one(kPad, {x.tensor()}, PadAttrs{before, after}, x.where());
+TensorList split(const TensorArg& x, std::span<const int64_t> sizes, int axis) {
+  const Shape& shape = x.tensor("split").shape();
+  const int position = normalize_axis(axis, shape.rank(), "split", x.where());
+  int64_t sum = 0, unknown = 0;
+  for (const int64_t size : sizes) {
+    require(size >= -1, ErrorCode::invalid_argument, x.where(), "split: a size is not negative, received ",
+            size);
+    size == -1 ? ++unknown : sum += size;
+  }
+  require(unknown <= 1 && sum <= shape[position] && (unknown == 1 || sum == shape[position]),
+          ErrorCode::invalid_argument, x.where(), "split: ", sizes.size(), " sizes, ", sum, " together",
+          unknown > 0 ? detail::concat(" beside ", unknown, " of -1") : "", ", do not fill dimension ",
+          position, " of ", shape);
+  Dims begin = Dims::filled(shape.rank(), 0), size = shape;
+  TensorList result;
+  for (const int64_t given : sizes) {
+    size[position] = given == -1 ? shape[position] - sum : given;
+    result.push_back(slice(x, begin, size));
+    begin[position] += size[position];
+  }
+  return result;
+}
+
+TensorList split(const TensorArg& x, std::initializer_list<int64_t> sizes, int axis) {
+  return split(x, std::span<const int64_t>(sizes.begin(), sizes.size()), axis);
+}
+
+namespace {
+
+// The elements beside one end of `axis`, mirrored; `skip`: 1 where the edge itself stays out.
+Tensor mirrored(const Tensor& x, int axis, int64_t count, int64_t skip, bool at_end) {
+  Dims begin = Dims::filled(x.rank(), 0), size = x.shape();
+  begin[axis] = at_end ? x.shape()[axis] - skip - count : skip;
+  size[axis] = count;
+  return reverse(slice(x, begin, size), {axis});
+}
+
+}  // namespace
+
+Tensor pad(const TensorArg& x, const Dims& before, const Dims& after, const PadOptions& options) {
+  if (options.mode == PadMode::constant)
+    return emit_one(kPad, {x.tensor()}, PadAttrs{before, after, options.constant_value}, x.where());
+  const Shape& shape = x.tensor("pad").shape();
+  require(before.rank() == shape.rank() && after.rank() == shape.rank(), ErrorCode::shape_mismatch, x.where(),
+          "pad: before ", before, " and after ", after, " need one entry for each dimension of ", shape);
+  const int64_t skip = options.mode == PadMode::reflect ? 1 : 0;
+  Tensor result = x.tensor();
+  for (int i = 0; i < shape.rank(); ++i) {
+    require(before[i] >= 0 && after[i] >= 0 &&
+                std::max(before[i], after[i]) <= std::max<int64_t>(shape[i] - skip, 0),
+            ErrorCode::invalid_argument, x.where(), "pad: before ", before, " and after ", after,
+            " may not be negative, nor larger than what can be mirrored in dimension ", i, " of ", shape);
+    if (before[i] + after[i] == 0) continue;
+    const Tensor parts[] = {mirrored(result, i, before[i], skip, false), result,
+                            mirrored(result, i, after[i], skip, true)};
+    result = concat(parts, i);
+  }
+  return result;
 }
 
 }  // namespace lockstep

@@ -15,8 +15,9 @@ struct ConcatAttrs {
 
 struct PadAttrs {
   Dims before, after;
+  double value = 0;
   bool operator==(const PadAttrs&) const = default;
-  void visit(auto&& v) const { v("before", before), v("after", after); }
+  void visit(auto&& v) const { v("before", before), v("after", after), v("value", value); }
 };
 
 }  // namespace lockstep

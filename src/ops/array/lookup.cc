@@ -2,6 +2,8 @@
 
 #include "graph/emit.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "ops/array/range.h"
 
 namespace lockstep {
 namespace {
@@ -13,32 +15,41 @@ void check_indices(const InferContext& c, int input) {
 
 SpecList infer_gather(const InferContext& c) {
   const auto axis = static_cast<int>(c.attrs<GatherAttrs>().axis);
+  const auto batch_dims = static_cast<int>(c.attrs<GatherAttrs>().batch_dims);
   const Shape &table = c.shape(0), &indices = c.shape(1);
   check_indices(c, 1);
   c.check(axis < table.rank(), ErrorCode::shape_mismatch, "there is no axis ", axis, " in ", table);
+  c.check(batch_dims >= 0 && batch_dims <= axis && batch_dims <= indices.rank(), ErrorCode::invalid_argument,
+          batch_dims, " batch dimensions do not fit before axis ", axis, " of ", table,
+          " and into the indices' ", indices);
+  c.check(table.first(batch_dims) == indices.first(batch_dims), ErrorCode::shape_mismatch, "the table ",
+          table, " and the indices ", indices, " must begin with the same ", batch_dims, " batch dimensions");
   Shape shape = table.first(axis);
-  for (const int64_t d : indices) shape.push_back(d);
+  for (int i = batch_dims; i < indices.rank(); ++i) shape.push_back(indices[i]);
   for (int i = axis + 1; i < table.rank(); ++i) shape.push_back(table[i]);
   return {{c.dtype(0), shape}};
 }
 
-// The index dimensions stand at `axis`. scatter_add wants them in front and gives the table's axis in front.
+int64_t product(const Shape& shape, int first, int last) {
+  int64_t size = 1;
+  for (int i = first; i < last; ++i) size *= shape[i];
+  return size;
+}
+
+// The index dimensions stand at `axis`. Sums are made by rows, [batch, row, outer * inner], and the rows moved back.
 TensorList grad_gather(const GradContext& g) {
   const auto axis = static_cast<int>(g.attrs<GatherAttrs>().axis);
-  const Tensor &table = g.in(0), &indices = g.in(1);
-  const int index_rank = indices.rank();
-  Tensor d = g.dout();
-  if (axis == 0) return {scatter_add(d, indices, table.shape()[0]), Tensor()};
-  Dims to_front;
-  for (int i = 0; i < index_rank; ++i) to_front.push_back(axis + i);
-  for (int i = 0; i < d.rank(); ++i)
-    if (i < axis || i >= axis + index_rank) to_front.push_back(i);
-  d = scatter_add(transpose(d, to_front), indices, table.shape()[axis]);
-  Dims back;
-  for (int i = 0; i < axis; ++i) back.push_back(i + 1);
-  back.push_back(0);
-  for (int i = axis + 1; i < table.rank(); ++i) back.push_back(i);
-  return {transpose(d, back), Tensor()};
+  const auto batch_dims = static_cast<int>(g.attrs<GatherAttrs>().batch_dims);
+  const Tensor &table = g.in(0), &indices = g.in(1), d = g.dout();
+  const Shape& shape = table.shape();
+  if (axis == 0) return {scatter_add(d, indices, shape[0]), Tensor()};
+  const int64_t batch = product(shape, 0, batch_dims), outer = product(shape, batch_dims, axis),
+                rows = shape[axis], inner = product(shape, axis + 1, shape.rank()),
+                count = product(indices.shape(), batch_dims, indices.rank());
+  const Tensor by_row = reshape(transpose(reshape(d, {batch, outer, count, inner}), {0, 2, 1, 3}),
+                                {batch, count, outer * inner});
+  const Tensor sums = scatter_add_rows(by_row, reshape(indices, {batch, count}), rows);
+  return {reshape(transpose(reshape(sums, {batch, rows, outer, inner}), {0, 2, 1, 3}), shape), Tensor()};
 }
 
 SpecList infer_scatter_add(const InferContext& c) {
@@ -87,9 +98,19 @@ namespace {
 const RegisterOp registered[] = {RegisterOp(kGather), RegisterOp(kScatterAdd), RegisterOp(kOneHot)};
 }
 
-Tensor gather(const TensorArg& table, const TensorArg& indices, int axis) {
-  const int position = normalize_axis(axis, table.tensor().rank(), "gather", table.where());
-  return emit_one(kGather, {table.tensor(), indices.tensor()}, GatherAttrs{position}, table.where());
+Tensor scatter_add_rows(const Tensor& values, const Tensor& indices, int64_t rows) {
+  const int64_t batch = indices.shape()[0], count = indices.shape()[1], width = values.shape()[2];
+  Tensor flat = cast(indices, DType::int64);
+  if (batch > 1) flat = flat + reshape(index_range(indices, batch, rows), {batch, 1});
+  const Tensor sums =
+      scatter_add(reshape(values, {batch * count, width}), reshape(flat, {batch * count}), batch * rows);
+  return reshape(sums, {batch, rows, width});
+}
+
+Tensor gather(const TensorArg& table, const TensorArg& indices, int axis, int batch_dims) {
+  const int position = normalize_axis(axis, table.tensor("gather").rank(), "gather", table.where());
+  return emit_one(kGather, {table.tensor(), indices.tensor()}, GatherAttrs{position, batch_dims},
+                  table.where());
 }
 
 Tensor scatter_add(const TensorArg& values, const TensorArg& indices, int64_t rows) {

@@ -12,8 +12,9 @@ extern const OpDef kGather, kScatterAdd, kOneHot;
 
 struct GatherAttrs {
   int64_t axis = 0;
+  int64_t batch_dims = 0;  // leading dimensions that table and indices share, at most `axis`
   bool operator==(const GatherAttrs&) const = default;
-  void visit(auto&& v) const { v("axis", axis); }
+  void visit(auto&& v) const { v("axis", axis), v("batch_dims", batch_dims); }
 };
 
 struct ScatterAddAttrs {
@@ -28,5 +29,9 @@ struct OneHotAttrs {
   bool operator==(const OneHotAttrs&) const = default;
   void visit(auto&& v) const { v("depth", depth), v("dtype", dtype); }
 };
+
+// Adds values [batch, count, width] into zeros [batch, rows, width] at the rows that indices [batch, count] name: the
+// gradient of a gather with batch dimensions, whose indices were checked.
+Tensor scatter_add_rows(const Tensor& values, const Tensor& indices, int64_t rows);
 
 }  // namespace lockstep

@@ -5,98 +5,47 @@
 
 #include "base/parallel.h"
 #include "graph/kernel.h"
+#include "ops/array/indices_cpu.h"
 #include "ops/array/lookup.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kBytesPerThread = 64 << 10;
-
-int threads_for(int64_t bytes, int threads) {
-  return static_cast<int>(std::clamp<int64_t>(bytes / kBytesPerThread, 1, threads));
-}
-
-// int32 or int64 indices, and how to complain about one.
-class Indices {
- public:
-  Indices(const KernelRequest& request, int input)
-      : wide_(request.dtype(input) == DType::int64),
-        input_(input),
-        shape_(request.shape(input)),
-        count_(shape_.size()),
-        op_(request.op.name),
-        where_(request.where) {}
-
-  int64_t count() const { return count_; }
-
-  struct Reader {
-    const void* data;
-    bool wide;
-    int64_t operator[](int64_t i) const {
-      return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
-    }
-  };
-  Reader read(const LaunchArgs& args) const { return {args.inputs[input_], wide_}; }
-
-  // All of them in [0, limit), or an Error for the first that is not.
-  Reader read_checked(const LaunchArgs& args, int64_t limit) const {
-    const Reader reader = read(args);
-    for (int64_t i = 0; i < count_; ++i)
-      if (reader[i] < 0 || reader[i] >= limit) [[unlikely]]
-        refuse(i, reader[i], limit);
-    return reader;
-  }
-
- private:
-  [[noreturn]] void refuse(int64_t i, int64_t index, int64_t limit) const {
-    Dims position = Dims::filled(shape_.rank(), 0);
-    for (int d = shape_.rank() - 1; d >= 0; --d) {
-      position[d] = i % shape_[d];
-      i /= shape_[d];
-    }
-    fail(ErrorCode::invalid_argument, where_, op_, ": the index at position ", position, " is ", index,
-         ", but there are ", limit, " rows",
-         limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
-  }
-
-  bool wide_;
-  int input_;
-  Shape shape_;
-  int64_t count_;
-  std::string_view op_;
-  std::source_location where_;
-};
+using cpu::Indices;
+using cpu::threads_for;
 
 class GatherKernel final : public Kernel {
  public:
   explicit GatherKernel(const KernelRequest& request) : indices_(request, 1), threads_(request.threads) {
-    const Shape& table = request.shape(0);
+    const Shape &table = request.shape(0), &indices = request.shape(1);
     const auto axis = static_cast<int>(request.attrs<GatherAttrs>().axis);
+    const auto batch_dims = static_cast<int>(request.attrs<GatherAttrs>().batch_dims);
     rows_ = table[axis];
-    for (int i = 0; i < axis; ++i) outer_ *= table[i];
+    for (int i = 0; i < axis; ++i) (i < batch_dims ? batch_ : outer_) *= table[i];
+    for (int i = batch_dims; i < indices.rank(); ++i) count_ *= indices[i];
     row_bytes_ = static_cast<int64_t>(size_of(request.dtype(0)));
     for (int i = axis + 1; i < table.rank(); ++i) row_bytes_ *= table[i];
   }
 
   void launch(const LaunchArgs& args) const override {
-    if (outer_ * row_bytes_ == 0) return;
+    if (batch_ * outer_ * row_bytes_ == 0) return;
     const auto index = indices_.read_checked(args, rows_);
     const auto* table = static_cast<const char*>(args.inputs[0]);
     auto* out = static_cast<char*>(args.outputs[0]);
-    const int64_t count = indices_.count();
-    const int64_t items = outer_ * count;
+    const int64_t items = batch_ * outer_ * count_;
     parallel_for(items, 1, threads_for(items * row_bytes_, threads_), [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end;) {
-        const int64_t outer = item / count;
-        const int64_t last = std::min(end, (outer + 1) * count);
-        const char* from = table + outer * rows_ * row_bytes_;
-        switch (row_bytes_) {  // single elements are moved as such
-          case 2: move<uint16_t>(from, out, index, item, last, outer * count); break;
-          case 4: move<uint32_t>(from, out, index, item, last, outer * count); break;
-          case 8: move<uint64_t>(from, out, index, item, last, outer * count); break;
+        const int64_t group = item / count_;  // of results that read one table with one list of indices
+        const int64_t last = std::min(end, (group + 1) * count_);
+        const char* from = table + group * rows_ * row_bytes_;
+        const int64_t first = (group - group / outer_) * count_;  // item i reads index i - first
+        switch (row_bytes_) {                                     // single elements are moved as such
+          case 2: move<uint16_t>(from, out, index, item, last, first); break;
+          case 4: move<uint32_t>(from, out, index, item, last, first); break;
+          case 8: move<uint64_t>(from, out, index, item, last, first); break;
           default:
             for (int64_t i = item; i < last; ++i)
-              std::memcpy(out + i * row_bytes_, from + index[i - outer * count] * row_bytes_,
+              std::memcpy(out + i * row_bytes_, from + index[i - first] * row_bytes_,
                           static_cast<size_t>(row_bytes_));
         }
         item = last;
@@ -114,7 +63,7 @@ class GatherKernel final : public Kernel {
 
   Indices indices_;
   int threads_;
-  int64_t outer_ = 1, rows_ = 0, row_bytes_ = 1;
+  int64_t batch_ = 1, outer_ = 1, count_ = 1, rows_ = 0, row_bytes_ = 1;
 };
 
 // What sums of T are made in. Integers wrap around: unsigned ones have the same bits.

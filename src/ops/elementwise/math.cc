@@ -7,10 +7,9 @@
 #include "ops/elementwise/ops.h"
 
 namespace lockstep {
-namespace {
 
-// Whether an integer or boolean dtype has this value.
-bool holds(DType dtype, double value) {
+bool holds_exactly(DType dtype, double value) {
+  if (is_floating(dtype)) return true;
   if (value != std::trunc(value)) return false;
   switch (dtype) {
     case DType::boolean: return value == 0 || value == 1;
@@ -20,13 +19,14 @@ bool holds(DType dtype, double value) {
   }
 }
 
+namespace {
+
 // A number takes the dtype and the device of the tensor beside it.
 Tensor number_beside(const Tensor& neighbour, const OperandArg& arg, const OpDef& op) {
   const DType dtype = neighbour.dtype();
   const double value = arg.number();
-  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name,
-          ": the number ", value, " has no exact ", dtype,
-          " value; cast() the tensor to a dtype that holds it first");
+  require(holds_exactly(dtype, value), ErrorCode::dtype_mismatch, arg.where(), op.name, ": the number ",
+          value, " has no exact ", dtype, " value; cast() the tensor to a dtype that holds it first");
   return fill_beside(neighbour, {dtype, {}}, value, arg.where());
 }
 
@@ -165,8 +165,8 @@ Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
   return fill({dtype, shape}, 1.0, where);
 }
 Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
-  require(is_floating(dtype) || holds(dtype, value), ErrorCode::dtype_mismatch, where, "full: the number ",
-          value, " has no exact ", dtype, " value");
+  require(holds_exactly(dtype, value), ErrorCode::dtype_mismatch, where, "full: the number ", value,
+          " has no exact ", dtype, " value");
   return fill({dtype, shape}, value, where);
 }
 Tensor zeros_like(const TensorArg& x) {

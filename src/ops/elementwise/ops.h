@@ -33,6 +33,9 @@ SpecList infer_elementwise(const InferContext& c);
 // One instruction an element and op is what the flop count means here.
 Cost cost_elementwise(const InferContext& c, std::span<const TensorSpec> outputs);
 
+// Whether a dtype has this value; floats have all, rounded.
+bool holds_exactly(DType dtype, double value);
+
 // Sums a gradient over the axes along which an input of `shape` was broadcast.
 Tensor sum_to_shape(const Tensor& gradient, const Shape& shape);
 

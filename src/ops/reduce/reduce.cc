@@ -81,20 +81,6 @@ constexpr OpDef reduction(std::string_view name, SpecList (*infer)(const InferCo
   return {.name = name, .infer = infer, .grad = grad, .cost = cost_reduce};
 }
 
-// `name`: of the function that was called.
-Tensor reduce(const OpDef& op, const char* name, const TensorArg& x, const ReduceOptions& options) {
-  const int rank = x.tensor(name).rank();
-  std::vector<int64_t> axes;
-  for (const int64_t axis : options.axis) axes.push_back(normalize_axis(axis, rank, name, x.where()));
-  if (options.axis.empty())
-    for (int i = 0; i < rank; ++i) axes.push_back(i);
-  std::sort(axes.begin(), axes.end());
-  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(),
-          name, ": an axis was given twice");
-  return emit_one(op, {x.tensor()}, ReduceAttrs{Dims(std::span<const int64_t>(axes)), options.keepdims},
-                  x.where());
-}
-
 }  // namespace
 
 constinit const OpDef kReduceSum = reduction("reduce_sum", infer_reduce, grad_sum);
@@ -107,6 +93,19 @@ namespace {
 const RegisterOp registered[] = {RegisterOp(kReduceSum), RegisterOp(kReduceMax), RegisterOp(kReduceMin),
                                  RegisterOp(kReduceProd), RegisterOp(kArgmax)};
 }  // namespace
+
+Tensor reduce(const OpDef& op, const char* name, const TensorArg& x, const ReduceOptions& options) {
+  const int rank = x.tensor(name).rank();
+  std::vector<int64_t> axes;
+  for (const int64_t axis : options.axis) axes.push_back(normalize_axis(axis, rank, name, x.where()));
+  if (options.axis.empty())
+    for (int i = 0; i < rank; ++i) axes.push_back(i);
+  std::sort(axes.begin(), axes.end());
+  require(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), ErrorCode::invalid_argument, x.where(),
+          name, ": an axis was given twice");
+  return emit_one(op, {x.tensor()}, ReduceAttrs{Dims(std::span<const int64_t>(axes)), options.keepdims},
+                  x.where());
+}
 
 Tensor reduce_sum(const TensorArg& x, const ReduceOptions& options) {
   return reduce(kReduceSum, "reduce_sum", x, options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/op.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep {
 
@@ -19,5 +20,8 @@ struct ArgmaxAttrs {
   bool operator==(const ArgmaxAttrs&) const = default;
   void visit(auto&& v) const { v("axis", axis); }
 };
+
+// One reduction on behalf of the public function `name`, which errors name.
+Tensor reduce(const OpDef& op, const char* name, const TensorArg& x, const ReduceOptions& options);
 
 }  // namespace lockstep
