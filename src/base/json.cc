@@ -117,12 +117,12 @@ const std::string& Json::as_string(std::source_location where) const {
   return std::get<std::string>(value_);
 }
 
-const Json::List& Json::items(std::source_location where) const {
+const Json::List& Json::items(std::source_location where) const& {
   if (!is_list()) refuse("a list", *this, where);
   return std::get<List>(value_);
 }
 
-const Json::Members& Json::members(std::source_location where) const {
+const Json::Members& Json::members(std::source_location where) const& {
   if (!is_object()) refuse("an object", *this, where);
   return std::get<Members>(value_);
 }

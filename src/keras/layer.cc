@@ -11,6 +11,7 @@
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
 #include "lockstep/base/log.h"
+#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
 
@@ -282,8 +283,13 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
       outputs = call_all(cast_inputs, context);
     }
     if (options_.activity_regularizer.defined())
-      for (const Tensor& output : outputs)
-        if (is_floating(output.dtype())) add_loss(options_.activity_regularizer(output));
+      for (const Tensor& output : outputs) {
+        if (!is_floating(output.dtype())) continue;
+        const Tensor penalty = options_.activity_regularizer(output);
+        // A mean over the examples of the whole batch.
+        const double examples = output.rank() > 0 ? static_cast<double>(global_batch_size(output, where)) : 1;
+        add_loss(penalty * (1 / std::max(1.0, examples)));
+      }
     const TensorList masks = compute_mask(cast_inputs, context.masks, outputs.size());
     for (size_t i = 0; i < masks.size() && i < outputs.size(); ++i) attach_mask(outputs[i], masks[i]);
     return outputs;

@@ -209,7 +209,7 @@ void check_training(const LayerCase& c) {
   EXPECT_LT(loss().item<float>(), before);
 }
 
-std::vector<double> differences(const std::function<double()>& f, const Tensor& at,
+std::vector<double> differences(const std::function<double()>& f, const Tensor at,
                                 const std::function<void(const Tensor&)>& set) {
   std::vector<double> found, moved = at.to_vector<double>();
   constexpr double kStep = 1e-5;

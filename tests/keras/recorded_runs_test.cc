@@ -42,8 +42,9 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
       at = i;
     }
   }
-  // A tensor of zeros leaves room for rounding alone.
-  EXPECT_LE(difference, tolerance * std::max(largest, 1e-3))
+  // Adam moves a weight by up to the learning rate whatever its size, and Keras' own rounding of that is 2e-5 of
+  // a bias of 0.01 (measured against float64; Lockstep's is 2e-6): small tensors count as if they were larger.
+  EXPECT_LE(difference, tolerance * std::max(largest, 0.1))
       << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
       << largest;
 }

@@ -51,8 +51,11 @@ class Json {
   int64_t as_int(std::source_location where = std::source_location::current()) const;
   double as_double(std::source_location where = std::source_location::current()) const;
   const std::string& as_string(std::source_location where = std::source_location::current()) const;
-  const List& items(std::source_location where = std::source_location::current()) const;
-  const Members& members(std::source_location where = std::source_location::current()) const;
+  const List& items(std::source_location where = std::source_location::current()) const&;
+  const Members& members(std::source_location where = std::source_location::current()) const&;
+  // A loop over what a temporary holds outlives it.
+  const List& items() && = delete;
+  const Members& members() && = delete;
 
   // A member of an object: none where it has no such member or is no object.
   const Json* find(std::string_view name) const;

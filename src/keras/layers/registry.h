@@ -55,7 +55,8 @@ class ConfiguredLayer : public LayerBase {
     Json config = LayerBase::get_config();
     if (base_options().activity_regularizer.defined())
       config.set("activity_regularizer", to_json(base_options().activity_regularizer));
-    for (const auto& [name, value] : write_fields(settings_).members()) config.set(name, value);
+    const Json own = write_fields(settings_);
+    for (const auto& [name, value] : own.members()) config.set(name, value);
     return config;
   }
 
