@@ -6,11 +6,9 @@
 #include <limits>
 #include <set>
 
-#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/optimizers.h"
-#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -49,13 +47,13 @@ Optimizer named(const std::string& name, Json settings) {
   return Optimizer::deserialize(Json::object({{"class_name", name}, {"config", std::move(settings)}}));
 }
 
-struct Run {
+struct Trained {
   std::vector<Floats> weights;
   std::vector<Floats> state;
 };
 
 // Ten steps of a matrix and a vector.
-Run train(const Optimizer& optimizer, bool compiled) {
+Trained train(const Optimizer& optimizer, bool compiled) {
   const Variable a(Tensor::from(Floats{1, -2, 3, 0.5, 0.25, -1}, {2, 3}), {.name = "a"});
   const Variable b(floats({0.5, -0.5, 2}), {.name = "b"});
   const auto body = [&](const Tensor& x, const Tensor& y) {
@@ -71,7 +69,7 @@ Run train(const Optimizer& optimizer, bool compiled) {
     else
       body(Tensor::from(x, {2, 3}), floats(y));
   }
-  Run run{{read(a), read(b)}, {}};
+  Trained run{{read(a), read(b)}, {}};
   for (const Variable& variable : optimizer.variables())
     if (variable.dtype() == DType::float32) run.state.push_back(read(variable));
   return run;
@@ -79,8 +77,8 @@ Run train(const Optimizer& optimizer, bool compiled) {
 
 class NamedOptimizers : public ::testing::TestWithParam<const char*> {};
 
-void expect_same(const Run& one, const Run& other, float bound) {
-  for (const auto member : {&Run::weights, &Run::state})
+void expect_same(const Trained& one, const Trained& other, float bound) {
+  for (const auto member : {&Trained::weights, &Trained::state})
     for (size_t i = 0; i < (one.*member).size(); ++i)
       for (size_t k = 0; k < (one.*member)[i].size(); ++k)
         EXPECT_NEAR((one.*member)[i][k], (other.*member)[i][k], bound) << i << ", " << k;
@@ -98,15 +96,15 @@ TEST_P(NamedOptimizers, EagerIsCompiledWithEveryOption) {
 }
 
 TEST_P(NamedOptimizers, ScalingTheLossChangesNothing) {
-  const Run plain = train(named(GetParam(), Json::object()), true);
+  const Trained plain = train(named(GetParam(), Json::object()), true);
   expect_same(plain, train(named(GetParam(), Json::object({{"loss_scale_factor", 1024.0}})), true), 1e-6f);
-  const Run dynamic = train(LossScaleOptimizer(named(GetParam(), Json::object())), true);
+  const Trained dynamic = train(LossScaleOptimizer(named(GetParam(), Json::object())), true);
   EXPECT_EQ(dynamic.weights, plain.weights);
 }
 
 TEST_P(NamedOptimizers, AccumulatedEqualGradientsAreOneUpdate) {
-  const auto weights = [&](Json settings, int steps) {
-    const Optimizer optimizer = named(GetParam(), std::move(settings));
+  const auto weights = [&](const Json& settings, int steps) {
+    const Optimizer optimizer = named(GetParam(), settings);
     const Variable w(Tensor::from(Floats{1, -2, 3, 4}, {2, 2}));
     auto step = function([&](const Tensor& g) { optimizer.apply_gradients(TensorList{g}, {w}); });
     for (int t = 0; t < steps; ++t) {
@@ -123,34 +121,10 @@ TEST_P(NamedOptimizers, AccumulatedEqualGradientsAreOneUpdate) {
   EXPECT_EQ(weights(Json::object({{"gradient_accumulation_steps", 4}}), 12), weights(Json::object(), 3));
 }
 
-// 2 replicas that see half a batch each, and 1 that sees all of it.
-TEST_P(NamedOptimizers, TwoReplicasAreOne) {
-  Device& device = current_device();
-  const auto weights = [&](const std::vector<Device*>& devices) {
-    const Optimizer optimizer = LossScaleOptimizer(
-        named(GetParam(), Json::object({{"global_clipnorm", 1.0}, {"gradient_accumulation_steps", 2}})));
-    const Variable w(Tensor::from(Floats{1, -2, 3, 4, 0.5, 0.25}, {2, 3}));
-    auto step = function(
-        [&](const Tensor& x) {
-          const Tensor scaled = optimizer.scale_loss(reduce_sum(x, {.axis = {0}}));
-          optimizer.apply_gradients(all_reduce_sum(TensorList{scaled}), {w});
-        },
-        {.replicas = {.devices = devices}});
-    for (int t = 1; t <= 6; ++t) {
-      Floats x;
-      for (int i = 0; i < 24; ++i) x.push_back(std::sin(static_cast<float>(t * i)));
-      step(Tensor::from(x, {4, 2, 3}));
-    }
-    return read(w);
-  };
-  const Floats one = weights({&device}), two = weights({&device, &device});
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-5f);
-}
-
 TEST_P(NamedOptimizers, SixteenBitWeightsFollowFloat32) {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     const auto weights = [&](DType kept) {
-      const Optimizer optimizer = named(GetParam(), Json::object({{"epsilon", nullptr}}));
+      const Optimizer optimizer = named(GetParam(), Json::object());
       const Variable w(cast(Tensor::from(Floats{1, -2, 3, 4}, {2, 2}), kept));
       const Tensor g = cast(Tensor::from(Floats{0.5, 0.25, -2, 1}, {2, 2}), kept);
       auto step = function([&](const Tensor& x) { optimizer.apply_gradients(TensorList{x}, {w}); });
@@ -209,7 +183,7 @@ TEST(OptimizerNames, CaseDoesNotMatter) {
     EXPECT_EQ(Optimizer(name).serialize().at("class_name").as_string(), "RMSprop") << name;
   const Error error = error_of([] { Optimizer("adamm"); });
   EXPECT_EQ(error.code(), ErrorCode::not_found);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"adam\"?")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"Adam\"?")));
 }
 
 TEST(OptimizerNames, DefaultToTheClassName) {
@@ -391,23 +365,6 @@ TEST(LossScale, SkipsWhatIsNotFiniteAndGrows) {
     if (compiled) {
       EXPECT_EQ(function_step.traces(), 1);
     }
-  }
-}
-
-// One replica's infinity stops all of them, also where another's would cancel it.
-TEST(LossScale, LooksAtEveryReplica) {
-  Device& device = current_device();
-  for (const float other : {1.0f, -kInfinity}) {
-    const Optimizer optimizer = LossScaleOptimizer(SGD());
-    const Variable w(floats({1}));
-    auto step = function(
-        [&](const Tensor& x) {
-          optimizer.apply_gradients(all_reduce_sum(TensorList{reduce_sum(x, {.axis = {0}})}), {w});
-        },
-        {.replicas = {.devices = {&device, &device}}});
-    step(Tensor::from(Floats{kInfinity, other}, {2, 1}));
-    EXPECT_EQ(read(w), Floats{1});
-    EXPECT_EQ(count(optimizer.iterations()), 0);
   }
 }
 
