@@ -243,8 +243,8 @@ struct Family {
   BadCalls (*bad_calls)();
 };
 
-extern const Family kArrayFamily, kAttentionFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily,
-    kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily, kRearrangeFamily, kReduceFamily, kSortFamily,
-    kUpdateFamily;
+extern const Family kArrayFamily, kAttentionFamily, kCollectiveFamily, kConvFamily, kDebuggingFamily,
+    kElementwiseFamily, kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily, kRearrangeFamily,
+    kReduceFamily, kSortFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

@@ -15,9 +15,9 @@ namespace lockstep::testing {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kElementwiseFamily, &kMatmulFamily,    &kReduceFamily, &kArrayFamily,      &kNnFamily,
-    &kConvFamily,        &kRandomFamily,    &kUpdateFamily, &kCollectiveFamily, &kAttentionFamily,
-    &kSortFamily,        &kRearrangeFamily, &kPlacesFamily};
+    &kArrayFamily,       &kAttentionFamily, &kCollectiveFamily, &kConvFamily,   &kDebuggingFamily,
+    &kElementwiseFamily, &kMatmulFamily,    &kNnFamily,         &kPlacesFamily, &kRandomFamily,
+    &kRearrangeFamily,   &kReduceFamily,    &kSortFamily,       &kUpdateFamily};
 
 }  // namespace
 
