@@ -68,6 +68,16 @@ std::vector<Shape> shapes_of(const TensorList& tensors) {
   return shapes;
 }
 
+// Examples of the whole batch: the replicas' shares of a mean over them add up.
+double examples_of(const Tensor& tensor) {
+  if (tensor.rank() == 0) return 1;
+  const Trace* trace = Trace::current();
+  const int64_t slice = trace ? trace->replica().local_batch : -1;
+  const double replicas =
+      slice > 0 ? static_cast<double>(trace->replica().global_batch) / static_cast<double>(slice) : 1;
+  return std::max(1.0, static_cast<double>(tensor.shape()[0]) * replicas);
+}
+
 Tensor only(TensorList results, const Layer& layer, std::source_location where) {
   require(results.size() == 1, ErrorCode::invalid_argument, where, "layer \"", layer.name(), "\" gives ",
           results.size(), " results; call apply() for all of them");
@@ -283,7 +293,8 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
     }
     if (options_.activity_regularizer.defined())
       for (const Tensor& output : outputs)
-        if (is_floating(output.dtype())) add_loss(options_.activity_regularizer(output));
+        if (is_floating(output.dtype()))
+          add_loss(options_.activity_regularizer(output) * (1 / examples_of(output)));
     const TensorList masks = compute_mask(cast_inputs, context.masks, outputs.size());
     for (size_t i = 0; i < masks.size() && i < outputs.size(); ++i) attach_mask(outputs[i], masks[i]);
     return outputs;
