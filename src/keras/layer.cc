@@ -11,7 +11,6 @@
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
 #include "lockstep/base/log.h"
-#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
 
@@ -67,6 +66,16 @@ std::vector<Shape> shapes_of(const TensorList& tensors) {
   shapes.reserve(tensors.size());
   for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
   return shapes;
+}
+
+// Examples of the whole batch: the replicas' shares of a mean over them add up.
+double examples_of(const Tensor& tensor) {
+  if (tensor.rank() == 0) return 1;
+  const Trace* trace = Trace::current();
+  const int64_t slice = trace ? trace->replica().local_batch : -1;
+  const double replicas =
+      slice > 0 ? static_cast<double>(trace->replica().global_batch) / static_cast<double>(slice) : 1;
+  return std::max(1.0, static_cast<double>(tensor.shape()[0]) * replicas);
 }
 
 Tensor only(TensorList results, const Layer& layer, std::source_location where) {
@@ -283,13 +292,9 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
       outputs = call_all(cast_inputs, context);
     }
     if (options_.activity_regularizer.defined())
-      for (const Tensor& output : outputs) {
-        if (!is_floating(output.dtype())) continue;
-        const Tensor penalty = options_.activity_regularizer(output);
-        // A mean over the examples of the whole batch.
-        const double examples = output.rank() > 0 ? static_cast<double>(global_batch_size(output, where)) : 1;
-        add_loss(penalty * (1 / std::max(1.0, examples)));
-      }
+      for (const Tensor& output : outputs)
+        if (is_floating(output.dtype()))
+          add_loss(options_.activity_regularizer(output) * (1 / examples_of(output)));
     const TensorList masks = compute_mask(cast_inputs, context.masks, outputs.size());
     for (size_t i = 0; i < masks.size() && i < outputs.size(); ++i) attach_mask(outputs[i], masks[i]);
     return outputs;

@@ -8,6 +8,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras::layers {
@@ -45,11 +46,6 @@ struct ClippingSettings : RenormClipping {
     v("rmax", rmax);
     v("dmax", dmax);
   }
-};
-
-struct Moments {
-  Tensor mean;
-  Tensor variance;
 };
 
 // The square root of what another initializer makes.
@@ -132,16 +128,21 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
         move(moving_variance_, agreed.variance, settings_.options.momentum);
       }
     }
-    Tensor factor = rsqrt(moments.variance + settings_.options.epsilon);
-    if (gamma.defined()) factor = factor * gamma;
-    Tensor y = (x - along(moments.mean, x)) * along(factor, x);
-    if (beta.defined()) y = y + along(beta, x);
+    const Tensor y = batch_normalization(
+        x, moments.mean, moments.variance,
+        {.gamma = gamma, .beta = beta, .axis = axis_, .epsilon = settings_.options.epsilon});
     return cast(y, compute_dtype());
   }
 
   bool supports_masking() const override { return true; }
 
  private:
+  // None outside of replicas.
+  static const ReplicaTrace* replica() {
+    const Trace* trace = Trace::current();
+    return trace && trace->replica().local_batch >= 0 ? &trace->replica() : nullptr;
+  }
+
   // A vector of features, so that it broadcasts against x.
   Tensor along(const Tensor& features, const Tensor& x) const {
     if (axis_ == x.rank() - 1) return features;
@@ -186,9 +187,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   Moments global_moments(const Tensor& x, const Tensor& mask) const {
     const auto all = [](const Tensor& t) { return all_reduce_sum(t); };
     if (mask.defined()) return moments_of(x, mask, reciprocal(all(count_of(x, mask)) + kKerasEpsilon), all);
-    const Trace* trace = Trace::current();
-    if (!trace || trace->replica().local_batch < 0) return local_moments(x, mask);
-    const auto [whole, slice] = trace->replica();
+    if (!replica()) return local_moments(x, mask);
+    const auto [whole, slice] = *replica();
     // Elements of each feature in one example; the first dimension may hold several rows an example.
     int64_t elements = slice > 0 ? x.shape()[0] / slice : 1;
     for (int d = 1; d < x.rank(); ++d)
@@ -198,9 +198,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
 
   // Weighted by examples, so that all replicas keep the same moving statistics.
   static Moments mean_over_replicas(const Moments& own, const Tensor& x, const Tensor& mask) {
-    const Trace* trace = Trace::current();
-    if (!trace || trace->replica().local_batch < 0) return own;
-    const auto [whole, slice] = trace->replica();
+    if (!replica()) return own;
+    const auto [whole, slice] = *replica();
     if (!mask.defined()) {
       const double share = static_cast<double>(slice) / static_cast<double>(std::max<int64_t>(1, whole));
       return {all_reduce_sum(stop_gradient(own.mean) * share),
