@@ -8,8 +8,8 @@
 
 #include "graph/emit.h"
 #include "keras/fields.h"
+#include "keras/operation_layer.h"
 #include "lockstep/base/error.h"
-#include "lockstep/ops/math.h"
 
 namespace lockstep::keras {
 
@@ -140,66 +140,33 @@ KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_l
 
 namespace {
 
-struct Arithmetic {
-  char symbol;
-  const char* class_name;
-  Tensor (*function)(const OperandArg&, const OperandArg&);
-};
-constexpr Arithmetic kArithmetic[] = {
-    {'+', "Add", add}, {'-', "Subtract", subtract}, {'*', "Multiply", multiply}, {'/', "Divide", divide}};
+Json input(int64_t i) { return Json::object({{"input", i}}); }
 
-const Arithmetic& arithmetic(char symbol) {
-  return *std::find_if(std::begin(kArithmetic), std::end(kArithmetic),
-                       [&](const Arithmetic& a) { return a.symbol == symbol; });
+KerasTensor combine(const char* operation, const KerasTensor& a, const KerasTensor& b) {
+  const Json arguments = Json::List{input(0), input(1)};
+  return make_layer<OperationLayer>(operation, Json::object(), arguments)(KerasTensorList{a, b});
 }
-
-KerasTensor combine(char symbol, const KerasTensor& a, const KerasTensor& b) {
-  return make_layer<ArithmeticLayer>(symbol)(KerasTensorList{a, b});
+KerasTensor combine(const char* operation, const KerasTensor& a, double b) {
+  return make_layer<OperationLayer>(operation, Json::object(), Json::List{input(0), b})(a);
 }
-KerasTensor combine(char symbol, const KerasTensor& value, double number, bool number_first) {
-  return make_layer<ArithmeticLayer>(symbol, number, number_first)(value);
+KerasTensor combine(const char* operation, double a, const KerasTensor& b) {
+  return make_layer<OperationLayer>(operation, Json::object(), Json::List{a, input(0)})(b);
 }
 
 }  // namespace
 
-ArithmeticLayer::ArithmeticLayer(char operation, const std::string& name)
-    : LayerBase(arithmetic(operation).class_name, {.name = name}), operation_(operation) {}
-ArithmeticLayer::ArithmeticLayer(char operation, double number, bool number_first, const std::string& name)
-    : LayerBase(arithmetic(operation).class_name, {.name = name}),
-      operation_(operation),
-      number_(number),
-      has_number_(true),
-      number_first_(number_first) {}
-
-TensorList ArithmeticLayer::call_all(const TensorList& inputs, const CallContext&) {
-  const Arithmetic& rule = arithmetic(operation_);
-  if (!has_number_) return {rule.function(inputs[0], inputs[1])};
-  return {number_first_ ? rule.function(number_, inputs[0]) : rule.function(inputs[0], number_)};
-}
-
-Json ArithmeticLayer::arguments(const Json::List& inputs) const {
-  if (!has_number_) return inputs;
-  return number_first_ ? Json::List{number_, inputs[0]} : Json::List{inputs[0], number_};
-}
-
-char ArithmeticLayer::operation_of(const std::string& class_name) {
-  for (const Arithmetic& a : kArithmetic)
-    if (class_name == a.class_name) return a.symbol;
-  return 0;
-}
-
-KerasTensor operator+(const KerasTensor& a, const KerasTensor& b) { return combine('+', a, b); }
-KerasTensor operator-(const KerasTensor& a, const KerasTensor& b) { return combine('-', a, b); }
-KerasTensor operator*(const KerasTensor& a, const KerasTensor& b) { return combine('*', a, b); }
-KerasTensor operator/(const KerasTensor& a, const KerasTensor& b) { return combine('/', a, b); }
-KerasTensor operator+(const KerasTensor& a, double b) { return combine('+', a, b, false); }
-KerasTensor operator-(const KerasTensor& a, double b) { return combine('-', a, b, false); }
-KerasTensor operator*(const KerasTensor& a, double b) { return combine('*', a, b, false); }
-KerasTensor operator/(const KerasTensor& a, double b) { return combine('/', a, b, false); }
-KerasTensor operator+(double a, const KerasTensor& b) { return combine('+', b, a, true); }
-KerasTensor operator-(double a, const KerasTensor& b) { return combine('-', b, a, true); }
-KerasTensor operator*(double a, const KerasTensor& b) { return combine('*', b, a, true); }
-KerasTensor operator/(double a, const KerasTensor& b) { return combine('/', b, a, true); }
+KerasTensor operator+(const KerasTensor& a, const KerasTensor& b) { return combine("Add", a, b); }
+KerasTensor operator-(const KerasTensor& a, const KerasTensor& b) { return combine("Subtract", a, b); }
+KerasTensor operator*(const KerasTensor& a, const KerasTensor& b) { return combine("Multiply", a, b); }
+KerasTensor operator/(const KerasTensor& a, const KerasTensor& b) { return combine("TrueDivide", a, b); }
+KerasTensor operator+(const KerasTensor& a, double b) { return combine("Add", a, b); }
+KerasTensor operator-(const KerasTensor& a, double b) { return combine("Subtract", a, b); }
+KerasTensor operator*(const KerasTensor& a, double b) { return combine("Multiply", a, b); }
+KerasTensor operator/(const KerasTensor& a, double b) { return combine("TrueDivide", a, b); }
+KerasTensor operator+(double a, const KerasTensor& b) { return combine("Add", a, b); }
+KerasTensor operator-(double a, const KerasTensor& b) { return combine("Subtract", a, b); }
+KerasTensor operator*(double a, const KerasTensor& b) { return combine("Multiply", a, b); }
+KerasTensor operator/(double a, const KerasTensor& b) { return combine("TrueDivide", a, b); }
 
 // --- the graph between inputs and outputs -----------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ BasicCallOptions<To> map_options(const BasicCallOptions<From>& options, Map&& ma
   BasicCallOptions<To> mapped;
   mapped.training = options.training;
   mapped.use_causal_mask = options.use_causal_mask;
+  mapped.return_attention_scores = options.return_attention_scores;
   if (options.mask.defined()) mapped.mask = map(options.mask);
   if (options.attention_mask.defined()) mapped.attention_mask = map(options.attention_mask);
   for (const From& state : options.initial_state) mapped.initial_state.push_back(map(state));
@@ -74,28 +75,6 @@ class InputLayer final : public LayerBase {
   DType dtype_;
 };
 KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name);
-
-// Elementwise arithmetic of two values, or of a value and a number.
-class ArithmeticLayer final : public LayerBase {
- public:
-  // '+', '-', '*', '/'
-  explicit ArithmeticLayer(char operation, const std::string& name = {});
-  ArithmeticLayer(char operation, double number, bool number_first, const std::string& name = {});
-  TensorList call_all(const TensorList& inputs, const CallContext& context) override;
-  bool supports_masking() const override { return true; }
-  bool inputs_are_arguments() const override { return true; }
-  std::string module() const override { return "keras.src.ops.numpy"; }
-  Json get_config() const override { return Json::object({{"name", name()}}); }
-  // The operands of the call as Keras writes them: the inputs with the number in its place.
-  Json arguments(const Json::List& inputs) const;
-  static char operation_of(const std::string& class_name);  // 0: none of them
-
- private:
-  char operation_;
-  double number_ = 0;
-  bool has_number_ = false;
-  bool number_first_ = false;
-};
 
 // A name that no layer of this process has: "dense", "dense_1", ...
 std::string unique_name(const std::string& base);

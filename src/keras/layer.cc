@@ -273,7 +273,8 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
     CallContext context{.training = training,
                         .attention_mask = options.attention_mask,
                         .initial_state = options.initial_state,
-                        .use_causal_mask = options.use_causal_mask};
+                        .use_causal_mask = options.use_causal_mask,
+                        .return_attention_scores = options.return_attention_scores};
     for (const Tensor& input : inputs) {
       require(input.defined(), ErrorCode::invalid_argument, where, "an input is none");
       context.masks.push_back(mask_of(input));

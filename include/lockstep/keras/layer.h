@@ -84,6 +84,7 @@ struct BasicCallOptions {
   Value attention_mask = {};              // attention: which keys each query may see
   std::vector<Value> initial_state = {};  // recurrent layers
   bool use_causal_mask = false;           // attention: no query sees a later key
+  bool return_attention_scores = false;   // attention: the scores are a second result
 };
 using CallOptions = BasicCallOptions<Tensor>;
 using SymbolicCallOptions = BasicCallOptions<KerasTensor>;
@@ -95,6 +96,7 @@ struct CallContext {
   Tensor attention_mask = {};
   TensorList initial_state = {};
   bool use_causal_mask = false;
+  bool return_attention_scores = false;
 
   const Tensor& mask() const;  // of the first input
 };

@@ -7,6 +7,7 @@
 #include "keras/layers/registry.h"
 #include "keras/models/functional_model.h"
 #include "keras/models/sequential_model.h"
+#include "keras/operation_layer.h"
 #include "keras/training/compile_config.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
@@ -47,8 +48,8 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   Json::List inputs;
   for (const KerasTensor& input : call.inputs) inputs.push_back(value(input));
   Json args;
-  if (const auto* arithmetic = dynamic_cast<const ArithmeticLayer*>(call.layer.base().get())) {
-    args = arithmetic->arguments(inputs);
+  if (const auto* operation = dynamic_cast<const OperationLayer*>(call.layer.base().get())) {
+    args = operation->arguments(inputs);
   } else if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
     args = inputs;
   } else {
@@ -60,6 +61,7 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   if (options.mask.defined()) kwargs.set("mask", value(options.mask));
   if (options.attention_mask.defined()) kwargs.set("attention_mask", value(options.attention_mask));
   if (options.use_causal_mask) kwargs.set("use_causal_mask", true);
+  if (options.return_attention_scores) kwargs.set("return_attention_scores", true);
   if (!options.initial_state.empty()) {
     Json states = Json::list();
     for (const KerasTensor& state : options.initial_state) states.push_back(value(state));
@@ -70,12 +72,11 @@ Json written_call(const LayerCall& call, const Histories& histories) {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-// Every keras tensor in `json`, depth first; numbers go to `numbers` with their position among all operands.
-struct Operands {
-  KerasTensorList tensors;
-  std::vector<std::pair<size_t, double>> numbers;
-  size_t count = 0;
-};
+const Json* tensor_history(const Json& json) {
+  const Json* class_name = json.find("class_name");
+  if (!class_name || !class_name->is_string() || class_name->as_string() != kTensorClass) return nullptr;
+  return &json.at("config").at("keras_history");
+}
 
 class GraphReader {
  public:
@@ -108,7 +109,7 @@ class GraphReader {
   void add_input(const KerasTensor& input) { results_[input.name()].push_back({input}); }
 
   void make_call(const Layer& layer, const std::string& name, const Json& node) {
-    Operands operands;
+    KerasTensorList operands;
     collect(node.at("args"), operands);
     SymbolicCallOptions options;
     static constexpr const char* kInputs[] = {"query", "value", "key", "inputs", "x", "sequence"};
@@ -123,61 +124,53 @@ class GraphReader {
         options.training = value.as_bool();
       } else if (key == "use_causal_mask") {
         options.use_causal_mask = value.as_bool();
+      } else if (key == "return_attention_scores") {
+        options.return_attention_scores = value.as_bool();
       } else if (key == "mask" || key == "attention_mask" || key == "initial_state") {
-        Operands extra;
+        KerasTensorList extra;
         collect(value, extra);
-        if (extra.tensors.empty()) continue;
-        if (key == "mask") options.mask = extra.tensors[0];
-        if (key == "attention_mask") options.attention_mask = extra.tensors[0];
-        if (key == "initial_state") options.initial_state = extra.tensors;
+        if (extra.empty()) continue;
+        if (key == "mask") options.mask = extra[0];
+        if (key == "attention_mask") options.attention_mask = extra[0];
+        if (key == "initial_state") options.initial_state = extra;
       } else {
         const bool off = value.is_bool() && !value.as_bool();
         require(off, ErrorCode::unsupported, std::source_location::current(), "from_json: layer \"", name,
                 "\" is called with \"", key, "\" = ", value, ", which Lockstep does not know");
       }
     }
-    results_[name].push_back(layer.apply(operands.tensors, options));
+    results_[name].push_back(layer.apply(operands, options));
   }
 
-  void collect(const Json& json, Operands& into) const {
+  // Every tensor in `json`, depth first.
+  void collect(const Json& json, KerasTensorList& into) const {
     if (const Json* history = tensor_history(json)) {
-      into.tensors.push_back(find(*history));
-      ++into.count;
+      into.push_back(find(*history));
     } else if (json.is_list()) {
       for (const Json& item : json.items()) collect(item, into);
-    } else if (json.is_number()) {
-      into.numbers.emplace_back(into.count++, json.as_double());
     }
   }
 
  private:
-  static const Json* tensor_history(const Json& json) {
-    const Json* class_name = json.find("class_name");
-    if (!class_name || !class_name->is_string() || class_name->as_string() != kTensorClass) return nullptr;
-    return &json.at("config").at("keras_history");
-  }
-
   std::map<std::string, std::vector<KerasTensorList>> results_;  // by layer, then call
 };
 
-// One value of an operation of keras.ops that stands between layers.
-Layer read_arithmetic(const Json& json, const GraphReader& graph) {
-  const std::string& class_name = json.at("class_name").as_string();
-  const char operation = ArithmeticLayer::operation_of(class_name);
-  require(operation != 0, ErrorCode::unsupported, std::source_location::current(),
-          "from_json: the operation \"", class_name, "\" of ", json.at("module").as_string(),
-          " is not known; there are Add, Subtract, Multiply and Divide");
-  const std::string name = json.at("config").at("name").as_string();
-  Operands operands;
-  graph.collect(json.at("inbound_nodes").at(size_t{0}).at("args"), operands);
-  if (operands.numbers.empty()) return make_layer<ArithmeticLayer>(operation, name);
-  return make_layer<ArithmeticLayer>(operation, operands.numbers[0].second, operands.numbers[0].first == 0,
-                                     name);
+// The arguments of an operation's call with {"input": i} in place of its tensors.
+Json with_places(const Json& json, int64_t& tensors) {
+  if (tensor_history(json)) return Json::object({{"input", tensors++}});
+  if (!json.is_list()) return json;
+  Json list = Json::list();
+  for (const Json& item : json.items()) list.push_back(with_places(item, tensors));
+  return list;
 }
 
-bool is_operation(const Json& json) {
-  const Json* module = json.find("module");
-  return module && module->is_string() && module->as_string().starts_with("keras.src.ops");
+Layer read_operation(const Json& json) {
+  const Json::List& nodes = json.at("inbound_nodes").items();
+  require(!nodes.empty(), ErrorCode::invalid_argument, std::source_location::current(),
+          "from_json: an operation is never called: ", json);
+  int64_t tensors = 0;
+  return make_layer<OperationLayer>(json.at("class_name").as_string(), json.at("config"),
+                                    with_places(nodes[0].at("args"), tensors));
 }
 
 KerasTensor read_input(const Json& config) {
@@ -220,7 +213,9 @@ Layer read_functional(const Json& config) {
     }
     const std::string& name =
         json.contains("name") ? json.at("name").as_string() : json.at("config").at("name").as_string();
-    pending.push_back({name, json, is_operation(json) ? Layer() : Layer::deserialize(json), 0});
+    pending.push_back({name, json,
+                       OperationLayer::is_operation(json) ? read_operation(json) : Layer::deserialize(json),
+                       0});
   }
   // A call can be made once everything it is given is there; layers are not always listed in that order.
   for (bool progress = true; progress;) {
@@ -228,7 +223,6 @@ Layer read_functional(const Json& config) {
     for (Pending& entry : pending) {
       const Json::List& nodes = entry.json.at("inbound_nodes").items();
       while (entry.done < nodes.size() && graph.ready(nodes[entry.done])) {
-        if (!entry.layer.defined()) entry.layer = read_arithmetic(entry.json, graph);
         graph.make_call(entry.layer, entry.name, nodes[entry.done++]);
         progress = true;
       }
