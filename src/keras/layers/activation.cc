@@ -5,6 +5,7 @@
 #include "keras/layers/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
+#include "lockstep/ops/activations.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
@@ -57,11 +58,10 @@ class ReLULayer final : public ElementwiseLayer<ReLUSettings> {
     require_not_negative(*this, "threshold", settings_.options.threshold);
   }
   Tensor call(const Tensor& x, const CallContext&) override {
-    const auto& [max_value, negative_slope, threshold, regularizer, name, trainable, dtype, input_shape] =
-        settings_.options;
-    Tensor y = threshold == 0 ? relu(x) : lockstep::where(x > threshold, x, 0.0);
-    if (max_value) y = minimum(y, *max_value);
-    return negative_slope == 0 ? y : y - relu(threshold - x) * negative_slope;
+    const ReLUOptions& o = settings_.options;
+    return relu(x, {.negative_slope = o.negative_slope,
+                    .max_value = o.max_value.value_or(-1),
+                    .threshold = o.threshold});
   }
 };
 const RegisterLayer<ReLULayer> registered_relu;
@@ -79,10 +79,10 @@ class LeakyReLULayer final : public ElementwiseLayer<LeakyReLUSettings> {
     require_not_negative(*this, "negative_slope", settings_.options.negative_slope);
   }
   Tensor call(const Tensor& x, const CallContext&) override {
-    return lockstep::where(x >= 0.0, x, x * settings_.options.negative_slope);
+    return leaky_relu(x, settings_.options.negative_slope);
   }
 };
-const RegisterLayer<LeakyReLULayer> leaky_relu;
+const RegisterLayer<LeakyReLULayer> registered_leaky_relu;
 
 struct ELUSettings {
   ELUOptions options;
@@ -93,12 +93,9 @@ class ELULayer final : public ElementwiseLayer<ELUSettings> {
  public:
   static constexpr const char* kClassName = "ELU";
   using ElementwiseLayer::ElementwiseLayer;
-  // exp of the negative part alone, so that no gradient meets an infinity.
-  Tensor call(const Tensor& x, const CallContext&) override {
-    return lockstep::where(x > 0.0, x, expm1(minimum(x, 0.0)) * settings_.options.alpha);
-  }
+  Tensor call(const Tensor& x, const CallContext&) override { return elu(x, settings_.options.alpha); }
 };
-const RegisterLayer<ELULayer> elu;
+const RegisterLayer<ELULayer> registered_elu;
 
 struct PReLUSettings {
   PReLUOptions options;

@@ -8,6 +8,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras::layers {
@@ -45,11 +46,6 @@ struct ClippingSettings : RenormClipping {
     v("rmax", rmax);
     v("dmax", dmax);
   }
-};
-
-struct Moments {
-  Tensor mean;
-  Tensor variance;
 };
 
 // The square root of what another initializer makes.
@@ -132,10 +128,9 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
         move(moving_variance_, agreed.variance, settings_.options.momentum);
       }
     }
-    Tensor factor = rsqrt(moments.variance + settings_.options.epsilon);
-    if (gamma.defined()) factor = factor * gamma;
-    Tensor y = (x - along(moments.mean, x)) * along(factor, x);
-    if (beta.defined()) y = y + along(beta, x);
+    const Tensor y = batch_normalization(
+        x, moments.mean, moments.variance,
+        {.gamma = gamma, .beta = beta, .axis = axis_, .epsilon = settings_.options.epsilon});
     return cast(y, compute_dtype());
   }
 

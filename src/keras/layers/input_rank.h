@@ -11,11 +11,4 @@ inline void require_rank(const LayerBase& layer, const Shape& input, int rank) {
           " takes inputs of rank ", rank, " (the batch included), received shape ", input);
 }
 
-// "channels_last" or "channels_first".
-inline void require_data_format(const LayerBase& layer, const std::string& format) {
-  require(format == "channels_last" || format == "channels_first", ErrorCode::invalid_argument,
-          std::source_location::current(), layer.class_name(),
-          ": data_format must be channels_last or channels_first, received \"", format, "\"");
-}
-
 }  // namespace lockstep::keras

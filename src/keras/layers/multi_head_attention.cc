@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -37,7 +38,6 @@ struct AttentionEquations {
   std::string scores;  // key, query -> scores (batch, heads, query positions..., key positions...)
   std::string combine;
   int axes = 1;
-  int scores_rank = 4;
 };
 AttentionEquations attention_equations(int rank, const std::vector<int64_t>& axes) {
   const std::string target = letters(0, rank);
@@ -52,7 +52,7 @@ AttentionEquations attention_equations(int rank, const std::vector<int64_t>& axe
   for (const int64_t d : axes) product += target[static_cast<size_t>(d)];
   for (const int64_t d : axes) product += source[static_cast<size_t>(d)];
   return {source + "," + target + "->" + product, product + "," + source + "->" + target,
-          static_cast<int>(axes.size()), static_cast<int>(product.size())};
+          static_cast<int>(axes.size())};
 }
 
 // What the two layers with heads share: projections by layers inside, the mask, the gate.
@@ -118,38 +118,28 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
     return layer;
   }
 
-  // The mask of a call over one axis of queries and one of keys, causality and window included.
+  // What is seen, but for causality: (batch, queries, keys) with sizes of 1 where it is the same for all.
   Tensor mask_for(const Tensor& query, const Tensor& key, const CallContext& context) const {
-    const int64_t queries = query.shape()[1], keys = key.shape()[1];
-    Tensor mask = seen_keys(context);
-    if (context.use_causal_mask) mask = both(mask, causal_mask(queries, keys));
-    if (this->settings_.options.sliding_window)
-      mask = both(mask, sliding_window_mask(queries, keys, *this->settings_.options.sliding_window));
-    return mask;
+    const std::optional<int64_t>& window = this->settings_.options.sliding_window;
+    if (!window) return seen_keys(context);
+    return both(seen_keys(context), sliding_window_mask(query.shape()[1], key.shape()[1], *window));
+  }
+  double dropout_rate(const CallContext& context) const {
+    return context.training ? this->settings_.options.dropout : 0;
+  }
+  // Of (batch, positions, heads, dim).
+  Tensor attend_to_sequence(const Tensor& query, const Tensor& key, const Tensor& value, double scale,
+                            const CallContext& context) const {
+    const Tensor mask = mask_for(query, key, context);
+    return scaled_dot_product_attention(query, key, value,
+                                        {.mask = mask.defined() ? expand_dims(mask, 1) : mask,
+                                         .scale = scale,
+                                         .is_causal = context.use_causal_mask,
+                                         .dropout = dropout_rate(context),
+                                         .generator = source_.generator()});
   }
 
-  // softmax over all key positions together, 0 where the mask says so, with dropout.
-  Tensor weights_of(Tensor scores, Tensor mask, int axes, const CallContext& context) const {
-    const Shape whole = scores.shape();
-    if (mask.defined()) {
-      while (mask.rank() < scores.rank()) mask = expand_dims(mask, -2 * axes - 1);
-      const double low = scores.dtype() == DType::float16 ? -3e4 : -1e9;
-      scores = lockstep::where(mask, scores, low);
-    }
-    if (axes > 1) {
-      Shape flat = whole.drop_last(axes);
-      int64_t keys = 1;
-      for (int d = 1; d <= axes; ++d) keys *= whole[-d];
-      flat.push_back(keys);
-      scores = reshape(softmax(reshape(scores, flat)), whole);
-    } else {
-      scores = softmax(scores);
-    }
-    if (mask.defined()) scores = lockstep::where(mask, scores, 0.0);
-    const double rate = this->settings_.options.dropout;
-    return context.training && rate > 0 ? dropout(scores, rate, {.generator = source_.generator()}) : scores;
-  }
-
+  NoiseSource source_;
   Layer query_, key_, gate_, value_, output_;
 
  private:
@@ -160,8 +150,6 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   }
   // The masks are heeded here: the layers inside know none.
   static Tensor unmasked(const Tensor& x) { return mask_of(x).defined() ? identity(x) : x; }
-
-  NoiseSource source_;
 };
 
 void visit_projections(auto& v, auto& settings) {
@@ -258,12 +246,32 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const CallContext& context) const override {
     const double scale = 1 / std::sqrt(static_cast<double>(settings_.key_dim));
+    if (query.rank() == 4) return attend_to_sequence(query, key, value, scale, context);
+    Tensor mask = mask_for(query, key, context);
+    if (context.use_causal_mask) mask = both(mask, causal_mask(query.shape()[1], key.shape()[1]));
     const Tensor scores = einsum(equations_.scores, key, query * scale);
-    const Tensor weights = weights_of(scores, mask_for(query, key, context), equations_.axes, context);
+    const Tensor weights =
+        dropout(softmax_over_keys(scores, mask), dropout_rate(context), {.generator = source_.generator()});
     return einsum(equations_.combine, weights, value);
   }
 
  private:
+  // Over all key positions together; 0 where the mask says so.
+  Tensor softmax_over_keys(Tensor scores, Tensor mask) const {
+    const int axes = equations_.axes;
+    const Shape whole = scores.shape();
+    if (mask.defined()) {
+      while (mask.rank() < scores.rank()) mask = expand_dims(mask, -2 * axes - 1);
+      scores = lockstep::where(mask, scores, scores.dtype() == DType::float16 ? -3e4 : -1e9);
+    }
+    Shape flat = whole.drop_last(axes);
+    int64_t keys = 1;
+    for (int d = 1; d <= axes; ++d) keys *= whole[-d];
+    flat.push_back(keys);
+    const Tensor weights = reshape(softmax(reshape(scores, flat)), whole);
+    return mask.defined() ? lockstep::where(mask, weights, 0.0) : weights;
+  }
+
   AttentionEquations equations_;
 };
 const RegisterLayer<MultiHeadAttentionLayer> multi_head_attention;
@@ -325,21 +333,8 @@ class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSett
  protected:
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const CallContext& context) const override {
-    const double scale = 1 / std::sqrt(static_cast<double>(settings_.head_dim));
-    const Tensor scores = einsum("bquh,bkuh->buqk", query * scale, repeated(key));
-    const Tensor weights = weights_of(scores, mask_for(query, key, context), 1, context);
-    return einsum("buqk,bkuh->bquh", weights, repeated(value));
-  }
-
- private:
-  // Each head as often in a row as heads of the query share it.
-  Tensor repeated(const Tensor& x) const {
-    const int64_t repeats = settings_.num_query_heads / settings_.num_key_value_heads;
-    if (repeats == 1) return x;
-    Shape shape = x.shape();
-    shape.insert(3, repeats);
-    return reshape(broadcast_to(expand_dims(x, 3), shape),
-                   {shape[0], shape[1], settings_.num_query_heads, settings_.head_dim});
+    return attend_to_sequence(query, key, value, 1 / std::sqrt(static_cast<double>(settings_.head_dim)),
+                              context);
   }
 };
 const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupQueryAttention"});

@@ -137,7 +137,6 @@ class SpatialDropoutLayer final : public NoiseLayer<SpatialDropoutSettingsOf<kSp
   SpatialDropoutLayer(const char* class_name, SpatialDropoutSettingsOf<kSpatial> settings)
       : NoiseLayer<SpatialDropoutSettingsOf<kSpatial>>(class_name, std::move(settings)) {
     require_share(*this, "rate", this->settings_.rate);
-    require_data_format(*this, this->settings_.options.data_format);
   }
   void build(const Shape& input) override { require_rank(*this, input, kSpatial + 2); }
 
@@ -153,7 +152,8 @@ class SpatialDropoutLayer final : public NoiseLayer<SpatialDropoutSettingsOf<kSp
   double level() const override { return this->settings_.rate; }
   Tensor disturb(const Tensor& x) const override {
     if (this->settings_.rate >= 1) return zeros_like(x);
-    const int channels = this->settings_.options.data_format == "channels_first" ? 1 : kSpatial + 1;
+    const bool first = this->settings_.options.data_format.kind() == DataFormat::channels_first;
+    const int channels = first && kSpatial > 1 ? 1 : kSpatial + 1;
     Shape noise = Dims::filled(x.rank(), 1);
     noise[0] = x.shape()[0];
     noise[channels] = x.shape()[channels];

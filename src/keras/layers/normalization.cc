@@ -108,27 +108,13 @@ class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationS
   bool autocast_inputs() const override { return false; }
 
  private:
-  // The op works on the last dimension: the axes are brought there as one.
   Tensor normalized(const Tensor& x) const {
-    const int64_t features = sizes_at(x.shape(), axes_).size();
+    const Shape shape = sizes_at(x.shape(), axes_);
     const auto weight = [&](const Variable& v, double otherwise) {
-      return v.defined() ? reshape(cast(v, x.dtype()), {features})
-                         : Tensor::full(x.dtype(), {features}, otherwise);
+      return v.defined() ? cast(v, x.dtype()) : Tensor::full(x.dtype(), shape, otherwise);
     };
-    Dims order, back = Dims::filled(x.rank(), 0);
-    for (int64_t d = 0; d < x.rank(); ++d)
-      if (!std::binary_search(axes_.begin(), axes_.end(), d)) order.push_back(d);
-    Shape flat;
-    for (const int64_t d : order) flat.push_back(x.shape()[static_cast<int>(d)]);
-    flat.push_back(features);
-    for (const int64_t d : axes_) order.push_back(d);
-    for (int d = 0; d < x.rank(); ++d) back[static_cast<int>(order[d])] = d;
-    const bool in_place = order == back && axes_.front() == x.rank() - static_cast<int64_t>(axes_.size());
-    const Tensor moved = in_place ? x : transpose(x, order);
-    const Tensor y = layer_norm(axes_.size() == 1 ? moved : reshape(moved, flat), weight(gamma_, 1),
-                                weight(beta_, 0), {.epsilon = settings_.options.epsilon});
-    const Tensor shaped = axes_.size() == 1 ? y : reshape(y, moved.shape());
-    return in_place ? shaped : transpose(shaped, back);
+    return layer_norm(x, weight(gamma_, 1), weight(beta_, 0),
+                      {.axis = Dims(axes_), .epsilon = settings_.options.epsilon});
   }
   Tensor scaled(const Tensor& x) const {
     const ReduceOptions over{.axis = axes_, .keepdims = true};
@@ -226,8 +212,8 @@ class RMSNormalizationLayer final : public ConfiguredLayer<RMSNormalizationSetti
   }
   Tensor call(const Tensor& input, const CallContext&) override {
     const Tensor x = widened(input);
-    const Tensor power = reduce_mean(square(x), {.axis = axes_, .keepdims = true});
-    const Tensor y = x * rsqrt(power + settings_.options.epsilon) * along(cast(scale_, x.dtype()), x, axes_);
+    const Tensor y =
+        rms_norm(x, cast(scale_, x.dtype()), {.axis = Dims(axes_), .epsilon = settings_.options.epsilon});
     return cast(y, input.dtype());
   }
 

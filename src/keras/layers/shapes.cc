@@ -17,15 +17,12 @@ struct FlattenSettings {
 class FlattenLayer final : public ConfiguredLayer<FlattenSettings> {
  public:
   static constexpr const char* kClassName = "Flatten";
-  FlattenLayer(const char* class_name, FlattenSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)) {
-    require_data_format(*this, settings_.options.data_format);
-  }
+  using ConfiguredLayer::ConfiguredLayer;
   Tensor call(const Tensor& x, const CallContext&) override {
     require(x.rank() >= 1, ErrorCode::shape_mismatch, where(),
             "Flatten takes inputs with a batch dimension, received a scalar");
     Tensor y = x;
-    if (settings_.options.data_format == "channels_first" && x.rank() > 2) {
+    if (settings_.options.data_format.kind() == DataFormat::channels_first && x.rank() > 2) {
       Dims order;
       for (int d = 0; d < x.rank(); ++d)
         if (d != 1) order.push_back(d);

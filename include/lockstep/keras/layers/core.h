@@ -13,6 +13,7 @@
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/layer.h"
 #include "lockstep/keras/layers/one_or_many.h"
+#include "lockstep/ops/conv.h"
 
 namespace lockstep::keras::layers {
 
@@ -125,7 +126,7 @@ Layer Dropout(double rate, const DropoutOptions& options = {});
 Layer AlphaDropout(double rate, const DropoutOptions& options = {});
 
 struct SpatialDropoutOptions {
-  std::string data_format = "channels_last";  // or channels_first; of no meaning in one dimension
+  DataFormat data_format = DataFormat::channels_last;  // of no meaning in one dimension
   std::optional<int64_t> seed = {};
   std::string name = {};
   bool trainable = true;
@@ -164,7 +165,8 @@ Layer ActivityRegularization(const ActivityRegularizationOptions& options = {});
 // --- shapes --------------------------------------------------------------------------------------------------------
 
 struct FlattenOptions {
-  std::string data_format = "channels_last";  // channels_first: channels come last in the result all the same
+  // channels_first: channels come last in the result all the same.
+  DataFormat data_format = DataFormat::channels_last;
   Regularizer activity_regularizer = {};
   std::string name = {};
   bool trainable = true;
