@@ -137,6 +137,12 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   bool supports_masking() const override { return true; }
 
  private:
+  // None outside of replicas.
+  static const ReplicaTrace* replica() {
+    const Trace* trace = Trace::current();
+    return trace && trace->replica().local_batch >= 0 ? &trace->replica() : nullptr;
+  }
+
   // A vector of features, so that it broadcasts against x.
   Tensor along(const Tensor& features, const Tensor& x) const {
     if (axis_ == x.rank() - 1) return features;
@@ -181,9 +187,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   Moments global_moments(const Tensor& x, const Tensor& mask) const {
     const auto all = [](const Tensor& t) { return all_reduce_sum(t); };
     if (mask.defined()) return moments_of(x, mask, reciprocal(all(count_of(x, mask)) + kKerasEpsilon), all);
-    const Trace* trace = Trace::current();
-    if (!trace || trace->replica().local_batch < 0) return local_moments(x, mask);
-    const auto [whole, slice] = trace->replica();
+    if (!replica()) return local_moments(x, mask);
+    const auto [whole, slice] = *replica();
     // Elements of each feature in one example; the first dimension may hold several rows an example.
     int64_t elements = slice > 0 ? x.shape()[0] / slice : 1;
     for (int d = 1; d < x.rank(); ++d)
@@ -193,9 +198,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
 
   // Weighted by examples, so that all replicas keep the same moving statistics.
   static Moments mean_over_replicas(const Moments& own, const Tensor& x, const Tensor& mask) {
-    const Trace* trace = Trace::current();
-    if (!trace || trace->replica().local_batch < 0) return own;
-    const auto [whole, slice] = trace->replica();
+    if (!replica()) return own;
+    const auto [whole, slice] = *replica();
     if (!mask.defined()) {
       const double share = static_cast<double>(slice) / static_cast<double>(std::max<int64_t>(1, whole));
       return {all_reduce_sum(stop_gradient(own.mean) * share),
