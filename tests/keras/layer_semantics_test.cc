@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
@@ -291,6 +292,49 @@ TEST(Values, NormalizationLearnsFromData) {
 TEST(Values, DiscretizationPutsBoundariesIntoTheBinAbove) {
   const Layer layer = layers::Discretization({.bin_boundaries = std::vector{0.0, 1.0}});
   EXPECT_THAT(layer(vector({-1, 0, 0.5f, 1, 7})).to_vector<int32_t>(), ElementsAre(0, 1, 1, 2, 2));
+}
+
+TEST(Values, ActivityPenaltiesAreMeansOverTheBatch) {
+  const Layer layer = layers::ActivityRegularization({.l1 = 1, .l2 = 2});
+  layer(Tensor::from({1.f, -2.f, 3.f, 0.f}, {2, 2}));
+  EXPECT_FLOAT_EQ(layer.losses().at(0).item<float>(), (6 + 2 * 14) / 2.0f);
+}
+
+// Nested lists of numbers as a tensor.
+void flatten(const Json& json, size_t depth, Dims& shape, std::vector<float>& values) {
+  if (!json.is_list()) {
+    values.push_back(static_cast<float>(json.as_double()));
+    return;
+  }
+  if (static_cast<size_t>(shape.rank()) <= depth) shape.push_back(static_cast<int64_t>(json.items().size()));
+  for (const Json& item : json.items()) flatten(item, depth + 1, shape, values);
+}
+Tensor tensor_of(const Json& json) {
+  Dims shape;
+  std::vector<float> values;
+  flatten(json, 0, shape, values);
+  return Tensor::from(values, shape);
+}
+
+TEST(Values, PreparationOfTablesAgreesWithKeras) {
+  const std::string path = LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/values/preprocessing.json";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " has not been recorded";
+  const Json file = Json::read_file(path);
+  int compared = 0;
+  for (const Json& row : file.at("tables").items()) {
+    const std::string name = row.at("class_name").as_string();
+    if (name != "CategoryEncoding" && name != "Discretization" && name != "Normalization") continue;
+    SCOPED_TRACE(row.dump());
+    const Json made = Json::object({{"class_name", name}, {"config", row.at("arguments")}});
+    const layers::AdaptableLayer layer(Layer::deserialize(made).base());
+    if (!row.at("adapt").is_null()) layer.adapt(tensor_of(row.at("adapt")));
+    const Tensor y = layer(tensor_of(row.at("x")));
+    const Tensor want = tensor_of(row.at("y"));
+    EXPECT_EQ(y.shape(), want.shape());
+    expect_floats(cast(y, DType::float32), floats(want));
+    ++compared;
+  }
+  EXPECT_GT(compared, 5);
 }
 
 // --- errors --------------------------------------------------------------------------------------------------------

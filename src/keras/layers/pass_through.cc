@@ -24,8 +24,12 @@ class IdentityLayer final : public ConfiguredLayer<IdentitySettings> {
 };
 const RegisterLayer<IdentityLayer> registered_identity;
 
+// The penalty is that of any layer's activity.
+struct RegularizedOptions : ActivityRegularizationOptions {
+  Regularizer activity_regularizer = {};
+};
 struct ActivityRegularizationSettings {
-  ActivityRegularizationOptions options;
+  RegularizedOptions options;
   void visit(auto& v) {
     v("l1", options.l1);
     v("l2", options.l2);
@@ -36,17 +40,21 @@ class ActivityRegularizationLayer final : public ConfiguredLayer<ActivityRegular
  public:
   static constexpr const char* kClassName = "ActivityRegularization";
   ActivityRegularizationLayer(const char* class_name, ActivityRegularizationSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)),
-        regularizer_(
-            regularizers::L1L2({.l1 = this->settings_.options.l1, .l2 = this->settings_.options.l2})) {}
-  Tensor call(const Tensor& x, const CallContext&) override {
-    add_loss(regularizer_(x));
-    return x;
-  }
+      : ConfiguredLayer(class_name, regularized(std::move(settings))) {}
+  Tensor call(const Tensor& x, const CallContext&) override { return x; }
   bool supports_masking() const override { return true; }
+  Json get_config() const override {
+    Json config = ConfiguredLayer::get_config();
+    config.erase("activity_regularizer");
+    return config;
+  }
 
  private:
-  Regularizer regularizer_;
+  static ActivityRegularizationSettings regularized(ActivityRegularizationSettings settings) {
+    RegularizedOptions& o = settings.options;
+    o.activity_regularizer = regularizers::L1L2({.l1 = o.l1, .l2 = o.l2});
+    return settings;
+  }
 };
 const RegisterLayer<ActivityRegularizationLayer> activity_regularization;
 
@@ -136,7 +144,7 @@ const bool inputs_are_known = [] {
 
 Layer Identity(const LayerOptions& options) { return make_configured<IdentityLayer>({options}); }
 Layer ActivityRegularization(const ActivityRegularizationOptions& options) {
-  return make_configured<ActivityRegularizationLayer>({options});
+  return make_configured<ActivityRegularizationLayer>({{options, {}}});
 }
 Layer Masking(const MaskingOptions& options) { return make_configured<MaskingLayer>({options}); }
 Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options) {

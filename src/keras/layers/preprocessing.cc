@@ -60,7 +60,7 @@ class RescalingLayer final : public ConfiguredLayer<RescalingSettings> {
 const RegisterLayer<RescalingLayer> rescaling;
 
 struct NormalizationSettings {
-  std::vector<int64_t> axis = {-1};
+  Axes axis = {-1};  // a list in files
   NormalizationOptions options;
   void visit(auto& v) {
     v("axis", axis);
@@ -80,13 +80,14 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
     require(mean.defined() == variance.defined() && mean.values().size() == variance.values().size(),
             ErrorCode::invalid_argument, here,
             "Normalization: mean and variance must both be given, in one shape, or neither");
-    require(!mean.defined() || mean.single() || !settings_.axis.empty(), ErrorCode::invalid_argument, here,
-            "Normalization: a list of means needs an axis to run over");
+    settings_.axis = Axes(settings_.axis.values());
+    require(!mean.defined() || mean.single() || !settings_.axis.values().empty(), ErrorCode::invalid_argument,
+            here, "Normalization: a list of means needs an axis to run over");
   }
 
   void build(const Shape& input) override {
     std::set<int64_t> kept;
-    for (const int64_t axis : settings_.axis)
+    for (const int64_t axis : settings_.axis.values())
       kept.insert(normalize_axis(axis, input.rank(), "Normalization", where()));
     kept_.assign(kept.begin(), kept.end());
     const Shape shape = kept_sizes(input);
@@ -118,7 +119,7 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
       ensure_built({shape}, where);
     }
     require(kept_sizes(data.shape()) == learned_mean_.shape(), ErrorCode::shape_mismatch, where,
-            "Normalization: built for ", learned_mean_.shape(), " along axis ", Dims(settings_.axis),
+            "Normalization: built for ", learned_mean_.shape(), " along axis ", Dims(settings_.axis.values()),
             ", adapt() received data of shape ", data.shape());
     const Tensor x = cast(data, learned_mean_.dtype());
     ReduceOptions over;
@@ -350,7 +351,7 @@ Layer Rescaling(const Numbers& scale, const Numbers& offset, const LayerOptions&
   return make_configured<RescalingLayer>({scale, offset, options});
 }
 AdaptableLayer Normalization(const NormalizationOptions& options) {
-  return AdaptableLayer(make_configured<NormalizationLayer>({options.axis.values(), options}).base());
+  return AdaptableLayer(make_configured<NormalizationLayer>({options.axis, options}).base());
 }
 Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options) {
   return make_configured<CategoryEncodingLayer>({num_tokens, options});

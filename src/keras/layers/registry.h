@@ -53,8 +53,6 @@ class ConfiguredLayer : public LayerBase {
 
   Json get_config() const override {
     Json config = LayerBase::get_config();
-    if (base_options().activity_regularizer.defined())
-      config.set("activity_regularizer", to_json(base_options().activity_regularizer));
     const Json own = write_fields(settings_);
     for (const auto& [name, value] : own.members()) config.set(name, value);
     return config;
