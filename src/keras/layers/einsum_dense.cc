@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <regex>
 
-#include "keras/layers/einsum.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 
 namespace lockstep::keras::layers {
@@ -70,13 +70,12 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
     const int elided = input.rank() - static_cast<int>(input_.size());
     require(elides_ ? elided >= 0 : elided == 0, ErrorCode::shape_mismatch, where(), "EinsumDense: \"",
             settings_.equation, "\" does not fit an input of shape ", input);
-    // "..." becomes letters of its own.
+    // "..." as letters of its own.
     std::string dots;
     for (char letter = 'A'; static_cast<int>(dots.size()) < elided; ++letter)
       if ((input_ + kernel_letters_ + output_).find(letter) == std::string::npos) dots += letter;
     const std::string in = left_elided_ ? dots + input_ : input_ + dots;
     const std::string out = left_elided_ ? dots + output_ : output_ + dots;
-    full_equation_ = in + "," + kernel_letters_ + "->" + out;
 
     const auto input_size = [&](char letter) {
       const size_t at = in.find(letter);
@@ -140,7 +139,7 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
   }
 
   Tensor call(const Tensor& x, const CallContext&) override {
-    const Tensor y = einsum(full_equation_, x, kernel_.value());
+    const Tensor y = einsum(settings_.equation, {x, kernel_.value()});
     return settings_.options.activation(bias_.defined() ? y + bias_ : y);
   }
 
@@ -148,7 +147,6 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
   std::string input_, kernel_letters_, output_;  // as in the equation, without the dots
   bool elides_ = false;
   bool left_elided_ = false;
-  std::string full_equation_;
   Variable kernel_;
   Variable bias_;
 };

@@ -212,7 +212,7 @@ class ConcatenateLayer final : public ConfiguredLayer<ConcatenateSettings> {
       if (mask.rank() < inputs[i].rank()) mask = broadcast_to(expand_dims(mask, -1), inputs[i].shape());
       whole.push_back(mask);
     }
-    return {any_of(concat(whole, static_cast<int>(settings_.options.axis)))};
+    return {reduce_any(concat(whole, static_cast<int>(settings_.options.axis)), {.axis = {-1}})};
   }
   bool supports_masking() const override { return true; }
 };
@@ -255,16 +255,8 @@ class DotLayer final : public ConfiguredLayer<DotSettings> {
       x = normalized(x, a);
       y = normalized(y, b);
     }
-    // (batch, rows, inner) x (batch, inner, columns)
-    const Shape rows = without(x.shape(), a), columns = without(y.shape(), b);
-    const int64_t batch = x.shape()[0], inner = x.shape()[a];
-    const Tensor left = reshape(axis_at(x, a, x.rank() - 1), {batch, rows.size(), inner});
-    const Tensor right = reshape(axis_at(y, b, 1), {batch, inner, columns.size()});
-    Shape shape{batch};
-    for (const int64_t size : rows) shape.push_back(size);
-    for (const int64_t size : columns) shape.push_back(size);
-    if (shape.rank() == 1) shape.push_back(1);
-    return {reshape(matmul(left, right), shape)};
+    const Tensor products = batch_dot(x, y, a, b);
+    return {products.rank() == 1 ? expand_dims(products, -1) : products};
   }
   TensorList compute_mask(const TensorList&, const TensorList&, size_t) override { return {}; }
   bool supports_masking() const override { return true; }
@@ -279,20 +271,6 @@ class DotLayer final : public ConfiguredLayer<DotSettings> {
     require(a > 0 && b > 0, ErrorCode::invalid_argument, where(),
             "Dot: axis 0 is the batch, which is not summed over");
     return {a, b};
-  }
-  static Shape without(const Shape& shape, int axis) {
-    Shape rest;
-    for (int d = 1; d < shape.rank(); ++d)
-      if (d != axis) rest.push_back(shape[d]);
-    return rest;
-  }
-  static Tensor axis_at(const Tensor& x, int axis, int place) {
-    if (axis == place) return x;
-    Dims order;
-    for (int d = 0; d < x.rank(); ++d)
-      if (d != axis) order.push_back(d);
-    order.insert(place, axis);
-    return transpose(x, order);
   }
   static Tensor normalized(const Tensor& x, int axis) {
     const Tensor squares = reduce_sum(square(x), {.axis = {axis}, .keepdims = true});

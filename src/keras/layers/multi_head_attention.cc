@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "keras/layers/attention_mask.h"
-#include "keras/layers/einsum.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/attention.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
 
@@ -249,10 +249,10 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
     if (query.rank() == 4) return attend_to_sequence(query, key, value, scale, context);
     Tensor mask = mask_for(query, key, context);
     if (context.use_causal_mask) mask = both(mask, causal_mask(query.shape()[1], key.shape()[1]));
-    const Tensor scores = einsum(equations_.scores, key, query * scale);
+    const Tensor scores = einsum(equations_.scores, {key, query * scale});
     const Tensor weights =
         dropout(softmax_over_keys(scores, mask), dropout_rate(context), {.generator = source_.generator()});
-    return einsum(equations_.combine, weights, value);
+    return einsum(equations_.combine, {weights, value});
   }
 
  private:

@@ -77,8 +77,7 @@ class MaskingLayer final : public ConfiguredLayer<MaskingSettings> {
 
  private:
   Tensor seen(const Tensor& x) const {
-    const Tensor differs = not_equal(x, settings_.options.mask_value);
-    return reduce_max(cast(differs, DType::int32), {.axis = {-1}}) > 0;
+    return reduce_any(not_equal(x, settings_.options.mask_value), {.axis = {-1}});
   }
 };
 const RegisterLayer<MaskingLayer> masking;
