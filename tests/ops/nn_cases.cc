@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
 #include "ops/op_case.h"
@@ -204,6 +205,50 @@ Array standardized(const Array& x, const std::function<int64_t(const Dims&)>& gr
     y.at(i) = (x.at(i) - mean) / std::sqrt(variance + epsilon);
   });
   return y;
+}
+
+// Of the columns of x, taken as a matrix.
+struct ColumnMoments {
+  Array mean, variance;
+};
+ColumnMoments column_moments(const Array& x) {
+  const auto n = static_cast<size_t>(x.shape[-1]), rows = x.values.size() / n;
+  ColumnMoments m{Array({x.shape[-1]}, rows > 0 ? 0 : NAN), Array({x.shape[-1]}, rows > 0 ? 0 : NAN)};
+  for (size_t i = 0; i < x.values.size(); ++i)
+    m.mean.values[i % n] += x.values[i] / static_cast<double>(rows);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const double d = x.values[i] - m.mean.values[i % n];
+    m.variance.values[i % n] += d * d / static_cast<double>(rows);
+  }
+  return m;
+}
+
+Arrays batch_norm_of(const Arrays& in) {
+  const ColumnMoments m = column_moments(in[0]);
+  const Array y =
+      broadcast_each({in[0], m.mean, m.variance, in[1], in[2]}, 1, [](const double* v, double* out) {
+        *out = (v[0] - v[1]) / std::sqrt(v[2] + kEpsilon) * v[3] + v[4];
+      })[0];
+  return {y, m.mean, m.variance};
+}
+
+Arrays batch_norm_grad_of(const Arrays& in) {
+  const ColumnMoments m = column_moments(in[0]);
+  const Array &x = in[0], &gamma = in[1], &dy = in[4];
+  const auto n = static_cast<size_t>(x.shape[-1]), rows = x.values.size() / n;
+  Array dx(x.shape), dgamma(gamma.shape), dbeta(gamma.shape);
+  const auto rstd = [&](size_t c) { return 1 / std::sqrt(m.variance.values[c] + kEpsilon); };
+  const auto h = [&](size_t i) { return (x.values[i] - m.mean.values[i % n]) * rstd(i % n); };
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    dgamma.values[i % n] += dy.values[i] * h(i);
+    dbeta.values[i % n] += dy.values[i];
+  }
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const size_t c = i % n;
+    dx.values[i] = gamma.values[c] * rstd(c) *
+                   (dy.values[i] - (dbeta.values[c] + h(i) * dgamma.values[c]) / static_cast<double>(rows));
+  }
+  return {dx, dgamma, dbeta};
 }
 
 Array scaled(const Array& h, const Array& gamma, const Array& beta) {
@@ -450,6 +495,44 @@ OpCases cases() {
              const Moments m = moments(in[0], {.axis = {0, 2}});
              return batch_normalization(in[0], m.mean, m.variance, {.gamma = in[1], .axis = 1});
            }},
+      {.name = "batch_norm",
+       .op = "batch_norm",
+       .inputs = {normal({2, 4, 3}), normal({3}), normal({3})},
+       .attrs = BatchNormAttrs{kEpsilon},
+       .reference = batch_norm_of,
+       .tolerance = Tolerance::summed,
+       .slack = 2,
+       .results = {same, wide, wide},
+       .differentiable_results = 1,  // with no rows the others are NaN
+       .edge_shapes = {{{0, 3}, {3}, {3}}, {{5, 1}, {1}, {1}}},
+       .large = {{90, 10, 83}, {83}, {83}},
+       .same_bits_on_threads = true},
+      {.name = "batch_norm_grad",
+       .op = "batch_norm_grad",
+       .inputs = {normal({2, 4, 3}), normal({3}),
+                  derived([](const Arrays& in) { return column_moments(in[0]).mean; }, wide),
+                  derived([](const Arrays& in) { return column_moments(in[0]).variance; }, wide),
+                  normal({2, 4, 3})},
+       .attrs = BatchNormAttrs{kEpsilon},
+       .reference = batch_norm_grad_of,
+       .tolerance = Tolerance::summed,
+       .slack = 2,
+       .results = {same, same, same},
+       .stops = {2, 3},
+       .edge_shapes = {{{0, 3}, {3}, {}, {}, {0, 3}}, {{5, 1}, {1}, {}, {}, {5, 1}}},
+       .large = {{90, 10, 83}, {83}, {}, {}, {90, 10, 83}},
+       .same_bits_on_threads = true},
+      {.name = "fused_batch_norm",
+       .inputs = {normal({2, 4, 3}), normal({3}), normal({3})},
+       .reference = batch_norm_of,
+       .tolerance = Tolerance::summed,
+       .slack = 2,
+       .function =
+           [](auto in) {
+             const BatchNormResult r = fused_batch_norm(in[0], in[1], in[2]);
+             return TensorList{r.y, r.mean, r.variance};
+           },
+       .results = {same, wide, wide}},
       {.name = "group_norm",
        .inputs = {normal({2, 3, 4}), normal({4}), normal({4})},
        .reference =
@@ -559,6 +642,14 @@ BadCalls bad_calls() {
        shape_mismatch,
        {"batch_normalization: ", "mean", "(2, 3)", "(2,)"},
        [=] { batch_normalization(logits, sample({2}), sample({3})); }},
+      {"batch_norm_gamma",
+       shape_mismatch,
+       {"batch_norm: ", "gamma", "(3,)", "(2,)"},
+       [=] { fused_batch_norm(logits, sample({2}), sample({3})); }},
+      {"batch_norm_dtype",
+       dtype_mismatch,
+       {"batch_norm: ", "int32(2, 3)"},
+       [=] { fused_batch_norm(whole, whole, whole); }},
       {"group_norm_groups",
        shape_mismatch,
        {"group_norm: ", "2", "(2, 3)"},

@@ -244,7 +244,7 @@ struct Family {
 };
 
 extern const Family kArrayFamily, kAttentionFamily, kCollectiveFamily, kConvFamily, kDebuggingFamily,
-    kElementwiseFamily, kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily, kRearrangeFamily,
-    kReduceFamily, kSortFamily, kUpdateFamily;
+    kElementwiseFamily, kImageFamily, kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily,
+    kRearrangeFamily, kReduceFamily, kSortFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

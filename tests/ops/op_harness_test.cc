@@ -15,9 +15,9 @@ namespace lockstep::testing {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kArrayFamily,       &kAttentionFamily, &kCollectiveFamily, &kConvFamily,   &kDebuggingFamily,
-    &kElementwiseFamily, &kMatmulFamily,    &kNnFamily,         &kPlacesFamily, &kRandomFamily,
-    &kRearrangeFamily,   &kReduceFamily,    &kSortFamily,       &kUpdateFamily};
+    &kArrayFamily,       &kAttentionFamily, &kCollectiveFamily, &kConvFamily, &kDebuggingFamily,
+    &kElementwiseFamily, &kImageFamily,     &kMatmulFamily,     &kNnFamily,   &kPlacesFamily,
+    &kRandomFamily,      &kRearrangeFamily, &kReduceFamily,     &kSortFamily, &kUpdateFamily};
 
 }  // namespace
 

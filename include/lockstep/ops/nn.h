@@ -59,6 +59,14 @@ struct BatchNormOptions {
 Tensor batch_normalization(const TensorArg& x, const TensorArg& mean, const TensorArg& variance,
                            const BatchNormOptions& options = {});
 
+struct BatchNormResult {
+  Tensor y, mean, variance;  // the statistics are float32, for float64 inputs float64
+};
+// The same with the moments of x over all but its last dimension, in one op: a third of the time of the above, forward
+// and backward. For statistics over the replicas of a step, join their sums and use batch_normalization().
+BatchNormResult fused_batch_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
+                                 double epsilon = 1e-3);
+
 struct GroupNormOptions {
   int64_t groups = 32;  // of neighbouring channels; -1: each channel is one, which is instance normalisation
   double epsilon = 1e-3;

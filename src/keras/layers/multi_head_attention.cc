@@ -72,19 +72,24 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   }
 
   TensorList compute_mask(const TensorList&, const TensorList& masks, size_t) override { return {masks[0]}; }
+  bool inputs_are_arguments() const override { return true; }
   bool supports_masking() const override { return true; }
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const Tensor &query = inputs[0], &value = inputs[1], &key = inputs.size() > 2 ? inputs[2] : inputs[1];
     const Tensor q = query_(unmasked(query)), k = key_(unmasked(key)), v = value_(unmasked(value));
-    Tensor result = attend(q, k, v, context);
+    Tensor scores;
+    Tensor result = attend(q, k, v, context, context.return_attention_scores ? &scores : nullptr);
     if (gate_.defined()) result = result * gate_(unmasked(query));
-    return {output_(result)};
+    TensorList results = {output_(result)};
+    if (scores.defined()) results.push_back(scores);
+    return results;
   }
 
  protected:
+  // `scores`: where the softmax goes, for who asks for it; it is not kept otherwise.
   virtual Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
-                        const CallContext& context) const = 0;
+                        const CallContext& context, Tensor* scores) const = 0;
 
   void check_inputs(const std::vector<Shape>& inputs) const {
     require(inputs.size() == 2 || inputs.size() == 3, ErrorCode::invalid_argument, this->where(),
@@ -129,14 +134,29 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   }
   // Of (batch, positions, heads, dim).
   Tensor attend_to_sequence(const Tensor& query, const Tensor& key, const Tensor& value, double scale,
-                            const CallContext& context) const {
+                            const CallContext& context, Tensor* scores) const {
     const Tensor mask = mask_for(query, key, context);
+    if (scores) return attend_with_scores(query, key, value, mask, scale, context, *scores);
     return scaled_dot_product_attention(query, key, value,
                                         {.mask = mask.defined() ? expand_dims(mask, 1) : mask,
                                          .scale = scale,
                                          .is_causal = context.use_causal_mask,
                                          .dropout = dropout_rate(context),
                                          .generator = source_.generator()});
+  }
+
+  Tensor attend_with_scores(const Tensor& query, const Tensor& key, const Tensor& value, Tensor mask,
+                            double scale, const CallContext& context, Tensor& scores) const {
+    // Several heads of queries may share one of keys.
+    const int64_t sharing = query.shape()[2] / key.shape()[2];
+    const auto spread = [&](const Tensor& x) { return sharing > 1 ? repeat(x, sharing, 2) : x; };
+    Tensor logits = einsum("bqhd,bkhd->bhqk", {query * scale, spread(key)});
+    if (context.use_causal_mask) mask = both(mask, causal_mask(query.shape()[1], key.shape()[1]));
+    if (mask.defined())
+      logits = lockstep::where(expand_dims(mask, 1), logits, logits.dtype() == DType::float16 ? -3e4 : -1e9);
+    scores = softmax(logits);
+    const Tensor kept = dropout(scores, dropout_rate(context), {.generator = source_.generator()});
+    return einsum("bhqk,bkhd->bqhd", {kept, spread(value)});
   }
 
   NoiseSource source_;
@@ -243,16 +263,17 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
   }
 
  protected:
-  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
-                const CallContext& context) const override {
+  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const CallContext& context,
+                Tensor* scores_out) const override {
     const double scale = 1 / std::sqrt(static_cast<double>(settings_.key_dim));
-    if (query.rank() == 4) return attend_to_sequence(query, key, value, scale, context);
+    if (query.rank() == 4) return attend_to_sequence(query, key, value, scale, context, scores_out);
     Tensor mask = mask_for(query, key, context);
     if (context.use_causal_mask) mask = both(mask, causal_mask(query.shape()[1], key.shape()[1]));
     const Tensor scores = einsum(equations_.scores, {key, query * scale});
-    const Tensor weights =
-        dropout(softmax_over_keys(scores, mask), dropout_rate(context), {.generator = source_.generator()});
-    return einsum(equations_.combine, {weights, value});
+    const Tensor weights = softmax_over_keys(scores, mask);
+    if (scores_out) *scores_out = weights;
+    const Tensor kept = dropout(weights, dropout_rate(context), {.generator = source_.generator()});
+    return einsum(equations_.combine, {kept, value});
   }
 
  private:
@@ -331,10 +352,10 @@ class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSett
   }
 
  protected:
-  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
-                const CallContext& context) const override {
+  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const CallContext& context,
+                Tensor* scores_out) const override {
     return attend_to_sequence(query, key, value, 1 / std::sqrt(static_cast<double>(settings_.head_dim)),
-                              context);
+                              context, scores_out);
   }
 };
 const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupQueryAttention"});

@@ -62,7 +62,7 @@ struct MarginSettings {
   MarginOptions options;
   void visit(auto& v) {
     v(Kind == Margin::padding ? "padding" : "cropping", margins);
-    v("data_format", options.data_format);
+    if (margins.pairs.size() != 1) v("data_format", options.data_format);  // sequences have but one
   }
 };
 

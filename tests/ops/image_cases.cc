@@ -1,0 +1,232 @@
+#include "lockstep/ops/image.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/image/resample.h"
+#include "ops/op_case.h"
+
+namespace lockstep::testing {
+namespace {
+
+// --- resizing ------------------------------------------------------------------------------------------------------
+
+// f(index into x, index into y, weight) for every product along one axis: half-pixel centres.
+template <class F>
+void each_term(const Shape& y, int axis, int64_t input, bool nearest, F f) {
+  each_index(y, [&](const Dims& at) {
+    Dims from = at;
+    const double center =
+        (static_cast<double>(at[axis]) + 0.5) * static_cast<double>(input) / static_cast<double>(y[axis]);
+    if (nearest) {
+      from[axis] = std::min<int64_t>(static_cast<int64_t>(std::floor(center)), input - 1);
+      return f(from, at, 1.0);
+    }
+    const double low = std::floor(center - 0.5), weight = center - 0.5 - low;
+    for (const int64_t side : {0, 1}) {
+      from[axis] = std::clamp<int64_t>(static_cast<int64_t>(low) + side, 0, input - 1);
+      f(from, at, side ? weight : 1 - weight);
+    }
+  });
+}
+
+Array resampled(const Array& x, int axis, int64_t output, bool nearest) {
+  Shape shape = x.shape;
+  shape[axis] = output;
+  Array y(shape);
+  each_term(shape, axis, x.shape[axis], nearest,
+            [&](const Dims& from, const Dims& to, double weight) { y.at(to) += weight * x.at(from); });
+  return y;
+}
+
+Array spread(const Array& dy, int axis, int64_t input, bool nearest) {
+  Shape shape = dy.shape;
+  shape[axis] = input;
+  Array dx(shape);
+  each_term(dy.shape, axis, input, nearest,
+            [&](const Dims& from, const Dims& to, double weight) { dx.at(from) += weight * dy.at(to); });
+  return dx;
+}
+
+OpCases resample_cases(const std::string& suffix, const ResampleAttrs& a) {
+  const Shape x{2, a.input, 3}, y{2, a.output, 3};
+  OpCase forward{.name = "resample" + suffix,
+                 .op = "resample",
+                 .inputs = {normal(x)},
+                 .attrs = a,
+                 .reference = [=](const Arrays& in) { return resampled(in[0], a.axis, a.output, a.nearest); },
+                 .tolerance = Tolerance::summed,
+                 .edge_shapes = {{{0, a.input, 3}}},
+                 .large = {{30, a.input, 700}},
+                 .same_bits_on_threads = true};
+  OpCase backward = forward;
+  backward.name = "resample_grad" + suffix;
+  backward.op = "resample_grad";
+  backward.inputs = {normal(y)};
+  backward.reference = [=](const Arrays& in) { return spread(in[0], a.axis, a.input, a.nearest); };
+  backward.edge_shapes = {{{0, a.output, 3}}};
+  backward.large = {{30, a.output, 700}};
+  return {forward, backward};
+}
+
+// --- moving --------------------------------------------------------------------------------------------------------
+
+double folded(double at, int64_t n, FillMode::Kind mode) {
+  const auto length = static_cast<double>(n);
+  if (mode == FillMode::reflect) {
+    at = std::fmod(std::fmod(at, 2 * length) + 2 * length, 2 * length);
+    if (at >= length) at = 2 * length - 1 - at;
+  } else if (mode == FillMode::wrap) {
+    if (at < 0)
+      at += length * (std::trunc(-at / (length - 1)) + 1);
+    else if (at > length - 1)
+      at -= length * std::trunc(at / (length - 1));
+  }
+  return mode == FillMode::constant ? at : std::clamp(at, 0.0, length - 1);
+}
+
+Array moved(const Array& x, const std::vector<double>& t, bool nearest, FillMode::Kind mode, double fill) {
+  Array y(x.shape);
+  each_index(x.shape, [&](const Dims& at) {
+    const auto column = static_cast<double>(at[2]), row = static_cast<double>(at[1]);
+    const double k = t[6] * column + t[7] * row + 1;
+    const double c = folded((t[0] * column + t[1] * row + t[2]) / k, x.shape[2], mode);
+    const double r = folded((t[3] * column + t[4] * row + t[5]) / k, x.shape[1], mode);
+    const auto read = [&](double i, double j) {
+      const bool inside =
+          i >= 0 && j >= 0 && i < static_cast<double>(x.shape[1]) && j < static_cast<double>(x.shape[2]);
+      return inside ? x.at({at[0], static_cast<int64_t>(i), static_cast<int64_t>(j), at[3]}) : fill;
+    };
+    if (nearest) {
+      y.at(at) = read(std::round(r), std::round(c));
+      return;
+    }
+    const double top = std::floor(r), left = std::floor(c), down = r - top, across = c - left;
+    y.at(at) = (1 - down) * ((1 - across) * read(top, left) + across * read(top, left + 1));
+    if (down > 0)
+      y.at(at) +=
+          down * ((1 - across) * read(top + 1, left) + (across > 0 ? across * read(top + 1, left + 1) : 0));
+  });
+  return y;
+}
+
+// Turned, stretched and shifted by half the image, so that every mode shows.
+const std::vector<double> kTransform = {0.8, -0.45, 2.3, 0.5, 1.1, -3.7, 0, 0};
+
+OpCase moved_case(const std::string& name, Interpolation::Kind interpolation, FillMode::Kind mode) {
+  return {.name = "affine_transform_" + name,
+          .inputs = {normal({2, 4, 5, 2})},
+          .reference =
+              [=](const Arrays& in) {
+                return moved(in[0], kTransform, interpolation == Interpolation::nearest, mode, 0.75);
+              },
+          .dtypes = {DType::float32, DType::float64},
+          .tolerance = Tolerance::summed,
+          .slack = 40,  // coordinates are rounded
+          .function =
+              [=](auto in) {
+                const Tensor transform = Tensor::from(kTransform, {8});
+                return image::affine_transform(
+                    in[0],
+                    in[0].dtype() == DType::float64
+                        ? transform
+                        : Tensor::from(std::vector<float>(kTransform.begin(), kTransform.end()), {8}),
+                    {.interpolation = interpolation, .fill_mode = mode, .fill_value = 0.75});
+              }};
+}
+
+OpCases cases() {
+  OpCases all;
+  const auto add = [&](const OpCases& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(resample_cases("_up", {.axis = 1, .input = 3, .output = 7}));
+  add(resample_cases("_down", {.axis = 1, .input = 7, .output = 3}));
+  add(resample_cases("_nearest_up", {.axis = 1, .input = 3, .output = 6, .nearest = true}));
+  add(resample_cases("_nearest_down", {.axis = 1, .input = 7, .output = 3, .nearest = true}));
+  const auto resize_case = [&](const std::string& name, const Shape& shape, const Dims& size, bool nearest) {
+    all.push_back(
+        {.name = "resize_" + name,
+         .inputs = {normal(shape)},
+         .reference =
+             [=](const Arrays& in) {
+               const int rows = shape.rank() - 3;
+               return resampled(resampled(in[0], rows, size[0], nearest), rows + 1, size[1], nearest);
+             },
+         .tolerance = Tolerance::summed,
+         .slack = 2,
+         .function =
+             [=](auto in) {
+               return image::resize(in[0], size, {.interpolation = nearest ? "nearest" : "bilinear"});
+             }});
+  };
+  resize_case("bilinear", {2, 3, 4, 2}, {5, 3}, false);
+  resize_case("nearest", {1, 4, 3, 2}, {2, 6}, true);
+  resize_case("one_image", {3, 4, 1}, {4, 8}, false);
+  all.push_back(
+      {.name = "resize_nearest_of_integers",
+       .inputs = {normal({1, 3, 4, 2})},
+       .reference = [](const Arrays& in) { return resampled(resampled(in[0], 1, 5, true), 2, 2, true); },
+       .dtypes = {DType::uint8, DType::int32},
+       .tolerance = Tolerance::exact,
+       .function =
+           [](auto in) {
+             return image::resize(in[0], {5, 2}, {.interpolation = "nearest"});
+           },
+       .derivatives = 0});
+  using enum Interpolation::Kind;
+  add({moved_case("constant", bilinear, FillMode::constant), moved_case("edge", bilinear, FillMode::nearest),
+       moved_case("reflect", bilinear, FillMode::reflect), moved_case("wrap", bilinear, FillMode::wrap),
+       moved_case("nearest", Interpolation::nearest, FillMode::constant),
+       moved_case("nearest_reflect", Interpolation::nearest, FillMode::reflect)});
+  return all;
+}
+
+BadCalls bad_calls() {
+  const Tensor x = sample({1, 4, 5, 2});
+  using enum ErrorCode;
+  return {
+      {"resize_rank",
+       shape_mismatch,
+       {"resize: ", "(4, 5)"},
+       [=] {
+         image::resize(sample({4, 5}), {2, 2});
+       }},
+      {"resize_size",
+       invalid_argument,
+       {"resize: ", "(0, 2)"},
+       [=] {
+         image::resize(x, {0, 2});
+       }},
+      {"resize_dtype",
+       dtype_mismatch,
+       {"resample: ", "int32(1, 4, 5, 2)"},
+       [=] {
+         image::resize(sample({1, 4, 5, 2}, DType::int32), {2, 2});
+       }},
+      {"resize_interpolation",
+       invalid_argument,
+       {"interpolation", "cubic"},
+       [=] {
+         image::resize(x, {2, 2}, {.interpolation = "cubic"});
+       }},
+      {"affine_transform_shape",
+       shape_mismatch,
+       {"affine_transform: ", "(2, 8)"},
+       [=] {
+         image::affine_transform(x, sample({2, 8}));
+       }},
+      {"affine_transform_dtype",
+       dtype_mismatch,
+       {"affine_transform: ", "float64(8,)"},
+       [=] { image::affine_transform(x, sample({8}, DType::float64)); }},
+      {"affine_transform_fill_mode",
+       invalid_argument,
+       {"fill_mode", "mirror"},
+       [=] { image::affine_transform(x, sample({8}), {.fill_mode = "mirror"}); }},
+  };
+}
+
+}  // namespace
+
+const Family kImageFamily{cases, bad_calls};
+
+}  // namespace lockstep::testing
