@@ -380,7 +380,8 @@ class SettingsLoss final : public Loss::Rule {
   std::string class_name() const override { return Settings::kName; }
   Json config() const override {
     Json config = Rule::config();
-    for (const auto& [name, value] : write_fields(settings_).members()) config.set(name, value);
+    const Json own = write_fields(settings_);
+    for (const auto& [name, value] : own.members()) config.set(name, value);
     return config;
   }
 
@@ -507,7 +508,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     const Tensor sum = reduce_sum(weighted);
     if (reduction == Reduction::sum) return sum;
     const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
-    if (counted.defined()) return ratio(sum, global_sum(counted, shape));
+    if (counted.defined()) return ratio(sum, all_reduce_sum(local_sum(counted, shape)));
     return sum * (1 / std::max(1.0, global_count(losses)));
   } catch (Error& error) {
     error.note("in loss " + rule_->name());

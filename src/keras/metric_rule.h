@@ -31,7 +31,8 @@ class SettingsMetric : public Base {
   std::string class_name() const override { return Settings::kName; }
   Json config() const override {
     Json config = MetricBase::config();
-    for (const auto& [name, value] : write_fields(settings_).members()) config.set(name, value);
+    const Json own = write_fields(settings_);
+    for (const auto& [name, value] : own.members()) config.set(name, value);
     return config;
   }
 
