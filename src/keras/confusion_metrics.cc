@@ -202,16 +202,17 @@ class Histogram {
       exceeded = ceil(clip_by_value(batch.predictions, 0.0, 1.0) * last);
       if (open_) exceeded = maximum(exceeded, 1.0);
     }
-    Tensor rows = cast(exceeded, DType::int32);
+    // Every example falls into one cell.
+    Tensor cells = exceeded * 2.0 + batch.labels;
+    const int64_t each = 2 * (thresholds_ + 1);
     if (labels > 1) {
-      std::vector<int32_t> begins;
-      for (int64_t i = 0; i < labels; ++i) begins.push_back(static_cast<int32_t>(i * (thresholds_ + 1)));
-      rows = flat(reshape(rows, {-1, labels}) + Tensor::from(begins, {1, labels}));
+      std::vector<float> begins;
+      for (int64_t i = 0; i < labels; ++i) begins.push_back(static_cast<float>(i * each));
+      cells = flat(reshape(cells, {-1, labels}) + Tensor::from(begins, {1, labels}));
     }
-    const Tensor one = product(batch.labels, batch.weights);
-    const Tensor zero = product(1.0 - batch.labels, batch.weights);
-    const Tensor pairs = concat(TensorList{expand_dims(zero, 1), expand_dims(one, 1)}, 1);
-    return all_reduce_sum(reshape(scatter_add(pairs, rows, labels * (thresholds_ + 1)), shape(labels)));
+    const Tensor weights = batch.weights.defined() ? batch.weights : ones_like(batch.labels);
+    return all_reduce_sum(
+        reshape(scatter_add(weights, cast(cells, DType::int32), labels * each), shape(labels)));
   }
 
   struct Counts {
@@ -739,7 +740,7 @@ class R2Metric final : public SettingsMetric<Settings> {
     samples_.assign(samples_.value() + global_count(p));
   }
   Tensor result() const override {
-    const Tensor total = squared_sum_.value() - square(sum_.value()) / count_.value();
+    const Tensor total = squared_sum_.value() - sum_.value() * (sum_.value() / count_.value());
     // 0 where all labels of an output are equal.
     const Tensor score = where(equal(total, 0.0), 0.0, 1.0 - ratio(residual_.value(), total));
     const Tensor r2 = aggregated(score, total);

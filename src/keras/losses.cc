@@ -508,7 +508,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     const Tensor sum = reduce_sum(weighted);
     if (reduction == Reduction::sum) return sum;
     const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
-    if (counted.defined()) return ratio(sum, global_sum(counted, shape));
+    if (counted.defined()) return ratio(sum, all_reduce_sum(local_sum(counted, shape)));
     return sum * (1 / std::max(1.0, global_count(losses)));
   } catch (Error& error) {
     error.note("in loss " + rule_->name());

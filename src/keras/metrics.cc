@@ -41,49 +41,45 @@ double replica_share() {
   return static_cast<double>(local) / static_cast<double>(std::max<int64_t>(1, global));
 }
 
-// What a batch adds to a weighted sum and to the sum of the weights, of all replicas. Every example weighs the
-// same, whatever the number of its values.
-struct Additions {
-  Tensor total;
-  Tensor weight = {};  // none: `examples`
-  double examples = 1;
-};
-
-Additions additions(const Tensor& figures, const Tensor& weights) {
-  const Tensor values = figures.dtype() == DType::float32 ? figures : cast(figures, DType::float32);
-  const Tensor weighted = product(values, weights);
-  if (values.rank() == 0) {
-    const double share = replica_share();
-    return {.total = all_reduce_sum(weighted * share),
-            .weight = weights.defined() ? all_reduce_sum(weights * share) : Tensor()};
-  }
-  const auto examples = static_cast<double>(global_batch_size(values));
-  const double each = examples > 0 ? global_count(values) / examples : 1;
-  const auto mean = [&](const Tensor& sum) { return each == 1 ? sum : sum * (1 / each); };
-  Additions all{.total = mean(all_reduce_sum(reduce_sum(weighted))), .examples = examples};
-  if (weights.defined()) all.weight = mean(global_sum(weights, values.shape()));
-  return all;
-}
-
-// The weighted mean of figures.
+// The weighted mean of figures. Every example weighs the same, whatever the number of its values.
 class MeanBase : public MetricBase {
  public:
   using MetricBase::MetricBase;
   void build(const Tensor&, const Tensor&) override {
-    total_ = add_variable("total");
-    count_ = add_variable("count");
+    state_ = add_variable("total_and_count", {2});
+    total_ = Tensor::from<float>({1, 0}, {2});
+    count_ = Tensor::from<float>({0, 1}, {2});
   }
-  Tensor result() const override { return ratio(total_.value(), count_.value()); }
+  Tensor result() const override {
+    const auto element = [&](int64_t i) { return reshape(slice(state_.value(), {i}, {1}), {}); };
+    return ratio(element(0), element(1));
+  }
 
  protected:
+  // Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
   void add(const Tensor& figures, const Tensor& weights) {
-    const Additions added = additions(figures, weights);
-    total_.assign_add(added.total);
-    count_.assign(added.weight.defined() ? count_.value() + added.weight : count_.value() + added.examples);
+    const Tensor values = figures.dtype() == DType::float32 ? figures : cast(figures, DType::float32);
+    const Tensor weighted = product(values, weights);
+    if (values.rank() == 0) {
+      const double share = replica_share();
+      const Tensor count = weights.defined() ? count_ * weights : count_;
+      state_.assign_add(all_reduce_sum((total_ * weighted + count) * share));
+      return;
+    }
+    const auto examples = static_cast<double>(global_batch_size(values));
+    const double each = examples > 0 ? global_count(values) / examples : 1;
+    const Tensor total = total_ * (reduce_sum(weighted) * (1 / each));
+    if (weights.defined()) {
+      const Tensor count = count_ * (local_sum(weights, values.shape()) * (1 / each));
+      state_.assign_add(all_reduce_sum(total + count));
+    } else {
+      state_.assign_add(all_reduce_sum(total) + count_ * examples);
+    }
   }
 
  private:
-  Variable total_, count_;
+  Variable state_;
+  Tensor total_, count_;  // unit vectors
 };
 
 // The mean of what Settings::values() gives for each example, or of a loss.

@@ -79,7 +79,7 @@ inline std::vector<double> doubles(const Tensor& x) {
 }
 
 inline ::testing::AssertionResult near(const Tensor& received, const std::vector<double>& expected,
-                                       double tolerance = 3e-6) {
+                                       double tolerance = 5e-6) {
   const std::vector<double> values = doubles(received);
   if (values.size() != expected.size())
     return ::testing::AssertionFailure() << values.size() << " values for " << expected.size();

@@ -112,17 +112,15 @@ inline double global_count(const Tensor& figures) {
   return each * static_cast<double>(global_batch_size(figures));
 }
 
-// The sum of weights as if they were broadcast to `target`, of the whole batch.
-inline Tensor global_sum(const Tensor& weights, const Shape& target) {
+// The sum of weights as if they were broadcast to `target`, in this replica.
+inline Tensor local_sum(const Tensor& weights, const Shape& target) {
+  Shape rows = weights.shape();
   double times = 1;
   for (int i = 1; i < target.rank(); ++i)
-    if (weights.shape()[i] != target[i]) times *= static_cast<double>(target[i]);
-  const Tensor sum = reduce_sum(weights.shape()[0] == target[0] ? weights : broadcast_to(weights, [&] {
-    Shape rows = weights.shape();
-    rows[0] = target[0];
-    return rows;
-  }()));
-  return all_reduce_sum(times == 1 ? sum : sum * times);
+    if (rows[i] != target[i]) times *= static_cast<double>(target[i]);
+  rows[0] = target[0];
+  const Tensor sum = reduce_sum(rows == weights.shape() ? weights : broadcast_to(weights, rows));
+  return times == 1 ? sum : sum * times;
 }
 
 }  // namespace lockstep::keras
