@@ -1,0 +1,97 @@
+"""Loads models that Lockstep wrote in Keras, and compares Keras' predictions with Lockstep's.
+
+    KERAS_BACKEND=jax python tests/keras/check_models_load.py FOLDER
+
+For each FOLDER/NAME.json, the model as JSON, there is a FOLDER/NAME.safetensors with the weights by Keras' path and
+
+    x           the input (x/0, x/1, ... where there are several)
+    prediction  what Lockstep predicts for it (prediction/0, ... where there are several)
+
+Exits with 1 where a model does not load, a weight is missing or left over, or a prediction is off.
+"""
+
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+import fixture_files
+
+TOLERANCE = 1e-5
+
+
+def candidates(layer, around=()):
+    """For each weight its possible keys, longest first: the names of the layers around it, of which outer ones may lack.
+
+    Keras' paths of a model read from JSON cannot be used: they lack the names of what wraps a layer.
+    """
+    names = (*around, layer.name)
+    for child in layer._layers:  # first, because a wrapper may hold a weight of what it wraps as its own, too
+        yield from candidates(child, names)
+    for weight in layer._trainable_variables + layer._non_trainable_variables:
+        yield weight, ["/".join([*names[start:], weight.name]) for start in range(len(names))]
+
+
+def assign(model, tensors):
+    """Sets every weight of the model; the keys that no weight took are left over."""
+    left = {key: value for key, value in tensors.items() if key.split("/")[0] not in ("x", "prediction")}
+    done = set()
+    for weight, keys in candidates(model):
+        if id(weight) in done:  # a weight that the model holds in several places
+            continue
+        done.add(id(weight))
+        key = next((key for key in keys if key in left), None)
+        if key is None:
+            raise ValueError(f"no tensor for {keys[0]}; there are {sorted(left)}")
+        weight.assign(left.pop(key))
+    if left:
+        raise ValueError(f"no weight for {sorted(left)}")
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization):
+            layer.finalize_state()  # what it computes with is derived from its weights
+
+
+def several(tensors, name):
+    if name in tensors:
+        return [tensors[name]]
+    return [tensors[f"{name}/{i}"] for i in range(len(tensors)) if f"{name}/{i}" in tensors]
+
+
+def check(path):
+    """The largest max|difference| / max|prediction| of the outputs."""
+    keras.utils.clear_session(free_memory=False)
+    tensors = fixture_files.read_tensors(path.with_suffix(".safetensors"))
+    model = keras.models.model_from_json(path.read_text(encoding="utf-8"))
+    x, expected = several(tensors, "x"), several(tensors, "prediction")
+    if not model.built:
+        model.build(x[0].shape)
+    assign(model, tensors)
+    actual = model.predict(x[0] if len(x) == 1 else x, verbose=0)
+    actual = actual if isinstance(actual, list) else [actual]
+    return max(float(np.max(np.abs(a - e)) / (np.max(np.abs(e)) or 1.0)) for a, e in zip(actual, expected, strict=True))
+
+
+def main(folder):
+    failures = 0
+    files = sorted(folder.glob("*.json"))
+    for path in files:
+        try:
+            error = check(path)
+            fine = error <= TOLERANCE
+            print(f"{path.stem}: {error:.1e}{'' if fine else ', more than ' + str(TOLERANCE)}")
+        except Exception as error:
+            fine = False
+            print(f"{path.stem}: {type(error).__name__}: {error}")
+        failures += not fine
+    print(f"{len(files) - failures} of {len(files)} models load and predict the same")
+    return 1 if failures or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))
