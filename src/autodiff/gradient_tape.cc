@@ -68,18 +68,20 @@ class GradientTape::Recording final : public Recorder {
       reads.push_back(value);
   }
 
-  TensorList differentiate(const Tensor& target, std::span<const GradientSource> sources,
-                           const GradientOptions& options, std::source_location where) {
+  TensorList differentiate(std::span<const Tensor> targets, std::span<const GradientSource> sources,
+                           std::span<const Tensor> arriving, UnconnectedGradients unconnected,
+                           std::source_location where) {
     require(!used_ || options_.persistent, ErrorCode::failed_precondition, where,
             "GradientTape::gradient was called a second time on a tape that is not persistent: its record "
             "was released by "
             "the first call. Make it with GradientTape({.persistent = true})");
-    require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
-            "GradientTape::gradient: the target must be a floating-point tensor, received ",
-            target.defined() ? detail::concat(target.spec()) : "none");
+    for (const Tensor& target : targets)
+      require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
+              "GradientTape::gradient: the target must be a floating-point tensor, received ",
+              target.defined() ? detail::concat(target.spec()) : "none");
     // A persistent tape must not record its own backward pass; others stop here for good.
     const Suspension suspension(*this);
-    TensorList result = backward(target, sources, options, where);
+    TensorList result = backward(targets, sources, arriving, unconnected, where);
     used_ = true;
     if (!options_.persistent) clear();
     return result;
@@ -145,8 +147,10 @@ class GradientTape::Recording final : public Recorder {
     return leads;
   }
 
-  TensorList backward(const Tensor& target, std::span<const GradientSource> sources,
-                      const GradientOptions& options, std::source_location where) {
+  // `given[i]`: what arrives at targets[i]; none: ones.
+  TensorList backward(std::span<const Tensor> targets, std::span<const GradientSource> sources,
+                      std::span<const Tensor> given, UnconnectedGradients unconnected,
+                      std::source_location where) {
     std::unordered_set<Key, KeyHash> wanted;
     for (const GradientSource& source : sources) {
       if (source.variable().defined()) {
@@ -161,13 +165,16 @@ class GradientTape::Recording final : public Recorder {
     const std::vector<bool> leads = entries_leading_to_sources(wanted, reached);
 
     std::unordered_map<Key, Tensor, KeyHash> gradients;
-    if (reached.contains(key(target))) {
-      if (options.output_gradient.defined())
-        require(options.output_gradient.spec() == target.spec(), ErrorCode::shape_mismatch, where,
-                "GradientTape::gradient: output_gradient is ", options.output_gradient.spec(),
-                ", the target is ", target.spec());
-      gradients[key(target)] =
-          options.output_gradient.defined() ? options.output_gradient : ones_like(target);
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const Tensor& target = targets[i];
+      if (!reached.contains(key(target))) continue;
+      if (given[i].defined())
+        require(given[i].spec() == target.spec(), ErrorCode::shape_mismatch, where,
+                "GradientTape::gradient: output_gradient is ", given[i].spec(), ", the target is ",
+                target.spec());
+      const Tensor first = given[i].defined() ? given[i] : ones_like(target);
+      Tensor& sum = gradients[key(target)];
+      sum = sum.defined() ? add(sum, first) : first;
     }
     for (size_t i = entries_.size(); i-- > 0;) {
       if (!leads[i]) continue;
@@ -197,12 +204,13 @@ class GradientTape::Recording final : public Recorder {
       }
     }
     TensorList result;
-    for (const GradientSource& source : sources) result.push_back(gradient_of(source, gradients, options));
+    for (const GradientSource& source : sources)
+      result.push_back(gradient_of(source, gradients, unconnected));
     return result;
   }
 
   Tensor gradient_of(const GradientSource& source, std::unordered_map<Key, Tensor, KeyHash>& gradients,
-                     const GradientOptions& options) {
+                     UnconnectedGradients unconnected) {
     Tensor total;
     const auto take = [&](const Tensor& value) {
       const auto it = gradients.find(key(value));
@@ -214,7 +222,7 @@ class GradientTape::Recording final : public Recorder {
     else
       take(source.tensor());
     const VariableReadScope as_kept;
-    if (!total.defined() && options.unconnected_gradients == UnconnectedGradients::zero)
+    if (!total.defined() && unconnected == UnconnectedGradients::zero)
       return is_variable ? zeros_like(source.variable()) : zeros_like(source.tensor());
     return total;
   }
@@ -244,7 +252,16 @@ void GradientTape::watch(const Variable& variable, std::source_location where) {
 
 TensorList GradientTape::gradient(const Tensor& target, std::span<const GradientSource> sources,
                                   const GradientOptions& options, std::source_location where) {
-  return recording_->differentiate(target, sources, options, where);
+  return recording_->differentiate({&target, 1}, sources, {&options.output_gradient, 1},
+                                   options.unconnected_gradients, where);
+}
+
+TensorList GradientTape::gradient(std::span<const Tensor> targets, std::span<const GradientSource> sources,
+                                  std::span<const Tensor> output_gradients, std::source_location where) {
+  require(targets.size() == output_gradients.size(), ErrorCode::invalid_argument, where,
+          "GradientTape::gradient: ", output_gradients.size(), " output gradients for ", targets.size(),
+          " targets");
+  return recording_->differentiate(targets, sources, output_gradients, UnconnectedGradients::none, where);
 }
 
 Tensor GradientTape::gradient(const Tensor& target, const GradientSource& source,

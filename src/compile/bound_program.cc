@@ -42,7 +42,7 @@ void* Memory::at(const Operand& operand) {
 
 BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory,
                            int device, int replica)
-    : device_(device), replica_(replica) {
+    : per_replica_(per_replica), device_(device), replica_(replica) {
   int phase = -1;
   for (const Step& step : plan.steps) {
     if (step.place.per_replica != per_replica) continue;
@@ -56,7 +56,6 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     const int threads = step_threads(step, options);
     const TeamScope team(threads);
     const KernelDef& def = find_kernel(options.kind, *step.op, step.where);
-    char* arena = per_replica ? memory.replica_arena : memory.device_arena;
     launches_.push_back({.kernel = def.prepare({.op = *step.op,
                                                 .attributes = step.attrs,
                                                 .inputs = step.input_layouts,
@@ -65,25 +64,30 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                                                 .where = step.where}),
                          .inputs = pointers_.size(),
                          .outputs = pointers_.size() + step.inputs.size(),
-                         .workspace = step.workspace_bytes > 0 ? arena + step.workspace_offset : nullptr,
+                         .workspace_offset = step.workspace_bytes > 0 ? step.workspace_offset : -1,
+                         .workspace = nullptr,
                          .name = observe::intern(launch_name(step)),
                          .flops = step.cost.flops,
                          .bytes = step.cost.bytes,
                          .where = step.where});
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const Operand& operand : *operands) {
-        if (changes_between_runs(operand.space)) {
-          patches_.push_back({pointers_.size(), operand});
-          pointers_.push_back(nullptr);
-        } else {
-          pointers_.push_back(memory.at(operand));
-        }
+        (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
+        pointers_.push_back(nullptr);
       }
   }
   while (phase < plan.phases) {
     phase_begin_.push_back(launches_.size());
     ++phase;
   }
+  rebase(memory);
+}
+
+void BoundProgram::rebase(Memory& memory) {
+  char* arena = per_replica_ ? memory.replica_arena : memory.device_arena;
+  for (Launch& launch : launches_)
+    launch.workspace = launch.workspace_offset >= 0 ? arena + launch.workspace_offset : nullptr;
+  for (const Patch& patch : fixed_) pointers_[patch.pointer] = memory.at(patch.operand);
 }
 
 void BoundProgram::bind(Memory& memory) {
@@ -91,6 +95,7 @@ void BoundProgram::bind(Memory& memory) {
 }
 
 void BoundProgram::run(int phase) const {
+  launch_place() = {device_, replica_};
   const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
   for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i]);
 }

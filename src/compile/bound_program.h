@@ -31,6 +31,8 @@ class BoundProgram {
 
   // Fills in the pointers that may have changed since the last run.
   void bind(Memory& memory);
+  // Fills in all others: for memory whose arenas have moved.
+  void rebase(Memory& memory);
   // Launches the steps of one phase. `team`: threads of the calling thread's team.
   void run(int phase) const;
 
@@ -42,6 +44,7 @@ class BoundProgram {
     std::unique_ptr<Kernel> kernel;
     size_t inputs;  // index of the first pointer
     size_t outputs;
+    int64_t workspace_offset;  // -1: none
     void* workspace;
     observe::Name name;
     int64_t flops;
@@ -58,9 +61,11 @@ class BoundProgram {
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<Patch> patches_;
+  std::vector<Patch> fixed_;
   std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
   int64_t kernels_ = 0;
   int64_t flops_ = 0;
+  bool per_replica_;
   int device_;
   int replica_;
 };

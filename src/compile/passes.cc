@@ -3,6 +3,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "compile/control_flow_ops.h"
 #include "compile/rewriter.h"
 #include "graph/emit.h"
 #include "ops/elementwise/evaluate.h"
@@ -210,13 +211,13 @@ Graph fuse_epilogues(const Graph& graph) {
   return rewriter.finish();
 }
 
-Graph simplify(Graph graph, bool replicated) {
+Graph simplify(Graph graph, bool replicated, bool join) {
   if (!replicated) graph = drop_collectives(graph);
   graph = remove_dead_nodes(graph);
   graph = fold_constants(graph);
   graph = share_common_subexpressions(graph);
-  graph = remove_dead_nodes(graph);
-  return fuse_epilogues(graph);
+  graph = share_histories(remove_dead_nodes(graph));
+  return join ? fuse_epilogues(graph) : graph;
 }
 
 }  // namespace lockstep::compile

@@ -20,8 +20,8 @@ Graph drop_collectives(const Graph& graph);
 // Moves a bias and an activation that follow an op which can apply them into that op.
 Graph fuse_epilogues(const Graph& graph);
 
-// All of the above, in order, until nothing changes any more.
-Graph simplify(Graph graph, bool replicated);
+// All of the above, in order. `join`: whether ops may move into others.
+Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.
 std::vector<std::vector<int>> count_uses(const Graph& graph);

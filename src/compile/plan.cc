@@ -10,6 +10,7 @@
 #include "compile/passes.h"
 #include "compile/results.h"
 #include "compile/schedule.h"
+#include "graph/numerics.h"
 #include "ops/elementwise/ops.h"
 #include "tensor/tensor_impl.h"
 
@@ -241,6 +242,7 @@ class Lowering {
   }
 
   void record_in_place(const Kernel& kernel, const Step& step) {
+    if (numerics_checked()) return;  // what went in is part of the report
     for (size_t o = 0; o < step.outputs.size(); ++o)
       for (size_t i = 0; i < step.inputs.size(); ++i)
         if (kernel.in_place(static_cast<int>(i), static_cast<int>(o)))
@@ -375,13 +377,17 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool replicated = !options.split_parameters.empty();
-  graph = simplify(std::move(graph), replicated);
-  graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters));
+  // Joined ops could not be told apart when one of them goes wrong.
+  const bool checked = numerics_checked();
+  graph = simplify(std::move(graph), replicated, !checked);
+  if (!checked) graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters));
   graph = settle_sums(graph);
   std::vector<OrderEdge> edges;
   graph = settle_results(graph, options.split_parameters, edges);
   const Placement placement = place_nodes(graph, options.split_parameters);
-  return Lowering(graph, placement, options).run(schedule(graph, placement, edges));
+  Plan plan = Lowering(graph, placement, options).run(schedule(graph, placement, edges));
+  plan.checks_numerics = checked;
+  return plan;
 }
 
 std::string Plan::to_string() const {

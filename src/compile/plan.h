@@ -76,6 +76,8 @@ struct Plan {
   std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
   std::vector<PlannedOutput> outputs;
 
+  bool checks_numerics = false;  // every launch's results are to be looked at (graph/numerics.h)
+
   ArenaSize device_arena;
   ArenaSize replica_arena;
 

@@ -77,18 +77,50 @@ Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value
   return Tensor::full(spec.dtype, spec.shape, value, neighbour.device(), where);
 }
 
-Trace::Trace(ReplicaTrace replica) : outer_(current_trace), replica_(replica) {
+namespace {
+uint64_t next_trace() {
   static std::atomic<uint64_t> next{1};
-  id_ = next.fetch_add(1);
+  return next.fetch_add(1);
+}
+}  // namespace
+
+Trace::Trace(ReplicaTrace replica) : id_(next_trace()), outer_(current_trace), replica_(replica) {
   current_trace = this;
 }
 
-Trace::~Trace() { current_trace = outer_; }
+Trace::Trace(Trace& outer, BodyKind kind, std::function<void(const Tensor&)> noticed)
+    : id_(next_trace()),
+      outer_(&outer),
+      kind_(kind),
+      noticed_(std::move(noticed)),
+      replica_(outer.replica_) {}
+
+Trace::~Trace() {
+  if (!is_body()) current_trace = outer_;
+}
+
+TraceScope::TraceScope(Trace& body) : left_(current_trace) {
+  body.outer_ = left_;
+  current_trace = &body;
+}
+TraceScope::~TraceScope() { current_trace = left_; }
 
 Trace* Trace::current() { return current_trace; }
 
+Trace* Trace::of(const Tensor& symbol) {
+  Trace* trace = current_trace;
+  while (trace && trace->id_ != symbol.impl()->symbol.trace)
+    trace = trace->is_body() ? trace->outer_ : nullptr;
+  return trace;
+}
+
 Tensor Trace::wrap(Value value) const {
   return make_symbolic(graph_.spec(value), {id_, value.node, value.output});
+}
+
+Value Trace::new_parameter(const TensorSpec& spec, std::source_location where) {
+  return graph_.add(
+      {.op = &kParameter, .attrs = ParameterAttrs{-1}, .inputs = {}, .outputs = {spec}, .where = where});
 }
 
 Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where) {
@@ -98,6 +130,8 @@ Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location 
 
 TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
                          std::source_location where) {
+  // The position in the batch is the same everywhere in a program, so bodies get it from outside.
+  if (&op == &kExampleOffset && is_body()) return outer_->append(op, inputs, attrs, std::move(specs), where);
   Node node{.op = &op, .attrs = attrs, .inputs = {}, .outputs = std::move(specs), .where = where};
   node.inputs.reserve(inputs.size());
   for (const Tensor& input : inputs) node.inputs.push_back(value_of(input, where));
@@ -116,6 +150,22 @@ Tensor Trace::constant(const TensorSpec& spec, double value, std::source_locatio
 Value Trace::value_of(const Tensor& tensor, std::source_location where) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.symbol.trace == id_) return {impl.symbol.node, impl.symbol.output};
+  if (is_body()) {
+    const Symbol& symbol = impl.symbol;
+    for (const Outside& known : outside_) {
+      const TensorImpl& inside = *known.inside.impl();
+      const Symbol& other = inside.symbol;
+      if (symbol.trace == 0
+              ? inside.id == impl.id
+              : other.trace == symbol.trace && other.node == symbol.node && other.output == symbol.output)
+        return known.parameter;
+    }
+    outer_->value_of(tensor, where);  // it must be known there
+    const Value parameter = new_parameter(impl.spec, where);
+    outside_.push_back({tensor, tensor, parameter, {}, false});
+    noticed_(tensor);
+    return parameter;
+  }
   require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
           "a tensor of another traced function was used here: values leave a traced function only as its "
           "results");
@@ -130,6 +180,15 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
 Tensor Trace::read(const Variable& variable, std::source_location where) {
   for (const auto& [known, value] : variables_)
     if (known.id() == variable.id()) return value;
+  if (is_body()) {
+    const Tensor outside = outer_->read(variable, where);
+    const Value parameter = new_parameter(variable.spec(), where);
+    const Tensor inside = wrap(parameter);
+    variables_.emplace_back(variable, inside);
+    outside_.push_back({outside, inside, parameter, variable, false});
+    noticed_(inside);
+    return inside;
+  }
   const Tensor value = wrap(graph_.add({.op = &kVariable,
                                         .attrs = VariableAttrs{variable},
                                         .inputs = {},
@@ -140,6 +199,7 @@ Tensor Trace::read(const Variable& variable, std::source_location where) {
 }
 
 void Trace::assign(const Variable& variable, const Tensor& value) {
+  if (is_body()) read(variable, std::source_location::current());  // its old value comes from outside
   const Value symbol = value_of(value, std::source_location::current());
   const auto update = std::find_if(graph_.updates.begin(), graph_.updates.end(),
                                    [&](const VariableUpdate& u) { return u.variable.id() == variable.id(); });
@@ -173,7 +233,65 @@ void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor>
     if (recorders[i].depth == pause_depth) recorders[i].recorder->record(op, attrs, inputs, outputs);
 }
 
+int64_t Trace::next_collective(std::source_location where) {
+  require(
+      !is_body(), ErrorCode::unsupported, where,
+      "all_reduce_sum: replicas cannot meet inside a body of cond, while_loop or scan, which each of them "
+      "runs on its own; return the value from the body and sum it outside");
+  return collectives_++;
+}
+
+Tensor Trace::effect() {
+  if (effect_.defined()) return effect_;
+  const TensorSpec spec{DType::boolean, {}};
+  if (!is_body()) return constant(spec, 0, std::source_location::current());
+  const Value parameter = new_parameter(spec, std::source_location::current());
+  effect_ = wrap(parameter);
+  outside_.push_back({outer_->effect(), effect_, parameter, {}, true});
+  return effect_;
+}
+
+void Trace::set_effect(const Tensor& token) {
+  if (!is_body()) {
+    if (effect_.defined()) std::erase(graph_.roots, value_of(effect_, std::source_location::current()));
+    graph_.roots.push_back(value_of(token, std::source_location::current()));
+  }
+  effect_ = token;
+}
+
+std::optional<Value> Trace::changed(const Outside& outside) const {
+  if (outside.token) {
+    const Symbol& symbol = effect_.impl()->symbol;
+    return Value{symbol.node, symbol.output};
+  }
+  if (outside.variable.defined())
+    for (const VariableUpdate& update : graph_.updates)
+      if (update.variable.id() == outside.variable.id()) return update.value;
+  return std::nullopt;
+}
+
+TensorList Trace::loop_indices() {
+  TensorList indices = is_body() ? outer_->loop_indices() : TensorList{};
+  if (kind_ != BodyKind::loop) return indices;
+  if (!loop_index_) loop_index_ = new_parameter({DType::int64, {}}, std::source_location::current());
+  indices.push_back(wrap(*loop_index_));
+  return indices;
+}
+
+TensorList Trace::extend(const Tensor& output, const Attrs& attrs, const SpecList& more) {
+  const Value value = value_of(output, std::source_location::current());
+  Node& node = graph_.nodes[static_cast<size_t>(value.node)];
+  node.attrs = attrs;
+  TensorList added;
+  for (const TensorSpec& spec : more) {
+    node.outputs.push_back(spec);
+    added.push_back(wrap({value.node, static_cast<int32_t>(node.outputs.size()) - 1}));
+  }
+  return added;
+}
+
 void Trace::count_runs(const Variable& counter) {
+  if (is_body()) return outer_->count_runs(counter);
   const bool known = std::any_of(run_counters_.begin(), run_counters_.end(),
                                  [&](const Variable& v) { return v.id() == counter.id(); });
   if (!known) run_counters_.push_back(counter);

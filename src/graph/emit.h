@@ -5,6 +5,8 @@
 // it too, so second derivatives and compiled backward passes need nothing of their own.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 
 #include "graph/graph.h"
@@ -79,16 +81,27 @@ struct ReplicaTrace {
 };
 
 // The graph that is being traced on this thread. Construction starts a trace, destruction ends it.
+//
+// The body of a control-flow op is a trace of its own inside of another. It uses that one's tensors and
+// variables freely: each becomes a parameter, listed in outside(), and the node that stands for the op
+// gets the values as inputs.
 class Trace {
  public:
   explicit Trace(ReplicaTrace replica = {});
+  // A body in `outer`; a TraceScope enters it. `noticed` is told of every tensor from outside, by the
+  // handle under which recorders will see it.
+  enum class BodyKind { branch, loop };
+  Trace(Trace& outer, BodyKind kind, std::function<void(const Tensor&)> noticed);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
   static Trace* current();
+  // The trace of this symbol among those that are open on this thread; null: none of them.
+  static Trace* of(const Tensor& symbol);
 
   Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
   const ReplicaTrace& replica() const { return replica_; }
 
   Tensor parameter(int index, const TensorSpec& spec, std::source_location where);
@@ -99,19 +112,50 @@ class Trace {
   void assign(const Variable& variable, const Tensor& value);
   // Symbol of this tensor in this trace; a concrete tensor becomes a capture.
   Value value_of(const Tensor& tensor, std::source_location where);
-  // 0, 1, 2, ...: tells the uses of one kind of op in this trace apart.
-  int64_t next_collective() { return collectives_++; }
-  int64_t next_random() { return randoms_++; }
+  // 0, 1, 2, ...: tells the uses of one kind of op in this trace apart, bodies included.
+  int64_t next_collective(std::source_location where = std::source_location::current());
+  int64_t next_random() { return is_body() ? outer_->next_random() : randoms_++; }
   // This int64 counter goes up by one at the end of every run of the program.
   void count_runs(const Variable& counter);
   // Ends the recording: what was promised for the end of the program is added to it.
   void finish();
 
- private:
+  // Side effects happen in program order: each takes the token of the one before it and leaves its own.
+  // The last one keeps all of them in the program.
+  Tensor effect();
+  void set_effect(const Tensor& token);
+
+  bool is_body() const { return kind_.has_value(); }
+  // What a body uses from outside: the value there, the handle recorders know it by here, and its
+  // parameter. Variables and the token of effects have a new value here where the body changes them.
+  struct Outside {
+    Tensor value;
+    Tensor inside;
+    Value parameter;
+    Variable variable;  // none: a tensor or the token
+    bool token = false;
+  };
+  const std::vector<Outside>& outside() const { return outside_; }
+  std::optional<Value> changed(const Outside& outside) const;
+  // The number of the iteration (int64) of every loop around here, outermost first; of this one.
+  TensorList loop_indices();
+  std::optional<Value> loop_index() const { return loop_index_; }
+
+  // Lets the node that computes `output`, a tensor of this trace, have more outputs: they are returned.
+  TensorList extend(const Tensor& output, const Attrs& attrs, const SpecList& more);
   Tensor wrap(Value value) const;
+
+ private:
+  friend class TraceScope;
+  Value new_parameter(const TensorSpec& spec, std::source_location where);
 
   uint64_t id_;
   Trace* outer_;
+  std::optional<BodyKind> kind_;
+  std::function<void(const Tensor&)> noticed_;
+  std::vector<Outside> outside_;
+  std::optional<Value> loop_index_;
+  Tensor effect_;
   ReplicaTrace replica_;
   Graph graph_;
   std::vector<std::pair<uint64_t, Value>> captures_;    // by tensor id
@@ -119,6 +163,20 @@ class Trace {
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;
+};
+
+// Enters a body, for the first time or again, from the trace in which its op stands; recorders outside
+// are not told what happens in it.
+class TraceScope {
+ public:
+  explicit TraceScope(Trace& body);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  RecorderPause recorders_;
+  Trace* left_;
 };
 
 }  // namespace lockstep

@@ -50,6 +50,16 @@ class Kernel {
   virtual void launch(const LaunchArgs& args) const = 0;
 };
 
+// Where the launches of this thread belong: kernels that speak to people say so.
+struct LaunchPlace {
+  int device = -1;   // of the program's devices
+  int replica = -1;  // -1: the program has none, or all share what is computed
+};
+inline LaunchPlace& launch_place() {
+  thread_local LaunchPlace place;
+  return place;
+}
+
 struct KernelDef {
   std::unique_ptr<Kernel> (*prepare)(const KernelRequest&) = nullptr;
   bool strided_inputs = false;    // false: inputs are made contiguous first

@@ -102,17 +102,19 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::sourc
 Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device,
                     std::source_location where) {
   Tensor result = empty(dtype, shape, device, where);
-  if (!device.has_memory()) return result;
+  if (device.has_memory()) fill_elements(dtype, result.size(), value, result.impl()->data());
+  return result;
+}
+
+void fill_elements(DType dtype, int64_t count, double value, void* data) {
   dispatch(dtype, [&]<class T>() {
     T element;
     if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
       element = T(static_cast<float>(value));
     else
       element = static_cast<T>(value);
-    auto* data = static_cast<T*>(result.impl()->data());
-    std::fill(data, data + result.size(), element);
+    std::fill_n(static_cast<T*>(data), count, element);
   });
-  return result;
 }
 
 Tensor Tensor::from_bytes(DType dtype, const Shape& shape, const void* values, size_t count,

@@ -58,6 +58,9 @@ struct TensorImpl {
 // from it before they let go happens before this returns true.
 bool sole_owner(const Tensor& tensor);
 
+// `count` elements in host memory become `value`.
+void fill_elements(DType dtype, int64_t count, double value, void* data);
+
 Tensor make_tensor(std::shared_ptr<Storage> storage, const TensorSpec& spec);
 Tensor make_view(const TensorImpl& base, const TensorSpec& spec, const Strides& strides, int64_t offset);
 Tensor make_symbolic(const TensorSpec& spec, Symbol symbol);

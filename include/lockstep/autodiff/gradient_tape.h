@@ -70,6 +70,10 @@ class GradientTape {
   TensorList gradient(const Tensor& target, const std::vector<Variable>& sources,
                       const GradientOptions& options = {},
                       std::source_location where = std::source_location::current());
+  // The sum over all targets; output_gradients[i] is what arrives at targets[i].
+  TensorList gradient(std::span<const Tensor> targets, std::span<const GradientSource> sources,
+                      std::span<const Tensor> output_gradients,
+                      std::source_location where = std::source_location::current());
   // d target[i] / d source[j], of shape target.shape + source.shape. Needs a persistent tape.
   Tensor jacobian(const Tensor& target, const GradientSource& source,
                   std::source_location where = std::source_location::current());

@@ -20,7 +20,7 @@ const RegisterOp registered(kAllReduceSum);
 Tensor all_reduce_sum(const TensorArg& x) {
   Trace* trace = Trace::current();
   if (!trace || trace->replica().local_batch < 0) return x.tensor();
-  return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{trace->next_collective()}, x.where());
+  return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{trace->next_collective(x.where())}, x.where());
 }
 
 TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where) {

@@ -43,10 +43,21 @@ constinit const OpDef kRandomUniform = random_op("random_uniform");
 constinit const OpDef kRandomNormal = random_op("random_normal");
 constinit const OpDef kRandomTruncatedNormal = random_op("random_truncated_normal");
 constinit const OpDef kRandomThreshold = random_op("random_threshold");
+constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
+                                    .min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .infer = [](const InferContext& c) -> SpecList {
+                                      for (const TensorSpec& spec : c.inputs)
+                                        c.check(spec == TensorSpec{DType::int64, {}},
+                                                ErrorCode::dtype_mismatch, "takes int64 scalars, received ",
+                                                spec);
+                                      return {{DType::int64, {}}};
+                                    }};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
-                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold)};
+                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
+                                 RegisterOp(kRandomFoldIn)};
 }
 
 namespace random {
@@ -115,7 +126,10 @@ Tensor draw(const OpDef& op, RandomAttrs attrs, const random::Generator* chosen,
     attrs.rows_per_example = per_example && rows > 0 ? 1 : 0;
     example = fill({DType::int64, {}}, 0, where);
   }
-  return emit_one(op, {generator.state().value(where), example}, attrs, where);
+  Tensor state = generator.state().value(where);
+  for (const Tensor& iteration : trace->loop_indices())
+    state = emit_one(kRandomFoldIn, {state, iteration}, {}, where);
+  return emit_one(op, {state, example}, attrs, where);
 }
 
 // x * scale + shift, leaving out what does nothing.

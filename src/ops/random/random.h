@@ -20,6 +20,10 @@ extern const OpDef kRandomTruncatedNormal;
 // True where the float32 uniform number is at least `threshold`.
 extern const OpDef kRandomThreshold;
 
+// A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
+// traced loop draw from.
+extern const OpDef kRandomFoldIn;
+
 struct RandomAttrs {
   Shape shape;
   DType dtype = DType::float32;

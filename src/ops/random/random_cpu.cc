@@ -151,14 +151,31 @@ class RandomKernel final : public Kernel {
   int threads_;
 };
 
+class FoldInKernel final : public Kernel {
+ public:
+  void launch(const LaunchArgs& args) const override {
+    const auto number = [](const void* data) {
+      return static_cast<uint64_t>(*static_cast<const int64_t*>(data));
+    };
+    // No instance of an op, and no seed, has this high half of the counter.
+    const auto block = Philox::block(number(args.inputs[0]), ~uint64_t{1}, number(args.inputs[1]));
+    *static_cast<int64_t*>(args.outputs[0]) =
+        static_cast<int64_t>(static_cast<uint64_t>(block[1]) << 32 | block[0]);
+  }
+};
+
+std::unique_ptr<Kernel> prepare_fold_in(const KernelRequest&) { return std::make_unique<FoldInKernel>(); }
+
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   return std::make_unique<RandomKernel>(request);
 }
 
-const RegisterKernel registered[] = {{DeviceKind::cpu, kRandomUniform, {.prepare = prepare}},
-                                     {DeviceKind::cpu, kRandomNormal, {.prepare = prepare}},
-                                     {DeviceKind::cpu, kRandomTruncatedNormal, {.prepare = prepare}},
-                                     {DeviceKind::cpu, kRandomThreshold, {.prepare = prepare}}};
+const RegisterKernel registered[] = {
+    {DeviceKind::cpu, kRandomUniform, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomNormal, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomTruncatedNormal, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomThreshold, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomFoldIn, {.prepare = prepare_fold_in, .thread_invariant = true}}};
 
 }  // namespace
 }  // namespace lockstep
