@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "compile/fusion.h"
+#include "graph/numerics.h"
 
 namespace lockstep::compile {
 namespace {
@@ -42,7 +43,7 @@ void* Memory::at(const Operand& operand) {
 
 BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory,
                            int device, int replica)
-    : per_replica_(per_replica), device_(device), replica_(replica) {
+    : per_replica_(per_replica), checked_(plan.checks_numerics), device_(device), replica_(replica) {
   int phase = -1;
   for (const Step& step : plan.steps) {
     if (step.place.per_replica != per_replica) continue;
@@ -69,7 +70,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                          .name = observe::intern(launch_name(step)),
                          .flops = step.cost.flops,
                          .bytes = step.cost.bytes,
-                         .where = step.where});
+                         .step = &step});
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const Operand& operand : *operands) {
         (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
@@ -105,9 +106,12 @@ void BoundProgram::launch(const Launch& l) const {
                            {.device = device_, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
   try {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace});
+    if (checked_) [[unlikely]]
+      check_numerics(l.step->op->name, l.step->input_layouts, l.step->output_layouts,
+                     pointers_.data() + l.inputs, l.step->where);
   } catch (Error& error) {
-    error.note(
-        detail::concat("in ", l.name.c_str(), ", emitted at ", l.where.file_name(), ":", l.where.line()));
+    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",
+                              l.step->where.line()));
     throw;
   }
 }

@@ -25,7 +25,8 @@ struct Memory {
 
 class BoundProgram {
  public:
-  // The steps of `plan` that run once per replica, or those that run once per device.
+  // The steps of `plan`, which must outlive this, that run once per replica, or those that run once per
+  // device.
   BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device,
                int replica);
 
@@ -49,7 +50,7 @@ class BoundProgram {
     observe::Name name;
     int64_t flops;
     int64_t bytes;
-    std::source_location where;
+    const Step* step;
   };
   struct Patch {
     size_t pointer;
@@ -66,6 +67,7 @@ class BoundProgram {
   int64_t kernels_ = 0;
   int64_t flops_ = 0;
   bool per_replica_;
+  bool checked_;  // results are looked at after every launch
   int device_;
   int replica_;
 };

@@ -5,6 +5,7 @@
 #include "compile/executable.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
+#include "graph/numerics.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/step_clock.h"
 #include "tensor/tensor_impl.h"
@@ -69,6 +70,7 @@ class FunctionCore::Impl {
     Device* device;  // what the current device was
     std::unique_ptr<Executable> executable;
     ProgramFigures figures;
+    bool checks_numerics = numerics_checked();
   };
 
   // Inside another trace the ops join that trace; under a tape they must be seen by it.
@@ -94,6 +96,7 @@ class FunctionCore::Impl {
               options_.name, "\": argument ", i, " is none or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
       const bool same = program->signature.size() == inputs.size() && program->device == &current_device() &&
+                        program->checks_numerics == numerics_checked() &&
                         std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
                                    [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; });
       if (same) return *program;

@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "graph/kernel.h"
+#include "graph/numerics.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -127,11 +128,17 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
     pointers.push_back(outputs.back().impl()->data());
   }
   const TeamScope team(device->threads());
+  const bool checked = numerics_checked();
+  std::vector<OperandLayout> input_layouts;
+  if (checked) [[unlikely]]
+    input_layouts = key.inputs;
   Kernel& kernel = prepared_kernel(std::move(key), def, output_layouts, where);
   std::unique_ptr<Storage> workspace;
   if (kernel.workspace_bytes() > 0)
     workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
   kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr});
+  if (checked) [[unlikely]]
+    check_numerics(op.name, input_layouts, output_layouts, pointers.data(), where);
   SpecList input_specs;
   for (const Tensor& input : held) input_specs.push_back(input.spec());
   device->count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);

@@ -235,10 +235,12 @@ std::string scalar_text(T x) {
 // --- brackets --------------------------------------------------------------------------------------------------
 
 // Which positions of a dimension are shown: all of them, or its two ends.
-std::vector<int64_t> shown_positions(int64_t size, bool summarise) {
+// `edges`: how many of an end; -1: all.
+std::vector<int64_t> shown_positions(int64_t size, int64_t edges) {
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < size; ++i) {
-    if (summarise && size > 2 * kEdgeItems && i == kEdgeItems) i = size - kEdgeItems;
+    if (edges >= 0 && size > 2 * edges && i == edges) i = size - edges;
+    if (i == size) break;
     positions.push_back(i);
   }
   return positions;
@@ -247,14 +249,14 @@ std::vector<int64_t> shown_positions(int64_t size, bool summarise) {
 // Words in row-major order become nested brackets; lines break before they pass the width.
 class Layout {
  public:
-  Layout(const Shape& shape, bool summarise, const std::vector<std::string>& words)
-      : shape_(shape), summarise_(summarise), words_(words) {}
+  Layout(const Shape& shape, int64_t edges, const std::vector<std::string>& words)
+      : shape_(shape), edges_(edges), words_(words) {}
 
   std::string text() { return nested(0, " ", kLineWidth); }
 
  private:
   std::string nested(int axis, const std::string& indent, size_t width) {
-    const std::vector<int64_t> positions = shown_positions(shape_[axis], summarise_);
+    const std::vector<int64_t> positions = shown_positions(shape_[axis], edges_);
     const bool cut = static_cast<int64_t>(positions.size()) < shape_[axis];
     std::string text;
     if (axis == shape_.rank() - 1) {
@@ -269,7 +271,7 @@ class Layout {
         line += word;
       };
       for (size_t i = 0; i < positions.size(); ++i) {
-        if (cut && i == kEdgeItems) {
+        if (cut && static_cast<int64_t>(i) == edges_) {
           extend("...");
           line += ' ';
         }
@@ -280,7 +282,7 @@ class Layout {
     } else {
       const std::string line_end(static_cast<size_t>(shape_.rank() - 1 - axis), '\n');
       for (size_t i = 0; i < positions.size(); ++i) {
-        if (cut && i == kEdgeItems) text += indent + "..." + line_end;
+        if (cut && static_cast<int64_t>(i) == edges_) text += indent + "..." + line_end;
         text += indent + nested(axis + 1, indent + ' ', width - 1);
         if (i + 1 < positions.size()) text += line_end;
       }
@@ -289,48 +291,64 @@ class Layout {
   }
 
   const Shape& shape_;
-  bool summarise_;
+  int64_t edges_;
   const std::vector<std::string>& words_;
   size_t next_ = 0;
 };
 
 // --- elements --------------------------------------------------------------------------------------------------
 
+// Where elements are, and which are shown.
+struct Source {
+  const Shape& shape;
+  const Strides& strides;
+  const void* data;
+  Device* device;  // null: host memory
+  int64_t edges;
+};
+
 // The shown elements in row-major order. One by one: of a large tensor few are shown.
 template <class T>
-void read_shown(const TensorImpl& impl, bool summarise, int axis, int64_t offset, std::vector<T>& elements) {
-  const Shape& shape = impl.spec.shape;
-  if (axis == shape.rank()) {
+void read_shown(const Source& source, int axis, int64_t offset, std::vector<T>& elements) {
+  if (axis == source.shape.rank()) {
     T value;
-    impl.storage->device().copy_to_host(&value, static_cast<const T*>(impl.data()) + offset, sizeof value);
+    const T* from = static_cast<const T*>(source.data) + offset;
+    if (source.device)
+      source.device->copy_to_host(&value, from, sizeof value);
+    else
+      value = *from;
     elements.push_back(value);
     return;
   }
-  for (const int64_t i : shown_positions(shape[axis], summarise))
-    read_shown(impl, summarise, axis + 1, offset + i * impl.strides[axis], elements);
+  for (const int64_t i : shown_positions(source.shape[axis], source.edges))
+    read_shown(source, axis + 1, offset + i * source.strides[axis], elements);
 }
 
 template <class T>
-std::string elements_text(const TensorImpl& impl) {
-  const Shape& shape = impl.spec.shape;
+std::string text_of(const Source& source) {
+  const Shape& shape = source.shape;
   if (shape.size() == 0) return "[]";
-  const bool summarise = shape.size() > kThreshold;
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<uint8_t> bytes;  // not vector<bool>: its elements have no addresses
-    read_shown(impl, summarise, 0, 0, bytes);
+    read_shown(source, 0, 0, bytes);
     if (shape.rank() == 0) return bytes[0] ? "True" : "False";
     std::vector<std::string> words;
     for (const uint8_t b : bytes) words.push_back(b ? " True" : "False");
-    return Layout(shape, summarise, words).text();
+    return Layout(shape, source.edges, words).text();
   } else {
     std::vector<T> elements;
-    read_shown(impl, summarise, 0, 0, elements);
+    read_shown(source, 0, 0, elements);
     if (shape.rank() == 0) return scalar_text(elements[0]);
-    return Layout(shape, summarise, words_of(elements)).text();
+    return Layout(shape, source.edges, words_of(elements)).text();
   }
 }
 
 }  // namespace
+
+std::string elements_text(const TensorSpec& spec, const Strides& strides, const void* data, int64_t edges) {
+  const Source source{spec.shape, strides, data, nullptr, edges};
+  return dispatch(spec.dtype, [&]<class T>() { return text_of<T>(source); });
+}
 
 std::string Tensor::to_string() const {
   if (!defined()) return "Tensor(none)";
@@ -338,7 +356,9 @@ std::string Tensor::to_string() const {
   if (symbolic()) {
     out << "Tensor(symbolic, ";
   } else {
-    const std::string text = dispatch(dtype(), [&]<class T>() { return elements_text<T>(*impl_); });
+    const Source source{shape(), impl_->strides, impl_->data(), &device(),
+                        size() > kThreshold ? kEdgeItems : -1};
+    const std::string text = dispatch(dtype(), [&]<class T>() { return text_of<T>(source); });
     out << "tf.Tensor(" << (text.find('\n') == std::string::npos ? "" : "\n") << text << ", ";
   }
   out << "shape=" << shape() << ", dtype=" << dtype() << ')';

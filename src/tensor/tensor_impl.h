@@ -61,6 +61,9 @@ bool sole_owner(const Tensor& tensor);
 // `count` elements in host memory become `value`.
 void fill_elements(DType dtype, int64_t count, double value, void* data);
 
+// "[[1. 2.]\n [3. 4.]]": elements in host memory, in every dimension `edges` of each end; -1: all.
+std::string elements_text(const TensorSpec& spec, const Strides& strides, const void* data, int64_t edges);
+
 Tensor make_tensor(std::shared_ptr<Storage> storage, const TensorSpec& spec);
 Tensor make_view(const TensorImpl& base, const TensorSpec& spec, const Strides& strides, int64_t offset);
 Tensor make_symbolic(const TensorSpec& spec, Symbol symbol);

@@ -243,7 +243,7 @@ struct Family {
   BadCalls (*bad_calls)();
 };
 
-extern const Family kArrayFamily, kCollectiveFamily, kConvFamily, kElementwiseFamily, kMatmulFamily,
-    kNnFamily, kRandomFamily, kReduceFamily, kUpdateFamily;
+extern const Family kArrayFamily, kCollectiveFamily, kConvFamily, kDebuggingFamily, kElementwiseFamily,
+    kMatmulFamily, kNnFamily, kRandomFamily, kReduceFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

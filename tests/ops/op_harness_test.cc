@@ -14,9 +14,9 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily, &kReduceFamily,
-                                       &kArrayFamily,       &kNnFamily,     &kConvFamily,
-                                       &kRandomFamily,      &kUpdateFamily, &kCollectiveFamily};
+constexpr const Family* kFamilies[] = {&kElementwiseFamily, &kMatmulFamily,   &kReduceFamily, &kArrayFamily,
+                                       &kNnFamily,          &kConvFamily,     &kRandomFamily, &kUpdateFamily,
+                                       &kCollectiveFamily,  &kDebuggingFamily};
 
 }  // namespace
 

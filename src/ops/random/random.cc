@@ -56,8 +56,7 @@ constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
-                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
-                                 RegisterOp(kRandomFoldIn)};
+                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold)};
 }
 
 namespace random {
