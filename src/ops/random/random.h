@@ -28,6 +28,10 @@ extern const OpDef kRandomInteger;
 // traced loop draw from.
 extern const OpDef kRandomFoldIn;
 
+// A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
+// traced loop draw from.
+extern const OpDef kRandomFoldIn;
+
 struct RandomAttrs {
   Shape shape;
   DType dtype = DType::float32;
