@@ -675,10 +675,10 @@ def add_functional(name, covers, input_shapes, build, make_optimizer=lambda: opt
 
 
 add_functional("activations_rare", "hard_tanh, tanh_shrink, log_sigmoid, soft_shrink, hard_shrink, squareplus, "
-               "sparse_plus, sparse_sigmoid, sparsemax by name, side by side.", [(6,)],
+               "sparse_plus and sparse_sigmoid by name, side by side.", [(6,)],
                lambda x: layers.Concatenate()([layers.Dense(4, activation=name)(x) for name in (
                    "hard_tanh", "tanh_shrink", "log_sigmoid", "soft_shrink", "hard_shrink", "squareplus",
-                   "sparse_plus", "sparse_sigmoid", "sparsemax")]), adam)
+                   "sparse_plus", "sparse_sigmoid")]), adam)
 add_functional("mha_self", "MultiHeadAttention of a sequence with itself, defaults.", [(4, 6)],
                lambda x: layers.MultiHeadAttention(2, 3)(x, x))
 add_functional("mha_cross", "MultiHeadAttention of two sequences, key_dim != value_dim, an output_shape, a key apart, "
