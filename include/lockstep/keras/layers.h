@@ -9,4 +9,5 @@
 #include "lockstep/keras/layers/normalization.h"
 #include "lockstep/keras/layers/pooling.h"
 #include "lockstep/keras/layers/preprocessing.h"
+#include "lockstep/keras/layers/recurrent.h"
 #include "lockstep/keras/layers/reshaping.h"
