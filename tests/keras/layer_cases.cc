@@ -230,7 +230,7 @@ const std::vector<LayerCase>& layer_cases() {
       {.name = "spectral_normalization",
        .make = [] { return SpectralNormalization(Dense(3)); },
        .inputs = {x({4})},
-       .weights = {"vector_u", "dense/kernel", "dense/bias"},
+       .weights = {"dense/kernel", "vector_u", "dense/bias"},
        .random = true},
       // --- preprocessing ---
       {.name = "rescaling", .make = [] { return Rescaling(1 / 255.0, -1.0); }, .inputs = {x({4})}},
