@@ -25,11 +25,15 @@ struct Variable {
 
 // Sorted by name.
 inline constexpr std::array kVariables{
+    Variable{"HOME", "a folder", "none", "where ~/.cache/lockstep is, the folder of downloaded data sets"},
+    Variable{"LOCKSTEP_DATA_DIR", "a folder", "lockstep in XDG_CACHE_HOME",
+             "where data sets are looked for and kept"},
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
              "lowest level of messages that are shown"},
     Variable{"LOCKSTEP_PIN_THREADS", "0|1", "1", "whether the threads of a CPU device keep a core each"},
     Variable{"LOCKSTEP_PLUGIN_PATH", "folders, separated by colons", "none",
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
+    Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME", "where the folder of downloaded data sets is"},
 };
 
 inline std::span<const Variable> variables() { return kVariables; }

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "compile/compile_test.h"
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/compile/control_flow.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -100,7 +102,7 @@ class Program {
   // Rows to rows.
   Tensor new_rows() {
     const Tensor& a = any(rows_);
-    switch (choose(9)) {
+    switch (choose(11)) {
       case 0: return pointwise(a, any(rows_));
       case 1: return pointwise(a, any(uniform_vectors_));
       case 2: return matmul(a, any(uniform_matrices_)) * 0.4;
@@ -110,8 +112,41 @@ class Program {
         return concat(TensorList{slice(a, {0, 2}, {-1, kWidth - 2}), slice(any(rows_), {0, 0}, {-1, 2})}, 1);
       case 6: return transpose(pointwise(transpose(a), transpose(any(rows_))));
       case 7: return a - reduce_mean(a, {.axis = {1}, .keepdims = true});
+      case 8: return branch(a);
+      case 9: return loop(a);
       default: return reshape(transpose(reshape(a, {a.shape()[0], 2, kWidth / 2}), {0, 2, 1}), a.shape());
     }
+  }
+
+  // Both branches agree where the predicate turns.
+  Tensor branch(const Tensor& a) {
+    const Tensor turn = reduce_mean(any(uniform_vectors_));
+    const Tensor b = any(rows_), matrix = any(uniform_matrices_);
+    return cond(
+        turn > 0.0, [&] { return a + matmul(b, matrix) * turn; }, [&] { return a - tanh(b) * turn; });
+  }
+
+  // Along the columns of rows, with what is the same in all iterations, in either direction; now and then with
+  // a branch inside, or for the gradient.
+  Tensor loop(const Tensor& a) {
+    const Tensor vector = any(uniform_vectors_);
+    const bool reverse = choose(2) == 0, inner = choose(2) == 0, differentiated = choose(2) == 0;
+    GradientTape tape;
+    tape.watch(a);
+    const Tensor columns = transpose(a);
+    const ScanResult result = scan(
+        [&](std::span<const Tensor> carry, std::span<const Tensor> x) {
+          Tensor next = tanh(carry[0] * 0.5 + x[0] + reduce_mean(vector));
+          if (inner) {
+            const Tensor turn = reduce_mean(vector);
+            next = cond(
+                turn > 0.0, [&] { return next * (turn + 0.5); }, [&] { return next * 0.5; });
+          }
+          return ScanResult{.carry = {next, carry[1] + square(x[0]) * 0.1}, .ys = {next, carry[1]}};
+        },
+        {reduce_mean(a, {.axis = {1}}), reduce_sum(a, {.axis = {1}}) * 0.1}, {columns}, {.reverse = reverse});
+    const Tensor rows = transpose(result.ys[0]) + transpose(result.ys[1]) * 0.5;
+    return differentiated ? tape.gradient(rows, a) * 0.3 : rows;
   }
 
   Tensor new_vector() {
@@ -145,7 +180,20 @@ class Program {
   }
 
   void step() {
-    switch (choose(10)) {
+    switch (choose(11)) {
+      case 10: {
+        const Variable& variable = any(vectors_);
+        const Tensor vector = any(uniform_vectors_);
+        uniform_vectors_.push_back(scan(
+                                       [&](std::span<const Tensor> carry, std::span<const Tensor>) {
+                                         variable.assign(variable * 0.5 + vector * 0.25);
+                                         return ScanResult{.carry = {carry[0] * 0.5 + variable * 0.5},
+                                                           .ys = {}};
+                                       },
+                                       {vector}, {}, {.length = 3})
+                                       .carry[0]);
+        return;
+      }
       case 0:
       case 1:
       case 2:

@@ -1,14 +1,14 @@
 #include "lockstep/keras/activations.h"
 
-#include <cmath>
 #include <map>
 #include <mutex>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
-#include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/ops/sort.h"
 
 namespace lockstep::keras {
 
@@ -16,62 +16,33 @@ namespace {
 
 using Function = std::function<Tensor(const Tensor&)>;
 
-constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
-constexpr double kSeluScale = 1.0507009873554804934193349852946;
-
-// exp of the negative part alone, so that no gradient meets an infinity.
-Tensor elu(const Tensor& x, double alpha = 1) { return where(x > 0.0, x, expm1(minimum(x, 0.0)) * alpha); }
-
-Tensor hard_sigmoid(const Tensor& x) { return clip_by_value(x / 6.0 + 0.5, 0.0, 1.0); }
-
-Tensor glu(const Tensor& x) {
-  const TensorList halves = split(x, 2, -1);
-  return halves[0] * sigmoid(halves[1]);
-}
-
-// The nearest point of the simplex: what is above the threshold at which the rest sums to one. Every element looks at
-// all others, so that nothing need be sorted.
+// The nearest point of the simplex: what is above the threshold at which the rest sums to one.
 Tensor sparsemax(const Tensor& x) {
-  const Tensor others = expand_dims(x, -2);  // [..., 1, j] beside [..., i, 1]
-  const Tensor above = cast(others >= expand_dims(x, -1), x.dtype());
-  const ReduceOptions last{.axis = {-1}}, last_kept{.axis = {-1}, .keepdims = true};
-  const Tensor support =
-      cast(x * reduce_sum(above, last) + 1.0 > reduce_sum(above * others, last), x.dtype());
-  const Tensor threshold = (reduce_sum(x * support, last_kept) - 1.0) / reduce_sum(support, last_kept);
-  return maximum(x - threshold, 0.0);
+  const Tensor sorted = sort(x, {.direction = SortDirection::descending});
+  const Tensor count = range(1, static_cast<double>(x.shape()[-1]) + 1, 1, x.dtype());
+  const Tensor support = cast(sorted * count + 1.0 > cumsum(sorted, {.axis = -1}), x.dtype());
+  const ReduceOptions last{.axis = {-1}, .keepdims = true};
+  return maximum(x - (reduce_sum(sorted * support, last) - 1.0) / reduce_sum(support, last), 0.0);
 }
 
 // Keras' defaults of every argument but x.
+#define LOCKSTEP_NAMED(name)                                 \
+  {                                                          \
+#name, [](const Tensor& x) { return lockstep::name(x); } \
+  }
 const std::vector<std::pair<const char*, Tensor (*)(const Tensor&)>> kTable = {
-    {"celu", [](const Tensor& x) { return elu(x); }},
-    {"elu", [](const Tensor& x) { return elu(x); }},
-    {"exponential", [](const Tensor& x) { return exp(x); }},
-    {"gelu", [](const Tensor& x) { return gelu(x); }},
-    {"glu", glu},
-    {"hard_shrink", [](const Tensor& x) { return where(abs(x) > 0.5, x, 0.0); }},
-    {"hard_sigmoid", hard_sigmoid},
-    {"hard_silu", [](const Tensor& x) { return x * hard_sigmoid(x); }},
-    {"hard_tanh", [](const Tensor& x) { return clip_by_value(x, -1.0, 1.0); }},
-    {"leaky_relu", [](const Tensor& x) { return where(x >= 0.0, x, x * 0.2); }},
-    {"log_sigmoid", [](const Tensor& x) { return -softplus(-x); }},
-    {"log_softmax", [](const Tensor& x) { return log_softmax(x); }},
-    {"mish", [](const Tensor& x) { return x * tanh(softplus(x)); }},
-    {"relu", [](const Tensor& x) { return relu(x); }},
-    {"relu6", [](const Tensor& x) { return clip_by_value(x, 0.0, 6.0); }},
-    {"selu", [](const Tensor& x) { return elu(x, kSeluAlpha) * kSeluScale; }},
-    {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
-    {"silu", [](const Tensor& x) { return x * sigmoid(x); }},
-    {"soft_shrink", [](const Tensor& x) { return x - clip_by_value(x, -0.5, 0.5); }},
-    {"softmax", [](const Tensor& x) { return softmax(x); }},
-    {"softplus", [](const Tensor& x) { return softplus(x); }},
-    {"softsign", [](const Tensor& x) { return x / (abs(x) + 1.0); }},
-    {"sparse_plus", [](const Tensor& x) { return where(x >= 1.0, x, square(maximum(x + 1.0, 0.0)) * 0.25); }},
-    {"sparse_sigmoid", [](const Tensor& x) { return clip_by_value((x + 1.0) * 0.5, 0.0, 1.0); }},
+    LOCKSTEP_NAMED(celu),         LOCKSTEP_NAMED(elu),         LOCKSTEP_NAMED(exponential),
+    LOCKSTEP_NAMED(gelu),         LOCKSTEP_NAMED(glu),         LOCKSTEP_NAMED(hard_shrink),
+    LOCKSTEP_NAMED(hard_sigmoid), LOCKSTEP_NAMED(hard_silu),   LOCKSTEP_NAMED(hard_tanh),
+    LOCKSTEP_NAMED(leaky_relu),   LOCKSTEP_NAMED(log_sigmoid), LOCKSTEP_NAMED(log_softmax),
+    LOCKSTEP_NAMED(mish),         LOCKSTEP_NAMED(relu),        LOCKSTEP_NAMED(relu6),
+    LOCKSTEP_NAMED(selu),         LOCKSTEP_NAMED(sigmoid),     LOCKSTEP_NAMED(silu),
+    LOCKSTEP_NAMED(soft_shrink),  LOCKSTEP_NAMED(softmax),     LOCKSTEP_NAMED(softplus),
+    LOCKSTEP_NAMED(softsign),     LOCKSTEP_NAMED(sparse_plus), LOCKSTEP_NAMED(sparse_sigmoid),
+    LOCKSTEP_NAMED(squareplus),   LOCKSTEP_NAMED(tanh),        LOCKSTEP_NAMED(tanh_shrink),
     {"sparsemax", sparsemax},
-    {"squareplus", [](const Tensor& x) { return (x + sqrt(square(x) + 4.0)) * 0.5; }},
-    {"tanh", [](const Tensor& x) { return tanh(x); }},
-    {"tanh_shrink", [](const Tensor& x) { return x - tanh(x); }},
 };
+#undef LOCKSTEP_NAMED
 const std::map<std::string, std::string> kAliases = {{"swish", "silu"}, {"hard_swish", "hard_silu"}};
 
 struct Known {

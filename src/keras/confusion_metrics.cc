@@ -1,14 +1,16 @@
 // Metrics that count right and wrong: by threshold, by class; and what is computed from such sums at the end.
-#include <numeric>
+#include <algorithm>
+#include <cmath>
 
 #include "keras/metric_rule.h"
-#include "lockstep/ops/linalg.h"
+#include "lockstep/ops/sort.h"
 
 namespace lockstep::keras {
 
 namespace {
 
 constexpr double kEpsilon = 1e-7;
+constexpr double kNeverChosen = -1e10;  // below every score
 
 Tensor constant(const std::vector<double>& values) {
   return Tensor::from(std::vector<float>(values.begin(), values.end()),
@@ -33,22 +35,16 @@ struct Flat {
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
 
 Flat flattened(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
-               const std::optional<int64_t>& top_k, const std::optional<int64_t>& class_id) {
+               const std::optional<int64_t>& k, const std::optional<int64_t>& class_id) {
   auto [y, p] = prepared(y_true, y_pred, sample_weight, false);
   require(y.shape() == p.shape(), ErrorCode::shape_mismatch, std::source_location::current(),
           "labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape());
   if (p.dtype() != DType::float32) p = cast(p, DType::float32);
   Tensor weights = merged_weights(sample_weight, y_pred, p);
   if (weights.defined()) weights = broadcast_to(weights, p.shape());
-  if (top_k) {
-    // The k largest keep their score: the first of equals first, one after another.
-    Tensor rest = p, chosen = zeros_like(p);
-    for (int64_t i = 0; i < *top_k; ++i) {
-      const Tensor hot = one_hot(argmax(rest), p.shape()[-1]);
-      chosen = chosen + hot;
-      rest = where(hot > 0.0, -1e30, rest);
-    }
-    p = where(chosen > 0.0, p, -1e10);
+  if (k) {
+    const Tensor chosen = reduce_sum(one_hot(top_k(p, *k).indices, p.shape()[-1]), {.axis = {-2}});
+    p = where(chosen > 0.0, p, kNeverChosen);
   }
   check_class_id(class_id, p);
   const auto pick = [&](const Tensor& x) {
@@ -146,7 +142,8 @@ class ShareMetric final : public SettingsMetric<Settings> {
   using SettingsMetric<Settings>::SettingsMetric;
   void build(const Tensor&, const Tensor&) override {
     // With top_k everything that is chosen counts.
-    thresholds_ = constant(thresholds_or(this->settings_.thresholds, this->settings_.top_k ? -1e10 : 0.5));
+    thresholds_ =
+        constant(thresholds_or(this->settings_.thresholds, this->settings_.top_k ? kNeverChosen : 0.5));
     hits_ = this->add_variable("true_positives", thresholds_.shape());
     others_ = this->add_variable(Settings::kOthersName, thresholds_.shape());
   }
@@ -157,7 +154,7 @@ class ShareMetric final : public SettingsMetric<Settings> {
     others_.assign_add(count_of(Settings::kOthers, batch, thresholds_));
   }
   Tensor result() const override {
-    const Tensor share = ratio(hits_.value(), hits_.value() + others_.value());
+    const Tensor share = divide_no_nan(hits_.value(), hits_.value() + others_.value());
     return thresholds_.size() == 1 ? first_element(share) : share;
   }
 
@@ -195,8 +192,7 @@ class Histogram {
   Tensor of(const Flat& batch, int64_t labels) const {
     Tensor exceeded;
     if (values_.defined()) {
-      const Tensor above = expand_dims(batch.predictions, 1) > expand_dims(values_, 0);
-      exceeded = reduce_sum(cast(above, DType::float32), {.axis = {1}});
+      exceeded = cast(searchsorted(values_, batch.predictions), DType::float32);
     } else {
       const auto last = static_cast<double>(thresholds_ - 1);
       exceeded = ceil(clip_by_value(batch.predictions, 0.0, 1.0) * last);
@@ -219,15 +215,11 @@ class Histogram {
     Tensor tp, fp, tn, fn;  // [labels, thresholds]
   };
   Counts counts(const Tensor& histogram) const {
-    // Entry (b, i): whether exceeding b thresholds means exceeding threshold i.
-    std::vector<float> above;
-    for (int64_t b = 0; b <= thresholds_; ++b)
-      for (int64_t i = 0; i < thresholds_; ++i) above.push_back(b > i ? 1.0f : 0.0f);
-    const Tensor sums =
-        matmul(transpose(histogram, {0, 2, 1}), Tensor::from(above, {thresholds_ + 1, thresholds_}));
+    // Whoever exceeds more than i thresholds exceeds threshold i.
+    const Tensor sums = cumsum(slice(histogram, {0, 1, 0}, {-1, -1, -1}), {.axis = 1, .reverse = true});
     const Tensor all = reduce_sum(histogram, {.axis = {1}});  // [labels, 2]
     const auto part = [&](int64_t kind) {
-      const Tensor positive = reshape(slice(sums, {0, kind, 0}, {-1, 1, -1}), {-1, thresholds_});
+      const Tensor positive = squeeze(slice(sums, {0, 0, kind}, {-1, -1, 1}), {-1});
       return std::pair{positive, slice(all, {0, kind}, {-1, 1}) - positive};
     };
     const auto [fp, tn] = part(0);
@@ -321,7 +313,7 @@ class AreaMetric final : public SettingsMetric<Settings> {
   Tensor result() const override {
     const Tensor areas = areas_of(histogram_.counts(state_.value()));
     if (!this->settings_.multi_label || !weights_.defined()) return reduce_mean(areas);
-    return ratio(reduce_sum(areas * weights_), reduce_sum(weights_));
+    return divide_no_nan(reduce_sum(areas * weights_), reduce_sum(weights_));
   }
 
  private:
@@ -338,23 +330,23 @@ class AreaMetric final : public SettingsMetric<Settings> {
       // Goadrich, 2006).
       const Tensor positives = c.tp + c.fp;
       const Tensor d_tp = front(c.tp) - back(c.tp);
-      const Tensor slope = ratio(d_tp, maximum(front(positives) - back(positives), 0.0));
+      const Tensor slope = divide_no_nan(d_tp, maximum(front(positives) - back(positives), 0.0));
       const Tensor intercept = back(c.tp) - slope * back(positives);
       const Tensor both = logical_and(front(positives) > 0.0, back(positives) > 0.0);
-      const Tensor growth = where(both, ratio(front(positives), back(positives)), 1.0);
-      return area(ratio(slope * (d_tp + intercept * log(growth)), back(c.tp) + back(c.fn)));
+      const Tensor growth = where(both, divide_no_nan(front(positives), back(positives)), 1.0);
+      return area(divide_no_nan(slope * (d_tp + intercept * log(growth)), back(c.tp) + back(c.fn)));
     }
-    Tensor x = ratio(c.tp, c.tp + c.fn), y;
+    Tensor x = divide_no_nan(c.tp, c.tp + c.fn), y;
     if (curve == "ROC") {
       y = x;
-      x = ratio(c.fp, c.fp + c.tn);
+      x = divide_no_nan(c.fp, c.fp + c.tn);
     } else if (curve == "PR") {
-      y = ratio(c.tp, c.tp + c.fp);
+      y = divide_no_nan(c.tp, c.tp + c.fp);
     } else {
-      const Tensor odds = ratio(c.tp + c.fn, c.tn + c.fp);
+      const Tensor odds = divide_no_nan(c.tp + c.fn, c.tn + c.fp);
       const Tensor none = equal(c.tp, 0.0);
-      x = maximum(where(none, 0.0, 1.0 - odds * ratio(c.fn, c.tp)), 0.0);
-      y = where(none, 1.0, 1.0 - odds * ratio(c.fp, c.tp));
+      x = maximum(where(none, 0.0, 1.0 - odds * divide_no_nan(c.fn, c.tp)), 0.0);
+      y = where(none, 1.0, 1.0 - odds * divide_no_nan(c.fp, c.tp));
     }
     const Tensor height = method == "interpolation" ? (front(y) + back(y)) * 0.5
                           : method == "minoring"    ? minimum(front(y), back(y))
@@ -370,9 +362,9 @@ class AreaMetric final : public SettingsMetric<Settings> {
 
 // --- one figure where another is reached -----------------------------------------------------------------------------
 
-Tensor sensitivity(const Histogram::Counts& c) { return ratio(c.tp, c.tp + c.fn); }
-Tensor specificity(const Histogram::Counts& c) { return ratio(c.tn, c.tn + c.fp); }
-Tensor precision(const Histogram::Counts& c) { return ratio(c.tp, c.tp + c.fp); }
+Tensor sensitivity(const Histogram::Counts& c) { return divide_no_nan(c.tp, c.tp + c.fn); }
+Tensor specificity(const Histogram::Counts& c) { return divide_no_nan(c.tn, c.tn + c.fp); }
+Tensor precision(const Histogram::Counts& c) { return divide_no_nan(c.tp, c.tp + c.fp); }
 
 struct NamedAt {
   const char* name;
@@ -655,9 +647,6 @@ class IoUMetric final : public SettingsMetric<Settings> {
     std::vector<double> targets(static_cast<size_t>(n), this->settings_.target_class_ids.empty() ? 1 : 0);
     for (const int64_t id : this->settings_.target_class_ids) targets[static_cast<size_t>(id)] = 1;
     targets_ = constant(targets);
-    std::vector<int64_t> numbers(static_cast<size_t>(n));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    diagonal_ = one_hot(Tensor::from(numbers, {n}), n);
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const Settings& s = this->settings_;
@@ -670,7 +659,7 @@ class IoUMetric final : public SettingsMetric<Settings> {
   }
   Tensor result() const override {
     const Tensor matrix = matrix_.value();
-    const Tensor both = reduce_sum(matrix * diagonal_, {.axis = {1}});
+    const Tensor both = diag_part(matrix);
     const Tensor either = reduce_sum(matrix, {.axis = {0}}) + reduce_sum(matrix, {.axis = {1}}) - both;
     // Classes that never occur do not count.
     const Tensor counted = cast(either > 1e-9, DType::float32) * targets_;
@@ -678,7 +667,7 @@ class IoUMetric final : public SettingsMetric<Settings> {
   }
 
  private:
-  Tensor targets_, diagonal_;
+  Tensor targets_;
   Variable matrix_;
 };
 
@@ -742,12 +731,12 @@ class R2Metric final : public SettingsMetric<Settings> {
   Tensor result() const override {
     const Tensor total = squared_sum_.value() - sum_.value() * (sum_.value() / count_.value());
     // 0 where all labels of an output are equal.
-    const Tensor score = where(equal(total, 0.0), 0.0, 1.0 - ratio(residual_.value(), total));
+    const Tensor score = where(equal(total, 0.0), 0.0, 1.0 - divide_no_nan(residual_.value(), total));
     const Tensor r2 = aggregated(score, total);
     const auto regressors = static_cast<double>(this->settings_.num_regressors);
     if (regressors == 0) return r2;
     const Tensor freedom = samples_.value() - (regressors + 1);
-    const Tensor adjusted = 1.0 - ratio((1.0 - r2) * (samples_.value() - 1.0), freedom);
+    const Tensor adjusted = 1.0 - divide_no_nan((1.0 - r2) * (samples_.value() - 1.0), freedom);
     return where(freedom > 0.0, adjusted, r2);
   }
 

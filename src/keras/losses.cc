@@ -66,13 +66,23 @@ Tensor binary_crossentropy_of(const Tensor& t, const Tensor& p) {
   return -(t * log(q) + (1.0 - t) * log(1.0 - q));
 }
 
-// Two softplus rather than one and a product: nothing cancels, and the gradient at 0 is right.
-Tensor binary_crossentropy_of_logits(const Tensor& t, const Tensor& x) {
-  return t * softplus(-x) + (1.0 - t) * softplus(x);
+// Whether a reduction along `axis` (empty: all) goes over the examples.
+bool spans_batch(const std::vector<int64_t>& axis, const Shape& shape) {
+  return axis.empty() || std::any_of(axis.begin(), axis.end(),
+                                     [&](int64_t a) { return normalize_axis(a, shape.rank(), "loss") == 0; });
+}
+
+std::vector<int64_t> list_of(int axis) { return {axis}; }
+std::vector<int64_t> list_of(const std::vector<int64_t>& axes) { return axes; }
+
+// Over the examples of all replicas, where it goes over them.
+Tensor sum_over(const Tensor& x, const std::vector<int64_t>& axis, bool keepdims = false) {
+  const Tensor sum = reduce_sum(x, {.axis = axis, .keepdims = keepdims});
+  return spans_batch(axis, x.shape()) ? all_reduce_sum(sum) : sum;
 }
 
 Tensor unit_length(const Tensor& x, int axis) {
-  return x * rsqrt(maximum(reduce_sum(square(x), {.axis = {axis}, .keepdims = true}), kEpsilon * kEpsilon));
+  return x * rsqrt(maximum(sum_over(square(x), {axis}, true), kEpsilon * kEpsilon));
 }
 
 // -1 for 0 where all labels of the whole batch are 0 and 1.
@@ -180,7 +190,7 @@ struct CosineSimilaritySettings : losses::CosineSimilarityOptions {
   static constexpr const char* kName = "CosineSimilarity";
   void visit(auto& v) { v("axis", axis); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
-    return -sum_of(unit_length(y, axis) * unit_length(p, axis), axis);
+    return -sum_over(unit_length(y, axis) * unit_length(p, axis), {axis});
   }
 };
 
@@ -207,7 +217,7 @@ struct BinaryCrossentropySettings : losses::CrossentropyOptions {
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor labels = smoothed(y, label_smoothing, 2);
     return reduce_mean(
-        from_logits ? binary_crossentropy_of_logits(labels, p) : binary_crossentropy_of(labels, p),
+        from_logits ? sigmoid_cross_entropy_with_logits(labels, p) : binary_crossentropy_of(labels, p),
         {.axis = {axis}});
   }
 };
@@ -309,21 +319,9 @@ struct CategoricalGeneralizedCrossEntropySettings : losses::CategoricalGeneraliz
   }
 };
 
-// Over the batch, too, where `axis` says so: then of all replicas.
-bool spans_batch(const std::vector<int64_t>& axis, const Shape& shape) {
-  return axis.empty() || std::any_of(axis.begin(), axis.end(),
-                                     [&](int64_t a) { return normalize_axis(a, shape.rank(), "loss") == 0; });
-}
-
-Tensor sum_over(const Tensor& x, const std::vector<int64_t>& axis) {
-  const Tensor sum = reduce_sum(x, {.axis = axis});
-  return spans_batch(axis, x.shape()) ? all_reduce_sum(sum) : sum;
-}
-
 struct DiceSettings : losses::DiceOptions {
   static constexpr const char* kName = "Dice";
   void visit(auto& v) { visit_list(v, "axis", axis); }
-  bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     return 1.0 - sum_over(y * p, axis) * 2.0 / (sum_over(y + p, axis) + kEpsilon);
   }
@@ -336,7 +334,6 @@ struct TverskySettings : losses::TverskyOptions {
     v("beta", beta);
     visit_list(v, "axis", axis);
   }
-  bool per_example(const Shape& predictions) const { return !spans_batch(axis, predictions); }
   // Keras' alpha weighs what the labels have and the predictions lack.
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor both = sum_over(y * p, axis);
@@ -374,7 +371,7 @@ class SettingsLoss final : public Loss::Rule {
     return requires { Settings::kClassNumbers; };
   }
   bool per_example(const Shape& predictions) const override {
-    if constexpr (requires { settings_.per_example(predictions); }) return settings_.per_example(predictions);
+    if constexpr (requires { settings_.axis; }) return !spans_batch(list_of(settings_.axis), predictions);
     return true;
   }
   std::string class_name() const override { return Settings::kName; }
@@ -508,7 +505,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     const Tensor sum = reduce_sum(weighted);
     if (reduction == Reduction::sum) return sum;
     const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
-    if (counted.defined()) return ratio(sum, all_reduce_sum(local_sum(counted, shape)));
+    if (counted.defined()) return divide_no_nan(sum, all_reduce_sum(local_sum(counted, shape)));
     return sum * (1 / std::max(1.0, global_count(losses)));
   } catch (Error& error) {
     error.note("in loss " + rule_->name());

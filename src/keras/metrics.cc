@@ -3,6 +3,7 @@
 #include "graph/emit.h"
 #include "keras/metric_rule.h"
 #include "lockstep/keras/losses.h"
+#include "lockstep/ops/sort.h"
 
 namespace lockstep::keras {
 
@@ -52,7 +53,7 @@ class MeanBase : public MetricBase {
   }
   Tensor result() const override {
     const auto element = [&](int64_t i) { return reshape(slice(state_.value(), {i}, {1}), {}); };
-    return ratio(element(0), element(1));
+    return divide_no_nan(element(0), element(1));
   }
 
  protected:
@@ -169,12 +170,10 @@ struct SparseCategoricalAccuracySettings : metrics::MetricOptions {
   }
 };
 
-// Whether fewer than k scores are above the label's.
-Tensor in_top_k(const Tensor& labels, const Tensor& scores, int64_t k) {
-  const Tensor hot = one_hot(labels, scores.shape()[-1], scores.dtype());
-  const Tensor own = reduce_sum(scores * hot, {.axis = {-1}, .keepdims = true});
-  const Tensor above = reduce_sum(cast(scores > own, DType::float32), {.axis = {-1}});
-  return cast(above < static_cast<double>(k), DType::float32);
+Tensor among_top_k(const Tensor& labels, const Tensor& scores, int64_t k) {
+  const Tensor found =
+      in_top_k(reshape(labels, {-1}), reshape(scores, {labels.size(), scores.shape()[-1]}), k);
+  return cast(reshape(found, labels.shape()), DType::float32);
 }
 
 struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
@@ -182,7 +181,7 @@ struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
   void visit(auto& v) { v("k", k); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     check_shapes(kName, y, p);
-    return in_top_k(argmax(y), p, k);
+    return among_top_k(argmax(y), p, k);
   }
 };
 
@@ -190,7 +189,9 @@ struct SparseTopKCategoricalAccuracySettings : metrics::TopKOptions {
   static constexpr const char* kName = "SparseTopKCategoricalAccuracy";
   static constexpr bool kClassNumbers = true;
   void visit(auto& v) { v("k", k); }
-  Tensor values(const Tensor& y, const Tensor& p) const { return in_top_k(sparse_labels(kName, y, p), p, k); }
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    return among_top_k(sparse_labels(kName, y, p), p, k);
+  }
 };
 
 struct RootMeanSquaredErrorSettings : metrics::MetricOptions {
@@ -201,6 +202,33 @@ struct RootMeanSquaredErrorSettings : metrics::MetricOptions {
     return square(p - y);
   }
   Tensor finish(const Tensor& mean) const { return sqrt(mean); }
+};
+
+// Along an axis, each example's own.
+Tensor centred(const Tensor& x, int axis) { return x - reduce_mean(x, {.axis = {axis}, .keepdims = true}); }
+Tensor variance(const Tensor& x, int axis) {
+  return reduce_mean(square(centred(x, axis)), {.axis = {axis}, .keepdims = true});
+}
+
+struct PearsonCorrelationSettings : metrics::AxisOptions {
+  static constexpr const char* kName = "PearsonCorrelation";
+  void visit(auto& v) { v("axis", axis); }
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    const auto standard = [&](const Tensor& x) { return centred(x, axis) / sqrt(variance(x, axis)); };
+    return reduce_mean(standard(y) * standard(p), {.axis = {axis}});
+  }
+};
+
+struct ConcordanceCorrelationSettings : metrics::AxisOptions {
+  static constexpr const char* kName = "ConcordanceCorrelation";
+  void visit(auto& v) { v("axis", axis); }
+  Tensor values(const Tensor& y, const Tensor& p) const {
+    check_shapes(kName, y, p);
+    const auto mean = [&](const Tensor& x) { return reduce_mean(x, {.axis = {axis}, .keepdims = true}); };
+    const Tensor scale = variance(y, axis) + variance(p, axis) + square(mean(y) - mean(p));
+    return reduce_mean((y - mean(p)) * (p - mean(p)) * 2.0 / (scale + 1e-7), {.axis = {axis}});
+  }
 };
 
 // --- means of losses -------------------------------------------------------------------------------------------------
@@ -231,7 +259,7 @@ struct OfLoss : metrics::MetricOptions {
   Loss loss() const { return kNamed.make({}); }
 };
 
-struct CosineSimilaritySettings : metrics::CosineSimilarityOptions {
+struct CosineSimilaritySettings : metrics::AxisOptions {
   static constexpr const char* kName = "CosineSimilarity";
   void visit(auto& v) { v("axis", axis); }
   Loss loss() const { return losses::CosineSimilarity({.axis = axis}); }
@@ -393,6 +421,8 @@ Registry<Metric>& metric_registry() {
     enter_metric<MeanOver, OfLoss<kSquaredHinge>>(made);
     enter_metric<MeanOver, OfLoss<kCategoricalHinge>>(made);
     enter_metric<MeanOver, CosineSimilaritySettings>(made);
+    enter_metric<MeanOver, PearsonCorrelationSettings>(made);
+    enter_metric<MeanOver, ConcordanceCorrelationSettings>(made);
     enter_metric<MeanOver, BinaryCrossentropySettings>(made, {"bce", "BCE"});
     enter_metric<MeanOver, CategoricalCrossentropySettings>(made);
     enter_metric<MeanOver, SparseCategoricalCrossentropySettings>(made);
@@ -519,8 +549,14 @@ Metric SquaredHinge(const MetricOptions& options) {
 Metric CategoricalHinge(const MetricOptions& options) {
   return make_metric<MeanOver>(OfLoss<kCategoricalHinge>{options});
 }
-Metric CosineSimilarity(const CosineSimilarityOptions& options) {
+Metric CosineSimilarity(const AxisOptions& options) {
   return make_metric<MeanOver>(CosineSimilaritySettings{options});
+}
+Metric PearsonCorrelation(const AxisOptions& options) {
+  return make_metric<MeanOver>(PearsonCorrelationSettings{options});
+}
+Metric ConcordanceCorrelation(const AxisOptions& options) {
+  return make_metric<MeanOver>(ConcordanceCorrelationSettings{options});
 }
 Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options) {
   return make_metric<MeanOver>(BinaryCrossentropySettings{options});

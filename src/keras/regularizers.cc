@@ -1,7 +1,6 @@
 #include "lockstep/keras/regularizers.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "keras/rule.h"
 #include "lockstep/base/error.h"
@@ -86,10 +85,8 @@ struct OrthogonalRegularizerSettings : regularizers::OrthogonalRegularizerOption
     const Tensor products = matmul(unit, unit, {.transpose_a = !rows, .transpose_b = rows});
     const int64_t size = products.shape()[0];
     if (size < 2) return reduce_sum(x) * 0.0;
-    std::vector<int64_t> range(static_cast<size_t>(size));
-    std::iota(range.begin(), range.end(), 0);
-    const Tensor itself = one_hot(Tensor::from(range, {size}), size, x.dtype());
-    return reduce_sum(abs(products) * (1.0 - itself)) * (factor / static_cast<double>(size * (size - 1)));
+    return reduce_sum(abs(products) * (1.0 - eye(size, size, x.dtype()))) *
+           (factor / static_cast<double>(size * (size - 1)));
   }
 };
 

@@ -18,12 +18,6 @@ inline Tensor carried_mask(const Tensor& tensor) { return Tensor(tensor.impl()->
 // The dtype that losses and metrics of such predictions are computed in.
 inline DType figure_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
-// 0 where b is 0.
-inline Tensor ratio(const Tensor& a, const Tensor& b) {
-  const Tensor nothing = equal(b, 0.0);
-  return where(nothing, 0.0, a / where(nothing, 1.0, b));
-}
-
 // A last dimension of 1 is added to what has rank 1, or else taken from the other, where ranks differ by one.
 // `keep_positions`: predictions keep theirs, because a mask or weights speak of every position.
 inline void match_ranks(Tensor& y_true, Tensor& y_pred, bool keep_positions = false) {

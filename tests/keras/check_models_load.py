@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 
 
 def candidates(layer, around=()):
-    """For each weight its possible keys, longest first: the names of the layers around it, of which outer ones may lack.
+    """For each weight its possible keys, longest first: names of the layers around it, outer ones left out.
 
     Keras' paths of a model read from JSON cannot be used: they lack the names of what wraps a layer.
     """

@@ -55,7 +55,8 @@ def plain(value):
 
 def write_json(path, content):
     """Writes a dict, one top-level key to a line."""
-    lines = [f"{json.dumps(key)}: {json.dumps(plain(value), ensure_ascii=False, allow_nan=False)}" for key, value in content.items()]
+    lines = [f"{json.dumps(key)}: {json.dumps(plain(value), ensure_ascii=False, allow_nan=False)}"
+             for key, value in content.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

@@ -369,7 +369,8 @@ def metrics_categorical(data):
                                                                              threshold=0.2),
                         metrics.CategoricalHinge(), metrics.CosineSimilarity(), metrics.OneHotMeanIoU(5),
                         metrics.OneHotIoU(5, target_class_ids=[0, 2]), metrics.Precision(top_k=2, name="precision_top"),
-                        metrics.Recall(class_id=1, name="recall_one"), metrics.AUC(multi_label=True, num_thresholds=20)])
+                        metrics.Recall(class_id=1, name="recall_one"),
+                        metrics.AUC(multi_label=True, num_thresholds=20)])
 
 
 @run
@@ -440,8 +441,8 @@ add_stack("reshaping", "Reshape with -1, Permute, RepeatVector, Flatten, Rescali
           lambda: [layers.Rescaling(0.5, offset=0.1), layers.Reshape((3, 4)), layers.Permute((2, 1)),
                    layers.Dense(5, activation="tanh"), layers.Reshape((-1, 2)), layers.Flatten(),
                    layers.RepeatVector(3), layers.Dense(4, activation="relu")], adam)
-add_stack("random_layers_at_zero", "Dropout, SpatialDropout, GaussianDropout, GaussianNoise, AlphaDropout at rate 0.", (4, 6),
-          lambda: [layers.Dense(6, activation="tanh"), layers.Dropout(0.0), layers.SpatialDropout1D(0.0),
+add_stack("random_layers_at_zero", "Dropout, SpatialDropout, GaussianDropout, GaussianNoise, AlphaDropout at rate 0.",
+          (4, 6), lambda: [layers.Dense(6, activation="tanh"), layers.Dropout(0.0), layers.SpatialDropout1D(0.0),
                    layers.GaussianNoise(0.0), layers.GaussianDropout(0.0), layers.AlphaDropout(0.0)])
 add_stack("conv1d", "Conv1D: causal with dilation, same, valid with strides, groups.", (6, 4),
           lambda: [layers.Conv1D(6, 2, padding="causal", dilation_rate=2, activation="relu"),
@@ -492,7 +493,8 @@ add_stack("pooling3d", "MaxPooling3D, AveragePooling3D: valid and same.", (5, 4,
                    layers.AveragePooling3D(2, strides=1, padding="same"), layers.AveragePooling3D((3, 1, 2))])
 add_stack("upsampling", "UpSampling2D nearest and bilinear, Cropping2D, ZeroPadding2D.", (4, 3, 2),
           lambda: [layers.Conv2D(3, 2, padding="same", activation="tanh"), layers.UpSampling2D((2, 3)),
-                   layers.Cropping2D(((1, 2), (0, 3))), layers.Conv2D(3, 3), layers.UpSampling2D(2, interpolation="bilinear"),
+                   layers.Cropping2D(((1, 2), (0, 3))), layers.Conv2D(3, 3),
+                   layers.UpSampling2D(2, interpolation="bilinear"),
                    layers.ZeroPadding2D(((1, 0), (2, 1))), layers.Conv2D(2, 2, strides=2)])
 add_stack("upsampling1d", "UpSampling1D, ZeroPadding1D, Cropping1D.", (4, 3),
           lambda: [layers.Dense(3, activation="tanh"), layers.UpSampling1D(3), layers.Cropping1D((2, 1)),
@@ -529,7 +531,8 @@ add_stack("time_distributed", "TimeDistributed of a Dense, a Conv2D and a poolin
                    layers.TimeDistributed(layers.MaxPooling2D(2)), layers.TimeDistributed(layers.Flatten()),
                    layers.TimeDistributed(layers.Dense(4, activation="relu"))], adam)
 add_stack("regularizers", "l1, l2, l1_l2 and orthogonal regularizers, activity regularizers, ActivityRegularization.",
-          (5,), lambda: [layers.Dense(6, activation="tanh", kernel_regularizer="l1", bias_regularizer=regularizers.L2(0.03)),
+          (5,), lambda: [layers.Dense(6, activation="tanh", kernel_regularizer="l1",
+                                      bias_regularizer=regularizers.L2(0.03)),
                          layers.Dense(5, activation="tanh", kernel_regularizer=regularizers.L1L2(0.01, 0.02),
                                       activity_regularizer=regularizers.L2(0.05)),
                          layers.ActivityRegularization(l1=0.02, l2=0.03),
@@ -539,13 +542,15 @@ add_stack("constraints", "max_norm, non_neg, unit_norm and min_max_norm constrai
           lambda: [layers.Dense(6, activation="tanh", kernel_constraint=keras.constraints.MaxNorm(0.8),
                                 bias_constraint="non_neg"),
                    layers.Dense(5, activation="tanh", kernel_constraint=keras.constraints.UnitNorm(axis=0)),
-                   layers.Dense(5, activation="tanh", kernel_constraint=keras.constraints.MinMaxNorm(0.5, 1.0, rate=0.7)),
+                   layers.Dense(5, activation="tanh",
+                                kernel_constraint=keras.constraints.MinMaxNorm(0.5, 1.0, rate=0.7)),
                    layers.Dense(4, kernel_constraint=keras.constraints.NonNeg(), bias_constraint="max_norm")])
 add_stack("constraints_conv", "max_norm over a convolution's window and inputs.", (5, 5, 2),
           lambda: [layers.Conv2D(3, 3, kernel_constraint=keras.constraints.MaxNorm(0.7, axis=[0, 1, 2]),
                                  activation="tanh", kernel_regularizer=regularizers.L2(0.01))])
 add_stack("frozen_layer", "A layer that is not trainable, and a batch normalisation that is not: it runs in inference.",
-          (5,), lambda: [layers.Dense(6, activation="tanh", trainable=False), layers.BatchNormalization(trainable=False),
+          (5,), lambda: [layers.Dense(6, activation="tanh", trainable=False),
+                         layers.BatchNormalization(trainable=False),
                          layers.Dense(4, use_bias=False), layers.BatchNormalization()])
 add_stack("simple_rnn", "SimpleRNN: stacked, return_sequences, go_backwards, relu, no bias.", (5, 3),
           lambda: [layers.SimpleRNN(4, return_sequences=True), layers.SimpleRNN(5, return_sequences=True,
@@ -606,17 +611,19 @@ add_masked("masking_zero_output", "zero_output_for_mask, and GlobalAveragePoolin
            lambda: [layers.LSTM(4, return_sequences=True, zero_output_for_mask=True), layers.GlobalAveragePooling1D(),
                     layers.Dense(2)], lambda data: data.normal(2))
 add_masked("masking_time_distributed", "TimeDistributed under a mask, and the loss with the mask.",
-           lambda: [layers.TimeDistributed(layers.Dense(4, activation="tanh")), layers.TimeDistributed(layers.Dense(3))],
+           lambda: [layers.TimeDistributed(layers.Dense(4, activation="tanh")),
+                    layers.TimeDistributed(layers.Dense(3))],
            lambda data: data.ints(5, high=3), loss=losses.SparseCategoricalCrossentropy(from_logits=True),
            metrics=["accuracy"])
 
 
 @run
 def embedding(data):
-    """Embedding, GlobalAveragePooling1D, and the rows of absent words, which Adam still moves when it has a momentum."""
-    model = keras.Sequential([layers.Input((5,), dtype="int32"), layers.Embedding(9, 4), layers.GlobalAveragePooling1D(),
-                              layers.Dense(1, activation="sigmoid")])
-    return training(data, model, data.ints(5, high=9), data.bits(1), adam(), "binary_crossentropy", metrics=["accuracy"])
+    """Embedding, GlobalAveragePooling1D; Adam's momentum moves the rows of absent words, too."""
+    model = keras.Sequential([layers.Input((5,), dtype="int32"), layers.Embedding(9, 4),
+                              layers.GlobalAveragePooling1D(), layers.Dense(1, activation="sigmoid")])
+    return training(data, model, data.ints(5, high=9), data.bits(1), adam(), "binary_crossentropy",
+                    metrics=["accuracy"])
 
 
 @run
@@ -668,10 +675,10 @@ def add_functional(name, covers, input_shapes, build, make_optimizer=lambda: opt
 
 
 add_functional("activations_rare", "hard_tanh, tanh_shrink, log_sigmoid, soft_shrink, hard_shrink, squareplus, "
-               "sparse_plus, sparse_sigmoid, sparsemax by name, side by side.", [(6,)],
+               "sparse_plus and sparse_sigmoid by name, side by side.", [(6,)],
                lambda x: layers.Concatenate()([layers.Dense(4, activation=name)(x) for name in (
                    "hard_tanh", "tanh_shrink", "log_sigmoid", "soft_shrink", "hard_shrink", "squareplus",
-                   "sparse_plus", "sparse_sigmoid", "sparsemax")]), adam)
+                   "sparse_plus", "sparse_sigmoid")]), adam)
 add_functional("mha_self", "MultiHeadAttention of a sequence with itself, defaults.", [(4, 6)],
                lambda x: layers.MultiHeadAttention(2, 3)(x, x))
 add_functional("mha_cross", "MultiHeadAttention of two sequences, key_dim != value_dim, an output_shape, a key apart, "
@@ -811,7 +818,8 @@ def sequential_of_sequentials(data):
     """Sequential models in a Sequential, with batch normalisation inside; images."""
     def block(filters, shape, name):
         return keras.Sequential([layers.Input(shape), layers.Conv2D(filters, 3, padding="same", use_bias=False),
-                                 layers.BatchNormalization(momentum=0.7), layers.ReLU(), layers.MaxPooling2D(2)], name=name)
+                                 layers.BatchNormalization(momentum=0.7), layers.ReLU(), layers.MaxPooling2D(2)],
+                                name=name)
 
     model = keras.Sequential([layers.Input((8, 8, 1)), block(3, (8, 8, 1), "one"), block(4, (4, 4, 3), "two"),
                               layers.Flatten(), layers.Dense(3)])
@@ -860,7 +868,8 @@ def segmentation(data):
 @run
 def autoencoder(data):
     """An autoencoder of images: strided convolutions, Conv2DTranspose, BinaryCrossentropy of pixels."""
-    model = keras.Sequential([layers.Input((8, 8, 1)), layers.Conv2D(3, 3, strides=2, padding="same", activation="relu"),
+    model = keras.Sequential([layers.Input((8, 8, 1)),
+                              layers.Conv2D(3, 3, strides=2, padding="same", activation="relu"),
                               layers.Conv2D(2, 3, strides=2, padding="same", activation="relu"),
                               layers.Conv2DTranspose(3, 3, strides=2, padding="same", activation="relu"),
                               layers.Conv2DTranspose(1, 3, strides=2, padding="same", activation="sigmoid")])

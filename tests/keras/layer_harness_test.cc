@@ -239,6 +239,7 @@ void check_gradient(const LayerCase& c) {
   const Layer layer = c.make();
   TensorList inputs = inputs_of(c, 3, DType::float64);
   layer.apply(inputs, c.call);
+  if (!c.differentiable && layer.trainable_weights().empty()) return;
   disturb_weights(layer);
   for (const bool training : {false, true}) {
     if (training && c.random) continue;
@@ -250,7 +251,8 @@ void check_gradient(const LayerCase& c) {
       for (const Tensor& input : inputs)
         if (is_floating(input.dtype())) tape.watch(input);
       const Tensor sum = f();
-      for (const Tensor& input : inputs) of_inputs.push_back(tape.gradient(sum, input));
+      for (const Tensor& input : inputs)
+        of_inputs.push_back(is_floating(input.dtype()) ? tape.gradient(sum, input) : Tensor());
       of_weights = tape.gradient(sum, weights);
     }
     const auto number = [&] { return f().item<double>(); };
@@ -328,7 +330,8 @@ TEST(KerasConfigurations, AreReadAndWrittenUnchanged) {
   const std::vector<std::string> known = layer_registry().class_names();
   int compared = 0;
   for (const auto& [name, json] : file.at("layers").members()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) continue;
+    if (std::find(known.begin(), known.end(), name) == known.end() || classes_without_cases().contains(name))
+      continue;
     SCOPED_TRACE(name);
     const Json again = Layer::deserialize(json).serialize();
     EXPECT_EQ(again.at("class_name"), json.at("class_name"));

@@ -101,7 +101,8 @@ def rounding(model, run, initial, optimizer, final):
     for variable in model.weights:
         value = initial[variable.path]
         if variable.trainable:
-            value = np.nextafter(value, np.where(generator.random(value.shape) < 0.5, np.inf, -np.inf), dtype=np.float32)
+            towards = np.where(generator.random(value.shape) < 0.5, np.inf, -np.inf).astype(np.float32)
+            value = np.nextafter(value, towards)
         variable.assign(value)
     for variable, value in zip(model.optimizer.variables, optimizer):
         variable.assign(value)

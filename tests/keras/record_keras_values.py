@@ -64,12 +64,51 @@ def fresh(define):
 @values
 def activations():
     """Values and derivatives, away from the points where an activation has a corner."""
-    points = np.array([-50, -8.3, -6.1, -4.7, -3.2, -2.9, -2.3, -1.7, -1.2, -0.9, -0.7, -0.45, -0.3, -0.1, -0.01,
-                       0.01, 0.1, 0.3, 0.45, 0.7, 0.9, 1.2, 1.7, 2.3, 2.9, 3.2, 4.7, 5.9, 6.1, 8.3, 50], np.float32)
-    cases = {name: (name, {}) for name in (
-        "relu relu6 leaky_relu elu selu celu silu gelu tanh sigmoid hard_sigmoid hard_silu hard_tanh softplus softsign "
-        "squareplus soft_shrink hard_shrink sparse_plus sparse_sigmoid tanh_shrink log_sigmoid exponential mish "
-        "linear").split()}
+    points = np.array(
+        [
+            -50,
+            -8.3,
+            -6.1,
+            -4.7,
+            -3.2,
+            -2.9,
+            -2.3,
+            -1.7,
+            -1.2,
+            -0.9,
+            -0.7,
+            -0.45,
+            -0.3,
+            -0.1,
+            -0.01,
+            0.01,
+            0.1,
+            0.3,
+            0.45,
+            0.7,
+            0.9,
+            1.2,
+            1.7,
+            2.3,
+            2.9,
+            3.2,
+            4.7,
+            5.9,
+            6.1,
+            8.3,
+            50,
+        ],
+        np.float32,
+    )
+    cases = {
+        name: (name, {})
+        for name in (
+            "relu relu6 leaky_relu elu selu celu silu gelu tanh sigmoid hard_sigmoid hard_silu hard_tanh softplus "
+            "softsign "
+            "squareplus soft_shrink hard_shrink sparse_plus sparse_sigmoid tanh_shrink log_sigmoid exponential mish "
+            "linear"
+        ).split()
+    }
     cases |= {
         "relu_options": ("relu", {"negative_slope": 0.1, "max_value": 1.5, "threshold": 0.35}),
         "leaky_relu_options": ("leaky_relu", {"negative_slope": 0.3}),
@@ -87,17 +126,38 @@ def activations():
         x = points[1:-1] if name == "exponential" else points
         function = functools.partial(getattr(keras.activations, name), **arguments)
         y, pull = jax.vjp(function, x)
-        elementwise[case] = {"function": name, "arguments": arguments, "x": x, "y": y,
-                             "gradient": pull(np.ones_like(x))[0]}
-    rows = np.array([[0.5, -1.2, 2.0, 0.1, 0.7, -0.4], [3.0, 2.9, -5.0, 0.0, 1.0, 1.5], [-0.2, -0.2, -0.1, -9.0, 0.3, 8.0]],
-                    np.float32)
-    upstream = np.array([[1.0, -0.5, 0.25, 2.0, 0.1, 0.3], [0.2, 0.4, -0.6, 0.8, -1.0, 1.2], [1, 0, 0, 0, 0, -1]], np.float32)
+        elementwise[case] = {
+            "function": name,
+            "arguments": arguments,
+            "x": x,
+            "y": y,
+            "gradient": pull(np.ones_like(x))[0],
+        }
+    rows = np.array(
+        [[0.5, -1.2, 2.0, 0.1, 0.7, -0.4], [3.0, 2.9, -5.0, 0.0, 1.0, 1.5], [-0.2, -0.2, -0.1, -9.0, 0.3, 8.0]],
+        np.float32,
+    )
+    upstream = np.array(
+        [[1.0, -0.5, 0.25, 2.0, 0.1, 0.3], [0.2, 0.4, -0.6, 0.8, -1.0, 1.2], [1, 0, 0, 0, 0, -1]], np.float32
+    )
     rowwise = {}
-    for name, arguments in (("softmax", {}), ("softmax", {"axis": 0}), ("log_softmax", {}), ("sparsemax", {}), ("glu", {})):
+    for name, arguments in (
+        ("softmax", {}),
+        ("softmax", {"axis": 0}),
+        ("log_softmax", {}),
+        ("sparsemax", {}),
+        ("glu", {}),
+    ):
         y, pull = jax.vjp(functools.partial(getattr(keras.activations, name), **arguments), rows)
-        seed = upstream[:, :y.shape[1]]
+        seed = upstream[:, : y.shape[1]]
         rowwise[name + "".join(f"_{key}_{value}" for key, value in arguments.items())] = {
-            "function": name, "arguments": arguments, "x": rows, "y": y, "upstream": seed, "gradient": pull(seed)[0]}
+            "function": name,
+            "arguments": arguments,
+            "x": rows,
+            "y": y,
+            "upstream": seed,
+            "gradient": pull(seed)[0],
+        }
     return {"elementwise": elementwise, "rowwise": rowwise}
 
 
@@ -116,12 +176,21 @@ def loss_values():
     positive = generator.uniform(0.1, 3.0, (4, 3)).astype(np.float32)
     other = generator.uniform(0.1, 3.0, (4, 3)).astype(np.float32)
     weights = np.array([0.5, 2.0, 0.0, 1.25], np.float32)
-    data = {"binary": (binary, probabilities), "binary_logits": (binary, logits), "one_hot": (one_hot, soft),
-            "one_hot_unnormalized": (one_hot, unnormalized), "one_hot_logits": (one_hot, logits),
-            "sparse": (sparse, soft), "sparse_unnormalized": (sparse, unnormalized), "sparse_logits": (sparse, logits),
-            "regression": (generator.normal(0, 2, (4, 3)).astype(np.float32), logits), "positive": (positive, other),
-            "signs": (2 * binary - 1, logits), "distribution": (soft[::-1].copy(), soft),
-            "zero": (np.zeros((4, 3), np.float32), other)}
+    data = {
+        "binary": (binary, probabilities),
+        "binary_logits": (binary, logits),
+        "one_hot": (one_hot, soft),
+        "one_hot_unnormalized": (one_hot, unnormalized),
+        "one_hot_logits": (one_hot, logits),
+        "sparse": (sparse, soft),
+        "sparse_unnormalized": (sparse, unnormalized),
+        "sparse_logits": (sparse, logits),
+        "regression": (generator.normal(0, 2, (4, 3)).astype(np.float32), logits),
+        "positive": (positive, other),
+        "signs": (2 * binary - 1, logits),
+        "distribution": (soft[::-1].copy(), soft),
+        "zero": (np.zeros((4, 3), np.float32), other),
+    }
     cases = {
         "mean_squared_error": (losses.MeanSquaredError, {}, "regression"),
         "mean_absolute_error": (losses.MeanAbsoluteError, {}, "regression"),
@@ -139,8 +208,11 @@ def loss_values():
         "binary_crossentropy_logits": (losses.BinaryCrossentropy, {"from_logits": True}, "binary_logits"),
         "binary_crossentropy_smoothing": (losses.BinaryCrossentropy, {"label_smoothing": 0.2}, "binary"),
         "binary_focal": (losses.BinaryFocalCrossentropy, {}, "binary"),
-        "binary_focal_balanced": (losses.BinaryFocalCrossentropy,
-                                  {"apply_class_balancing": True, "alpha": 0.4, "gamma": 3.0, "label_smoothing": 0.1}, "binary"),
+        "binary_focal_balanced": (
+            losses.BinaryFocalCrossentropy,
+            {"apply_class_balancing": True, "alpha": 0.4, "gamma": 3.0, "label_smoothing": 0.1},
+            "binary",
+        ),
         "binary_focal_logits": (losses.BinaryFocalCrossentropy, {"from_logits": True}, "binary_logits"),
         "categorical_crossentropy": (losses.CategoricalCrossentropy, {}, "one_hot"),
         "categorical_crossentropy_unnormalized": (losses.CategoricalCrossentropy, {}, "one_hot_unnormalized"),
@@ -148,14 +220,27 @@ def loss_values():
         "categorical_crossentropy_logits": (losses.CategoricalCrossentropy, {"from_logits": True}, "one_hot_logits"),
         "categorical_focal": (losses.CategoricalFocalCrossentropy, {}, "one_hot"),
         "categorical_focal_unnormalized": (losses.CategoricalFocalCrossentropy, {}, "one_hot_unnormalized"),
-        "categorical_focal_logits": (losses.CategoricalFocalCrossentropy,
-                                     {"from_logits": True, "alpha": 0.5, "gamma": 1.5}, "one_hot_logits"),
+        "categorical_focal_logits": (
+            losses.CategoricalFocalCrossentropy,
+            {"from_logits": True, "alpha": 0.5, "gamma": 1.5},
+            "one_hot_logits",
+        ),
         "sparse_categorical_crossentropy": (losses.SparseCategoricalCrossentropy, {}, "sparse"),
-        "sparse_categorical_crossentropy_unnormalized": (losses.SparseCategoricalCrossentropy, {}, "sparse_unnormalized"),
-        "sparse_categorical_crossentropy_logits": (losses.SparseCategoricalCrossentropy, {"from_logits": True},
-                                                   "sparse_logits"),
-        "sparse_categorical_crossentropy_ignore": (losses.SparseCategoricalCrossentropy,
-                                                   {"from_logits": True, "ignore_class": 2}, "sparse_logits"),
+        "sparse_categorical_crossentropy_unnormalized": (
+            losses.SparseCategoricalCrossentropy,
+            {},
+            "sparse_unnormalized",
+        ),
+        "sparse_categorical_crossentropy_logits": (
+            losses.SparseCategoricalCrossentropy,
+            {"from_logits": True},
+            "sparse_logits",
+        ),
+        "sparse_categorical_crossentropy_ignore": (
+            losses.SparseCategoricalCrossentropy,
+            {"from_logits": True, "ignore_class": 2},
+            "sparse_logits",
+        ),
         "kl_divergence": (losses.KLDivergence, {}, "distribution"),
         "poisson": (losses.Poisson, {}, "positive"),
         "hinge": (losses.Hinge, {}, "signs"),
@@ -181,15 +266,20 @@ def loss_values():
                 entry[reduction or "none"]["weighted"] = loss(y_true, y_pred, sample_weight=weights)
         entry["gradient"] = jax.grad(lambda p: kind(**arguments)(y_true, p))(y_pred)
         results[name] = entry
-    return {"sample_weight": weights, "data": {name: {"y_true": pair[0], "y_pred": pair[1]} for name, pair in data.items()},
-            "losses": results}
+    return {
+        "sample_weight": weights,
+        "data": {name: {"y_true": pair[0], "y_pred": pair[1]} for name, pair in data.items()},
+        "losses": results,
+    }
 
 
 @values
 def schedule_values():
     """Every schedule at steps 0 to 50."""
-    return {name: {"schedule": serialized(make()), "learning_rate": [np.float32(make()(step)) for step in range(51)]}
-            for name, make in keras_runs.SCHEDULES.items()}
+    return {
+        name: {"schedule": serialized(make()), "learning_rate": [np.float32(make()(step)) for step in range(51)]}
+        for name, make in keras_runs.SCHEDULES.items()
+    }
 
 
 @values
@@ -215,51 +305,94 @@ def metric_values():
         "labels": batches(lambda: (bits(6, 3), probabilities(6, 3))),
         "one_hot": batches(lambda: (np.eye(4, dtype=np.float32)[generator.integers(0, 4, 6)], softmax(6, 4))),
         "sparse": batches(lambda: (generator.integers(0, 4, 6).astype(np.int32), softmax(6, 4))),
-        "classes": batches(lambda: (generator.integers(0, 4, 6).astype(np.int32), generator.integers(0, 4, 6).astype(np.int32))),
-        "regression": batches(lambda: (generator.normal(0, 1, (6, 2)).astype(np.float32),
-                                       generator.normal(0, 1, (6, 2)).astype(np.float32))),
-        "positive": batches(lambda: (generator.uniform(0.1, 2, (6, 2)).astype(np.float32),
-                                     generator.uniform(0.1, 2, (6, 2)).astype(np.float32))),
+        "classes": batches(
+            lambda: (generator.integers(0, 4, 6).astype(np.int32), generator.integers(0, 4, 6).astype(np.int32))
+        ),
+        "regression": batches(
+            lambda: (
+                generator.normal(0, 1, (6, 2)).astype(np.float32),
+                generator.normal(0, 1, (6, 2)).astype(np.float32),
+            )
+        ),
+        "positive": batches(
+            lambda: (
+                generator.uniform(0.1, 2, (6, 2)).astype(np.float32),
+                generator.uniform(0.1, 2, (6, 2)).astype(np.float32),
+            )
+        ),
         "signs": batches(lambda: (2 * bits(6, 2) - 1, generator.normal(0, 1, (6, 2)).astype(np.float32))),
         "values": batches(lambda: (generator.normal(0, 1, 6).astype(np.float32),)),
     }
     weights = [generator.uniform(0, 2, 6).astype(np.float32) for _ in range(3)]
     thresholds = {"num_thresholds": 20}
     cases = [
-        ("Mean", {}, "values"), ("Sum", {}, "values"), ("Accuracy", {}, "classes"),
-        ("BinaryAccuracy", {}, "labels"), ("BinaryAccuracy", {"threshold": 0.3}, "labels"),
-        ("CategoricalAccuracy", {}, "one_hot"), ("SparseCategoricalAccuracy", {}, "sparse"),
-        ("TopKCategoricalAccuracy", {"k": 2}, "one_hot"), ("SparseTopKCategoricalAccuracy", {"k": 2}, "sparse"),
-        ("TruePositives", {}, "binary"), ("TrueNegatives", {}, "binary"), ("FalsePositives", {}, "binary"),
-        ("FalseNegatives", {}, "binary"), ("TruePositives", {"thresholds": [0.2, 0.6]}, "binary"),
-        ("Precision", {}, "labels"), ("Precision", {"thresholds": [0.3, 0.7]}, "labels"),
-        ("Precision", {"top_k": 2}, "one_hot"), ("Precision", {"class_id": 1}, "labels"),
-        ("Recall", {}, "labels"), ("Recall", {"thresholds": 0.3}, "labels"), ("Recall", {"top_k": 1, "class_id": 2}, "one_hot"),
-        ("AUC", {}, "binary"), ("AUC", {"curve": "PR"}, "binary"), ("AUC", {"summation_method": "minoring"} | thresholds, "binary"),
+        ("Mean", {}, "values"),
+        ("Sum", {}, "values"),
+        ("Accuracy", {}, "classes"),
+        ("BinaryAccuracy", {}, "labels"),
+        ("BinaryAccuracy", {"threshold": 0.3}, "labels"),
+        ("CategoricalAccuracy", {}, "one_hot"),
+        ("SparseCategoricalAccuracy", {}, "sparse"),
+        ("TopKCategoricalAccuracy", {"k": 2}, "one_hot"),
+        ("SparseTopKCategoricalAccuracy", {"k": 2}, "sparse"),
+        ("TruePositives", {}, "binary"),
+        ("TrueNegatives", {}, "binary"),
+        ("FalsePositives", {}, "binary"),
+        ("FalseNegatives", {}, "binary"),
+        ("TruePositives", {"thresholds": [0.2, 0.6]}, "binary"),
+        ("Precision", {}, "labels"),
+        ("Precision", {"thresholds": [0.3, 0.7]}, "labels"),
+        ("Precision", {"top_k": 2}, "one_hot"),
+        ("Precision", {"class_id": 1}, "labels"),
+        ("Recall", {}, "labels"),
+        ("Recall", {"thresholds": 0.3}, "labels"),
+        ("Recall", {"top_k": 1, "class_id": 2}, "one_hot"),
+        ("AUC", {}, "binary"),
+        ("AUC", {"curve": "PR"}, "binary"),
+        ("AUC", {"summation_method": "minoring"} | thresholds, "binary"),
         ("AUC", {"summation_method": "majoring", "curve": "PR"} | thresholds, "binary"),
         ("AUC", {"multi_label": True} | thresholds, "labels"),
         ("AUC", {"multi_label": True, "label_weights": [0.2, 0.5, 0.3]} | thresholds, "labels"),
-        ("AUC", {"thresholds": [0.25, 0.5, 0.75]}, "binary"), ("AUC", {"from_logits": True} | thresholds, "signs_as_bits"),
+        ("AUC", {"thresholds": [0.25, 0.5, 0.75]}, "binary"),
+        ("AUC", {"from_logits": True} | thresholds, "signs_as_bits"),
         ("PrecisionAtRecall", {"recall": 0.6} | thresholds, "binary"),
         ("RecallAtPrecision", {"precision": 0.6} | thresholds, "binary"),
         ("SensitivityAtSpecificity", {"specificity": 0.6} | thresholds, "binary"),
         ("SpecificityAtSensitivity", {"sensitivity": 0.6} | thresholds, "binary"),
-        ("F1Score", {}, "one_hot"), ("F1Score", {"average": "micro"}, "one_hot"), ("F1Score", {"average": "macro"}, "one_hot"),
-        ("F1Score", {"average": "weighted", "threshold": 0.4}, "labels"), ("FBetaScore", {"beta": 0.5, "average": "macro"}, "labels"),
+        ("F1Score", {}, "one_hot"),
+        ("F1Score", {"average": "micro"}, "one_hot"),
+        ("F1Score", {"average": "macro"}, "one_hot"),
+        ("F1Score", {"average": "weighted", "threshold": 0.4}, "labels"),
+        ("FBetaScore", {"beta": 0.5, "average": "macro"}, "labels"),
         ("FBetaScore", {"beta": 2.0, "threshold": 0.5}, "labels"),
-        ("MeanSquaredError", {}, "regression"), ("RootMeanSquaredError", {}, "regression"), ("MeanAbsoluteError", {}, "regression"),
-        ("MeanAbsolutePercentageError", {}, "positive"), ("MeanSquaredLogarithmicError", {}, "positive"),
-        ("LogCoshError", {}, "regression"), ("CosineSimilarity", {}, "regression"), ("R2Score", {}, "regression"),
-        ("R2Score", {"class_aggregation": None}, "regression"), ("R2Score", {"class_aggregation": "variance_weighted_average"}, "regression"),
-        ("R2Score", {"num_regressors": 1}, "regression"), ("PearsonCorrelation", {}, "regression"),
+        ("MeanSquaredError", {}, "regression"),
+        ("RootMeanSquaredError", {}, "regression"),
+        ("MeanAbsoluteError", {}, "regression"),
+        ("MeanAbsolutePercentageError", {}, "positive"),
+        ("MeanSquaredLogarithmicError", {}, "positive"),
+        ("LogCoshError", {}, "regression"),
+        ("CosineSimilarity", {}, "regression"),
+        ("R2Score", {}, "regression"),
+        ("R2Score", {"class_aggregation": None}, "regression"),
+        ("R2Score", {"class_aggregation": "variance_weighted_average"}, "regression"),
+        ("R2Score", {"num_regressors": 1}, "regression"),
+        ("PearsonCorrelation", {}, "regression"),
         ("ConcordanceCorrelation", {}, "regression"),
-        ("Poisson", {}, "positive"), ("KLDivergence", {}, "one_hot"), ("BinaryCrossentropy", {}, "labels"),
-        ("BinaryCrossentropy", {"label_smoothing": 0.1}, "labels"), ("CategoricalCrossentropy", {}, "one_hot"),
-        ("SparseCategoricalCrossentropy", {}, "sparse"), ("Hinge", {}, "signs"), ("SquaredHinge", {}, "signs"),
-        ("CategoricalHinge", {}, "one_hot"), ("MeanIoU", {"num_classes": 4}, "classes"),
-        ("MeanIoU", {"num_classes": 4, "sparse_y_pred": False}, "sparse"), ("IoU", {"num_classes": 4, "target_class_ids": [0, 2]}, "classes"),
+        ("Poisson", {}, "positive"),
+        ("KLDivergence", {}, "one_hot"),
+        ("BinaryCrossentropy", {}, "labels"),
+        ("BinaryCrossentropy", {"label_smoothing": 0.1}, "labels"),
+        ("CategoricalCrossentropy", {}, "one_hot"),
+        ("SparseCategoricalCrossentropy", {}, "sparse"),
+        ("Hinge", {}, "signs"),
+        ("SquaredHinge", {}, "signs"),
+        ("CategoricalHinge", {}, "one_hot"),
+        ("MeanIoU", {"num_classes": 4}, "classes"),
+        ("MeanIoU", {"num_classes": 4, "sparse_y_pred": False}, "sparse"),
+        ("IoU", {"num_classes": 4, "target_class_ids": [0, 2]}, "classes"),
         ("MeanIoU", {"num_classes": 4, "ignore_class": 1}, "classes"),
-        ("BinaryIoU", {"threshold": 0.4}, "labels"), ("OneHotIoU", {"num_classes": 4, "target_class_ids": [1]}, "one_hot"),
+        ("BinaryIoU", {"threshold": 0.4}, "labels"),
+        ("OneHotIoU", {"num_classes": 4, "target_class_ids": [1]}, "one_hot"),
         ("OneHotMeanIoU", {"num_classes": 4}, "one_hot"),
     ]
     data["signs_as_bits"] = [((truth + 1) / 2, prediction) for truth, prediction in data["signs"]]
@@ -280,8 +413,11 @@ def metric_values():
                 del entry[mode]
         results.append(entry)
         keras.utils.clear_session(free_memory=False)
-    return {"sample_weight": weights,
-            "data": {name: [[part for part in batch] for batch in parts] for name, parts in data.items()}, "metrics": results}
+    return {
+        "sample_weight": weights,
+        "data": {name: [[part for part in batch] for batch in parts] for name, parts in data.items()},
+        "metrics": results,
+    }
 
 
 @values
@@ -290,78 +426,203 @@ def regularizers_and_constraints():
     generator = np.random.default_rng(5)
     matrix = generator.normal(0, 1, (4, 3)).astype(np.float32)
     kernel = generator.normal(0, 1, (2, 2, 3, 2)).astype(np.float32)
-    penalties = [keras.regularizers.L1(0.1), keras.regularizers.L2(0.1), keras.regularizers.L1L2(0.1, 0.2),
-                 keras.regularizers.OrthogonalRegularizer(0.1), keras.regularizers.OrthogonalRegularizer(0.1, "columns")]
-    constraints = [keras.constraints.MaxNorm(1.2), keras.constraints.MaxNorm(1.2, axis=1), keras.constraints.NonNeg(),
-                   keras.constraints.UnitNorm(), keras.constraints.UnitNorm(axis=1), keras.constraints.MinMaxNorm(0.8, 1.2),
-                   keras.constraints.MinMaxNorm(0.8, 1.2, rate=0.5, axis=1)]
+    penalties = [
+        keras.regularizers.L1(0.1),
+        keras.regularizers.L2(0.1),
+        keras.regularizers.L1L2(0.1, 0.2),
+        keras.regularizers.OrthogonalRegularizer(0.1),
+        keras.regularizers.OrthogonalRegularizer(0.1, "columns"),
+    ]
+    constraints = [
+        keras.constraints.MaxNorm(1.2),
+        keras.constraints.MaxNorm(1.2, axis=1),
+        keras.constraints.NonNeg(),
+        keras.constraints.UnitNorm(),
+        keras.constraints.UnitNorm(axis=1),
+        keras.constraints.MinMaxNorm(0.8, 1.2),
+        keras.constraints.MinMaxNorm(0.8, 1.2, rate=0.5, axis=1),
+    ]
     windows = [keras.constraints.MaxNorm(1.5, axis=[0, 1, 2]), keras.constraints.UnitNorm(axis=[0, 1, 2])]
     names = {name: serialized(keras.regularizers.get(name)) for name in ("l1", "l2", "l1l2", "orthogonal_regularizer")}
-    names |= {name: serialized(keras.constraints.get(name)) for name in ("max_norm", "non_neg", "unit_norm", "min_max_norm")}
-    return {"matrix": matrix, "kernel": kernel, "by_name": names,
-            "regularizers": [{"regularizer": serialized(item), "penalty": numbers(item(keras.ops.convert_to_tensor(matrix)))} for item in penalties],
-            "constraints": [{"constraint": serialized(item), "result": numbers(item(matrix))} for item in constraints],
-            "kernel_constraints": [{"constraint": serialized(item), "result": numbers(item(kernel))} for item in windows]}
+    names |= {
+        name: serialized(keras.constraints.get(name)) for name in ("max_norm", "non_neg", "unit_norm", "min_max_norm")
+    }
+    return {
+        "matrix": matrix,
+        "kernel": kernel,
+        "by_name": names,
+        "regularizers": [
+            {"regularizer": serialized(item), "penalty": numbers(item(keras.ops.convert_to_tensor(matrix)))}
+            for item in penalties
+        ],
+        "constraints": [{"constraint": serialized(item), "result": numbers(item(matrix))} for item in constraints],
+        "kernel_constraints": [{"constraint": serialized(item), "result": numbers(item(kernel))} for item in windows],
+    }
 
 
 @values
 def initializer_values():
-    """What an initializer draws from: fans, bounds and moments of a large sample; exact values where there is no chance."""
+    """What an initializer draws from: fans, bounds and moments of a sample; exact values where there is no chance."""
     from keras.src.initializers.random_initializers import compute_fans
 
     shapes = [(64, 48), (3, 3, 16, 24), (5, 12, 30), (200,)]
-    drawn = {"GlorotUniform": {}, "GlorotNormal": {}, "HeUniform": {}, "HeNormal": {}, "LecunUniform": {}, "LecunNormal": {},
-             "RandomUniform": {}, "RandomNormal": {}, "TruncatedNormal": {}, "VarianceScaling": {}, "Orthogonal": {}}
+    drawn = {
+        "GlorotUniform": {},
+        "GlorotNormal": {},
+        "HeUniform": {},
+        "HeNormal": {},
+        "LecunUniform": {},
+        "LecunNormal": {},
+        "RandomUniform": {},
+        "RandomNormal": {},
+        "TruncatedNormal": {},
+        "VarianceScaling": {},
+        "Orthogonal": {},
+    }
     cases = [(name, arguments) for name, arguments in drawn.items()]
-    cases += [("VarianceScaling", {"scale": 2.0, "mode": mode, "distribution": distribution})
-              for mode in ("fan_in", "fan_out", "fan_avg") for distribution in ("truncated_normal", "untruncated_normal", "uniform")]
-    cases += [("RandomUniform", {"minval": -1.0, "maxval": 3.0}), ("RandomNormal", {"mean": 2.0, "stddev": 0.5}),
-              ("TruncatedNormal", {"mean": 2.0, "stddev": 0.5})]
+    cases += [
+        ("VarianceScaling", {"scale": 2.0, "mode": mode, "distribution": distribution})
+        for mode in ("fan_in", "fan_out", "fan_avg")
+        for distribution in ("truncated_normal", "untruncated_normal", "uniform")
+    ]
+    cases += [
+        ("RandomUniform", {"minval": -1.0, "maxval": 3.0}),
+        ("RandomNormal", {"mean": 2.0, "stddev": 0.5}),
+        ("TruncatedNormal", {"mean": 2.0, "stddev": 0.5}),
+    ]
     results = []
     for name, arguments in cases:
         for shape in shapes[:3] if name == "Orthogonal" else shapes:
             sample = numbers(getattr(initializers, name)(seed=1, **arguments)(shape)).astype(np.float64)
-            entry = {"class_name": name, "arguments": arguments, "shape": shape, "min": sample.min(), "max": sample.max(),
-                     "mean": sample.mean(), "std": sample.std()}
+            entry = {
+                "class_name": name,
+                "arguments": arguments,
+                "shape": shape,
+                "min": sample.min(),
+                "max": sample.max(),
+                "mean": sample.mean(),
+                "std": sample.std(),
+            }
             if name == "Orthogonal":
                 flat = sample.reshape(-1, shape[-1])
                 gram = flat.T @ flat if flat.shape[0] >= flat.shape[1] else flat @ flat.T
-                entry = {"class_name": name, "arguments": arguments, "shape": shape,
-                         "orthogonal": "columns" if flat.shape[0] >= flat.shape[1] else "rows",
-                         "gram_diagonal": round(float(np.diag(gram).mean()), 5)}
-            results.append({key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in entry.items()})
+                entry = {
+                    "class_name": name,
+                    "arguments": arguments,
+                    "shape": shape,
+                    "orthogonal": "columns" if flat.shape[0] >= flat.shape[1] else "rows",
+                    "gram_diagonal": round(float(np.diag(gram).mean()), 5),
+                }
+            results.append(
+                {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in entry.items()}
+            )
     exact = [("Zeros", {}), ("Ones", {}), ("Constant", {"value": 0.25}), ("Identity", {}), ("Identity", {"gain": 2.0})]
-    names = ("zeros ones identity random_uniform random_normal truncated_normal variance_scaling glorot_uniform "
-             "glorot_normal he_uniform he_normal lecun_uniform lecun_normal orthogonal").split()
-    return {"fans": [{"shape": shape, "fan_in_out": [int(fan) for fan in compute_fans(shape)]}
-                     for shape in [(), (7,), (4, 6), (3, 4, 6), (3, 3, 4, 6), (2, 3, 4, 5, 6)]],
-            "drawn": results,
-            "exact": [{"class_name": name, "arguments": arguments, "shape": (3, 4) if name == "Identity" else (2, 3),
-                       "value": numbers(getattr(initializers, name)(**arguments)((3, 4) if name == "Identity" else (2, 3)))}
-                      for name, arguments in exact],
-            "by_name": {name: serialized(initializers.get(name)) for name in names}}
+    names = (
+        "zeros ones identity random_uniform random_normal truncated_normal variance_scaling glorot_uniform "
+        "glorot_normal he_uniform he_normal lecun_uniform lecun_normal orthogonal"
+    ).split()
+    return {
+        "fans": [
+            {"shape": shape, "fan_in_out": [int(fan) for fan in compute_fans(shape)]}
+            for shape in [(), (7,), (4, 6), (3, 4, 6), (3, 3, 4, 6), (2, 3, 4, 5, 6)]
+        ],
+        "drawn": results,
+        "exact": [
+            {
+                "class_name": name,
+                "arguments": arguments,
+                "shape": (3, 4) if name == "Identity" else (2, 3),
+                "value": numbers(getattr(initializers, name)(**arguments)((3, 4) if name == "Identity" else (2, 3))),
+            }
+            for name, arguments in exact
+        ],
+        "by_name": {name: serialized(initializers.get(name)) for name in names},
+    }
 
 
 # ---------------------------------------------------------------------------------------------- configurations
 
 REQUIRED = {  # arguments without which a class cannot be made
-    "Dense": [4], "EinsumDense": ["ab,bc->ac", 4], "Embedding": [5, 4], "ReversibleEmbedding": [5, 4], "Activation": ["relu"],
-    "Conv1D": [4, 3], "Conv2D": [4, 3], "Conv3D": [4, 3], "Conv1DTranspose": [4, 3], "Conv2DTranspose": [4, 3],
-    "Conv3DTranspose": [4, 3], "DepthwiseConv1D": [3], "DepthwiseConv2D": [3], "SeparableConv1D": [4, 3], "SeparableConv2D": [4, 3],
-    "Reshape": [(2, 3)], "Permute": [(2, 1)], "RepeatVector": [3], "Rescaling": [0.5], "Dropout": [0.5], "SpatialDropout1D": [0.5],
-    "SpatialDropout2D": [0.5], "SpatialDropout3D": [0.5], "GaussianNoise": [0.1], "GaussianDropout": [0.1], "AlphaDropout": [0.1],
-    "MultiHeadAttention": [2, 3], "GroupQueryAttention": [3, 4, 2], "SimpleRNN": [4], "LSTM": [4], "GRU": [4],
-    "SimpleRNNCell": [4], "LSTMCell": [4], "GRUCell": [4], "ConvLSTM1D": [4, 3], "ConvLSTM2D": [4, 3], "ConvLSTM3D": [4, 3],
-    "Dot": [1], "AveragePooling1D": [2], "AveragePooling2D": [2], "AveragePooling3D": [2], "CenterCrop": [4, 5], "Resizing": [4, 5], "RandomCrop": [4, 5], "RandomRotation": [0.1], "RandomZoom": [0.1],
-    "RandomTranslation": [0.1, 0.2], "RandomContrast": [0.1], "RandomBrightness": [0.1], "RandomHue": [0.1], "RandomSaturation": [0.1],
-    "RandomSharpness": [0.1], "RandomPosterization": [4], "RandomColorDegeneration": [0.5], "RandomErasing": [], "Hashing": [3],
-    "HashedCrossing": [3], "CategoryEncoding": [3], "Discretization": [[0.0, 1.0]], "AdaptiveAveragePooling1D": [2],
-    "AdaptiveAveragePooling2D": [2], "AdaptiveAveragePooling3D": [2], "AdaptiveMaxPooling1D": [2], "AdaptiveMaxPooling2D": [2],
-    "AdaptiveMaxPooling3D": [2], "MaxNumBoundingBoxes": [4],
-    "MeanIoU": [4], "IoU": [4, [0]], "OneHotIoU": [4, [0]], "OneHotMeanIoU": [4], "PrecisionAtRecall": [0.5],
-    "RecallAtPrecision": [0.5], "SensitivityAtSpecificity": [0.5], "SpecificityAtSensitivity": [0.5],
-    "ExponentialDecay": [0.1, 10, 0.5], "CosineDecay": [0.1, 10], "CosineDecayRestarts": [0.1, 10],
-    "PiecewiseConstantDecay": [[5, 10], [0.1, 0.2, 0.3]], "PolynomialDecay": [0.1, 10], "InverseTimeDecay": [0.1, 10, 0.5],
+    "Dense": [4],
+    "EinsumDense": ["ab,bc->ac", 4],
+    "Embedding": [5, 4],
+    "ReversibleEmbedding": [5, 4],
+    "Activation": ["relu"],
+    "Conv1D": [4, 3],
+    "Conv2D": [4, 3],
+    "Conv3D": [4, 3],
+    "Conv1DTranspose": [4, 3],
+    "Conv2DTranspose": [4, 3],
+    "Conv3DTranspose": [4, 3],
+    "DepthwiseConv1D": [3],
+    "DepthwiseConv2D": [3],
+    "SeparableConv1D": [4, 3],
+    "SeparableConv2D": [4, 3],
+    "Reshape": [(2, 3)],
+    "Permute": [(2, 1)],
+    "RepeatVector": [3],
+    "Rescaling": [0.5],
+    "Dropout": [0.5],
+    "SpatialDropout1D": [0.5],
+    "SpatialDropout2D": [0.5],
+    "SpatialDropout3D": [0.5],
+    "GaussianNoise": [0.1],
+    "GaussianDropout": [0.1],
+    "AlphaDropout": [0.1],
+    "MultiHeadAttention": [2, 3],
+    "GroupQueryAttention": [3, 4, 2],
+    "SimpleRNN": [4],
+    "LSTM": [4],
+    "GRU": [4],
+    "SimpleRNNCell": [4],
+    "LSTMCell": [4],
+    "GRUCell": [4],
+    "ConvLSTM1D": [4, 3],
+    "ConvLSTM2D": [4, 3],
+    "ConvLSTM3D": [4, 3],
+    "Dot": [1],
+    "AveragePooling1D": [2],
+    "AveragePooling2D": [2],
+    "AveragePooling3D": [2],
+    "CenterCrop": [4, 5],
+    "Resizing": [4, 5],
+    "RandomCrop": [4, 5],
+    "RandomRotation": [0.1],
+    "RandomZoom": [0.1],
+    "RandomTranslation": [0.1, 0.2],
+    "RandomContrast": [0.1],
+    "RandomBrightness": [0.1],
+    "RandomHue": [0.1],
+    "RandomSaturation": [0.1],
+    "RandomSharpness": [0.1],
+    "RandomPosterization": [4],
+    "RandomColorDegeneration": [0.5],
+    "RandomErasing": [],
+    "Hashing": [3],
+    "HashedCrossing": [3],
+    "CategoryEncoding": [3],
+    "Discretization": [[0.0, 1.0]],
+    "AdaptiveAveragePooling1D": [2],
+    "AdaptiveAveragePooling2D": [2],
+    "AdaptiveAveragePooling3D": [2],
+    "AdaptiveMaxPooling1D": [2],
+    "AdaptiveMaxPooling2D": [2],
+    "AdaptiveMaxPooling3D": [2],
+    "MaxNumBoundingBoxes": [4],
+    "MeanIoU": [4],
+    "IoU": [4, [0]],
+    "OneHotIoU": [4, [0]],
+    "OneHotMeanIoU": [4],
+    "PrecisionAtRecall": [0.5],
+    "RecallAtPrecision": [0.5],
+    "SensitivityAtSpecificity": [0.5],
+    "SpecificityAtSensitivity": [0.5],
+    "ExponentialDecay": [0.1, 10, 0.5],
+    "CosineDecay": [0.1, 10],
+    "CosineDecayRestarts": [0.1, 10],
+    "PiecewiseConstantDecay": [[5, 10], [0.1, 0.2, 0.3]],
+    "PolynomialDecay": [0.1, 10],
+    "InverseTimeDecay": [0.1, 10, 0.5],
 }
 WRAPPED = {
     "Bidirectional": lambda: layers.Bidirectional(layers.LSTM(4)),
@@ -373,9 +634,27 @@ WRAPPED = {
     "Input": lambda: layers.InputLayer((4,)),
     "InputLayer": lambda: layers.InputLayer((4,)),
 }
-ABSTRACT = {"Layer", "Loss", "Metric", "Optimizer", "Wrapper", "Initializer", "Regularizer", "Constraint", "LearningRateSchedule",
-            "InputSpec", "Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "MeanMetricWrapper", "Pipeline",
-            "MultiOptimizer", "OptimizerMap"}
+ABSTRACT = {
+    "Layer",
+    "Loss",
+    "Metric",
+    "Optimizer",
+    "Wrapper",
+    "Initializer",
+    "Regularizer",
+    "Constraint",
+    "LearningRateSchedule",
+    "InputSpec",
+    "Lambda",
+    "TFSMLayer",
+    "JaxLayer",
+    "FlaxLayer",
+    "TorchModuleWrapper",
+    "MeanMetricWrapper",
+    "Pipeline",
+    "MultiOptimizer",
+    "OptimizerMap",
+}
 
 
 def configurations_of(module):
@@ -396,11 +675,17 @@ def configurations_of(module):
 @values
 def configurations():
     """Everything serialised with its default arguments."""
-    return {"layers": configurations_of(layers), "losses": configurations_of(losses), "metrics": configurations_of(metrics),
-            "optimizers": configurations_of(optimizers), "schedules": configurations_of(optimizers.schedules),
-            "initializers": configurations_of(initializers), "regularizers": configurations_of(keras.regularizers),
-            "constraints": configurations_of(keras.constraints),
-            "required_arguments": {name: arguments for name, arguments in REQUIRED.items() if arguments}}
+    return {
+        "layers": configurations_of(layers),
+        "losses": configurations_of(losses),
+        "metrics": configurations_of(metrics),
+        "optimizers": configurations_of(optimizers),
+        "schedules": configurations_of(optimizers.schedules),
+        "initializers": configurations_of(initializers),
+        "regularizers": configurations_of(keras.regularizers),
+        "constraints": configurations_of(keras.constraints),
+        "required_arguments": {name: arguments for name, arguments in REQUIRED.items() if arguments},
+    }
 
 
 # ---------------------------------------------------------------------------------------------- models: names, summary
@@ -410,15 +695,27 @@ def small_models():
     """Models whose names, paths and summaries are recorded, with what compiles each (or nothing)."""
 
     def sequential():
-        return keras.Sequential([layers.Input((784,)), layers.Dense(128, activation="relu"), layers.Dropout(0.2), layers.Dense(10)])
+        return keras.Sequential(
+            [layers.Input((784,)), layers.Dense(128, activation="relu"), layers.Dropout(0.2), layers.Dense(10)]
+        )
 
     def sequential_unbuilt():
         return keras.Sequential([layers.Dense(8), layers.Dense(2)])
 
     def convolutional():
-        return keras.Sequential([layers.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"), layers.MaxPooling2D(),
-                                 layers.Conv2D(64, 3, activation="relu"), layers.BatchNormalization(), layers.MaxPooling2D(),
-                                 layers.Flatten(), layers.Dense(10, activation="softmax")], name="classifier")
+        return keras.Sequential(
+            [
+                layers.Input((28, 28, 1)),
+                layers.Conv2D(32, 3, activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Conv2D(64, 3, activation="relu"),
+                layers.BatchNormalization(),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(10, activation="softmax"),
+            ],
+            name="classifier",
+        )
 
     def functional():
         left, right = layers.Input((16,), name="left"), layers.Input((8,), name="right")
@@ -452,18 +749,37 @@ def small_models():
         return keras.Model(inputs, layers.GlobalAveragePooling1D()(x))
 
     def wrapped():
-        return keras.Sequential([layers.Input((3, 8, 8, 2)), layers.TimeDistributed(layers.SeparableConv2D(4, 3)),
-                                 layers.TimeDistributed(layers.Flatten()), layers.SimpleRNN(5), layers.PReLU(),
-                                 layers.SpectralNormalization(layers.Dense(2))])
+        return keras.Sequential(
+            [
+                layers.Input((3, 8, 8, 2)),
+                layers.TimeDistributed(layers.SeparableConv2D(4, 3)),
+                layers.TimeDistributed(layers.Flatten()),
+                layers.SimpleRNN(5),
+                layers.PReLU(),
+                layers.SpectralNormalization(layers.Dense(2)),
+            ]
+        )
 
     def frozen():
         model = sequential()
         model.layers[0].trainable = False
         return model
 
-    return {function.__name__: function for function in (
-        sequential, sequential_unbuilt, convolutional, functional, nested, sequential_nested_unbuilt, recurrent, attention, wrapped,
-        frozen)}
+    return {
+        function.__name__: function
+        for function in (
+            sequential,
+            sequential_unbuilt,
+            convolutional,
+            functional,
+            nested,
+            sequential_nested_unbuilt,
+            recurrent,
+            attention,
+            wrapped,
+            frozen,
+        )
+    }
 
 
 def summary_of(model, **arguments):
@@ -511,19 +827,65 @@ def paths():
 @values
 def names():
     """Automatic names: of layers in the order in which they are made, of class names, and of models."""
-    made = fresh(lambda: [getattr(layers, kind)(*REQUIRED.get(kind, [])).name for kind in (
-        "Dense Dense Conv2D Dense Conv2D Conv1DTranspose LSTM LSTM MultiHeadAttention BatchNormalization Activation ReLU "
-        "PReLU ELU LeakyReLU UpSampling2D ZeroPadding2D GlobalAveragePooling2D SeparableConv2D DepthwiseConv2D GRU SimpleRNN "
-        "EinsumDense RMSNormalization GroupQueryAttention MaxPooling2D AveragePooling1D Add Dot Flatten Dense").split()])
-    models = fresh(lambda: [keras.Sequential().name, keras.Sequential().name, small_models()["nested"]().name,
-                            small_models()["functional"]().name, small_models()["attention"]().name])
+    made = fresh(
+        lambda: [
+            getattr(layers, kind)(*REQUIRED.get(kind, [])).name
+            for kind in (
+                "Dense Dense Conv2D Dense Conv2D Conv1DTranspose LSTM LSTM MultiHeadAttention BatchNormalization "
+                "Activation ReLU "
+                "PReLU ELU LeakyReLU UpSampling2D ZeroPadding2D GlobalAveragePooling2D SeparableConv2D "
+                "DepthwiseConv2D GRU SimpleRNN "
+                "EinsumDense RMSNormalization GroupQueryAttention MaxPooling2D AveragePooling1D Add Dot Flatten Dense"
+            ).split()
+        ]
+    )
+    models = fresh(
+        lambda: [
+            keras.Sequential().name,
+            keras.Sequential().name,
+            small_models()["nested"]().name,
+            small_models()["functional"]().name,
+            small_models()["attention"]().name,
+        ]
+    )
     tensors = fresh(lambda: [layers.Input((2,)).name, layers.Input((2,)).name, (layers.Input((2,)) + 1.0).name])
-    snake = [keras.src.utils.naming.to_snake_case(name) for name in (
-        "Dense", "Conv2D", "Conv2DTranspose", "LSTM", "GRU", "PReLU", "ReLU", "UpSampling2D", "GroupQueryAttention", "MyHTTPLayer",
-        "Layer2D3", "RMSNormalization", "SimpleRNN")]
-    metric_names = {name: (lambda metric: getattr(metric, "name", None) or metric.__name__)(metrics.get(name)) for name in (
-        "mse", "mae", "mape", "msle", "bce", "binary_accuracy", "categorical_accuracy", "cosine_similarity", "hinge", "auc",
-        "precision", "kl_divergence", "poisson", "root_mean_squared_error")}
+    snake = [
+        keras.src.utils.naming.to_snake_case(name)
+        for name in (
+            "Dense",
+            "Conv2D",
+            "Conv2DTranspose",
+            "LSTM",
+            "GRU",
+            "PReLU",
+            "ReLU",
+            "UpSampling2D",
+            "GroupQueryAttention",
+            "MyHTTPLayer",
+            "Layer2D3",
+            "RMSNormalization",
+            "SimpleRNN",
+        )
+    ]
+    metric_names = {
+        name: (lambda metric: getattr(metric, "name", None) or metric.__name__)(metrics.get(name))
+        for name in (
+            "mse",
+            "mae",
+            "mape",
+            "msle",
+            "bce",
+            "binary_accuracy",
+            "categorical_accuracy",
+            "cosine_similarity",
+            "hinge",
+            "auc",
+            "precision",
+            "kl_divergence",
+            "poisson",
+            "root_mean_squared_error",
+        )
+    }
     return {"layers": made, "models": models, "tensors": tensors, "snake_case": snake, "metrics": metric_names}
 
 
@@ -532,39 +894,64 @@ def names():
 
 @values
 def preprocessing():
-    """Preprocessing layers: those of images with their ranges closed to one value, so that nothing is left to chance."""
+    """Preprocessing layers; the random ones with their ranges closed to one value."""
     generator = np.random.default_rng(9)
     image = np.round(generator.uniform(0, 255, (1, 6, 5, 3))).astype(np.float32)
     plane = np.arange(30, dtype=np.float32).reshape(1, 6, 5, 1)
-    cases = [("Resizing", {"height": 3, "width": 4}), ("Resizing", {"height": 9, "width": 7}),
-             ("Resizing", {"height": 9, "width": 7, "interpolation": "nearest"}),
-             ("Resizing", {"height": 3, "width": 3, "interpolation": "nearest"}),
-             ("Resizing", {"height": 8, "width": 6, "interpolation": "bicubic"}),
-             ("Resizing", {"height": 3, "width": 3, "crop_to_aspect_ratio": True}),
-             ("Resizing", {"height": 4, "width": 8, "pad_to_aspect_ratio": True, "fill_value": 7.0}),
-             ("CenterCrop", {"height": 3, "width": 2}), ("CenterCrop", {"height": 4, "width": 5}),
-             ("CenterCrop", {"height": 8, "width": 8}), ("Rescaling", {"scale": 1 / 127.5, "offset": -1.0}),
-             ("RandomFlip", {"mode": "horizontal_and_vertical"}, False), ("RandomCrop", {"height": 4, "width": 3}, False),
-             ("RandomRotation", {"factor": (0.0, 0.0)}), ("RandomRotation", {"factor": (0.25, 0.25)}),
-             ("RandomRotation", {"factor": (0.1, 0.1), "fill_mode": "constant", "fill_value": 9.0}),
-             ("RandomRotation", {"factor": (0.1, 0.1), "fill_mode": "nearest", "interpolation": "nearest"}),
-             ("RandomZoom", {"height_factor": (0.2, 0.2)}), ("RandomZoom", {"height_factor": (-0.3, -0.3), "width_factor": (0.1, 0.1)}),
-             ("RandomZoom", {"height_factor": (0.5, 0.5), "fill_mode": "constant", "fill_value": 3.0}),
-             ("RandomBrightness", {"factor": (0.2, 0.2)}), ("RandomBrightness", {"factor": (-0.3, -0.3)}),
-             ("RandomContrast", {"factor": (0.5, 0.5)}), ("RandomContrast", {"factor": 0.0}),
-             ("RandomSaturation", {"factor": (0.8, 0.8)}), ("RandomHue", {"factor": (0.25, 0.25)}),
-             ("RandomGrayscale", {"factor": 1.0}), ("Solarization", {"threshold_factor": (0.5, 0.5), "addition_factor": (0.1, 0.1)})]
-    cases += [("RandomTranslation", {"height_factor": (0.2, 0.2), "width_factor": (-0.4, -0.4), "fill_mode": mode})
-              for mode in ("reflect", "constant", "nearest", "wrap")]
+    cases = [
+        ("Resizing", {"height": 3, "width": 4}),
+        ("Resizing", {"height": 9, "width": 7}),
+        ("Resizing", {"height": 9, "width": 7, "interpolation": "nearest"}),
+        ("Resizing", {"height": 3, "width": 3, "interpolation": "nearest"}),
+        ("Resizing", {"height": 8, "width": 6, "interpolation": "bicubic"}),
+        ("Resizing", {"height": 3, "width": 3, "crop_to_aspect_ratio": True}),
+        ("Resizing", {"height": 4, "width": 8, "pad_to_aspect_ratio": True, "fill_value": 7.0}),
+        ("CenterCrop", {"height": 3, "width": 2}),
+        ("CenterCrop", {"height": 4, "width": 5}),
+        ("CenterCrop", {"height": 8, "width": 8}),
+        ("Rescaling", {"scale": 1 / 127.5, "offset": -1.0}),
+        ("RandomFlip", {"mode": "horizontal_and_vertical"}, False),
+        ("RandomCrop", {"height": 4, "width": 3}, False),
+        ("RandomRotation", {"factor": (0.0, 0.0)}),
+        ("RandomRotation", {"factor": (0.25, 0.25)}),
+        ("RandomRotation", {"factor": (0.1, 0.1), "fill_mode": "constant", "fill_value": 9.0}),
+        ("RandomRotation", {"factor": (0.1, 0.1), "fill_mode": "nearest", "interpolation": "nearest"}),
+        ("RandomZoom", {"height_factor": (0.2, 0.2)}),
+        ("RandomZoom", {"height_factor": (-0.3, -0.3), "width_factor": (0.1, 0.1)}),
+        ("RandomZoom", {"height_factor": (0.5, 0.5), "fill_mode": "constant", "fill_value": 3.0}),
+        ("RandomBrightness", {"factor": (0.2, 0.2)}),
+        ("RandomBrightness", {"factor": (-0.3, -0.3)}),
+        ("RandomContrast", {"factor": (0.5, 0.5)}),
+        ("RandomContrast", {"factor": 0.0}),
+        ("RandomSaturation", {"factor": (0.8, 0.8)}),
+        ("RandomHue", {"factor": (0.25, 0.25)}),
+        ("RandomGrayscale", {"factor": 1.0}),
+        ("Solarization", {"threshold_factor": (0.5, 0.5), "addition_factor": (0.1, 0.1)}),
+    ]
+    cases += [
+        ("RandomTranslation", {"height_factor": (0.2, 0.2), "width_factor": (-0.4, -0.4), "fill_mode": mode})
+        for mode in ("reflect", "constant", "nearest", "wrap")
+    ]
     images = []
     for name, arguments, *training in cases:
         training = training[0] if training else True
-        x = plane if name in ("RandomTranslation", "RandomZoom", "RandomRotation", "RandomFlip", "RandomCrop") else image
+        x = (
+            plane
+            if name in ("RandomTranslation", "RandomZoom", "RandomRotation", "RandomFlip", "RandomCrop")
+            else image
+        )
         make = functools.partial(getattr(layers, name), **arguments)
         layer = make(seed=1) if "seed" in inspect.signature(getattr(layers, name)).parameters else make()
         y = layer(x, training=training) if "training" in inspect.signature(layer.call).parameters else layer(x)
-        images.append({"class_name": name, "arguments": arguments, "training": training,
-                       "x": "plane" if x is plane else "image", "y": numbers(y)})
+        images.append(
+            {
+                "class_name": name,
+                "arguments": arguments,
+                "training": training,
+                "x": "plane" if x is plane else "image",
+                "y": numbers(y),
+            }
+        )
     table = []
 
     def add(name, arguments, x, adapt=None):
@@ -580,7 +967,11 @@ def preprocessing():
         table.append(entry)
 
     for mode in ("multi_hot", "one_hot", "count"):
-        add("CategoryEncoding", {"num_tokens": 4, "output_mode": mode}, [0, 2, 3] if mode == "one_hot" else [[0, 1], [2, 2], [3, 1]])
+        add(
+            "CategoryEncoding",
+            {"num_tokens": 4, "output_mode": mode},
+            [0, 2, 3] if mode == "one_hot" else [[0, 1], [2, 2], [3, 1]],
+        )
     add("Discretization", {"bin_boundaries": [-1.0, 0.0, 2.5]}, [-5.0, -1.0, -0.5, 0.0, 1.0, 2.5, 9.0])
     add("Discretization", {"num_bins": 4}, [0.5, 3.0, 9.0], adapt=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
     add("Normalization", {"axis": -1}, [[1.0, 2.0], [3.0, 5.0]], adapt=[[0.0, 1.0], [4.0, 3.0], [2.0, 8.0]])
@@ -598,31 +989,55 @@ def text():
     """Text layers: what adapt() finds and what the layers then say."""
     documents = ["The cat sat on the mat.", "A dog; the DOG!", "cat and dog", "", "a a a b"]
     queries = ["the dog sat", "A bird, the cat", ""]
-    cases = [("TextVectorization", {}), ("TextVectorization", {"max_tokens": 6}), ("TextVectorization", {"output_sequence_length": 4}),
-             ("TextVectorization", {"standardize": "lower", "split": "whitespace"}),
-             ("TextVectorization", {"standardize": None}), ("TextVectorization", {"standardize": "strip_punctuation"}),
-             ("TextVectorization", {"split": "character", "max_tokens": 10}), ("TextVectorization", {"ngrams": 2, "max_tokens": 12}),
-             ("TextVectorization", {"output_mode": "multi_hot"}), ("TextVectorization", {"output_mode": "count"}),
-             ("TextVectorization", {"output_mode": "tf_idf"}), ("TextVectorization", {"output_mode": "count", "pad_to_max_tokens": True,
-                                                                                     "max_tokens": 15})]
+    cases = [
+        ("TextVectorization", {}),
+        ("TextVectorization", {"max_tokens": 6}),
+        ("TextVectorization", {"output_sequence_length": 4}),
+        ("TextVectorization", {"standardize": "lower", "split": "whitespace"}),
+        ("TextVectorization", {"standardize": None}),
+        ("TextVectorization", {"standardize": "strip_punctuation"}),
+        ("TextVectorization", {"split": "character", "max_tokens": 10}),
+        ("TextVectorization", {"ngrams": 2, "max_tokens": 12}),
+        ("TextVectorization", {"output_mode": "multi_hot"}),
+        ("TextVectorization", {"output_mode": "count"}),
+        ("TextVectorization", {"output_mode": "tf_idf"}),
+        ("TextVectorization", {"output_mode": "count", "pad_to_max_tokens": True, "max_tokens": 15}),
+    ]
     result = []
     for name, arguments in cases:
         layer = getattr(layers, name)(**arguments)
         layer.adapt(documents)
-        result.append({"class_name": name, "arguments": arguments, "vocabulary": layer.get_vocabulary(), "y": numbers(layer(queries))})
+        result.append(
+            {
+                "class_name": name,
+                "arguments": arguments,
+                "vocabulary": layer.get_vocabulary(),
+                "y": numbers(layer(queries)),
+            }
+        )
     words = ["b", "a", "c", "a", "b", "a", "d"]
     lookups = []
-    for arguments, adapt in (({}, words), ({"max_tokens": 4}, words), ({"num_oov_indices": 0}, words), ({"mask_token": ""}, words),
-                             ({"output_mode": "one_hot"}, words), ({"output_mode": "multi_hot"}, words), ({"output_mode": "count"}, words),
-                             ({"vocabulary": ["x", "y"]}, None), ({"vocabulary": ["x", "y"], "mask_token": "[MASK]"}, None)):
+    for arguments, adapt in (
+        ({}, words),
+        ({"max_tokens": 4}, words),
+        ({"num_oov_indices": 0}, words),
+        ({"mask_token": ""}, words),
+        ({"output_mode": "one_hot"}, words),
+        ({"output_mode": "multi_hot"}, words),
+        ({"output_mode": "count"}, words),
+        ({"vocabulary": ["x", "y"]}, None),
+        ({"vocabulary": ["x", "y"], "mask_token": "[MASK]"}, None),
+    ):
         layer = layers.StringLookup(**arguments)
         if adapt:
             layer.adapt(adapt)
         x = ["a", "b"] if arguments.get("num_oov_indices") == 0 else ["a", "zz", "b", "x"]
         y = numbers(layer(x))
         lookups.append({"arguments": arguments, "adapt": adapt, "vocabulary": layer.get_vocabulary(), "x": x, "y": y})
-    hashing = [{"num_bins": bins, "x": x, "y": numbers(layers.Hashing(bins)(np.array(x)))}
-               for bins, x in ((3, ["A", "B", "C", "D", "E"]), (10, ["lockstep", "", "a longer sentence"]))]
+    hashing = [
+        {"num_bins": bins, "x": x, "y": numbers(layers.Hashing(bins)(np.array(x)))}
+        for bins, x in ((3, ["A", "B", "C", "D", "E"]), (10, ["lockstep", "", "a longer sentence"]))
+    ]
     return {"documents": documents, "queries": queries, "vectorization": result, "lookup": lookups, "hashing": hashing}
 
 
@@ -632,8 +1047,21 @@ def datasets():
     import tensorflow as tf
 
     png = tf.io.encode_png(np.zeros((2, 2, 3), np.uint8)).numpy()
-    tree = ["b/2.png", "b/10.png", "b/1.png", "a/z.png", "a/Y.PNG", "a/sub/x.png", "C/c.jpg", "a/notes.txt", "a/.hidden.png", "d/9.png",
-            "d/8.png", "d/7.png", "top.png"]
+    tree = [
+        "b/2.png",
+        "b/10.png",
+        "b/1.png",
+        "a/z.png",
+        "a/Y.PNG",
+        "a/sub/x.png",
+        "C/c.jpg",
+        "a/notes.txt",
+        "a/.hidden.png",
+        "d/9.png",
+        "d/8.png",
+        "d/7.png",
+        "top.png",
+    ]
     folders = []
     with tempfile.TemporaryDirectory() as root:
         for file in tree:
@@ -641,26 +1069,54 @@ def datasets():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(tf.io.encode_jpeg(np.zeros((2, 2, 3), np.uint8)).numpy() if file.endswith("jpg") else png)
         pathlib.Path(root, "images", "empty").mkdir()
-        for arguments in ({}, {"label_mode": "categorical"}, {"class_names": ["b", "a", "C", "d", "empty"]}, {"labels": None, "label_mode": None},
-                          {"validation_split": 0.3, "subset": "training"}, {"validation_split": 0.3, "subset": "validation"},
-                          {"shuffle": True, "seed": 3}, {"follow_links": True}):
+        for arguments in (
+            {},
+            {"label_mode": "categorical"},
+            {"class_names": ["b", "a", "C", "d", "empty"]},
+            {"labels": None, "label_mode": None},
+            {"validation_split": 0.3, "subset": "training"},
+            {"validation_split": 0.3, "subset": "validation"},
+            {"shuffle": True, "seed": 3},
+            {"follow_links": True},
+        ):
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 dataset = keras.utils.image_dataset_from_directory(
-                    pathlib.Path(root, "images"), image_size=(2, 2), batch_size=None, **{"shuffle": False, **arguments})
-            entry = {"arguments": arguments, "printed": out.getvalue(), "class_names": getattr(dataset, "class_names", None),
-                     "files": [pathlib.Path(path).relative_to(pathlib.Path(root, "images")).as_posix() for path in dataset.file_paths]}
+                    pathlib.Path(root, "images"), image_size=(2, 2), batch_size=None, **{"shuffle": False, **arguments}
+                )
+            entry = {
+                "arguments": arguments,
+                "printed": out.getvalue(),
+                "class_names": getattr(dataset, "class_names", None),
+                "files": [
+                    pathlib.Path(path).relative_to(pathlib.Path(root, "images")).as_posix()
+                    for path in dataset.file_paths
+                ],
+            }
             if arguments.get("label_mode", "int"):
                 if not arguments.get("shuffle"):
                     entry["labels"] = [item[1].numpy() for item in dataset]
             folders.append(entry)
     series = np.arange(12)
     windows = []
-    for arguments in ({}, {"sequence_stride": 2}, {"sampling_rate": 2}, {"start_index": 2, "end_index": 9}, {"batch_size": 4},
-                      {"sequence_stride": 3, "sampling_rate": 2, "batch_size": 2}):
+    for arguments in (
+        {},
+        {"sequence_stride": 2},
+        {"sampling_rate": 2},
+        {"start_index": 2, "end_index": 9},
+        {"batch_size": 4},
+        {"sequence_stride": 3, "sampling_rate": 2, "batch_size": 2},
+    ):
         dataset = keras.utils.timeseries_dataset_from_array(series, series[3:], 3, **arguments)
         windows.append({"arguments": arguments, "batches": [{"x": x.numpy(), "y": y.numpy()} for x, y in dataset]})
-    return {"tree": tree, "empty_folders": ["empty"], "image_folders": folders, "series": series, "targets": series[3:],
-            "sequence_length": 3, "windows": windows}
+    return {
+        "tree": tree,
+        "empty_folders": ["empty"],
+        "image_folders": folders,
+        "series": series,
+        "targets": series[3:],
+        "sequence_length": 3,
+        "windows": windows,
+    }
 
 
 # ---------------------------------------------------------------------------------------------- callbacks, fit
@@ -713,46 +1169,90 @@ def callbacks():
                 logs = {monitor: value}
                 callback.on_epoch_begin(epoch, logs)
                 callback.on_epoch_end(epoch, logs)
-                epochs.append({"learning_rate": np.float32(model.optimizer.learning_rate.numpy()
-                                                           if hasattr(model.optimizer.learning_rate, "numpy") else
-                                                           model.optimizer.learning_rate),
-                               "logs": logs, "stop": bool(model.stop_training)})
+                epochs.append(
+                    {
+                        "learning_rate": np.float32(
+                            model.optimizer.learning_rate.numpy()
+                            if hasattr(model.optimizer.learning_rate, "numpy")
+                            else model.optimizer.learning_rate
+                        ),
+                        "logs": logs,
+                        "stop": bool(model.stop_training),
+                    }
+                )
                 if model.stop_training:
                     break
             callback.on_train_end()
-        return {"epochs": epochs, "weights_of_epoch": int(numbers(model.layers[0].kernel)[0, 0]), "printed": out.getvalue()}
+        return {
+            "epochs": epochs,
+            "weights_of_epoch": int(numbers(model.layers[0].kernel)[0, 0]),
+            "printed": out.getvalue(),
+        }
 
     cases = []
     for name, arguments, sequence in (
-            ("ReduceLROnPlateau", {"monitor": "val_loss", "patience": 2, "factor": 0.5, "verbose": 1}, falling_then_flat),
-            ("ReduceLROnPlateau", {"monitor": "val_loss", "patience": 1, "factor": 0.1, "cooldown": 2, "min_lr": 0.0005, "verbose": 1},
-             falling_then_flat),
-            ("ReduceLROnPlateau", {"monitor": "val_accuracy", "mode": "max", "patience": 2, "min_delta": 0.02, "factor": 0.5}, rising),
-            ("EarlyStopping", {"monitor": "val_loss", "verbose": 1}, falling_then_flat),
-            ("EarlyStopping", {"monitor": "val_loss", "patience": 3, "verbose": 1}, falling_then_flat),
-            ("EarlyStopping", {"monitor": "val_loss", "patience": 5, "min_delta": 0.01, "restore_best_weights": True, "verbose": 1},
-             falling_then_flat),
-            ("EarlyStopping", {"monitor": "val_accuracy", "patience": 2, "restore_best_weights": True}, rising),
-            ("EarlyStopping", {"monitor": "val_loss", "baseline": 0.75, "patience": 2, "verbose": 1}, falling_then_flat),
-            ("EarlyStopping", {"monitor": "val_loss", "start_from_epoch": 6, "patience": 1, "verbose": 1}, falling_then_flat),
-            ("EarlyStopping", {"monitor": "val_loss", "patience": 20, "restore_best_weights": True, "verbose": 1}, falling_then_flat)):
+        ("ReduceLROnPlateau", {"monitor": "val_loss", "patience": 2, "factor": 0.5, "verbose": 1}, falling_then_flat),
+        (
+            "ReduceLROnPlateau",
+            {"monitor": "val_loss", "patience": 1, "factor": 0.1, "cooldown": 2, "min_lr": 0.0005, "verbose": 1},
+            falling_then_flat,
+        ),
+        (
+            "ReduceLROnPlateau",
+            {"monitor": "val_accuracy", "mode": "max", "patience": 2, "min_delta": 0.02, "factor": 0.5},
+            rising,
+        ),
+        ("EarlyStopping", {"monitor": "val_loss", "verbose": 1}, falling_then_flat),
+        ("EarlyStopping", {"monitor": "val_loss", "patience": 3, "verbose": 1}, falling_then_flat),
+        (
+            "EarlyStopping",
+            {"monitor": "val_loss", "patience": 5, "min_delta": 0.01, "restore_best_weights": True, "verbose": 1},
+            falling_then_flat,
+        ),
+        ("EarlyStopping", {"monitor": "val_accuracy", "patience": 2, "restore_best_weights": True}, rising),
+        ("EarlyStopping", {"monitor": "val_loss", "baseline": 0.75, "patience": 2, "verbose": 1}, falling_then_flat),
+        (
+            "EarlyStopping",
+            {"monitor": "val_loss", "start_from_epoch": 6, "patience": 1, "verbose": 1},
+            falling_then_flat,
+        ),
+        (
+            "EarlyStopping",
+            {"monitor": "val_loss", "patience": 20, "restore_best_weights": True, "verbose": 1},
+            falling_then_flat,
+        ),
+    ):
         # min_delta and the mode "auto" look at the monitored metric's name.
         callback = getattr(keras.callbacks, name)(**arguments)
         if arguments["monitor"] == "val_accuracy" and "mode" not in arguments:
             arguments = {**arguments, "mode": "max"}
             callback = getattr(keras.callbacks, name)(**arguments)
-        entry = {"class_name": name, "arguments": arguments, "sequence": sequence, **trace(callback, sequence, arguments["monitor"])}
+        entry = {
+            "class_name": name,
+            "arguments": arguments,
+            "sequence": sequence,
+            **trace(callback, sequence, arguments["monitor"]),
+        }
         if name == "EarlyStopping":
-            entry |= {"stopped_epoch": callback.stopped_epoch, "best_epoch": callback.best_epoch, "best": float(callback.best)}
+            entry |= {
+                "stopped_epoch": callback.stopped_epoch,
+                "best_epoch": callback.best_epoch,
+                "best": float(callback.best),
+            }
         cases.append(entry)
 
     checkpoints = []
-    for arguments, file in (({}, "w.weights.h5"), ({}, "w-{epoch:02d}-{val_loss:.2f}.weights.h5"),
-                            ({"save_best_only": True}, "b-{epoch}.weights.h5"), ({"save_freq": 3}, "f-{epoch}-{batch}.weights.h5"),
-                            ({"save_best_only": True, "initial_value_threshold": 0.75}, "t-{epoch}.weights.h5")):
+    for arguments, file in (
+        ({}, "w.weights.h5"),
+        ({}, "w-{epoch:02d}-{val_loss:.2f}.weights.h5"),
+        ({"save_best_only": True}, "b-{epoch}.weights.h5"),
+        ({"save_freq": 3}, "f-{epoch}-{batch}.weights.h5"),
+        ({"save_best_only": True, "initial_value_threshold": 0.75}, "t-{epoch}.weights.h5"),
+    ):
         with tempfile.TemporaryDirectory() as root:
-            callback = keras.callbacks.ModelCheckpoint(os.path.join(root, file), save_weights_only=True, monitor="val_loss", verbose=1,
-                                                       **arguments)
+            callback = keras.callbacks.ModelCheckpoint(
+                os.path.join(root, file), save_weights_only=True, monitor="val_loss", verbose=1, **arguments
+            )
             callback.set_model(model_of())
             saved = []
             with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -762,13 +1262,23 @@ def callbacks():
                         callback.on_train_batch_end(batch, {"val_loss": value})
                     callback.on_epoch_end(epoch, {"val_loss": value})
                     saved.append(sorted(os.listdir(root)))
-            checkpoints.append({"arguments": arguments, "file": file, "sequence": falling_then_flat[:6], "batches_per_epoch": 2,
-                                "files_after_each_epoch": saved, "printed": out.getvalue().replace(root + "/", "")})
+            checkpoints.append(
+                {
+                    "arguments": arguments,
+                    "file": file,
+                    "sequence": falling_then_flat[:6],
+                    "batches_per_epoch": 2,
+                    "files_after_each_epoch": saved,
+                    "printed": out.getvalue().replace(root + "/", ""),
+                }
+            )
 
     scheduler = []
     for verbose in (0, 1):
         model = model_of()
-        callback = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5 if epoch % 2 else rate, verbose=verbose)
+        callback = keras.callbacks.LearningRateScheduler(
+            lambda epoch, rate: rate * 0.5 if epoch % 2 else rate, verbose=verbose
+        )
         callback.set_model(model)
         with contextlib.redirect_stdout(io.StringIO()) as out:
             rates = []
@@ -777,31 +1287,45 @@ def callbacks():
                 logs = {"loss": 1.0}
                 callback.on_epoch_end(epoch, logs)
                 rates.append(np.float32(logs["learning_rate"]))
-        scheduler.append({"verbose": verbose, "rule": "rate halves at odd epochs", "learning_rate": rates, "printed": out.getvalue()})
+        scheduler.append(
+            {"verbose": verbose, "rule": "rate halves at odd epochs", "learning_rate": rates, "printed": out.getvalue()}
+        )
     return {"traces": cases, "checkpoints": checkpoints, "scheduler": scheduler}
 
 
 @values
 def progress():
-    """Text of the progress bar: updates with given values under a clock that advances by `clock_step` seconds at each look."""
+    """Text of the progress bar for given updates, under a clock that advances by `clock_step` at each look."""
     cases = []
     for target, updates, step, arguments in (
-            (3, [(1, [("loss", 0.5)]), (2, [("loss", 0.25)]), (3, [("loss", 0.125), ("accuracy", 0.75)])], 1.0, {}),
-            (3, [(1, [("loss", 0.5)]), (2, [("loss", 0.25)]), (3, [("loss", 1e-5), ("accuracy", 0.75)])], 0.25,
-             {"stateful_metrics": ["loss", "accuracy"]}),
-            (100, [(1, [("loss", 123456.0)]), (50, [("loss", 1.5)]), (100, [("loss", 2e-4)])], 40.0, {}),
-            (1000, [(1, [("loss", 1.0)]), (999, [("loss", 1.0)]), (1000, [("loss", 1.0)])], 4000.0, {}),
-            (None, [(1, [("loss", 1.0)]), (2, [("loss", 0.5)])], 0.001, {}),
-            (None, [(1, [("loss", 1.0)]), (2, [("loss", 0.5)])], 1.0, {}),
-            (4, [(1, [("loss", 1.0)]), (4, [("loss", 0.5), ("val_loss", 0.75)])], 1.0, {"verbose": 2}),
-            (4, [(1, [("loss", 1.0)]), (4, [("loss", 0.0), ("val_loss", -0.0005)])], 0.01, {"verbose": 2}),
-            (5, [(1, []), (3, []), (5, [])], 1.0, {"unit_name": "sample", "width": 10})):
+        (3, [(1, [("loss", 0.5)]), (2, [("loss", 0.25)]), (3, [("loss", 0.125), ("accuracy", 0.75)])], 1.0, {}),
+        (
+            3,
+            [(1, [("loss", 0.5)]), (2, [("loss", 0.25)]), (3, [("loss", 1e-5), ("accuracy", 0.75)])],
+            0.25,
+            {"stateful_metrics": ["loss", "accuracy"]},
+        ),
+        (100, [(1, [("loss", 123456.0)]), (50, [("loss", 1.5)]), (100, [("loss", 2e-4)])], 40.0, {}),
+        (1000, [(1, [("loss", 1.0)]), (999, [("loss", 1.0)]), (1000, [("loss", 1.0)])], 4000.0, {}),
+        (None, [(1, [("loss", 1.0)]), (2, [("loss", 0.5)])], 0.001, {}),
+        (None, [(1, [("loss", 1.0)]), (2, [("loss", 0.5)])], 1.0, {}),
+        (4, [(1, [("loss", 1.0)]), (4, [("loss", 0.5), ("val_loss", 0.75)])], 1.0, {"verbose": 2}),
+        (4, [(1, [("loss", 1.0)]), (4, [("loss", 0.0), ("val_loss", -0.0005)])], 0.01, {"verbose": 2}),
+        (5, [(1, []), (3, []), (5, [])], 1.0, {"unit_name": "sample", "width": 10}),
+    ):
         with clocked(step) as out:
             bar = keras.utils.Progbar(target, **arguments)
             for position, (current, pairs) in enumerate(updates):
                 bar.update(current, pairs, finalize=position == len(updates) - 1)
-        cases.append({"target": target, "updates": updates, "clock_step": step, "arguments": arguments,
-                      "printed": out.getvalue()})
+        cases.append(
+            {
+                "target": target,
+                "updates": updates,
+                "clock_step": step,
+                "arguments": arguments,
+                "printed": out.getvalue(),
+            }
+        )
     return {"bars": cases}
 
 
@@ -814,19 +1338,25 @@ def fit():
     weight = generator.uniform(0, 2, 11).astype(np.float32)
 
     def model_of():
-        model = keras.Sequential([layers.Input((3,)), layers.Dense(4, activation="tanh"), layers.Dense(1, activation="sigmoid")])
+        model = keras.Sequential(
+            [layers.Input((3,)), layers.Dense(4, activation="tanh"), layers.Dense(1, activation="sigmoid")]
+        )
         model.compile(optimizers.SGD(0.5), "binary_crossentropy", metrics=["accuracy"], weighted_metrics=["mae"])
         return model
 
     model = fresh(model_of)
     initial = {weight.path: numbers(weight) for weight in model.weights}
     cases = []
-    for arguments in ({"epochs": 3, "batch_size": 4}, {"epochs": 3, "batch_size": 4, "validation_split": 0.3},
-                      {"epochs": 2, "batch_size": 4, "validation_split": 0.3, "validation_freq": 2},
-                      {"epochs": 3, "initial_epoch": 1, "batch_size": 5}, {"epochs": 2, "batch_size": 4, "steps_per_epoch": 2},
-                      {"epochs": 2, "batch_size": 3, "validation_split": 0.2, "sample_weight": True},
-                      {"epochs": 2, "batch_size": 4, "class_weight": {0: 0.5, 1: 2.0}},
-                      {"epochs": 2, "batch_size": 4, "validation_data": True, "validation_batch_size": 2}):
+    for arguments in (
+        {"epochs": 3, "batch_size": 4},
+        {"epochs": 3, "batch_size": 4, "validation_split": 0.3},
+        {"epochs": 2, "batch_size": 4, "validation_split": 0.3, "validation_freq": 2},
+        {"epochs": 3, "initial_epoch": 1, "batch_size": 5},
+        {"epochs": 2, "batch_size": 4, "steps_per_epoch": 2},
+        {"epochs": 2, "batch_size": 3, "validation_split": 0.2, "sample_weight": True},
+        {"epochs": 2, "batch_size": 4, "class_weight": {0: 0.5, 1: 2.0}},
+        {"epochs": 2, "batch_size": 4, "validation_data": True, "validation_batch_size": 2},
+    ):
         entry = {"arguments": arguments}
         given = dict(arguments)
         if given.get("sample_weight"):
@@ -840,7 +1370,9 @@ def fit():
             with tempfile.TemporaryDirectory() as root, clocked() as out, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 log = os.path.join(root, "log.csv")
-                history = model.fit(x, y, shuffle=False, verbose=verbose, callbacks=[keras.callbacks.CSVLogger(log)], **given)
+                history = model.fit(
+                    x, y, shuffle=False, verbose=verbose, callbacks=[keras.callbacks.CSVLogger(log)], **given
+                )
                 # newline="": the file's own line ends.
                 csv = open(log, newline="", encoding="utf-8").read()
             if verbose:
@@ -858,11 +1390,24 @@ def fit():
         for verbose in (1, 2):
             with clocked() as out:
                 result = model.evaluate(x, y, verbose=verbose, **arguments)
-            evaluations.append({"arguments": {**arguments, "verbose": verbose}, "result": result if isinstance(result, dict) else list(result),
-                                "printed": out.getvalue()})
-    return {"model": serialized(fresh(lambda: keras.models.clone_model(model))), "compile": model.get_compile_config(), "x": x, "y": y,
-            "sample_weight": weight, "validation_data": "the first five rows: half of x, and y", "initial": initial, "fits": cases,
-            "evaluations": evaluations}
+            evaluations.append(
+                {
+                    "arguments": {**arguments, "verbose": verbose},
+                    "result": result if isinstance(result, dict) else list(result),
+                    "printed": out.getvalue(),
+                }
+            )
+    return {
+        "model": serialized(fresh(lambda: keras.models.clone_model(model))),
+        "compile": model.get_compile_config(),
+        "x": x,
+        "y": y,
+        "sample_weight": weight,
+        "validation_data": "the first five rows: half of x, and y",
+        "initial": initial,
+        "fits": cases,
+        "evaluations": evaluations,
+    }
 
 
 def main():
@@ -871,8 +1416,14 @@ def main():
     for name, define in FILES.items():
         if any(fnmatch.fnmatch(name, pattern) for pattern in wanted):
             content = fresh(define)
-            fixture_files.write_json(FOLDER / f"{name}.json", {
-                "about": define.__doc__, "recorded_with": f"keras {keras.__version__}, {keras.backend.backend()} backend", **content})
+            fixture_files.write_json(
+                FOLDER / f"{name}.json",
+                {
+                    "about": define.__doc__,
+                    "recorded_with": f"keras {keras.__version__}, {keras.backend.backend()} backend",
+                    **content,
+                },
+            )
             print(f"{name}: {(FOLDER / f'{name}.json').stat().st_size} bytes", flush=True)
 
 

@@ -42,9 +42,9 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
       at = i;
     }
   }
-  // Adam moves a weight by up to the learning rate whatever its size, and Keras' own rounding of that is 2e-5 of
-  // a bias of 0.01 (measured against float64; Lockstep's is 2e-6): small tensors count as if they were larger.
-  EXPECT_LE(difference, tolerance * std::max(largest, 0.1))
+  // In 20 steps Adam moves a weight by up to 0.2, whatever its size, and Keras rounds 1 - beta_2^t in float32: that
+  // alone is 2e-5 of a bias of 0.05 (against float64, from which Lockstep is 3e-7 away).
+  EXPECT_LE(difference, tolerance * std::max(largest, 0.2))
       << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
       << largest;
 }

@@ -69,6 +69,15 @@ double truncated_of(const Row& row, uint64_t column, DType dtype) {
   return z;
 }
 
+// Kept small enough for a double.
+double integer_of(const Row& row, uint64_t column, DType) {
+  __extension__ using Wide = unsigned __int128;
+  const auto w = row.block(column / 2);
+  const size_t k = column % 2 * 2;
+  const uint64_t bits = static_cast<uint64_t>(w[k + 1]) << 32 | w[k];
+  return -7 + static_cast<double>(static_cast<uint64_t>(Wide{bits} * 1000003 >> 64));
+}
+
 using Number = double (*)(const Row&, uint64_t column, DType);
 
 Reference drawn(Number number, const RandomAttrs& attrs) {
@@ -87,7 +96,7 @@ Reference drawn(Number number, const RandomAttrs& attrs) {
 
 OpCase random_case(const std::string& op, const std::string& suffix, Number number, const RandomAttrs& attrs,
                    int64_t example = 0) {
-  const bool exact = op == "random_uniform" || op == "random_threshold";
+  const bool exact = op == "random_uniform" || op == "random_threshold" || op == "random_integer";
   return {.name = op + suffix,
           .op = op,
           .inputs = {given({}, {123456789}).of(always<DType::int64>),
@@ -129,6 +138,20 @@ OpCases cases() {
                         .threshold = 0.3},
                        6);
   };
+  for (const DType dtype : {DType::int32, DType::int64}) {
+    const auto integer = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
+      return random_case("random_integer", detail::concat(suffix, "_of_", dtype), integer_of,
+                         {.shape = shape,
+                          .dtype = dtype,
+                          .instance = 5,
+                          .rows_per_example = rows_per_example,
+                          .low = -7,
+                          .range = 1000003},
+                         4);
+    };
+    all.insert(all.end(), {integer("", {5, 9}, 0), integer("_rows", {6, 7}, 3), integer("_scalar", {}, 0),
+                           integer("_empty", {0}, 0), threads_only(integer("_large", {101, 401}, 1))});
+  }
   all.push_back(threshold("", {5, 9}, 0));
   all.push_back(threshold("_rows", {6, 9}, 3));
   all.push_back(threshold("_scalar", {}, 0));
@@ -145,10 +168,36 @@ BadCalls bad_calls() {
        invalid_argument,
        {"random_uniform: ", "2", "1"},
        [] { random::uniform({2}, {.minval = 2, .maxval = 1}); }},
-      {"random_uniform_of_integers",
+      {"random_uniform_of_bytes",
        dtype_mismatch,
-       {"random_uniform: ", "int32"},
-       [] { random::uniform({2}, {.dtype = DType::int32}); }},
+       {"random_uniform: ", "uint8"},
+       [] { random::uniform({2}, {.dtype = DType::uint8}); }},
+      {"random_uniform_of_fractions",
+       dtype_mismatch,
+       {"random_uniform: ", "2.5", "int32"},
+       [] { random::uniform({2}, {.maxval = 2.5, .dtype = DType::int32}); }},
+      {"random_uniform_of_no_integer",
+       invalid_argument,
+       {"random_uniform: ", "3"},
+       [] { random::uniform({2}, {.minval = 3, .maxval = 3, .dtype = DType::int64}); }},
+      {"permutation_negative", invalid_argument, {"permutation: ", "-1"}, [] { random::permutation(-1); }},
+      {"shuffle_of_scalar", shape_mismatch, {"shuffle: ", "scalar"}, [] { random::shuffle(sample({})); }},
+      {"categorical_shape",
+       shape_mismatch,
+       {"categorical: ", "(3,)"},
+       [] { random::categorical(sample({3}), 2); }},
+      {"categorical_dtype",
+       dtype_mismatch,
+       {"categorical: ", "int32(2, 3)"},
+       [] {
+         random::categorical(sample({2, 3}, DType::int32), 2);
+       }},
+      {"categorical_samples",
+       invalid_argument,
+       {"categorical: ", "-2"},
+       [] {
+         random::categorical(sample({2, 3}), -2);
+       }},
       {"random_uniform_of_booleans",
        dtype_mismatch,
        {"random_uniform: ", "bool"},

@@ -135,12 +135,14 @@ Metric Poisson(const MetricOptions& options = {});
 Metric Hinge(const MetricOptions& options = {});
 Metric SquaredHinge(const MetricOptions& options = {});
 Metric CategoricalHinge(const MetricOptions& options = {});
-struct CosineSimilarityOptions {
+struct AxisOptions {
   int axis = -1;
   std::string name = {};
 };
 // 1 where they point the same way.
-Metric CosineSimilarity(const CosineSimilarityOptions& options = {});
+Metric CosineSimilarity(const AxisOptions& options = {});
+Metric PearsonCorrelation(const AxisOptions& options = {});
+Metric ConcordanceCorrelation(const AxisOptions& options = {});
 struct BinaryCrossentropyOptions {
   bool from_logits = false;
   double label_smoothing = 0;

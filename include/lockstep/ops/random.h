@@ -42,8 +42,8 @@ void set_seed(uint64_t seed);
 
 struct UniformOptions {
   double minval = 0;
-  double maxval = 1;  // not reached: values are in [minval, maxval)
-  DType dtype = DType::float32;
+  double maxval = 1;             // not reached: values are in [minval, maxval)
+  DType dtype = DType::float32;  // or another float, int32 or int64: then both ends are whole numbers
   // The first dimension runs over the examples of the batch: replicas draw different numbers.
   bool per_example = false;
   const Generator* generator = nullptr;  // none: the default one
@@ -71,6 +71,23 @@ struct BernoulliOptions {
 // Booleans, true with this probability.
 Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options = {},
                  std::source_location where = std::source_location::current());
+
+struct PermutationOptions {
+  const Generator* generator = nullptr;
+};
+// The numbers 0 ... n - 1 in random order; int64.
+Tensor permutation(int64_t n, const PermutationOptions& options = {},
+                   std::source_location where = std::source_location::current());
+// x with the elements of its first dimension in random order; differentiable.
+Tensor shuffle(const TensorArg& x, const PermutationOptions& options = {});
+
+struct CategoricalOptions {
+  bool per_example = false;
+  const Generator* generator = nullptr;
+};
+// For each row of logits [batch, classes] so many class numbers, each drawn with probability softmax(row); int64
+// [batch, samples]. Probabilities are computed in float64.
+Tensor categorical(const TensorArg& logits, int64_t samples, const CategoricalOptions& options = {});
 
 }  // namespace random
 

@@ -308,8 +308,8 @@ bool any_wants_batch_logs(const std::vector<Callback>& callbacks) {
                      [](const Callback& callback) { return callback.base()->wants_batch_logs(); });
 }
 
-void bind(const std::vector<Callback>& callbacks, Model& model, const RunParams& params,
-          std::source_location where) {
+void attach(const std::vector<Callback>& callbacks, Model& model, const RunParams& params,
+            std::source_location where) {
   for (const Callback& callback : callbacks) {
     require(callback.base() != nullptr, ErrorCode::invalid_argument, where, "a callback is empty");
     callback.base()->bind(&model, params);
@@ -383,7 +383,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   callbacks.insert(callbacks.begin(), Callback(recorder));
   const RunParams params{options.epochs, steps, options.verbose};
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
-  bind(callbacks, handle, params, where);
+  attach(callbacks, handle, params, where);
 
   const Interrupt interrupt;
   stop_training = false;
@@ -438,7 +438,7 @@ Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& 
   std::vector<Callback> callbacks = options.callbacks;
   const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
-  bind(callbacks, handle, {1, steps, options.verbose}, where);
+  attach(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;
   stop_training = false;
   return evaluate_quietly(handle, data, {options.batch_size, false}, steps, callbacks, where);
@@ -450,7 +450,7 @@ TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptio
   std::vector<Callback> callbacks = options.callbacks;
   const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
-  bind(callbacks, handle, {1, steps, options.verbose}, where);
+  attach(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;
   tell(callbacks, &CallbackBase::on_predict_begin, Logs());
   const auto reader = data.source()->read({options.batch_size, false});

@@ -5,8 +5,12 @@
 #include <random>
 
 #include "graph/emit.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/ops/sort.h"
+#include "ops/elementwise/ops.h"
 
 namespace lockstep {
 namespace {
@@ -18,8 +22,15 @@ SpecList infer(const InferContext& c) {
             "state and example are int64 scalars, received ", spec);
   for (const int64_t d : attrs.shape)
     c.check(d >= 0, ErrorCode::invalid_argument, "dimensions are not negative, received shape ", attrs.shape);
-  c.check(&c.op == &kRandomThreshold ? attrs.dtype == DType::boolean : is_floating(attrs.dtype),
-          ErrorCode::dtype_mismatch, "makes floating-point numbers, received dtype ", attrs.dtype);
+  if (&c.op == &kRandomThreshold)
+    c.check(attrs.dtype == DType::boolean, ErrorCode::dtype_mismatch, "makes booleans, received dtype ",
+            attrs.dtype);
+  else if (&c.op == &kRandomInteger)
+    c.check(attrs.dtype == DType::int32 || attrs.dtype == DType::int64, ErrorCode::dtype_mismatch,
+            "makes int32 or int64 numbers, received dtype ", attrs.dtype);
+  else
+    c.check(is_floating(attrs.dtype), ErrorCode::dtype_mismatch,
+            "makes floating-point numbers, received dtype ", attrs.dtype);
   return {{attrs.dtype, attrs.shape}};
 }
 
@@ -53,10 +64,12 @@ constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
                                                 spec);
                                       return {{DType::int64, {}}};
                                     }};
+constinit const OpDef kRandomInteger = random_op("random_integer");
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
-                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold)};
+                                 RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
+                                 RegisterOp(kRandomInteger)};
 }
 
 namespace random {
@@ -139,9 +152,73 @@ Tensor affine(Tensor x, double scale, double shift) {
 
 }  // namespace
 
+namespace {
+
+Tensor uniform_integers(const Shape& shape, const random::UniformOptions& options,
+                        std::source_location where) {
+  const auto& [low, high, dtype, per_example, generator] = options;
+  require(dtype == DType::int32 || dtype == DType::int64, ErrorCode::dtype_mismatch, where,
+          "random_uniform: makes floating-point, int32 or int64 numbers, received dtype ", dtype);
+  require(low < high, ErrorCode::invalid_argument, where, "random_uniform: there is no integer from minval ",
+          low, " on and below maxval ", high);
+  // maxval itself is not reached: it may be one above the largest integer.
+  for (const double end : {low, high - 1})
+    require(holds_exactly(dtype, end) && std::abs(end) <= 0x1p53, ErrorCode::dtype_mismatch, where,
+            "random_uniform: minval ", low, " and maxval ", high, " are no exact ", dtype, " values");
+  return draw(kRandomInteger,
+              {.shape = shape,
+               .dtype = dtype,
+               .low = static_cast<int64_t>(low),
+               .range = static_cast<uint64_t>(static_cast<int64_t>(high) - static_cast<int64_t>(low))},
+              generator, per_example, where);
+}
+
+}  // namespace
+
 namespace random {
 
+Tensor permutation(int64_t n, const PermutationOptions& options, std::source_location where) {
+  require(n >= 0, ErrorCode::invalid_argument, where,
+          "permutation: the number of elements is not negative, received ", n);
+  // In the order of random keys of 64 bits: two are equal once in 2^64 pairs.
+  const Tensor keys =
+      draw(kRandomInteger, {.shape = {n}, .dtype = DType::int64}, options.generator, false, where);
+  return cast(argsort(keys), DType::int64);
+}
+
+Tensor shuffle(const TensorArg& x, const PermutationOptions& options) {
+  require(x.tensor("shuffle").rank() > 0, ErrorCode::shape_mismatch, x.where(),
+          "shuffle: a scalar has no first dimension");
+  Tensor order = permutation(x.tensor().shape()[0], options, x.where());
+  if (!order.symbolic()) order = order.to(x.tensor().device());
+  return gather(x, order);
+}
+
+Tensor categorical(const TensorArg& logits, int64_t samples, const CategoricalOptions& options) {
+  const Shape& shape = logits.tensor("categorical").shape();
+  require(shape.rank() == 2 && shape[1] > 0, ErrorCode::shape_mismatch, logits.where(),
+          "categorical: takes logits [batch, classes] with one or more classes, received ", shape);
+  require(is_floating(logits.tensor().dtype()), ErrorCode::dtype_mismatch, logits.where(),
+          "categorical: takes floating-point logits, received ", logits.tensor().spec());
+  require(samples >= 0, ErrorCode::invalid_argument, logits.where(),
+          "categorical: the number of samples is not negative, received ", samples);
+  // The class whose share of the cumulative probabilities a uniform number falls into.
+  const Tensor wide = cast(logits, DType::float64);
+  const Tensor weights = exp(wide - reduce_max(wide, {.axis = {1}, .keepdims = true}));
+  const Tensor shares = cumsum(weights, {.axis = 1});
+  const Tensor total = slice(shares, {0, shape[1] - 1}, {shape[0], 1});
+  Tensor drawn =
+      uniform({shape[0], samples},
+              {.dtype = DType::float64, .per_example = options.per_example, .generator = options.generator},
+              logits.where());
+  if (!drawn.symbolic()) drawn = drawn.to(logits.tensor().device());
+  const Tensor classes = searchsorted(shares, drawn * total, SearchSide::right);
+  // Rounding may lift the product up to the total.
+  return cast(minimum(classes, shape[1] - 1), DType::int64);
+}
+
 Tensor uniform(const Shape& shape, const UniformOptions& options, std::source_location where) {
+  if (is_integer(options.dtype)) return uniform_integers(shape, options, where);
   require(options.minval <= options.maxval, ErrorCode::invalid_argument, where, "random_uniform: minval ",
           options.minval, " is above maxval ", options.maxval);
   const Tensor x = draw(kRandomUniform, {.shape = shape, .dtype = options.dtype}, options.generator,

@@ -20,6 +20,13 @@ extern const OpDef kRandomNormal;
 extern const OpDef kRandomTruncatedNormal;
 // True where the float32 uniform number is at least `threshold`.
 extern const OpDef kRandomThreshold;
+// int32 or int64: low + the upper half of the product of `range` and 64 random bits; a range of 0 stands for 2^64. A
+// block makes two of them.
+extern const OpDef kRandomInteger;
+
+// A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
+// traced loop draw from.
+extern const OpDef kRandomFoldIn;
 
 // A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
 // traced loop draw from.
@@ -33,10 +40,12 @@ struct RandomAttrs {
   // whole batch. 0: rows mean nothing, the tensor is one row.
   int64_t rows_per_example = 0;
   double threshold = 0;
+  int64_t low = 0;     // random_integer only
+  uint64_t range = 0;  // random_integer only: below 2^32 for int32
   bool operator==(const RandomAttrs&) const = default;
   void visit(auto&& v) const {
     v("shape", shape), v("dtype", dtype), v("instance", instance), v("rows_per_example", rows_per_example),
-        v("threshold", threshold);
+        v("threshold", threshold), v("low", low), v("range", range);
   }
 };
 

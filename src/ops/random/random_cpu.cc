@@ -1,4 +1,4 @@
-// Random numbers on the CPU. float64, and what a truncated distribution rejects, is made number by number.
+// Random numbers on the CPU. float64, integers, and what a truncated distribution rejects, is made number by number.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -98,6 +98,22 @@ void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t 
   }
 }
 
+// Two integers a block, of 64 bits each.
+template <class T>
+void integers(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
+  __extension__ using Wide = unsigned __int128;
+  auto* y = static_cast<T*>(out);
+  const auto number = [&](uint32_t low, uint32_t high) {
+    const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
+    const uint64_t scaled = rows.range == 0 ? bits : static_cast<uint64_t>(Wide{bits} * rows.range >> 64);
+    return static_cast<T>(static_cast<uint64_t>(rows.low) + scaled);
+  };
+  each_block(rows, 2, begin, end, [&](int64_t start, int64_t column, const std::array<uint32_t, 4>& w) {
+    y[start + column] = number(w[0], w[1]);
+    if (column + 1 < rows.width) y[start + column + 1] = number(w[2], w[3]);
+  });
+}
+
 // --- kernels ---------------------------------------------------------------------------------------------------
 
 cpu::RandomFunction function_of(const KernelRequest& request) {
@@ -111,6 +127,7 @@ cpu::RandomFunction function_of(const KernelRequest& request) {
   };
   const cpu::RandomTable& t = table();
   if (&request.op == &kRandomThreshold) return t.threshold;
+  if (&request.op == &kRandomInteger) return dtype == DType::int64 ? integers<int64_t> : integers<int32_t>;
   if (&request.op == &kRandomUniform)
     return by_type(t.uniform32, uniform64, t.uniform_bfloat16, t.uniform_float16);
   if (&request.op == &kRandomNormal)
@@ -126,7 +143,7 @@ class RandomKernel final : public Kernel {
         function_(function_of(request)),
         rows_(attrs_.rows_per_example > 0 ? attrs_.shape[0] : 1),
         width_(rows_ > 0 ? attrs_.shape.size() / rows_ : 0),
-        per_block_(attrs_.dtype == DType::float64 ? 2 : 4),
+        per_block_(attrs_.dtype == DType::float64 || is_integer(attrs_.dtype) ? 2 : 4),
         threads_(request.threads) {}
 
   void launch(const LaunchArgs& args) const override {
@@ -136,7 +153,9 @@ class RandomKernel final : public Kernel {
     const RandomRows rows{.key = random_key(state, attrs_.instance),
                           .first_row = static_cast<uint64_t>(example * attrs_.rows_per_example),
                           .width = width_,
-                          .threshold = static_cast<uint32_t>(std::ceil(attrs_.threshold * 0x1p24))};
+                          .threshold = static_cast<uint32_t>(std::ceil(attrs_.threshold * 0x1p24)),
+                          .low = attrs_.low,
+                          .range = attrs_.range};
     constexpr int64_t kBlocksPerThread = 4096;
     const int64_t blocks = rows_ * ((width_ + per_block_ - 1) / per_block_);
     const int threads = static_cast<int>(std::clamp<int64_t>(blocks / kBlocksPerThread, 1, threads_));
@@ -175,6 +194,7 @@ const RegisterKernel registered[] = {
     {DeviceKind::cpu, kRandomNormal, {.prepare = prepare}},
     {DeviceKind::cpu, kRandomTruncatedNormal, {.prepare = prepare}},
     {DeviceKind::cpu, kRandomThreshold, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomInteger, {.prepare = prepare}},
     {DeviceKind::cpu, kRandomFoldIn, {.prepare = prepare_fold_in, .thread_invariant = true}}};
 
 }  // namespace

@@ -11,6 +11,8 @@ struct RandomRows {
   uint64_t first_row;  // number of row 0
   int64_t width;
   uint32_t threshold;  // of `threshold`: true where the upper 24 bits are at least this
+  int64_t low = 0;     // of random integers, which are made number by number
+  uint64_t range = 0;  // 0: 2^64
 };
 
 // Fills the elements of blocks [begin, end).

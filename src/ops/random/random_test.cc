@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "backends/cpu/simd.h"
 #include "graph/emit.h"
@@ -187,7 +189,7 @@ TEST(Generator, RangesAndErrors) {
   EXPECT_EQ(random::uniform({}).shape(), Shape{});
   EXPECT_EQ(random::uniform({0, 3}).shape(), (Shape{0, 3}));
   EXPECT_THROW(random::uniform({2}, {.minval = 1, .maxval = 0}), Error);
-  EXPECT_THROW(random::uniform({2}, {.dtype = DType::int32}), Error);
+  EXPECT_THROW(random::uniform({2}, {.dtype = DType::uint8}), Error);
   EXPECT_THROW(random::uniform({-2}), Error);
   EXPECT_THROW(random::bernoulli({2}, 1.5), Error);
 }
@@ -216,6 +218,66 @@ TEST(Generator, InATraceEveryUseIsAnInstanceAndTheStateMovesOnOnce) {
   EXPECT_EQ(examples, (std::vector<const OpDef*>{&kExampleOffset, &kExampleOffset, &kConstant}));
   ASSERT_EQ(trace.graph().updates.size(), 1u);
   EXPECT_EQ(trace.graph().updates[0].variable.id(), generator.state().id());
+}
+
+TEST(RandomIntegers, FillTheirRangeEvenly) {
+  const random::Generator generator(3);
+  for (const DType dtype : {DType::int32, DType::int64}) {
+    std::vector<int> count(10);
+    for (const double x : values(random::uniform(
+             {100, 100}, {.minval = -4, .maxval = 6, .dtype = dtype, .generator = &generator}))) {
+      ASSERT_GE(x, -4);
+      ASSERT_LT(x, 6);
+      ++count[static_cast<size_t>(x + 4)];
+    }
+    for (const int times : count) EXPECT_NEAR(times, 1000, 150);
+  }
+  const auto all =
+      values(random::uniform({1000}, {.minval = -0x1p31, .maxval = 0x1p31, .dtype = DType::int32}));
+  EXPECT_LT(*std::ranges::min_element(all), -0x1p30);
+  EXPECT_GT(*std::ranges::max_element(all), 0x1p30);
+}
+
+TEST(Permutation, EveryNumberOnceInAnOrderThatTheSeedFixes) {
+  const random::Generator generator(11);
+  const Tensor first = random::permutation(1000, {.generator = &generator});
+  const Tensor second = random::permutation(1000, {.generator = &generator});
+  EXPECT_FALSE(same_bits(first, second));
+  auto numbers = values(first);
+  EXPECT_FALSE(std::ranges::is_sorted(numbers));
+  std::ranges::sort(numbers);
+  for (size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(numbers[i], static_cast<double>(i));
+  generator.reset(11);
+  EXPECT_TRUE(same_bits(random::permutation(1000, {.generator = &generator}), first));
+  EXPECT_EQ(random::permutation(0).shape(), Shape({0}));
+}
+
+TEST(Permutation, ShuffleMovesWholeRowsAndTheirGradients) {
+  const random::Generator generator(5);
+  const Tensor x = reshape(range(40, DType::float32), {20, 2});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = random::shuffle(x, {.generator = &generator});
+  const auto v = values(y);
+  for (size_t row = 0; row < 20; ++row) EXPECT_EQ(v[2 * row + 1], v[2 * row] + 1);
+  EXPECT_NE(v, values(x));
+  // The weight of a row's place in y is the gradient of the row that went there.
+  const auto weights = values(tape.gradient(y * reshape(range(20, DType::float32), {20, 1}), x));
+  for (size_t row = 0; row < 20; ++row)
+    EXPECT_EQ(weights[static_cast<size_t>(v[2 * row])], static_cast<double>(row));
+}
+
+TEST(Categorical, DrawsClassesByTheirProbability) {
+  const random::Generator generator(7);
+  const float inf = std::numeric_limits<float>::infinity();
+  // Probabilities 0.25, 0, 0.75 and 0, 0, 1; a shift changes nothing.
+  const Tensor logits = Tensor::from({1000.0f, -inf, 1000.0f + std::log(3.0f), -inf, -inf, 2.0f}, {2, 3});
+  const Tensor drawn = random::categorical(logits, 4000, {.generator = &generator});
+  ASSERT_EQ(drawn.spec(), (TensorSpec{DType::int64, {2, 4000}}));
+  const auto classes = values(drawn);
+  EXPECT_EQ(std::ranges::count(classes, 1.0), 0);
+  EXPECT_NEAR(std::count(classes.begin(), classes.begin() + 4000, 0.0), 1000, 120);
+  EXPECT_EQ(std::count(classes.begin() + 4000, classes.end(), 2.0), 4000);
 }
 
 TEST(Dropout, DropsScalesAndDifferentiates) {
