@@ -169,7 +169,8 @@ void LayerBase::collect(std::vector<Variable>& into, bool trainable, bool non_tr
     if (!known) into.push_back(variable);
   };
   for (const Weight& weight : weights_) {
-    const bool learns = weight.variable.trainable() && !frozen;
+    const bool learns =
+        weight.variable.trainable() && !frozen && (!weight.owner || weight.owner->trainable());
     if (learns ? trainable : non_trainable) add(weight.variable);
   }
   for (const Layer& layer : layers_) layer.base()->collect(into, trainable, non_trainable, frozen);
@@ -240,12 +241,22 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape, cons
       return constraint(value);
     };
   const TracePause outside;
-  Weight weight{Variable(options.initializer(shape, dtype), std::move(variable)), options.regularizer};
+  const Variable made(options.initializer(shape, dtype), std::move(variable));
+  insert_weight({made, options.regularizer});
+  return made;
+}
+
+void LayerBase::insert_weight(Weight weight) {
   // Keras lists the trainable ones first.
-  const auto place = options.trainable ? std::find_if(weights_.begin(), weights_.end(),
-                                                      [](const Weight& w) { return !w.variable.trainable(); })
-                                       : weights_.end();
-  return weights_.insert(place, std::move(weight))->variable;
+  const auto place = weight.variable.trainable()
+                         ? std::find_if(weights_.begin(), weights_.end(),
+                                        [](const Weight& w) { return !w.variable.trainable(); })
+                         : weights_.end();
+  weights_.insert(place, std::move(weight));
+}
+
+void LayerBase::list_weight_of(const Layer& layer, const Variable& weight) {
+  insert_weight({weight, {}, layer.base()});
 }
 
 void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {

@@ -273,6 +273,7 @@ class SpectralNormalizationLayer final : public ConfiguredLayer<SpectralNormaliz
     require(kernel_.defined(), ErrorCode::invalid_argument, where(), "SpectralNormalization: layer \"",
             settings_.layer.name(), "\" (", settings_.layer.class_name(),
             ") has neither a kernel nor embeddings");
+    list_weight_of(settings_.layer, kernel_);  // in Keras' order: kernel, vector_u, bias
     vector_u_ = add_weight("vector_u", {1, kernel_.shape()[-1]},
                            {.initializer = initializers::TruncatedNormal({.stddev = 0.02}),
                             .trainable = false,
