@@ -85,6 +85,7 @@ const optimizers::Optimizer& Model::optimizer() const {
   return trainer.options().optimizer;
 }
 std::vector<Metric> Model::metrics() const { return model_base().trainer().metrics(); }
+double Model::last_loss() const { return model_base().trainer().last_loss(); }
 void Model::stop_training() const { model_base().trainer().stop_training = true; }
 bool Model::training_stopped() const { return model_base().trainer().stop_training; }
 
