@@ -35,11 +35,7 @@ void expect_floats(const Tensor& got, const std::vector<float>& want, float tole
   EXPECT_THAT(floats(got), Pointwise(FloatNear(tolerance), want));
 }
 
-class TwoDevices final : public ::testing::Environment {
-  void SetUp() override { set_logical_cpus({.threads_of = {1, 1}}); }
-};
-const auto* const registered = ::testing::AddGlobalTestEnvironment(new TwoDevices);
-
+// layer_cases() has set them up.
 std::vector<Device*> two_devices() {
   const auto all = logical_devices();
   return {all.begin(), all.begin() + 2};
