@@ -18,6 +18,8 @@
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/compile/function.h"
+#include "lockstep/keras/layers.h"
+#include "lockstep/keras/model.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/step_clock.h"
 #include "lockstep/ops/linalg.h"
@@ -284,6 +286,28 @@ TEST_F(Allocations, NoneWithAClock) {
     step(x, y);
     clock.end_step();
   });
+}
+
+TEST_F(Allocations, NoneInAStepOfFit) {
+  const keras::Sequential model(
+      {keras::layers::Dense(128, {.activation = "relu", .input_shape = {784}}), keras::layers::Dense(10)});
+  model.compile({.optimizer = "adam",
+                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  // From the 20th step to the 60th of each epoch.
+  const auto watch = [](int64_t batch, const keras::Logs&) {
+    if (batch == 20 || batch == 60) counting = batch == 20;
+  };
+  for (auto& count : counts.allocations) count = 0;
+  counts.depth = 0;
+  constexpr int64_t kExamples = 32 * 70;
+  model.fit(models::random_inputs({kExamples, 784}, 1), models::random_labels(kExamples, 10, 2),
+            {.epochs = 2,
+             .verbose = 2,
+             .callbacks = {keras::callbacks::LambdaCallback({.on_train_batch_begin = watch})}});
+  EXPECT_EQ(counts.allocations[own], 0) << first_own_allocation();
+  EXPECT_EQ(counts.allocations[other], 0);
+  EXPECT_GT(counts.allocations[onednn], 0) << "the steps were watched";
 }
 
 TEST_F(Allocations, NoneWhereAResultIsHeldForAWhile) {

@@ -1,6 +1,7 @@
 // Models as Keras 3's own JSON.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "keras/fields.h"
 #include "keras/functional_graph.h"
@@ -17,6 +18,11 @@ namespace {
 
 constexpr const char* kTensorClass = "__keras_tensor__";
 
+// Keras counts the making of a functional model as its first call.
+bool counts_itself(const Layer& layer) {
+  return dynamic_cast<const FunctionalModel*>(layer.base().get()) != nullptr;
+}
+
 // --- writing -----------------------------------------------------------------------------------------------------
 
 // Numbers the calls of each layer: what Keras calls a value's history.
@@ -31,7 +37,8 @@ class Histories {
     require(found != index_.end(), ErrorCode::unsupported, std::source_location::current(),
             "to_json: the model starts at \"", value.name(),
             "\", a value inside another model; only models that start at Input() can be written");
-    return Json::List{value.impl()->call->layer.name(), found->second, value.impl()->output};
+    const Layer& layer = value.impl()->call->layer;
+    return Json::List{layer.name(), found->second + (counts_itself(layer) ? 1 : 0), value.impl()->output};
   }
 
  private:
@@ -82,7 +89,7 @@ class GraphReader {
  public:
   KerasTensor find(const Json& history) const {
     const std::string& layer = history.at(0).as_string();
-    const auto call = static_cast<size_t>(history.at(1).as_int());
+    const size_t call = call_of(history);
     const auto output = static_cast<size_t>(history.at(2).as_int());
     const auto found = results_.find(layer);
     require(found != results_.end(), ErrorCode::invalid_argument, std::source_location::current(),
@@ -95,7 +102,7 @@ class GraphReader {
   bool ready(const Json& json) const {
     if (const Json* history = tensor_history(json)) {
       const auto found = results_.find(history->at(0).as_string());
-      return found != results_.end() && static_cast<size_t>(history->at(1).as_int()) < found->second.size();
+      return found != results_.end() && call_of(*history) < found->second.size();
     }
     if (json.is_list())
       return std::all_of(json.items().begin(), json.items().end(),
@@ -140,6 +147,7 @@ class GraphReader {
       }
     }
     results_[name].push_back(layer.apply(operands, options));
+    if (counts_itself(layer)) models_.insert(name);
   }
 
   // Every tensor in `json`, depth first.
@@ -152,7 +160,13 @@ class GraphReader {
   }
 
  private:
+  size_t call_of(const Json& history) const {
+    const int64_t index = history.at(1).as_int();
+    return static_cast<size_t>(index > 0 && models_.contains(history.at(0).as_string()) ? index - 1 : index);
+  }
+
   std::map<std::string, std::vector<KerasTensorList>> results_;  // by layer, then call
+  std::set<std::string> models_;                                 // those that count themselves
 };
 
 // The arguments of an operation's call with {"input": i} in place of its tensors.

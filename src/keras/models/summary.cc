@@ -64,23 +64,37 @@ size_t width_of(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// Lines of at most `width` characters, broken at spaces where there are any.
+// The first `width` characters.
+std::string front_of(const std::string& text, size_t width) {
+  size_t bytes = 0;
+  for (size_t characters = 0; bytes < text.size(); ++bytes)
+    if ((text[bytes] & 0xC0) != 0x80 && characters++ == width) break;
+  return text.substr(0, bytes);
+}
+
+// Lines of at most `width` characters, broken at spaces; a word that is longer ends in an ellipsis.
 std::vector<std::string> wrapped(const std::string& text, size_t width) {
-  std::vector<std::string> lines;
-  size_t line_begin = 0;
-  while (line_begin <= text.size()) {
-    const size_t newline = std::min(text.find('\n', line_begin), text.size());
-    std::string rest = text.substr(line_begin, newline - line_begin);
-    while (width_of(rest) > width) {
-      size_t cut = rest.rfind(' ', width);
-      const bool at_space = cut != std::string::npos && cut > 0;
-      if (!at_space) cut = width;
-      lines.push_back(rest.substr(0, cut));
-      rest = rest.substr(cut + (at_space ? 1 : 0));
+  std::vector<std::string> lines(1);
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    // Spaces at the front are an indent.
+    const bool indents = end == begin;
+    std::string word = text.substr(begin, end - begin);
+    const size_t joined = width_of(lines.back()) + 1 + width_of(word);
+    if (indents) {
+      lines.back() += ' ';
+    } else if (lines.back().empty() || lines.back().ends_with(' ')) {
+      lines.back() += word;
+    } else if (joined <= width) {
+      lines.back() += " " + word;
+    } else {
+      lines.push_back(std::move(word));
     }
-    lines.push_back(rest);
-    line_begin = newline + 1;
+    begin = end + 1;
   }
+  for (std::string& line : lines)
+    if (width_of(line) > width) line = front_of(line, width - 1) + "…";
   return lines;
 }
 
@@ -182,6 +196,14 @@ struct Row {
   std::string connections;
 };
 
+// The values a call is given, masks and states included.
+KerasTensorList operands_of(const LayerCall& call) {
+  KerasTensorList operands = call.inputs;
+  const KerasTensorList others = values_of(call.options);
+  operands.insert(operands.end(), others.begin(), others.end());
+  return operands;
+}
+
 std::vector<Row> rows_of(const ModelBase& model) {
   std::vector<Row> rows;
   if (const auto* functional = dynamic_cast<const FunctionalModel*>(&model)) {
@@ -193,7 +215,7 @@ std::vector<Row> rows_of(const ModelBase& model) {
       for (const auto& call : functional->graph().calls) {
         if (!(call->layer == layer)) continue;
         row.output = results_text(*call);
-        for (const KerasTensor& input : call->inputs)
+        for (const KerasTensor& input : operands_of(*call))
           row.connections += fmt::format("{}{}[{}][{}]", row.connections.empty() ? "" : ", ", input.name(),
                                          index[input.impl()->call.get()], input.impl()->output);
       }
@@ -217,7 +239,7 @@ bool is_chain(const FunctionalModel& model) {
   std::map<const LayerBase*, int> calls;
   std::map<const LayerCall*, int> readers;
   for (const auto& call : model.graph().calls) {
-    if (++calls[call->layer.base().get()] > 1 || call->inputs.size() > 1) return false;
+    if (++calls[call->layer.base().get()] > 1 || operands_of(*call).size() > 1) return false;
     for (const KerasTensor& input : call->inputs)
       if (++readers[input.impl()->call.get()] > 1) return false;
   }

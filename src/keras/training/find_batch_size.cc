@@ -92,10 +92,10 @@ class Search {
     int64_t before = 0, bytes_before = 0;
     for (int64_t batch = options_.smallest; batch <= options_.most; batch *= 2) {
       // What two sizes needed says what the next one will, before anything of its size is made.
-      if (before > 0 && extrapolated(before, bytes_before, batch) > limit_) break;
+      if (slope_ > 0 && bytes_before + slope_ * (batch - before) > limit_) break;
       const int64_t bytes = need(batch);
+      if (before > 0) slope_ = std::max<int64_t>(1, (bytes - bytes_before) / (batch - before));
       if (bytes > limit_) break;
-      slope_ = before > 0 ? std::max<int64_t>(1, (bytes - bytes_before) / (batch - before)) : bytes;
       before = batch;
       bytes_before = bytes;
       if (!grows) continue;
@@ -112,10 +112,6 @@ class Search {
   }
 
  private:
-  int64_t extrapolated(int64_t batch, int64_t bytes, int64_t next) const {
-    return bytes + slope_ * (next - batch);
-  }
-
   // Bytes that training with batches of this size holds.
   int64_t need(int64_t size) {
     const Batch batch = repeated(arrays_, size);
@@ -130,6 +126,7 @@ class Search {
 
   // From a size that fits: up to its double, where the plan of every size that is tried says whether it fits.
   int64_t largest_between(int64_t fits, int64_t bytes) {
+    slope_ = std::max<int64_t>(1, slope_);
     int64_t high = std::min(options_.most, fits + (limit_ - bytes) / slope_);
     while (fits < high && need(high) > limit_) {
       // Memory grows in steps here and there: come down by what is too much.
@@ -164,7 +161,7 @@ class Search {
   FindBatchSizeOptions options_;
   std::source_location where_;
   int64_t limit_;
-  int64_t slope_ = 1;  // bytes an example
+  int64_t slope_ = 0;  // bytes an example; 0: not known
 };
 
 }  // namespace

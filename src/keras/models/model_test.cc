@@ -1,0 +1,255 @@
+// Models: how they are put together, named, frozen, shown, written and read.
+#include "lockstep/keras/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "compile/compile_test.h"
+#include "keras/fields.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/layers.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/train/safetensors.h"
+
+namespace lockstep::keras {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <class F>
+std::string refusal(F&& f) {
+  return lockstep::testing::error_of(f).what();
+}
+
+Tensor filled(const Shape& shape, double value) { return Tensor::full(DType::float32, shape, value); }
+std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
+std::vector<std::string> names_of(const std::vector<Variable>& variables) {
+  std::vector<std::string> names;
+  for (const Variable& variable : variables) names.push_back(variable.name());
+  return names;
+}
+
+// --- written as Keras writes them ------------------------------------------------------------------------------
+
+Json recorded(const std::string& name) {
+  return Json::read_file(LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/values/" + name + ".json");
+}
+
+TEST(Models, AreSummarisedAsKerasDoes) {
+  const Json paths = recorded("paths"), summaries = recorded("summaries");
+  int compared = 0;
+  for (const auto& [name, entry] : paths.members()) {
+    const Json* expected = summaries.find(name);
+    // The other file has it built.
+    if (!expected || !entry.is_object() || name.ends_with("_unbuilt")) continue;
+    SCOPED_TRACE(name);
+    const Model model = Model::from_json(entry.at("model").dump());
+    EXPECT_EQ(model.summary({.line_length = 80}), expected->as_string());
+    ++compared;
+    const auto also = [&](const char* suffix, const SummaryOptions& options) {
+      const Json* other = summaries.find(name + suffix);
+      if (other) {
+        EXPECT_EQ(model.summary(options), other->as_string()) << suffix;
+      }
+    };
+    also("_expanded", {.line_length = 80, .expand_nested = true});
+    also("_trainable", {.line_length = 80, .show_trainable = true});
+  }
+  EXPECT_GE(compared, 5);
+}
+
+TEST(Models, ListTheirWeightsInKerasOrderAndSurviveJson) {
+  const Json paths = recorded("paths");
+  for (const auto& [name, entry] : paths.members()) {
+    if (!entry.is_object()) continue;
+    SCOPED_TRACE(name);
+    const Model model = Model::from_json(entry.at("model").dump());
+    const std::vector<Variable> weights = model.weights();
+    const Json::List& expected = entry.at("in_code").items();
+    ASSERT_EQ(weights.size(), expected.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const std::string& path = expected[i].at(size_t{0}).as_string();
+      EXPECT_TRUE(path == weights[i].name() || path.ends_with("/" + weights[i].name()) ||
+                  weights[i].name().ends_with("/" + path))
+          << weights[i].name() << ", recorded " << path;
+    }
+    const std::string written = model.to_json();
+    const Model again = Model::from_json(written);
+    EXPECT_EQ(again.to_json(), written);
+    EXPECT_EQ(names_of(again.weights()), names_of(weights));
+  }
+}
+
+// --- layers of one's own ---------------------------------------------------------------------------------------
+
+class Doubling final : public LayerBase {
+ public:
+  explicit Doubling(int64_t times, const std::string& name = {})
+      : LayerBase("Doubling", {.name = name}), times_(times) {}
+  void build(const Shape&) override { offset_ = add_weight("offset", {}, {.initializer = "ones"}); }
+  Tensor call(const Tensor& x, const CallContext&) override {
+    Tensor y = x;
+    for (int64_t i = 0; i < times_; ++i) y = y * 2.0;
+    return y + offset_.value();
+  }
+  Json get_config() const override {
+    Json config = LayerBase::get_config();
+    config.set("times", times_);
+    return config;
+  }
+
+ private:
+  int64_t times_;
+  Variable offset_;
+};
+
+TEST(Models, OfRegisteredLayersSurviveJson) {
+  register_layer("Doubling", [](const Json& config) {
+    return make_layer<Doubling>(config.at("times").as_int(), config.at("name").as_string());
+  });
+  const Sequential model({make_layer<Doubling>(3, "eightfold")});
+  model.build({-1, 2});
+  const Model read = Model::from_json(model.to_json());
+  EXPECT_EQ(read.get_layer("eightfold").class_name(), "Doubling");
+  EXPECT_EQ(floats(read.predict(filled({1, 2}, 1), {.verbose = 0})), (std::vector<float>{9, 9}));
+  EXPECT_THAT(refusal([&] {
+                std::string text = model.to_json();
+                for (size_t at; (at = text.find("Doubling")) != std::string::npos;)
+                  text.replace(at, 8, "Trebling");
+                Model::from_json(text);
+              }),
+              HasSubstr("Trebling"));
+  EXPECT_THAT(refusal([] { Model::from_json("{\"class_name\": 3}"); }),
+              ::testing::Not(HasSubstr("internal")));
+  EXPECT_THAT(refusal([] { Model::from_json("{"); }), HasSubstr("model JSON"));
+}
+
+// A model with a call() of its own.
+class Residual final : public ModelBase {
+ public:
+  Residual() : ModelBase("Residual", {.name = "residual"}) {
+    inner_ = track(layers::Dense(2, {.kernel_initializer = "ones", .name = "inner"}));
+    head_ = track(layers::Dense(1, {.name = "head"}));
+  }
+  Tensor call(const Tensor& x, const CallContext&) override { return head_(inner_(x) + x); }
+
+ private:
+  Layer inner_, head_;
+};
+
+TEST(Models, WithACallOfTheirOwnTrain) {
+  const Model model = make_model<Residual>();
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.01}), .loss = "mse"});
+  std::vector<size_t> weights_at_begin;
+  const auto begin = [&](const Logs&) { weights_at_begin.push_back(model.weights().size()); };
+  const History history = model.fit(
+      filled({8, 2}, 1), filled({8, 1}, 3),
+      {.epochs = 5, .verbose = 0, .callbacks = {callbacks::LambdaCallback({.on_train_begin = begin})}});
+  EXPECT_LT(history["loss"].back(), history["loss"].front());
+  EXPECT_THAT(weights_at_begin, ElementsAre(4U)) << "callbacks find the weights";
+  EXPECT_THAT(names_of(model.weights()), ElementsAre("residual/inner/kernel", "residual/inner/bias",
+                                                     "residual/head/kernel", "residual/head/bias"));
+  EXPECT_EQ(model.predict(filled({3, 2}, 1), {.verbose = 0}).shape(), Shape({3, 1}));
+}
+
+// --- sharing, nesting, freezing --------------------------------------------------------------------------------
+
+TEST(Models, ShareLayers) {
+  const Layer shared = layers::Dense(2, {.kernel_regularizer = regularizers::L2(0.5), .name = "shared"});
+  const KerasTensor a = Input({2}), b = Input({2});
+  const Model encoder(a, shared(a), {.name = "encoder"});
+  const Model model(KerasTensorList{a, b},
+                    KerasTensorList{layers::Add()(KerasTensorList{encoder(a), shared(b)})});
+  EXPECT_EQ(model.weights().size(), 2U);
+  EXPECT_EQ(model.losses().size(), 1U) << "its penalty counts once";
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0}), .loss = "mse"});
+  shared.set_weights({filled({2, 2}, 1), filled({2}, 0)});
+  const Logs logs = model.test_on_batch({{filled({1, 2}, 1), filled({1, 2}, 2)}, {filled({1, 2}, 6)}, {}});
+  EXPECT_NEAR(logs.find("loss").value(), 0.5 * 4, 1e-6) << "2 + 4 is 6: what is left is the penalty";
+}
+
+TEST(Models, NestAndFindTheirLayers) {
+  const Sequential inner({layers::Dense(3, {.name = "first", .input_shape = {2}})}, {.name = "inner"});
+  const Sequential outer({inner, layers::Dense(1, {.name = "last"})}, {.name = "outer"});
+  EXPECT_THAT(names_of(outer.weights()),
+              ElementsAre("inner/first/kernel", "inner/first/bias", "outer/last/kernel", "outer/last/bias"));
+  EXPECT_EQ(outer.get_layer("inner"), Layer(inner));
+  EXPECT_EQ(outer.get_layer(1).name(), "last");
+  EXPECT_THAT(refusal([&] { outer.get_layer("lost"); }),
+              AllOf(HasSubstr("did you mean \"last\"?"), HasSubstr("It has inner, last")));
+  EXPECT_THAT(refusal([&] { outer.get_layer(7); }), HasSubstr("has 2 layers, there is no layer 7"));
+}
+
+TEST(Models, DoNotTrainWhatIsFrozen) {
+  const Sequential model(
+      {layers::Dense(2, {.kernel_regularizer = regularizers::L2(1), .name = "a", .input_shape = {2}}),
+       layers::Dense(1, {.name = "b"})});
+  model.get_layer("a").set_trainable(false);
+  EXPECT_EQ(model.trainable_weights().size(), 2U);
+  EXPECT_EQ(model.non_trainable_weights().size(), 2U);
+  EXPECT_TRUE(model.losses().empty()) << "weights that do not learn have no penalty";
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const std::vector<float> before = floats(model.get_weights()[0]), head = floats(model.get_weights()[2]);
+  model.fit(filled({8, 2}, 1), filled({8, 1}, 3), {.verbose = 0});
+  EXPECT_EQ(floats(model.get_weights()[0]), before);
+  EXPECT_NE(floats(model.get_weights()[2]), head);
+}
+
+TEST(Models, KeepWhatGetWeightsGave) {
+  const Sequential model({layers::Dense(1, {.input_shape = {2}})});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const TensorList before = model.get_weights();
+  const std::vector<float> values = floats(before[0]);
+  model.fit(filled({8, 2}, 1), filled({8, 1}, 3), {.verbose = 0});
+  EXPECT_EQ(floats(before[0]), values) << "a copy, not the weight itself";
+  EXPECT_NE(floats(model.get_weights()[0]), values);
+}
+
+// --- weights in files ------------------------------------------------------------------------------------------
+
+class WeightFiles : public ::testing::Test {
+ protected:
+  ~WeightFiles() override { std::filesystem::remove(path_); }
+  std::string path_ = ::testing::TempDir() + "/weights_" + std::to_string(getpid()) + ".safetensors";
+};
+
+Sequential two_layers(int64_t width, const std::string& second) {
+  return Sequential(
+      {layers::Dense(width, {.name = "one", .input_shape = {3}}), layers::Dense(2, {.name = second})},
+      {.name = "net"});
+}
+
+TEST_F(WeightFiles, HoldWeightsByPath) {
+  const Sequential model = two_layers(4, "two");
+  model.save_weights(path_);
+  std::vector<std::string> names;
+  for (const auto& entry : train::SafetensorsFile(path_).entries()) names.push_back(entry.name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("net/one/kernel", "net/one/bias", "net/two/kernel",
+                                                     "net/two/bias"));
+  const Sequential other = two_layers(4, "two");
+  other.load_weights(path_);
+  EXPECT_EQ(floats(other.get_weights()[0]), floats(model.get_weights()[0]));
+}
+
+TEST_F(WeightFiles, ThatDoNotFitAreRefusedWhole) {
+  two_layers(4, "two").save_weights(path_);
+  const Sequential other = two_layers(5, "second");
+  const std::vector<float> before = floats(other.get_weights()[0]);
+  EXPECT_THAT(refusal([&] { other.load_weights(path_); }),
+              AllOf(HasSubstr("shape: net/one/kernel is (3, 5) in the model and (3, 4) in the file"),
+                    HasSubstr("missing: net/second/kernel"), HasSubstr("not in the model: net/two/bias")));
+  EXPECT_EQ(floats(other.get_weights()[0]), before) << "nothing was changed";
+  EXPECT_THAT(refusal([&] { other.load_weights(path_ + ".none"); }), HasSubstr(".none"));
+  EXPECT_THAT(refusal([&] { Sequential({layers::Dense(1)}).save_weights(path_); }),
+              HasSubstr("has no weights yet; call build() or fit() first"));
+}
+
+}  // namespace
+}  // namespace lockstep::keras
