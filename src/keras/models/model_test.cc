@@ -230,7 +230,8 @@ TEST_F(WeightFiles, HoldWeightsByPath) {
   const Sequential model = two_layers(4, "two");
   model.save_weights(path_);
   std::vector<std::string> names;
-  for (const auto& entry : train::SafetensorsFile(path_).entries()) names.push_back(entry.name);
+  const train::SafetensorsFile file(path_);
+  for (const auto& entry : file.entries()) names.push_back(entry.name);
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("net/one/kernel", "net/one/bias", "net/two/kernel",
                                                      "net/two/bias"));
   const Sequential other = two_layers(4, "two");

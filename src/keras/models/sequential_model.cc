@@ -27,7 +27,7 @@ void SequentialModel::add(const Layer& layer, std::source_location where) {
       input_given_ = true;
     } else if (const auto* model = dynamic_cast<const ModelBase*>(layer.base().get());
                model && model->inputs().size() == 1) {
-      const KerasTensor& inner = model->inputs()[0];
+      const KerasTensor inner = model->inputs()[0];
       input_ = make_input(inner.shape(), inner.dtype(), "");
       input_given_ = true;
     }

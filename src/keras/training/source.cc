@@ -1,11 +1,13 @@
 #include "keras/training/source.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <optional>
 #include <random>
 
+#include "base/parallel.h"
 #include "base/worker.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
@@ -19,8 +21,9 @@ namespace {
 
 const std::vector<std::string> kNoNames;
 
-// Below this a second thread costs more than it saves.
+// Less than this is not worth waking a thread for, or giving to one more of a team.
 constexpr size_t kPrefetchBytes = size_t{64} << 10;
+constexpr size_t kThreadBytes = size_t{16} << 10;
 
 // One batch of rows from anywhere in the arrays: claim() says which and finds memory, copy() fetches them.
 class Gathering {
@@ -34,13 +37,16 @@ class Gathering {
     claim(arrays.sample_weight, batch.sample_weight);
   }
   // Does not throw, and touches nothing but the memory that was claimed.
-  void copy() const {
+  void copy(int threads) const {
     for (const Copy& copy : copies_) {
-      char* target = copy.target;
-      for (const int64_t row : rows_) {
-        std::memcpy(target, copy.source + static_cast<size_t>(row) * copy.row_bytes, copy.row_bytes);
-        target += copy.row_bytes;
-      }
+      const auto rows_per_thread =
+          static_cast<int64_t>(kThreadBytes / std::max<size_t>(1, copy.row_bytes) + 1);
+      parallel_for(
+          static_cast<int64_t>(rows_.size()), rows_per_thread, threads, [&](int64_t begin, int64_t end) {
+            for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+              std::memcpy(copy.target + i * copy.row_bytes,
+                          copy.source + static_cast<size_t>(rows_[i]) * copy.row_bytes, copy.row_bytes);
+          });
     }
   }
 
@@ -72,7 +78,7 @@ class Gathering {
 class ShuffledReader final : public BatchReader {
  public:
   ShuffledReader(const Batch& arrays, const EpochOptions& options)
-      : arrays_(arrays), batch_size_(static_cast<size_t>(options.batch_size)) {
+      : arrays_(arrays), batch_size_(static_cast<size_t>(options.batch_size)), threads_(options.threads) {
     order_.resize(static_cast<size_t>(examples_in(arrays)));
     std::iota(order_.begin(), order_.end(), int64_t{0});
     const uint64_t seed = static_cast<uint64_t>(random::default_generator().advance());
@@ -93,14 +99,18 @@ class ShuffledReader final : public BatchReader {
   bool next(Batch& batch) override {
     if (!worker_) {
       if (!claim(batch)) return false;
-      gathering_.copy();
+      gathering_.copy(threads_);
       return true;
     }
-    if (!ahead_) fetch_ahead();
-    worker_->wait();
+    if (!ahead_) claim_ahead();
     if (!*ahead_) return false;
+    // A worker that has no core yet is not waited for.
+    if (!taken_.exchange(true, std::memory_order_acq_rel))
+      gathering_.copy(threads_);
+    else
+      worker_->wait();
     std::swap(batch, next_);
-    fetch_ahead();
+    claim_ahead();
     return true;
   }
 
@@ -114,20 +124,32 @@ class ShuffledReader final : public BatchReader {
     return true;
   }
 
-  // Memory is claimed here, on the thread that knows the device; the worker only copies.
-  void fetch_ahead() {
+  // Memory is claimed on the thread that knows the device; the worker only copies.
+  void claim_ahead() {
     ahead_ = claim(next_);
-    if (*ahead_)
-      worker_->start([](void* gathering) { static_cast<const Gathering*>(gathering)->copy(); }, &gathering_);
+    if (!*ahead_) return;
+    taken_.store(false, std::memory_order_release);
+    // One that has not come to its last task yet finds this one.
+    if (!idle_.load(std::memory_order_acquire)) return;
+    worker_->wait();
+    idle_.store(false, std::memory_order_relaxed);
+    worker_->start([](void* reader) { static_cast<ShuffledReader*>(reader)->work(); }, this);
+  }
+  void work() {
+    if (!taken_.exchange(true, std::memory_order_acq_rel)) gathering_.copy(1);
+    idle_.store(true, std::memory_order_release);
   }
 
   const Batch& arrays_;
   size_t batch_size_;
+  int threads_;
   std::vector<int64_t> order_;
   size_t at_ = 0;
   Gathering gathering_;
-  Batch next_;                 // what the worker is filling
-  std::optional<bool> ahead_;  // whether there is such a batch; none before the first
+  Batch next_;                     // what is claimed ahead
+  std::atomic<bool> taken_{true};  // somebody copies it, or has
+  std::atomic<bool> idle_{true};   // the worker has ended its last task
+  std::optional<bool> ahead_;      // whether there is such a batch; none before the first
   std::optional<Worker> worker_;
 };
 

@@ -13,7 +13,9 @@ namespace lockstep::keras {
 struct EpochOptions {
   int64_t batch_size = 32;
   bool shuffle = false;
-  // Threads that the step leaves idle; one of them may put the next batch together.
+  // Threads of the device, which put a batch together, and those that it leaves idle: one of them may have the
+  // next batch ready before it is asked for.
+  int threads = 1;
   int free_threads = 0;
 };
 

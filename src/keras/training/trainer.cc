@@ -292,7 +292,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   Logs logs;
   tell(callbacks, &CallbackBase::on_train_begin, logs);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  stream_.emplace(data, EpochOptions{options.batch_size, options.shuffle, cores - current_device().threads()},
+  const int threads = current_device().threads();
+  stream_.emplace(data, EpochOptions{options.batch_size, options.shuffle, threads, cores - threads},
                   continues);
   // An epoch of which only the end was not told is done.
   if (resume && steps > 0 && resume->batch >= steps)
