@@ -54,6 +54,13 @@ Json to_json(const Padding& value) {
 Json to_json(const DataFormat& value) {
   return value.kind() == DataFormat::channels_first ? "channels_first" : "channels_last";
 }
+Json to_json(const Interpolation& value) {
+  return value.kind() == Interpolation::nearest ? "nearest" : "bilinear";
+}
+Json to_json(const FillMode& value) {
+  static constexpr const char* kNames[] = {"constant", "nearest", "reflect", "wrap"};
+  return kNames[value.kind()];
+}
 
 Json to_json(const Dims& value) {
   Json list = Json::list();

@@ -18,6 +18,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/ops/conv.h"
+#include "lockstep/ops/image.h"
 #include "lockstep/tensor/shape.h"
 
 namespace lockstep::keras {
@@ -33,6 +34,8 @@ inline Json to_json(DType value) { return Json(name(value)); }
 inline Json to_json(const Json& value) { return value; }
 Json to_json(const Padding& value);
 Json to_json(const DataFormat& value);
+Json to_json(const Interpolation& value);
+Json to_json(const FillMode& value);
 Json to_json(const DTypePolicy& policy);
 Json to_json(const Dims& value);  // -1 becomes null
 template <class T>
@@ -69,6 +72,8 @@ inline void from_json(const Json& json, DataFormat& value) {
   // Keras leaves it out where it is the default of the session.
   value = json.is_null() ? DataFormat(DataFormat::channels_last) : DataFormat(json.as_string());
 }
+inline void from_json(const Json& json, Interpolation& value) { value = Interpolation(json.as_string()); }
+inline void from_json(const Json& json, FillMode& value) { value = FillMode(json.as_string()); }
 void from_json(const Json& json, DTypePolicy& policy);
 void from_json(const Json& json, Dims& value);  // a number is a list of one; null is -1
 inline void from_json(const Json& json, Shape& value) {

@@ -240,11 +240,17 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape, cons
       return constraint(value);
     };
   const TracePause outside;
-  Weight weight{Variable(options.initializer(shape, dtype), std::move(variable)), options.regularizer};
+  return insert({Variable(options.initializer(shape, dtype), std::move(variable)), options.regularizer});
+}
+
+void LayerBase::track(const Variable& weight) { insert({weight, {}}); }
+
+const Variable& LayerBase::insert(Weight weight) {
   // Keras lists the trainable ones first.
-  const auto place = options.trainable ? std::find_if(weights_.begin(), weights_.end(),
-                                                      [](const Weight& w) { return !w.variable.trainable(); })
-                                       : weights_.end();
+  const auto place = weight.variable.trainable()
+                         ? std::find_if(weights_.begin(), weights_.end(),
+                                        [](const Weight& w) { return !w.variable.trainable(); })
+                         : weights_.end();
   return weights_.insert(place, std::move(weight))->variable;
 }
 

@@ -13,9 +13,20 @@ LayerInput indices(const Shape& shape, int64_t below) {
   return {.shape = shape, .dtype = DType::int32, .below = below};
 }
 
+// Of sequences of four steps.
+Tensor some_of_four() { return Tensor::from(std::vector<bool>{false, true, false, true}, {1, 4}); }
+
 }  // namespace
 
 const std::vector<LayerCase>& layer_cases() {
+  // The first tensor of a program fixes its devices, and rows hold tensors.
+  static const bool two_devices = (set_logical_cpus({.threads_of = {1, 1}}), true);
+  static_cast<void>(two_devices);
+  static const std::vector<std::string> kernel_bias = {"kernel", "bias"};
+  static const std::vector<std::string> lstm_weights = {"lstm_cell/kernel", "lstm_cell/recurrent_kernel",
+                                                        "lstm_cell/bias"};
+  static const std::vector<std::string> gru_weights = {"gru_cell/kernel", "gru_cell/recurrent_kernel",
+                                                       "gru_cell/bias"};
   static const std::vector<std::string> attention_weights = {"query/kernel",
                                                              "query/bias",
                                                              "key/kernel",
@@ -235,7 +246,7 @@ const std::vector<LayerCase>& layer_cases() {
       {.name = "spectral_normalization",
        .make = [] { return SpectralNormalization(Dense(3)); },
        .inputs = {x({4})},
-       .weights = {"vector_u", "dense/kernel", "dense/bias"},
+       .weights = {"dense/kernel", "vector_u", "dense/bias"},
        .random = true},
       // --- preprocessing ---
       {.name = "rescaling", .make = [] { return Rescaling(1 / 255.0, -1.0); }, .inputs = {x({4})}},
@@ -321,6 +332,286 @@ const std::vector<LayerCase>& layer_cases() {
        .inputs = {x({3, 4}), x({2, 4})},
        .weights = {"scale"},
        .call = {.use_causal_mask = true}},
+      // --- convolutional ---
+      {.name = "conv1d", .make = [] { return Conv1D(2, 3); }, .inputs = {x({5, 3})}, .weights = kernel_bias},
+      {.name = "conv1d_causal",
+       .make = [] { return Conv1D(2, 2, {.padding = "causal", .dilation_rate = 2}); },
+       .inputs = {x({5, 3})},
+       .weights = kernel_bias},
+      {.name = "conv2d",
+       .make =
+           [] {
+             return Conv2D(2, {2, 3}, {.strides = 2, .padding = "same", .activation = "tanh"});
+           },
+       .inputs = {x({5, 4, 3})},
+       .weights = kernel_bias},
+      {.name = "conv2d_groups",
+       .make = [] { return Conv2D(4, 2, {.data_format = "channels_first", .groups = 2, .use_bias = false}); },
+       .inputs = {x({2, 4, 3})},
+       .weights = {"kernel"}},
+      {.name = "conv3d",
+       .make = [] { return Conv3D(2, 2); },
+       .inputs = {x({3, 2, 3, 2})},
+       .weights = kernel_bias},
+      {.name = "conv1d_transpose",
+       .make = [] { return Conv1DTranspose(2, 3, {.strides = 2}); },
+       .inputs = {x({3, 2})},
+       .weights = kernel_bias},
+      {.name = "conv2d_transpose",
+       .make = [] { return Conv2DTranspose(2, 3, {.strides = 2, .padding = "same"}); },
+       .inputs = {x({2, 3, 2})},
+       .weights = kernel_bias},
+      {.name = "conv3d_transpose",
+       .make = [] { return Conv3DTranspose(2, 2); },
+       .inputs = {x({2, 2, 2, 2})},
+       .weights = kernel_bias},
+      {.name = "depthwise_conv1d",
+       .make = [] { return DepthwiseConv1D(2, {.depth_multiplier = 2}); },
+       .inputs = {x({4, 3})},
+       .weights = kernel_bias},
+      {.name = "depthwise_conv2d",
+       .make = [] { return DepthwiseConv2D(2, {.padding = "same"}); },
+       .inputs = {x({3, 4, 2})},
+       .weights = kernel_bias},
+      {.name = "separable_conv1d",
+       .make = [] { return SeparableConv1D(3, 2); },
+       .inputs = {x({4, 2})},
+       .weights = {"depthwise_kernel", "pointwise_kernel", "bias"}},
+      {.name = "separable_conv2d",
+       .make = [] { return SeparableConv2D(3, 2, {.depth_multiplier = 2}); },
+       .inputs = {x({3, 4, 2})},
+       .weights = {"depthwise_kernel", "pointwise_kernel", "bias"}},
+      // --- pooling ---
+      {.name = "max_pooling1d", .make = [] { return MaxPooling1D(); }, .inputs = {x({5, 3})}},
+      {.name = "max_pooling2d",
+       .make = [] { return MaxPooling2D({.pool_size = 3, .strides = 2, .padding = "same"}); },
+       .inputs = {x({4, 5, 2})}},
+      {.name = "max_pooling3d", .make = [] { return MaxPooling3D(); }, .inputs = {x({2, 4, 3, 2})}},
+      {.name = "average_pooling1d",
+       .make = [] { return AveragePooling1D({.pool_size = 3, .strides = 1, .padding = "same"}); },
+       .inputs = {x({5, 3})}},
+      {.name = "average_pooling2d",
+       .make = [] { return AveragePooling2D({.data_format = "channels_first"}); },
+       .inputs = {x({2, 4, 5})}},
+      {.name = "average_pooling3d", .make = [] { return AveragePooling3D(); }, .inputs = {x({2, 4, 3, 2})}},
+      {.name = "global_max_pooling1d",
+       .make = [] { return GlobalMaxPooling1D({.keepdims = true}); },
+       .inputs = {x({4, 3})}},
+      {.name = "global_max_pooling2d", .make = [] { return GlobalMaxPooling2D(); }, .inputs = {x({2, 3, 2})}},
+      {.name = "global_max_pooling3d",
+       .make = [] { return GlobalMaxPooling3D(); },
+       .inputs = {x({2, 3, 2, 2})}},
+      {.name = "global_average_pooling1d",
+       .make = [] { return GlobalAveragePooling1D(); },
+       .inputs = {x({4, 3})}},
+      {.name = "global_average_pooling2d",
+       .make = [] { return GlobalAveragePooling2D({.data_format = "channels_first", .keepdims = true}); },
+       .inputs = {x({2, 3, 2})}},
+      {.name = "global_average_pooling3d",
+       .make = [] { return GlobalAveragePooling3D(); },
+       .inputs = {x({2, 3, 2, 2})}},
+      // --- reshaping ---
+      {.name = "zero_padding1d",
+       .make =
+           [] {
+             return ZeroPadding1D({1, 2});
+           },
+       .inputs = {x({3, 2})}},
+      {.name = "zero_padding2d",
+       .make =
+           [] {
+             return ZeroPadding2D({{1, 0}, {0, 2}}, {.data_format = "channels_first"});
+           },
+       .inputs = {x({2, 3, 2})}},
+      {.name = "zero_padding3d", .make = [] { return ZeroPadding3D(); }, .inputs = {x({1, 2, 1, 2})}},
+      {.name = "cropping1d", .make = [] { return Cropping1D(); }, .inputs = {x({4, 2})}},
+      {.name = "cropping2d",
+       .make =
+           [] {
+             return Cropping2D({{1, 0}, {0, 2}});
+           },
+       .inputs = {x({3, 4, 2})}},
+      {.name = "cropping3d", .make = [] { return Cropping3D(); }, .inputs = {x({3, 4, 3, 2})}},
+      {.name = "up_sampling1d", .make = [] { return UpSampling1D(3); }, .inputs = {x({3, 2})}},
+      {.name = "up_sampling2d",
+       .make =
+           [] {
+             return UpSampling2D({2, 3}, {.data_format = "channels_first"});
+           },
+       .inputs = {x({2, 2, 3})}},
+      {.name = "up_sampling2d_bilinear",
+       .make = [] { return UpSampling2D(2, {.interpolation = "bilinear"}); },
+       .inputs = {x({2, 3, 2})}},
+      {.name = "up_sampling3d",
+       .make =
+           [] {
+             return UpSampling3D({2, 1, 2});
+           },
+       .inputs = {x({2, 2, 1, 2})}},
+      // --- recurrent ---
+      {.name = "simple_rnn",
+       .make = [] { return SimpleRNN(3); },
+       .inputs = {x({4, 2})},
+       .weights = {"simple_rnn_cell/kernel", "simple_rnn_cell/recurrent_kernel", "simple_rnn_cell/bias"}},
+      {.name = "simple_rnn_dropout",
+       .make = [] { return SimpleRNN(3, {.dropout = 0.3, .recurrent_dropout = 0.2, .seed = 1}); },
+       .inputs = {x({4, 2})},
+       .weights = {"simple_rnn_cell/kernel", "simple_rnn_cell/recurrent_kernel", "simple_rnn_cell/bias"},
+       .random = true},
+      {.name = "lstm", .make = [] { return LSTM(3); }, .inputs = {x({4, 2})}, .weights = lstm_weights},
+      {.name = "lstm_sequences",
+       .make = [] { return LSTM(3, {.return_sequences = true, .return_state = true, .go_backwards = true}); },
+       .inputs = {x({4, 2})},
+       .weights = lstm_weights,
+       .mask = some_of_four},
+      {.name = "lstm_zero_output",
+       .make =
+           [] {
+             return LSTM(
+                 3,
+                 {.use_bias = false, .return_sequences = true, .unroll = true, .zero_output_for_mask = true});
+           },
+       .inputs = {x({4, 2})},
+       .weights = {"lstm_cell/kernel", "lstm_cell/recurrent_kernel"},
+       .mask = some_of_four},
+      {.name = "lstm_dropout",
+       .make = [] { return LSTM(3, {.dropout = 0.3, .recurrent_dropout = 0.2}); },
+       .inputs = {x({4, 2})},
+       .weights = lstm_weights,
+       .random = true},
+      {.name = "gru", .make = [] { return GRU(3); }, .inputs = {x({4, 2})}, .weights = gru_weights},
+      {.name = "gru_reset_before",
+       .make =
+           [] {
+             return GRU(3, {.recurrent_activation = "hard_sigmoid",
+                            .dropout = 0.3,
+                            .recurrent_dropout = 0.2,
+                            .reset_after = false,
+                            .return_sequences = true});
+           },
+       .inputs = {x({4, 2})},
+       .weights = gru_weights,
+       .random = true},
+      {.name = "gru_masked",
+       .make = [] { return GRU(3, {.return_state = true, .zero_output_for_mask = true}); },
+       .inputs = {x({4, 2})},
+       .weights = gru_weights,
+       .mask = some_of_four},
+      {.name = "rnn",
+       .make =
+           [] {
+             return RNN({LSTMCell(3, {.name = "lstm_cell"}), GRUCell(2, {.name = "gru_cell"})},
+                        {.return_sequences = true, .return_state = true});
+           },
+       .inputs = {x({4, 2})},
+       .weights = {"stacked_rnn_cells/lstm_cell/kernel", "stacked_rnn_cells/lstm_cell/recurrent_kernel",
+                   "stacked_rnn_cells/lstm_cell/bias", "stacked_rnn_cells/gru_cell/kernel",
+                   "stacked_rnn_cells/gru_cell/recurrent_kernel", "stacked_rnn_cells/gru_cell/bias"}},
+      {.name = "simple_rnn_cell",
+       .make = [] { return SimpleRNNCell(3, {.activation = "relu"}); },
+       .inputs = {x({2})},
+       .weights = {"kernel", "recurrent_kernel", "bias"}},
+      {.name = "lstm_cell",
+       .make = [] { return LSTMCell(3, {.unit_forget_bias = false}); },
+       .inputs = {x({2})},
+       .weights = {"kernel", "recurrent_kernel", "bias"}},
+      {.name = "gru_cell",
+       .make = [] { return GRUCell(3); },
+       .inputs = {x({2})},
+       .weights = {"kernel", "recurrent_kernel", "bias"}},
+      {.name = "stacked_rnn_cells",
+       .make =
+           [] {
+             return StackedRNNCells({LSTMCell(3, {.name = "lstm_cell"}), GRUCell(2, {.name = "gru_cell"})});
+           },
+       .inputs = {x({2})},
+       .weights = {"lstm_cell/kernel", "lstm_cell/recurrent_kernel", "lstm_cell/bias", "gru_cell/kernel",
+                   "gru_cell/recurrent_kernel", "gru_cell/bias"}},
+      {.name = "bidirectional",
+       .make = [] { return Bidirectional(LSTM(2, {.name = "lstm"})); },
+       .inputs = {x({4, 2})},
+       .weights = {"forward_lstm/lstm_cell/kernel", "forward_lstm/lstm_cell/recurrent_kernel",
+                   "forward_lstm/lstm_cell/bias", "backward_lstm/lstm_cell/kernel",
+                   "backward_lstm/lstm_cell/recurrent_kernel", "backward_lstm/lstm_cell/bias"}},
+      {.name = "bidirectional_apart",
+       .make =
+           [] {
+             return Bidirectional(
+                 SimpleRNN(2,
+                           {.use_bias = false, .return_sequences = true, .return_state = true, .name = "a"}),
+                 {.merge_mode = {},
+                  .backward_layer = GRU(2, {.use_bias = false,
+                                            .return_sequences = true,
+                                            .return_state = true,
+                                            .go_backwards = true,
+                                            .name = "b"})});
+           },
+       .inputs = {x({4, 2})},
+       .weights = {"forward_a/simple_rnn_cell/kernel", "forward_a/simple_rnn_cell/recurrent_kernel",
+                   "b/gru_cell/kernel", "b/gru_cell/recurrent_kernel"},
+       .mask = some_of_four},
+      {.name = "time_distributed",
+       .make = [] { return TimeDistributed(Dense(3)); },
+       .inputs = {x({4, 2})},
+       .weights = {"dense/kernel", "dense/bias"},
+       .mask = some_of_four},
+      {.name = "time_distributed_statistics",
+       .make = [] { return TimeDistributed(BatchNormalization()); },
+       .inputs = {x({4, 2})},
+       .weights = {"batch_normalization/gamma", "batch_normalization/beta", "batch_normalization/moving_mean",
+                   "batch_normalization/moving_variance"}},
+      // --- images ---
+      {.name = "resizing", .make = [] { return Resizing(3, 5); }, .inputs = {x({4, 3, 2})}},
+      {.name = "resizing_cropped",
+       .make = [] { return Resizing(2, 2, {.crop_to_aspect_ratio = true, .data_format = "channels_first"}); },
+       .inputs = {x({2, 4, 3})}},
+      {.name = "resizing_padded",
+       .make = [] { return Resizing(3, 3, {.pad_to_aspect_ratio = true, .fill_value = 0.5}); },
+       .inputs = {x({2, 4, 2})}},
+      {.name = "resizing_integers",
+       .make = [] { return Resizing(3, 5); },
+       .inputs = {indices({4, 3, 2}, 200)},
+       .differentiable = false,
+       .result = DType::int32},
+      {.name = "center_crop", .make = [] { return CenterCrop(2, 2); }, .inputs = {x({4, 3, 2})}},
+      {.name = "center_crop_small", .make = [] { return CenterCrop(4, 2); }, .inputs = {x({3, 3, 2})}},
+      {.name = "random_crop",
+       .make = [] { return RandomCrop(2, 3); },
+       .inputs = {x({4, 5, 2})},
+       .random = true},
+      {.name = "random_flip",
+       .make = [] { return RandomFlip("horizontal_and_vertical", {.seed = 1}); },
+       .inputs = {x({2, 3, 2})},
+       .random = true},
+      {.name = "random_rotation",
+       .make = [] { return RandomRotation(0.2, {.fill_mode = "constant", .interpolation = "nearest"}); },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_translation",
+       .make =
+           [] {
+             return RandomTranslation({-0.2, 0.3}, 0.2, {.fill_mode = "wrap"});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_zoom",
+       .make = [] { return RandomZoom(0.5, {}, {.data_format = "channels_first"}); },
+       .inputs = {x({2, 3, 4})},
+       .random = true},
+      {.name = "random_contrast",
+       .make =
+           [] {
+             return RandomContrast(0.5, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_brightness",
+       .make =
+           [] {
+             return RandomBrightness({-0.2, 0.1}, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
   };
   return cases;
 }

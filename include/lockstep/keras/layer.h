@@ -252,6 +252,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
   // Makes `layer` part of this one: its weights and losses are found through it.
   Layer track(Layer layer);
+  // Lists a weight of a layer inside among this layer's own, which come first.
+  void track(const Variable& weight);
   void untrack_all() { layers_.clear(); }
   // A scalar that is added to the loss of the step in which this call takes place.
   void add_loss(const Tensor& loss);
@@ -263,6 +265,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
     Variable variable;
     Regularizer regularizer;
   };
+  const Variable& insert(Weight weight);
   void collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const;
 
   std::string class_name_;

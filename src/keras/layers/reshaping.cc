@@ -3,6 +3,7 @@
 #include "keras/layers/registry.h"
 #include "keras/layers/spatial.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/image.h"
 
 namespace lockstep::keras::layers {
 
@@ -62,7 +63,8 @@ struct MarginSettings {
   MarginOptions options;
   void visit(auto& v) {
     v(Kind == Margin::padding ? "padding" : "cropping", margins);
-    if (margins.pairs.size() != 1) v("data_format", options.data_format);  // sequences have but one
+    // Keras crops sequences in one format, but pads them in both.
+    if (Kind == Margin::padding || margins.pairs.size() != 1) v("data_format", options.data_format);
   }
 };
 
@@ -110,6 +112,57 @@ const RegisterLayer<MarginLayer<Margin::cropping, 1>> cropping1_registered;
 const RegisterLayer<MarginLayer<Margin::cropping, 2>> cropping2_registered;
 const RegisterLayer<MarginLayer<Margin::cropping, 3>> cropping3_registered;
 
+// --- enlarging -----------------------------------------------------------------------------------------------------
+
+template <int Rank>
+struct UpSamplingSettings {
+  Sizes size = Dims::filled(Rank, 2);
+  UpSamplingOptions options;
+  void visit(auto& v) {
+    if constexpr (Rank == 1) {
+      v("size", size[0]);
+    } else {
+      v("size", size);
+      v("data_format", options.data_format);
+    }
+    if constexpr (Rank == 2) v("interpolation", options.interpolation);
+  }
+};
+
+template <int Rank>
+class UpSamplingLayer final : public ConfiguredLayer<UpSamplingSettings<Rank>> {
+ public:
+  static constexpr const char* kNames[3] = {"UpSampling1D", "UpSampling2D", "UpSampling3D"};
+  static constexpr const char* kClassName = kNames[Rank - 1];
+
+  UpSamplingLayer(const char* class_name, UpSamplingSettings<Rank> settings)
+      : ConfiguredLayer<UpSamplingSettings<Rank>>(class_name, std::move(settings)) {
+    Sizes& size = this->settings_.size;
+    size = positive(size, Rank, kClassName, "size");
+    require(this->settings_.options.interpolation.kind() == Interpolation::nearest || Rank == 2,
+            ErrorCode::invalid_argument, std::source_location::current(), kClassName,
+            ": only images have an interpolation");
+  }
+
+  Tensor call(const Tensor& x, const CallContext&) override {
+    const UpSamplingOptions& o = this->settings_.options;
+    const Sizes& size = this->settings_.size;
+    require(x.rank() == Rank + 2, ErrorCode::shape_mismatch, std::source_location::current(), kClassName,
+            " takes inputs of rank ", Rank + 2, ", received shape ", x.shape());
+    const int first = Rank > 1 && o.data_format.kind() == DataFormat::channels_first ? 2 : 1;
+    if (o.interpolation.kind() != Interpolation::nearest)
+      return image::resize(x, {x.shape()[first] * size[0], x.shape()[first + 1] * size[1]},
+                           {.interpolation = o.interpolation, .data_format = o.data_format});
+    Tensor y = x;
+    for (int d = 0; d < Rank; ++d)
+      if (size[d] > 1) y = repeat(y, size[d], first + d);
+    return y;
+  }
+};
+const RegisterLayer<UpSamplingLayer<1>> up_sampling1;
+const RegisterLayer<UpSamplingLayer<2>> up_sampling2;
+const RegisterLayer<UpSamplingLayer<3>> up_sampling3;
+
 }  // namespace
 
 Layer ZeroPadding1D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 1>(m, o); }
@@ -118,5 +171,15 @@ Layer ZeroPadding3D(const Margins& m, const MarginOptions& o) { return make<Marg
 Layer Cropping1D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 1>(m, o); }
 Layer Cropping2D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 2>(m, o); }
 Layer Cropping3D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 3>(m, o); }
+
+Layer UpSampling1D(int64_t size, const UpSamplingOptions& o) {
+  return make_configured<UpSamplingLayer<1>>({size, o});
+}
+Layer UpSampling2D(const Sizes& size, const UpSamplingOptions& o) {
+  return make_configured<UpSamplingLayer<2>>({size, o});
+}
+Layer UpSampling3D(const Sizes& size, const UpSamplingOptions& o) {
+  return make_configured<UpSamplingLayer<3>>({size, o});
+}
 
 }  // namespace lockstep::keras::layers

@@ -1,4 +1,4 @@
-// Layers that pad and crop sequences, images and volumes.
+// Layers that pad, crop and enlarge sequences, images and volumes.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/keras/layers/convolutional.h"
+#include "lockstep/ops/image.h"
 
 namespace lockstep::keras::layers {
 
@@ -41,5 +42,18 @@ Layer ZeroPadding3D(const Margins& padding = 1, const MarginOptions& options = {
 Layer Cropping1D(const Margins& cropping = 1, const MarginOptions& options = {});
 Layer Cropping2D(const Margins& cropping = 0, const MarginOptions& options = {});
 Layer Cropping3D(const Margins& cropping = 1, const MarginOptions& options = {});
+
+struct UpSamplingOptions {
+  DataFormat data_format = DataFormat::channels_last;    // of no meaning in one dimension
+  Interpolation interpolation = Interpolation::nearest;  // of images; the others repeat
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// Each step, row or column `size` times.
+Layer UpSampling1D(int64_t size = 2, const UpSamplingOptions& options = {});
+Layer UpSampling2D(const Sizes& size = 2, const UpSamplingOptions& options = {});
+Layer UpSampling3D(const Sizes& size = 2, const UpSamplingOptions& options = {});
 
 }  // namespace lockstep::keras::layers
