@@ -12,6 +12,11 @@ from keras.optimizers import schedules
 
 RUNS = {}
 
+# Runs that are recorded with TensorFlow, because Keras on JAX forgets something between the parts of a training step:
+# what a layer assigns to a trainable weight, and the mask that the predictions carry, before the metrics see them.
+BACKENDS = {"spectral_normalization": "tensorflow", "masking_loss": "tensorflow",
+            "masking_time_distributed": "tensorflow"}
+
 
 class Data:
     """Random examples: `batches` batches of `batch_size`."""
