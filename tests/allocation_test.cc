@@ -15,9 +15,15 @@
 #include <new>
 
 #include "devices.h"
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/compile/control_flow.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/step_clock.h"
+#include "lockstep/ops/linalg.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 #include "models/models.h"
 
 #if defined(__has_feature)
@@ -242,6 +248,27 @@ TEST_F(Allocations, NoneInAStepOfATransformer) {
   expect_none_in_training(
       "transformer", model,
       models::random_tokens({8, models::Transformer::kLength}, models::Transformer::kVocabulary, 1), {});
+}
+
+TEST_F(Allocations, NoneInLoopsAndBranches) {
+  const Variable w(models::random_inputs({16, 16}, 1));
+  auto step = function([&](const Tensor& x) {
+    GradientTape tape;
+    const ScanResult r = scan(
+        [&](std::span<const Tensor> c, std::span<const Tensor> s) {
+          const Tensor h = dropout(tanh(matmul(c[0], w) + s[0]), 0.1);
+          const Tensor y = cond(
+              reduce_sum(h) > 0.0, [&] { return h * 2.0; }, [&] { return h - 1.0; });
+          return ScanResult{{h}, {y}};
+        },
+        {reduce_sum(x, {.axis = {0}})}, {x});
+    const Tensor gradient = tape.gradient(reduce_sum(square(r.ys[0])), w);
+    return while_loop([](std::span<const Tensor> v) { return v[0] < 10.0; },
+                      [](std::span<const Tensor> v) { return TensorList{v[0] + 1.0}; },
+                      {tanh(reduce_sum(gradient))})[0];
+  });
+  const Tensor x = models::random_inputs({5, 8, 16}, 2);
+  expect_none("loops and branches", [&] { step(x); });
 }
 
 TEST_F(Allocations, NoneWithAClock) {

@@ -169,8 +169,7 @@ void LayerBase::collect(std::vector<Variable>& into, bool trainable, bool non_tr
     if (!known) into.push_back(variable);
   };
   for (const Weight& weight : weights_) {
-    const bool learns =
-        weight.variable.trainable() && !frozen && (!weight.owner || weight.owner->trainable());
+    const bool learns = weight.variable.trainable() && !frozen;
     if (learns ? trainable : non_trainable) add(weight.variable);
   }
   for (const Layer& layer : layers_) layer.base()->collect(into, trainable, non_trainable, frozen);
@@ -241,22 +240,18 @@ Variable LayerBase::add_weight(const std::string& name, const Shape& shape, cons
       return constraint(value);
     };
   const TracePause outside;
-  const Variable made(options.initializer(shape, dtype), std::move(variable));
-  insert_weight({made, options.regularizer});
-  return made;
+  return insert({Variable(options.initializer(shape, dtype), std::move(variable)), options.regularizer});
 }
 
-void LayerBase::insert_weight(Weight weight) {
+void LayerBase::track(const Variable& weight) { insert({weight, {}}); }
+
+const Variable& LayerBase::insert(Weight weight) {
   // Keras lists the trainable ones first.
   const auto place = weight.variable.trainable()
                          ? std::find_if(weights_.begin(), weights_.end(),
                                         [](const Weight& w) { return !w.variable.trainable(); })
                          : weights_.end();
-  weights_.insert(place, std::move(weight));
-}
-
-void LayerBase::list_weight_of(const Layer& layer, const Variable& weight) {
-  insert_weight({weight, {}, layer.base()});
+  return weights_.insert(place, std::move(weight))->variable;
 }
 
 void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {

@@ -19,6 +19,9 @@ Tensor some_of_four() { return Tensor::from(std::vector<bool>{false, true, false
 }  // namespace
 
 const std::vector<LayerCase>& layer_cases() {
+  // The first tensor of a program fixes its devices, and rows hold tensors.
+  static const bool two_devices = (set_logical_cpus({.threads_of = {1, 1}}), true);
+  static_cast<void>(two_devices);
   static const std::vector<std::string> kernel_bias = {"kernel", "bias"};
   static const std::vector<std::string> lstm_weights = {"lstm_cell/kernel", "lstm_cell/recurrent_kernel",
                                                         "lstm_cell/bias"};
@@ -64,6 +67,11 @@ const std::vector<LayerCase>& layer_cases() {
       {.name = "embedding",
        .make = [] { return Embedding(5, 3); },
        .inputs = {indices({4}, 5)},
+       .weights = {"embeddings"},
+       .differentiable = false},
+      {.name = "position_embedding",
+       .make = [] { return PositionEmbedding(6); },
+       .inputs = {x({4, 3})},
        .weights = {"embeddings"},
        .differentiable = false},
       {.name = "embedding_masked",

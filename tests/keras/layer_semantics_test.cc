@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/device/device.h"
@@ -13,6 +14,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras {
 namespace {
@@ -33,11 +35,7 @@ void expect_floats(const Tensor& got, const std::vector<float>& want, float tole
   EXPECT_THAT(floats(got), Pointwise(FloatNear(tolerance), want));
 }
 
-class TwoDevices final : public ::testing::Environment {
-  void SetUp() override { set_logical_cpus({.threads_of = {1, 1}}); }
-};
-const auto* const registered = ::testing::AddGlobalTestEnvironment(new TwoDevices);
-
+// layer_cases() has set them up.
 std::vector<Device*> two_devices() {
   const auto all = logical_devices();
   return {all.begin(), all.begin() + 2};
@@ -109,6 +107,46 @@ TEST(BatchNormalization, AnEmptyReplicaCountsForNothing) {
     const Replicated got = train_on_two_devices({5}, synchronized);
     EXPECT_FLOAT_EQ(got.mean, 5);
     EXPECT_FLOAT_EQ(got.variance, 0);
+  }
+}
+
+// Normalisations that are differentiated as a whole have second derivatives all the same: those of finite differences
+// of the first.
+TEST(Normalization, HasSecondDerivatives) {
+  for (const Layer& layer : {layers::BatchNormalization({.dtype = "float64"}),
+                             layers::GroupNormalization({.groups = 2, .dtype = "float64"})}) {
+    const random::Generator generator(5);
+    const auto draw = [&] {
+      return random::normal({3, 2, 4}, {.dtype = DType::float64, .generator = &generator});
+    };
+    const Tensor x = draw(), weights = draw(), direction = draw();
+    // The derivative of sum(weights * y^2) along a direction, and its gradient.
+    const auto slope = [&](const Tensor& at) {
+      GradientTape tape;
+      tape.watch(at);
+      const Tensor loss = reduce_sum(weights * square(layer(at, {.training = true})));
+      return reduce_sum(tape.gradient(loss, at) * direction);
+    };
+    Tensor found;
+    {
+      GradientTape outer;
+      outer.watch(x);
+      const Tensor value = slope(x);
+      found = outer.gradient(value, x);
+    }
+    std::vector<double> moved = x.to_vector<double>();
+    const std::vector<double> got = found.to_vector<double>();
+    for (size_t i = 0; i < moved.size(); ++i) {
+      const double here = moved[i];
+      const auto at = [&](double value) {
+        moved[i] = value;
+        return slope(Tensor::from(moved, x.shape())).item<double>();
+      };
+      const double want = (at(here + 1e-5) - at(here - 1e-5)) / 2e-5;
+      moved[i] = here;
+      ASSERT_NEAR(got[i], want, 1e-6 * std::max(1.0, std::abs(want)))
+          << layer.class_name() << ", element " << i;
+    }
   }
 }
 

@@ -111,7 +111,7 @@ Array moved(const Array& x, const std::vector<double>& t, bool nearest, FillMode
 }
 
 // Turned, stretched and shifted by half the image, so that every mode shows.
-const std::vector<double> kTransform = {0.8, -0.45, 2.3, 0.5, 1.1, -3.7, 0, 0};
+const std::vector<double> kTransform = {0.81, -0.43, 2.27, 0.52, 1.13, -3.73, 0, 0};
 
 OpCase moved_case(const std::string& name, Interpolation::Kind interpolation, FillMode::Kind mode) {
   return {.name = "affine_transform_" + name,

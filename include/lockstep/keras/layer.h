@@ -250,10 +250,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
  protected:
   // A weight of this layer, named "path/name".
   Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
-  // Lists a weight of a layer inside among this one's own: in their order, and before those of layers inside.
-  void list_weight_of(const Layer& layer, const Variable& weight);
   // Makes `layer` part of this one: its weights and losses are found through it.
   Layer track(Layer layer);
+  // Lists a weight of a layer inside among this layer's own, which come first.
+  void track(const Variable& weight);
   void untrack_all() { layers_.clear(); }
   // A scalar that is added to the loss of the step in which this call takes place.
   void add_loss(const Tensor& loss);
@@ -264,9 +264,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   struct Weight {
     Variable variable;
     Regularizer regularizer;
-    std::shared_ptr<const LayerBase> owner = {};  // a layer inside; none: this one
   };
-  void insert_weight(Weight weight);
+  const Variable& insert(Weight weight);
   void collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const;
 
   std::string class_name_;

@@ -9,6 +9,7 @@
 #include "lockstep/keras/layers/merging.h"
 #include "lockstep/keras/layers/normalization.h"
 #include "lockstep/keras/layers/pooling.h"
+#include "lockstep/keras/layers/position_embedding.h"
 #include "lockstep/keras/layers/preprocessing.h"
 #include "lockstep/keras/layers/recurrent.h"
 #include "lockstep/keras/layers/reshaping.h"

@@ -25,6 +25,7 @@
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/optimizers.h"
+#include "lockstep/observe/run_summary.h"
 
 namespace lockstep::keras {
 
@@ -81,6 +82,11 @@ struct CompileOptions {
   bool run_eagerly = false;          // op by op, for debugging
   int64_t steps_per_execution = 1;   // batches that one run of the compiled step goes through
   bool auto_scale_loss = true;       // mixed_float16: the optimizer scales the loss
+
+  // As Keras' get_compile_config() writes them. Unknown settings are errors that name the nearest known one.
+  Json serialize() const;
+  static CompileOptions deserialize(const Json& json,
+                                    std::source_location where = std::source_location::current());
 };
 
 struct FitOptions {
@@ -117,6 +123,7 @@ struct History {
   std::vector<int> epoch;
   std::vector<std::pair<std::string, std::vector<double>>> history;  // a value an epoch
   bool interrupted = false;                                          // stopped by Ctrl-C
+  observe::RunSummary time;                                          // where the training steps' time went
 
   // The values of "loss", "val_accuracy", ...; throws Error(not_found) naming those that there are.
   const std::vector<double>& operator[](const std::string& name) const;
@@ -171,9 +178,13 @@ class Model : public Layer {
   TensorList predict_on_batch(const TensorList& x,
                               std::source_location where = std::source_location::current()) const;
 
+  bool compiled() const;
   // What the model was compiled with; throws Error(failed_precondition) before that.
   const optimizers::Optimizer& optimizer() const;
   std::vector<Metric> metrics() const;
+  // The loss of the last training step alone, read from the device; the logs of a batch are means over the epoch.
+  // Throws Error(failed_precondition) before the first step.
+  double last_loss() const;
   // Asks fit to stop after the step that is under way.
   void stop_training() const;
   bool training_stopped() const;

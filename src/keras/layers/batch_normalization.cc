@@ -3,12 +3,12 @@
 
 #include "graph/emit.h"
 #include "keras/layers/registry.h"
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/normalization.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
-#include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras::layers {
@@ -46,6 +46,11 @@ struct ClippingSettings : RenormClipping {
     v("rmax", rmax);
     v("dmax", dmax);
   }
+};
+
+struct Moments {
+  Tensor mean;
+  Tensor variance;
 };
 
 // The square root of what another initializer makes.
@@ -117,7 +122,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     const auto read = [&](const Variable& v) { return v.defined() ? cast(v, x.dtype()) : Tensor(); };
     Tensor gamma = read(gamma_), beta = read(beta_);
     Moments moments{read(moving_mean_), read(moving_variance_)};
-    if (context.training && trainable()) {
+    const bool by_batch = context.training && trainable();
+    if (by_batch) {
       moments = settings_.options.synchronized ? global_moments(x, mask) : local_moments(x, mask);
       const Moments agreed = settings_.options.synchronized ? moments : mean_over_replicas(moments, x, mask);
       if (settings_.options.renorm) {
@@ -128,9 +134,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
         move(moving_variance_, agreed.variance, settings_.options.momentum);
       }
     }
-    const Tensor y = batch_normalization(
-        x, moments.mean, moments.variance,
-        {.gamma = gamma, .beta = beta, .axis = axis_, .epsilon = settings_.options.epsilon});
+    const bool alone = by_batch && !settings_.options.synchronized && !mask.defined();
+    const Tensor y = alone ? normalized_alone(x, moments, gamma, beta) : normalized(x, moments, gamma, beta);
     return cast(y, compute_dtype());
   }
 
@@ -158,6 +163,42 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   }
   Tensor feature_sums(const Tensor& x) const { return reduce_sum(x, over_all_but_features(x)); }
 
+  Tensor normalized(const Tensor& x, const Moments& moments, const Tensor& gamma, const Tensor& beta) const {
+    Tensor factor = rsqrt(moments.variance + settings_.options.epsilon);
+    if (gamma.defined()) factor = factor * gamma;
+    const Tensor shift = beta.defined() ? beta - moments.mean * factor : -(moments.mean * factor);
+    return x * along(factor, x) + along(shift, x);
+  }
+
+  // The same for the moments of x itself, differentiated as a whole: with h the normalised x,
+  //   dbeta = sum(dy),  dgamma = sum(dy h),  dx = gamma / stddev (dy - (dbeta + h dgamma) / n),
+  // which reads x and dy twice and keeps nothing else. The moments are made again there, so that this can be
+  // differentiated in turn; a compiled step shares them.
+  Tensor normalized_alone(const Tensor& x, const Moments& moments, const Tensor& gamma,
+                          const Tensor& beta) const {
+    TensorList inputs{x};
+    if (gamma.defined()) inputs.push_back(gamma);
+    if (beta.defined()) inputs.push_back(beta);
+    const auto gradients = [=, this](std::span<const Tensor> arriving) {
+      const Tensor& dy = arriving[0];
+      const Moments again = local_moments(x, {});
+      const Tensor h = normalized(x, again, {}, {});
+      const Tensor sum = feature_sums(dy), product = feature_sums(dy * h);
+      const double share = 1.0 / static_cast<double>(elements_of(x));
+      Tensor factor = rsqrt(again.variance + settings_.options.epsilon);
+      if (gamma.defined()) factor = factor * gamma;
+      TensorList found{(dy - (along(sum * share, x) + h * along(product * share, x))) * along(factor, x)};
+      if (gamma.defined()) found.push_back(product);
+      if (beta.defined()) found.push_back(sum);
+      return found;
+    };
+    return custom_gradient(
+        [&](std::span<const Tensor>) {
+          return CustomGradient{{normalized(x, moments, gamma, beta)}, gradients};
+        },
+        inputs)[0];
+  }
+
   // The mean of squared distances, not the difference of means: that one loses its digits to a large mean.
   template <class Sum>
   Moments moments_of(const Tensor& x, const Tensor& mask, const OperandArg& one_over_count, Sum sum) const {
@@ -169,6 +210,10 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     return {mean, sum(feature_sums(squares)) * one_over_count};
   }
 
+  // Of each feature. Never 0, so that the statistics of an empty batch are numbers.
+  int64_t elements_of(const Tensor& x) const {
+    return std::max<int64_t>(1, x.size() / std::max<int64_t>(1, x.shape()[axis_]));
+  }
   // Elements of each feature that the mask lets through. Keras' epsilon keeps an empty selection from dividing by 0.
   Tensor count_of(const Tensor& x, const Tensor& mask) const {
     const Tensor seen = broadcast_to(expand_dims(cast(mask, x.dtype()), -1), x.shape());
@@ -179,9 +224,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   Moments local_moments(const Tensor& x, const Tensor& mask) const {
     const auto own = [](const Tensor& t) { return t; };
     if (mask.defined()) return moments_of(x, mask, reciprocal(count_of(x, mask) + kKerasEpsilon), own);
-    // A replica may be empty: its statistics are of no weight then, but must be numbers.
-    const int64_t count = std::max<int64_t>(1, x.size() / std::max<int64_t>(1, x.shape()[axis_]));
-    return moments_of(x, mask, 1.0 / static_cast<double>(count), own);
+    return moments_of(x, mask, 1.0 / static_cast<double>(elements_of(x)), own);
   }
 
   Moments global_moments(const Tensor& x, const Tensor& mask) const {

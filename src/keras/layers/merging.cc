@@ -13,8 +13,6 @@
 namespace lockstep::keras::layers {
 namespace {
 
-Tensor any_of(const Tensor& booleans) { return reduce_max(cast(booleans, DType::int32), {.axis = {-1}}) > 0; }
-
 bool all_defined(const TensorList& masks) {
   return !masks.empty() &&
          std::all_of(masks.begin(), masks.end(), [](const Tensor& mask) { return mask.defined(); });

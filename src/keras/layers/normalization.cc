@@ -4,6 +4,7 @@
 #include <set>
 
 #include "keras/layers/registry.h"
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -127,6 +128,28 @@ class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationS
 };
 const RegisterLayer<LayerNormalizationLayer> layer_normalization;
 
+// h = (x - mean) / stddev, for means over any part of x that broadcast back, differentiated as a whole:
+//   dx = (dh - mean(dh) - h mean(dh h)) / stddev
+// The statistics are made again there, so that this can be differentiated in turn; a compiled step shares them.
+template <class Mean>
+Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
+  const auto inverse_stddev = [=] { return rsqrt(mean(square(x - mean(x))) + epsilon); };
+  const auto standard = [=] {
+    const Tensor factor = inverse_stddev();
+    return x * factor - mean(x) * factor;
+  };
+  const auto gradients = [=](std::span<const Tensor> arriving) -> TensorList {
+    const Tensor &dh = arriving[0], h = standard();
+    return {(dh - (mean(dh) + h * mean(dh * h))) * inverse_stddev()};
+  };
+  const Tensor inputs[] = {x};
+  return custom_gradient(
+      [&](std::span<const Tensor>) {
+        return CustomGradient{{standard()}, gradients};
+      },
+      inputs)[0];
+}
+
 // --- group normalisation -------------------------------------------------------------------------------------------
 
 struct GroupNormalizationSettings {
@@ -167,18 +190,33 @@ class GroupNormalizationLayer final : public ConfiguredLayer<GroupNormalizationS
 
   Tensor call(const Tensor& input, const CallContext&) override {
     const GroupNormalizationOptions& o = settings_.options;
-    Shape grouped = input.shape();
-    grouped[axis_] /= o.groups;
-    grouped.insert(axis_, o.groups);
-    const Tensor x = reshape(widened(input), grouped);
-    ReduceOptions over{.keepdims = true};
-    for (int d = 1; d < x.rank(); ++d)
-      if (d != axis_) over.axis.push_back(d);
-    const auto weight = [&](const Variable& v) { return along(cast(v, x.dtype()), x, {axis_, axis_ + 1}); };
-    const Tensor centered = x - reduce_mean(x, over);
-    Tensor factor = rsqrt(reduce_mean(square(centered), over) + o.epsilon);
-    if (gamma_.defined()) factor = factor * weight(gamma_);
-    Tensor y = centered * factor;
+    // (batch, positions, channels), or the positions behind; all four where there are both.
+    const Shape& shape = input.shape();
+    int64_t before = 1, behind = 1;
+    for (int d = 1; d < shape.rank(); ++d)
+      if (d != axis_) (d < axis_ ? before : behind) *= shape[d];
+    Shape flat{shape[0], shape[axis_]}, along{1, shape[axis_]};
+    ReduceOptions positions;
+    const auto insert = [&](int place, int64_t size) {
+      if (size == 1) return;
+      flat.insert(place, size);
+      along.insert(place, 1);
+      positions.axis.push_back(place);
+    };
+    insert(1, before);
+    insert(flat.rank(), behind);
+    const Tensor x = reshape(widened(input), flat);
+    // Over the positions of each channel first: that sum runs along memory.
+    const auto group_mean = [=, groups = o.groups](const Tensor& v) {
+      Shape kept = along;
+      kept[0] = v.shape()[0];
+      const Shape grouped{kept[0], groups, along.size() / groups};
+      const Tensor channels = reshape(positions.axis.empty() ? v : reduce_mean(v, positions), grouped);
+      return reshape(broadcast_to(reduce_mean(channels, {.axis = {2}, .keepdims = true}), grouped), kept);
+    };
+    const auto weight = [&](const Variable& v) { return reshape(cast(v, x.dtype()), along); };
+    Tensor y = standardized(x, o.epsilon, group_mean);
+    if (gamma_.defined()) y = y * weight(gamma_);
     if (beta_.defined()) y = y + weight(beta_);
     return cast(reshape(y, input.shape()), compute_dtype());
   }
@@ -273,7 +311,7 @@ class SpectralNormalizationLayer final : public ConfiguredLayer<SpectralNormaliz
     require(kernel_.defined(), ErrorCode::invalid_argument, where(), "SpectralNormalization: layer \"",
             settings_.layer.name(), "\" (", settings_.layer.class_name(),
             ") has neither a kernel nor embeddings");
-    list_weight_of(settings_.layer, kernel_);  // in Keras' order: kernel, vector_u, bias
+    track(kernel_);
     vector_u_ = add_weight("vector_u", {1, kernel_.shape()[-1]},
                            {.initializer = initializers::TruncatedNormal({.stddev = 0.02}),
                             .trainable = false,

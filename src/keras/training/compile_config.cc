@@ -96,6 +96,11 @@ Json serialize_compile_options(const CompileOptions& options) {
 }
 
 CompileOptions deserialize_compile_options(const Json& json, std::source_location where) {
+  FieldReader reader(json);
+  for (const char* name : {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly",
+                           "steps_per_execution", "jit_compile", "auto_scale_loss"})
+    reader.ignore(name);
+  reader.finish();
   const Json none;
   const auto part = [&](const char* name) -> const Json& {
     const Json* found = json.find(name);
@@ -114,7 +119,13 @@ CompileOptions deserialize_compile_options(const Json& json, std::source_locatio
   if (const Json* value = json.find("run_eagerly")) options.run_eagerly = value->as_bool();
   if (const Json* value = json.find("steps_per_execution"); value && value->is_int())
     options.steps_per_execution = value->as_int();
+  if (const Json* value = json.find("auto_scale_loss")) options.auto_scale_loss = value->as_bool();
   return options;
+}
+
+Json CompileOptions::serialize() const { return serialize_compile_options(*this); }
+CompileOptions CompileOptions::deserialize(const Json& json, std::source_location where) {
+  return deserialize_compile_options(json, where);
 }
 
 }  // namespace lockstep::keras

@@ -169,6 +169,12 @@ Logs Trainer::results() const {
   return logs;
 }
 
+double Trainer::last_loss() const {
+  require(last_loss_.defined(), ErrorCode::failed_precondition, std::source_location::current(), "model \"",
+          model_.name(), "\" has made no training step yet");
+  return cast(last_loss_, DType::float64).item<double>();
+}
+
 void Trainer::build_optimizer() { options_.optimizer.build(model_.trainable_weights()); }
 
 bool Trainer::interrupted() const { return Interrupt::requested(); }
@@ -248,10 +254,11 @@ TensorList Trainer::run_body(Kind kind, const Layout& layout, std::span<const Te
     resolve_outputs(predictions.size(), y.size());
     loss = total_loss(y, predictions, weights);
   }
-  loss_mean_.add(all_reduce_sum(loss), global_batch_size(predictions[0]));
+  loss = all_reduce_sum(loss);
+  loss_mean_.add(loss, global_batch_size(predictions[0]));
   update_metrics(y, predictions, weights);
   model_.forget_losses();
-  return {};
+  return {loss};
 }
 
 TensorList Trainer::run_step(Kind kind, const Batch& batch, std::source_location where) {
@@ -262,13 +269,17 @@ TensorList Trainer::run_step(Kind kind, const Batch& batch, std::source_location
     static constexpr const char* kNames[] = {"training step", "evaluation step", "prediction step"};
     step.function = std::make_unique<FunctionCore>(
         [this, kind, layout](std::span<const Tensor> inputs) { return run_body(kind, layout, inputs); },
-        FunctionOptions{.name = model_.name() + ": " + kNames[static_cast<int>(kind)]}, where);
+        FunctionOptions{.name = model_.name() + ": " + kNames[static_cast<int>(kind)],
+                        .clock = kind == Kind::train ? &*clock_ : nullptr},
+        where);
   }
   step.inputs.clear();
   each_array(batch, [&](const Tensor& tensor) { step.inputs.push_back(tensor); });
-  if (options_.run_eagerly) return run_body(kind, layout, step.inputs);
-  TensorList results = step.function->call(step.inputs, where);
+  if (kind == Kind::train) last_loss_ = {};
+  TensorList results =
+      options_.run_eagerly ? run_body(kind, layout, step.inputs) : step.function->call(step.inputs, where);
   step.inputs.clear();  // whoever made the batch may use its memory again
+  if (kind == Kind::train) last_loss_ = results[0];
   return results;
 }
 
@@ -318,6 +329,26 @@ void attach(const std::vector<Callback>& callbacks, Model& model, const RunParam
 
 }  // namespace
 
+// False where the data has ended.
+bool Trainer::timed_step(Kind kind, BatchReader& reader, Batch& batch, std::source_location where) {
+  const bool timed = kind == Kind::train;
+  if (timed) clock_->begin_step();
+  {
+    const observe::TimeScope waiting(timed ? &clock_->replica(0) : nullptr, observe::Category::input_wait);
+    if (!reader.next(batch)) {
+      if (timed) clock_->abandon_step();
+      return false;
+    }
+  }
+  require(!batch.x.empty(), ErrorCode::invalid_argument, where, "the data gave an empty batch");
+  run_step(kind, batch, where);
+  if (timed) {
+    clock_->replica(0).count(observe::Counter::examples, examples_in(batch));
+    clock_->end_step();
+  }
+  return true;
+}
+
 void Trainer::run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where) {
   const bool logs_wanted = any_wants_batch_logs(callbacks);
@@ -330,12 +361,9 @@ void Trainer::run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t st
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
     int64_t done = 0;
-    while (done < options_.steps_per_execution && step + done != steps && reader.next(batch)) {
-      require(kind == Kind::train || kind == Kind::test ? !batch.x.empty() : true,
-              ErrorCode::invalid_argument, where, "the data gave an empty batch");
-      run_step(kind, batch, where);
+    while (done < options_.steps_per_execution && step + done != steps &&
+           timed_step(kind, reader, batch, where))
       ++done;
-    }
     if (done == 0) {
       if (steps > 0 && step < steps && kind == Kind::train)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps,
@@ -386,6 +414,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   attach(callbacks, handle, params, where);
 
   const Interrupt interrupt;
+  clock_.emplace();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -425,6 +454,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
   tell(callbacks, &CallbackBase::on_train_end, logs);
   History history = std::move(recorder->history);
+  history.time = clock_->summary();
   history.interrupted = Interrupt::requested();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");

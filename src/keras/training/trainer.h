@@ -12,6 +12,7 @@
 #include "keras/training/source.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/model.h"
+#include "lockstep/observe/step_clock.h"
 
 namespace lockstep::keras {
 
@@ -33,6 +34,7 @@ class Trainer {
   TensorList predict_on_batch(const TensorList& x, std::source_location where);
 
   std::vector<Metric> metrics() const;
+  double last_loss() const;
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const;
   void reset_metrics();
@@ -85,6 +87,7 @@ class Trainer {
   TensorList run_body(Kind kind, const Layout& layout, std::span<const Tensor> inputs);
   TensorList run_step(Kind kind, const Batch& batch, std::source_location where);
   Data in_model_order(const Data& data, std::source_location where) const;
+  bool timed_step(Kind kind, BatchReader& reader, Batch& batch, std::source_location where);
   void run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t steps,
                  const std::vector<Callback>& callbacks, std::source_location where);
   Logs evaluate_quietly(Model& handle, const Data& data, const EpochOptions& epoch, int64_t steps,
@@ -96,6 +99,9 @@ class Trainer {
   bool resolved_ = false;
   std::vector<Output> outputs_;
   RunningMean loss_mean_;
+  Tensor last_loss_;
+  // Of the last fit. Compiled steps keep its address, so that a fit starts it anew in place.
+  std::optional<observe::StepClock> clock_{std::in_place};
   std::map<std::pair<Kind, Layout>, Step> steps_;
 };
 

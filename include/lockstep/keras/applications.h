@@ -1,0 +1,101 @@
+// Architectures that are often started from, without weights: each function gives a new model, made with the
+// functional API and ready for compile().
+//
+//   Model model = applications::lenet();
+//   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet"});
+//
+// Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with from_logits.
+// Images are channels last. The defaults are small enough for a CPU. All throw Error(invalid_argument) for
+// arguments out of range.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/json.h"
+#include "lockstep/keras/activations.h"
+#include "lockstep/keras/model.h"
+
+namespace lockstep::keras::applications {
+
+struct MlpOptions {
+  Shape input_shape = {784};            // of higher rank: flattened first
+  std::vector<int64_t> hidden = {128};  // units of the layers in between; none: a linear classifier
+  int64_t classes = 10;
+  Activation activation = "relu";
+  double dropout = 0;  // behind each hidden layer
+  Activation classifier_activation = {};
+  std::string name = "mlp";
+};
+Model mlp(const MlpOptions& options = {});
+
+struct LenetOptions {
+  Shape input_shape = {28, 28, 1};
+  int64_t classes = 10;
+  Activation activation = "relu";
+  Activation classifier_activation = {};
+  std::string name = "lenet";
+};
+// LeNet-5 with max pooling: two convolutions of 5 x 5 (6 and 16 filters), dense layers of 120 and 84.
+Model lenet(const LenetOptions& options = {});
+
+struct ResnetOptions {
+  Shape input_shape = {32, 32, 3};
+  int64_t classes = 10;
+  int64_t width =
+      64;  // filters of the first stage; each of the three that follow has twice as many as the one before
+  // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3
+  // that keeps their size, for images of a few dozen pixels.
+  std::string stem = "small";
+  Activation classifier_activation = {};
+  std::string name = {};  // empty: the function's
+};
+// Residual blocks of two 3 x 3 convolutions, without biases.
+Model resnet18(const ResnetOptions& options = {});
+// Residual blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions: Keras' ResNet50 with its layer names, biases and epsilon.
+Model resnet50(const ResnetOptions& options = {});
+
+struct VitOptions {
+  Shape input_shape = {28, 28, 1};
+  int64_t classes = 10;
+  int64_t patch_size = 7;
+  int64_t dim = 64;
+  int64_t depth = 2;  // transformer blocks
+  int64_t heads = 4;
+  int64_t mlp_dim = 128;
+  double dropout = 0;
+  Activation classifier_activation = {};
+  std::string name = "vit_tiny";
+};
+// A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise first,
+// the mean over the patches. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192,
+// .depth = 12, .heads = 3, .mlp_dim = 768}.
+Model vit_tiny(const VitOptions& options = {});
+
+struct GptOptions {
+  int64_t vocabulary = 256;  // bytes
+  int64_t context = 64;      // tokens that it sees
+  int64_t dim = 64;
+  int64_t depth = 2;
+  int64_t heads = 4;
+  int64_t mlp_dim = 0;  // 0: 4 dim
+  double dropout = 0;
+  std::string name = "gpt_tiny";
+};
+// A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what comes next.
+Model gpt_tiny(const GptOptions& options = {});
+
+// --- by name, for files --------------------------------------------------------------------------------------------
+
+// mlp, lenet, resnet18, resnet50, vit_tiny, gpt_tiny.
+std::vector<std::string> names();
+// Every option with its default, by the names of the structs above.
+Json default_options(const std::string& name, std::source_location where = std::source_location::current());
+// Options that are left out keep their defaults. Throws Error(not_found) for an unknown name and
+// Error(invalid_argument) for an unknown option, naming the nearest known one.
+Model make(const std::string& name, const Json& options = Json::object(),
+           std::source_location where = std::source_location::current());
+
+}  // namespace lockstep::keras::applications

@@ -1,0 +1,88 @@
+#include <functional>
+
+#include "keras/fields.h"
+#include "lockstep/base/error.h"
+#include "lockstep/keras/applications.h"
+
+namespace lockstep::keras::applications {
+namespace {
+
+template <class Visitor, class Options>
+void visit_options(Visitor& v, Options& o) {
+  if constexpr (requires { o.input_shape; }) v("input_shape", o.input_shape);
+  if constexpr (requires { o.classes; }) v("classes", o.classes);
+  if constexpr (requires { o.hidden; }) v("hidden", o.hidden);
+  if constexpr (requires { o.width; }) v("width", o.width);
+  if constexpr (requires { o.stem; }) v("stem", o.stem);
+  if constexpr (requires { o.patch_size; }) v("patch_size", o.patch_size);
+  if constexpr (requires { o.vocabulary; }) v("vocabulary", o.vocabulary);
+  if constexpr (requires { o.context; }) v("context", o.context);
+  if constexpr (requires { o.dim; }) v("dim", o.dim);
+  if constexpr (requires { o.depth; }) v("depth", o.depth);
+  if constexpr (requires { o.heads; }) v("heads", o.heads);
+  if constexpr (requires { o.mlp_dim; }) v("mlp_dim", o.mlp_dim);
+  if constexpr (requires { o.dropout; }) v("dropout", o.dropout);
+  if constexpr (requires { o.activation; }) v("activation", o.activation);
+  if constexpr (requires { o.classifier_activation; }) v("classifier_activation", o.classifier_activation);
+  v("name", o.name);
+}
+
+struct Entry {
+  const char* name;
+  std::function<Json()> defaults;
+  std::function<Model(const Json&)> make;
+};
+
+template <class Options>
+struct Settings {
+  Options options;
+  void visit(auto& v) { visit_options(v, options); }
+};
+
+template <class Options>
+Entry entry(const char* name, Model (*make)(const Options&)) {
+  return {name, [] { return write_fields(Settings<Options>{}); },
+          [make](const Json& json) { return make(read_fields<Settings<Options>>(json).options); }};
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all{
+      entry("mlp", mlp),           entry("lenet", lenet),       entry("resnet18", resnet18),
+      entry("resnet50", resnet50), entry("vit_tiny", vit_tiny), entry("gpt_tiny", gpt_tiny),
+  };
+  return all;
+}
+
+const Entry& find(const std::string& name, std::source_location where) {
+  for (const Entry& candidate : entries())
+    if (name == candidate.name) return candidate;
+  const std::string near = nearest_spelling(name, names());
+  std::string known;
+  for (const std::string& other : names()) known += (known.empty() ? "" : ", ") + other;
+  fail(ErrorCode::not_found, where, "there is no application \"", name, "\"",
+       near.empty() ? "" : "; did you mean \"" + near + "\"?", " There are ", known);
+}
+
+}  // namespace
+
+std::vector<std::string> names() {
+  std::vector<std::string> list;
+  for (const Entry& known : entries()) list.emplace_back(known.name);
+  return list;
+}
+
+Json default_options(const std::string& name, std::source_location where) {
+  return find(name, where).defaults();
+}
+
+Model make(const std::string& name, const Json& options, std::source_location where) {
+  const Entry& application = find(name, where);
+  try {
+    return application.make(options);
+  } catch (Error& error) {
+    error.note("in the options of \"" + name + "\"");
+    throw;
+  }
+}
+
+}  // namespace lockstep::keras::applications

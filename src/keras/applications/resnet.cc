@@ -1,0 +1,104 @@
+#include "lockstep/base/error.h"
+#include "lockstep/keras/applications.h"
+#include "lockstep/keras/layers.h"
+
+namespace lockstep::keras::applications {
+namespace {
+
+// What the two kinds of network differ in.
+struct Architecture {
+  const char* name;
+  int64_t blocks[4];
+  int64_t expansion;  // filters of a block's result, in multiples of its inner ones
+  bool use_bias;
+  double epsilon;
+};
+constexpr Architecture kResnet18{"resnet18", {2, 2, 2, 2}, 1, false, 1e-5};
+constexpr Architecture kResnet50{"resnet50", {3, 4, 6, 3}, 4, true, 1.001e-5};
+
+class Builder {
+ public:
+  Builder(const Architecture& architecture, const ResnetOptions& options)
+      : architecture_(architecture), options_(options) {
+    const std::source_location here = std::source_location::current();
+    require(options.input_shape.rank() == 3, ErrorCode::invalid_argument, here, architecture.name,
+            ": input_shape must be (height, width, channels), received ", options.input_shape);
+    require(options.stem == "imagenet" || options.stem == "small", ErrorCode::invalid_argument, here,
+            architecture.name, ": stem must be \"imagenet\" or \"small\", received \"", options.stem, "\"");
+    require(options.width > 0, ErrorCode::invalid_argument, here, architecture.name,
+            ": width must be positive, received ", options.width);
+  }
+
+  Model build() const {
+    const KerasTensor input = Input(options_.input_shape);
+    KerasTensor x = stem(input);
+    int64_t filters = options_.width;
+    for (int stage = 0; stage < 4; ++stage, filters *= 2)
+      for (int64_t i = 0; i < architecture_.blocks[stage]; ++i)
+        x = block(x, filters, i == 0 && stage > 0 ? 2 : 1,
+                  i == 0 && (stage > 0 || architecture_.expansion > 1),
+                  "conv" + std::to_string(stage + 2) + "_block" + std::to_string(i + 1));
+    x = layers::GlobalAveragePooling2D({.name = "avg_pool"})(x);
+    x = layers::Dense(options_.classes,
+                      {.activation = options_.classifier_activation, .name = "predictions"})(x);
+    return {input, x, {.name = options_.name.empty() ? architecture_.name : options_.name}};
+  }
+
+ private:
+  KerasTensor stem(KerasTensor x) const {
+    const bool small = options_.stem == "small";
+    if (!small) x = layers::ZeroPadding2D(3, {.name = "conv1_pad"})(x);
+    x = convolution(x, options_.width, small ? 3 : 7, small ? 1 : 2, small, "conv1");
+    x = layers::Activation("relu", {.name = "conv1_relu"})(x);
+    if (small) return x;
+    x = layers::ZeroPadding2D(1, {.name = "pool1_pad"})(x);
+    return layers::MaxPooling2D({.pool_size = 3, .strides = 2, .name = "pool1_pool"})(x);
+  }
+
+  // A convolution and its batch normalisation.
+  KerasTensor convolution(const KerasTensor& x, int64_t filters, int64_t size, int64_t stride, bool same,
+                          const std::string& name) const {
+    const KerasTensor y = layers::Conv2D(filters, size,
+                                         {.strides = stride,
+                                          .padding = same ? "same" : "valid",
+                                          .use_bias = architecture_.use_bias,
+                                          .kernel_initializer = "he_normal",
+                                          .name = name + "_conv"})(x);
+    return layers::BatchNormalization({.epsilon = architecture_.epsilon, .name = name + "_bn"})(y);
+  }
+  // A 3 x 3 one. A strided one pads both sides alike, as the published networks do: "same" would pad the far side only.
+  KerasTensor spatial(KerasTensor x, int64_t filters, int64_t stride, const std::string& name) const {
+    if (stride > 1) x = layers::ZeroPadding2D(1, {.name = name + "_pad"})(x);
+    return convolution(x, filters, 3, stride, stride == 1, name);
+  }
+
+  KerasTensor block(const KerasTensor& input, int64_t filters, int64_t stride, bool projects,
+                    const std::string& name) const {
+    const int64_t results = filters * architecture_.expansion;
+    const KerasTensor shortcut =
+        projects ? convolution(input, results, 1, stride, false, name + "_0") : input;
+    const auto relu = [&](const KerasTensor& y, const char* place) {
+      return layers::Activation("relu", {.name = name + place})(y);
+    };
+    KerasTensor x;
+    if (architecture_.expansion == 1) {
+      x = relu(spatial(input, filters, stride, name + "_1"), "_1_relu");
+      x = spatial(x, results, 1, name + "_2");
+    } else {
+      x = relu(convolution(input, filters, 1, stride, false, name + "_1"), "_1_relu");
+      x = relu(convolution(x, filters, 3, 1, true, name + "_2"), "_2_relu");
+      x = convolution(x, results, 1, 1, false, name + "_3");
+    }
+    return relu(layers::Add({.name = name + "_add"})(KerasTensorList{shortcut, x}), "_out");
+  }
+
+  const Architecture& architecture_;
+  const ResnetOptions& options_;
+};
+
+}  // namespace
+
+Model resnet18(const ResnetOptions& options) { return Builder(kResnet18, options).build(); }
+Model resnet50(const ResnetOptions& options) { return Builder(kResnet50, options).build(); }
+
+}  // namespace lockstep::keras::applications

@@ -1,0 +1,57 @@
+#include "lockstep/keras/layers/position_embedding.h"
+
+#include "keras/layers/registry.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+
+namespace lockstep::keras::layers {
+namespace {
+
+struct PositionEmbeddingSettings {
+  int64_t sequence_length = 0;
+  PositionEmbeddingOptions options;
+  void visit(auto& v) {
+    v("sequence_length", sequence_length);
+    v("initializer", options.initializer);
+  }
+};
+
+class PositionEmbeddingLayer final : public ConfiguredLayer<PositionEmbeddingSettings> {
+ public:
+  static constexpr const char* kClassName = "PositionEmbedding";
+  PositionEmbeddingLayer(const char* class_name, PositionEmbeddingSettings settings)
+      : ConfiguredLayer(class_name, std::move(settings)) {
+    require(settings_.sequence_length > 0, ErrorCode::invalid_argument, std::source_location::current(),
+            "PositionEmbedding: sequence_length must be positive, received ", settings_.sequence_length);
+  }
+
+  void build(const Shape& input) override {
+    require(input.rank() >= 2, ErrorCode::shape_mismatch, std::source_location::current(),
+            "PositionEmbedding: takes (..., positions, features), received ", input);
+    embeddings_ = add_weight("embeddings", {settings_.sequence_length, input[-1]},
+                             {.initializer = settings_.options.initializer});
+  }
+
+  Tensor call(const Tensor& x, const CallContext&) override {
+    const int64_t positions = x.shape()[-2];
+    require(positions <= settings_.sequence_length, ErrorCode::shape_mismatch,
+            std::source_location::current(), "PositionEmbedding: the input has ", positions,
+            " positions, more than sequence_length ", settings_.sequence_length);
+    return broadcast_to(slice(embeddings_, {0, 0}, {positions, -1}), x.shape());
+  }
+  bool supports_masking() const override { return true; }
+  std::string module() const override { return "keras_hub.layers"; }
+
+ private:
+  Variable embeddings_;
+};
+const RegisterLayer<PositionEmbeddingLayer> registered;
+
+}  // namespace
+
+Layer PositionEmbedding(int64_t sequence_length, const PositionEmbeddingOptions& options) {
+  return make_configured<PositionEmbeddingLayer>({sequence_length, options});
+}
+
+}  // namespace lockstep::keras::layers
