@@ -32,8 +32,8 @@ Shape with_unknown_as(const Shape& shape, int64_t size) {
   return filled;
 }
 
-TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs, const CallOptions& options,
-                      int64_t unknown, std::source_location where) {
+TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
+                      const SymbolicCallOptions& options, int64_t unknown, std::source_location where) {
   // Results are symbols of this trace; only their specs outlive it.
   Trace trace;
   int parameters = 0;
@@ -42,8 +42,12 @@ TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
   };
   TensorList symbols;
   for (const TensorSpec& input : inputs) symbols.push_back(symbol(input));
-  TensorList results = layer.base()->run(
-      symbols, map_options<Tensor>(options, [&](const Tensor& t) { return symbol(t.spec()); }), where);
+  TensorList results = layer.base()->run(symbols,
+                                         map_options<Tensor>(options,
+                                                             [&](const KerasTensor& t) {
+                                                               return symbol({t.dtype(), t.shape()});
+                                                             }),
+                                         where);
   layer.base()->forget_losses();
   return results;
 }
@@ -51,7 +55,7 @@ TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
 }  // namespace
 
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
-                                      const CallOptions& options, std::source_location where) {
+                                      const SymbolicCallOptions& options, std::source_location where) {
   // A size that follows an unknown one shows by changing with it: two runs with different stand-ins.
   constexpr int64_t kStandIn = 83;
   constexpr int64_t kOtherStandIn = 89;
@@ -88,11 +92,8 @@ KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inp
     shapes.push_back(input.shape());
   }
   layer.base()->ensure_built(shapes, where);
-  // Stand-ins for the tensors among the options: only their specs count.
-  const CallOptions stand_ins = map_options<Tensor>(
-      options, [](const KerasTensor& t) { return Tensor::empty(t.dtype(), with_unknown_as(t.shape(), 1)); });
   auto call = std::make_shared<LayerCall>(
-      LayerCall{layer, inputs, options, infer_outputs(layer, specs, stand_ins, where)});
+      LayerCall{layer, inputs, options, infer_outputs(layer, specs, options, where)});
   KerasTensorList results;
   for (const TensorSpec& spec : call->results) {
     const int output = static_cast<int>(results.size());

@@ -28,7 +28,7 @@ struct KerasTensor::Impl {
 
 // What a layer would give for inputs of these shapes; runs nothing. Sizes that are not known stay -1.
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
-                                      const CallOptions& options, std::source_location where);
+                                      const SymbolicCallOptions& options, std::source_location where);
 
 KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inputs,
                                   const SymbolicCallOptions& options, std::source_location where);
