@@ -160,7 +160,7 @@ Json carry_out(const RunFile& run, const RunReports& reports) {
   if (!reports.step_log.empty()) options.callbacks.push_back(keras::make_callback<StepLog>(reports.step_log));
   if (!reports.tensorboard.empty())
     options.callbacks.push_back(keras::callbacks::TensorBoard(reports.tensorboard));
-  const keras::History history = at_key("fit", [&] { return model.fit(data.train, options); });
+  const keras::History history = model.fit(data.train, options);
 
   const int64_t test_batch = std::max<int64_t>(fit.batch_size, 256);
   const Logs figures =

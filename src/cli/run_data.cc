@@ -143,6 +143,8 @@ Tensor fitting_x(Tensor x, const DataOptions& options, const Ends& ends) {
     const double scale = options.scale.value_or(bytes ? 1.0 / 255 : 1.0);
     if (scale != 1) x = x * scale;
   } else {
+    require(!options.scale, ErrorCode::invalid_argument, std::source_location::current(),
+            "data.scale: the model takes integers, which are left as they are");
     x = cast(x, DType::int32);
   }
   const int64_t count = x.shape()[0];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace lockstep::cli {
 namespace {
@@ -11,10 +12,16 @@ std::string shown(const Json& json) {
   return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
+// Without a fraction where it has none.
+Json number(double value) {
+  return value == std::floor(value) && std::abs(value) < 9e15 ? Json(static_cast<int64_t>(value))
+                                                              : Json(value);
+}
+
 std::string limits(const Rule& rule) {
   std::string text;
-  if (rule.at_least) text += " of at least " + Json(*rule.at_least).dump();
-  if (rule.below) text += std::string(rule.at_least ? " and" : "") + " below " + Json(*rule.below).dump();
+  if (rule.at_least) text += " of at least " + number(*rule.at_least).dump();
+  if (rule.below) text += std::string(rule.at_least ? " and" : "") + " below " + number(*rule.below).dump();
   return text;
 }
 
@@ -48,8 +55,7 @@ void read_value(const Json& json, bool& value, const Rule&, const std::string& p
 }
 
 void read_value(const Json& json, int64_t& value, const Rule& rule, const std::string& path) {
-  const bool whole =
-      json.is_number() && json.as_double() == static_cast<double>(static_cast<int64_t>(json.as_double()));
+  const bool whole = json.is_number() && number(json.as_double()).is_int();
   if (!whole || !within(json.as_double(), rule)) refuse(path, "an integer" + limits(rule), json);
   value = json.as_int();
 }
@@ -96,8 +102,8 @@ void SettingsSchema::add(const char* name, Json schema, Json standard, const Rul
   Json entry = Json::object();
   if (*rule.help != '\0') entry.set("description", rule.help);
   for (const auto& [key, value] : schema.members()) entry.set(key, value);
-  if (rule.at_least) entry.set("minimum", *rule.at_least);
-  if (rule.below) entry.set("exclusiveMaximum", *rule.below);
+  if (rule.at_least) entry.set("minimum", number(*rule.at_least));
+  if (rule.below) entry.set("exclusiveMaximum", number(*rule.below));
   if (!rule.one_of.empty()) entry.set("enum", Json::List(rule.one_of.begin(), rule.one_of.end()));
   if (!rule.required && !standard.is_null()) entry.set("default", std::move(standard));
   if (rule.required) required_.push_back(name);
