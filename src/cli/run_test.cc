@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/run_data.h"
+#include "lockstep/data/image.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -193,6 +194,22 @@ TEST_F(RunTest, IdxFilesAreScaledAndShapedForTheModel) {
               ::testing::Pointwise(::testing::FloatEq(), {0.0F, 0.2F, 0.4F, 1.0F}));
   EXPECT_EQ(data.train.y.to_vector<int32_t>(), (std::vector<int32_t>{1, 0}));
   EXPECT_FALSE(data.validation.x.defined());
+}
+
+TEST_F(RunTest, ImageFoldersAreBroughtToTheModelsSize) {
+  for (const char* name : {"cats", "dogs"}) {
+    std::filesystem::create_directories(folder_ / "pets" / name);
+    const Tensor image = Tensor::full(DType::uint8, {4, 6, 3}, name[0] == 'c' ? 255 : 0);
+    std::ofstream(folder_ / "pets" / name / "a.png", std::ios::binary) << data::encode_png(image);
+  }
+  const RunFile run =
+      parsed(R"({"model": {"zoo": "resnet18", "input_shape": [8, 8, 3], "classes": 2, "width": 2},
+                                 "data": {"image_folder": "pets"}})");
+  const RunData data = load_data(run, make_model(run));
+  ASSERT_EQ(data.train.x.shape(), (Shape{2, 8, 8, 3}));
+  const std::vector<float> x = data.train.x.to_vector<float>();
+  const std::vector<int32_t> y = data.train.y.to_vector<int32_t>();
+  for (size_t i = 0; i < 2; ++i) EXPECT_FLOAT_EQ(x[i * 8 * 8 * 3], y[i] == 0 ? 1.0F : 0.0F);
 }
 
 TEST_F(RunTest, TextGivesTheNextByte) {

@@ -75,6 +75,12 @@ void read_value(const Json& json, std::string& value, const Rule& rule, const st
          json);
 }
 
+void read_value(const Json& json, std::vector<int64_t>& value, const Rule& rule, const std::string& path) {
+  if (!json.is_list()) refuse(path, "a list of integers", json);
+  value.clear();
+  for (const Json& item : json.items()) read_value(item, value.emplace_back(), rule, path);
+}
+
 void read_value(const Json& json, std::map<int64_t, double>& value, const Rule&, const std::string& path) {
   if (!json.is_object()) refuse(path, "an object from class numbers to weights", json);
   value.clear();
@@ -93,6 +99,10 @@ void SettingsReader::finish() const {
 }
 
 Json typed(const char* type) { return Json::object({{"type", type}}); }
+
+Json value_schema(const std::vector<int64_t>&) {
+  return Json::object({{"type", "array"}, {"items", typed("integer")}});
+}
 
 Json value_schema(const std::map<int64_t, double>&) {
   return Json::object({{"type", "object"}, {"additionalProperties", typed("number")}});
