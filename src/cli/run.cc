@@ -133,6 +133,10 @@ Model make_model(const RunFile& run) {
 
 Json carry_out(const RunFile& run, const RunReports& reports) {
   random::set_seed(static_cast<uint64_t>(run.seed));
+  require(reports.step_log.empty() || !run.compile || run.compile->steps_per_execution == 1,
+          ErrorCode::invalid_argument, std::source_location::current(),
+          "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
+          run.compile ? run.compile->steps_per_execution : 1);
   const Model model = make_model(run);
   compile(run, model, reports.out);
   const RunData data = load_data(run, model);
