@@ -133,6 +133,10 @@ Model make_model(const RunFile& run) {
 
 Json carry_out(const RunFile& run, const RunReports& reports) {
   random::set_seed(static_cast<uint64_t>(run.seed));
+  require(reports.step_log.empty() || !run.compile || run.compile->steps_per_execution == 1,
+          ErrorCode::invalid_argument, std::source_location::current(),
+          "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
+          run.compile ? run.compile->steps_per_execution : 1);
   const Model model = make_model(run);
   compile(run, model, reports.out);
   const RunData data = load_data(run, model);
@@ -160,7 +164,7 @@ Json carry_out(const RunFile& run, const RunReports& reports) {
   if (!reports.step_log.empty()) options.callbacks.push_back(keras::make_callback<StepLog>(reports.step_log));
   if (!reports.tensorboard.empty())
     options.callbacks.push_back(keras::callbacks::TensorBoard(reports.tensorboard));
-  const keras::History history = at_key("fit", [&] { return model.fit(data.train, options); });
+  const keras::History history = model.fit(data.train, options);
 
   const int64_t test_batch = std::max<int64_t>(fit.batch_size, 256);
   const Logs figures =

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "lockstep/keras/directories.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
@@ -31,11 +32,30 @@ Examples first(const Examples& all, int64_t count) {
   return count < 0 || count >= all.x.shape()[0] ? all : rows(all, 0, count);
 }
 
+// What the model takes and gives; -1 and rank 0 where that is not known before its first call.
+struct Ends {
+  Shape input;
+  DType dtype = DType::float32;
+  Shape output;
+};
+
+Ends ends_of(const keras::Model& model) {
+  const keras::KerasTensorList inputs = model.model_base().inputs();
+  const keras::KerasTensorList outputs = model.model_base().outputs();
+  require(inputs.size() <= 1 && outputs.size() <= 1, ErrorCode::unsupported, std::source_location::current(),
+          "model: it has ", inputs.size(), " inputs and ", outputs.size(),
+          " outputs; a run file trains models of one input and one output");
+  Ends ends;
+  if (!inputs.empty()) ends.input = inputs[0].shape(), ends.dtype = inputs[0].dtype();
+  if (!outputs.empty()) ends.output = outputs[0].shape();
+  return ends;
+}
+
 // --- reading -----------------------------------------------------------------------------------------------------
 
 class Loader {
  public:
-  explicit Loader(const RunFile& run) : run_(run) {}
+  Loader(const RunFile& run, const Ends& ends) : run_(run), ends_(ends) {}
 
   TrainTest operator()(const BuiltinSource& source) const {
     namespace datasets = keras::datasets;
@@ -68,6 +88,26 @@ class Loader {
     const train::SafetensorsFile file(run_.resolve(source.path));
     return {{file.read(source.x), file.read(source.y)}, {}};
   }
+  TrainTest operator()(const ImageFolderSource& source) const {
+    const Shape& wanted = ends_.input;
+    const int64_t channels = wanted.rank() == 4 ? wanted[3] : 3;
+    require(channels == 1 || channels == 3 || channels == 4, ErrorCode::invalid_argument,
+            std::source_location::current(), "images have 1, 3 or 4 channels, the model takes ", channels);
+    std::vector<int64_t> size = source.image_size;
+    if (size.empty() && wanted.rank() == 4 && wanted[1] > 0 && wanted[2] > 0) size = {wanted[1], wanted[2]};
+    require(size.size() == 2, ErrorCode::invalid_argument, std::source_location::current(),
+            "image_size must be [height, width], since the model takes images of any size");
+    return {keras::utils::image_dataset_from_directory(
+                run_.resolve(source.path),
+                {.image_size = size,
+                 .color_mode = channels == 1   ? "grayscale"
+                               : channels == 3 ? "rgb"
+                                               : "rgba",
+                 .interpolation = source.interpolation,
+                 .crop_to_aspect_ratio = source.crop_to_aspect_ratio,
+                 .files = {.shuffle = true, .seed = static_cast<uint64_t>(run_.seed)}}),
+            {}};
+  }
   TrainTest operator()(const TextSource& source) const {
     const std::string path = run_.resolve(source.path);
     std::ifstream file(path, std::ios::binary);
@@ -88,11 +128,12 @@ class Loader {
 
  private:
   const RunFile& run_;
+  const Ends& ends_;
 };
 
-TrainTest load(const RunFile& run, const Source& source, const std::string& path) {
+TrainTest load(const RunFile& run, const Source& source, const Ends& ends, const std::string& path) {
   return at_key(path, [&] {
-    TrainTest data = std::visit(Loader(run), source);
+    TrainTest data = std::visit(Loader(run, ends), source);
     const Examples& train = data.train;
     require(train.x.rank() > 0 && train.y.rank() > 0 && train.x.shape()[0] == train.y.shape()[0],
             ErrorCode::shape_mismatch, std::source_location::current(), "there are examples of shape ",
@@ -103,25 +144,6 @@ TrainTest load(const RunFile& run, const Source& source, const std::string& path
 }
 
 // --- fitting to the model ------------------------------------------------------------------------------------------
-
-// What the model takes and gives; -1 and rank 0 where that is not known before its first call.
-struct Ends {
-  Shape input;
-  DType dtype = DType::float32;
-  Shape output;
-};
-
-Ends ends_of(const keras::Model& model) {
-  const keras::KerasTensorList inputs = model.model_base().inputs();
-  const keras::KerasTensorList outputs = model.model_base().outputs();
-  require(inputs.size() <= 1 && outputs.size() <= 1, ErrorCode::unsupported, std::source_location::current(),
-          "model: it has ", inputs.size(), " inputs and ", outputs.size(),
-          " outputs; a run file trains models of one input and one output");
-  Ends ends;
-  if (!inputs.empty()) ends.input = inputs[0].shape(), ends.dtype = inputs[0].dtype();
-  if (!outputs.empty()) ends.output = outputs[0].shape();
-  return ends;
-}
 
 Shape without_batch(const Shape& shape) {
   Dims dims;
@@ -136,13 +158,15 @@ bool accepts(const Shape& wanted, const Shape& given) {
   return true;
 }
 
-Tensor fitting_x(Tensor x, const DataOptions& options, const Ends& ends) {
-  const bool bytes = x.dtype() == DType::uint8;
+Tensor fitting_x(Tensor x, bool images, const DataOptions& options, const Ends& ends) {
+  const bool bytes = images || x.dtype() == DType::uint8;
   if (is_floating(ends.dtype)) {
     x = cast(x, DType::float32);
     const double scale = options.scale.value_or(bytes ? 1.0 / 255 : 1.0);
     if (scale != 1) x = x * scale;
   } else {
+    require(!options.scale, ErrorCode::invalid_argument, std::source_location::current(),
+            "data.scale: the model takes integers, which are left as they are");
     x = cast(x, DType::int32);
   }
   const int64_t count = x.shape()[0];
@@ -184,9 +208,10 @@ Tensor fitting_y(Tensor y, const DataOptions& options, const Ends& ends) {
 RunData load_data(const RunFile& run, const keras::Model& model) {
   const Ends ends = ends_of(model);
   const DataOptions& options = run.data.options;
-  const TrainTest read = load(run, run.data.source, "data");
+  const TrainTest read = load(run, run.data.source, ends, "data");
   RunData data{read.train, read.test};
-  if (options.validation) data.validation = load(run, options.validation->source, "data.validation").train;
+  if (options.validation)
+    data.validation = load(run, options.validation->source, ends, "data.validation").train;
   if (options.validation_split > 0) {
     const int64_t count = data.train.x.shape()[0];
     // Keras' rule.
@@ -200,7 +225,8 @@ RunData load_data(const RunFile& run, const keras::Model& model) {
   }
   for (Examples* examples : {&data.train, &data.validation}) {
     if (!examples->x.defined()) continue;
-    examples->x = fitting_x(examples->x, options, ends);
+    const bool images = std::holds_alternative<ImageFolderSource>(run.data.source);
+    examples->x = fitting_x(examples->x, images, options, ends);
     examples->y = fitting_y(examples->y, options, ends);
   }
   if (data.validation.x.defined() && data.validation.x.shape()[0] == 0) data.validation = {};

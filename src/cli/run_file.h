@@ -86,6 +86,25 @@ struct SafetensorsSource {
   }
 };
 
+struct ImageFolderSource {
+  static constexpr const char* kKey = "image_folder";
+  std::string path = {};
+  std::vector<int64_t> image_size = {};
+  std::string interpolation = "bilinear";
+  bool crop_to_aspect_ratio = false;
+  void visit(auto& v) {
+    v(kKey, path,
+      {.help = "Path of a folder with a folder of JPEG and PNG images for each class, which are read in an "
+               "order drawn "
+               "from the run's seed",
+       .required = true});
+    v("image_size", image_size,
+      {.help = "Height and width that images are brought to; left out: the model's"});
+    v("interpolation", interpolation, {.help = "How that is done", .one_of = {"bilinear", "nearest"}});
+    v("crop_to_aspect_ratio", crop_to_aspect_ratio, {.help = "Cut out a centred part instead of distorting"});
+  }
+};
+
 struct TextSource {
   static constexpr const char* kKey = "text";
   std::string path = {};
@@ -97,7 +116,8 @@ struct TextSource {
   }
 };
 
-using Source = std::variant<BuiltinSource, IdxSource, CsvSource, SafetensorsSource, TextSource>;
+using Source =
+    std::variant<BuiltinSource, IdxSource, CsvSource, SafetensorsSource, ImageFolderSource, TextSource>;
 
 // A source by itself: the name of a built-in one, or an object with one of the keys name, idx, csv, ....
 struct SourceSettings {
@@ -113,7 +133,7 @@ struct DataOptions {
   double validation_split = 0;
   std::optional<SourceSettings> validation = {};
   void visit(auto& v) {
-    v("scale", scale, {.help = "Factor of the examples; left out: 1/255 for bytes, 1 for others"});
+    v("scale", scale, {.help = "Factor of the examples; left out: 1/255 for bytes and images, 1 for others"});
     v("flatten", flatten,
       {.help = "Make each example a vector; where its size fits the model's input that happens by itself"});
     v("one_hot", one_hot, {.help = "Turn class numbers into vectors"});

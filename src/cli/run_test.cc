@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/run_data.h"
+#include "lockstep/data/image.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -195,6 +196,22 @@ TEST_F(RunTest, IdxFilesAreScaledAndShapedForTheModel) {
   EXPECT_FALSE(data.validation.x.defined());
 }
 
+TEST_F(RunTest, ImageFoldersAreBroughtToTheModelsSize) {
+  for (const char* name : {"cats", "dogs"}) {
+    std::filesystem::create_directories(folder_ / "pets" / name);
+    const Tensor image = Tensor::full(DType::uint8, {4, 6, 3}, name[0] == 'c' ? 255 : 0);
+    std::ofstream(folder_ / "pets" / name / "a.png", std::ios::binary) << data::encode_png(image);
+  }
+  const RunFile run =
+      parsed(R"({"model": {"zoo": "resnet18", "input_shape": [8, 8, 3], "classes": 2, "width": 2},
+                                 "data": {"image_folder": "pets"}})");
+  const RunData data = load_data(run, make_model(run));
+  ASSERT_EQ(data.train.x.shape(), (Shape{2, 8, 8, 3}));
+  const std::vector<float> x = data.train.x.to_vector<float>();
+  const std::vector<int32_t> y = data.train.y.to_vector<int32_t>();
+  for (size_t i = 0; i < 2; ++i) EXPECT_FLOAT_EQ(x[i * 8 * 8 * 3], y[i] == 0 ? 1.0F : 0.0F);
+}
+
 TEST_F(RunTest, TextGivesTheNextByte) {
   std::ofstream(folder_ / "text") << "abcdefghi";
   const RunFile run = parsed(R"({"model": "gpt_tiny", "data": {"text": "text", "context": 4}})");
@@ -300,7 +317,12 @@ TEST_F(RunTest, EveryKeyOfTheSchemaIsRead) {
     // An object with what the schema requires and this key, around which the objects that lead to it.
     Json value = Json::object();
     if (const Json* required = parent.find("required"))
-      for (const Json& name : required->items()) value.set(name.as_string(), "?");
+      for (const Json& name : required->items()) {
+        const std::string& key = name.as_string();
+        value.set(key, key == "name"  ? Json("digits")
+                       : key == "idx" ? Json::object({{"images", "?"}, {"labels", "?"}})
+                                      : Json("?"));
+      }
     if (const Json* zoo = parent.at("properties").find("zoo")) value.set("zoo", zoo->at("const"));
     if (!value.contains(path.back())) value.set(path.back(), Json());
     for (size_t i = path.size() - 1; i > 0; --i) {

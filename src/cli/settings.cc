@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace lockstep::cli {
 namespace {
@@ -11,10 +12,16 @@ std::string shown(const Json& json) {
   return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
+// Without a fraction where it has none.
+Json number(double value) {
+  return value == std::floor(value) && std::abs(value) < 9e15 ? Json(static_cast<int64_t>(value))
+                                                              : Json(value);
+}
+
 std::string limits(const Rule& rule) {
   std::string text;
-  if (rule.at_least) text += " of at least " + Json(*rule.at_least).dump();
-  if (rule.below) text += std::string(rule.at_least ? " and" : "") + " below " + Json(*rule.below).dump();
+  if (rule.at_least) text += " of at least " + number(*rule.at_least).dump();
+  if (rule.below) text += std::string(rule.at_least ? " and" : "") + " below " + number(*rule.below).dump();
   return text;
 }
 
@@ -48,8 +55,7 @@ void read_value(const Json& json, bool& value, const Rule&, const std::string& p
 }
 
 void read_value(const Json& json, int64_t& value, const Rule& rule, const std::string& path) {
-  const bool whole =
-      json.is_number() && json.as_double() == static_cast<double>(static_cast<int64_t>(json.as_double()));
+  const bool whole = json.is_number() && number(json.as_double()).is_int();
   if (!whole || !within(json.as_double(), rule)) refuse(path, "an integer" + limits(rule), json);
   value = json.as_int();
 }
@@ -67,6 +73,12 @@ void read_value(const Json& json, std::string& value, const Rule& rule, const st
   const std::string near = nearest_spelling(value, rule.one_of);
   refuse(path, "one of " + join(rule.one_of) + (near.empty() ? "" : " (did you mean \"" + near + "\"?)"),
          json);
+}
+
+void read_value(const Json& json, std::vector<int64_t>& value, const Rule& rule, const std::string& path) {
+  if (!json.is_list()) refuse(path, "a list of integers", json);
+  value.clear();
+  for (const Json& item : json.items()) read_value(item, value.emplace_back(), rule, path);
 }
 
 void read_value(const Json& json, std::map<int64_t, double>& value, const Rule&, const std::string& path) {
@@ -88,6 +100,10 @@ void SettingsReader::finish() const {
 
 Json typed(const char* type) { return Json::object({{"type", type}}); }
 
+Json value_schema(const std::vector<int64_t>&) {
+  return Json::object({{"type", "array"}, {"items", typed("integer")}});
+}
+
 Json value_schema(const std::map<int64_t, double>&) {
   return Json::object({{"type", "object"}, {"additionalProperties", typed("number")}});
 }
@@ -96,8 +112,8 @@ void SettingsSchema::add(const char* name, Json schema, Json standard, const Rul
   Json entry = Json::object();
   if (*rule.help != '\0') entry.set("description", rule.help);
   for (const auto& [key, value] : schema.members()) entry.set(key, value);
-  if (rule.at_least) entry.set("minimum", *rule.at_least);
-  if (rule.below) entry.set("exclusiveMaximum", *rule.below);
+  if (rule.at_least) entry.set("minimum", number(*rule.at_least));
+  if (rule.below) entry.set("exclusiveMaximum", number(*rule.below));
   if (!rule.one_of.empty()) entry.set("enum", Json::List(rule.one_of.begin(), rule.one_of.end()));
   if (!rule.required && !standard.is_null()) entry.set("default", std::move(standard));
   if (rule.required) required_.push_back(name);

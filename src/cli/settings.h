@@ -61,6 +61,7 @@ void read_value(const Json& json, bool& value, const Rule& rule, const std::stri
 void read_value(const Json& json, int64_t& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, double& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, std::string& value, const Rule& rule, const std::string& path);
+void read_value(const Json& json, std::vector<int64_t>& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, std::map<int64_t, double>& value, const Rule& rule,
                 const std::string& path);
 inline void read_value(const Json& json, Json& value, const Rule&, const std::string&) { value = json; }
@@ -114,6 +115,7 @@ inline Json value_schema(const bool&) { return typed("boolean"); }
 inline Json value_schema(const int64_t&) { return typed("integer"); }
 inline Json value_schema(const double&) { return typed("number"); }
 inline Json value_schema(const std::string&) { return typed("string"); }
+Json value_schema(const std::vector<int64_t>&);
 Json value_schema(const std::map<int64_t, double>&);
 inline Json value_schema(const Json&) { return Json::object(); }
 template <class T>
