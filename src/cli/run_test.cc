@@ -162,7 +162,7 @@ TEST_F(RunTest, CsvWithRegression) {
   const Json result = carried_out(R"({"model": {"zoo": "mlp", "input_shape": [2], "hidden": [], "classes": 1},
       "data": {"csv": "table.csv", "label_column": "target", "scale": 0.125, "validation_split": 0.25},
       "compile": {"optimizer": {"class_name": "SGD", "config": {"learning_rate": 0.1}}, "loss": "mse"},
-      "fit": {"epochs": 100}})");
+      "fit": {"epochs": 300}})");
   EXPECT_LT(result.at("loss").as_double(), 1.0);
 }
 
