@@ -7,6 +7,7 @@
 #include "lockstep/keras/directories.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/train/safetensors.h"
 
@@ -220,6 +221,11 @@ RunData load_data(const RunFile& run, const keras::Model& model) {
     require(kept > 0, ErrorCode::invalid_argument, std::source_location::current(),
             "data.validation_split: ", options.validation_split, " of ", count,
             " examples leaves none to learn from");
+    if (options.validation_random) {
+      const random::Generator generator(static_cast<uint64_t>(run.seed));
+      const Tensor order = random::permutation(count, {.generator = &generator});
+      data.train = {gather(data.train.x, order), gather(data.train.y, order)};
+    }
     data.validation = rows(data.train, kept, count - kept);
     data.train = rows(data.train, 0, kept);
   }

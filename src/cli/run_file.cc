@@ -134,6 +134,8 @@ void DataSettings::read(const Json& json, const std::string& path) {
   source = read_source(json, path, &options);
   if (options.validation && options.validation_split > 0)
     refuse(path, "either \"validation\" or \"validation_split\"", json);
+  if (options.validation_random && options.validation_split == 0)
+    refuse(child(path, "validation_random"), "\"validation_split\" beside it", json);
 }
 Json DataSettings::schema() { return source_schema(static_cast<const Source*>(nullptr), true); }
 

@@ -131,6 +131,7 @@ struct DataOptions {
   bool flatten = false;
   bool one_hot = false;
   double validation_split = 0;
+  bool validation_random = false;
   std::optional<SourceSettings> validation = {};
   void visit(auto& v) {
     v("scale", scale, {.help = "Factor of the examples; left out: 1/255 for bytes and images, 1 for others"});
@@ -139,6 +140,8 @@ struct DataOptions {
     v("one_hot", one_hot, {.help = "Turn class numbers into vectors"});
     v("validation_split", validation_split,
       {.help = "This fraction, from the end, is held back for validation", .at_least = 0, .below = 1});
+    v("validation_random", validation_random,
+      {.help = "Draw that fraction at random, by the run's seed: for data in an order that means something"});
     v("validation", validation,
       {.help = "Examples to validate on after every epoch; left out: those that a built-in set holds back"});
   }
