@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "bench/waiting.h"
 
@@ -55,15 +57,37 @@ int calibrate(const Candidate& candidate, double reading_us) {
 
 }  // namespace
 
+namespace {
+
+// Of `iterations` that one call of `run` makes.
+template <class Run>
+Reading timed(Run&& run, double iterations) {
+  const int64_t before = waited_ns();
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
+  const double waited_us = static_cast<double>(waited_ns() - before) * 1e-3;
+  return {.us = elapsed.count() / iterations, .disturbed = waited_us > kDisturbed * elapsed.count()};
+}
+
+}  // namespace
+
 Candidate in_process(std::string name, std::function<void()> step, std::string note) {
   const auto read = [step = std::move(step)](int iterations) {
     step();
-    const int64_t before = waited_ns();
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < iterations; ++i) step();
-    const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
-    const double waited_us = static_cast<double>(waited_ns() - before) * 1e-3;
-    return Reading{.us = elapsed.count() / iterations, .disturbed = waited_us > kDisturbed * elapsed.count()};
+    return timed(
+        [&] {
+          for (int i = 0; i < iterations; ++i) step();
+        },
+        iterations);
+  };
+  return {.name = std::move(name), .read = read, .note = std::move(note)};
+}
+
+Candidate whole(std::string name, std::function<void()> run, int64_t iterations, std::string note) {
+  const auto read = [run = std::move(run), iterations, warm = std::make_shared<bool>(false)](int) {
+    if (!std::exchange(*warm, true)) run();
+    return timed(run, static_cast<double>(iterations));
   };
   return {.name = std::move(name), .read = read, .note = std::move(note)};
 }

@@ -26,6 +26,9 @@ struct Candidate {
 // A candidate that calls `step` on the calling thread.
 Candidate in_process(std::string name, std::function<void()> step, std::string note = {});
 
+// A candidate that always runs whole: `run` makes `iterations` of them, whatever length is wanted.
+Candidate whole(std::string name, std::function<void()> run, int64_t iterations, std::string note = {});
+
 struct Effort {
   int rounds = 60;
   // A reading is as many iterations as fit: short enough to fall between others' time slices. The pause

@@ -1,9 +1,16 @@
 #include "engine.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <memory>
 
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
+#include "lockstep/keras/layers.h"
+#include "lockstep/keras/model.h"
 #include "lockstep/ops/math.h"
 #include "models/models.h"
 
@@ -55,6 +62,33 @@ Step compiled_step(const std::shared_ptr<Training>& training, Device& device) {
   };
 }
 
+keras::Sequential keras_mlp() {
+  return keras::Sequential(
+      {keras::layers::Dense(128, {.activation = "relu", .input_shape = {784}}), keras::layers::Dense(10)});
+}
+keras::Loss crossentropy() { return keras::losses::SparseCategoricalCrossentropy({.from_logits = true}); }
+
+// Standard output goes nowhere for a scope.
+class Muted {
+ public:
+  Muted() : saved_(dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+  }
+  ~Muted() {
+    std::fflush(stdout);
+    dup2(saved_, STDOUT_FILENO);
+    close(saved_);
+  }
+  Muted(const Muted&) = delete;
+  Muted& operator=(const Muted&) = delete;
+
+ private:
+  int saved_;
+};
+
 MemoryPlan plan_of(const char* work, int64_t batch, const std::shared_ptr<Training>& training) {
   const ProgramFigures figures = compiled(training).figures(training->x, training->labels);
   return {.work = work,
@@ -74,6 +108,38 @@ Step engine_mlp(int64_t batch, int threads, Mode mode) {
   return [training, &device] {
     const DeviceScope inner(device);
     training->step();
+  };
+}
+
+Step engine_fit_epoch(int64_t batch, int threads) {
+  Device& device = device_with(threads);
+  const DeviceScope scope(device);
+  const keras::Sequential model = keras_mlp();
+  model.compile({.optimizer = "adam", .loss = crossentropy(), .metrics = {"accuracy"}});
+  const keras::Data data(models::random_inputs({kFitExamples, 784}, 1),
+                         models::random_labels(kFitExamples, 10, 2));
+  return [model, data, batch, &device] {
+    const DeviceScope inner(device);
+    const Muted muted;
+    model.fit(data, {.batch_size = batch});
+  };
+}
+
+Step engine_fit_step(int64_t batch, int threads) {
+  Device& device = device_with(threads);
+  const DeviceScope scope(device);
+  auto step = function([model = keras_mlp(), optimizer = keras::optimizers::Adam(), loss_of = crossentropy()](
+                           const Tensor& x, const Tensor& labels) {
+    GradientTape tape;
+    const Tensor loss = loss_of(labels, model(x, {.training = true}));
+    const std::vector<Variable> weights = model.trainable_weights();
+    optimizer.apply_gradients(tape.gradient(loss, weights), weights);
+    return loss;
+  });
+  return [step, x = models::random_inputs({batch, 784}, 1), labels = models::random_labels(batch, 10, 2),
+          &device]() mutable {
+    const DeviceScope inner(device);
+    step(x, labels);
   };
 }
 

@@ -17,6 +17,13 @@ enum class Mode { compiled, eager };
 // One training step of Dense 784-128-10, Adam, on the same batch every time, as mlp_floor.
 Step engine_mlp(int64_t batch, int threads, Mode mode);
 
+// Model::fit on the same network with accuracy as a metric: one epoch over kFitExamples examples in memory,
+// shuffled, the progress bar on (and sent nowhere). Beside it, the step that it is made of: without metrics, on the
+// same batch every time.
+inline constexpr int64_t kFitExamples = 60000;
+Step engine_fit_epoch(int64_t batch, int threads);
+Step engine_fit_step(int64_t batch, int threads);
+
 // One training step of the convolutional network of convnet_floor, compiled.
 Step engine_convnet(int64_t batch, int threads);
 

@@ -56,6 +56,14 @@ std::vector<Work> all_works() {
                        add(list, "Lockstep eager", engine_mlp(batch, threads, Mode::eager));
                        return list;
                      }});
+  for (const int64_t batch : {32L, 128L})
+    works.push_back({.name = "fit", .batch = batch, .candidates = [=](int threads) {
+                       std::vector<Candidate> list;
+                       add(list, "bare step", engine_fit_step(batch, threads));
+                       const int64_t steps = (kFitExamples + batch - 1) / batch;
+                       list.push_back(whole("Lockstep fit", engine_fit_epoch(batch, threads), steps));
+                       return list;
+                     }});
   constexpr int64_t kConvnetBatch = 64;
   works.push_back({.name = "convnet", .batch = kConvnetBatch, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(convnet_floor(kConvnetBatch, threads))};
@@ -150,7 +158,7 @@ int main(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "Fewer rounds");
   app.add_flag("--json", options.json, "One JSON document on standard output, the tables on standard error");
   app.add_option("--threads", options.threads, "Thread counts to measure at")->delimiter(',');
-  app.add_option("--filter", options.filter,
+  app.add_option("filter,--filter", options.filter,
                  "Only works whose name (see --list) matches this regular expression");
   app.add_flag("--no-peers", options.no_peers, "Leave the other frameworks out");
   app.add_flag("--list", options.list, "Name the works and stop");

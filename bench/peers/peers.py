@@ -22,7 +22,8 @@ import sys
 import time
 
 FRAMEWORKS = ["torch", "jax", "tensorflow"]
-WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("convnet", 64)]
+WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("fit", 32), ("fit", 128), ("convnet", 64)]
+FIT_EXAMPLES = 60000
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-7
 # Short readings after a pause: on a shared machine they mostly fall between the others' time slices. A
 # reading in which the threads waited for a core for more than this part of it is marked as disturbed.
@@ -227,6 +228,7 @@ class TensorFlow:
             "TensorFlow tf.function": lambda work, batch: self.function(work, batch, False),
             "TensorFlow tf.function, XLA": lambda work, batch: self.function(work, batch, True),
             "Keras train_on_batch": self.train_on_batch,
+            "Keras fit": self.fit,
         }
 
     def model(self, work):
@@ -273,6 +275,19 @@ class TensorFlow:
 
         return run
 
+    def fit(self, work, batch):
+        """Whole epochs over arrays in memory, as the engine's side of this work."""
+        model, optimizer, loss_of = self.model("mlp")
+        model.compile(optimizer=optimizer, loss=loss_of, metrics=["accuracy"])
+        x, y = batch_of("mlp", FIT_EXAMPLES)
+        steps = -(-FIT_EXAMPLES // batch)
+
+        def run(iterations):
+            model.fit(x, y, batch_size=batch, epochs=max(1, iterations // steps))
+
+        run.granularity = steps
+        return run
+
 
 class Bench:
     """Builds each step once and takes readings of it."""
@@ -284,7 +299,8 @@ class Bench:
 
     def works(self, peer):
         left_out = getattr(self.framework, "left_out", ())
-        return sorted({work for work, _ in WORKS if (peer, work) not in left_out})
+        return sorted({work for work, _ in WORKS
+                       if (peer, work) not in left_out and (work == "fit") == peer.endswith(" fit")})
 
     def reading(self, peer, work, batch, iterations):
         key = (peer, work, batch)

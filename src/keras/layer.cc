@@ -192,21 +192,32 @@ std::vector<Variable> LayerBase::non_trainable_weights() const {
 }
 
 TensorList LayerBase::losses() const {
-  TensorList losses = added_losses_;
+  // A layer that several parts of a model share counts once.
+  TensorList losses;
+  std::set<const LayerBase*> seen;
+  const auto visit = [&](const auto& self, const LayerBase& layer) -> void {
+    if (!seen.insert(&layer).second) return;
+    losses.insert(losses.end(), layer.added_losses_.begin(), layer.added_losses_.end());
+    for (const Layer& inner : layer.layers_) self(self, *inner.base());
+  };
+  visit(visit, *this);
   // A replica adds its share of what does not depend on examples, so that the sum over replicas is right.
   const Trace* trace = Trace::current();
   const bool replica = trace && trace->replica().global_batch > 0;
   const double share = replica ? static_cast<double>(trace->replica().local_batch) /
                                      static_cast<double>(trace->replica().global_batch)
                                : 1.0;
-  for (const Weight& weight : weights_) {
-    if (!weight.regularizer.defined() || !weight.variable.trainable()) continue;
-    const Tensor penalty = weight.regularizer(weight.variable.value());
+  // Weights that do not learn are not pulled anywhere.
+  std::map<uint64_t, Regularizer> regularizers;
+  for (const LayerBase* layer : seen)
+    for (const Weight& weight : layer->weights_)
+      if (weight.regularizer.defined()) regularizers.emplace(weight.variable.id(), weight.regularizer);
+  if (regularizers.empty()) return losses;
+  for (const Variable& weight : trainable_weights()) {
+    const auto found = regularizers.find(weight.id());
+    if (found == regularizers.end()) continue;
+    const Tensor penalty = found->second(weight.value());
     losses.push_back(replica ? penalty * share : penalty);
-  }
-  for (const Layer& layer : layers_) {
-    const TensorList inner = layer.losses();
-    losses.insert(losses.end(), inner.begin(), inner.end());
   }
   return losses;
 }
@@ -406,7 +417,9 @@ Json Layer::serialize() const {
     json.set("module", nullptr);
     json.set("registered_name", "Custom>" + class_name());
   }
-  if (const std::vector<Shape>& shapes = base_->build_shapes(); built() && !shapes.empty()) {
+  // Keras' layers of several arguments name the shapes one by one; their first call builds them as well.
+  if (const std::vector<Shape>& shapes = base_->build_shapes();
+      built() && !shapes.empty() && !base_->inputs_are_arguments()) {
     Json all = Json::list();
     for (const Shape& shape : shapes) all.push_back(to_json(shape));
     json.set("build_config", Json::object({{"input_shape", shapes.size() == 1 ? all.at(0) : all}}));

@@ -45,6 +45,8 @@ class CallbackBase {
   virtual void on_train_begin(const Logs&) {}
   virtual void on_train_end(const Logs&) {}
   virtual void on_epoch_begin(int /*epoch*/, const Logs&) {}
+  // Before on_epoch_end: figures of its own that all callbacks, the history and the progress line shall have.
+  virtual void add_logs(int /*epoch*/, Logs&) {}
   virtual void on_epoch_end(int /*epoch*/, const Logs&) {}
   virtual void on_train_batch_begin(int64_t /*batch*/, const Logs&) {}
   virtual void on_train_batch_end(int64_t /*batch*/, const Logs&) {}

@@ -8,10 +8,10 @@
 #include <fstream>
 
 #include "keras/callbacks/monitor.h"
+#include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/model.h"
-#include "lockstep/ops/random.h"
 #include "lockstep/train/safetensors.h"
 
 namespace lockstep::keras::callbacks {
@@ -20,7 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 void make_folder_of(const fs::path& path) {
-  if (path.has_parent_path()) fs::create_directories(path.parent_path());
+  if (!path.has_parent_path()) return;
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  require(!error, ErrorCode::io, std::source_location::current(), "cannot make the folder of \"",
+          path.string(), "\": ", error.message());
 }
 
 // Complete or not at all, as readers may be looking.
@@ -29,9 +33,10 @@ void write_text(const fs::path& path, const std::string& text) {
   std::ofstream file(draft, std::ios::binary);
   file << text;
   file.close();
-  require(static_cast<bool>(file), ErrorCode::io, std::source_location::current(), "cannot write \"",
-          path.string(), "\"; is there room, and may this user write there?");
-  fs::rename(draft, path);
+  std::error_code error;
+  if (file) fs::rename(draft, path, error);
+  require(file && !error, ErrorCode::io, std::source_location::current(), "cannot write \"", path.string(),
+          "\"; is there room, and may this user write there?");
 }
 
 class ModelCheckpointCallback final : public CallbackBase {
@@ -41,17 +46,23 @@ class ModelCheckpointCallback final : public CallbackBase {
     if (options.save_best_only) monitor_.emplace(options.monitor, options.mode, 0.0, "ModelCheckpoint");
     require(!path_.empty(), ErrorCode::invalid_argument, std::source_location::current(),
             "ModelCheckpoint: the path is empty");
+    require(options.save_weights_only || !path_.ends_with(".json"), ErrorCode::invalid_argument,
+            std::source_location::current(), "ModelCheckpoint: \"", path_,
+            "\" is for the weights; the model itself is written beside them, as .json");
   }
 
   void on_train_begin(const Logs&) override {
-    if (monitor_ && !best_) best_ = options_.initial_value_threshold.value_or(monitor_->worst());
+    if (monitor_ && !best_) best_ = options_.initial_value_threshold;
     batches_ = 0;
   }
-  void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
+  void on_epoch_begin(int epoch, const Logs&) override {
+    epoch_ = epoch;
+    last_batch_ = -1;
+  }
   bool wants_batch_logs() const override { return options_.save_freq > 0; }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     if (options_.save_freq <= 0) return;
-    batches_ += batch - last_batch_ > 0 ? batch - last_batch_ : batch + 1;
+    batches_ += batch - last_batch_;
     last_batch_ = batch;
     if (batches_ < options_.save_freq) return;
     batches_ = 0;
@@ -82,14 +93,14 @@ class ModelCheckpointCallback final : public CallbackBase {
     if (monitor_) {
       const std::optional<double> current = monitor_->read(logs);
       if (!current) return;
-      const double before = *best_;
-      if (!monitor_->better(*current, before)) {
+      const std::string before = best_ ? fmt::format("{:.5f}", *best_) : "None";
+      if (!monitor_->better(*current, best_.value_or(monitor_->worst()))) {
         if (options_.verbose > 0)
-          fmt::print("\nEpoch {}: {} did not improve from {:.5f}\n", epoch_ + 1, monitor_->name(), before);
+          fmt::print("\nEpoch {}: {} did not improve from {}\n", epoch_ + 1, monitor_->name(), before);
         return;
       }
       if (options_.verbose > 0)
-        fmt::print("\nEpoch {}: {} improved from {:.5f} to {:.5f}, saving model to {}\n", epoch_ + 1,
+        fmt::print("\nEpoch {}: {} improved from {} to {:.5f}, saving model to {}\n", epoch_ + 1,
                    monitor_->name(), before, *current, path.string());
       best_ = current;
     } else if (options_.verbose > 0) {
@@ -99,6 +110,8 @@ class ModelCheckpointCallback final : public CallbackBase {
     if (!options_.save_weights_only)
       write_text(fs::path(path).replace_extension(".json"), model().to_json(2));
     model().save_weights(path);
+    if (options_.verbose > 0)
+      fmt::print("\nEpoch {}: finished saving model to {}\n", epoch_ + 1, path.string());
   }
 
   std::string path_;
@@ -127,20 +140,27 @@ class CSVLoggerCallback final : public CallbackBase {
 
   void on_epoch_end(int epoch, const Logs& logs) override {
     if (keys_.empty()) {
-      for (const auto& [name, value] : logs) keys_.push_back(name);
+      bool validated = false;
+      for (const auto& [name, value] : logs) {
+        keys_.push_back(name);
+        validated = validated || name.starts_with("val_");
+      }
       std::sort(keys_.begin(), keys_.end());
+      // A later epoch may be validated: as in Keras, its figures have their columns from the start.
+      const size_t own = validated ? 0 : keys_.size();
+      for (size_t i = 0; i < own; ++i) keys_.push_back("val_" + keys_[i]);
       if (header_needed_) {
         file_ << "epoch";
         for (const std::string& key : keys_) file_ << options_.separator << key;
-        file_ << "\n";
+        file_ << kLineEnd;
       }
     }
     file_ << epoch;
     for (const std::string& key : keys_) {
       const std::optional<double> value = logs.find(key);
-      file_ << options_.separator << (value ? fmt::format("{}", *value) : "NA");
+      file_ << options_.separator << (value ? number_text(*value) : "NA");
     }
-    file_ << "\n" << std::flush;
+    file_ << kLineEnd << std::flush;
     require(static_cast<bool>(file_), ErrorCode::io, std::source_location::current(), "CSVLogger: writing \"",
             path_, "\" failed; is the disk full?");
   }
@@ -148,6 +168,8 @@ class CSVLoggerCallback final : public CallbackBase {
   void on_train_end(const Logs&) override { file_.close(); }
 
  private:
+  static constexpr const char* kLineEnd = "\r\n";  // as files of this kind have it everywhere
+
   std::string path_;
   CSVLoggerOptions options_;
   std::ofstream file_;
@@ -178,31 +200,33 @@ class BackupAndRestoreCallback final : public CallbackBase {
     }
     for (const auto& [variable, value] : values) variable.assign(value);
     const auto number = [&](const char* name) { return file.read(name).item<int64_t>(); };
-    model().model_base().trainer().resume = {.epoch = static_cast<int>(number("epoch")),
-                                             .batch = number("batch"),
-                                             .epoch_random = number("epoch_random"),
-                                             .random = number("random")};
+    trainer().resume = Trainer::Progress{.epoch = static_cast<int>(number("epoch")),
+                                         .batch = number("batch"),
+                                         .random = number("random"),
+                                         .stream = {number("stream_random"), number("stream_taken")}};
+    batches_ = number("batch");
     if (params().verbose > 0) fmt::print("Going on from the backup in epoch {}\n", number("epoch") + 1);
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_end(int64_t batch, const Logs&) override {
     if (options_.save_freq > 0 && (batch + 1) / options_.save_freq > batches_ / options_.save_freq)
-      save(epoch_, batch + 1, model().model_base().trainer().epoch_random);
+      save(trainer().progress(epoch_, batch + 1));
     batches_ = batch + 1;
   }
   void on_epoch_end(int epoch, const Logs&) override {
     batches_ = 0;
-    if (options_.save_freq <= 0) save(epoch + 1, 0, random_state());
+    // After Ctrl-C the epoch is not done: what is kept is the last one that was.
+    if (options_.save_freq <= 0 && !trainer().interrupted()) save(trainer().progress_after(epoch));
   }
   void on_train_end(const Logs&) override {
     // An interrupted run wants its backup.
-    if (options_.delete_checkpoint && !model().model_base().trainer().interrupted()) fs::remove(file_);
+    if (options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_);
   }
 
  private:
   std::vector<std::pair<std::string, Variable>> variables() const {
     std::vector<std::pair<std::string, Variable>> named;
-    model().model_base().trainer().build_optimizer();
+    trainer().build_optimizer();
     const auto add = [&](const char* group, const std::vector<Variable>& list) {
       for (size_t i = 0; i < list.size(); ++i)
         named.emplace_back(fmt::format("{}/{}/{}", group, i, list[i].name()), list[i]);
@@ -212,16 +236,20 @@ class BackupAndRestoreCallback final : public CallbackBase {
     return named;
   }
 
-  static int64_t random_state() { return random::default_generator().state().value().item<int64_t>(); }
+  Trainer& trainer() const { return model().model_base().trainer(); }
 
-  void save(int epoch, int64_t batch, int64_t epoch_random) {
+  void save(const Trainer::Progress& at) {
     make_folder_of(file_);
     train::NamedTensors tensors;
     for (const auto& [name, variable] : variables()) tensors.emplace_back(name, variable.value());
-    tensors.emplace_back("epoch", Tensor::scalar(int64_t{epoch}));
-    tensors.emplace_back("batch", Tensor::scalar(batch));
-    tensors.emplace_back("epoch_random", Tensor::scalar(epoch_random));
-    tensors.emplace_back("random", Tensor::scalar(random_state()));
+    const auto add = [&](const char* name, int64_t value) {
+      tensors.emplace_back(name, Tensor::scalar(value));
+    };
+    add("epoch", at.epoch);
+    add("batch", at.batch);
+    add("random", at.random);
+    add("stream_random", at.stream.random);
+    add("stream_taken", at.stream.taken);
     train::save_safetensors(file_, tensors);
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "keras/callbacks/monitor.h"
+#include "keras/callbacks/number_text.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/model.h"
 
@@ -65,6 +66,11 @@ class EarlyStoppingCallback final : public CallbackBase {
   TensorList best_weights_;
 };
 
+// What the epoch was trained with.
+void add_learning_rate(const Model& model, Logs& logs) {
+  logs.set("learning_rate", model.optimizer().current_learning_rate());
+}
+
 class ReduceLROnPlateauCallback final : public CallbackBase {
  public:
   explicit ReduceLROnPlateauCallback(const ReduceLROnPlateauOptions& options)
@@ -78,6 +84,7 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
     waited_ = 0;
     cooldown_ = 0;
   }
+  void add_logs(int, Logs& logs) override { add_learning_rate(model(), logs); }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
     const std::optional<double> current = monitor_.read(logs);
@@ -95,7 +102,8 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
       const double reduced = std::max(old * options_.factor, options_.min_lr);
       model().optimizer().set_learning_rate(reduced);
       if (options_.verbose > 0)
-        fmt::print("Epoch {}: ReduceLROnPlateau reducing learning rate to {:g}.\n", epoch + 1, reduced);
+        fmt::print("\nEpoch {}: ReduceLROnPlateau reducing learning rate to {}.\n", epoch + 1,
+                   number_text(reduced));
       cooldown_ = options_.cooldown;
       waited_ = 0;
     }
@@ -123,8 +131,10 @@ class LearningRateSchedulerCallback final : public CallbackBase {
             "LearningRateScheduler: the schedule gave ", rate, " for epoch ", epoch);
     model().optimizer().set_learning_rate(rate);
     if (verbose_ > 0)
-      fmt::print("\nEpoch {}: LearningRateScheduler setting learning rate to {:g}.\n", epoch + 1, rate);
+      fmt::print("\nEpoch {}: LearningRateScheduler setting learning rate to {}.\n", epoch + 1,
+                 number_text(rate));
   }
+  void add_logs(int, Logs& logs) override { add_learning_rate(model(), logs); }
 
  private:
   std::function<double(int, double)> schedule_;

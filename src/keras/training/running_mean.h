@@ -18,11 +18,11 @@ class RunningMean {
     total_.assign_add(cast(mean, DType::float32) * weight);
     count_.assign_add(ones_like(count_) * weight);
   }
+  // In float32, as Keras divides.
   double result() const {
-    const double count = count_.value().item<float>();
+    const float count = count_.value().item<float>();
     return count == 0 ? 0 : total_.value().item<float>() / count;
   }
-  bool empty() const { return count_.value().item<float>() == 0; }
   void reset() const {
     total_.assign(Tensor::scalar(0.0F));
     count_.assign(Tensor::scalar(0.0F));

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
 
+#include "base/worker.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/datasets.h"
@@ -17,54 +19,116 @@ namespace {
 
 const std::vector<std::string> kNoNames;
 
-// The rows of `from` at `rows`, into `to` where nobody else holds it and it fits, else into a new tensor.
-void gather_rows(const Tensor& from, std::span<const int64_t> rows, Tensor& to) {
-  Shape shape = from.shape();
-  shape[0] = static_cast<int64_t>(rows.size());
-  const TensorSpec spec{from.dtype(), shape};
-  if (!to.defined() || !(to.spec() == spec) || !sole_owner(to)) to = Tensor::empty(spec.dtype, spec.shape);
-  const size_t row_bytes = rows.empty() ? 0 : spec.bytes() / rows.size();
-  const char* source = static_cast<const char*>(from.impl()->data());
-  char* target = static_cast<char*>(to.impl()->data());
-  for (const int64_t row : rows) {
-    std::memcpy(target, source + static_cast<size_t>(row) * row_bytes, row_bytes);
-    target += row_bytes;
+// Below this a second thread costs more than it saves.
+constexpr size_t kPrefetchBytes = size_t{64} << 10;
+
+// One batch of rows from anywhere in the arrays: claim() says which and finds memory, copy() fetches them.
+class Gathering {
+ public:
+  // Into `batch` where nobody else holds its tensors and they fit, else into new ones.
+  void claim(const Batch& arrays, std::span<const int64_t> rows, Batch& batch) {
+    copies_.clear();
+    rows_ = rows;
+    claim(arrays.x, batch.x);
+    claim(arrays.y, batch.y);
+    claim(arrays.sample_weight, batch.sample_weight);
   }
-}
+  // Does not throw, and touches nothing but the memory that was claimed.
+  void copy() const {
+    for (const Copy& copy : copies_) {
+      char* target = copy.target;
+      for (const int64_t row : rows_) {
+        std::memcpy(target, copy.source + static_cast<size_t>(row) * copy.row_bytes, copy.row_bytes);
+        target += copy.row_bytes;
+      }
+    }
+  }
+
+ private:
+  struct Copy {
+    const char* source;
+    char* target;
+    size_t row_bytes;
+  };
+
+  void claim(const TensorList& from, TensorList& to) {
+    to.resize(from.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (!from[i].defined()) continue;
+      Shape shape = from[i].shape();
+      shape[0] = static_cast<int64_t>(rows_.size());
+      const TensorSpec spec{from[i].dtype(), shape};
+      if (!to[i].defined() || !(to[i].spec() == spec) || !sole_owner(to[i]))
+        to[i] = Tensor::empty(spec.dtype, spec.shape);
+      copies_.push_back({static_cast<const char*>(from[i].impl()->data()),
+                         static_cast<char*>(to[i].impl()->data()), spec.bytes() / rows_.size()});
+    }
+  }
+
+  std::vector<Copy> copies_;
+  std::span<const int64_t> rows_;
+};
 
 class ShuffledReader final : public BatchReader {
  public:
-  ShuffledReader(const Batch& arrays, int64_t batch_size) : arrays_(arrays), batch_size_(batch_size) {
+  ShuffledReader(const Batch& arrays, const EpochOptions& options)
+      : arrays_(arrays), batch_size_(static_cast<size_t>(options.batch_size)) {
     order_.resize(static_cast<size_t>(examples_in(arrays)));
     std::iota(order_.begin(), order_.end(), int64_t{0});
     const uint64_t seed = static_cast<uint64_t>(random::default_generator().advance());
     std::mt19937_64 engine(seed);
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[engine() % i]);
+
+    size_t bytes = 0;
+    each_array(arrays, [&](const Tensor& tensor) { bytes += tensor.spec().bytes(); });
+    const bool large = bytes / std::max<size_t>(1, order_.size()) * batch_size_ >= kPrefetchBytes;
+    // Two batches or fewer: nothing to be ahead of.
+    if (options.free_threads > 0 && large && order_.size() > 2 * batch_size_)
+      worker_.emplace(Waiting::spins_first);
+  }
+  ~ShuffledReader() override {
+    if (worker_) worker_->wait();
   }
 
   bool next(Batch& batch) override {
-    const size_t left = order_.size() - at_;
-    if (left == 0) return false;
-    const std::span<const int64_t> rows(order_.data() + at_,
-                                        std::min(left, static_cast<size_t>(batch_size_)));
-    at_ += rows.size();
-    gather(arrays_.x, rows, batch.x);
-    gather(arrays_.y, rows, batch.y);
-    gather(arrays_.sample_weight, rows, batch.sample_weight);
+    if (!worker_) {
+      if (!claim(batch)) return false;
+      gathering_.copy();
+      return true;
+    }
+    if (!ahead_) fetch_ahead();
+    worker_->wait();
+    if (!*ahead_) return false;
+    std::swap(batch, next_);
+    fetch_ahead();
     return true;
   }
 
  private:
-  static void gather(const TensorList& from, std::span<const int64_t> rows, TensorList& to) {
-    to.resize(from.size());
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[i].defined()) gather_rows(from[i], rows, to[i]);
+  bool claim(Batch& batch) {
+    const size_t left = order_.size() - at_;
+    if (left == 0) return false;
+    const std::span<const int64_t> rows(order_.data() + at_, std::min(left, batch_size_));
+    at_ += rows.size();
+    gathering_.claim(arrays_, rows, batch);
+    return true;
+  }
+
+  // Memory is claimed here, on the thread that knows the device; the worker only copies.
+  void fetch_ahead() {
+    ahead_ = claim(next_);
+    if (*ahead_)
+      worker_->start([](void* gathering) { static_cast<const Gathering*>(gathering)->copy(); }, &gathering_);
   }
 
   const Batch& arrays_;
-  int64_t batch_size_;
+  size_t batch_size_;
   std::vector<int64_t> order_;
   size_t at_ = 0;
+  Gathering gathering_;
+  Batch next_;                 // what the worker is filling
+  std::optional<bool> ahead_;  // whether there is such a batch; none before the first
+  std::optional<Worker> worker_;
 };
 
 // Slices are views: nothing is copied.
@@ -110,7 +174,7 @@ class ArraySource final : public Data::Source {
       : arrays_(std::move(arrays)), x_names_(std::move(x_names)), y_names_(std::move(y_names)) {}
 
   std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
-    if (options.shuffle) return std::make_unique<ShuffledReader>(arrays_, options.batch_size);
+    if (options.shuffle) return std::make_unique<ShuffledReader>(arrays_, options);
     return std::make_unique<OrderedReader>(arrays_, options.batch_size);
   }
   int64_t batches(int64_t batch_size) const override {
@@ -149,8 +213,9 @@ int64_t examples_in(const Batch& batch) {
 std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::string> x_names,
                                                  std::vector<std::string> y_names,
                                                  std::source_location where) {
-  require(!arrays.x.empty() && arrays.x[0].defined(), ErrorCode::invalid_argument, where,
-          "the data has no x");
+  require(!arrays.x.empty(), ErrorCode::invalid_argument, where, "the data has no x");
+  for (size_t i = 0; i < arrays.x.size(); ++i)
+    require(arrays.x[i].defined(), ErrorCode::invalid_argument, where, "the data's x[", i, "] is none");
   int64_t examples = -1;
   each_array(arrays, [&](const Tensor& tensor) {
     require(tensor.rank() > 0, ErrorCode::shape_mismatch, where,
@@ -160,6 +225,8 @@ std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::
             "the data's arrays must have one number of examples (their first dimension), received ",
             arrays.x[0].shape(), " and ", tensor.shape());
   });
+  require(examples > 0, ErrorCode::invalid_argument, where, "the data has no examples: its x is ",
+          arrays.x[0].spec());
   for (TensorList* list : {&arrays.x, &arrays.y, &arrays.sample_weight})
     for (Tensor& tensor : *list)
       if (tensor.defined()) tensor = contiguous(tensor, where);

@@ -13,6 +13,8 @@ namespace lockstep::keras {
 struct EpochOptions {
   int64_t batch_size = 32;
   bool shuffle = false;
+  // Threads that the step leaves idle; one of them may put the next batch together.
+  int free_threads = 0;
 };
 
 // One pass over the data.

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "keras/training/running_mean.h"
-#include "keras/training/source.h"
-#include "lockstep/compile/function.h"
+#include "keras/training/outputs.h"
+#include "keras/training/steps.h"
+#include "keras/training/stream.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/observe/step_clock.h"
 
@@ -18,7 +18,7 @@ namespace lockstep::keras {
 
 class Trainer {
  public:
-  explicit Trainer(ModelBase& model) : model_(model) {}
+  explicit Trainer(ModelBase& model);
 
   void compile(const CompileOptions& options, std::source_location where);
   bool compiled() const { return compiled_; }
@@ -36,9 +36,15 @@ class Trainer {
   std::vector<Metric> metrics() const;
   double last_loss() const;
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
-  Logs results() const;
-  void reset_metrics();
+  Logs results() const { return outputs_->results(); }
   void require_compiled(const char* what, std::source_location where) const;
+
+  // The steps that fit, evaluate and predict run, compiled anew: their programs go with the result, which must not
+  // outlive the trainer or a compile().
+  Steps make_steps(observe::StepClock* clock = nullptr);
+
+  // Data by name as lists in the order of the model's inputs and outputs.
+  Data in_model_order(const Data& data, std::source_location where) const;
 
   // Slots for all weights, so that a saved optimizer can be put back before the first step.
   void build_optimizer();
@@ -47,62 +53,41 @@ class Trainer {
 
   std::atomic<bool> stop_training{false};
 
-  // Where a backup wants the run to go on; set by callbacks when training begins.
-  struct Resume {
+  // Where a run stands, and where a backup wants it to go on.
+  struct Progress {
     int epoch = 0;
-    int64_t batch = 0;         // batches of the epoch that are done
-    int64_t epoch_random = 0;  // random::default_generator() when the epoch began
-    int64_t random = 0;        // and after the batches that are done
+    int64_t batch = 0;             // batches of the epoch that are done
+    int64_t random = 0;            // random::default_generator()
+    BatchStream::Position stream;  // of the data
   };
-  std::optional<Resume> resume;
-  // random::default_generator() when the epoch under way began.
-  int64_t epoch_random = 0;
+  // While fit runs: after `batch` batches of `epoch`, and at the end of an epoch, where the next one begins.
+  Progress progress(int epoch, int64_t batch) const;
+  Progress progress_after(int epoch) const;
+  // Set by a callback when training begins.
+  std::optional<Progress> resume;
 
  private:
-  // One of the model's outputs.
-  struct Output {
-    std::string name;
-    Loss loss;
-    double weight = 1;
-    std::vector<Metric> metrics;
-    std::vector<Metric> weighted_metrics;
-    std::optional<RunningMean> loss_mean;  // where several outputs have a loss
-  };
-  enum class Kind { train, test, predict };
-  // How many arrays of each sort a step is given, and which outputs have weights.
-  struct Layout {
-    size_t x = 0;
-    size_t y = 0;
-    std::vector<bool> weights;
-    auto operator<=>(const Layout&) const = default;
-  };
-  struct Step {
-    std::unique_ptr<FunctionCore> function;
-    TensorList inputs;
-  };
-
-  void resolve_outputs(size_t count, size_t labels);
-  Tensor total_loss(const TensorList& y, const TensorList& predictions, const TensorList& weights);
-  void update_metrics(const TensorList& y, const TensorList& predictions, const TensorList& weights);
-  TensorList run_body(Kind kind, const Layout& layout, std::span<const Tensor> inputs);
-  TensorList run_step(Kind kind, const Batch& batch, std::source_location where);
-  Data in_model_order(const Data& data, std::source_location where) const;
-  bool timed_step(Kind kind, BatchReader& reader, Batch& batch, std::source_location where);
-  void run_epoch(Kind kind, BatchReader& reader, int64_t step, int64_t steps,
+  Steps& steps();
+  TensorList run_body(StepKind kind, const Batch& batch);
+  void run_step(StepKind kind, const Batch& batch, std::source_location where);
+  bool timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::source_location where);
+  void run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_t steps,
                  const std::vector<Callback>& callbacks, std::source_location where);
-  Logs evaluate_quietly(Model& handle, const Data& data, const EpochOptions& epoch, int64_t steps,
+  Logs evaluate_quietly(const Data& data, int64_t batch_size, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where);
+  void build_for(const Model& handle, const Data& data, std::source_location where) const;
+  void reset_metrics() { outputs_->reset(); }
 
   ModelBase& model_;
   CompileOptions options_;
   bool compiled_ = false;
-  bool resolved_ = false;
-  std::vector<Output> outputs_;
-  RunningMean loss_mean_;
+  std::unique_ptr<Outputs> outputs_;  // from compile() on
   Tensor last_loss_;
   // Of the last fit. Compiled steps keep its address, so that a fit starts it anew in place.
   std::optional<observe::StepClock> clock_{std::in_place};
-  std::map<std::pair<Kind, Layout>, Step> steps_;
+  // Made by the first step: prediction needs no compile().
+  std::unique_ptr<Steps> steps_;
+  std::optional<BatchStream> stream_;  // of the fit under way
 };
 
 }  // namespace lockstep::keras

@@ -1,0 +1,103 @@
+#include "keras/callbacks/progress_bar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::keras {
+namespace {
+
+constexpr int kWidth = 20;
+constexpr int64_t kRefreshNs = 50'000'000;
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// 1:02:03, 2:03, 12s
+std::string time_left(double left) {
+  const auto whole = static_cast<int64_t>(left);
+  if (left > 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole % 3600 / 60, whole % 60);
+  if (left > 60) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+std::string per_step_text(double each) {
+  if (each >= 1 || each == 0) return fmt::format("{:.0f}s/step", each);
+  if (each >= 1e-3) return fmt::format("{:.0f}ms/step", each * 1e3);
+  return fmt::format("{:.0f}us/step", each * 1e6);
+}
+
+std::string values_text(const Logs& logs) {
+  std::string text;
+  for (const auto& [name, value] : logs)
+    text += std::abs(value) > 1e-3 ? fmt::format(" - {}: {:.4f}", name, value)
+                                   : fmt::format(" - {}: {:.4e}", name, value);
+  return text;
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(const ProgressBarOptions& options)
+    : options_(options), start_(options.clock->now_ns()), now_(start_) {}
+
+bool ProgressBar::due(int64_t done) {
+  const bool first = done == 1 && first_done_ == 0;
+  const bool moves = options_.verbose == 1 && options_.terminal;
+  done_ = done;
+  if (!first && !moves) return false;
+  now_ = options_.clock->now_ns();
+  if (first) first_done_ = now_;
+  if (!moves || (shown_ != 0 && now_ - shown_ < kRefreshNs)) return false;
+  shown_ = now_;
+  return true;
+}
+
+double ProgressBar::seconds_per_step() const {
+  if (done_ == 0) return 0;
+  if (first_done_ != 0 && done_ > 1) return seconds(now_ - first_done_) / static_cast<double>(done_ - 1);
+  return seconds(now_ - start_) / static_cast<double>(done_);
+}
+
+std::string ProgressBar::text(const Logs& values) const {
+  const double each = seconds_per_step();
+  const std::string time = options_.target > 0
+                               ? time_left(each * static_cast<double>(options_.target - done_))
+                               : fmt::format("{:.0f}s", seconds(now_ - start_));
+  return line(each, time, values);
+}
+
+std::string ProgressBar::final_text(const Logs& values) {
+  now_ = options_.clock->now_ns();
+  if (options_.target <= 0) options_.target = done_;
+  const std::string time = fmt::format("{:.0f}s", seconds(now_ - start_));
+  if (options_.verbose == 2)
+    return fmt::format("{} - {} - {}{}\n", counter(), time, per_step_text(seconds_per_step()),
+                       values_text(values));
+  return line(seconds_per_step(), time, values) + "\n";
+}
+
+std::string ProgressBar::line(double each, const std::string& time, const Logs& values) const {
+  const char* bold = options_.terminal ? "\x1b[1m" : "";
+  const char* plain = options_.terminal ? "\x1b[0m" : "";
+  const std::string front = options_.target > 0 ? fmt::format("{}{}{} {}", bold, counter(), plain, bar())
+                                                : fmt::format("{:>7}/Unknown", done_);
+  return fmt::format("{}{} {}{}{} {}{}", options_.terminal ? "\r\x1b[K" : "", front, bold, time, plain,
+                     per_step_text(each), values_text(values));
+}
+
+std::string ProgressBar::counter() const {
+  const std::string target = std::to_string(options_.target);
+  return fmt::format("{:>{}}/{}", done_, target.size(), target);
+}
+
+std::string ProgressBar::bar() const {
+  const auto filled = static_cast<int>(kWidth * done_ / std::max<int64_t>(1, options_.target));
+  std::string text = options_.terminal ? "\x1b[32m" : "";
+  for (int i = 0; i < kWidth; ++i) {
+    if (i == filled && options_.terminal) text += "\x1b[37m";
+    text += "━";
+  }
+  return text + (options_.terminal ? "\x1b[0m" : "");
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,61 @@
+// The compiled steps of a model: one for each kind and each set of arrays that a batch may have.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/compile/function.h"
+#include "lockstep/keras/data.h"
+
+namespace lockstep::keras {
+
+enum class StepKind : uint8_t { train, test, predict };
+
+class Steps {
+ public:
+  // Computes on a batch: the loss of train and test, the results of predict.
+  using Body = std::function<TensorList(StepKind kind, const Batch& batch)>;
+
+  // `name` is the model's. `clock` is told of the training steps; not owned.
+  Steps(Body body, std::string name, observe::StepClock* clock)
+      : body_(std::make_shared<const Body>(std::move(body))), name_(std::move(name)), clock_(clock) {}
+
+  // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with a set
+  // of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
+  void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
+  TensorList predict(const Batch& batch, bool eagerly, std::source_location where);
+
+  // What the step costs. The program is made for this call and let go.
+  ProgramFigures figures(StepKind kind, const Batch& batch, std::source_location where) const;
+
+ private:
+  // Which arrays of a batch are there.
+  struct Layout {
+    explicit Layout(const Batch& batch);
+    bool describes(const Batch& batch) const;
+    Batch filled(std::span<const Tensor> arrays) const;
+
+    size_t x;
+    std::vector<bool> y;
+    std::vector<bool> weights;
+  };
+  struct Step {
+    StepKind kind;
+    Layout layout;
+    std::unique_ptr<FunctionCore> function;
+    TensorList inputs;
+  };
+
+  Step& step_for(StepKind kind, const Batch& batch, std::source_location where);
+  std::unique_ptr<FunctionCore> make(StepKind kind, const Layout& layout, observe::StepClock* clock,
+                                     std::source_location where) const;
+
+  std::shared_ptr<const Body> body_;
+  std::string name_;
+  observe::StepClock* clock_;
+  std::vector<std::unique_ptr<Step>> steps_;
+};
+
+}  // namespace lockstep::keras

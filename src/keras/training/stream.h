@@ -1,0 +1,49 @@
+// The batches of a run, epoch after epoch.
+#pragma once
+
+#include <memory>
+
+#include "keras/training/source.h"
+
+namespace lockstep::keras {
+
+// random::default_generator().
+int64_t random_state();
+void set_random_state(int64_t state);
+
+class BatchStream {
+ public:
+  // `continues`: an epoch goes on where the one before stopped, unless the data had ended there; otherwise every
+  // epoch is a new pass.
+  BatchStream(const Data& data, const EpochOptions& options, bool continues)
+      : source_(data.source()), options_(options), continues_(continues) {}
+
+  void begin_epoch();
+  // False where the data has ended.
+  bool next(Batch& batch);
+
+  // What it takes to stand where the stream stands: the generator (random::default_generator()) when the pass
+  // under way began, and how many batches of it were taken; -1: no pass is under way.
+  struct Position {
+    int64_t random = 0;
+    int64_t taken = -1;
+  };
+  Position position() const { return position_; }
+  // The same, once the epoch under way has ended.
+  Position position_after_epoch() const { return goes_on() ? position_ : Position(); }
+  // In place of begin_epoch(); the generator becomes `random`, then a new pass begins if none is under way.
+  void restore(const Position& position, int64_t random);
+
+ private:
+  void open();
+  bool goes_on() const;
+
+  std::shared_ptr<const Data::Source> source_;
+  EpochOptions options_;
+  bool continues_;
+  bool ended_ = false;
+  Position position_;
+  std::unique_ptr<BatchReader> reader_;
+};
+
+}  // namespace lockstep::keras
