@@ -88,7 +88,7 @@ if(LOCKSTEP_SANITIZE)
 endif()
 
 # The rules of the tree, and the tests of the checkers themselves.
-foreach(rule room_order header_cycles public_includes words)
+foreach(rule room_order header_cycles public_includes readme_samples words)
   add_test(NAME rules.${rule} COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/${rule}.py
                                       --root ${PROJECT_SOURCE_DIR})
 endforeach()
@@ -97,8 +97,8 @@ add_test(NAME rules.headers_alone
                  --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
 add_test(NAME rules.checkers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/rules_test.py
                                      --compiler ${CMAKE_CXX_COMPILER})
-set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.words rules.headers_alone
-    rules.checkers)
+set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.readme_samples rules.words
+    rules.headers_alone rules.checkers)
 if(simd_sources)
   add_test(NAME rules.simd_symbols
            COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/simd_symbols.py
@@ -122,14 +122,21 @@ add_test(NAME package.configure
                  -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
 add_test(NAME package.build COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
 add_test(NAME package.run COMMAND ${package_folder}/build/consumer)
-add_test(NAME package.example COMMAND ${package_folder}/build/examples/replicated_digits)
+file(GLOB examples CONFIGURE_DEPENDS examples/*.cc)
+set(example_tests)
+foreach(source ${examples})
+  cmake_path(GET source STEM example)
+  add_test(NAME package.example_${example} COMMAND ${package_folder}/build/examples/${example})
+  list(APPEND example_tests package.example_${example})
+endforeach()
 add_test(NAME package.tool COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)
 set_tests_properties(package.clear PROPERTIES FIXTURES_SETUP package_cleared)
 set_tests_properties(package.install PROPERTIES FIXTURES_REQUIRED package_cleared FIXTURES_SETUP package_installed)
 set_tests_properties(package.configure PROPERTIES FIXTURES_REQUIRED package_installed
                                                   FIXTURES_SETUP package_configured)
 set_tests_properties(package.build PROPERTIES FIXTURES_REQUIRED package_configured FIXTURES_SETUP package_built)
-set_tests_properties(package.run package.example PROPERTIES FIXTURES_REQUIRED package_built)
+set_tests_properties(package.run ${example_tests} PROPERTIES FIXTURES_REQUIRED package_built)
 set_tests_properties(package.tool PROPERTIES FIXTURES_REQUIRED package_installed)
-set_tests_properties(package.clear package.install package.configure package.build package.run package.example package.tool
+set_tests_properties(package.clear package.install package.configure package.build package.run package.tool
+                     ${example_tests}
                      PROPERTIES LABELS package TIMEOUT 600)

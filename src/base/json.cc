@@ -70,16 +70,20 @@ std::string shown(const Json& json) {
   fail(ErrorCode::invalid_argument, where, "expected ", expected, ", received ", shown(json));
 }
 
+// A wrong case weighs little, so that it only decides between names that are equally near.
+constexpr size_t kEdit = 64;
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j * kEdit;
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0];
-    row[0] = i;
+    row[0] = i * kEdit;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (std::tolower(a[i - 1]) == std::tolower(b[j - 1]) ? 0 : 1);
+      const char x = a[i - 1], y = b[j - 1];
+      const size_t substituted = diagonal + (x == y ? 0 : std::tolower(x) == std::tolower(y) ? 1 : kEdit);
       diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      row[j] = std::min({row[j] + kEdit, row[j - 1] + kEdit, substituted});
     }
   }
   return row.back();
@@ -212,7 +216,7 @@ std::ostream& operator<<(std::ostream& out, const Json& json) { return out << js
 std::string nearest_spelling(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
   // A third of the letters wrong is another word.
-  size_t best_distance = name.size() / 3 + 2;
+  size_t best_distance = (name.size() / 3 + 2) * kEdit;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {

@@ -32,8 +32,14 @@ Shape with_unknown_as(const Shape& shape, int64_t size) {
   return filled;
 }
 
+thread_local int inferring = 0;
+
 TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
                       const SymbolicCallOptions& options, int64_t unknown, std::source_location where) {
+  struct Inferring {
+    Inferring() { ++inferring; }
+    ~Inferring() { --inferring; }
+  } const marked;
   // Results are symbols of this trace; only their specs outlive it.
   Trace trace;
   int parameters = 0;
@@ -53,6 +59,8 @@ TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
 }
 
 }  // namespace
+
+bool infers_outputs() { return inferring > 0; }
 
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
                                       const SymbolicCallOptions& options, std::source_location where) {

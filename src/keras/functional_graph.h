@@ -30,6 +30,9 @@ struct KerasTensor::Impl {
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
                                       const SymbolicCallOptions& options, std::source_location where);
 
+// While infer_outputs() runs on this thread: sizes of symbols may be stand-ins for any size.
+bool infers_outputs();
+
 KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inputs,
                                   const SymbolicCallOptions& options, std::source_location where);
 

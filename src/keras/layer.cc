@@ -417,7 +417,9 @@ Json Layer::serialize() const {
     json.set("module", nullptr);
     json.set("registered_name", "Custom>" + class_name());
   }
-  if (const std::vector<Shape>& shapes = base_->build_shapes(); built() && !shapes.empty()) {
+  // Keras' layers of several arguments name the shapes one by one; their first call builds them as well.
+  if (const std::vector<Shape>& shapes = base_->build_shapes();
+      built() && !shapes.empty() && !base_->inputs_are_arguments()) {
     Json all = Json::list();
     for (const Shape& shape : shapes) all.push_back(to_json(shape));
     json.set("build_config", Json::object({{"input_shape", shapes.size() == 1 ? all.at(0) : all}}));

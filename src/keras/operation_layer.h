@@ -18,6 +18,7 @@ class OperationLayer final : public LayerBase {
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
   bool supports_masking() const override { return true; }
   bool autocast_inputs() const override { return false; }
+  bool inputs_are_arguments() const override { return true; }
   std::string module() const override;
   Json get_config() const override;
   // With these in place of the tensors.

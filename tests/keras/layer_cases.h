@@ -26,6 +26,7 @@ struct LayerCase {
   std::vector<LayerInput> inputs;
   std::vector<std::string> weights = {};  // Keras' names in Keras' order, behind the layer's own path
   CallOptions call = {};
+  std::function<Tensor()> mask = {};  // of the first input; made by the tests, not with the table
   // Results in training are random: derivatives are taken outside of training only.
   bool random = false;
   // No gradient flows to inputs, as for indices and bins.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "keras/functional_graph.h"
 #include "keras/layer_cases.h"
@@ -78,8 +79,14 @@ void disturb_weights(const Layer& layer) {
   layer.set_weights(values);
 }
 
-CallOptions in_training(const LayerCase& c, bool training) {
+CallOptions call_of(const LayerCase& c) {
   CallOptions options = c.call;
+  if (c.mask) options.mask = c.mask();
+  return options;
+}
+
+CallOptions in_training(const LayerCase& c, bool training) {
+  CallOptions options = call_of(c);
   options.training = training;
   return options;
 }
@@ -144,20 +151,21 @@ void check_shapes(const LayerCase& c) {
 void check_config(const LayerCase& c) {
   const Layer layer = c.make();
   const TensorList inputs = inputs_of(c, 3);
-  const TensorList before = layer.apply(inputs, c.call);
+  const TensorList before = layer.apply(inputs, call_of(c));
   const Json json = layer.serialize();
   const Layer again = Layer::deserialize(Json::parse(json.dump()));
   EXPECT_EQ(again.class_name(), layer.class_name());
-  again.apply(inputs, c.call);
+  again.apply(inputs, call_of(c));
   EXPECT_EQ(again.serialize(), json);
   disturb_weights(layer);
   again.set_weights(layer.get_weights());
-  expect_close(again.apply(inputs, c.call), layer.apply(inputs, c.call), 0, "the layer that was read");
+  expect_close(again.apply(inputs, call_of(c)), layer.apply(inputs, call_of(c)), 0,
+               "the layer that was read");
 }
 
 void check_weights(const LayerCase& c) {
   const Layer layer = c.make();
-  layer.apply(inputs_of(c, 2), c.call);
+  layer.apply(inputs_of(c, 2), call_of(c));
   std::vector<std::string> names;
   for (const Variable& weight : layer.weights()) {
     const std::string lead = layer.path() + "/";
@@ -180,13 +188,16 @@ void check_weights(const LayerCase& c) {
 void check_training(const LayerCase& c) {
   const Layer layer = c.make();
   const TensorList inputs = inputs_of(c, 4);
-  layer.apply(inputs, c.call);
+  layer.apply(inputs, call_of(c));
   disturb_weights(layer);
   const std::vector<Variable> weights = layer.trainable_weights();
   const auto loss = [&] {
-    const TensorList results = layer.apply(inputs, in_training(c, !c.random));
-    const Tensor distance = results[0] - draw(results[0].shape(), results[0].dtype(), 77);
-    return reduce_mean(square(distance));
+    Tensor sum;
+    for (const Tensor& result : layer.apply(inputs, in_training(c, !c.random))) {
+      const Tensor mean = reduce_mean(square(result - draw(result.shape(), result.dtype(), 77)));
+      sum = sum.defined() ? sum + mean : mean;
+    }
+    return sum;
   };
   TensorList gradients;
   double before = 0;
@@ -239,7 +250,7 @@ void check_gradient(const LayerCase& c) {
   const PolicyScope policy("float64");
   const Layer layer = c.make();
   TensorList inputs = inputs_of(c, 3, DType::float64);
-  layer.apply(inputs, c.call);
+  layer.apply(inputs, call_of(c));
   if (!c.differentiable && layer.trainable_weights().empty()) return;
   disturb_weights(layer);
   for (const bool training : {false, true}) {
@@ -289,7 +300,7 @@ void check_compiled(const LayerCase& c) {
   for (const bool training : {false, true}) {
     const Layer layer = c.make();
     const TensorList inputs = inputs_of(c, 3);
-    layer.apply(inputs, c.call);
+    layer.apply(inputs, call_of(c));
     disturb_weights(layer);
     const TensorList weights = layer.get_weights();
     FunctionCore compiled(
@@ -309,17 +320,21 @@ void check_compiled(const LayerCase& c) {
 
 // --- Keras' configurations -----------------------------------------------------------------------------------------
 
-// null says nothing, so a member that is null and one that is missing are the same.
-Json without_nulls(const Json& json) {
+// Members in no order, numbers as numbers; null says nothing, so a member that is null and one that is missing are the
+// same.
+Json canonical(const Json& json) {
+  if (json.is_number()) return json.as_double();
   if (json.is_list()) {
     Json list = Json::list();
-    for (const Json& item : json.items()) list.push_back(without_nulls(item));
+    for (const Json& item : json.items()) list.push_back(canonical(item));
     return list;
   }
   if (!json.is_object()) return json;
-  Json object = Json::object();
+  std::map<std::string, Json> sorted;
   for (const auto& [name, value] : json.members())
-    if (!value.is_null()) object.set(name, without_nulls(value));
+    if (!value.is_null()) sorted[name] = canonical(value);
+  Json object = Json::object();
+  for (const auto& [name, value] : sorted) object.set(name, value);
   return object;
 }
 
@@ -343,7 +358,7 @@ TEST(KerasConfigurations, AreReadAndWrittenUnchanged) {
     }
     EXPECT_EQ(again.at("class_name"), json.at("class_name"));
     EXPECT_EQ(again.at("module"), json.at("module"));
-    const Json got = without_nulls(again.at("config")), want = without_nulls(json.at("config"));
+    const Json got = canonical(again.at("config")), want = canonical(json.at("config"));
     for (const auto& [key, value] : want.members()) {
       ASSERT_TRUE(got.contains(key)) << key;
       EXPECT_EQ(got.at(key), value) << key;
@@ -365,7 +380,7 @@ struct Check {
 bool always(const LayerCase&) { return true; }
 bool learns(const LayerCase& c) {
   const Layer layer = c.make();
-  layer.apply(inputs_of(c, 2), c.call);
+  layer.apply(inputs_of(c, 2), call_of(c));
   return !layer.trainable_weights().empty();
 }
 

@@ -1134,6 +1134,16 @@ class FakeClock:
         return self.now
 
 
+class InOrder(keras.callbacks.Callback):
+    """Keeps Keras from calling the progress bar from another thread, which makes what is printed a matter of chance."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+    def on_test_batch_end(self, batch, logs=None):
+        pass
+
+
 @contextlib.contextmanager
 def clocked(step=1.0):
     """Captures what is printed, under a fake clock."""
@@ -1371,7 +1381,7 @@ def fit():
                 warnings.simplefilter("ignore")
                 log = os.path.join(root, "log.csv")
                 history = model.fit(
-                    x, y, shuffle=False, verbose=verbose, callbacks=[keras.callbacks.CSVLogger(log)], **given
+                    x, y, shuffle=False, verbose=verbose, callbacks=[keras.callbacks.CSVLogger(log), InOrder()], **given
                 )
                 # newline="": the file's own line ends.
                 csv = open(log, newline="", encoding="utf-8").read()
@@ -1389,7 +1399,7 @@ def fit():
     for arguments in ({"batch_size": 4}, {"batch_size": 4, "return_dict": True}):
         for verbose in (1, 2):
             with clocked() as out:
-                result = model.evaluate(x, y, verbose=verbose, **arguments)
+                result = model.evaluate(x, y, verbose=verbose, callbacks=[InOrder()], **arguments)
             evaluations.append(
                 {
                     "arguments": {**arguments, "verbose": verbose},

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "keras/training/compile_config.h"
 #include "lockstep/base/json.h"
@@ -134,6 +136,43 @@ TEST_P(RecordedRun, AgreesWithKeras) {
     ASSERT_TRUE(evaluated.find(name)) << name;
     expect_agreement({*evaluated.find(name)}, {value.as_double()}, "evaluate " + name, kDerived);
   }
+}
+
+// The model as we write it is the model. With LOCKSTEP_WRITE_MODELS=FOLDER the files are kept there: check_models_load.py
+// has Keras load them and compare its predictions.
+TEST_P(RecordedRun, IsWrittenAsItWasRead) {
+  const Model model = Model::from_json(json_.at("model").dump());
+  const std::string text = model.to_json();
+  const Model again = Model::from_json(text);
+  EXPECT_EQ(Json::parse(again.to_json()), Json::parse(text));
+  const std::vector<Variable> weights = model.weights();
+  ASSERT_EQ(again.weights().size(), weights.size());
+  train::NamedTensors tensors;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const Tensor value = tensors_.read("final/" + json_.at("weights").at(i).at("path").as_string());
+    EXPECT_EQ(again.weights()[i].name(), weights[i].name());
+    weights[i].assign(value);
+    again.weights()[i].assign(value);
+    tensors.emplace_back(weights[i].name(), value);
+  }
+  const TensorList x = all("x/");
+  const TensorList predicted = model.predict_all(Data(x), {.verbose = 0});
+  const TensorList predicted_again = again.predict_all(Data(x), {.verbose = 0});
+  ASSERT_EQ(predicted_again.size(), predicted.size());
+  for (size_t i = 0; i < predicted.size(); ++i)
+    EXPECT_EQ(doubles(predicted_again[i]), doubles(predicted[i])) << "result " << i;
+
+  const char* folder = std::getenv("LOCKSTEP_WRITE_MODELS");
+  if (!folder) return;
+  const auto add = [&](const std::string& name, const TensorList& list) {
+    for (size_t i = 0; i < list.size(); ++i)
+      tensors.emplace_back(list.size() == 1 ? name : name + "/" + std::to_string(i), list[i]);
+  };
+  add("x", x);
+  add("prediction", predicted);
+  const std::string path = std::string(folder) + "/" + GetParam();
+  train::save_safetensors(path + ".safetensors", tensors);
+  std::ofstream(path + ".json") << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Keras, RecordedRun, ::testing::ValuesIn(run_names()),

@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import header_cycles
 import headers_alone
 import public_includes
+import readme_samples
 import room_order
 import simd_symbols
 import tree
@@ -59,6 +60,15 @@ class RuleTest(unittest.TestCase):
         self.assertEqual(len(problems), 1, problems)
         for word in words_expected:
             self.assertIn(word, problems[0])
+
+
+class ReadmeSamplesTest(RuleTest):
+    def test_samples_are_examples(self):
+        self.write({"examples/a.cc": "// A program.\nint main() {}\n",
+                    "README.md": "Text\n```cpp\nint main() {}\n```\n```sh\nls\n```\n"})
+        self.assert_passes(readme_samples.check)
+        self.write({"README.md": "Text\n```cpp\nint main() { return 1; }\n```\n"})
+        self.assert_fails(readme_samples.check, "README.md:2:", "examples/")
 
 
 class TreeTest(RuleTest):

@@ -178,6 +178,7 @@ class Model : public Layer {
   TensorList predict_on_batch(const TensorList& x,
                               std::source_location where = std::source_location::current()) const;
 
+  bool compiled() const;
   // What the model was compiled with; throws Error(failed_precondition) before that.
   const optimizers::Optimizer& optimizer() const;
   std::vector<Metric> metrics() const;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "lockstep/tensor/dtype.h"
 
@@ -100,14 +101,31 @@ LOCKSTEP_INLINE Vec<T> splat(T value) {
     LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op b.part[i];         \
     return r;                                                            \
   }
-LOCKSTEP_BINARY(+)
-LOCKSTEP_BINARY(-)
-LOCKSTEP_BINARY(*)
 LOCKSTEP_BINARY(/)
 LOCKSTEP_BINARY(&)
 LOCKSTEP_BINARY(|)
 LOCKSTEP_BINARY(^)
 #undef LOCKSTEP_BINARY
+
+// Signed integers wrap around, as the instructions do.
+#define LOCKSTEP_WRAPPING(op)                                                                          \
+  template <class T>                                                                                   \
+  LOCKSTEP_INLINE Vec<T> operator op(const Vec<T>& a, const Vec<T>& b) {                               \
+    Vec<T> r;                                                                                          \
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {                                      \
+      using Bits = typename Vec<std::make_unsigned_t<T>>::Native;                                      \
+      LOCKSTEP_EACH_PART(i, r)                                                                         \
+      r.part[i] = reinterpret_cast<typename Vec<T>::Native>(reinterpret_cast<Bits>(a.part[i])          \
+                                                                op reinterpret_cast<Bits>(b.part[i])); \
+    } else {                                                                                           \
+      LOCKSTEP_EACH_PART(i, r) r.part[i] = a.part[i] op b.part[i];                                     \
+    }                                                                                                  \
+    return r;                                                                                          \
+  }
+LOCKSTEP_WRAPPING(+)
+LOCKSTEP_WRAPPING(-)
+LOCKSTEP_WRAPPING(*)
+#undef LOCKSTEP_WRAPPING
 
 #define LOCKSTEP_SHIFT(op)                                         \
   template <class T>                                               \

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "keras/functional_graph.h"
 #include "keras/layers/attention_mask.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/registry.h"
@@ -319,8 +320,7 @@ struct GroupQueryAttentionSettings {
 
 class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSettings> {
  public:
-  // Keras exports the class GroupedQueryAttention under a shorter name.
-  static constexpr const char* kClassName = "GroupedQueryAttention";
+  static constexpr const char* kClassName = "GroupQueryAttention";
   GroupQueryAttentionLayer(const char* class_name, GroupQueryAttentionSettings settings)
       : HeadsLayer(class_name, std::move(settings)) {
     const auto& s = settings_;
@@ -358,7 +358,7 @@ class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSett
                               context, scores_out);
   }
 };
-const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupQueryAttention"});
+const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupedQueryAttention"});
 
 }  // namespace
 
@@ -367,7 +367,10 @@ Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAtte
 }
 Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
                           const GroupQueryAttentionOptions& options) {
-  return make_configured<GroupQueryAttentionLayer>({head_dim, num_query_heads, num_key_value_heads, options});
+  // Keras exports the class GroupedQueryAttention under a shorter name, but names layers after the class.
+  GroupQueryAttentionOptions named = options;
+  if (named.name.empty()) named.name = unique_name("grouped_query_attention");
+  return make_configured<GroupQueryAttentionLayer>({head_dim, num_query_heads, num_key_value_heads, named});
 }
 
 }  // namespace lockstep::keras::layers

@@ -1,5 +1,6 @@
 #include "lockstep/keras/layers/position_embedding.h"
 
+#include "keras/functional_graph.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -35,6 +36,7 @@ class PositionEmbeddingLayer final : public ConfiguredLayer<PositionEmbeddingSet
 
   Tensor call(const Tensor& x, const CallContext&) override {
     const int64_t positions = x.shape()[-2];
+    if (positions > settings_.sequence_length && infers_outputs()) return zeros_like(x);
     require(positions <= settings_.sequence_length, ErrorCode::shape_mismatch,
             std::source_location::current(), "PositionEmbedding: the input has ", positions,
             " positions, more than sequence_length ", settings_.sequence_length);

@@ -63,7 +63,8 @@ struct MarginSettings {
   MarginOptions options;
   void visit(auto& v) {
     v(Kind == Margin::padding ? "padding" : "cropping", margins);
-    if (margins.pairs.size() != 1) v("data_format", options.data_format);  // sequences have but one
+    // Keras crops sequences in one format, but pads them in both.
+    if (Kind == Margin::padding || margins.pairs.size() != 1) v("data_format", options.data_format);
   }
 };
 

@@ -152,6 +152,9 @@ class TimeDistributedLayer final : public ConfiguredLayer<TimeDistributedSetting
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const Tensor mask = layer_.base()->supports_masking() ? context.mask() : Tensor();
+    require(!mask.defined() || (mask.rank() >= 2 && mask.shape()[1] == inputs[0].shape()[1]),
+            ErrorCode::shape_mismatch, where(), "TimeDistributed: the mask of inputs ", inputs[0].shape(),
+            " is (batch, time), received ", mask.defined() ? mask.shape() : Shape());
     return context.training && keeps_count() ? one_by_one(inputs[0], mask) : all_at_once(inputs[0], mask);
   }
   bool supports_masking() const override { return true; }
@@ -173,7 +176,11 @@ class TimeDistributedLayer final : public ConfiguredLayer<TimeDistributedSetting
       return reshape(t, shape);
     };
     CallOptions options;
-    if (mask.defined()) options.mask = folded(mask);
+    if (mask.defined()) {
+      Shape shape = mask.shape();
+      shape[0] = batch;  // one mask may serve all examples
+      options.mask = folded(broadcast_to(mask, shape));
+    }
     TensorList results = layer_.apply(TensorList{folded(x)}, options);
     for (Tensor& result : results) {
       Shape shape = result.shape();

@@ -84,6 +84,7 @@ const optimizers::Optimizer& Model::optimizer() const {
   trainer.require_compiled("optimizer", std::source_location::current());
   return trainer.options().optimizer;
 }
+bool Model::compiled() const { return model_base().trainer().compiled(); }
 std::vector<Metric> Model::metrics() const { return model_base().trainer().metrics(); }
 double Model::last_loss() const { return model_base().trainer().last_loss(); }
 void Model::stop_training() const { model_base().trainer().stop_training = true; }

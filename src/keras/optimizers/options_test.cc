@@ -183,7 +183,7 @@ TEST(OptimizerNames, CaseDoesNotMatter) {
     EXPECT_EQ(Optimizer(name).serialize().at("class_name").as_string(), "RMSprop") << name;
   const Error error = error_of([] { Optimizer("adamm"); });
   EXPECT_EQ(error.code(), ErrorCode::not_found);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"Adam\"?")));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("\"adamm\""), HasSubstr("did you mean \"adam\"?")));
 }
 
 TEST(OptimizerNames, DefaultToTheClassName) {

@@ -1,0 +1,28 @@
+// Carrying out a run: model, data, compile, fit, and the files it leaves.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "cli/run_file.h"
+
+namespace lockstep::cli {
+
+// What the command line adds to a run.
+struct RunReports {
+  std::FILE* out = stdout;       // progress; fit's own bar always goes to standard output
+  std::string step_log = {};     // a CSV of every step's own loss
+  std::string tensorboard = {};  // a folder
+};
+
+// Trains, says how it goes, writes the run's files and gives the result: loss and metrics (of the validation examples
+// where there are some), examples_per_s, devices, .... Throws Error where the run cannot be carried out.
+Json carry_out(const RunFile& run, const RunReports& reports);
+
+// The model that the run starts from, not compiled unless its JSON says how.
+keras::Model make_model(const RunFile& run);
+
+// Names of the devices.
+Json device_names();
+
+}  // namespace lockstep::cli

@@ -1,0 +1,121 @@
+#include "lockstep/keras/directories.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/image.h"
+
+namespace lockstep::keras::utils {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Directories : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* folder : {"dogs/inner", "cats", ".hidden"})
+      std::filesystem::create_directories(path(folder));
+    image("cats/a.png", 10);
+    image("cats/b.JPG", 20);
+    image("dogs/inner/c.jpeg", 30);
+    image("dogs/d.png", 40);
+    image("dogs/.e.png", 50);
+    image(".hidden/f.png", 60);
+    text("dogs/notes.txt", "wuff");
+    text("cats/notes.txt", "miau");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::string path(const std::string& name) const { return root_ + "/" + name; }
+  void text(const std::string& name, const std::string& contents) const {
+    std::ofstream(path(name), std::ios::binary) << contents;
+  }
+  void image(const std::string& name, uint8_t value) const {
+    const Tensor pixels = Tensor::from(std::vector<uint8_t>(6 * 4 * 3, value), {6, 4, 3});
+    text(name, name.ends_with(".png") ? data::encode_png(pixels) : data::encode_jpeg(pixels));
+  }
+  std::string error(const ImageOptions& options) const {
+    try {
+      image_dataset_from_directory(root_, options);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "no error";
+  }
+
+  std::string root_ = testing::TempDir() + "lockstep_directories_" + std::to_string(getpid());
+};
+
+TEST_F(Directories, FoldersAreClasses) {
+  const ImageExamples images =
+      image_dataset_from_directory(root_, {.image_size = {2, 3}, .files = {.shuffle = false}});
+  EXPECT_THAT(images.class_names, ElementsAre("cats", "dogs"));
+  EXPECT_THAT(images.file_paths, ElementsAre(path("cats/a.png"), path("cats/b.JPG"), path("dogs/d.png"),
+                                             path("dogs/inner/c.jpeg")));
+  EXPECT_EQ(images.x.spec(), (TensorSpec{DType::float32, {4, 2, 3, 3}}));
+  EXPECT_THAT(images.y.to_vector<int32_t>(), ElementsAre(0, 0, 1, 1));
+  const auto x = images.x.to_vector<float>();
+  const float values[] = {10, 20, 40, 30};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(x[18 * i], values[i], 1) << i;
+}
+
+TEST_F(Directories, LabelsHaveFourModes) {
+  const auto labels = [&](const std::string& mode) {
+    return text_dataset_from_directory(
+        root_, {.label_mode = mode, .class_names = {"dogs", "cats"}, .shuffle = false});
+  };
+  EXPECT_THAT(labels("int").texts, ElementsAre("wuff", "miau"));
+  EXPECT_THAT(labels("int").y.to_vector<int32_t>(), ElementsAre(0, 1));
+  EXPECT_THAT(labels("categorical").y.to_vector<float>(), ElementsAre(1, 0, 0, 1));
+  EXPECT_EQ(labels("binary").y.spec(), (TensorSpec{DType::float32, {2, 1}}));
+  EXPECT_FALSE(labels("none").y.defined());
+  EXPECT_THAT(error({.files = {.label_mode = "one"}}), HasSubstr("\"one\""));
+}
+
+TEST_F(Directories, SplitsAreDisjointAndComplete) {
+  ImageOptions options{.image_size = {1, 1}, .color_mode = "grayscale"};
+  std::set<std::string> seen;
+  for (const char* subset : {"training", "validation"}) {
+    options.files = {.seed = 7, .validation_split = 0.3, .subset = subset};
+    const ImageExamples images = image_dataset_from_directory(root_, options);
+    EXPECT_EQ(images.x.shape(), (Shape{std::string(subset) == "training" ? 3 : 1, 1, 1, 1}));
+    seen.insert(images.file_paths.begin(), images.file_paths.end());
+  }
+  EXPECT_THAT(seen, SizeIs(4));
+  EXPECT_THAT(error({.files = {.validation_split = 0.5, .subset = "training"}}), HasSubstr("needs a seed"));
+  EXPECT_THAT(error({.files = {.validation_split = 0.5}}), HasSubstr("go together"));
+  EXPECT_THAT(error({.files = {.validation_split = 1}}), HasSubstr("below 1"));
+}
+
+TEST_F(Directories, WhatCannotBeReadIsNamed) {
+  text("cats/broken.png", "\x89PNG\r\n\x1a\nrubbish");
+  EXPECT_THAT(error({}), HasSubstr(path("cats/broken.png")));
+  EXPECT_THAT(error({.files = {.class_names = {"cat"}}}), HasSubstr("did you mean \"cats\"?"));
+  EXPECT_THAT(error({.color_mode = "cmyk"}), HasSubstr("\"grayscale\", \"rgb\", \"rgba\""));
+  EXPECT_THAT(error({.image_size = {3}}), HasSubstr("image_size"));
+  try {
+    image_dataset_from_directory(path("missing"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("no folder"));
+  }
+  try {
+    text_dataset_from_directory(path("dogs"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), AllOf(HasSubstr("no file (.txt)"), HasSubstr("folder of its own")));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::keras::utils
