@@ -246,12 +246,17 @@ bool is_chain(const FunctionalModel& model) {
   return model.inputs().size() == 1 && model.outputs().size() == 1;
 }
 
+// Keras shows the name of the Python class, which for this one is not the name that files know it by.
+std::string shown_class(const Layer& layer) {
+  return layer.class_name() == "GroupQueryAttention" ? "GroupedQueryAttention" : layer.class_name();
+}
+
 void add_rows(Table& table, const ModelBase& model, const SummaryOptions& options, bool connections,
               int depth) {
   for (const Row& row : rows_of(model)) {
     const std::string indent = depth > 0 ? std::string(static_cast<size_t>(3 * depth), ' ') + "└ " : "";
     const bool unbuilt = !row.layer.built() && row.layer.weights().empty();
-    std::vector<std::string> cells = {indent + row.layer.name() + " (" + row.layer.class_name() + ")",
+    std::vector<std::string> cells = {indent + row.layer.name() + " (" + shown_class(row.layer) + ")",
                                       row.output,
                                       unbuilt ? "0 (unbuilt)" : with_commas(count(row.layer.weights()))};
     if (connections) cells.push_back(depth > 0 ? "" : row.connections);
