@@ -7,6 +7,8 @@
 #include "lockstep/base/log.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/compile/function.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/element.h"
 #include "lockstep/data/image.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/null_device.h"

@@ -4,7 +4,9 @@
 #include <sched.h>
 
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
@@ -72,6 +74,13 @@ void pin_team(int threads) {
 void set_first_core(int core) { first_core = core; }
 
 int team_size() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+
+namespace {
+thread_local int limit = std::numeric_limits<int>::max();
+}
+int thread_limit() { return limit; }
+ThreadLimit::ThreadLimit(int threads) : previous_(std::exchange(limit, threads)) {}
+ThreadLimit::~ThreadLimit() { limit = previous_; }
 
 TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) {
   omp_set_num_threads(threads);

@@ -34,6 +34,19 @@ class TeamScope {
   int previous_;
 };
 
+// Threads that one kernel run by the calling thread may use, whatever its device has. No limit unless set.
+int thread_limit();
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int previous_;
+};
+
 namespace detail {
 void run_team(int threads, void (*body)(void*, int), void* context);
 }

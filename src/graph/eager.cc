@@ -1,5 +1,6 @@
 #include "graph/eager.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <unordered_map>
@@ -15,11 +16,14 @@ namespace {
 struct KernelKey {
   const OpDef* op;
   Device* device;
+  int threads;
   Attrs attrs;
   std::vector<OperandLayout> inputs;
 
   bool operator==(const KernelKey& other) const {
-    if (op != other.op || device != other.device || inputs.size() != other.inputs.size()) return false;
+    if (op != other.op || device != other.device || threads != other.threads ||
+        inputs.size() != other.inputs.size())
+      return false;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!(inputs[i].spec == other.inputs[i].spec) || !(inputs[i].strides == other.inputs[i].strides))
         return false;
@@ -32,6 +36,7 @@ struct KernelKeyHash {
     AttrHasher h;
     h.mix(reinterpret_cast<uintptr_t>(key.op));
     h.mix(reinterpret_cast<uintptr_t>(key.device));
+    h.mix(static_cast<uint64_t>(key.threads));
     h.mix(key.attrs.hash());
     for (const OperandLayout& in : key.inputs) {
       h("", in.spec.dtype);
@@ -55,7 +60,7 @@ Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const Ope
                                           .attributes = key.attrs,
                                           .inputs = key.inputs,
                                           .outputs = outputs,
-                                          .threads = key.device->threads(),
+                                          .threads = key.threads,
                                           .where = where});
   return *(cache[std::move(key)] = std::move(kernel));
 }
@@ -111,7 +116,8 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   if (!device->has_memory()) return account_for(*device, op, inputs, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
   TensorList held(inputs.begin(), inputs.end());
-  KernelKey key{&op, device, attrs, {}};
+  const int threads = std::min(device->threads(), thread_limit());
+  KernelKey key{&op, device, threads, attrs, {}};
   key.inputs.reserve(held.size());
   for (Tensor& input : held) {
     if (!def.strided_inputs) input = contiguous(input, where);
@@ -127,7 +133,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
     output_layouts.push_back({spec, outputs.back().impl()->strides});
     pointers.push_back(outputs.back().impl()->data());
   }
-  const TeamScope team(device->threads());
+  const TeamScope team(threads);
   const bool checked = numerics_checked();
   std::vector<OperandLayout> input_layouts;
   if (checked) [[unlikely]]

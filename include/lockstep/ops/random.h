@@ -40,6 +40,20 @@ class Generator {
 const Generator& default_generator();
 void set_seed(uint64_t seed);
 
+// While one lives, it says what the default generator of its thread is.
+class DefaultGenerator {
+ public:
+  DefaultGenerator();
+  virtual ~DefaultGenerator();
+  DefaultGenerator(const DefaultGenerator&) = delete;
+  DefaultGenerator& operator=(const DefaultGenerator&) = delete;
+  // Called when something is drawn.
+  virtual const Generator& generator() = 0;
+
+ private:
+  DefaultGenerator* previous_;
+};
+
 struct UniformOptions {
   double minval = 0;
   double maxval = 1;             // not reached: values are in [minval, maxval)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "graph/emit.h"
 #include "lockstep/ops/array.h"
@@ -101,7 +102,14 @@ int64_t Generator::advance() const {
   return state;
 }
 
+namespace {
+thread_local DefaultGenerator* scoped_default = nullptr;
+}
+DefaultGenerator::DefaultGenerator() : previous_(std::exchange(scoped_default, this)) {}
+DefaultGenerator::~DefaultGenerator() { scoped_default = previous_; }
+
 const Generator& default_generator() {
+  if (scoped_default) return scoped_default->generator();
   static const auto* generator = [] {
     std::random_device device;
     const uint64_t high = device();

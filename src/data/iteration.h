@@ -1,0 +1,25 @@
+// How often a node was iterated over: what makes one pass's random choices differ from the next one's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace lockstep::data {
+
+// Copies count together.
+class Iterations {
+ public:
+  int64_t begin() const { return count_->fetch_add(1); }
+  // A pass that was restored had this number; later ones get higher ones.
+  void restored(int64_t iteration) const {
+    int64_t count = count_->load();
+    while (count <= iteration && !count_->compare_exchange_weak(count, iteration + 1)) {
+    }
+  }
+
+ private:
+  std::shared_ptr<std::atomic<int64_t>> count_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+}  // namespace lockstep::data

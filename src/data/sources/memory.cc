@@ -1,0 +1,211 @@
+// from_tensor_slices, from_tensors, range, from_generator.
+#include <algorithm>
+
+#include "data/node.h"
+#include "graph/eager.h"
+
+namespace lockstep::data {
+namespace {
+
+// A cursor of which the position is a number.
+class CountingCursor : public Cursor {
+ public:
+  using Cursor::Cursor;
+  void save(StateWriter& state) override { state.number("at", at_); }
+  void restore(const StateReader& state) override { at_ = state.number("at"); }
+
+ protected:
+  int64_t at_ = 0;
+};
+
+// --- from_tensor_slices ---
+
+class SlicesCursor final : public CountingCursor {
+ public:
+  SlicesCursor(Stage& stage, std::shared_ptr<const Rows> rows)
+      : CountingCursor(stage), rows_(std::move(rows)) {}
+
+ private:
+  bool advance(Item& item) override {
+    if (at_ >= rows_->size()) return false;
+    item.set_row(rows_, at_++);
+    return true;
+  }
+  std::shared_ptr<const Rows> rows_;
+};
+
+class SlicesNode final : public NodeOf<SlicesNode> {
+ public:
+  SlicesNode(std::shared_ptr<const Rows> rows, std::source_location where)
+      : NodeOf("from_tensor_slices", {}, where), rows_(std::move(rows)) {}
+
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<SlicesCursor>(opening.stage, rows_);
+  }
+  std::optional<ElementSpec> spec() const override {
+    ElementSpec spec{rows_->structure() ? *rows_->structure() : Structure(), {}};
+    for (const Tensor& array : rows_->arrays()) {
+      spec.tensors.push_back(array.spec());
+      spec.tensors.back().shape.erase(0);
+    }
+    return spec;
+  }
+  int64_t cardinality() const override { return rows_->size(); }
+  std::string arguments() const override { return std::to_string(rows_->size()) + " rows"; }
+  std::shared_ptr<const Rows> rows() const override { return rows_; }
+
+ private:
+  std::shared_ptr<const Rows> rows_;
+};
+
+// --- from_tensors, range ---
+
+class TensorsCursor final : public CountingCursor {
+ public:
+  TensorsCursor(Stage& stage, Element element) : CountingCursor(stage), element_(std::move(element)) {}
+
+ private:
+  bool advance(Item& item) override {
+    if (at_ > 0) return false;
+    ++at_;
+    item = Item(element_);
+    return true;
+  }
+  Element element_;
+};
+
+class TensorsNode final : public NodeOf<TensorsNode> {
+ public:
+  TensorsNode(Element element, std::source_location where)
+      : NodeOf("from_tensors", {}, where), element_(std::move(element)) {}
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<TensorsCursor>(opening.stage, element_);
+  }
+  std::optional<ElementSpec> spec() const override { return element_.spec(); }
+  int64_t cardinality() const override { return 1; }
+
+ private:
+  Element element_;
+};
+
+struct Range {
+  int64_t start, stop, step;
+  int64_t size() const {
+    const int64_t span = step > 0 ? stop - start : start - stop, pace = std::abs(step);
+    return std::max<int64_t>(0, (span + pace - 1) / pace);
+  }
+};
+
+class RangeCursor final : public CountingCursor {
+ public:
+  RangeCursor(Stage& stage, const Range& range) : CountingCursor(stage), range_(range), size_(range.size()) {}
+
+ private:
+  bool advance(Item& item) override {
+    if (at_ >= size_) return false;
+    item = Item(Tensor::scalar<int64_t>(range_.start + at_++ * range_.step));
+    return true;
+  }
+  Range range_;
+  int64_t size_;
+};
+
+class RangeNode final : public NodeOf<RangeNode> {
+ public:
+  RangeNode(const Range& range, std::source_location where) : NodeOf("range", {}, where), range_(range) {}
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<RangeCursor>(opening.stage, range_);
+  }
+  std::optional<ElementSpec> spec() const override { return ElementSpec{{}, {{DType::int64, {}}}}; }
+  int64_t cardinality() const override { return range_.size(); }
+  std::string arguments() const override { return std::to_string(range_.size()); }
+
+ private:
+  Range range_;
+};
+
+// --- from_generator ---
+
+class GeneratorCursor final : public CountingCursor {
+ public:
+  GeneratorCursor(Stage& stage, const std::function<Dataset::Generator()>& make)
+      : CountingCursor(stage), generator_(make()) {}
+  void restore(const StateReader& state) override {
+    const int64_t given = state.number("at");
+    // A function's position is not to be had: it is called until it stands there.
+    for (Item skipped; at_ < given;)
+      if (!advance(skipped)) return;
+  }
+
+ private:
+  bool advance(Item& item) override {
+    if (ended_) return false;
+    std::optional<Element> element = in_element(stage(), at_, [&] { return generator_(); });
+    if (!element) {
+      ended_ = true;
+      return false;
+    }
+    ++at_;
+    item = Item(*std::move(element));
+    return true;
+  }
+  Dataset::Generator generator_;
+  bool ended_ = false;
+};
+
+class GeneratorNode final : public NodeOf<GeneratorNode> {
+ public:
+  GeneratorNode(std::function<Dataset::Generator()> make, std::optional<ElementSpec> spec,
+                std::source_location where)
+      : NodeOf("from_generator", {}, where), make_(std::move(make)), spec_(std::move(spec)) {}
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<GeneratorCursor>(opening.stage, make_);
+  }
+  std::optional<ElementSpec> spec() const override { return spec_; }
+  int64_t cardinality() const override { return kUnknown; }
+
+ private:
+  std::function<Dataset::Generator()> make_;
+  std::optional<ElementSpec> spec_;
+};
+
+}  // namespace
+
+Dataset Dataset::from_tensor_slices(const Element& arrays, std::source_location where) {
+  require(!arrays.flat().empty(), ErrorCode::invalid_argument, where,
+          "from_tensor_slices: there is no array");
+  TensorList flat;
+  for (size_t i = 0; i < arrays.flat().size(); ++i) {
+    const Tensor& array = arrays.flat()[i];
+    require(array.defined() && array.rank() > 0, ErrorCode::shape_mismatch, where,
+            "from_tensor_slices: an array's first dimension runs over the elements, received ",
+            array.defined() ? "a scalar" : "none", " as part ", arrays.structure().path(i));
+    require(array.shape()[0] == arrays.flat()[0].shape()[0], ErrorCode::shape_mismatch, where,
+            "from_tensor_slices: the arrays must agree in their first dimension, received ",
+            arrays.flat()[0].shape(), " and ", array.shape());
+    const Tensor host = array.device().kind() == DeviceKind::cpu ? array : array.to(device_by_name("/CPU:0"));
+    flat.push_back(contiguous(host, where));
+  }
+  return Dataset(std::make_shared<SlicesNode>(
+      std::make_shared<const Rows>(arrays.shared_structure(), std::move(flat)), where));
+}
+
+Dataset Dataset::from_tensors(const Element& element, std::source_location where) {
+  require(element.defined(), ErrorCode::invalid_argument, where, "from_tensors: there is no element");
+  return Dataset(std::make_shared<TensorsNode>(element, where));
+}
+
+Dataset Dataset::range(int64_t stop, std::source_location where) { return range(0, stop, 1, where); }
+
+Dataset Dataset::range(int64_t start, int64_t stop, int64_t step, std::source_location where) {
+  require(step != 0, ErrorCode::invalid_argument, where, "range: step must not be 0");
+  return Dataset(std::make_shared<RangeNode>(Range{start, stop, step}, where));
+}
+
+Dataset Dataset::from_generator(std::function<Generator()> make, std::optional<ElementSpec> spec,
+                                std::source_location where) {
+  require(make != nullptr, ErrorCode::invalid_argument, where, "from_generator: there is no function");
+  return Dataset(std::make_shared<GeneratorNode>(std::move(make), std::move(spec), where));
+}
+
+}  // namespace lockstep::data

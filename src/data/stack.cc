@@ -1,0 +1,91 @@
+#include "data/stack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::data {
+namespace {
+
+// Where the processor's own prefetching has seen enough of a row to go on by itself.
+constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
+
+Shape stacked(int64_t count, Shape shape) {
+  shape.insert(0, count);
+  return shape;
+}
+
+bool are_rows_of_one(std::span<const Item> items) {
+  const auto& rows = items[0].rows();
+  return rows &&
+         std::all_of(items.begin(), items.end(), [&](const Item& item) { return item.rows() == rows; });
+}
+
+Element gather(std::span<const Item> items) {
+  const Rows& rows = *items[0].rows();
+  TensorList tensors;
+  for (const Tensor& array : rows.arrays()) {
+    Shape shape = array.shape();
+    shape[0] = static_cast<int64_t>(items.size());
+    Tensor target = Tensor::empty(array.dtype(), shape);
+    const size_t bytes = target.spec().bytes() / items.size();
+    const auto* source = static_cast<const char*>(array.impl()->data());
+    auto* out = static_cast<char*>(target.impl()->data());
+    const auto row = [&](size_t i) { return source + static_cast<size_t>(items[i].row()) * bytes; };
+    if (bytes == 8) {
+      for (size_t i = 0; i < items.size(); ++i) std::memcpy(out + 8 * i, row(i), 8);
+    } else {
+      for (size_t i = 0; i < items.size(); ++i) {
+        // Rows are anywhere: the next one is on its way while this one is copied.
+        if (i + 1 < items.size())
+          for (size_t at = 0; at < std::min(bytes, kAheadBytes); at += kLine)
+            __builtin_prefetch(row(i + 1) + at);
+        std::memcpy(out + i * bytes, row(i), bytes);
+      }
+    }
+    tensors.push_back(std::move(target));
+  }
+  return {rows.structure(), std::move(tensors)};
+}
+
+void copy_into(const Tensor& tensor, char* target) {
+  const TensorImpl& impl = *tensor.impl();
+  if (is_contiguous(impl.spec.shape, impl.strides))
+    std::memcpy(target, impl.data(), impl.spec.bytes());
+  else
+    copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, target,
+                 contiguous_strides(impl.spec.shape));
+}
+
+}  // namespace
+
+Element stack(std::span<Item> items, const Stage& stage) {
+  if (are_rows_of_one(items)) return gather(items);
+  const Element& first = items[0].element();
+  TensorList tensors;
+  for (const Tensor& tensor : first.flat())
+    tensors.push_back(
+        Tensor::empty(tensor.dtype(), stacked(static_cast<int64_t>(items.size()), tensor.shape())));
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Element& element = items[i].element();
+    require(element.structure() == first.structure(), ErrorCode::shape_mismatch, stage.where, stage.name,
+            ": elements must have one structure, element 0 of the batch is ", first.structure().to_string(),
+            " and element ", i, " is ", element.structure().to_string());
+    for (size_t leaf = 0; leaf < tensors.size(); ++leaf) {
+      const Tensor& tensor = element.flat()[leaf];
+      require(tensor.spec() == first.flat()[leaf].spec(), ErrorCode::shape_mismatch, stage.where, stage.name,
+              ": elements must have one dtype and shape, part ", first.structure().path(leaf), " is ",
+              first.flat()[leaf].spec(), " in element 0 of the batch and ", tensor.spec(), " in element ", i,
+              "; padded_batch() pads, a map() before it may crop or resize");
+      const size_t bytes = tensor.spec().bytes();
+      if (bytes > 0)
+        copy_into(tensor.device().kind() == DeviceKind::cpu ? tensor : tensor.to(current_device()),
+                  static_cast<char*>(tensors[leaf].impl()->data()) + i * bytes);
+    }
+  }
+  return {first.shared_structure(), std::move(tensors)};
+}
+
+}  // namespace lockstep::data

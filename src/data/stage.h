@@ -1,0 +1,60 @@
+// What is known of a stage of a running pipeline: how much it gave and where its time went.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+// Counters are relaxed atomics: they are read while the stage runs.
+struct Stage {
+  using Counter = std::atomic<int64_t>;
+
+  std::string name;  // as the user calls it: "map"
+  std::source_location where;
+  std::vector<std::unique_ptr<Stage>> inputs;  // guarded by Pipeline
+
+  Counter elements{0};
+  Counter skipped{0};  // bad elements that were left out
+  // Of the calls that were timed: how many elements, and the time in this stage alone, its inputs' taken off.
+  Counter timed_elements{0};
+  Counter timed_ns{0};
+
+  // Stages with threads of their own.
+  std::atomic<int> threads{0};    // now at work; 0: runs on its caller's thread
+  std::atomic<int64_t> slots{0};  // elements that may wait for the consumer
+  bool tunes_threads = false;     // whether they are chosen as it runs
+  bool tunes_slots = false;
+  Counter work_ns{0};           // of the work on elements, all threads together
+  Counter worked{0};            // how many
+  Counter consumer_wait_ns{0};  // the consumer found nothing
+  Counter producer_wait_ns{0};  // the threads found no room, all together
+  Counter empty{0};             // takes that found nothing ready
+  Counter element_bytes{0};     // of one element in a slot, lately
+};
+
+// Times the calls of next() along a thread's stack of stages. The outermost call decides whether it and all below
+// are timed, so that timing costs no more than about a hundredth of the work.
+class StageTimer {
+ public:
+  StageTimer(Stage& stage);
+  ~StageTimer();
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+
+  // So much of the call under way was spent waiting for other threads: it is nobody's work.
+  static void waited(int64_t ns);
+
+ private:
+  Stage& stage_;
+  bool outermost_;
+  int64_t start_ = 0;
+  int64_t outer_inputs_ns_ = 0;
+};
+
+}  // namespace lockstep::data

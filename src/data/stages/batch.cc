@@ -1,0 +1,135 @@
+#include "data/conveyor.h"
+#include "data/node.h"
+#include "data/stack.h"
+#include "data/stages/parallelism.h"
+
+namespace lockstep::data {
+namespace {
+
+// The parts of the next batch; false where there is none. An element that fails takes its place out of the batch:
+// those before it stay for the next call.
+bool collect(Cursor& input, int64_t size, bool drop_remainder, std::vector<Item>& kept,
+             std::vector<Item>& parts) {
+  parts.swap(kept);
+  const auto full = static_cast<size_t>(size);
+  // Items of an earlier batch are overwritten in place.
+  size_t count = parts.size();
+  parts.resize(full);
+  try {
+    while (count < full && input.next(parts[count])) ++count;
+  } catch (...) {
+    parts.resize(count);
+    kept.swap(parts);
+    throw;
+  }
+  kept.clear();
+  if (count < full && drop_remainder) count = 0;
+  parts.resize(count);
+  return count > 0;
+}
+
+class BatchCursor final : public Cursor {
+ public:
+  BatchCursor(const Opening& opening, const Node& input, int64_t size, bool drop_remainder)
+      : Cursor(opening.stage), size_(size), drop_remainder_(drop_remainder), input_(opening.open(input)) {}
+  void save(StateWriter& state) override {
+    state.items("kept", kept_);
+    state.cursor("input", *input_);
+  }
+  void restore(const StateReader& state) override {
+    kept_ = state.items("kept");
+    state.cursor("input", *input_);
+  }
+
+ private:
+  bool advance(Item& item) override {
+    if (!collect(*input_, size_, drop_remainder_, kept_, parts_)) return false;
+    item = Item(stack(parts_, stage()));
+    return true;
+  }
+
+  int64_t size_;
+  bool drop_remainder_;
+  std::unique_ptr<Cursor> input_;
+  std::vector<Item> kept_, parts_;
+};
+
+class ParallelBatchCursor final : public Cursor {
+ public:
+  ParallelBatchCursor(const Opening& opening, const Node& input, int64_t size, bool drop_remainder,
+                      const Conveyor::Settings& settings)
+      : Cursor(opening.stage),
+        conveyor_(
+            opening, settings,
+            [this, size, drop_remainder](Conveyor::Parcel& parcel) {
+              return collect(*input_, size, drop_remainder, kept_, parcel.parts);
+            },
+            [this](Conveyor::Parcel& parcel, int64_t) { parcel.item = Item(stack(parcel.parts, stage())); }),
+        input_(opening.open(input, 0, conveyor_.stop_token())) {}
+  ~ParallelBatchCursor() override { conveyor_.stop(); }
+  void save(StateWriter& state) override {
+    conveyor_.save(state, [&] {
+      state.items("kept", kept_);
+      state.cursor("input", *input_);
+    });
+  }
+  void restore(const StateReader& state) override {
+    conveyor_.restore(state);
+    kept_ = state.items("kept");
+    state.cursor("input", *input_);
+  }
+
+ private:
+  bool advance(Item& item) override { return conveyor_.take(item); }
+
+  std::vector<Item> kept_;
+  Conveyor conveyor_;
+  std::unique_ptr<Cursor> input_;
+};
+
+class BatchNode final : public NodeOf<BatchNode> {
+ public:
+  BatchNode(NodePtr input, int64_t size, const BatchOptions& options, std::source_location where)
+      : NodeOf("batch", {std::move(input)}, where), size_(size), options_(options) {}
+
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    const int64_t calls = options_.num_parallel_calls;
+    if (calls == 1) return std::make_unique<BatchCursor>(opening, input(), size_, options_.drop_remainder);
+    return std::make_unique<ParallelBatchCursor>(
+        opening, input(), size_, options_.drop_remainder,
+        Conveyor::Settings{.threads = calls, .slots = slots_for(calls), .ordered = ordered({}, opening)});
+  }
+  std::optional<ElementSpec> spec() const override {
+    std::optional<ElementSpec> spec = input().spec();
+    if (!spec) return spec;
+    const int64_t inputs = input().cardinality();
+    const bool whole = options_.drop_remainder || inputs == kInfinite || (inputs >= 0 && inputs % size_ == 0);
+    for (TensorSpec& tensor : spec->tensors) tensor.shape.insert(0, whole ? size_ : -1);
+    return spec;
+  }
+  int64_t cardinality() const override {
+    const int64_t inputs = input().cardinality();
+    if (inputs < 0) return inputs;
+    return options_.drop_remainder ? inputs / size_ : (inputs + size_ - 1) / size_;
+  }
+  std::string arguments() const override {
+    const std::string parallel = parallelism_text(options_.num_parallel_calls);
+    return std::to_string(size_) + (options_.drop_remainder ? ", drop_remainder" : "") +
+           (parallel.empty() ? "" : ", " + parallel);
+  }
+
+ private:
+  int64_t size_;
+  BatchOptions options_;
+};
+
+}  // namespace
+
+Dataset Dataset::batch(int64_t batch_size, const BatchOptions& options, std::source_location where) const {
+  require(batch_size > 0, ErrorCode::invalid_argument, where, "batch: batch_size must be positive, received ",
+          batch_size);
+  check_parallelism("batch", options.num_parallel_calls, where);
+  return Dataset(std::make_shared<BatchNode>(node_, batch_size, options, where));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,11 @@
+// What Dataset::with_options() said.
+#pragma once
+
+#include "data/node.h"
+
+namespace lockstep::data {
+
+// Of a dataset: those nearest to its end count.
+Options options_of(const Node& node);
+
+}  // namespace lockstep::data
