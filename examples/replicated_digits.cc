@@ -34,7 +34,7 @@ std::vector<float> train(const std::vector<tf::Device*>& devices, const tf::kera
         const tf::Tensor loss =
             tf::reduce_sum(losses) * (1.0 / static_cast<double>(tf::global_batch_size(labels)));
         const tf::TensorList gradients = tape.gradient(loss, network.variables());
-        optimizer.apply_gradients(tf::all_reduce_sum(gradients), network.variables());
+        optimizer.apply_gradients(gradients, network.variables());
         return tf::all_reduce_sum(loss);
       },
       {.name = "training step", .replicas = {.devices = devices, .reproducible = true}});

@@ -23,7 +23,7 @@ auto summed_step(const Optimizer& optimizer, const Variable& w, int devices) {
   return function(
       [=](const Tensor& x) {
         const Tensor scaled = optimizer.scale_loss(reduce_sum(x, {.axis = {0}}));
-        optimizer.apply_gradients(all_reduce_sum(TensorList{scaled}), {w});
+        optimizer.apply_gradients(TensorList{scaled}, {w});
       },
       {.replicas = {.devices = first_devices(devices)}});
 }

@@ -76,7 +76,7 @@ class ReplicatedDigits {
           GradientTape tape;
           const Tensor losses = sparse_softmax_cross_entropy_with_logits(y, model_(x, {.training = true}));
           const Tensor loss = reduce_sum(losses) * (1.0 / static_cast<double>(global_batch_size(y)));
-          optimizer.apply_gradients(all_reduce_sum(tape.gradient(loss, weights)), weights);
+          optimizer.apply_gradients(tape.gradient(loss, weights), weights);
           return all_reduce_sum(loss);
         },
         function_options("training step", &clock_));

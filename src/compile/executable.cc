@@ -1,8 +1,10 @@
 #include "compile/executable.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <numeric>
 
 #include "base/parallel.h"
 #include "base/worker.h"
@@ -21,6 +23,31 @@ std::vector<Slice> slice_batch(int64_t batch, int replicas) {
   for (int64_t r = 0; r < replicas; ++r) {
     const int64_t begin = std::min(batch, r * share);
     slices.push_back({begin, std::min(batch, begin + share) - begin});
+  }
+  return slices;
+}
+
+std::vector<Slice> slice_batch(int64_t batch, const std::vector<double>& weights) {
+  const int replicas = static_cast<int>(weights.size());
+  if (batch <= replicas) return slice_batch(batch, replicas);
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<int64_t> sizes;
+  int64_t given = 0;
+  for (double part = 0; const double weight : weights) {
+    part += weight;
+    sizes.push_back(std::llround(static_cast<double>(batch) * part / total) - given);
+    given += sizes.back();
+  }
+  // Empty slices come last, and here there are enough examples for all.
+  for (int64_t& size : sizes)
+    if (size == 0) {
+      --*std::max_element(sizes.begin(), sizes.end());
+      size = 1;
+    }
+  std::vector<Slice> slices;
+  for (int64_t begin = 0; const int64_t size : sizes) {
+    slices.push_back({begin, size});
+    begin += size;
   }
   return slices;
 }
@@ -329,20 +356,27 @@ class Executable::Impl {
     for (size_t k = 0; k < plans_[0].outputs.size(); ++k) {
       outputs[k] = Tensor();
       TensorSpec spec = plans_[0].outputs[k].spec;
-      if (plans_[0].outputs[k].per_replica)
-        spec.shape[0] = layout_.slices.back().begin + layout_.slices.back().size;
+      const PlannedOutput& planned = plans_[0].outputs[k];
+      const size_t block = spec.bytes();
+      if (planned.per_replica) spec.shape[0] = layout_.slices.back().begin + layout_.slices.back().size;
+      if (planned.stacked) spec.shape.insert(0, layout_.replicas);
       outputs[k] = recycled(k, spec);
       char* data = static_cast<char*>(outputs[k].impl()->data());
       for (const auto& device : devices_) {
         for (size_t p = 0; p < plans_.size(); ++p)
           if (device->uniform[p])
-            device->memory[p].outputs[k] = p == 0 && device == devices_[0] ? data : own_output(*device, k);
+            device->memory[p].outputs[k] =
+                (p == 0 && device == devices_[0]) || planned.stacked ? data : own_output(*device, k);
         // A replica writes its own rows, but may read what all have in common.
-        for (const auto& replica : device->replicas)
-          replica->memory.outputs[k] =
-              plans_[0].outputs[k].per_replica
-                  ? data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec)
-                  : device->memory[static_cast<size_t>(replica->plan)].outputs[k];
+        for (const auto& replica : device->replicas) {
+          void*& target = replica->memory.outputs[k];
+          if (planned.per_replica)
+            target = data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec);
+          else if (planned.stacked)
+            target = data + static_cast<size_t>(replica->number) * block;
+          else
+            target = device->memory[static_cast<size_t>(replica->plan)].outputs[k];
+        }
       }
     }
   }
@@ -409,7 +443,8 @@ class Executable::Impl {
           copy_across(*layout_.devices[0], devices_[0]->mirrors[v]->data(), home,
                       variable.value.impl()->data(), variable.spec.bytes());
       }
-      mirror_versions_[v] = variable.version;
+      mirror_versions_[v] =
+          plans_[0].variable_updated[v] && layout_.central_updates ? kNoVersion : variable.version;
     }
   }
 
@@ -504,7 +539,7 @@ class Executable::Impl {
       const observe::TimeScope scope(clock_of(d), Category::compute);
       // Plan 0 last: it writes the variables that the others still read.
       for (size_t p = plans_.size(); p-- > 0;)
-        if (device.uniform[p]) device.uniform[p]->run(phase);
+        if (device.uniform[p] && !(p == 0 && leaves_updates(d, phase))) device.uniform[p]->run(phase);
       run_replicas(device, phase);
     }
     for (const auto& uniform : device.uniform)
@@ -517,6 +552,11 @@ class Executable::Impl {
       flops += replica->program->flops();
     }
     device.device->count_kernels(kernels, flops);
+  }
+
+  // The last phase makes the updates, and results that no replica waits for.
+  bool leaves_updates(int d, int phase) const {
+    return layout_.central_updates && d > 0 && phase == plans_[0].phases - 1;
   }
 
   void run_replicas(DeviceContext& device, int phase) {
@@ -535,7 +575,15 @@ class Executable::Impl {
 
   // The share of a sum's elements that device d adds up for all: whole cache lines.
   std::pair<int64_t, int64_t> share(const Sum& sum, int64_t d) const {
-    const auto count = static_cast<int64_t>(devices_.size());
+    auto count = static_cast<int64_t>(devices_.size());
+    if (layout_.reduction == Reduction::one_device) {
+      if (d > 0) return {sum.size, sum.size};
+      count = 1;
+    } else if (layout_.reduction == Reduction::hierarchical_copy) {
+      if (d % 2 == 1) return {sum.size, sum.size};
+      count = (count + 1) / 2;
+      d /= 2;
+    }
     const int64_t lines = (sum.size + kLine - 1) / kLine;
     return {std::min(sum.size, lines * d / count * kLine),
             std::min(sum.size, lines * (d + 1) / count * kLine)};

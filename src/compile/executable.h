@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compile/plan.h"
+#include "lockstep/compile/function.h"
 #include "lockstep/observe/step_clock.h"
 
 namespace lockstep::compile {
@@ -23,11 +24,15 @@ struct Slice {
 
 // The replicas' slices: consecutive, ceil(batch / replicas) examples each, the last ones smaller or empty.
 std::vector<Slice> slice_batch(int64_t batch, int replicas);
+// The same with slices in these proportions.
+std::vector<Slice> slice_batch(int64_t batch, const std::vector<double>& weights);
 
 struct ReplicaLayout {
   std::vector<Device*> devices;  // at least one
   int replicas = 1;              // at least as many as devices; devices take consecutive ones
   bool reproducible = false;
+  bool central_updates = false;  // see ReplicaOptions
+  Reduction reduction = Reduction::ring;
   std::vector<Slice> slices;  // of each replica; empty: the program is not replicated
   std::vector<bool> split_parameters;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/executable.h"
+#include "compile/replicated_program.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
@@ -16,7 +17,6 @@ using compile::Executable;
 using compile::Plan;
 using compile::PlanOptions;
 using compile::ReplicaLayout;
-using compile::Slice;
 
 class FunctionCore::Impl {
  public:
@@ -118,7 +118,7 @@ class FunctionCore::Impl {
       }
   }
 
-  Graph trace(std::span<const TensorSpec> specs, ReplicaTrace replica, std::source_location where) {
+  Graph trace(std::span<const TensorSpec> specs, const ReplicaTrace& replica, std::source_location where) {
     ++traces_;
     Trace trace(replica);
     TensorList parameters;
@@ -151,15 +151,6 @@ class FunctionCore::Impl {
     return program;
   }
 
-  static void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_t times) {
-    for (const compile::Step& step : plan.steps) {
-      if (step.place.per_replica == uniform) continue;
-      figures.flops += step.cost.flops * times;
-      figures.bytes_accessed += step.cost.bytes * times;
-      figures.launches += times;
-    }
-  }
-
   void compile_single(Program& program, std::source_location where) {
     Device& device = current_device();
     PlanOptions options{.kind = device.kind(),
@@ -170,7 +161,7 @@ class FunctionCore::Impl {
     std::vector<Plan> plans;
     plans.push_back(make_plan(trace(program.signature, {}, where), options));
     complete_parameters(plans.back(), program.signature);
-    add_figures(program.figures, plans[0], true, 1);
+    compile::add_figures(program.figures, plans[0], true, 1);
     ReplicaLayout layout;
     layout.devices = {&device};
     program.executable =
@@ -183,61 +174,14 @@ class FunctionCore::Impl {
   }
 
   void compile_replicated(Program& program, std::source_location where) {
-    const ReplicaOptions& replicas = options_.replicas;
-    ReplicaLayout layout;
-    layout.devices = replicas.devices;
-    layout.reproducible = replicas.reproducible;
-    layout.replicas = static_cast<int>(replicas.devices.size());
-    if (replicas.reproducible) {
-      require(replicas.virtual_replicas >= layout.replicas, ErrorCode::invalid_argument, where_,
-              "function \"", options_.name, "\": ", replicas.virtual_replicas,
-              " virtual replicas are fewer than its ", layout.replicas, " devices");
-      layout.replicas = replicas.virtual_replicas;
-    }
-    const int64_t batch = batch_of(program.signature, layout.split_parameters, where);
-    layout.slices = compile::slice_batch(batch, layout.replicas);
-    const Device& device = *layout.devices[0];
-    PlanOptions options{.kind = device.kind(),
-                        .split_parameters = layout.split_parameters,
-                        .uniform_threads = device.threads(),
-                        .replica_threads = replicas.reproducible ? 1 : device.threads(),
-                        .reproducible = replicas.reproducible};
-    std::vector<Plan> plans;
-    std::vector<int64_t> sizes;
-    for (const Slice& slice : layout.slices) {
-      if (slice.size == 0) continue;
-      if (std::find(sizes.begin(), sizes.end(), slice.size) == sizes.end()) {
-        SpecList specs = program.signature;
-        for (size_t i = 0; i < specs.size(); ++i)
-          if (layout.split_parameters[i]) specs[i].shape[0] = slice.size;
-        Graph graph = trace(specs, {.global_batch = batch, .local_batch = slice.size}, where);
-        if (!plans.empty()) graph = feeding_part(std::move(graph), plans[0], layout.split_parameters);
-        sizes.push_back(slice.size);
-        options.local_batch = slice.size;
-        plans.push_back(make_plan(std::move(graph), options));
-        complete_parameters(plans.back(), program.signature);
-      }
-      const auto plan = std::find(sizes.begin(), sizes.end(), slice.size) - sizes.begin();
-      add_figures(program.figures, plans[static_cast<size_t>(plan)], false, 1);
-    }
-    add_figures(program.figures, plans[0], true, static_cast<int64_t>(layout.devices.size()));
-    program.executable = std::make_unique<Executable>(std::move(plans), std::move(sizes), std::move(layout));
-  }
-
-  int64_t batch_of(const SpecList& signature, std::vector<bool>& split, std::source_location where) const {
-    int64_t batch = -1;
-    for (size_t i = 0; i < signature.size(); ++i) {
-      split.push_back(signature[i].shape.rank() > 0);
-      if (!split.back()) continue;
-      const int64_t rows = signature[i].shape[0];
-      require(batch < 0 || rows == batch, ErrorCode::shape_mismatch, where, "function \"", options_.name,
-              "\": argument ", i, " is ", signature[i], " but another has ", batch,
-              " examples; all arguments with a first dimension are cut along it");
-      batch = rows;
-    }
-    require(batch > 0, ErrorCode::invalid_argument, where, "function \"", options_.name,
-            "\" runs as replicas: it needs an argument with at least one example in its first dimension");
-    return batch;
+    std::vector<bool> split;
+    for (const TensorSpec& spec : program.signature) split.push_back(spec.shape.rank() > 0);
+    compile::ReplicatedProgram compiled = compile::compile_replicated(
+        program.signature, split, options_.replicas,
+        [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, replica, where); },
+        {.name = options_.name}, where);
+    program.executable = std::move(compiled.executable);
+    program.figures = compiled.figures;
   }
 
   static constexpr size_t kRetraceWarning = 5;

@@ -55,6 +55,7 @@ struct Collective {
 struct PlannedOutput {
   TensorSpec spec;
   bool per_replica = false;  // each replica writes its rows
+  bool stacked = false;      // each replica writes a block of this spec
 };
 
 struct ArenaSize {
@@ -90,7 +91,8 @@ struct PlanOptions {
   int64_t local_batch = -1;            // examples of a replica's slice
   int uniform_threads = 1;
   int replica_threads = 1;
-  bool reproducible = false;  // no bit may depend on the number of threads
+  bool reproducible = false;    // no bit may depend on the number of threads
+  bool stacks_outputs = false;  // else a result of a replica must be one row an example
 };
 
 // Threads with which a step's kernel is prepared.

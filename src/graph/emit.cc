@@ -84,7 +84,7 @@ uint64_t next_trace() {
 }
 }  // namespace
 
-Trace::Trace(ReplicaTrace replica) : id_(next_trace()), outer_(current_trace), replica_(replica) {
+Trace::Trace(const ReplicaTrace& replica) : id_(next_trace()), outer_(current_trace), replica_(replica) {
   current_trace = this;
 }
 

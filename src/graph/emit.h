@@ -76,8 +76,10 @@ class TracePause {
 
 // What a replica's trace knows about the batch it is a slice of.
 struct ReplicaTrace {
-  int64_t global_batch = -1;  // examples in the whole batch; -1: the trace is not of a replica
-  int64_t local_batch = -1;   // examples in this replica's slice
+  int64_t global_batch = -1;         // examples in the whole batch; -1: the trace is not of a replica
+  int64_t local_batch = -1;          // examples in this replica's slice
+  bool reproducible = false;         // the same bits on any number of devices
+  std::vector<int64_t> begins = {};  // of every replica: its slice's first example
 };
 
 // The graph that is being traced on this thread. Construction starts a trace, destruction ends it.
@@ -87,7 +89,7 @@ struct ReplicaTrace {
 // gets the values as inputs.
 class Trace {
  public:
-  explicit Trace(ReplicaTrace replica = {});
+  explicit Trace(const ReplicaTrace& replica = {});
   // A body in `outer`; a TraceScope enters it. `noticed` is told of every tensor from outside, by the
   // handle under which recorders will see it.
   enum class BodyKind { branch, loop };

@@ -24,6 +24,7 @@ Variable::Variable(const Tensor& initial, VariableOptions options, std::source_l
   impl_->spec = initial.spec();
   impl_->where = where;
   impl_->value = initial;
+  if (impl_->owner) impl_->owner->mark_used();
   impl_->mutable_data(true);
 }
 
@@ -56,6 +57,21 @@ const std::function<Tensor(const Tensor&)>& Variable::constraint() const {
   return defined_variable(impl_).options.constraint;
 }
 std::source_location Variable::where() const { return defined_variable(impl_).where; }
+
+const std::shared_ptr<const VariableOwner>& Variable::owner() const { return defined_variable(impl_).owner; }
+void Variable::set_owner(std::shared_ptr<const VariableOwner> owner) const {
+  defined_variable(impl_);
+  impl_->owner = std::move(owner);
+  if (impl_->owner) impl_->owner->mark_used();
+}
+
+namespace {
+thread_local std::shared_ptr<const VariableOwner> current_owner;
+}
+VariableOwnerScope::VariableOwnerScope(std::shared_ptr<const VariableOwner> owner)
+    : previous_(std::exchange(current_owner, std::move(owner))) {}
+VariableOwnerScope::~VariableOwnerScope() { current_owner = std::move(previous_); }
+const std::shared_ptr<const VariableOwner>& VariableOwnerScope::current() { return current_owner; }
 
 namespace {
 thread_local const VariableReadScope* read_scope = nullptr;

@@ -11,6 +11,7 @@ struct VariableImpl {
   VariableOptions options;
   TensorSpec spec;
   std::source_location where;
+  std::shared_ptr<const VariableOwner> owner = VariableOwnerScope::current();
   // The value as a tensor: contiguous, its storage shared with whoever read it.
   Tensor value;
   // Changes with every write: what tells a mirror on another device that it is out of date.

@@ -237,7 +237,14 @@ Layer LayerBase::track(Layer layer) {
   return layer;
 }
 
+void LayerBase::set_owner(const std::shared_ptr<const VariableOwner>& owner) {
+  owner_ = owner;
+  for (const Weight& weight : weights_) weight.variable.set_owner(owner);
+  for (const Layer& layer : layers_) layer.base()->set_owner(owner);
+}
+
 Variable LayerBase::add_weight(const std::string& name, const Shape& shape, const WeightOptions& options) {
+  const VariableOwnerScope own(owner_);
   for (const int64_t size : shape)
     require(size >= 0, ErrorCode::shape_mismatch, where_, "layer \"", this->name(),
             "\" cannot make weight \"", name, "\" of shape ", shape,

@@ -38,7 +38,7 @@ namespace {
 double replica_share() {
   const Trace* trace = Trace::current();
   if (!trace || trace->replica().local_batch < 0) return 1;
-  const auto [global, local] = trace->replica();
+  const int64_t global = trace->replica().global_batch, local = trace->replica().local_batch;
   return static_cast<double>(local) / static_cast<double>(std::max<int64_t>(1, global));
 }
 

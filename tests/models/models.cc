@@ -177,7 +177,7 @@ Tensor train_step(Model& model, keras::optimizers::Optimizer& optimizer, const T
   GradientTape tape;
   const Tensor loss = mean_loss(model.logits(x, true), labels);
   const TensorList gradients = tape.gradient(loss, model.variables());
-  optimizer.apply_gradients(all_reduce_sum(gradients), model.variables());
+  optimizer.apply_gradients(gradients, model.variables());
   return all_reduce_sum(loss);
 }
 

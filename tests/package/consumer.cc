@@ -27,7 +27,7 @@ int main() {
         const tf::Tensor logits = tf::matmul(x, kernel) + bias;
         const tf::Tensor losses = tf::nn::sparse_softmax_cross_entropy_with_logits(y, logits);
         const tf::Tensor loss = tf::reduce_sum(losses) / tf::global_batch_size(y);
-        adam.apply_gradients(tf::all_reduce_sum(tape.gradient(loss, weights)), weights);
+        adam.apply_gradients(tape.gradient(loss, weights), weights);
         return tf::all_reduce_sum(loss);
       },
       {.replicas = {.devices = {devices.begin(), devices.end()}}});

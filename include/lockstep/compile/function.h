@@ -33,6 +33,13 @@ namespace observe {
 class StepClock;
 }
 
+// Who adds up what the devices hold. The sums have the same bits.
+enum class Reduction : uint8_t {
+  ring,               // every device a share of the elements for all
+  hierarchical_copy,  // of every two devices one
+  one_device,         // the first
+};
+
 // Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
 // every argument that has one). The function sees its slice; all_reduce_sum() joins the replicas.
 // Variables are mirrored on every device and updated on each with the same bits.
@@ -42,6 +49,11 @@ struct ReplicaOptions {
   // that run on one thread each, and all sums over them are made in one fixed order.
   bool reproducible = false;
   int virtual_replicas = 8;
+  // The part of the batch that each device gets, in any unit. Empty: the same for all.
+  std::vector<double> weights = {};
+  // Variables live on the first device alone: it makes the updates, the others fetch them with every call.
+  bool central_updates = false;
+  Reduction reduction = Reduction::ring;
 };
 
 struct FunctionOptions {

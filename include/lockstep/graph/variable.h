@@ -5,6 +5,7 @@
 // assignments are recorded in program order; the memory is updated when the compiled function runs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,20 @@
 namespace lockstep {
 
 struct VariableImpl;
+
+// Whom a variable belongs to: a distribution strategy. Compared by address.
+class VariableOwner {
+ public:
+  virtual ~VariableOwner() = default;
+  virtual std::string description() const = 0;  // "MirroredStrategy on /CPU:0, /CPU:1"
+
+  // Whether any variable was ever made for it.
+  bool used() const { return used_; }
+  void mark_used() const { used_ = true; }
+
+ private:
+  mutable std::atomic<bool> used_{false};
+};
 
 struct VariableOptions {
   std::string name = "Variable";
@@ -42,6 +57,9 @@ class Variable {
   DType dtype() const { return spec().dtype; }
   // Where it was created: scope errors name it.
   std::source_location where() const;
+  // Of the VariableOwnerScope it was made in; may be none.
+  const std::shared_ptr<const VariableOwner>& owner() const;
+  void set_owner(std::shared_ptr<const VariableOwner> owner) const;
 
   // The current value, as the innermost VariableReadScope wants it.
   Tensor value(std::source_location where = std::source_location::current()) const;
@@ -55,6 +73,19 @@ class Variable {
 
  private:
   std::shared_ptr<VariableImpl> impl_;
+};
+
+// Variables made on this thread while it lives belong to `owner`, which may be none.
+class VariableOwnerScope {
+ public:
+  explicit VariableOwnerScope(std::shared_ptr<const VariableOwner> owner);
+  ~VariableOwnerScope();
+  VariableOwnerScope(const VariableOwnerScope&) = delete;
+  VariableOwnerScope& operator=(const VariableOwnerScope&) = delete;
+  static const std::shared_ptr<const VariableOwner>& current();
+
+ private:
+  std::shared_ptr<const VariableOwner> previous_;
 };
 
 // While it lives, Variable::value() on this thread gives `convert(value, dtype, where)` for variables

@@ -235,6 +235,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   bool trainable() const { return options_.trainable; }
   void set_trainable(bool trainable);
   std::source_location where() const { return where_; }
+  // The strategy in whose scope it was made: what it makes later belongs to it too. May be none.
+  const std::shared_ptr<const VariableOwner>& owner() const { return owner_; }
+  // Of this layer, its weights and the layers inside.
+  void set_owner(const std::shared_ptr<const VariableOwner>& owner);
 
   std::vector<Variable> weights() const;
   std::vector<Variable> trainable_weights() const;
@@ -272,6 +276,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   LayerBaseOptions options_;
   std::string path_;
   std::source_location where_;
+  std::shared_ptr<const VariableOwner> owner_ = VariableOwnerScope::current();
   bool built_ = false;
   std::vector<Shape> build_shapes_;
   std::vector<Weight> weights_;  // trainable ones first

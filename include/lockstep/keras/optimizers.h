@@ -1,7 +1,7 @@
 // Optimizers with Keras' formulas, defaults and names.
 //
 //   auto optimizer = optimizers::Adam({.learning_rate = schedules::CosineDecay(1e-3, 10'000), .clipnorm = 1});
-//   optimizer.apply_gradients(all_reduce_sum(tape.gradient(optimizer.scale_loss(loss), weights)), weights);
+//   optimizer.apply_gradients(tape.gradient(optimizer.scale_loss(loss), weights), weights);
 //
 // An update is one pass over a variable, its slots and its gradient, in place when compiled. Everything that
 // changes from step to step (rate, counters, scales, whether to update at all) lives in variables and is
@@ -9,7 +9,7 @@
 //
 // What happens in which order: the gradient is divided by the loss scale, averaged with those that were
 // accumulated, clipped; then weight decay, the rule's update, the variable's constraint, the moving average.
-// Under replicas the caller sums the gradients over them first (all_reduce_sum): all of this acts on the sum.
+// Under replicas the gradients are summed over them first: all of this acts on the sum.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class Optimizer {
              std::source_location where = std::source_location::current()) const;
 
   // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient
-  // leaves its variable alone, all undefined is an error. Works eagerly and traced; under replicas the
-  // gradients must have been summed over them.
+  // leaves its variable alone, all undefined is an error. Works eagerly and traced. In a replica it sums
+  // the gradients over all replicas: hand it this replica's own.
   void apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
                        std::source_location where = std::source_location::current()) const;
 

@@ -124,8 +124,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     Moments moments{read(moving_mean_), read(moving_variance_)};
     const bool by_batch = context.training && trainable();
     if (by_batch) {
-      moments = settings_.options.synchronized ? global_moments(x, mask) : local_moments(x, mask);
-      const Moments agreed = settings_.options.synchronized ? moments : mean_over_replicas(moments, x, mask);
+      moments = synchronized() ? global_moments(x, mask) : local_moments(x, mask);
+      const Moments agreed = synchronized() ? moments : mean_over_replicas(moments, x, mask);
       if (settings_.options.renorm) {
         renormalize(moments, gamma, beta);
         move_renormalized(agreed);
@@ -134,7 +134,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
         move(moving_variance_, agreed.variance, settings_.options.momentum);
       }
     }
-    const bool alone = by_batch && !settings_.options.synchronized && !mask.defined();
+    const bool alone = by_batch && !synchronized() && !mask.defined();
     const Tensor y = alone ? normalized_alone(x, moments, gamma, beta) : normalized(x, moments, gamma, beta);
     return cast(y, compute_dtype());
   }
@@ -146,6 +146,11 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   static const ReplicaTrace* replica() {
     const Trace* trace = Trace::current();
     return trace && trace->replica().local_batch >= 0 ? &trace->replica() : nullptr;
+  }
+
+  // Where no bit may depend on the number of replicas, statistics of a slice are not enough.
+  bool synchronized() const {
+    return settings_.options.synchronized || (replica() && replica()->reproducible);
   }
 
   // A vector of features, so that it broadcasts against x.
@@ -231,7 +236,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     const auto all = [](const Tensor& t) { return all_reduce_sum(t); };
     if (mask.defined()) return moments_of(x, mask, reciprocal(all(count_of(x, mask)) + kKerasEpsilon), all);
     if (!replica()) return local_moments(x, mask);
-    const auto [whole, slice] = *replica();
+    const int64_t whole = replica()->global_batch, slice = replica()->local_batch;
     // Elements of each feature in one example; the first dimension may hold several rows an example.
     int64_t elements = slice > 0 ? x.shape()[0] / slice : 1;
     for (int d = 1; d < x.rank(); ++d)
@@ -242,7 +247,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   // Weighted by examples, so that all replicas keep the same moving statistics.
   static Moments mean_over_replicas(const Moments& own, const Tensor& x, const Tensor& mask) {
     if (!replica()) return own;
-    const auto [whole, slice] = *replica();
+    const int64_t whole = replica()->global_batch, slice = replica()->local_batch;
     if (!mask.defined()) {
       const double share = static_cast<double>(slice) / static_cast<double>(std::max<int64_t>(1, whole));
       return {all_reduce_sum(stop_gradient(own.mean) * share),

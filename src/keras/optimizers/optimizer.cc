@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lockstep/ops/collective.h"
 #include "graph/emit.h"
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
@@ -40,7 +41,7 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
   // Updates are not part of what a tape differentiates, and work on variables as they are kept.
   const RecorderPause pause;
   const VariableReadScope as_kept;
-  core_->apply(gradients, variables, {}, where);
+  core_->apply(all_reduce_sum(gradients, where), variables, {}, where);
 }
 
 Tensor Optimizer::scale_loss(const TensorArg& loss) const {

@@ -58,6 +58,7 @@ std::unique_ptr<FunctionCore> Steps::make(StepKind kind, const Layout& layout, o
         return (*body)(kind, layout.filled(arrays));
       },
       FunctionOptions{.name = name_ + ": " + kNames[static_cast<int>(kind)],
+                      .replicas = replicas_,
                       .clock = kind == StepKind::train ? clock : nullptr},
       where);
 }

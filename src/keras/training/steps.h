@@ -18,9 +18,13 @@ class Steps {
   // Computes on a batch: the loss of train and test, the results of predict.
   using Body = std::function<TensorList(StepKind kind, const Batch& batch)>;
 
-  // `name` is the model's. `clock` is told of the training steps; not owned.
-  Steps(Body body, std::string name, observe::StepClock* clock)
-      : body_(std::make_shared<const Body>(std::move(body))), name_(std::move(name)), clock_(clock) {}
+  // `name` is the model's; `replicas` says how its strategy runs a step. `clock` is told of the training steps; not
+  // owned.
+  Steps(Body body, std::string name, ReplicaOptions replicas, observe::StepClock* clock)
+      : body_(std::make_shared<const Body>(std::move(body))),
+        name_(std::move(name)),
+        replicas_(std::move(replicas)),
+        clock_(clock) {}
 
   // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with a set
   // of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
@@ -54,6 +58,7 @@ class Steps {
 
   std::shared_ptr<const Body> body_;
   std::string name_;
+  ReplicaOptions replicas_;
   observe::StepClock* clock_;
   std::vector<std::unique_ptr<Step>> steps_;
 };

@@ -1,6 +1,7 @@
 #include "keras/training/trainer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "keras/functional_graph.h"
@@ -10,6 +11,7 @@
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -71,7 +73,7 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
     require(!variables.empty(), ErrorCode::failed_precondition, here, "model \"", model_.name(),
             "\" has no trainable weights");
     const TensorList gradients = tape.gradient(options_.optimizer.scale_loss(loss), variables);
-    options_.optimizer.apply_gradients(all_reduce_sum(gradients), variables);
+    options_.optimizer.apply_gradients(gradients, variables);
   } else {
     forward();
   }
@@ -81,13 +83,23 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
   return {loss};
 }
 
+distribute::Strategy Trainer::strategy() const { return distribute::Strategy::of(model_.owner()); }
+
+void Trainer::start_clock() {
+  clock_.emplace(
+      observe::StepClockOptions{.replicas = std::max(1, static_cast<int>(strategy().devices().size()))});
+}
+
 Steps Trainer::make_steps(observe::StepClock* clock) {
   return Steps([this](StepKind kind, const Batch& batch) { return run_body(kind, batch); }, model_.name(),
-               clock);
+               strategy().replica_options(), clock);
 }
 
 Steps& Trainer::steps() {
-  if (!steps_) steps_ = std::make_unique<Steps>(make_steps(&*clock_));
+  if (!steps_) {
+    if (!clock_) start_clock();
+    steps_ = std::make_unique<Steps>(make_steps(&*clock_));
+  }
   return *steps_;
 }
 
@@ -189,13 +201,15 @@ Trainer::Progress Trainer::progress_after(int epoch) const {
 // False where the data has ended.
 bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::source_location where) {
   const bool timed = kind == StepKind::train;
-  if (timed) clock_->begin_step();
-  {
-    const observe::TimeScope waiting(timed ? &clock_->replica(0) : nullptr, observe::Category::input_wait);
-    if (!stream.next(batch)) {
-      if (timed) clock_->abandon_step();
-      return false;
-    }
+  if (timed) {
+    clock_->begin_step();
+    clock_->enter(observe::Category::input_wait);
+  }
+  const bool got = stream.next(batch);
+  if (timed) clock_->leave();
+  if (!got) {
+    if (timed) clock_->abandon_step();
+    return false;
   }
   require(!batch.x.empty(), ErrorCode::invalid_argument, where, "the data gave an empty batch");
   run_step(kind, batch, where);
@@ -275,6 +289,12 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     std::tie(data, validation) = split_off(data, options.validation_split, where);
   if (!options.class_weight.empty()) data = with_class_weight(data, options.class_weight, where);
 
+  const distribute::Strategy strategy = this->strategy();
+  if (strategy.kind() == distribute::Strategy::Kind::none)
+    distribute::Strategy::require_none_forgotten("fit", where);
+  else
+    strategy.require_own(model_.weights(), "fit", where);
+
   const bool continues = options.steps_per_epoch > 0;
   const int64_t steps = continues ? options.steps_per_epoch : data.source()->batches(options.batch_size);
   std::vector<Callback> callbacks = options.callbacks;
@@ -286,7 +306,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
 
   build_for(handle, data, where);
   const Interrupt interrupt;
-  clock_.emplace();
+  start_clock();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -331,6 +351,9 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   History history = std::move(recorder->history);
   history.time = clock_->summary();
   history.interrupted = Interrupt::requested();
+  if (options.verbose > 0 && strategy.kind() != distribute::Strategy::Kind::none)
+    std::fputs((observe::to_text(history.time) + observe::to_text(observe::judge(history.time))).c_str(),
+               stdout);
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
   return history;

@@ -11,6 +11,7 @@
 #include "keras/training/outputs.h"
 #include "keras/training/steps.h"
 #include "keras/training/stream.h"
+#include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/observe/step_clock.h"
 
@@ -68,6 +69,8 @@ class Trainer {
 
  private:
   Steps& steps();
+  distribute::Strategy strategy() const;  // the model's
+  void start_clock();
   TensorList run_body(StepKind kind, const Batch& batch);
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
   bool timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::source_location where);
@@ -84,7 +87,7 @@ class Trainer {
   std::unique_ptr<Outputs> outputs_;  // from compile() on
   Tensor last_loss_;
   // Of the last fit. Compiled steps keep its address, so that a fit starts it anew in place.
-  std::optional<observe::StepClock> clock_{std::in_place};
+  std::optional<observe::StepClock> clock_;
   // Made by the first step: prediction needs no compile().
   std::unique_ptr<Steps> steps_;
   std::optional<BatchStream> stream_;  // of the fit under way

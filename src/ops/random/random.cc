@@ -81,6 +81,8 @@ struct Generator::Impl {
 };
 
 Generator::Generator(uint64_t seed, std::source_location where) : impl_(std::make_shared<Impl>()) {
+  // Steps under any strategy draw from it.
+  const VariableOwnerScope nobody(nullptr);
   impl_->state = Variable(Tensor::scalar(initial_state(seed), where),
                           {.name = "random_state", .trainable = false}, where);
 }

@@ -1,0 +1,43 @@
+// Values that differ from replica to replica.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::distribute {
+
+// One tensor a replica. A replica that had no example has none. A handle, cheap to copy.
+class Distributed {
+ public:
+  Distributed() = default;
+  // The same for all of `replicas`.
+  static Distributed same(const Tensor& value, int replicas);
+  // Consecutive rows of one tensor: sizes[r] of them for replica r.
+  static Distributed rows(const Tensor& whole, std::vector<int64_t> sizes);
+  static Distributed of(TensorList values);
+
+  int replicas() const { return static_cast<int>(sizes_.empty() ? values_.size() : sizes_.size()); }
+  bool has(int replica) const { return at(replica).defined(); }
+  // Undefined where the replica has none. Rows are views.
+  Tensor at(int replica) const;
+  // The tensor whose rows they are, where they are consecutive rows of one; else undefined.
+  const Tensor& whole() const { return whole_; }
+  // Those of the replicas that have one.
+  TensorList local_results() const;
+
+  // "PerReplica:{\n  0: tf.Tensor(...),\n  1: ...\n}"
+  std::string to_string() const;
+
+ private:
+  Tensor whole_;
+  std::vector<int64_t> sizes_;  // of rows
+  TensorList values_;
+};
+std::ostream& operator<<(std::ostream& out, const Distributed& value);
+
+}  // namespace lockstep::distribute

@@ -1,0 +1,313 @@
+// tf::distribute: on which devices a training step runs, where variables live, how replicas are joined.
+//
+//   distribute::MirroredStrategy strategy;               // all GPUs, else all logical CPU devices
+//   keras::Sequential model;
+//   {
+//     auto scope = strategy.scope();
+//     model = ...;                                       // variables made here belong to the strategy
+//     model.compile(...);
+//   }
+//   model.fit(data);                                     // every step on all devices
+//
+// or, in a loop of one's own,
+//
+//   for (const DistributedElement& batch : strategy.distribute_dataset(dataset)) {
+//     Distributed loss = strategy.run(step, batch);      // step(x, y) sees a replica's slice
+//     total += strategy.reduce(ReduceOp::sum, loss).item<float>();
+//   }
+//
+// Strategies are handles; copies are the same strategy. One run at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/compile/function.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/device/device.h"
+#include "lockstep/distribute/distributed.h"
+#include "lockstep/graph/variable.h"
+#include "lockstep/observe/run_summary.h"
+
+namespace lockstep::observe {
+class StepClock;
+}
+
+namespace lockstep::distribute {
+
+enum class ReduceOp : uint8_t { sum, mean };
+
+// How sums over replicas are made. All give the same bits.
+enum class CrossDeviceOps : uint8_t {
+  automatic,                // ring
+  ring,                     // every device adds up a share for all
+  hierarchical_copy,        // one of every two devices does
+  reduction_to_one_device,  // the first does, and the others copy
+};
+
+struct StrategyOptions {
+  CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
+  // The same bits on any number of devices: a batch is always cut into `virtual_replicas` slices, at least as
+  // many as there are devices; these are the replicas that run() and reduce() speak of.
+  bool reproducible = false;
+  int virtual_replicas = 8;
+  // The share of the batch that each device gets, in any unit. Empty: the same for all.
+  std::vector<double> weights = {};
+};
+
+// The part of the batch, and the pass over the data, that a function given to
+// distribute_datasets_from_function() makes a dataset for.
+struct InputContext {
+  int num_input_pipelines = 1;
+  int input_pipeline_id = 0;
+  int num_replicas_in_sync = 1;
+  // The batch of one replica; throws Error(invalid_argument) where it does not divide.
+  int64_t get_per_replica_batch_size(int64_t global_batch_size,
+                                     std::source_location where = std::source_location::current()) const;
+};
+
+// A global batch, cut for the replicas; the structure is the dataset's.
+struct DistributedElement {
+  data::Structure structure;
+  std::vector<Distributed> flat;
+};
+
+class Strategy;
+
+class DistributedDataset {
+ public:
+  DistributedDataset(const Strategy& strategy, data::Dataset dataset);
+
+  // Global batches.
+  const data::Dataset& dataset() const { return dataset_; }
+  int64_t cardinality() const { return dataset_.cardinality(); }
+  class iterator;
+  iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  std::shared_ptr<const Strategy> strategy_;
+  data::Dataset dataset_;
+};
+
+class Strategy {
+ public:
+  class Impl;
+  enum class Kind : uint8_t { none, one_device, mirrored, central_storage };
+
+  // The default strategy: one replica on the current device.
+  Strategy();
+  Kind kind() const;
+  const std::string& name() const;  // "MirroredStrategy"
+  const std::vector<Device*>& devices() const;
+  const StrategyOptions& options() const;
+  // Replicas that a batch is cut for.
+  int num_replicas_in_sync() const;
+  // "MirroredStrategy on /CPU:0, /CPU:1"
+  std::string description() const;
+  bool operator==(const Strategy& other) const { return impl_ == other.impl_; }
+
+  // While it lives, variables made on this thread belong to the strategy, and current() is it. A scope of another
+  // strategy inside is an error.
+  class Scope;
+  [[nodiscard]] Scope scope(std::source_location where = std::source_location::current()) const;
+  // Of the innermost scope of this thread; the default strategy outside of all.
+  static Strategy current();
+  // Whose a variable, layer or optimizer is.
+  static Strategy of(const std::shared_ptr<const VariableOwner>& owner);
+  const std::shared_ptr<const VariableOwner>& owner() const;
+
+  // Calls f on every replica with its slices of the distributed arguments; other tensors are the same for all.
+  // Results that differ come back distributed. f is traced with every call (its C++ side effects happen once) and
+  // runs compiled; reading a value inside is an error.
+  template <class F, class... Args>
+  auto run(F f, const Args&... args) const;
+
+  // Over the replicas and, where `axis` is given, over that dimension of each; the mean weighs all elements alike.
+  Tensor reduce(ReduceOp op, const Distributed& value, std::optional<int> axis = {},
+                std::source_location where = std::source_location::current()) const;
+  // Joined along a dimension.
+  Tensor gather(const Distributed& value, int axis = 0,
+                std::source_location where = std::source_location::current()) const;
+  TensorList local_results(const Distributed& value) const { return value.local_results(); }
+
+  // Batches of the dataset are global ones.
+  DistributedDataset distribute_dataset(const data::Dataset& dataset,
+                                        std::source_location where = std::source_location::current()) const;
+  // The function's batches are those of one replica; as many as there are replicas make a global batch.
+  DistributedDataset distribute_datasets_from_function(
+      const std::function<data::Dataset(const InputContext&)>& make,
+      std::source_location where = std::source_location::current()) const;
+  // Cut as the replicas get it.
+  Distributed distribute(const Tensor& batch,
+                         std::source_location where = std::source_location::current()) const;
+  DistributedElement distribute(const data::Element& batch,
+                                std::source_location where = std::source_location::current()) const;
+
+  // Makes what was made elsewhere this strategy's own: variables, or a layer or model with all it holds.
+  void adopt(const std::vector<Variable>& variables) const;
+  template <class Layer>
+  requires requires(const Layer& layer) { layer.base()->set_owner(nullptr); }
+  void adopt(const Layer& layer) const { layer.base()->set_owner(owner()); }
+  // Throws Error(failed_precondition) naming the first variable that is not this strategy's, where it was made, and
+  // the fix. `user` is who wants to use them ("fit", "run").
+  void require_own(const std::vector<Variable>& variables, const char* user,
+                   std::source_location where) const;
+
+  // Throws Error(failed_precondition) where a strategy of several replicas is alive but nothing was ever made in its
+  // scope, while `user` is about to train on one device.
+  static void require_none_forgotten(const char* user, std::source_location where);
+
+  // What a compiled function needs to run under this strategy.
+  ReplicaOptions replica_options() const;
+  // Where the time of run() goes, by device. Steps are begun and ended by run().
+  observe::RunSummary summary() const;
+
+ protected:
+  explicit Strategy(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  friend class StrategyOwner;
+  struct Argument {
+    Tensor value;
+    bool split = false;
+  };
+  using Body = std::function<TensorList(std::span<const Tensor>)>;
+  void add(std::vector<Argument>& arguments, const Tensor& tensor) const {
+    arguments.push_back({tensor, false});
+  }
+  void add(std::vector<Argument>& arguments, const Distributed& value) const;
+  void add(std::vector<Argument>& arguments, const DistributedElement& element) const {
+    for (const Distributed& part : element.flat) add(arguments, part);
+  }
+  std::vector<Distributed> run_body(const Body& body, const std::vector<Argument>& arguments) const;
+
+  std::shared_ptr<Impl> impl_;
+};
+
+class Strategy::Scope {
+ public:
+  Scope(const Strategy& strategy, std::source_location where);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  std::unique_ptr<VariableOwnerScope> owner_;
+};
+
+// On this device, as if there were no strategy but with the same code.
+class OneDeviceStrategy : public Strategy {
+ public:
+  explicit OneDeviceStrategy(const std::string& device, const StrategyOptions& options = {},
+                             std::source_location where = std::source_location::current());
+};
+
+// A copy of every variable on every device; gradients are summed over all.
+class MirroredStrategy : public Strategy {
+ public:
+  // No device: all GPUs, else all logical CPU devices.
+  explicit MirroredStrategy(const std::vector<std::string>& devices = {}, const StrategyOptions& options = {},
+                            std::source_location where = std::source_location::current());
+};
+
+// Variables on the CPU (or the one GPU) alone; all devices compute.
+class CentralStorageStrategy : public Strategy {
+ public:
+  explicit CentralStorageStrategy(const std::vector<std::string>& devices = {},
+                                  const StrategyOptions& options = {},
+                                  std::source_location where = std::source_location::current());
+};
+
+// --- inside of a replica ---
+
+// Which of the replicas this is: int32, a value of the step, not of the trace. 0 outside of replicas.
+Tensor replica_id(std::source_location where = std::source_location::current());
+int num_replicas_in_sync();
+// Over all replicas; the mean weighs replicas by their examples.
+Tensor all_reduce(ReduceOp op, const Tensor& value,
+                  std::source_location where = std::source_location::current());
+// The mean of one value an example (first dimension) over the global batch, as this replica's share of it: the sum of
+// the shares over the replicas is the mean. What a loss written by hand returns.
+Tensor global_mean(const Tensor& per_example, std::source_location where = std::source_location::current());
+
+// --- details ---
+
+class DistributedDataset::iterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = DistributedElement;
+  using difference_type = std::ptrdiff_t;
+
+  iterator(std::shared_ptr<const Strategy> strategy, const data::Dataset& dataset)
+      : strategy_(std::move(strategy)), iterator_(std::make_shared<data::Iterator>(dataset)) {
+    ++*this;
+  }
+  const DistributedElement& operator*() const { return element_; }
+  const DistributedElement* operator->() const { return &element_; }
+  iterator& operator++();
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return !goes_on_; }
+  // To save and restore the position.
+  data::Iterator& position() { return *iterator_; }
+
+ private:
+  std::shared_ptr<const Strategy> strategy_;
+  std::shared_ptr<data::Iterator> iterator_;
+  DistributedElement element_;
+  bool goes_on_ = false;
+};
+
+inline DistributedDataset::iterator DistributedDataset::begin() const { return {strategy_, dataset_}; }
+
+namespace detail {
+
+template <class F, size_t... I>
+auto call_with(F& f, [[maybe_unused]] std::span<const Tensor> in, std::index_sequence<I...>) {
+  return f(in[I]...);
+}
+
+}  // namespace detail
+
+template <class F, class... Args>
+auto Strategy::run(F f, const Args&... args) const {
+  std::vector<Argument> arguments;
+  (add(arguments, args), ...);
+  constexpr size_t kArity = lockstep::detail::tensor_arity<F>();
+  lockstep::require(arguments.size() == kArity, ErrorCode::invalid_argument, std::source_location::current(),
+                    "run: the function takes ", kArity, " tensors, received ", arguments.size());
+  using Indices = std::make_index_sequence<kArity>;
+  using Result = decltype(detail::call_with(f, {}, Indices{}));
+  if constexpr (std::is_void_v<Result>) {
+    run_body(
+        [&](std::span<const Tensor> in) -> TensorList {
+          detail::call_with(f, in, Indices{});
+          return {};
+        },
+        arguments);
+  } else {
+    std::vector<Distributed> results = run_body(
+        [&](std::span<const Tensor> in) {
+          return lockstep::detail::FunctionResult<Result>::pack(detail::call_with(f, in, Indices{}));
+        },
+        arguments);
+    if constexpr (std::is_same_v<Result, TensorList>)
+      return results;
+    else if constexpr (std::is_same_v<Result, Tensor>)
+      return std::move(results[0]);
+    else
+      return [&]<size_t... I>(std::index_sequence<I...>) { return std::tuple(std::move(results[I])...); }
+    (std::make_index_sequence<std::tuple_size_v<Result>>{});
+  }
+}
+
+}  // namespace lockstep::distribute
