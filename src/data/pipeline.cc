@@ -1,5 +1,6 @@
 #include "data/pipeline.h"
 
+#include "data/host.h"
 #include "data/stages/options.h"
 #include "device/cpu_device.h"
 
@@ -9,11 +10,6 @@ namespace {
 void collect_rows(const Node& node, RowsList& rows) {
   if (auto own = node.rows()) rows.push_back(std::move(own));
   for (const NodePtr& input : node.inputs()) collect_rows(*input, rows);
-}
-
-Device& host_device() {
-  Device& current = current_device();
-  return current.kind() == DeviceKind::cpu ? current : device_by_name("/CPU:0");
 }
 
 }  // namespace

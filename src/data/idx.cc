@@ -4,10 +4,11 @@
 #include <span>
 
 #include "base/gzip_file.h"
+#include "data/sources/rows.h"
 #include "lockstep/base/error.h"
-#include "lockstep/keras/datasets.h"
+#include "lockstep/data/files.h"
 
-namespace lockstep::keras::datasets {
+namespace lockstep::data {
 namespace {
 
 uint32_t big_endian(const char* bytes) {
@@ -16,12 +17,10 @@ uint32_t big_endian(const char* bytes) {
   return value;
 }
 
-}  // namespace
-
 // The format: two zero bytes, the type of the elements, the number of dimensions, each dimension as a big-endian
 // uint32, then the elements, big-endian, in row-major order.
-Tensor read_idx(const std::string& path, std::source_location where) {
-  GzipFile file(path, where);
+TensorSpec read_header(GzipFile& file, std::source_location where) {
+  const std::string& path = file.path();
   const std::string magic = file.read_exactly(4, "the header");
   require(magic[0] == 0 && magic[1] == 0, ErrorCode::io, where, "IDX file \"", path,
           "\": it does not start with two zero bytes; it is no IDX file");
@@ -47,7 +46,16 @@ Tensor read_idx(const std::string& path, std::source_location where) {
     require(!__builtin_mul_overflow(bytes, shape[-1], &bytes), ErrorCode::io, where, "IDX file \"", path,
             "\": the shape ", shape, " has more elements than can be counted");
   }
-  std::string elements = file.read_exactly(static_cast<size_t>(bytes), "the elements");
+  return {dtype, shape};
+}
+
+}  // namespace
+
+Tensor read_idx(const std::string& path, std::source_location where) {
+  GzipFile file(path, where);
+  const auto [dtype, shape] = read_header(file, where);
+  const size_t bytes = TensorSpec{dtype, shape}.bytes();
+  std::string elements = file.read_exactly(bytes, "the elements");
   char beyond = 0;
   require(file.read(&beyond, 1) == 0, ErrorCode::io, where, "IDX file \"", path,
           "\": there are more bytes than the ", bytes, " of shape ", shape);
@@ -61,4 +69,25 @@ Tensor read_idx(const std::string& path, std::source_location where) {
   });
 }
 
-}  // namespace lockstep::keras::datasets
+Dataset idx_dataset(const std::string& images, const std::string& labels, std::source_location where) {
+  std::vector<std::string> files{images};
+  if (!labels.empty()) files.push_back(labels);
+  ElementSpec spec;
+  if (!labels.empty()) spec.structure = Structure::tuple({{}, {}});
+  for (const std::string& path : files) {
+    GzipFile file(path, where);
+    spec.tensors.push_back(read_header(file, where));
+  }
+  return stored_rows_dataset({.name = "idx_dataset",
+                              .spec = std::move(spec),
+                              .read =
+                                  [files, where] {
+                                    TensorList arrays;
+                                    for (const std::string& path : files)
+                                      arrays.push_back(read_idx(path, where));
+                                    return arrays;
+                                  }},
+                             where);
+}
+
+}  // namespace lockstep::data
