@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/files.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::keras::datasets {
@@ -58,7 +57,7 @@ TrainTest cifar100(const LoadOptions& options = {}, const std::string& label_mod
                    std::source_location where = std::source_location::current());
 
 // An array in the IDX format (that of MNIST), compressed with gzip or not: uint8, int32, float32 or float64.
-using data::read_idx;
+Tensor read_idx(const std::string& path, std::source_location where = std::source_location::current());
 
 struct CsvOptions {
   // The column of the labels: its name in the header, or its number, from 0 or, negative, from the end. Empty: y
