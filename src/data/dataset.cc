@@ -50,6 +50,7 @@ Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
 bool Iterator::next(Element& element) {
+  if (impl_->pipeline.stopped()) return false;
   impl_->tuner.step();
   Item item;
   try {

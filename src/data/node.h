@@ -84,6 +84,7 @@ class Node {
   const std::vector<NodePtr>& inputs() const { return inputs_; }
   std::source_location where() const { return where_; }
 
+  // Says nothing of files that are not there and the like: that is for the first next() to throw.
   virtual std::unique_ptr<Cursor> open(const Opening& opening) const = 0;
   // None where it takes a look at an element to know.
   virtual std::optional<ElementSpec> spec() const = 0;

@@ -32,6 +32,7 @@ class Pipeline {
   Stage* root() const { return root_stage_.get(); }
   std::mutex& stages_mutex() const { return mutex_; }
   void stop() { stop_.request_stop(); }
+  bool stopped() const { return stop_.stop_requested(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
   const Node& root_node() const { return *root_; }
   const NodePtr& root_ptr() const { return root_; }

@@ -129,7 +129,7 @@ class RangeNode final : public NodeOf<RangeNode> {
 class GeneratorCursor final : public CountingCursor {
  public:
   GeneratorCursor(Stage& stage, const std::function<Dataset::Generator()>& make)
-      : CountingCursor(stage), generator_(make()) {}
+      : CountingCursor(stage), make_(make) {}
   void restore(const StateReader& state) override {
     const int64_t given = state.number("at");
     // A function's position is not to be had: it is called until it stands there.
@@ -140,6 +140,12 @@ class GeneratorCursor final : public CountingCursor {
  private:
   bool advance(Item& item) override {
     if (ended_) return false;
+    if (!generator_) {
+      // Without one there is nothing to go on with behind the error.
+      ended_ = true;
+      generator_ = in_element(stage(), at_, [&] { return make_(); });
+      ended_ = false;
+    }
     std::optional<Element> element = in_element(stage(), at_, [&] { return generator_(); });
     if (!element) {
       ended_ = true;
@@ -149,6 +155,7 @@ class GeneratorCursor final : public CountingCursor {
     item = Item(*std::move(element));
     return true;
   }
+  const std::function<Dataset::Generator()>& make_;
   Dataset::Generator generator_;
   bool ended_ = false;
 };

@@ -180,6 +180,8 @@ class RepeatCursor final : public Cursor {
       // A dataset without an element would be repeated for ever.
       ended_ = empty_ || ++pass_ == count_;
       if (ended_) break;
+      // Behind it, filter() may look for ever for an element that it lets pass.
+      if (opening_.stop.stop_requested()) throw Cancelled();
       empty_ = true;
       input_.reset();
       input_ = opening_.of(pass_).open(node_);
