@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "data/host.h"
 #include "data/node.h"
 #include "data/sources/counting_cursor.h"
 #include "data/sources/rows.h"
@@ -53,43 +54,76 @@ class SlicesNode final : public NodeOf<SlicesNode> {
 };
 
 // Arrays that are not in memory before they are needed.
-class StoredRowsNode final : public NodeOf<StoredRowsNode> {
+class StoredRows {
  public:
-  StoredRowsNode(const StoredArrays& arrays, std::source_location where)
-      : NodeOf(arrays.name, {}, where), stored_(std::make_shared<Stored>(arrays)) {}
+  StoredRows(const StoredArrays& arrays, std::source_location where) : arrays_(arrays), where_(where) {}
 
-  std::unique_ptr<Cursor> open(const Opening& opening) const override {
-    return std::make_unique<SlicesCursor>(opening.stage, rows());
-  }
-  std::optional<ElementSpec> spec() const override { return of_row(stored_->arrays.spec); }
-  int64_t cardinality() const override { return stored_->arrays.spec.tensors[0].shape[0]; }
-  std::string arguments() const override { return std::to_string(cardinality()) + " rows"; }
-  std::shared_ptr<const Rows> rows() const override {
-    std::call_once(stored_->once, [&] { stored_->rows = read(); });
-    return stored_->rows;
+  const ElementSpec& spec() const { return arrays_.spec; }
+  int64_t size() const { return arrays_.spec.tensors[0].shape[0]; }
+  std::shared_ptr<const Rows> rows() {
+    const std::lock_guard lock(mutex_);
+    if (!rows_) rows_ = read();
+    return rows_;
   }
 
  private:
-  struct Stored {
-    explicit Stored(StoredArrays described) : arrays(std::move(described)) {}
-    StoredArrays arrays;
-    std::once_flag once;
-    std::shared_ptr<const Rows> rows;
-  };
-
   std::shared_ptr<const Rows> read() const {
-    const DeviceScope host(device_by_name("/CPU:0"));
-    const auto& [structure, specs] = stored_->arrays.spec;
-    TensorList arrays = stored_->arrays.read();
+    const DeviceScope host(host_device());
+    const auto& [structure, specs] = arrays_.spec;
+    TensorList arrays = arrays_.read();
     for (size_t i = 0; i < arrays.size(); ++i)
-      require(arrays[i].spec() == specs[i], ErrorCode::io, where_, name_, ": part ", structure.path(i),
+      require(arrays[i].spec() == specs[i], ErrorCode::io, where_, arrays_.name, ": part ", structure.path(i),
               " is ", arrays[i].spec(), " and was ", specs[i], "; its file was changed meanwhile");
     return std::make_shared<const Rows>(
         structure.kind() == Structure::Kind::leaf ? nullptr : std::make_shared<const Structure>(structure),
         std::move(arrays));
   }
 
-  std::shared_ptr<Stored> stored_;
+  const StoredArrays arrays_;
+  const std::source_location where_;
+  std::mutex mutex_;
+  std::shared_ptr<const Rows> rows_;
+};
+
+class StoredRowsCursor final : public CountingCursor {
+ public:
+  StoredRowsCursor(Stage& stage, std::shared_ptr<StoredRows> stored)
+      : CountingCursor(stage), stored_(std::move(stored)) {}
+
+ private:
+  bool advance(Item& item) override {
+    if (at_ >= stored_->size()) return false;
+    const int64_t row = std::exchange(at_, stored_->size());
+    if (!rows_) rows_ = stored_->rows();  // where that throws there is nothing behind it
+    item.set_row(rows_, row);
+    at_ = row + 1;
+    return true;
+  }
+  std::shared_ptr<StoredRows> stored_;
+  std::shared_ptr<const Rows> rows_;
+};
+
+class StoredRowsNode final : public NodeOf<StoredRowsNode> {
+ public:
+  StoredRowsNode(const StoredArrays& arrays, std::source_location where)
+      : NodeOf(arrays.name, {}, where), stored_(std::make_shared<StoredRows>(arrays, where)) {}
+
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<StoredRowsCursor>(opening.stage, stored_);
+  }
+  std::optional<ElementSpec> spec() const override { return of_row(stored_->spec()); }
+  int64_t cardinality() const override { return stored_->size(); }
+  std::string arguments() const override { return std::to_string(cardinality()) + " rows"; }
+  std::shared_ptr<const Rows> rows() const override {
+    try {
+      return stored_->rows();
+    } catch (const Error&) {
+      return nullptr;  // the first next() says it
+    }
+  }
+
+ private:
+  std::shared_ptr<StoredRows> stored_;
 };
 
 // --- from_tensors, range ---
@@ -163,7 +197,7 @@ class RangeNode final : public NodeOf<RangeNode> {
 class GeneratorCursor final : public CountingCursor {
  public:
   GeneratorCursor(Stage& stage, const std::function<Dataset::Generator()>& make)
-      : CountingCursor(stage), generator_(make()) {}
+      : CountingCursor(stage), make_(make) {}
   void restore(const StateReader& state) override {
     const int64_t given = state.number("at");
     // A function's position is not to be had: it is called until it stands there.
@@ -174,6 +208,12 @@ class GeneratorCursor final : public CountingCursor {
  private:
   bool advance(Item& item) override {
     if (ended_) return false;
+    if (!generator_) {
+      // Without one there is nothing to go on with behind the error.
+      ended_ = true;
+      generator_ = in_element(stage(), at_, [&] { return make_(); });
+      ended_ = false;
+    }
     std::optional<Element> element = in_element(stage(), at_, [&] { return generator_(); });
     if (!element) {
       ended_ = true;
@@ -183,6 +223,7 @@ class GeneratorCursor final : public CountingCursor {
     item = Item(*std::move(element));
     return true;
   }
+  const std::function<Dataset::Generator()>& make_;
   Dataset::Generator generator_;
   bool ended_ = false;
 };
