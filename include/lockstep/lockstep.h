@@ -9,6 +9,8 @@
 #include "lockstep/compile/function.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/element.h"
+#include "lockstep/data/example.h"
+#include "lockstep/data/files.h"
 #include "lockstep/data/image.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/null_device.h"
@@ -57,3 +59,4 @@
 #include "lockstep/tensor/tensor.h"
 #include "lockstep/train/event_writer.h"
 #include "lockstep/train/safetensors.h"
+#include "lockstep/train/safetensors_dataset.h"

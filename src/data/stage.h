@@ -26,10 +26,10 @@ struct Stage {
   Counter timed_ns{0};
 
   // Stages with threads of their own.
-  std::atomic<int> threads{0};    // now at work; 0: runs on its caller's thread
-  std::atomic<int64_t> slots{0};  // elements that may wait for the consumer
-  bool tunes_threads = false;     // whether they are chosen as it runs
-  bool tunes_slots = false;
+  std::atomic<int> threads{0};             // now at work; 0: runs on its caller's thread
+  std::atomic<int64_t> slots{0};           // elements that may wait for the consumer
+  std::atomic<bool> tunes_threads{false};  // whether they are chosen as it runs
+  std::atomic<bool> tunes_slots{false};
   Counter work_ns{0};           // of the work on elements, all threads together
   Counter worked{0};            // how many
   Counter consumer_wait_ns{0};  // the consumer found nothing
