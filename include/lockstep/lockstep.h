@@ -9,6 +9,7 @@
 #include "lockstep/compile/function.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/element.h"
+#include "lockstep/data/explain.h"
 #include "lockstep/data/image.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/null_device.h"

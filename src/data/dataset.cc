@@ -1,7 +1,6 @@
 #include "lockstep/data/dataset.h"
 
 #include "data/pipeline.h"
-#include "data/tuner.h"
 
 namespace lockstep::data {
 
@@ -27,13 +26,12 @@ Iterator Dataset::iterator(std::source_location where) const { return Iterator(*
 
 struct Iterator::Impl {
   explicit Impl(const NodePtr& node)
-      : pipeline(node), root(pipeline.open(*node, nullptr, 0, pipeline.stop_token())), tuner(pipeline) {}
+      : pipeline(node), root(pipeline.open(*node, nullptr, 0, pipeline.stop_token())) {}
   // Before the cursors go: one of their threads may wait inside another's.
   ~Impl() { pipeline.stop(); }
 
   Pipeline pipeline;
   std::unique_ptr<Cursor> root;
-  Tuner tuner;
   bool fresh = true;
 };
 
@@ -47,7 +45,7 @@ Iterator::~Iterator() = default;
 
 bool Iterator::next(Element& element) {
   impl_->fresh = false;
-  impl_->tuner.step();
+  impl_->pipeline.tuner().step();
   Item item;
   try {
     if (!impl_->root->next(item)) return false;

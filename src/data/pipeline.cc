@@ -23,7 +23,7 @@ std::unique_ptr<Cursor> Opening::open(const Node& node, size_t slot, std::stop_t
 }
 
 Pipeline::Pipeline(NodePtr root)
-    : root_(std::move(root)), options_(options_of(*root_)), device_(host_device()) {
+    : root_(std::move(root)), options_(options_of(*root_)), device_(host_device()), tuner_(*this) {
   collect_rows(*root_, rows_);
 }
 
@@ -38,6 +38,7 @@ std::unique_ptr<Cursor> Pipeline::open(const Node& node, Stage* parent, size_t s
     if (!place) {
       place = std::make_unique<Stage>();
       place->name = node.name();
+      place->arguments = node.arguments();
       place->where = node.where();
     }
     stage = place.get();
