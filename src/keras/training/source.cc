@@ -11,6 +11,7 @@
 #include "base/worker.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
