@@ -404,12 +404,14 @@ Explanation explain(const Figures& figures) {
 
 Explanation explain(const Dataset& dataset, const ExplainOptions& options, std::source_location where) {
   Iterator iterator(dataset, where);
-  const int64_t end = monotonic_ns() + static_cast<int64_t>(options.seconds * 1e9);
+  const int64_t begin = monotonic_ns(), end = begin + static_cast<int64_t>(options.seconds * 1e9);
+  int64_t now = begin;
   Element element;
-  for (int64_t count = 0; count < options.elements && monotonic_ns() < end && iterator.next(element);
-       ++count) {
-  }
-  return explain(iterator);
+  for (int64_t count = 0; count < options.elements && now < end && iterator.next(element); ++count)
+    now = monotonic_ns();
+  Figures figures = figures_of(iterator.pipeline());
+  figures.elapsed_ns = static_cast<double>(now - begin);
+  return explain(figures);
 }
 
 Explanation explain(const Iterator& iterator) { return explain(figures_of(iterator.pipeline())); }
