@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/compile_test.h"
+#include "distribute/eight_cpus_test.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -15,19 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
-
-// Of this program, before anything uses one.
-class FourCpus : public ::testing::Environment {
- public:
-  void SetUp() override { set_logical_cpus({.count = 4, .threads = 1}); }
-};
-const auto* const four_cpus = ::testing::AddGlobalTestEnvironment(new FourCpus);
-
-std::vector<std::string> names(int count) {
-  std::vector<std::string> list;
-  for (int i = 0; i < count; ++i) list.push_back("/CPU:" + std::to_string(i));
-  return list;
-}
+using testing::names;
 
 Tensor ten() { return range(10, DType::float32); }
 

@@ -1,0 +1,241 @@
+// Training under strategies: on any number of replicas what one device makes of the whole batch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compile/compile_test.h"
+#include "distribute/eight_cpus_test.h"
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/distribute/strategy.h"
+#include "lockstep/keras/layers.h"
+#include "lockstep/keras/model.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
+
+namespace lockstep::distribute {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::names;
+namespace layers = keras::layers;
+
+// --- models --------------------------------------------------------------------------------------------------------
+
+keras::Model mlp() {
+  return keras::Sequential(
+      {layers::Dense(16, {.activation = "relu", .input_shape = {12}}), layers::Dense(4)});
+}
+
+keras::Model mlp_with_dropout() {
+  return keras::Sequential({layers::Dense(16, {.activation = "relu", .input_shape = {12}}),
+                            layers::Dropout(0.3), layers::Dense(4)});
+}
+
+keras::Model convnet() {
+  return keras::Sequential({layers::Reshape({4, 3, 1}, {.input_shape = {12}}),
+                            layers::Conv2D(4, {2, 2}, {.use_bias = false}),
+                            layers::BatchNormalization({.synchronized = true}), layers::ReLU(),
+                            layers::Flatten(), layers::Dense(4)});
+}
+
+keras::Model transformer() {
+  const keras::KerasTensor input = keras::Input({12});
+  keras::KerasTensor x = layers::Reshape({3, 4})(input);
+  const keras::KerasTensor attended = layers::MultiHeadAttention(2, 2)({x, x});
+  x = layers::LayerNormalization()(layers::Add()({x, attended}));
+  x = layers::Add()({x, layers::Dense(4)(layers::Dense(8, {.activation = "gelu"})(x))});
+  return keras::Model(input, layers::Dense(4)(layers::Flatten()(x)));
+}
+
+// --- runs ----------------------------------------------------------------------------------------------------------
+
+struct Examples {
+  Tensor x, y;
+};
+
+Examples examples(int64_t count) {
+  const random::Generator generator(11);
+  return {random::normal({count, 12}, {.generator = &generator}),
+          random::uniform({count}, {.maxval = 4, .dtype = DType::int64, .generator = &generator})};
+}
+
+struct Training {
+  keras::Model (*make)() = mlp;
+  std::string optimizer = "adam";
+  int64_t batch = 32;
+  int64_t examples = 320;
+  int epochs = 5;
+};
+
+std::vector<std::vector<float>> weights_of(const keras::Model& model) {
+  std::vector<std::vector<float>> all;
+  for (const Variable& weight : model.weights())
+    if (weight.dtype() == DType::float32) all.push_back(weight.value().to_vector<float>());
+  return all;
+}
+
+std::vector<std::vector<float>> trained(const Training& training, const Strategy& strategy) {
+  random::set_seed(5);
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = training.make();
+    model.compile({.optimizer = training.optimizer,
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .metrics = {"accuracy"}});
+  }
+  const Examples data = examples(training.examples);
+  model.fit({data.x, data.y}, {.batch_size = training.batch, .epochs = training.epochs, .verbose = 0});
+  return weights_of(model);
+}
+
+void expect_near(const std::vector<std::vector<float>>& actual,
+                 const std::vector<std::vector<float>>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t w = 0; w < expected.size(); ++w) {
+    float largest = 0, difference = 0;
+    for (size_t i = 0; i < expected[w].size(); ++i) {
+      largest = std::max(largest, std::abs(expected[w][i]));
+      difference = std::max(difference, std::abs(expected[w][i] - actual[w][i]));
+    }
+    // Small tensors are measured by how far Adam can have moved them.
+    EXPECT_LE(difference, 2e-5F * std::max(largest, 0.2F)) << "weight " << w;
+  }
+}
+
+Strategy strategy_of(Strategy::Kind kind, int replicas, const StrategyOptions& options = {}) {
+  switch (kind) {
+    case Strategy::Kind::one_device: return OneDeviceStrategy("/CPU:1", options);
+    case Strategy::Kind::mirrored: return MirroredStrategy(names(replicas), options);
+    case Strategy::Kind::central_storage: return CentralStorageStrategy(names(replicas), options);
+    case Strategy::Kind::none: break;
+  }
+  return {};
+}
+
+TEST(FitUnderStrategies, EqualsOneDeviceOnTheWholeBatch) {
+  for (const int64_t batch : {32, 33, 7, 1}) {
+    const Training training{.batch = batch, .examples = std::min<int64_t>(320, batch * 10 + batch / 2)};
+    const auto expected = trained(training, {});
+    for (const auto kind :
+         {Strategy::Kind::one_device, Strategy::Kind::mirrored, Strategy::Kind::central_storage})
+      for (const int replicas : {1, 2, 3, 4, 8}) {
+        if (kind == Strategy::Kind::one_device && replicas > 1) continue;
+        const Strategy strategy = strategy_of(kind, replicas);
+        SCOPED_TRACE(strategy.description() + ", batch " + std::to_string(batch));
+        expect_near(trained(training, strategy), expected);
+      }
+  }
+}
+
+TEST(FitUnderStrategies, EveryOptimizerEqualsOneDevice) {
+  for (const char* optimizer :
+       {"sgd", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad", "adadelta", "ftrl"}) {
+    SCOPED_TRACE(optimizer);
+    const Training training{.optimizer = optimizer, .batch = 33};
+    expect_near(trained(training, MirroredStrategy(names(3))), trained(training, {}));
+  }
+}
+
+class Reproducible : public ::testing::TestWithParam<std::tuple<keras::Model (*)(), int64_t>> {};
+
+TEST_P(Reproducible, TheSameBitsOnAnyNumberOfDevices) {
+  const auto [make, batch] = GetParam();
+  const Training training{.make = make, .batch = batch, .examples = batch * 10 + batch / 3, .epochs = 20};
+  const StrategyOptions reproducible{.reproducible = true};
+  const auto expected = trained(training, OneDeviceStrategy("/CPU:0", reproducible));
+  for (const int replicas : {2, 3, 4, 8}) {
+    SCOPED_TRACE(replicas);
+    EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
+  }
+  EXPECT_EQ(trained(training, CentralStorageStrategy(names(3), reproducible)), expected);
+}
+INSTANTIATE_TEST_SUITE_P(Models, Reproducible,
+                         ::testing::Combine(::testing::Values(mlp_with_dropout, convnet, transformer),
+                                            ::testing::Values(32, 29)));
+
+TEST(FitUnderStrategies, EvaluateAndPredictAgreeWithOneDevice) {
+  const Examples data = examples(50);
+  std::vector<Tensor> predictions;
+  std::vector<double> losses;
+  for (const int replicas : {1, 3}) {
+    random::set_seed(5);
+    const Strategy strategy = MirroredStrategy(names(replicas));
+    const auto scope = strategy.scope();
+    keras::Model model = mlp();
+    model.compile({.loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    predictions.push_back(model.predict(data.x, {.batch_size = 16, .verbose = 0}));
+    losses.push_back(model.evaluate({data.x, data.y}, {.batch_size = 16, .verbose = 0}).find("loss").value());
+  }
+  EXPECT_EQ(predictions[0].shape(), (Shape{50, 4}));
+  expect_near({predictions[1].to_vector<float>()}, {predictions[0].to_vector<float>()});
+  EXPECT_NEAR(losses[0], losses[1], 1e-5);
+}
+
+TEST(FitUnderStrategies, ALoopOfOnesOwnEqualsFit) {
+  const Examples data = examples(33);
+  const auto expected = [&] {
+    random::set_seed(5);
+    keras::Model model = mlp();
+    model.compile({.optimizer = keras::optimizers::SGD(),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    for (int step = 0; step < 5; ++step)
+      model.fit({data.x, data.y}, {.batch_size = 33, .verbose = 0, .shuffle = false});
+    return weights_of(model);
+  }();
+  random::set_seed(5);
+  const MirroredStrategy strategy(names(4));
+  const auto scope = strategy.scope();
+  const keras::Model model = mlp();
+  const auto optimizer = keras::optimizers::SGD();
+  const keras::Loss loss_of = keras::losses::SparseCategoricalCrossentropy({.from_logits = true});
+  const auto dataset =
+      strategy.distribute_dataset(data::Dataset::from_tensor_slices({data.x, data.y}).batch(33).repeat(5));
+  int steps = 0;
+  for (const DistributedElement& batch : dataset) {
+    const Distributed loss = strategy.run(
+        [&](const Tensor& x, const Tensor& y) {
+          GradientTape tape;
+          const Tensor own = loss_of(y, model(x, {.training = true}));
+          const std::vector<Variable> weights = model.trainable_weights();
+          optimizer.apply_gradients(tape.gradient(own, weights), weights);
+          return own;
+        },
+        batch);
+    EXPECT_GT(strategy.reduce(ReduceOp::sum, loss).item<float>(), 0);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 5);
+  expect_near(weights_of(model), expected);
+}
+
+TEST(FitUnderStrategies, TheDevicesShareTheWork) {
+  const MirroredStrategy strategy(names(2));
+  for (Device* device : strategy.devices()) device->reset_counters();
+  trained({}, strategy);
+  const DeviceCounters first = strategy.devices()[0]->counters(), second = strategy.devices()[1]->counters();
+  EXPECT_GT(first.flops, 0);
+  EXPECT_NEAR(static_cast<double>(first.flops), static_cast<double>(second.flops),
+              0.1 * static_cast<double>(first.flops));
+  EXPECT_GT(second.bytes_copied_in, 0);
+}
+
+TEST(FitUnderStrategies, AForgottenScopeIsAnErrorAndAdoptMendsIt) {
+  const MirroredStrategy strategy(names(2));
+  const Examples data = examples(8);
+  keras::Model model = mlp();
+  model.compile({.loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  const std::string error = error_of([&] { model.fit({data.x, data.y}, {.verbose = 0}); }).message();
+  EXPECT_THAT(error, HasSubstr("MirroredStrategy on /CPU:0, /CPU:1"));
+  EXPECT_THAT(error, HasSubstr("scope"));
+  strategy.adopt(model);
+  strategy.devices()[1]->reset_counters();
+  model.fit({data.x, data.y}, {.verbose = 0});
+  EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::distribute
