@@ -131,12 +131,13 @@ Model make_model(const RunFile& run) {
   });
 }
 
-Json carry_out(const RunFile& run, const RunReports& reports) {
+Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const RunReports& reports) {
   random::set_seed(static_cast<uint64_t>(run.seed));
   require(reports.step_log.empty() || !run.compile || run.compile->steps_per_execution == 1,
           ErrorCode::invalid_argument, std::source_location::current(),
           "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
           run.compile ? run.compile->steps_per_execution : 1);
+  const auto scope = strategy.scope();
   const Model model = make_model(run);
   compile(run, model, reports.out);
   const RunData data = load_data(run, model);
@@ -144,9 +145,12 @@ Json carry_out(const RunFile& run, const RunReports& reports) {
   const bool validates = data.validation.x.defined();
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
+  const bool replicated = strategy.kind() != distribute::Strategy::Kind::none;
   fmt::print(reports.out, "{} on {}: {} examples to learn from, {} to test on\n", model.name(),
-             device_names().at(size_t{0}).as_string(), train_count,
-             validates ? data.validation.x.shape()[0] : int64_t{0});
+             replicated ? fmt::format("{} devices ({} threads each)", strategy.devices().size(),
+                                      strategy.devices()[0]->threads())
+                        : device_names().at(size_t{0}).as_string(),
+             train_count, validates ? data.validation.x.shape()[0] : int64_t{0});
 
   const FitSettings& fit = run.fit;
   keras::FitOptions options{.batch_size = fit.batch_size,
@@ -177,7 +181,8 @@ Json carry_out(const RunFile& run, const RunReports& reports) {
     line += fmt::format(" - {}: {:.4f}", name, value);
   }
   fmt::print(reports.out, "{}\n", line);
-  if (history.time.replicas.at(0).wall.count > 0)
+  // Under a strategy fit has said so itself, where it says anything.
+  if (history.time.replicas.at(0).wall.count > 0 && !(replicated && fit.verbose > 0))
     fmt::print(reports.out, "{}{}", observe::to_text(history.time),
                observe::to_text(observe::judge(history.time)));
   write_results(run, model, history, reports.out);
@@ -190,6 +195,7 @@ Json carry_out(const RunFile& run, const RunReports& reports) {
   result.set("epochs", static_cast<int64_t>(history.epoch.size()));
   result.set("batch_size", fit.batch_size);
   result.set("seed", run.seed);
+  result.set("reproducible", strategy.options().reproducible);
   if (history.interrupted) result.set("interrupted", true);
   result.set("step_clock", Json::parse(observe::to_json(history.time)));
   return result;

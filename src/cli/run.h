@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/run_file.h"
+#include "lockstep/distribute/strategy.h"
 
 namespace lockstep::cli {
 
@@ -15,9 +16,9 @@ struct RunReports {
   std::string tensorboard = {};  // a folder
 };
 
-// Trains, says how it goes, writes the run's files and gives the result: loss and metrics (of the validation examples
+// Trains under the strategy, says how it goes, writes the run's files and gives the result: loss and metrics (of the validation examples
 // where there are some), examples_per_s, devices, .... Throws Error where the run cannot be carried out.
-Json carry_out(const RunFile& run, const RunReports& reports);
+Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const RunReports& reports);
 
 // The model that the run starts from, not compiled unless its JSON says how.
 keras::Model make_model(const RunFile& run);

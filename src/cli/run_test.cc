@@ -49,7 +49,7 @@ class RunTest : public ::testing::Test {
     reports.out = out_;
     RunFile run = parsed(text);
     run.fit.verbose = 0;
-    return carry_out(run, reports);
+    return carry_out(run, {}, reports);
   }
   std::string mistake(const std::string& text) const {
     try {
@@ -387,7 +387,7 @@ void expect_accuracy_on_mnist(const char* model, double accuracy, std::FILE* out
                         {"validation_split", 0.1},
                         {"validation_random", true}})},
          {"fit", Json::object({{"epochs", 10}, {"verbose", 0}})}});
-    EXPECT_GE(carry_out(parse_run(run, ""), {.out = out}).at("accuracy").as_double(), accuracy);
+    EXPECT_GE(carry_out(parse_run(run, ""), {}, {.out = out}).at("accuracy").as_double(), accuracy);
     return;
   }
   GTEST_SKIP()

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/replicated_digits.h"
 #include "cli/run.h"
 #include "lockstep/device/device.h"
+#include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/observe/trace.h"
 
@@ -79,12 +79,10 @@ RunFile file_run(const Flags& flags) {
   }
   const std::pair<const char*, bool> digits_only[] = {{"--learning-rate", flags.learning_rate.has_value()},
                                                       {"--train-size", flags.train_size.has_value()},
-                                                      {"--test-size", flags.test_size.has_value()},
-                                                      {"--devices", flags.devices != 1},
-                                                      {"--reproducible", flags.reproducible}};
+                                                      {"--test-size", flags.test_size.has_value()}};
   for (const auto& [name, given] : digits_only)
     require(!given, ErrorCode::invalid_argument, std::source_location::current(), name,
-            " is for the digits run; a run file is carried out on one device and says the rest itself");
+            " is for the digits run; a run file says this itself");
   return read_run_file(flags.run);
 }
 
@@ -102,12 +100,11 @@ int train(const Flags& flags) {
       .out = flags.json ? stderr : stdout, .step_log = flags.step_log, .tensorboard = flags.tensorboard};
   set_logical_cpus({.count = flags.devices, .threads = flags.threads});
   if (!flags.trace.empty()) observe::start_tracing();
-  const bool replicated = flags.devices > 1 || flags.reproducible;
-  require(!replicated || (flags.step_log.empty() && flags.tensorboard.empty() && flags.output.empty()),
-          ErrorCode::invalid_argument, std::source_location::current(),
-          "--step-log, --tensorboard and --output are for runs on one device without --reproducible");
-  const Json result =
-      replicated ? carry_out_replicated(run, flags.reproducible, reports) : carry_out(run, reports);
+  distribute::Strategy strategy;
+  if (flags.devices > 1 || flags.reproducible)
+    strategy = distribute::MirroredStrategy(
+        {}, {.reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices)});
+  const Json result = carry_out(run, strategy, reports);
   if (!flags.trace.empty()) {
     observe::stop_tracing();
     observe::write_trace(observe::take_trace(), flags.trace);
@@ -142,6 +139,10 @@ void add_train(CLI::App& app, int& status) {
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command->add_option("--devices", f->devices, "Logical CPU devices that share the work")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_flag("--reproducible", f->reproducible, "The same bits on any number of devices and threads");
   command->add_flag("--json", f->json, "Only the result, one JSON object, on standard output");
   const char* digits = "Digits run";
   command->add_option("--learning-rate", f->learning_rate, "Adam's step size (0.001)")
@@ -153,17 +154,8 @@ void add_train(CLI::App& app, int& status) {
   command->add_option("--test-size", f->test_size, "Test examples (10000)")
       ->check(CLI::PositiveNumber)
       ->group(digits);
-  command->add_option("--devices", f->devices, "Logical CPU devices that share the work")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str()
-      ->group(digits);
-  command->add_flag("--reproducible", f->reproducible, "The same bits on any number of devices and threads")
-      ->group(digits);
   command->footer(
       "The last line is one JSON object with accuracy, loss, examples_per_s and devices.\n"
-      "fit() drives one device: --devices and --reproducible train through a replicated step of their own, "
-      "which is\n"
-      "there for the digits run alone.\n"
       "Examples: lockstep train lenet --epochs 3 --devices 2 --reproducible\n"
       "          lockstep train run.json --epochs 10 --step-log steps.csv");
   command->callback([f, &status] {
