@@ -103,7 +103,9 @@ TEST(ExampleTest, SpecsAreThoseOfTheElements) {
     EXPECT_EQ(spec.structure, found.structure);
     for (size_t i = 0; i < spec.tensors.size(); ++i) {
       EXPECT_EQ(spec.tensors[i].dtype, found.tensors[i].dtype);
-      if (spec.tensors[i].shape != Shape{-1}) EXPECT_EQ(spec.tensors[i], found.tensors[i]);
+      if (spec.tensors[i].shape != Shape{-1}) {
+        EXPECT_EQ(spec.tensors[i], found.tensors[i]);
+      }
     }
   }
 }

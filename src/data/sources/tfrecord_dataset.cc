@@ -28,6 +28,15 @@ Dataset TFRecordDataset(const FileList& files, const TFRecordOptions& options, s
           "TFRecordDataset: buffer_bytes must be positive, received ", options.buffer_bytes);
   require(options.num_parallel_reads > 0, ErrorCode::invalid_argument, where,
           "TFRecordDataset: num_parallel_reads must be positive, received ", options.num_parallel_reads);
+  if (options.num_parallel_reads > 1) {
+    TFRecordOptions one = options;
+    one.num_parallel_reads = 1;
+    return file_names_dataset("TFRecordDataset", files, where)
+        .interleave([one, where](const Tensor& file) { return TFRecordDataset(text(file), one, where); },
+                    {.cycle_length = options.num_parallel_reads,
+                     .num_parallel_calls = options.num_parallel_reads},
+                    where);
+  }
   return files_dataset(
       {.name = "TFRecordDataset",
        .files = files,

@@ -257,13 +257,13 @@ class CacheCursor final : public Cursor {
     begin();
     state.number("at", at_);
     state.number("pass", static_cast<int64_t>(opening_.pass));
-    state.number("mode", static_cast<int64_t>(kept_        ? Mode::reads
-                                              : recording_ ? Mode::records
-                                                           : Mode::passes));
+    const Mode mode = kept_ || ended_ ? Mode::reads : recording_ ? Mode::records : Mode::passes;
+    state.number("mode", static_cast<int64_t>(mode));
+    state.number("ended", ended_);
     std::vector<Item>* items = recording_ ? recording_->items() : nullptr;
     state.number("held", items != nullptr);
     if (items) state.items("items", *items);
-    if (items || (!kept_ && !recording_)) state.cursor("input", *input_);
+    if (items || mode == Mode::passes) state.cursor("input", *input_);
   }
   void restore(const StateReader& state) override {
     const int64_t at = state.number("at");
@@ -287,8 +287,11 @@ class CacheCursor final : public Cursor {
     }
     kept_.reset();
     start_recording();
-    for (Item item; at_ < at && advance(item);) {
+    Item item;
+    while (at_ < at && advance(item)) {
     }
+    // Other passes may count on what is kept from here on.
+    if (state.number("ended") != 0) advance(item);
   }
 
  private:
@@ -310,12 +313,16 @@ class CacheCursor final : public Cursor {
   bool advance(Item& item) override {
     begin();
     if (kept_) {
-      if (!kept_->next(item)) return false;
+      ended_ = !kept_->next(item);
+      if (ended_) return false;
     } else {
       try {
         if (!input_->next(item)) {
-          if (recording_) recording_->commit();
-          recording_.reset();
+          if (recording_) {
+            recording_->commit();
+            recording_.reset();
+            ended_ = true;
+          }
           return false;
         }
         if (recording_) recording_->add(item);
@@ -335,6 +342,7 @@ class CacheCursor final : public Cursor {
   const Node& node_;
   std::shared_ptr<Keeper> keeper_;
   int64_t at_ = 0;
+  bool ended_ = false;  // of a pass that is kept
   std::unique_ptr<KeptPass> kept_;
   std::unique_ptr<Recording> recording_;
   std::unique_ptr<Cursor> input_;

@@ -35,8 +35,9 @@ struct Stream {
   int64_t index = 0;
   NodePtr node;
   std::unique_ptr<Cursor> cursor;  // none where it has ended, or could not be made
-  // In parallel: read and not taken yet. One that could not be made holds its error here.
+  // In parallel: read and not taken yet.
   std::deque<Outcome> ready;
+  bool failed = false;  // could not be made: `ready` says why
   bool busy = false;
 };
 
@@ -114,6 +115,7 @@ class InterleaveCursor : public Cursor {
     state.number(name + ".is", stream != nullptr);
     if (!stream) return;
     state.number(name + ".index", stream->index);
+    state.number(name + ".failed", stream->failed);
     state.number(name + ".open", stream->cursor != nullptr);
     state.items(name + ".argument", std::span(&stream->argument, 1));
     std::vector<Outcome> ready(stream->ready.begin(), stream->ready.end());
@@ -124,6 +126,7 @@ class InterleaveCursor : public Cursor {
     if (state.number(name + ".is") == 0) return nullptr;
     auto stream = std::make_unique<Stream>();
     stream->index = state.number(name + ".index");
+    stream->failed = state.number(name + ".failed") != 0;
     stream->argument = state.items(name + ".argument").at(0);
     for (Outcome& outcome : state.outcomes(name + ".ready")) stream->ready.push_back(std::move(outcome));
     if (state.number(name + ".open") == 0) return stream;
@@ -239,7 +242,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     StreamPtr stream = std::move(upcoming_.front());
     upcoming_.pop_front();
     wake_one();
-    if (!stream->node && !stream->ready.empty()) std::rethrow_exception(stream->ready.front().error);
+    if (stream->failed) std::rethrow_exception(stream->ready.front().error);
     return stream;
   }
   bool take(Stream& stream, Item& item) override {
@@ -347,6 +350,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     if (error) {
       stream = std::make_unique<Stream>();
       stream->ready.push_back({{}, error});
+      stream->failed = true;
     }
     input_ended_ = !stream;
     if (stream) upcoming_.push_back(std::move(stream));

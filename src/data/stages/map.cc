@@ -30,8 +30,10 @@ class MapCursor final : public Cursor {
 
  private:
   bool advance(Item& item) override {
+    // An element that did not come has its number too, as it has where threads work.
+    const int64_t index = at_++;
     if (!input_->next(item)) return false;
-    call_(stage(), item, pass_, at_++);
+    call_(stage(), item, pass_, index);
     return true;
   }
 
