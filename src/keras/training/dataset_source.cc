@@ -138,7 +138,8 @@ class DatasetSource final : public Data::Source {
     std::vector<TensorSpec> specs;
     for (const TensorSpec& tensor : spec.tensors)
       if (tensor.shape.rank() == 0) return specs;  // no batches: the first one will be refused
-    for (const size_t leaf : Arrangement(spec.structure, model_, where).x()) {
+    const Arrangement arrangement(spec.structure, model_, where);
+    for (const size_t leaf : arrangement.x()) {
       specs.push_back(spec.tensors[leaf]);
       specs.back().shape[0] = -1;
     }
