@@ -130,7 +130,7 @@ TEST(Explain, UnevenElementsNeedALargerBuffer) {
 
 TEST(Explain, SharesAndFillAndSkippedElementsAreShown) {
   StageFigures root =
-      threaded(stage("map", 1, {stage("ignore_errors", 3, {stage("range", 1)})}), 2, 100, 5, 20);
+      threaded(stage("map", 1, {stage("ignore_errors", 3, {stage("range", 1)})}), 2, 100, 4, 20);
   root.arguments = "num_parallel_calls=2";
   root.ready = 250;
   root.inputs[0].skipped = 3;
@@ -177,9 +177,10 @@ TEST(Explain, TheSlowMapOfARealDatasetIsNamed) {
 }
 
 TEST(Explain, AConsumerThatIsSlowIsSeenInALiveIterator) {
-  Iterator iterator(Dataset::range(100).prefetch());
+  Iterator iterator(Dataset::range(100));
   Element element;
-  for (int i = 0; i < 40 && iterator.next(element); ++i) busy_wait(500'000);
+  for (int i = 0; i < 40 && iterator.next(element); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const Explanation e = explain(iterator);
   EXPECT_EQ(e.advice, "consumer") << to_text(e);
 }

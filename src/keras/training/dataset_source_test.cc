@@ -206,13 +206,13 @@ TEST(DatasetSource, AStreamStandsWhereItStoodWithoutReadingUpToIt) {
   }
 }
 
-TEST(DatasetSource, FitSaysWhichStageKeptItWaiting) {
+TEST(DatasetSource, FitSaysWhichStageKeptItWaitingLong) {
   std::vector<std::string> warnings;
   const LogSink previous =
       set_log_sink([&](const LogMessage& message) { warnings.emplace_back(message.text); });
   const auto fit = [](const Dataset& data) { return linear().fit(data, {.verbose = 0}).time; };
   const observe::RunSummary slow = fit(batches(40, 2).map([](const Tensor& x, const Tensor& y) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
     return Element(x, y);
   }));
   set_log_sink(previous);

@@ -238,13 +238,16 @@ Logs Trainer::evaluate_quietly(const Data& data, int64_t batch_size, int64_t ste
 
 namespace {
 
+constexpr int64_t kWorthWarningNs = 1'000'000'000;
+
 // A dataset that keeps the steps waiting is not to be missed.
 void warn_of_input(const observe::RunSummary& time) {
   if (time.input.bottleneck.empty()) return;
+  if (time.replicas[0][observe::Category::input_wait].total < kWorthWarningNs) return;
   for (const observe::Verdict& verdict : observe::judge(time))
     if (verdict.id == "input-bound")
-      log(LogLevel::warning, "fit: ", verdict.cause, "; ", verdict.evidence, "\n  fix:  ", verdict.fix,
-          "\n  gain: ", verdict.gain);
+      log(LogLevel::warning, "fit: ", verdict.cause, "; ", verdict.evidence, "; fix: ", verdict.fix,
+          "; gain: ", verdict.gain);
 }
 
 }  // namespace
