@@ -279,14 +279,14 @@ TEST_F(CheckpointFaults, AFolderThatCannotBeWrittenIsNamed) {
   // Root may write everywhere: somebody else tries.
   constexpr uid_t kNobody = 65534;
   const bool root = geteuid() == 0;
-  if (root) ASSERT_EQ(seteuid(kNobody), 0);
+  ASSERT_TRUE(!root || seteuid(kNobody) == 0);
   std::string said;
   try {
     checkpoint.save(path("read_only/ckpt"), {.asynchronous = false});
   } catch (const Error& error) {
     said = error.message();
   }
-  if (root) ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(!root || seteuid(0) == 0);
   EXPECT_THAT(said, AllOf(HasSubstr("read_only/ckpt-1"), HasSubstr("Permission denied")));
 }
 
