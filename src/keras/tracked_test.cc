@@ -42,7 +42,8 @@ class Tracked : public testing::Test {
   }
   static std::vector<std::string> names_in(const std::string& path) {
     std::vector<std::string> names;
-    for (const auto& entry : train::CheckpointFile(path).entries()) names.push_back(entry.name);
+    const train::CheckpointFile file(path);
+    for (const auto& entry : file.entries()) names.push_back(entry.name);
     return names;
   }
 
@@ -52,7 +53,7 @@ class Tracked : public testing::Test {
 };
 
 // Numbered names: none is given. A seed of its own, moving statistics, Adam.
-Sequential make_model() {
+Sequential small_model() {
   const Sequential model({layers::Dense(6, {.activation = "relu"}), layers::Dropout(0.4, {.seed = 3}),
                           layers::BatchNormalization(), layers::Dense(2, {.name = "head"})});
   model.compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}), .loss = "mse"});
@@ -63,7 +64,7 @@ Batch batch(int number) {
   std::vector<float> x, y;
   for (int i = 0; i < 12; ++i) x.push_back(static_cast<float>((i * 7 + number * 5) % 11) / 11);
   for (int i = 0; i < 8; ++i) y.push_back(static_cast<float>((i * 3 + number) % 5) / 5);
-  return {.x = {Tensor::from(x, {4, 3})}, .y = {Tensor::from(y, {4, 2})}};
+  return {.x = {Tensor::from(x, {4, 3})}, .y = {Tensor::from(y, {4, 2})}, .sample_weight = {}};
 }
 
 std::vector<std::vector<float>> weights_of(const Model& model) {
@@ -73,7 +74,7 @@ std::vector<std::vector<float>> weights_of(const Model& model) {
 }
 
 TEST_F(Tracked, NamesFollowTheStructure) {
-  const Sequential first = make_model(), second = make_model();  // dense_1 and so on
+  const Sequential first = small_model(), second = small_model();  // dense_1 and so on
   for (const Model& model : {Model(first), Model(second)}) {
     model.train_on_batch(batch(0));
     const std::string path = save(Checkpoint({{"model", model}, {"optimizer", model.optimizer()}}));
@@ -93,13 +94,13 @@ TEST_F(Tracked, NamesFollowTheStructure) {
 }
 
 TEST_F(Tracked, ARunGoesOnWithTheSameBits) {
-  const Sequential model = make_model();
+  const Sequential model = small_model();
   for (int i = 0; i < 5; ++i) model.train_on_batch(batch(i));
   const std::string path = save(Checkpoint({{"model", model}, {"optimizer", model.optimizer()}}));
   for (int i = 5; i < 9; ++i) model.train_on_batch(batch(i));
 
   // Restored before anything is built: weights and slots get their values when they are made.
-  const Sequential early = make_model();
+  const Sequential early = small_model();
   const train::RestoreStatus status =
       Checkpoint({{"model", early}, {"optimizer", early.optimizer()}}).restore(path);
   EXPECT_THAT(status.missing(), IsEmpty());
@@ -110,7 +111,7 @@ TEST_F(Tracked, ARunGoesOnWithTheSameBits) {
   EXPECT_EQ(weights_of(early), weights_of(model));
 
   // And after.
-  const Sequential late = make_model();
+  const Sequential late = small_model();
   late.train_on_batch(batch(0));
   Checkpoint({{"model", late}, {"optimizer", late.optimizer()}}).restore(path).assert_consumed();
   for (int i = 5; i < 9; ++i) late.train_on_batch(batch(i));
@@ -119,11 +120,11 @@ TEST_F(Tracked, ARunGoesOnWithTheSameBits) {
 }
 
 TEST_F(Tracked, TheFirstCallComputesWithRestoredWeights) {
-  const Sequential model = make_model();
+  const Sequential model = small_model();
   const Tensor x = batch(0).x[0];
   model(x);
   const std::string path = save(Checkpoint({{"model", model}}));
-  const Sequential other = make_model();
+  const Sequential other = small_model();
   Checkpoint({{"model", other}}).restore(path);
   EXPECT_EQ(other(x).to_vector<float>(), model(x).to_vector<float>());
   EXPECT_EQ(logged_, "");
@@ -197,7 +198,7 @@ TEST_F(Tracked, TheLossScaleIsPartOfTheOptimizer) {
 }
 
 TEST_F(Tracked, AModelWithoutWeightsIsNotSaved) {
-  const Sequential model = make_model();
+  const Sequential model = small_model();
   try {
     Checkpoint({{"net", model}}).save(folder_ + "/ckpt");
     FAIL();

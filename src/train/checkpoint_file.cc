@@ -210,7 +210,7 @@ CheckpointFile::CheckpointFile(const std::string& given, std::source_location wh
 }
 
 const std::string& CheckpointFile::path() const { return impl_->file.path(); }
-std::span<const CheckpointFile::Entry> CheckpointFile::entries() const { return impl_->entries; }
+std::span<const CheckpointFile::Entry> CheckpointFile::entries() const& { return impl_->entries; }
 const Json& CheckpointFile::objects() const { return impl_->objects; }
 const std::string& CheckpointFile::library_version() const { return impl_->library_version; }
 int64_t CheckpointFile::save_counter() const { return impl_->save_counter; }
