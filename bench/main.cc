@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "bench/bench.h"
+#include "bench/checkpoint.h"
 #include "bench/data.h"
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
@@ -34,6 +36,7 @@ struct Work {
   int64_t batch = 0;
   double bytes = 0;
   std::function<std::vector<Candidate>(int threads)> candidates = {};
+  int most_rounds = std::numeric_limits<int>::max();  // of works that take long
 
   std::string id() const { return batch > 0 ? fmt::format("{}/{}", name, batch) : name; }
 };
@@ -84,6 +87,15 @@ std::vector<Work> all_works() {
                    .candidates = [](int) { return slices_candidates(kSliceBatch); }});
   works.push_back({.name = "data/map", .candidates = map_candidates});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
+  constexpr int kCheckpointRounds = 10;
+  const auto saved = static_cast<double>(checkpoint_bytes());
+  const auto add_checkpoint = [&](const char* name, double bytes, auto candidates) {
+    works.push_back(
+        {.name = name, .bytes = bytes, .candidates = candidates, .most_rounds = kCheckpointRounds});
+  };
+  add_checkpoint("checkpoint_delay", 2 * saved, [](int) { return checkpoint_delay(); });
+  add_checkpoint("checkpoint_write", saved, [](int) { return checkpoint_write(); });
+  add_checkpoint("checkpoint_steps", 0, [](int threads) { return checkpoint_steps(threads); });
   return works;
 }
 
@@ -127,6 +139,8 @@ int run(const Options& options) {
     }
     for (const Work& work : works) {
       std::vector<Candidate> candidates = work.candidates(threads);
+      Effort own = effort;
+      own.rounds = std::min(own.rounds, work.most_rounds);
       if (peers && work.batch > 0)
         for (Candidate& peer : peers->candidates(work.name, work.batch))
           candidates.push_back(std::move(peer));
@@ -134,7 +148,7 @@ int run(const Options& options) {
                               .batch = work.batch,
                               .threads = threads,
                               .bytes = work.bytes,
-                              .results = measure(candidates, effort)});
+                              .results = measure(candidates, own)});
       fmt::print(progress, "{}\n", as_table(measurements.back()));
       std::fflush(progress);
     }

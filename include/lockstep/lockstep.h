@@ -60,6 +60,8 @@
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/tensor.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/checkpoint_file.h"
 #include "lockstep/train/event_writer.h"
 #include "lockstep/train/safetensors.h"
 #include "lockstep/train/safetensors_dataset.h"

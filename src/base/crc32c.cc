@@ -7,8 +7,8 @@
 namespace lockstep {
 
 // The instruction is part of x86-64-v2, the lowest level that Lockstep's vector code is compiled for.
-__attribute__((target("sse4.2"))) uint32_t crc32c(std::string_view bytes) {
-  uint64_t crc = ~uint32_t{0};
+__attribute__((target("sse4.2"))) uint32_t crc32c(std::string_view bytes, uint32_t before) {
+  uint64_t crc = ~before;
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
     uint64_t word = 0;
     std::memcpy(&word, bytes.data(), 8);

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli): the checksum of TFRecord files.
+// CRC-32C (Castagnoli): the checksum of TFRecord files and checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 
 namespace lockstep {
 
-uint32_t crc32c(std::string_view bytes);
+// `before`: the checksum of the bytes in front of these, where they come in pieces.
+uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
 }  // namespace lockstep

@@ -9,5 +9,6 @@ namespace lockstep::cli {
 
 void add_train(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
+void add_checkpoint(CLI::App& app, int& status);
 
 }  // namespace lockstep::cli

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   int status = 0;
   lockstep::cli::add_train(app, status);
   lockstep::cli::add_doctor(app, status);
+  lockstep::cli::add_checkpoint(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

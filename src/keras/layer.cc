@@ -272,6 +272,18 @@ const Variable& LayerBase::insert(Weight weight) {
   return weights_.insert(place, std::move(weight))->variable;
 }
 
+std::vector<Variable> LayerBase::own_weights() const {
+  std::vector<Variable> own;
+  for (const Weight& weight : weights_) own.push_back(weight.variable);
+  return own;
+}
+
+void LayerBase::when_built(const void* key, std::function<void()> call) {
+  const bool known = std::any_of(when_built_.begin(), when_built_.end(),
+                                 [&](const auto& other) { return other.first == key; });
+  if (!known) when_built_.emplace_back(key, std::move(call));
+}
+
 void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {
   if (built_) return;
   std::optional<FrameScope> frame;
@@ -287,6 +299,7 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
   }
   build_shapes_ = inputs;
   built_ = true;
+  for (const auto& [key, call] : std::exchange(when_built_, {})) call();
 }
 
 TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {

@@ -24,6 +24,10 @@
 #include "lockstep/keras/regularizers.h"
 #include "lockstep/tensor/tensor.h"
 
+namespace lockstep::train {
+class TrackedObject;
+}
+
 namespace lockstep::keras {
 
 class LayerBase;
@@ -154,6 +158,10 @@ class Layer {
   // The layers directly inside it.
   std::vector<Layer> layers() const;
 
+  // What a checkpoint holds of it: weights and random state, named by where they stand among the layers. Names that
+  // were not chosen but numbered ("dense_7") do not matter: the second Dense inside is "dense_1".
+  std::shared_ptr<train::TrackedObject> tracked() const;
+
   // Keras' {"module", "class_name", "config", ...} of it.
   Json serialize() const;
   static Layer deserialize(const Json& json, std::source_location where = std::source_location::current());
@@ -245,6 +253,14 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::vector<Variable> non_trainable_weights() const;
   TensorList losses() const;
   const std::vector<Layer>& layers() const { return layers_; }
+  // Weights of this layer alone, and state that is no weight (random generators).
+  std::vector<Variable> own_weights() const;
+  const std::vector<Variable>& own_state() const { return state_; }
+  // Adds to own_state(): a resumed run needs it.
+  void track_state(const Variable& state) { state_.push_back(state); }
+
+  // Calls it once, when this layer has been built. A second one of the same key is not taken.
+  void when_built(const void* key, std::function<void()> call);
 
   // Runs build and call with everything that belongs to them: name scope, dtype policy, masks, losses.
   TensorList run(const TensorList& inputs, const CallOptions& options, std::source_location where);
@@ -281,6 +297,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::vector<Shape> build_shapes_;
   std::vector<Weight> weights_;  // trainable ones first
   std::vector<Layer> layers_;
+  std::vector<Variable> state_;
+  std::vector<std::pair<const void*, std::function<void()>>> when_built_;
   TensorList added_losses_;
 };
 

@@ -26,6 +26,10 @@
 #include "lockstep/graph/variable.h"
 #include "lockstep/keras/schedules.h"
 
+namespace lockstep::train {
+class TrackedObject;
+}
+
 namespace lockstep::keras::optimizers {
 
 struct OptimizerOptions;
@@ -82,6 +86,9 @@ class Optimizer {
   // All state: iteration, learning_rate (unless scheduled), then the slots in Keras' order. Names are
   // unique, slots' begin with the variable's: "dense/kernel/momentum".
   std::vector<Variable> variables() const;
+  // What a checkpoint holds of it: variables(), slots by the number of the variable they belong to, so that names
+  // of layers do not matter.
+  std::shared_ptr<train::TrackedObject> tracked() const;
 
   const std::string& name() const;
   // Keras' {"module", "class_name", "config", ...}; the learning rate is the present one.

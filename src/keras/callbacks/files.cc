@@ -13,7 +13,7 @@
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/model.h"
-#include "lockstep/train/safetensors.h"
+#include "lockstep/train/checkpoint.h"
 
 namespace lockstep::keras::callbacks {
 namespace {
@@ -178,39 +178,50 @@ class CSVLoggerCallback final : public CallbackBase {
   bool header_needed_ = true;
 };
 
+// Where a dataset's iterator stands, as a checkpoint holds it.
+class IteratorPosition final : public train::TrackedObject {
+ public:
+  explicit IteratorPosition(data::IteratorState& state) : state_(state) {}
+  std::string kind() const override { return "iterator"; }
+  bool has_state() const override { return true; }
+  train::NamedTensors save_state() const override { return {state_.begin(), state_.end()}; }
+  void restore_state(const train::NamedTensors& state) override { state_ = {state.begin(), state.end()}; }
+
+ private:
+  data::IteratorState& state_;
+};
+
 class BackupAndRestoreCallback final : public CallbackBase {
  public:
-  BackupAndRestoreCallback(std::string folder, const BackupAndRestoreOptions& options)
-      : file_((fs::path(folder) / "backup.safetensors").string()), options_(options) {
+  BackupAndRestoreCallback(const std::string& folder, const BackupAndRestoreOptions& options)
+      : path_((fs::path(folder) / "backup").string()), file_(path_ + ".safetensors"), options_(options) {
     require(!folder.empty(), ErrorCode::invalid_argument, std::source_location::current(),
             "BackupAndRestore: the folder is empty");
   }
 
   void on_train_begin(const Logs&) override {
     batches_ = 0;
+    trainer().build_optimizer();
+    checkpoint_.emplace(train::Checkpoint({{"model", model()},
+                                           {"optimizer", model().optimizer()},
+                                           {"epoch", at_epoch_},
+                                           {"batch", at_.batch},
+                                           {"random", at_.random},
+                                           {"stream_random", at_.stream.random},
+                                           {"stream_taken", at_.stream.taken}}));
     if (!fs::exists(file_)) return;
-    const train::SafetensorsFile file(file_);
-    // Everything fits before anything changes.
-    std::vector<std::pair<Variable, Tensor>> values;
-    for (const auto& [name, variable] : variables()) {
-      const auto* entry = file.find(name);
-      require(entry && entry->spec == variable.spec(), ErrorCode::invalid_argument,
-              std::source_location::current(), "BackupAndRestore: \"", file_, "\" does not fit this model (",
-              name, "); it is another run's: delete it or choose another folder");
-      values.emplace_back(variable, file.read(name));
+    try {
+      const train::RestoreStatus status = checkpoint_->restore(path_);
+      if (status.deferred().empty()) status.assert_consumed();
+    } catch (const Error& error) {
+      fail(ErrorCode::invalid_argument, std::source_location::current(), "BackupAndRestore: \"", file_,
+           "\" does not fit this model, or is damaged (", error.message(),
+           "); where it is another run's, delete it or choose another folder");
     }
-    for (const auto& [variable, value] : values) variable.assign(value);
-    const auto number = [&](const char* name) { return file.read(name).item<int64_t>(); };
-    trainer().resume = Trainer::Progress{.epoch = static_cast<int>(number("epoch")),
-                                         .batch = number("batch"),
-                                         .random = number("random"),
-                                         .stream = {number("stream_random"), number("stream_taken")}};
-    for (const auto& entry : file.entries())
-      if (entry.name.starts_with(kIterator))
-        trainer().resume->stream.iterator.emplace(entry.name.substr(std::strlen(kIterator)),
-                                                  file.read(entry.name));
-    batches_ = number("batch");
-    if (params().verbose > 0) fmt::print("Going on from the backup in epoch {}\n", number("epoch") + 1);
+    at_.epoch = static_cast<int>(at_epoch_);
+    trainer().resume = at_;
+    batches_ = at_.batch;
+    if (params().verbose > 0) fmt::print("Going on from the backup in epoch {}\n", at_.epoch + 1);
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_end(int64_t batch, const Logs&) override {
@@ -224,45 +235,27 @@ class BackupAndRestoreCallback final : public CallbackBase {
     if (options_.save_freq <= 0 && !trainer().interrupted()) save(trainer().progress_after(epoch));
   }
   void on_train_end(const Logs&) override {
+    checkpoint_.reset();
     // An interrupted run wants its backup.
     if (options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_);
   }
 
  private:
-  std::vector<std::pair<std::string, Variable>> variables() const {
-    std::vector<std::pair<std::string, Variable>> named;
-    trainer().build_optimizer();
-    const auto add = [&](const char* group, const std::vector<Variable>& list) {
-      for (size_t i = 0; i < list.size(); ++i)
-        named.emplace_back(fmt::format("{}/{}/{}", group, i, list[i].name()), list[i]);
-    };
-    add("model", model().weights());
-    add("optimizer", model().optimizer().variables());
-    return named;
-  }
-
   Trainer& trainer() const { return model().model_base().trainer(); }
 
   void save(const Trainer::Progress& at) {
-    make_folder_of(file_);
-    train::NamedTensors tensors;
-    for (const auto& [name, variable] : variables()) tensors.emplace_back(name, variable.value());
-    const auto add = [&](const char* name, int64_t value) {
-      tensors.emplace_back(name, Tensor::scalar(value));
-    };
-    add("epoch", at.epoch);
-    add("batch", at.batch);
-    add("random", at.random);
-    add("stream_random", at.stream.random);
-    add("stream_taken", at.stream.taken);
-    for (const auto& [name, tensor] : at.stream.iterator) tensors.emplace_back(kIterator + name, tensor);
-    train::save_safetensors(file_, tensors);
+    at_ = at;
+    at_epoch_ = at.epoch;
+    // What follows may be the crash that it is for.
+    checkpoint_->write(path_, {.asynchronous = false});
   }
 
-  static constexpr const char* kIterator = "iterator/";
-
+  std::string path_;
   std::string file_;
   BackupAndRestoreOptions options_;
+  std::optional<train::Checkpoint> checkpoint_;  // of the run that is under way
+  Trainer::Progress at_;
+  int64_t at_epoch_ = 0;
   int epoch_ = 0;
   int64_t batches_ = 0;
 };

@@ -94,7 +94,7 @@ template <class Settings>
 class RandomImageLayer : public ImageLayer<Settings> {
  public:
   RandomImageLayer(const char* class_name, Settings settings)
-      : ImageLayer<Settings>(class_name, std::move(settings)), source_(this->settings_.options.seed) {}
+      : ImageLayer<Settings>(class_name, std::move(settings)), source_(*this, this->settings_.options.seed) {}
 
  protected:
   Tensor images(const Tensor& x, bool training) const override { return training ? disturbed(x) : x; }

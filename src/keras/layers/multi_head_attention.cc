@@ -63,7 +63,7 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   // The activity regularizer is that of the projections, not of the result.
   HeadsLayer(const char* class_name, Settings settings)
       : ConfiguredLayer<Settings>(class_name, with_regularizer_apart(std::move(settings))),
-        source_(this->settings_.options.seed) {
+        source_(*this, this->settings_.options.seed) {
     const auto& o = this->settings_.options;
     const auto here = std::source_location::current();
     require(o.dropout >= 0 && o.dropout < 1, ErrorCode::invalid_argument, here, class_name,

@@ -4,14 +4,17 @@
 #include <cstdint>
 #include <optional>
 
+#include "lockstep/keras/layer.h"
 #include "lockstep/ops/random.h"
 
 namespace lockstep::keras {
 
 class NoiseSource {
  public:
-  explicit NoiseSource(const std::optional<int64_t>& seed) {
-    if (seed) own_.emplace(static_cast<uint64_t>(*seed));
+  NoiseSource(LayerBase& layer, const std::optional<int64_t>& seed) {
+    if (!seed) return;
+    own_.emplace(static_cast<uint64_t>(*seed));
+    layer.track_state(own_->state());
   }
   const random::Generator* generator() const { return own_ ? &*own_ : nullptr; }
 

@@ -79,6 +79,7 @@ Variable RuleCore::add_slot(const Variable& variable, const Slot& slot) {
   for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
   const Tensor initial = Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
                                       variable.impl()->value.device());
+  slot_keys_.push_back("variables/" + std::to_string(states_[variable.id()].number) + "/" + slot.name);
   return all_slots_.emplace_back(initial, VariableOptions{.name = name, .trainable = false});
 }
 
@@ -86,7 +87,10 @@ void RuleCore::build(const std::vector<Variable>& variables) {
   const TracePause outside;
   std::vector<const Variable*> added;
   for (const Variable& variable : variables)
-    if (states_.try_emplace(variable.id()).second) added.push_back(&variable);
+    if (const auto [state, fresh] = states_.try_emplace(variable.id()); fresh) {
+      state->second.number = states_.size() - 1;
+      added.push_back(&variable);
+    }
   if (options_.use_ema)
     for (const Variable* variable : added) {
       Variable& average = states_[variable->id()].average = add_slot(*variable, {.name = "average"});
@@ -98,6 +102,22 @@ void RuleCore::build(const std::vector<Variable>& variables) {
   for (const Variable* variable : added)
     for (const Slot& slot : rule_->slots(*variable))
       states_[variable->id()].slots.push_back(add_slot(*variable, slot));
+  if (!added.empty())
+    for (const auto& [key, call] : std::map(when_grown_)) call();
+}
+
+void RuleCore::when_grown(const void* key, std::function<void()> call) {
+  when_grown_.emplace(key, std::move(call));
+}
+
+std::vector<std::pair<std::string, Variable>> RuleCore::named_variables() const {
+  std::vector<std::pair<std::string, Variable>> named;
+  size_t slot = 0;
+  for (const Variable& variable : variables()) {
+    const bool is_slot = slot < all_slots_.size() && variable.id() == all_slots_[slot].id();
+    named.emplace_back(is_slot ? slot_keys_[slot++] : variable.name(), variable);
+  }
+  return named;
 }
 
 std::vector<Variable> RuleCore::variables() const {

@@ -29,6 +29,11 @@ class Optimizer::Core {
   virtual const Variable& iterations() const = 0;
   virtual Tensor current_rate() const = 0;  // float64 scalar, of the next step
   virtual std::vector<Variable> variables() const = 0;
+  // The same variables as files name them, which does not depend on what they are called.
+  virtual std::vector<std::pair<std::string, Variable>> named_variables() const = 0;
+  virtual bool has_slots() const = 0;
+  // Calls it whenever slots have been made. A second one of the same key is not taken.
+  virtual void when_grown(const void* key, std::function<void()> call) = 0;
 
   virtual const std::string& name() const = 0;
   virtual std::string class_name() const = 0;
@@ -55,6 +60,9 @@ class RuleCore final : public Optimizer::Core {
   const Variable& iterations() const override { return iterations_; }
   Tensor current_rate() const override;
   std::vector<Variable> variables() const override;
+  std::vector<std::pair<std::string, Variable>> named_variables() const override;
+  bool has_slots() const override { return !all_slots_.empty(); }
+  void when_grown(const void* key, std::function<void()> call) override;
 
   const std::string& name() const override { return options_.name; }
   std::string class_name() const override { return rule_->class_name(); }
@@ -62,6 +70,7 @@ class RuleCore final : public Optimizer::Core {
 
  private:
   struct State {
+    size_t number = 0;     // of the variable, in the order in which they were first seen
     Variable average;      // where use_ema
     Variable accumulator;  // where gradients are accumulated
     std::vector<Variable> slots;
@@ -87,10 +96,12 @@ class RuleCore final : public Optimizer::Core {
   std::function<bool(const Variable&)> excluded_;
   Variable iterations_;
   Variable learning_rate_;
-  Variable accumulated_;              // gradients in the accumulators
-  std::vector<Variable> shared_;      // the rule's
-  std::map<uint64_t, State> states_;  // by variable id
-  std::vector<Variable> all_slots_;   // in the order of creation
+  Variable accumulated_;                                     // gradients in the accumulators
+  std::vector<Variable> shared_;                             // the rule's
+  std::map<uint64_t, State> states_;                         // by variable id
+  std::vector<Variable> all_slots_;                          // in the order of creation
+  std::vector<std::string> slot_keys_;                       // of all_slots_: "variables/3/momentum"
+  std::map<const void*, std::function<void()>> when_grown_;  // by key
   std::set<std::string> names_;
 };
 

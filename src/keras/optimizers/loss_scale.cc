@@ -74,6 +74,15 @@ class LossScaleCore final : public Optimizer::Core {
     for (const Variable& variable : inner_->variables()) all.push_back(variable);
     return all;
   }
+  std::vector<std::pair<std::string, Variable>> named_variables() const override {
+    std::vector<std::pair<std::string, Variable>> all = inner_->named_variables();
+    for (const Variable& own : {finite_steps_, scale_}) all.emplace_back(own.name(), own);
+    return all;
+  }
+  bool has_slots() const override { return inner_->has_slots(); }
+  void when_grown(const void* key, std::function<void()> call) override {
+    inner_->when_grown(key, std::move(call));
+  }
 
   const std::string& name() const override { return options_.name; }
   std::string class_name() const override { return kClass; }

@@ -1,0 +1,625 @@
+#include "lockstep/train/checkpoint.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "graph/emit.h"
+#include "graph/variable_impl.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/train/checkpoint_file.h"
+#include "tensor/tensor_impl.h"
+#include "train/checkpoint_format.h"
+#include "train/checkpoint_state.h"
+#include "train/file_system.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// --- what can be held --------------------------------------------------------------------------------------------
+
+class TrackedVariables final : public TrackedObject {
+ public:
+  TrackedVariables(std::string kind, NamedVariables variables)
+      : kind_(std::move(kind)), variables_(std::move(variables)) {}
+  std::string kind() const override { return kind_; }
+  NamedVariables variables() const override { return variables_; }
+
+ private:
+  std::string kind_;
+  NamedVariables variables_;
+};
+
+class TrackedIterator final : public TrackedObject {
+ public:
+  explicit TrackedIterator(data::Iterator& iterator) : iterator_(iterator) {}
+  std::string kind() const override { return "Iterator"; }
+  bool has_state() const override { return true; }
+  NamedTensors save_state() const override {
+    const data::IteratorState state = iterator_.save();
+    return {state.begin(), state.end()};
+  }
+  void restore_state(const NamedTensors& state) override {
+    iterator_.restore(data::IteratorState(state.begin(), state.end()));
+  }
+
+ private:
+  data::Iterator& iterator_;
+};
+
+class TrackedCounter final : public TrackedObject {
+ public:
+  explicit TrackedCounter(int64_t& counter) : counter_(counter) {}
+  std::string kind() const override { return "int64"; }
+  bool has_state() const override { return true; }
+  NamedTensors save_state() const override { return {{"", Tensor::scalar(counter_)}}; }
+  void restore_state(const NamedTensors& state) override {
+    require(
+        state.size() == 1 && state[0].first.empty() && state[0].second.spec() == TensorSpec{DType::int64, {}},
+        ErrorCode::invalid_argument, std::source_location::current(),
+        "a counter is one int64, the checkpoint has ",
+        state.size() == 1 ? detail::concat(state[0].second.spec())
+                          : detail::concat(state.size(), " tensors"));
+    counter_ = state[0].second.item<int64_t>();
+  }
+
+ private:
+  int64_t& counter_;
+};
+
+class TrackedCheckpoint final : public TrackedObject {
+ public:
+  explicit TrackedCheckpoint(NamedTrackables objects) : objects_(std::move(objects)) {}
+  std::string kind() const override { return "Checkpoint"; }
+  NamedTrackables children() const override { return objects_; }
+
+ private:
+  NamedTrackables objects_;
+};
+
+NamedVariables numbered(const std::vector<Variable>& variables) {
+  NamedVariables named;
+  for (size_t i = 0; i < variables.size(); ++i) named.emplace_back(std::to_string(i), variables[i]);
+  return named;
+}
+
+// --- looking at objects ------------------------------------------------------------------------------------------
+
+using ObjectPtr = std::shared_ptr<TrackedObject>;
+
+// Every object below these, with its whole name; the ones inside an object follow it.
+std::vector<std::pair<std::string, ObjectPtr>> all_objects(const NamedTrackables& roots) {
+  std::vector<std::pair<std::string, ObjectPtr>> all;
+  const auto visit = [&](const auto& self, const std::string& prefix,
+                         const NamedTrackables& objects) -> void {
+    for (const auto& [name, object] : objects) {
+      const std::string whole = join_names(prefix, name);
+      all.emplace_back(whole, object.object());
+      self(self, whole, object.object()->children());
+    }
+  };
+  visit(visit, "", roots);
+  return all;
+}
+
+bool is_under(const std::string& name, const std::string& object) {
+  return name.starts_with(object) && (name.size() == object.size() || name[object.size()] == '/');
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// "\n  model/dense/kernel float32 (2, 3)" for each; the first few where there are many.
+std::string listed(const std::vector<std::string>& lines) {
+  constexpr size_t kShown = 50;
+  std::string text;
+  for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += "\n    " + lines[i];
+  if (lines.size() > kShown) text += detail::concat("\n    and ", lines.size() - kShown, " more");
+  return text;
+}
+
+struct Mismatches {
+  std::vector<std::string> misshapen, missing, extra, deferred;
+
+  std::string text() const {
+    std::string text;
+    const auto add = [&](const char* title, const std::vector<std::string>& lines) {
+      if (!lines.empty()) text += detail::concat("\n  ", title, listed(lines));
+    };
+    add("of another shape or dtype (restore into the model that was saved, or leave this object out):",
+        misshapen);
+    add("missing from the checkpoint (these keep the values they had; was something added since it was "
+        "saved?):",
+        missing);
+    add("only in the checkpoint (give it the object that has them, or call expect_partial()):", extra);
+    add("waiting for their variables to be made (build the model, or the optimizer):", deferred);
+    return text;
+  }
+};
+
+void copy_elements(const Tensor& tensor, char* target) {
+  const TensorImpl& impl = *tensor.impl();
+  if (tensor.device().kind() != DeviceKind::cpu) {
+    if (is_contiguous(tensor.shape(), impl.strides)) {
+      tensor.device().copy_to_host(target, impl.data(), tensor.spec().bytes());
+    } else {
+      copy_elements(tensor.to(device_by_name("/CPU:0")), target);
+    }
+  } else if (is_contiguous(tensor.shape(), impl.strides)) {
+    std::memcpy(target, impl.data(), tensor.spec().bytes());
+  } else {
+    const Tensor laid_out = Tensor::empty(tensor.dtype(), tensor.shape(), tensor.device());
+    copy_strided(tensor.dtype(), tensor.shape(), impl.data(), impl.strides, laid_out.impl()->data(),
+                 laid_out.impl()->strides);
+    std::memcpy(target, laid_out.impl()->data(), tensor.spec().bytes());
+  }
+}
+
+// Memory that is kept from one save to the next: touching fresh pages takes many times as long as a copy.
+class Staging {
+ public:
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() { release(); }
+
+  char* reserve(size_t bytes) {
+    if (bytes <= bytes_) return data_;
+    release();
+    void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(mapped != MAP_FAILED, ErrorCode::out_of_memory, std::source_location::current(),
+            "a checkpoint needs ", bytes, " bytes of memory for a copy of the state; the system has none");
+    madvise(mapped, bytes, MADV_HUGEPAGE);
+    data_ = static_cast<char*>(mapped);
+    bytes_ = bytes;
+    return data_;
+  }
+
+ private:
+  void release() {
+    if (data_) munmap(data_, bytes_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Writes what is staged, header first in the buffer but last to the file: checksums are taken on the way.
+void write_checkpoint(FileSystem& files, const std::string& path, CheckpointHeader header, char* staged,
+                      size_t header_size, uint64_t data_size) {
+  constexpr size_t kPiece = size_t{16} << 20;
+  files.make_folders(folder_of(path));
+  write_durably(files, path, [&](OutputFile& file) {
+    uint64_t written = header_size;
+    const auto write_up_to = [&](uint64_t end, uint64_t least) {
+      if (end - written < least) return;
+      file.write_at(written, staged + written, end - written);
+      written = end;
+    };
+    std::vector<CheckpointFile::Entry*> by_offset;
+    for (auto& entry : header.entries) by_offset.push_back(&entry);
+    std::sort(by_offset.begin(), by_offset.end(), [](const auto* a, const auto* b) {
+      return std::pair(a->offset, a->spec.bytes()) < std::pair(b->offset, b->spec.bytes());
+    });
+    for (auto* entry : by_offset) {
+      const uint64_t end = header_size + entry->offset + entry->spec.bytes();
+      for (uint64_t at = header_size + entry->offset; at < end;) {
+        const size_t piece = std::min<uint64_t>(kPiece, end - at);
+        entry->crc32c = crc32c({staged + at, piece}, entry->crc32c);
+        at += piece;
+        write_up_to(at, kPiece);
+      }
+    }
+    write_up_to(header_size + data_size, 1);
+    const std::string begin = header_bytes(header);
+    require(begin.size() == header_size, ErrorCode::internal, std::source_location::current(),
+            "a checkpoint's header has ", begin.size(), " bytes, not ", header_size);
+    file.write_at(0, begin.data(), begin.size());
+  });
+}
+
+// What a restore found, and what is left to be put back when its variable is made.
+class Restoration {
+ public:
+  std::string path;
+  Mismatches found;                       // `deferred` is not used: see pending
+  std::map<std::string, Tensor> pending;  // by whole name
+  std::unordered_set<std::string> known;  // names of variables that have been looked at
+  std::set<std::string> finished;         // objects of which all variables have been looked at
+  bool superseded = false;                // by a later restore
+  bool accepted = false;                  // somebody looked, or said that they do not mind
+
+  ~Restoration() {
+    if (!accepted && !pending.empty())
+      log(LogLevel::warning, "checkpoint \"", path,
+          "\": never restored, as no variable of this name was made:", listed(names_of_pending()));
+  }
+  Restoration() = default;
+  Restoration(const Restoration&) = delete;
+  Restoration& operator=(const Restoration&) = delete;
+
+  // Values for variables that an object has made since.
+  void continue_with(const std::string& name, const TrackedObject& object) {
+    if (superseded || finished.contains(name)) return;
+    std::vector<std::string> missing;
+    for (const auto& [own, variable] : object.variables()) {
+      const std::string whole = join_names(name, own);
+      if (known.contains(whole)) continue;
+      const auto value = pending.find(whole);
+      if (value == pending.end()) {
+        missing.push_back(detail::concat(whole, " ", variable.spec()));
+        continue;
+      }
+      require(value->second.spec() == variable.spec(), ErrorCode::invalid_argument,
+              std::source_location::current(), "checkpoint \"", path, "\" does not fit what was built: \"",
+              whole, "\" is ", variable.spec(), ", in the checkpoint ", value->second.spec(),
+              "; restore into the model that was saved");
+      variable.assign(value->second);
+      known.insert(whole);
+      pending.erase(value);
+    }
+    // Until all is there, a variable may yet turn out to be listed by another name.
+    if (!object.complete()) return;
+    finished.insert(name);
+    std::vector<std::string> extra;
+    std::erase_if(pending, [&](const auto& left) {
+      if (!is_under(left.first, name)) return false;
+      extra.push_back(detail::concat(left.first, " ", left.second.spec()));
+      return true;
+    });
+    found.missing.insert(found.missing.end(), missing.begin(), missing.end());
+    found.extra.insert(found.extra.end(), extra.begin(), extra.end());
+    if (!accepted && !(missing.empty() && extra.empty()))
+      log(LogLevel::warning, "checkpoint \"", path, "\" did not match what was built:",
+          Mismatches{.misshapen = {}, .missing = missing, .extra = extra, .deferred = {}}.text());
+  }
+
+  void supersede() {
+    superseded = true;
+    pending.clear();
+  }
+
+  std::vector<std::string> names_of_pending() const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : pending) names.push_back(detail::concat(name, " ", value.spec()));
+    return names;
+  }
+};
+
+// Goes on whenever the object has made variables, for as long as more may come.
+void watch(const std::shared_ptr<Restoration>& restoration, const std::string& name,
+           const TrackedObject& object) {
+  using Call = std::function<void(const TrackedObject&)>;
+  const auto call = std::make_shared<Call>();
+  *call = [restoration, name, self = std::weak_ptr(call)](const TrackedObject& grown) {
+    restoration->continue_with(name, grown);
+    if (!grown.complete()) grown.when_grown(self.lock());
+  };
+  object.when_grown(call);
+}
+
+// Adds what else could be restored to the error about a checkpoint that cannot.
+[[noreturn]] void refuse_with_offer(const Error& error, const std::string& path) {
+  std::string offer;
+  const std::optional<std::string> good = newest_good_checkpoint(folder_of(path));
+  const auto bare = [](std::string name) {
+    if (name.ends_with(kCheckpointEnding)) name.resize(name.size() - kCheckpointEnding.size());
+    return fs::path(name).lexically_normal();
+  };
+  if (good && bare(*good) != bare(path))
+    offer = "; the newest good checkpoint there is \"" + *good +
+            "\": restore that one, or let a CheckpointManager with .fall_back = true do so";
+  throw Error(error.code(), error.message() + offer, error.where());
+}
+
+}  // namespace
+
+// --- Trackable ---------------------------------------------------------------------------------------------------
+
+Trackable::Trackable(const Variable& variable)
+    : object_(std::make_shared<TrackedVariables>("Variable", NamedVariables{{"", variable}})) {}
+Trackable::Trackable(std::vector<Variable> variables)
+    : object_(std::make_shared<TrackedVariables>("list", numbered(variables))) {}
+Trackable::Trackable(const random::Generator& generator)
+    : object_(std::make_shared<TrackedVariables>("Generator", NamedVariables{{"state", generator.state()}})) {
+}
+Trackable::Trackable(data::Iterator& iterator) : object_(std::make_shared<TrackedIterator>(iterator)) {}
+Trackable::Trackable(int64_t& counter) : object_(std::make_shared<TrackedCounter>(counter)) {}
+
+// --- RestoreStatus -----------------------------------------------------------------------------------------------
+
+struct RestoreStatus::Impl {
+  std::shared_ptr<Restoration> restoration = std::make_shared<Restoration>();
+
+  ~Impl() {
+    const Mismatches& found = restoration->found;
+    if (!restoration->accepted && !(found.missing.empty() && found.extra.empty()))
+      log(LogLevel::warning, "checkpoint \"", restoration->path, "\" was restored in part:", found.text());
+  }
+};
+
+bool RestoreStatus::restored() const { return !path().empty(); }
+const std::string& RestoreStatus::path() const { return impl_->restoration->path; }
+std::vector<std::string> RestoreStatus::missing() const { return impl_->restoration->found.missing; }
+std::vector<std::string> RestoreStatus::extra() const { return impl_->restoration->found.extra; }
+std::vector<std::string> RestoreStatus::deferred() const { return impl_->restoration->names_of_pending(); }
+
+const RestoreStatus& RestoreStatus::assert_consumed(std::source_location where) const {
+  require(restored(), ErrorCode::failed_precondition, where,
+          "assert_consumed: there was no checkpoint to restore from");
+  Mismatches found = impl_->restoration->found;
+  found.deferred = deferred();
+  impl_->restoration->accepted = true;
+  require(found.missing.empty() && found.extra.empty() && found.deferred.empty(),
+          ErrorCode::failed_precondition, where, "assert_consumed: checkpoint \"", path(),
+          "\" was restored in part:", found.text());
+  return *this;
+}
+
+const RestoreStatus& RestoreStatus::assert_existing_objects_matched(std::source_location where) const {
+  require(restored(), ErrorCode::failed_precondition, where,
+          "assert_existing_objects_matched: there was no checkpoint to restore from");
+  impl_->restoration->accepted = true;
+  const Mismatches found{.misshapen = {}, .missing = missing(), .extra = {}, .deferred = {}};
+  require(found.missing.empty(), ErrorCode::failed_precondition, where,
+          "assert_existing_objects_matched: checkpoint \"", path(), "\" was restored in part:", found.text());
+  return *this;
+}
+
+const RestoreStatus& RestoreStatus::expect_partial() const {
+  impl_->restoration->accepted = true;
+  return *this;
+}
+
+// --- Checkpoint --------------------------------------------------------------------------------------------------
+
+struct Checkpoint::Impl {
+  NamedTrackables objects;
+  int64_t save_counter = 0;
+  Staging staging;
+  std::weak_ptr<Restoration> last_restoration;
+  std::future<void> writing;  // last: it uses the staging, and must be done before that goes
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    try {
+      wait();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "the last checkpoint was not saved: ", error.what());
+    }
+  }
+
+  void wait() {
+    if (writing.valid()) writing.get();
+  }
+
+  void write(const std::string& path, int64_t counter, double time,
+             const std::function<void(FileSystem&)>& then, const SaveOptions& options,
+             std::source_location where);
+};
+
+void Checkpoint::Impl::write(const std::string& path, int64_t counter, double time,
+                             const std::function<void(FileSystem&)>& then, const SaveOptions& options,
+                             std::source_location where) {
+  require(Trace::current() == nullptr, ErrorCode::failed_precondition, where, "checkpoint \"", path,
+          "\": inside of a traced function there are no values to save; save between the steps");
+  // One copy of the state is held: this also throws what went wrong with the last one.
+  wait();
+  CheckpointHeader header{
+      .entries = {}, .objects = Json::object(), .save_counter = counter, .saved_at = time};
+  TensorList values;
+  std::unordered_set<std::string> names;
+  const auto add = [&](const std::string& name, const Tensor& value, const std::string& variable) {
+    require(names.insert(name).second && name != "__metadata__", ErrorCode::invalid_argument, where,
+            "checkpoint \"", path, "\": two tensors would be called \"", name,
+            "\"; give objects names of their own");
+    // Json writes a replacement for what is no UTF-8.
+    require(Json::parse(Json(name).dump()).as_string() == name, ErrorCode::invalid_argument, where,
+            "checkpoint \"", path, "\": the name ", Json(name), " is not UTF-8");
+    require(value.device().has_memory(), ErrorCode::invalid_argument, where, "checkpoint \"", path, "\": \"",
+            name, "\" is on ", value.device(), ", which holds no elements");
+    header.entries.push_back({.name = name, .spec = value.spec(), .variable = variable});
+    values.push_back(value);
+  };
+  for (const auto& [name, object] : all_objects(objects)) {
+    header.objects.set(name, Json::object({{"kind", object->kind()}}));
+    object->require_savable(name, where);
+    for (const auto& [own, variable] : object->variables())
+      add(join_names(name, own), variable.impl()->value, variable.name());
+    if (!object->has_state()) continue;
+    for (const auto& [own, value] : object->save_state()) add(join_names(name, own), value, "");
+  }
+  const uint64_t data_size = lay_out(header.entries);
+  const size_t header_size = header_bytes(header).size();
+  char* staged = staging.reserve(header_size + data_size);
+  for (size_t i = 0; i < values.size(); ++i)
+    copy_elements(values[i], staged + header_size + header.entries[i].offset);
+
+  FileSystem& files = FileSystem::current();
+  auto job = [&files, path = path + std::string(kCheckpointEnding), header = std::move(header), staged,
+              header_size, data_size, then] {
+    write_checkpoint(files, path, header, staged, header_size, data_size);
+    if (then) then(files);
+  };
+  if (options.asynchronous) {
+    writing = std::async(std::launch::async, std::move(job));
+  } else {
+    job();
+  }
+}
+
+Checkpoint::Checkpoint(NamedTrackables objects, std::source_location where)
+    : impl_(std::make_shared<Impl>()) {
+  std::set<std::string> names;
+  for (const auto& [name, object] : objects) {
+    require(!name.empty() && name.find('/') == std::string::npos && name != "__metadata__",
+            ErrorCode::invalid_argument, where, "Checkpoint: \"", name,
+            "\" is no name for an object: it must not be empty, hold a '/' or be \"__metadata__\"");
+    require(names.insert(name).second, ErrorCode::invalid_argument, where,
+            "Checkpoint: two objects are called \"", name, "\"");
+    require(object.object() != nullptr, ErrorCode::invalid_argument, where, "Checkpoint: \"", name,
+            "\" is none");
+  }
+  impl_->objects = std::move(objects);
+}
+
+std::string Checkpoint::save(const std::string& prefix, const SaveOptions& options,
+                             std::source_location where) const {
+  return save_numbered(prefix, Retention{}, options, where);
+}
+
+std::string Checkpoint::save_numbered(const std::string& prefix, const Retention& retention,
+                                      const SaveOptions& options, std::source_location where) const {
+  require(!fs::path(prefix).filename().empty(), ErrorCode::invalid_argument, where,
+          "Checkpoint: the prefix \"", prefix, "\" names a folder only; add a name, as in \"", prefix,
+          "ckpt\"");
+  const int64_t number = impl_->save_counter + 1;
+  const std::string path = prefix + "-" + std::to_string(number);
+  const KeptCheckpoint saved{.name = fs::path(path).filename().string(), .time = now()};
+  impl_->write(
+      path, number, saved.time,
+      [folder = folder_of(path), saved, retention](FileSystem& files) {
+        enter_checkpoint(files, folder, saved, retention);
+      },
+      options, where);
+  impl_->save_counter = number;
+  return path;
+}
+
+std::string Checkpoint::write(const std::string& path, const SaveOptions& options,
+                              std::source_location where) const {
+  std::string bare = path;
+  if (bare.ends_with(kCheckpointEnding)) bare.resize(bare.size() - kCheckpointEnding.size());
+  require(!fs::path(bare).filename().empty(), ErrorCode::invalid_argument, where, "Checkpoint: the path \"",
+          path, "\" names no file");
+  impl_->write(bare, 0, now(), {}, options, where);
+  return bare;
+}
+
+void Checkpoint::wait() const { impl_->wait(); }
+int64_t Checkpoint::save_counter() const { return impl_->save_counter; }
+ObjectPtr Checkpoint::tracked() const { return std::make_shared<TrackedCheckpoint>(impl_->objects); }
+
+RestoreStatus Checkpoint::restore(const std::optional<std::string>& path, std::source_location where) const {
+  require(Trace::current() == nullptr, ErrorCode::failed_precondition, where,
+          "Checkpoint: restore outside of traced functions");
+  impl_->wait();
+  RestoreStatus status;
+  status.impl_ = std::make_shared<RestoreStatus::Impl>();
+  if (!path) return status;
+  const std::shared_ptr<Restoration>& restoration = status.impl_->restoration;
+  restoration->accepted = true;  // until it is complete there is nothing to warn of
+
+  try {
+    const CheckpointFile file(*path, where);
+    std::set<std::string> unused;
+    for (const auto& entry : file.entries()) unused.insert(entry.name);
+
+    // Everything is looked at before anything is read, and everything read before anything changes.
+    const auto objects = all_objects(impl_->objects);
+    Mismatches& found = restoration->found;
+    std::vector<std::pair<Variable, std::string>> matched;
+    for (const auto& [name, object] : objects)
+      for (const auto& [own, variable] : object->variables()) {
+        const std::string whole = join_names(name, own);
+        restoration->known.insert(whole);
+        const auto* entry = file.find(whole);
+        if (!entry) {
+          found.missing.push_back(detail::concat(whole, " ", variable.spec()));
+        } else if (entry->spec != variable.spec()) {
+          found.misshapen.push_back(
+              detail::concat(whole, " is ", variable.spec(), ", in the checkpoint ", entry->spec));
+        } else {
+          matched.emplace_back(variable, whole);
+        }
+        unused.erase(whole);
+      }
+    struct Stateful {
+      std::string name;
+      ObjectPtr object;
+      std::vector<std::string> names;
+      NamedTensors state = {};
+    };
+    std::vector<Stateful> stateful;
+    for (const auto& [name, object] : objects) {
+      if (!object->has_state()) continue;
+      Stateful with{.name = name, .object = object, .names = {}};
+      for (const std::string& other : unused)
+        if (is_under(other, name)) with.names.push_back(other);
+      for (const std::string& other : with.names) unused.erase(other);
+      if (with.names.empty()) {
+        found.missing.push_back(detail::concat(name, " (", object->kind(), ")"));
+      } else {
+        stateful.push_back(std::move(with));
+      }
+    }
+    std::vector<std::pair<std::string, ObjectPtr>> growing;
+    std::vector<std::string> deferred;
+    for (const auto& [name, object] : objects) {
+      if (object->complete()) continue;
+      bool any = false;
+      for (const std::string& other : unused)
+        if (is_under(other, name)) deferred.push_back(other), any = true;
+      if (any) {
+        growing.emplace_back(name, object);
+      } else if (object->variables().empty()) {
+        found.missing.push_back(detail::concat(name, " (", object->kind(), ", without variables yet)"));
+      }
+    }
+    for (const std::string& name : deferred) unused.erase(name);
+    for (const std::string& name : unused)
+      found.extra.push_back(detail::concat(name, " ", file.find(name)->spec));
+    require(found.misshapen.empty(), ErrorCode::invalid_argument, where, "checkpoint \"", *path,
+            "\" does not fit; nothing was restored:", found.text());
+
+    std::vector<std::pair<Variable, Tensor>> values;
+    for (const auto& [variable, name] : matched) values.emplace_back(variable, file.read(name, where));
+    for (Stateful& with : stateful)
+      for (const std::string& name : with.names)
+        with.state.emplace_back(name.size() == with.name.size() ? "" : name.substr(with.name.size() + 1),
+                                file.read(name, where));
+    for (const std::string& name : deferred) restoration->pending.emplace(name, file.read(name, where));
+
+    // An object that refuses its state does so before the variables have changed.
+    for (const Stateful& with : stateful) try {
+        with.object->restore_state(with.state);
+      } catch (Error& error) {
+        error.note("while restoring \"" + with.name + "\" from checkpoint \"" + *path + "\"");
+        throw;
+      }
+    for (const auto& [variable, value] : values) variable.assign(value, where);
+    if (file.save_counter() > 0) impl_->save_counter = file.save_counter();
+    // What an earlier restore still has to put back must not come after this one.
+    if (const auto earlier = impl_->last_restoration.lock()) earlier->supersede();
+    for (const auto& [name, object] : growing) watch(restoration, name, *object);
+    restoration->path = *path;
+    restoration->accepted = false;
+    impl_->last_restoration = restoration;
+  } catch (const Error& error) {
+    restoration->pending.clear();
+    if (error.code() != ErrorCode::io && error.code() != ErrorCode::not_found) throw;
+    refuse_with_offer(error, *path);
+  }
+  return status;
+}
+
+}  // namespace lockstep::train
