@@ -10,6 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/element.h"
 #include "lockstep/data/image.h"
+#include "lockstep/device/config.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/null_device.h"
 #include "lockstep/doctor/doctor.h"

@@ -4,6 +4,9 @@
 //   Tensor y = hidden(x);                 // runs it (or joins the trace), building the weights the first time
 //   KerasTensor s = hidden(Input({16}));  // or draws it into a model of the functional API
 //
+// A layer that is made inside a tf::device() scope lives there: its weights are made and its calls run on that
+// device, wherever it is called.
+//
 // A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
 // handle with make_layer<MyLayer>(arguments...).
 #pragma once
@@ -235,6 +238,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   bool trainable() const { return options_.trainable; }
   void set_trainable(bool trainable);
   std::source_location where() const { return where_; }
+  // Where it lives; null: it was made outside of all tf::device() scopes, and runs where its inputs are.
+  Device* device() const { return device_; }
 
   std::vector<Variable> weights() const;
   std::vector<Variable> trainable_weights() const;
@@ -272,6 +277,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   LayerBaseOptions options_;
   std::string path_;
   std::source_location where_;
+  Device* device_ = scoped_device();
   bool built_ = false;
   std::vector<Shape> build_shapes_;
   std::vector<Weight> weights_;  // trainable ones first
