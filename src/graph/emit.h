@@ -188,7 +188,6 @@ class Trace {
   std::function<void(const Tensor&)> noticed_;
   std::vector<Outside> outside_;
   std::optional<Value> loop_index_;
-  Device* entered_ = scoped_device();  // what the scopes said when it was last entered
   Tensor effect_;
   ReplicaTrace replica_;
   Graph graph_;
@@ -197,6 +196,7 @@ class Trace {
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;
+  Device* entered_ = scoped_device();  // what the scopes said when it was last entered
 };
 
 // Enters a body, for the first time or again, from the trace in which its op stands; recorders outside

@@ -277,12 +277,12 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   LayerBaseOptions options_;
   std::string path_;
   std::source_location where_;
-  Device* device_ = scoped_device();
   bool built_ = false;
   std::vector<Shape> build_shapes_;
   std::vector<Weight> weights_;  // trainable ones first
   std::vector<Layer> layers_;
   TensorList added_losses_;
+  Device* device_ = scoped_device();
 };
 
 // Makes layers of your own readable from files: `make` gets what get_config() wrote.
