@@ -250,7 +250,7 @@ TEST_F(Split, GradientsRunWhereTheirOpRan) {
     auto f = function([&](const Tensor& in) {
       GradientTape tape;
       const Tensor y = loss(in, w, v, first, second);
-      return tape.gradient(y, {w, v});
+      return tape.gradient(y, std::vector<Variable>{w, v});
     });
     return f(x);
   };

@@ -66,7 +66,7 @@ Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Att
 
 Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
   if (current_trace) return current_trace->constant(spec, value, where);
-  return Tensor::full(spec.dtype, spec.shape, value, current_device(), where);
+  return Tensor::full(spec.dtype, spec.shape, value, current_device(where), where);
 }
 
 Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value,
