@@ -13,6 +13,7 @@
 #include "lockstep/data/explain.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/image.h"
+#include "lockstep/device/config.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/null_device.h"
 #include "lockstep/distribute/distributed.h"

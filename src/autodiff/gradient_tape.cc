@@ -172,6 +172,7 @@ class GradientTape::Recording final : public Recorder {
         require(given[i].spec() == target.spec(), ErrorCode::shape_mismatch, where,
                 "GradientTape::gradient: output_gradient is ", given[i].spec(), ", the target is ",
                 target.spec());
+      const BesideScope there(target);
       const Tensor first = given[i].defined() ? given[i] : ones_like(target);
       Tensor& sum = gradients[key(target)];
       sum = sum.defined() ? add(sum, first) : first;
@@ -189,6 +190,8 @@ class GradientTape::Recording final : public Recorder {
       if (!any) continue;
       std::vector<bool> needed;
       for (const Tensor& input : entry.inputs) needed.push_back(reached.contains(key(input)));
+      // A gradient is computed where its op ran.
+      const BesideScope there(entry.outputs.empty() ? Tensor() : entry.outputs[0]);
       TensorList leaving;
       try {
         leaving = entry.op->grad(
@@ -214,7 +217,9 @@ class GradientTape::Recording final : public Recorder {
     Tensor total;
     const auto take = [&](const Tensor& value) {
       const auto it = gradients.find(key(value));
-      if (it != gradients.end()) total = total.defined() ? add(total, it->second) : it->second;
+      if (it == gradients.end()) return;
+      const BesideScope there(total);
+      total = total.defined() ? add(total, it->second) : it->second;
     };
     const bool is_variable = source.variable().defined();
     if (is_variable)
@@ -222,8 +227,10 @@ class GradientTape::Recording final : public Recorder {
     else
       take(source.tensor());
     const VariableReadScope as_kept;
-    if (!total.defined() && unconnected == UnconnectedGradients::zero)
+    if (!total.defined() && unconnected == UnconnectedGradients::zero) {
+      const BesideScope there(is_variable ? source.variable().value() : source.tensor());
       return is_variable ? zeros_like(source.variable()) : zeros_like(source.tensor());
+    }
     return total;
   }
 

@@ -15,7 +15,7 @@ class BodyRunner {
  public:
   BodyRunner(const BodyProgram& program, DeviceKind kind, int threads);
 
-  size_t arena_bytes() const { return plan_->device_arena.bytes; }
+  size_t arena_bytes() const { return plan_->device_arenas[0].bytes; }
   // Before the runs of one launch: `arena` has arena_bytes() bytes.
   void start(void* arena);
   // Where the parameters and results of the next run are. All must be set before the first.

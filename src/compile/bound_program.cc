@@ -2,6 +2,8 @@
 
 #include "base/parallel.h"
 #include "compile/fusion.h"
+#include "compile/transfers.h"
+#include "device/copy.h"
 #include "graph/numerics.h"
 
 namespace lockstep::compile {
@@ -41,9 +43,14 @@ void* Memory::at(const Operand& operand) {
   return base + operand.offset;
 }
 
-BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory,
-                           int device, int replica)
-    : per_replica_(per_replica), checked_(plan.checks_numerics), device_(device), replica_(replica) {
+BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options,
+                           std::span<Memory* const> memories, int device, int replica)
+    : work_(memories.size()),
+      devices_(plan.devices),
+      per_replica_(per_replica),
+      checked_(plan.checks_numerics),
+      device_(device),
+      replica_(replica) {
   int phase = -1;
   for (const Step& step : plan.steps) {
     if (step.place.per_replica != per_replica) continue;
@@ -51,18 +58,33 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       phase_begin_.push_back(launches_.size());
       ++phase;
     }
-    flops_ += step.cost.flops;
-    ++kernels_;
-    if (options.kind == DeviceKind::null) continue;
+    const bool copies = step.op == &kTransfer;
+    if (!copies) {
+      Work& work = work_[static_cast<size_t>(step.place.device)];
+      work.flops += step.cost.flops;
+      ++work.kernels;
+    }
+    const DeviceKind kind = step_kind(step.place, options);
+    if (kind == DeviceKind::null && !copies) continue;
     const int threads = step_threads(step, options);
-    const TeamScope team(threads);
-    const KernelDef& def = find_kernel(options.kind, *step.op, step.where);
-    launches_.push_back({.kernel = def.prepare({.op = *step.op,
-                                                .attributes = step.attrs,
-                                                .inputs = step.input_layouts,
-                                                .outputs = step.output_layouts,
-                                                .threads = threads,
-                                                .where = step.where}),
+    std::unique_ptr<Kernel> kernel;
+    if (!copies) {
+      const TeamScope team(threads);
+      kernel = find_kernel(kind, *step.op, step.where)
+                   .prepare({.op = *step.op,
+                             .attributes = step.attrs,
+                             .inputs = step.input_layouts,
+                             .outputs = step.output_layouts,
+                             .threads = threads,
+                             .where = step.where});
+    }
+    if (!devices_.empty()) {
+      if (segments_.empty() || segments_.back().device != step.place.device ||
+          segments_.back().copies != copies)
+        segments_.push_back({launches_.size(), launches_.size(), step.place.device, threads, copies});
+      ++segments_.back().end;
+    }
+    launches_.push_back({.kernel = std::move(kernel),
                          .inputs = pointers_.size(),
                          .outputs = pointers_.size() + step.inputs.size(),
                          .workspace_offset = step.workspace_bytes > 0 ? step.workspace_offset : -1,
@@ -81,29 +103,49 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     phase_begin_.push_back(launches_.size());
     ++phase;
   }
-  rebase(memory);
+  rebase(memories);
 }
 
-void BoundProgram::rebase(Memory& memory) {
-  char* arena = per_replica_ ? memory.replica_arena : memory.device_arena;
-  for (Launch& launch : launches_)
+void BoundProgram::rebase(std::span<Memory* const> memories) {
+  for (Launch& launch : launches_) {
+    const Memory& memory = *memories[static_cast<size_t>(launch.step->place.device)];
+    char* arena = per_replica_ ? memory.replica_arena : memory.device_arena;
     launch.workspace = launch.workspace_offset >= 0 ? arena + launch.workspace_offset : nullptr;
-  for (const Patch& patch : fixed_) pointers_[patch.pointer] = memory.at(patch.operand);
+  }
+  for (const Patch& patch : fixed_)
+    pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
 }
 
-void BoundProgram::bind(Memory& memory) {
-  for (const Patch& patch : patches_) pointers_[patch.pointer] = memory.at(patch.operand);
+void BoundProgram::bind(std::span<Memory* const> memories) {
+  for (const Patch& patch : patches_)
+    pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
 }
 
 void BoundProgram::run(int phase) const {
   launch_place() = {device_, replica_};
   const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
-  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i]);
+  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i], device_);
 }
 
-void BoundProgram::launch(const Launch& l) const {
+void BoundProgram::run(const Segment& segment) const {
+  launch_place() = {segment.device, replica_};
+  for (size_t i = segment.begin; i < segment.end; ++i)
+    segment.copies ? copy(launches_[i]) : launch(launches_[i], segment.device);
+}
+
+void BoundProgram::copy(const Launch& l) const {
+  const auto device = [&](const Operand& operand) -> Device& {
+    return *devices_[static_cast<size_t>(operand.device)];
+  };
+  const observe::Span span(l.name, "copy",
+                           {.device = l.step->outputs[0].device, .replica = replica_, .bytes = l.bytes});
+  copy_across(device(l.step->inputs[0]), pointers_[l.inputs], device(l.step->outputs[0]),
+              pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
+}
+
+void BoundProgram::launch(const Launch& l, int device) const {
   const observe::Span span(l.name, "kernel",
-                           {.device = device_, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
+                           {.device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
   try {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace});
     if (checked_) [[unlikely]]

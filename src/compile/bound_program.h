@@ -1,7 +1,9 @@
 // The launches of one plan in one place: kernels prepared, pointers filled in.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "compile/plan.h"
@@ -28,22 +30,46 @@ class BoundProgram {
   // The steps of `plan`, which must outlive this, that run once per replica, or those that run once per
   // device.
   BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options, Memory& memory, int device,
-               int replica);
+               int replica)
+      : BoundProgram(plan, per_replica, options, only(memory), device, replica) {}
+  // `memories`: one; of a program that is split over several devices, one for each of them.
+  BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options,
+               std::span<Memory* const> memories, int device, int replica);
 
   // Fills in the pointers that may have changed since the last run.
-  void bind(Memory& memory);
+  void bind(Memory& memory) { bind(only(memory)); }
+  void bind(std::span<Memory* const> memories);
   // Fills in all others: for memory whose arenas have moved.
-  void rebase(Memory& memory);
+  void rebase(Memory& memory) { rebase(only(memory)); }
   // Launches the steps of one phase. `team`: threads of the calling thread's team.
   void run(int phase) const;
 
-  int64_t kernels() const { return kernels_; }
-  int64_t flops() const { return flops_; }
+  // Consecutive steps of a split program on one device.
+  struct Segment {
+    size_t begin = 0;
+    size_t end = 0;
+    int device = 0;
+    int threads = 1;
+    bool copies = false;  // they bring values from other devices
+  };
+  std::span<const Segment> segments() const { return segments_; }
+  void run(const Segment& segment) const;
+
+  struct Work {
+    int64_t kernels = 0;
+    int64_t flops = 0;
+  };
+  // On one device of a split program; on the one there is.
+  const Work& work(size_t device = 0) const { return work_[device]; }
+  int64_t kernels() const { return work().kernels; }
+  int64_t flops() const { return work().flops; }
 
  private:
+  static std::array<Memory*, 1> only(Memory& memory) { return {&memory}; }
+
   struct Launch {
-    std::unique_ptr<Kernel> kernel;
-    size_t inputs;  // index of the first pointer
+    std::unique_ptr<Kernel> kernel;  // null: a copy from another device
+    size_t inputs;                   // index of the first pointer
     size_t outputs;
     int64_t workspace_offset;  // -1: none
     void* workspace;
@@ -57,15 +83,18 @@ class BoundProgram {
     Operand operand;
   };
 
-  void launch(const Launch& launch) const;
+  void rebase(std::span<Memory* const> memories);
+  void launch(const Launch& launch, int device) const;
+  void copy(const Launch& launch) const;
 
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<Patch> patches_;
   std::vector<Patch> fixed_;
   std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
-  int64_t kernels_ = 0;
-  int64_t flops_ = 0;
+  std::vector<Segment> segments_;
+  std::vector<Work> work_;
+  std::span<Device* const> devices_;  // of a split program
   bool per_replica_;
   bool checked_;  // results are looked at after every launch
   int device_;

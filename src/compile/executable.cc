@@ -9,7 +9,9 @@
 #include "base/parallel.h"
 #include "base/worker.h"
 #include "compile/bound_program.h"
+#include "compile/output_pool.h"
 #include "compile/replica_sum.h"
+#include "device/copy.h"
 #include "graph/variable_impl.h"
 #include "tensor/tensor_impl.h"
 
@@ -72,14 +74,6 @@ int total_threads(const ReplicaLayout& layout) {
   return total;
 }
 
-// A copy of `bytes` from one device's memory to another's, counted on both.
-void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
-  if (bytes == 0) return;
-  if (from.has_memory() && to.has_memory()) std::memcpy(target, source, bytes);
-  from.count_copy(0, static_cast<int64_t>(bytes));
-  to.count_copy(static_cast<int64_t>(bytes), 0);
-}
-
 }  // namespace
 
 class Executable::Impl {
@@ -137,7 +131,7 @@ class Executable::Impl {
     };
     for (const auto& device : devices_) {
       for (size_t p = 0; p < plans_.size(); ++p)
-        if (device->uniform[p]) add(plans_[p].device_arena);
+        if (device->uniform[p]) add(plans_[p].device_arenas[0]);
       for (const auto& replica : device->replicas)
         add(plans_[static_cast<size_t>(replica->plan)].replica_arena);
     }
@@ -242,7 +236,8 @@ class Executable::Impl {
     }
     for (size_t p = 0; p < plans_.size(); ++p) {
       if (!used[p]) continue;
-      context->arenas[p] = std::make_unique<Storage>(*context->device, plans_[p].device_arena.bytes, where);
+      context->arenas[p] =
+          std::make_unique<Storage>(*context->device, plans_[p].device_arenas[0].bytes, where);
       prepare_memory(context->memory[p], p, *context);
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] =
@@ -360,7 +355,7 @@ class Executable::Impl {
       const size_t block = spec.bytes();
       if (planned.per_replica) spec.shape[0] = layout_.slices.back().begin + layout_.slices.back().size;
       if (planned.stacked) spec.shape.insert(0, layout_.replicas);
-      outputs[k] = recycled(k, spec);
+      outputs[k] = output_pool_[k].take(spec, *layout_.devices[0]);
       char* data = static_cast<char*>(outputs[k].impl()->data());
       for (const auto& device : devices_) {
         for (size_t p = 0; p < plans_.size(); ++p)
@@ -386,16 +381,6 @@ class Executable::Impl {
       device.outputs[k] = std::make_unique<Storage>(*device.device, plans_[0].outputs[k].spec.bytes(),
                                                     std::source_location::current());
     return device.outputs[k]->data();
-  }
-
-  // An earlier result that nobody holds any more, or new memory.
-  Tensor recycled(size_t k, const TensorSpec& spec) {
-    auto& pool = output_pool_[k];
-    for (const Tensor& candidate : pool)
-      if (sole_owner(candidate) && candidate.spec() == spec) return candidate;
-    Tensor fresh = Tensor::empty(spec.dtype, spec.shape, *layout_.devices[0]);
-    if (pool.size() < kOutputPool) pool.push_back(fresh);
-    return fresh;
   }
 
   void bind_variables() {
@@ -681,9 +666,8 @@ class Executable::Impl {
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
-  static constexpr size_t kOutputPool = 4;
   static constexpr int64_t kLine = 64;  // elements
-  std::vector<TensorList> output_pool_;
+  std::vector<OutputPool> output_pool_;
 };
 
 Executable::Executable(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
@@ -693,7 +677,6 @@ Executable::~Executable() = default;
 void Executable::run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
   impl_->run(inputs, outputs, clock);
 }
-size_t Executable::num_outputs() const { return impl_->plan().outputs.size(); }
 MemoryFigures Executable::memory() const { return impl_->memory(); }
 const Plan& Executable::plan() const { return impl_->plan(); }
 

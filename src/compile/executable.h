@@ -47,23 +47,32 @@ struct MemoryFigures {
   size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 
-class Executable {
+// A program that can be run, in one place or in several.
+class Runnable {
+ public:
+  virtual ~Runnable() = default;
+  virtual void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) = 0;
+  virtual MemoryFigures memory() const = 0;
+  virtual const Plan& plan() const = 0;
+  size_t num_outputs() const { return plan().outputs.size(); }
+};
+
+class Executable final : public Runnable {
  public:
   // plans[i] is the program for a slice of plan_slices[i] examples; every size that occurs must be
   // there, but for empty slices. Not replicated: one plan.
   Executable(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout);
-  ~Executable();
+  ~Executable() override;
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
   // Inputs as planned (dtype and shape of the whole batch). After the first runs it does not
   // allocate, as long as the caller lets go of earlier outputs. One run at a time. `clock`: may be
   // null, else has a replica for each device.
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) override;
 
-  size_t num_outputs() const;
-  MemoryFigures memory() const;
-  const Plan& plan() const;
+  MemoryFigures memory() const override;
+  const Plan& plan() const override;
 
  private:
   class Impl;

@@ -3,11 +3,15 @@
 #include <algorithm>
 
 #include "compile/executable.h"
+#include "compile/passes.h"
 #include "compile/replicated_program.h"
+#include "compile/split_executable.h"
+#include "compile/transfers.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
 #include "lockstep/base/log.h"
+#include "lockstep/device/config.h"
 #include "lockstep/observe/step_clock.h"
 #include "tensor/tensor_impl.h"
 
@@ -67,8 +71,9 @@ class FunctionCore::Impl {
  private:
   struct Program {
     SpecList signature;
-    Device* device;  // what the current device was
-    std::unique_ptr<Executable> executable;
+    Device* scope;                 // that of the scopes around the call; null: none
+    std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
+    std::unique_ptr<compile::Runnable> executable;
     ProgramFigures figures;
     bool checks_numerics = numerics_checked();
   };
@@ -90,15 +95,21 @@ class FunctionCore::Impl {
     return copies_;
   }
 
+  // Replicas run on devices of their own, and a scope decides for all ops.
+  bool arguments_place_ops() const { return options_.replicas.devices.empty() && !scoped_device(); }
+
   Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
               options_.name, "\": argument ", i, " is none or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
-      const bool same = program->signature.size() == inputs.size() && program->device == &current_device() &&
-                        program->checks_numerics == numerics_checked() &&
-                        std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
-                                   [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; });
+      const bool same =
+          program->signature.size() == inputs.size() && program->scope == scoped_device() &&
+          program->checks_numerics == numerics_checked() &&
+          std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
+                     [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
+          std::equal(program->devices.begin(), program->devices.end(), inputs.begin(),
+                     [](const Device* d, const Tensor& t) { return &t.device() == d; });
       if (same) return *program;
     }
     warn_of_retracing(inputs);
@@ -118,12 +129,15 @@ class FunctionCore::Impl {
       }
   }
 
-  Graph trace(std::span<const TensorSpec> specs, const ReplicaTrace& replica, std::source_location where) {
+  // `devices`: of the arguments; empty: they do not matter.
+  Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices, const ReplicaTrace& replica,
+              std::source_location where) {
     ++traces_;
     Trace trace(replica);
     TensorList parameters;
     for (size_t i = 0; i < specs.size(); ++i)
-      parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
+      parameters.push_back(
+          trace.parameter(static_cast<int>(i), specs[i], where, devices.empty() ? nullptr : devices[i]));
     try {
       const TensorList results = body_(parameters);
       for (const Tensor& result : results) {
@@ -142,8 +156,10 @@ class FunctionCore::Impl {
 
   std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
     auto program = std::make_unique<Program>();
-    program->device = &current_device();
+    program->scope = scoped_device();
     for (const Tensor& input : inputs) program->signature.push_back(input.spec());
+    if (arguments_place_ops())
+      for (const Tensor& input : inputs) program->devices.push_back(&input.device());
     if (options_.replicas.devices.empty())
       compile_single(*program, where);
     else
@@ -152,20 +168,38 @@ class FunctionCore::Impl {
   }
 
   void compile_single(Program& program, std::source_location where) {
-    Device& device = current_device();
+    Graph graph = compile::remove_dead_nodes(trace(program.signature, program.devices, {}, where));
+    std::vector<Device*> devices = compile::devices_of(graph);
+    if (devices.empty()) devices = {&current_device(where)};
+    Device& device = *devices[0];
     PlanOptions options{.kind = device.kind(),
                         .split_parameters = {},
                         .uniform_threads = device.threads(),
                         .replica_threads = 1,
                         .reproducible = false};
+    const bool split = devices.size() > 1;
+    if (split) options.devices = devices;
     std::vector<Plan> plans;
-    plans.push_back(make_plan(trace(program.signature, {}, where), options));
+    plans.push_back(make_plan(std::move(graph), options));
     complete_parameters(plans.back(), program.signature);
     compile::add_figures(program.figures, plans[0], true, 1);
+    log_placement(plans[0], devices);
+    if (split) {
+      program.executable = std::make_unique<compile::SplitExecutable>(std::move(plans[0]));
+      return;
+    }
     ReplicaLayout layout;
     layout.devices = {&device};
     program.executable =
         std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
+  }
+
+  void log_placement(const Plan& plan, std::span<Device* const> devices) const {
+    if (!config::get_log_device_placement()) return;
+    for (const compile::Step& step : plan.steps)
+      log(LogLevel::info, "function \"", options_.name, "\": ", step.op->name, " -> ",
+          *devices[static_cast<size_t>(step.place.device)], " [", step.where.file_name(), ":",
+          step.where.line(), "]");
   }
 
   // Arguments that nothing reads are missing from the graph, but the caller still passes them.
@@ -178,7 +212,7 @@ class FunctionCore::Impl {
     for (const TensorSpec& spec : program.signature) split.push_back(spec.shape.rank() > 0);
     compile::ReplicatedProgram compiled = compile::compile_replicated(
         program.signature, split, options_.replicas,
-        [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, replica, where); },
+        [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
         {.name = options_.name}, where);
     program.executable = std::move(compiled.executable);
     program.figures = compiled.figures;

@@ -172,7 +172,12 @@ class Fuser {
 
   void emit_fused(const std::vector<int>& members) {
     FusedAttrs fused;
-    Node joined{.op = &kFused, .attrs = {}, .inputs = {}, .outputs = {}, .where = node(members.back()).where};
+    Node joined{.op = &kFused,
+                .attrs = {},
+                .inputs = {},
+                .outputs = {},
+                .where = node(members.back()).where,
+                .device = node(members.back()).device};
     std::map<std::pair<int, int>, int16_t> values;  // old value to value of the program
     const auto value_of = [&](Value v) {
       if (const auto it = values.find(key(v)); it != values.end()) return it->second;

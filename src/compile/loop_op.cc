@@ -433,6 +433,7 @@ Graph share_histories(const Graph& graph) {
     const bool reverse = attrs.reverse;
     const auto first_stacked = static_cast<size_t>(attrs.first_stacked());
     const std::source_location where = node.where;
+    Device* const device = node.device;
     node.attrs = std::move(attrs);
     const Value added = rewriter.add(std::move(node));
     for (size_t k = 0; k < first_stacked; ++k)
@@ -454,7 +455,8 @@ Graph share_histories(const Graph& graph) {
                                       .attrs = slice,
                                       .inputs = {history},
                                       .outputs = {spec},
-                                      .where = where}));
+                                      .where = where,
+                                      .device = device}));
     }
   }
   return rewriter.finish();

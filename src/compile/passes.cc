@@ -54,7 +54,7 @@ Graph share_common_subexpressions(const Graph& graph) {
     for (auto [it, end] = seen.equal_range(hasher.value()); it != end && !twin; ++it) {
       const Node& other = rewriter.graph().nodes[static_cast<size_t>(it->second)];
       if (other.op == node.op && other.inputs == node.inputs && other.outputs == node.outputs &&
-          other.attrs == node.attrs)
+          other.device == node.device && other.attrs == node.attrs)
         twin = it->second;
     }
     if (twin) {
@@ -162,12 +162,12 @@ Graph fuse_epilogues(const Graph& graph) {
   std::unordered_map<int, EpilogueState> states;  // by node of the new graph
   Rewriter rewriter(graph);
 
-  // The node of the new graph that can take one more thing to do behind `v`, or -1.
-  const auto host = [&](Value v) {
+  // The node of the new graph that can take one more thing to do behind `v` on this device, or -1.
+  const auto host = [&](Value v, const Device* device) {
     if (!used_once(v) || v.output != 0) return -1;
     const Value mapped = rewriter.mapped(v);
     const Node& node = rewriter.graph().node(mapped);
-    if (!node.op->with_epilogue || !is_floating(node.outputs[0].dtype)) return -1;
+    if (!node.op->with_epilogue || !is_floating(node.outputs[0].dtype) || node.device != device) return -1;
     if (node.outputs[0].dtype != DType::float32 && node.outputs[0].dtype != DType::bfloat16) return -1;
     return static_cast<int>(mapped.node);
   };
@@ -180,7 +180,7 @@ Graph fuse_epilogues(const Graph& graph) {
       for (int side = 0; side < 2 && !fused; ++side) {
         const Value product = node.inputs[static_cast<size_t>(side)];
         const Value bias = node.inputs[static_cast<size_t>(1 - side)];
-        const int target = host(product);
+        const int target = host(product, node.device);
         if (target < 0 || graph.spec(product) != node.outputs[0]) continue;
         if (!is_column_bias(graph.spec(bias).shape, node.outputs[0].shape)) continue;
         EpilogueState& state = states[target];
@@ -196,7 +196,7 @@ Graph fuse_epilogues(const Graph& graph) {
       }
       if (fused) continue;
     } else if (node.op->as_epilogue) {
-      const int target = host(node.inputs[0]);
+      const int target = host(node.inputs[0], node.device);
       if (target >= 0 && states[target].epilogue == Epilogue::none) {
         EpilogueState& state = states[target];
         state.epilogue = node.op->as_epilogue(node.attrs);

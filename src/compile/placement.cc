@@ -4,7 +4,8 @@
 
 namespace lockstep::compile {
 
-Placement place_nodes(const Graph& graph, const std::vector<bool>& split_parameters) {
+Placement place_nodes(const Graph& graph, const std::vector<bool>& split_parameters,
+                      const std::vector<Device*>& devices) {
   const size_t count = graph.nodes.size();
   Placement placement;
   placement.nodes.resize(count);
@@ -12,6 +13,9 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
   for (size_t i = 0; i < count; ++i) {
     const Node& node = graph.nodes[i];
     NodePlace& place = placement.nodes[i];
+    // A source that lives elsewhere is read on the first unless its reader says otherwise.
+    if (const auto it = std::find(devices.begin(), devices.end(), node.device); it != devices.end())
+      place.device = static_cast<int>(it - devices.begin());
     if (node.op == &kParameter) {
       const auto index = static_cast<size_t>(node.attrs.as<ParameterAttrs>().index);
       place.per_replica = index < split_parameters.size() && split_parameters[index];

@@ -18,6 +18,7 @@ namespace lockstep::compile {
 struct NodePlace {
   bool per_replica = false;
   int phase = 0;
+  int device = 0;  // of a program that is split over several: which of them
   bool operator==(const NodePlace&) const = default;
 };
 
@@ -26,7 +27,9 @@ struct Placement {
   int phases = 1;  // 0 .. phases-1
 };
 
-// `split_parameters[i]`: parameter i is sliced over the replicas. Not replicated: all false.
-Placement place_nodes(const Graph& graph, const std::vector<bool>& split_parameters);
+// `split_parameters[i]`: parameter i is sliced over the replicas. Not replicated: all false. `devices`: those
+// of a program that is split over several.
+Placement place_nodes(const Graph& graph, const std::vector<bool>& split_parameters,
+                      const std::vector<Device*>& devices = {});
 
 }  // namespace lockstep::compile

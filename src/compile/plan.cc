@@ -10,6 +10,7 @@
 #include "compile/passes.h"
 #include "compile/results.h"
 #include "compile/schedule.h"
+#include "compile/transfers.h"
 #include "graph/numerics.h"
 #include "ops/elementwise/ops.h"
 #include "tensor/tensor_impl.h"
@@ -23,6 +24,7 @@ struct Buffer {
   int first = 0;
   int last = 0;
   bool per_replica = false;
+  int device = 0;
   int same_as = -1;  // written over another buffer
 };
 
@@ -37,6 +39,7 @@ class Lowering {
       : graph_(graph), placement_(placement), options_(options) {
     for (const Node& node : graph.nodes) homes_.emplace_back(node.outputs.size());
     plan_.phases = placement.phases;
+    plan_.devices = options.devices;
   }
 
   Plan run(const std::vector<int>& order) {
@@ -104,9 +107,9 @@ class Lowering {
         plan_.outputs.emplace_back();
         continue;
       }
-      home(v).operand = {Space::output, static_cast<int>(k), 0};
+      const auto [per_replica, phase, device] = placement_.nodes[static_cast<size_t>(v.node)];
+      home(v).operand = {Space::output, static_cast<int>(k), 0, device};
       settled_.push_back(v);
-      const bool per_replica = placement_.nodes[static_cast<size_t>(v.node)].per_replica;
       const Shape& shape = graph_.spec(v).shape;
       const bool rows = shape.rank() > 0 && shape[0] == options_.local_batch;
       require(!per_replica || rows || options_.stacks_outputs,
@@ -114,13 +117,14 @@ class Lowering {
               shape, " that differs between replicas and is not one row for each of the ",
               options_.local_batch,
               " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
-      plan_.outputs.push_back({graph_.spec(v), per_replica && rows, per_replica && !rows});
+      plan_.outputs.push_back({graph_.spec(v), per_replica && rows, per_replica && !rows, device});
     }
     for (const VariableUpdate& update : graph_.updates) {
       const int index = variable_index(update.variable);
       if (is_source(*graph_.node(update.value).op)) continue;  // assigned its own value
       plan_.variable_updated[static_cast<size_t>(index)] = true;
-      home(update.value).operand = {Space::variable, index, 0};
+      home(update.value).operand = {Space::variable, index, 0,
+                                    placement_.nodes[static_cast<size_t>(update.value.node)].device};
       settled_.push_back(update.value);
     }
   }
@@ -132,6 +136,7 @@ class Lowering {
     if (is_source(*n.op)) return;
     const NodePlace place = placement_.nodes[static_cast<size_t>(i)];
     if (n.op == &kAllReduceSum) return lower_collective(i, place);
+    if (n.op == &kTransfer) return lower_transfer(i, place);
     if (n.op->view && lower_view(i)) return;
 
     Step step{.node = i,
@@ -146,23 +151,57 @@ class Lowering {
               .place = place,
               .cost = {},
               .where = n.where};
+    const DeviceKind kind = step_kind(place, options_);
     const bool needs_contiguous =
-        options_.kind != DeviceKind::null && !find_kernel(options_.kind, *n.op, n.where).strided_inputs;
+        kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
     for (const Value v : n.inputs) add_input(step, v, needs_contiguous);
+    add_outputs(step);
+    push(std::move(step));
+  }
+
+  void add_outputs(Step& step) {
+    const Node& n = node(step.node);
     for (size_t k = 0; k < n.outputs.size(); ++k) {
-      const Value v{static_cast<int32_t>(i), static_cast<int32_t>(k)};
+      const Value v{static_cast<int32_t>(step.node), static_cast<int32_t>(k)};
       Home& h = home(v);
       h.layout = contiguous_layout(n.outputs[k]);
       if (std::find(settled_.begin(), settled_.end(), v) == settled_.end())
-        h.operand = new_buffer(n.outputs[k].bytes(), place);
+        h.operand = new_buffer(n.outputs[k].bytes(), step.place);
       step.outputs.push_back(h.operand);
       step.output_layouts.push_back(h.layout);
     }
+  }
+
+  // A value as a node at `place` finds it: sources are bound on every device that reads them.
+  Home home_at(Value v, NodePlace place) {
+    Home h = home(v);
+    if (is_source(*graph_.node(v).op)) h.operand.device = place.device;
+    return h;
+  }
+
+  void lower_transfer(int i, NodePlace place) {
+    const Node& n = node(i);
+    const NodePlace from = placement_.nodes[static_cast<size_t>(n.inputs[0].node)];
+    Home source = home_at(n.inputs[0], from);
+    if (!source.layout.contiguous()) source = contiguous_copy(source, from, n.where);
+    Step step{.node = i,
+              .op = n.op,
+              .attrs = {},
+              .input_layouts = {source.layout},
+              .output_layouts = {},
+              .inputs = {source.operand},
+              .outputs = {},
+              .workspace_bytes = 0,
+              .workspace_offset = 0,
+              .place = place,
+              .cost = {},
+              .where = n.where};
+    add_outputs(step);
     push(std::move(step));
   }
 
   void add_input(Step& step, Value v, bool needs_contiguous) {
-    Home h = home(v);
+    Home h = home_at(v, step.place);
     if (needs_contiguous && !h.layout.contiguous()) h = contiguous_copy(h, step.place, step.where);
     step.inputs.push_back(h.operand);
     step.input_layouts.push_back(h.layout);
@@ -188,7 +227,7 @@ class Lowering {
 
   bool lower_view(int i) {
     const Node& n = node(i);
-    const Home& source = home(n.inputs[0]);
+    const Home source = home_at(n.inputs[0], placement_.nodes[static_cast<size_t>(i)]);
     const auto view = n.op->view({source.layout.spec, source.layout.strides, n.outputs[0], n.attrs});
     if (!view) return false;
     Home& h = home({static_cast<int32_t>(i), 0});
@@ -215,17 +254,21 @@ class Lowering {
   int position() const { return static_cast<int>(plan_.steps.size()); }
 
   Operand new_buffer(size_t bytes, NodePlace place) {
-    buffers_.push_back(
-        {.bytes = bytes, .first = position(), .last = position(), .per_replica = place.per_replica});
+    buffers_.push_back({.bytes = bytes,
+                        .first = position(),
+                        .last = position(),
+                        .per_replica = place.per_replica,
+                        .device = place.device});
     return {place.per_replica ? Space::replica_arena : Space::device_arena,
-            static_cast<int>(buffers_.size()) - 1, 0};
+            static_cast<int>(buffers_.size()) - 1, 0, place.device};
   }
 
   void push(Step step) {
-    if (options_.kind != DeviceKind::null) {
+    const DeviceKind kind = step_kind(step.place, options_);
+    if (kind != DeviceKind::null && step.op != &kTransfer) {
       const int threads = step_threads(step, options_);
       const TeamScope team(threads);
-      const KernelDef& def = find_kernel(options_.kind, *step.op, step.where);
+      const KernelDef& def = find_kernel(kind, *step.op, step.where);
       const auto kernel = def.prepare({.op = *step.op,
                                        .attributes = step.attrs,
                                        .inputs = step.input_layouts,
@@ -299,47 +342,57 @@ class Lowering {
   }
 
   void place_buffers() {
-    for (const bool per_replica : {false, true}) {
-      std::vector<Lifetime> lifetimes;
-      std::vector<int> owner;  // buffer, or -1 - step for a workspace
-      for (size_t b = 0; b < buffers_.size(); ++b)
-        if (buffers_[b].per_replica == per_replica && buffers_[b].same_as < 0) {
-          lifetimes.push_back({buffers_[b].bytes, buffers_[b].first, buffers_[b].last});
-          owner.push_back(static_cast<int>(b));
-        }
-      for (size_t s = 0; s < plan_.steps.size(); ++s)
-        if (plan_.steps[s].place.per_replica == per_replica && plan_.steps[s].workspace_bytes > 0) {
-          lifetimes.push_back({plan_.steps[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
-          owner.push_back(-1 - static_cast<int>(s));
-        }
-      const MemoryPlan placed = plan_memory(lifetimes);
-      ArenaSize& arena = per_replica ? plan_.replica_arena : plan_.device_arena;
-      arena = {placed.size, placed.peak, 0};
-      for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
-      std::vector<int64_t> offsets(buffers_.size(), 0);
-      for (size_t k = 0; k < owner.size(); ++k) {
-        if (owner[k] >= 0)
-          offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
-        else
-          plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
-              static_cast<int64_t>(placed.offsets[k]);
+    const size_t devices = std::max<size_t>(1, options_.devices.size());
+    plan_.device_arenas.resize(devices);
+    for (size_t d = 0; d < devices; ++d) plan_.device_arenas[d] = place_buffers(false, static_cast<int>(d));
+    plan_.replica_arena = place_buffers(true, 0);
+  }
+
+  // Those of one arena.
+  ArenaSize place_buffers(bool per_replica, int device) {
+    const auto is_here = [&](bool of_replica, int of_device) {
+      return of_replica == per_replica && of_device == device;
+    };
+    std::vector<Lifetime> lifetimes;
+    std::vector<int> owner;  // buffer, or -1 - step for a workspace
+    for (size_t b = 0; b < buffers_.size(); ++b)
+      if (is_here(buffers_[b].per_replica, buffers_[b].device) && buffers_[b].same_as < 0) {
+        lifetimes.push_back({buffers_[b].bytes, buffers_[b].first, buffers_[b].last});
+        owner.push_back(static_cast<int>(b));
       }
-      const Space space = per_replica ? Space::replica_arena : Space::device_arena;
-      const auto settle = [&](Operand& operand) {
-        if (operand.space == space && operand.index >= 0) {
-          operand.offset += offsets[static_cast<size_t>(resolve(operand.index))];
-          operand.index = -1;
-        }
-      };
-      for (Step& step : plan_.steps) {
-        for (Operand& o : step.inputs) settle(o);
-        for (Operand& o : step.outputs) settle(o);
+    for (size_t s = 0; s < plan_.steps.size(); ++s)
+      if (is_here(plan_.steps[s].place.per_replica, plan_.steps[s].place.device) &&
+          plan_.steps[s].workspace_bytes > 0) {
+        lifetimes.push_back({plan_.steps[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
+        owner.push_back(-1 - static_cast<int>(s));
       }
-      for (Collective& c : plan_.collectives) {
-        settle(c.input);
-        settle(c.result);
-      }
+    const MemoryPlan placed = plan_memory(lifetimes);
+    ArenaSize arena{placed.size, placed.peak, 0};
+    for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
+    std::vector<int64_t> offsets(buffers_.size(), 0);
+    for (size_t k = 0; k < owner.size(); ++k) {
+      if (owner[k] >= 0)
+        offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
+      else
+        plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
+            static_cast<int64_t>(placed.offsets[k]);
     }
+    const auto settle = [&](Operand& operand) {
+      if (in_arena(operand) && operand.index >= 0 &&
+          is_here(operand.space == Space::replica_arena, operand.device)) {
+        operand.offset += offsets[static_cast<size_t>(resolve(operand.index))];
+        operand.index = -1;
+      }
+    };
+    for (Step& step : plan_.steps) {
+      for (Operand& o : step.inputs) settle(o);
+      for (Operand& o : step.outputs) settle(o);
+    }
+    for (Collective& c : plan_.collectives) {
+      settle(c.input);
+      settle(c.result);
+    }
+    return arena;
   }
 
   const Graph& graph_;
@@ -355,7 +408,12 @@ class Lowering {
 
 }  // namespace
 
+DeviceKind step_kind(NodePlace place, const PlanOptions& options) {
+  return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
+}
+
 int step_threads(const Step& step, const PlanOptions& options) {
+  if (!options.devices.empty()) return options.devices[static_cast<size_t>(step.place.device)]->threads();
   if (step.place.per_replica) return options.replica_threads;
   if (!options.reproducible || options.kind == DeviceKind::null) return options.uniform_threads;
   return find_kernel(options.kind, *step.op, step.where).thread_invariant ? options.uniform_threads : 1;
@@ -381,11 +439,13 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   // Joined ops could not be told apart when one of them goes wrong.
   const bool checked = numerics_checked();
   graph = simplify(std::move(graph), replicated, !checked);
-  if (!checked) graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters));
+  if (!checked)
+    graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
+  if (!options.devices.empty()) graph = insert_transfers(graph);
   graph = settle_sums(graph);
   std::vector<OrderEdge> edges;
   graph = settle_results(graph, options.split_parameters, edges);
-  const Placement placement = place_nodes(graph, options.split_parameters);
+  const Placement placement = place_nodes(graph, options.split_parameters, options.devices);
   Plan plan = Lowering(graph, placement, options).run(schedule(graph, placement, edges));
   plan.checks_numerics = checked;
   return plan;
@@ -402,7 +462,9 @@ std::string Plan::to_string() const {
   };
   for (const Step& step : steps) {
     out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ")
-        << step.op->name << ':';
+        << step.op->name;
+    if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(step.place.device)];
+    out << ':';
     for (const Operand& o : step.inputs) print(o);
     out << " ->";
     for (const Operand& o : step.outputs) print(o);
@@ -416,8 +478,9 @@ std::string Plan::to_string() const {
     print(c.result);
     out << '\n';
   }
-  out << "device arena " << device_arena.bytes << " bytes (peak " << device_arena.peak << "), replica arena "
-      << replica_arena.bytes << " bytes (peak " << replica_arena.peak << ")\n";
+  for (const ArenaSize& arena : device_arenas)
+    out << "device arena " << arena.bytes << " bytes (peak " << arena.peak << "), ";
+  out << "replica arena " << replica_arena.bytes << " bytes (peak " << replica_arena.peak << ")\n";
   return out.str();
 }
 

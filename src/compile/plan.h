@@ -26,6 +26,7 @@ struct Operand {
   Space space = Space::device_arena;
   int index = 0;       // of the parameter, variable, capture, constant or output
   int64_t offset = 0;  // in bytes
+  int device = 0;      // of a program that is split over several: in whose memory
 };
 
 struct Step {
@@ -56,6 +57,7 @@ struct PlannedOutput {
   TensorSpec spec;
   bool per_replica = false;  // each replica writes its rows
   bool stacked = false;      // each replica writes a block of this spec
+  int device = 0;            // of a program that is split over several: where it is written
 };
 
 struct ArenaSize {
@@ -65,6 +67,8 @@ struct ArenaSize {
 };
 
 struct Plan {
+  // Of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
+  std::vector<Device*> devices;
   // In the order of execution: by phase, within it the uniform steps first.
   std::vector<Step> steps;
   std::vector<Collective> collectives;
@@ -79,7 +83,7 @@ struct Plan {
 
   bool checks_numerics = false;  // every launch's results are to be looked at (graph/numerics.h)
 
-  ArenaSize device_arena;
+  std::vector<ArenaSize> device_arenas = {{}};  // one; of a program that is split: one for each device
   ArenaSize replica_arena;
 
   std::string to_string() const;
@@ -93,7 +97,13 @@ struct PlanOptions {
   int replica_threads = 1;
   bool reproducible = false;    // no bit may depend on the number of threads
   bool stacks_outputs = false;  // else a result of a replica must be one row an example
+  // More than one: nodes run on the devices they name, with their kinds and threads, and values that cross
+  // are copied.
+  std::vector<Device*> devices = {};
 };
+
+// The kind of device on which a step runs.
+DeviceKind step_kind(NodePlace place, const PlanOptions& options);
 
 // Threads with which a step's kernel is prepared.
 int step_threads(const Step& step, const PlanOptions& options);

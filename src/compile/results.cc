@@ -49,12 +49,14 @@ class Settler {
     consumers_.emplace_back();
     // Nothing waits for a copy: where all replicas have the same value it runs in the last phase.
     const NodePlace source = placement_.nodes[static_cast<size_t>(v.node)];
-    placement_.nodes.push_back(source.per_replica ? source : NodePlace{false, placement_.phases - 1});
+    placement_.nodes.push_back(source.per_replica ? source
+                                                  : NodePlace{false, placement_.phases - 1, source.device});
     return graph_.add({.op = &kIdentity,
                        .attrs = {},
                        .inputs = {v},
                        .outputs = {graph_.spec(v)},
-                       .where = graph_.node(v).where});
+                       .where = graph_.node(v).where,
+                       .device = graph_.node(v).device});
   }
 
   // The value whose memory a view reads.
@@ -175,7 +177,8 @@ Graph settle_sums(const Graph& graph) {
                                        .attrs = {},
                                        .inputs = node.inputs,
                                        .outputs = node.outputs,
-                                       .where = node.where});
+                                       .where = node.where,
+                                       .device = node.device});
     }
     rewriter.replace_with(static_cast<int>(i), std::move(node));
   }

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
+#include <cstring>
 #include <mutex>
 #include <ostream>
 
+#include "device/configuration.h"
+#include "device/copy.h"
 #include "device/cpu_device.h"
+#include "device/device_name.h"
+#include "device/registry.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -35,80 +40,129 @@ namespace {
 // Never destroyed: tensors in static storage may outlive any order of destruction.
 struct Registry {
   std::mutex mutex;
-  LogicalCpuOptions options;
   std::vector<std::unique_ptr<Device>> owned;
   std::vector<Device*> devices;
   std::atomic<bool> ready{false};
-  std::source_location initialized_at;
-
-  void initialize(std::source_location where) {
-    if (ready.load(std::memory_order_acquire)) return;
-    const std::lock_guard lock(mutex);
-    if (ready.load(std::memory_order_relaxed)) return;
-    std::vector<int> threads = options.threads_of;
-    if (threads.empty()) {
-      const int each = options.threads > 0 ? options.threads : std::max(1, available_cores() / options.count);
-      threads.assign(static_cast<size_t>(options.count), each);
-    }
-    for (const int count : threads) {
-      owned.push_back(std::make_unique<CpuDevice>(static_cast<int>(owned.size()), count));
-      devices.push_back(owned.back().get());
-    }
-    initialized_at = where;
-    ready.store(true, std::memory_order_release);
-  }
 };
 
 Registry& registry() {
-  static Registry* instance = new Registry;
+  static auto* instance = new Registry;
   return *instance;
 }
 
-thread_local Device* scoped_device = nullptr;
+thread_local const DeviceScope* innermost = nullptr;
 
 constexpr int kMaxDevices = 256;
 
+std::string names(std::span<Device* const> devices) {
+  std::string text;
+  for (const Device* device : devices) text += (text.empty() ? "" : ", ") + device->name();
+  return text;
+}
+
+Device* find(const DeviceName& name, std::span<Device* const> devices) {
+  const auto it =
+      std::find_if(devices.begin(), devices.end(), [&](const Device* device) { return name.names(*device); });
+  return it == devices.end() ? nullptr : *it;
+}
+
+// The device of a scope. Where there is none and soft placement is on: the first of its type, else the first.
+Device& resolve(const DeviceName& name, std::source_location where) {
+  const auto devices = initialized_devices("tf::device()", where);
+  if (Device* found = find(name, devices)) return *found;
+  require(Configuration::of_process().soft_placement, ErrorCode::device_mismatch, where,
+          "there is no device \"", name.to_string(), "\"; there are: ", names(devices),
+          "; config::set_soft_device_placement(true) lets its ops run on one that there is");
+  DeviceName type;
+  type.kind = name.kind;
+  Device* instead = find(type, devices);
+  if (!instead) instead = devices.front();
+  log_once(LogLevel::warning, "there is no device \"", name.to_string(), "\" (there are: ", names(devices),
+           "): by soft placement its ops run on ", instead->name());
+  return *instead;
+}
+
 }  // namespace
 
-void set_logical_cpus(const LogicalCpuOptions& options, std::source_location where) {
-  require(options.count >= 1 && options.count <= kMaxDevices && options.threads >= 0,
-          ErrorCode::invalid_argument, where, "set_logical_cpus: count must be between 1 and ", kMaxDevices,
-          " and threads not negative, received count=", options.count, ", threads=", options.threads);
-  const bool all_positive =
-      std::all_of(options.threads_of.begin(), options.threads_of.end(), [](int t) { return t >= 1; });
-  require(options.threads_of.size() <= kMaxDevices && all_positive, ErrorCode::invalid_argument, where,
-          "set_logical_cpus: threads_of takes at most ", kMaxDevices, " counts of at least 1 thread each");
+std::span<Device* const> initialized_devices(std::string_view what, std::source_location where) {
   Registry& r = registry();
+  if (r.ready.load(std::memory_order_acquire)) return r.devices;
   const std::lock_guard lock(r.mutex);
-  if (r.ready.load(std::memory_order_relaxed) && r.options != options)
-    fail(ErrorCode::failed_precondition, where,
-         "logical devices cannot be modified after being initialized: they were by ",
-         r.initialized_at.file_name(), ":", r.initialized_at.line(),
-         "; call set_logical_cpus before the first tensor is made");
-  r.options = options;
+  if (r.ready.load(std::memory_order_relaxed)) return r.devices;
+  for (const int threads : Configuration::of_process().freeze(what, where)) {
+    r.owned.push_back(std::make_unique<CpuDevice>(static_cast<int>(r.owned.size()), threads));
+    r.devices.push_back(r.owned.back().get());
+  }
+  r.ready.store(true, std::memory_order_release);
+  return r.devices;
+}
+
+void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
+  if (bytes == 0) return;
+  if (from.has_memory() && to.has_memory()) std::memcpy(target, source, bytes);
+  from.count_copy(0, static_cast<int64_t>(bytes));
+  to.count_copy(static_cast<int64_t>(bytes), 0);
+}
+
+void set_logical_cpus(const LogicalCpuOptions& options, std::source_location where) {
+  std::vector<config::LogicalDeviceConfiguration> logical;
+  for (const int threads : options.threads_of) {
+    require(threads >= 1, ErrorCode::invalid_argument, where,
+            "set_logical_cpus: threads_of takes at least 1 thread for each device, received ", threads);
+    logical.push_back({.threads = threads});
+  }
+  if (logical.empty()) {
+    require(options.count >= 1 && options.count <= kMaxDevices && options.threads >= 0,
+            ErrorCode::invalid_argument, where, "set_logical_cpus: count must be between 1 and ", kMaxDevices,
+            " and threads not negative, received count=", options.count, ", threads=", options.threads);
+    logical.assign(static_cast<size_t>(options.count), {.threads = options.threads});
+  }
+  config::set_logical_device_configuration(config::list_physical_devices("CPU").front(), logical, where);
 }
 
 std::span<Device* const> logical_devices(std::source_location where) {
-  registry().initialize(where);
-  return registry().devices;
+  return initialized_devices("logical_devices()", where);
 }
 
 Device& device_by_name(std::string_view text, std::source_location where) {
-  std::string wanted(text);
-  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
-                 [](unsigned char c) { return std::toupper(c); });
-  if (!wanted.starts_with('/')) wanted.insert(0, "/");
-  std::string known;
-  for (Device* device : logical_devices(where)) {
-    if (device->name() == wanted) return *device;
-    known += (known.empty() ? "" : ", ") + device->name();
-  }
-  fail(ErrorCode::device_mismatch, where, "there is no device \"", text, "\"; there are: ", known);
+  const DeviceName name = DeviceName::parse(text, where);
+  const auto devices = initialized_devices("device_by_name()", where);
+  require(name.kind.has_value(), ErrorCode::invalid_argument, where, "\"", text,
+          "\" names no device; there are: ", names(devices));
+  Device* found = find(name, devices);
+  require(found != nullptr, ErrorCode::device_mismatch, where, "there is no device \"", text,
+          "\"; there are: ", names(devices));
+  return *found;
 }
 
-Device& current_device() { return scoped_device ? *scoped_device : *logical_devices().front(); }
+Device& current_device(std::source_location where) {
+  if (Device* scoped = scoped_device()) return *scoped;
+  return *initialized_devices("the first use of a device", where).front();
+}
 
-DeviceScope::DeviceScope(Device& device) : previous_(scoped_device) { scoped_device = &device; }
-DeviceScope::~DeviceScope() { scoped_device = previous_; }
+Device* scoped_device() { return innermost ? innermost->device_ : nullptr; }
+
+DeviceScope::DeviceScope(Device& device) : device_(&device), outer_(innermost) { innermost = this; }
+
+DeviceScope::DeviceScope(std::string_view text, std::source_location where)
+    : device_(scoped_device()), outer_(innermost) {
+  DeviceName name = DeviceName::parse(text, where);
+  const DeviceName around = !outer_           ? DeviceName{}
+                            : outer_->name_   ? *outer_->name_
+                            : outer_->device_ ? DeviceName::of(*outer_->device_)
+                                              : DeviceName{};
+  name = name.inside(around);
+  // Where it says nothing new the device stays, which need not be one that has a name here.
+  if (!(name == around)) {
+    Device& found = resolve(name, where);
+    device_ = name.kind ? &found : nullptr;
+  }
+  name_ = std::make_unique<const DeviceName>(std::move(name));
+  innermost = this;
+}
+
+DeviceScope::~DeviceScope() { innermost = outer_; }
+
+DeviceScope device(std::string_view name, std::source_location where) { return {name, where}; }
 
 }  // namespace lockstep

@@ -6,8 +6,11 @@
 #include <unordered_map>
 
 #include "base/parallel.h"
+#include "graph/emit.h"
 #include "graph/kernel.h"
 #include "graph/numerics.h"
+#include "lockstep/base/log.h"
+#include "lockstep/device/config.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -91,31 +94,32 @@ Tensor contiguous(const Tensor& tensor, std::source_location where) {
   if (is_contiguous(impl.spec.shape, impl.strides)) return tensor;
   const OpDef* copy = find_op("identity");
   require(copy != nullptr, ErrorCode::internal, where, "op \"identity\" is not registered");
+  const DeviceScope here(tensor.device());
   return run_eager(*copy, {&tensor, 1}, {}, {&impl.spec, 1}, where).front();
 }
 
 TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                      std::span<const TensorSpec> specs, std::source_location where) {
-  Device* device = nullptr;
+  InputPlace place;
   for (const Tensor& input : inputs) {
     const TensorImpl& impl = *input.impl();
     require(impl.storage != nullptr, ErrorCode::failed_precondition, where, op.name,
             ": an input is a tensor of a traced function that has ended; return it from the function to use "
             "it outside");
-    Device& own = impl.storage->device();
-    require(!device || device == &own, ErrorCode::device_mismatch, where, op.name,
-            ": inputs on different devices, ", device ? device->name() : "", " and ", own.name(),
-            "; move one with tensor.to(device)");
-    device = &own;
+    place.add(&impl.storage->device(), impl.spec.shape.rank());
   }
-  if (!device) device = &current_device();
+  Device* device = scoped_device();
+  if (!device) device = place.device() ? place.device() : &current_device(where);
+  if (config::get_log_device_placement()) [[unlikely]]
+    log(LogLevel::info, op.name, " -> ", device->name());
+  TensorList held(inputs.begin(), inputs.end());
+  for (Tensor& input : held) input = input.to(*device, where);
 
   if (op.view)
-    if (Tensor view = view_of(op, inputs[0], attrs, specs[0]); view.defined()) return {view};
+    if (Tensor view = view_of(op, held[0], attrs, specs[0]); view.defined()) return {view};
 
-  if (!device->has_memory()) return account_for(*device, op, inputs, attrs, specs, where);
+  if (!device->has_memory()) return account_for(*device, op, held, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
-  TensorList held(inputs.begin(), inputs.end());
   const int threads = std::min(device->threads(), thread_limit());
   KernelKey key{&op, device, threads, attrs, {}};
   key.inputs.reserve(held.size());

@@ -1,4 +1,5 @@
-// Runs one op at once, on the device of its inputs.
+// Runs one op at once: on the device of the scopes around it, else with its inputs (InputPlace). Inputs that
+// are elsewhere are copied.
 #pragma once
 
 #include "graph/op.h"

@@ -8,6 +8,8 @@
 #include "device/cpu_device.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/device/config.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
@@ -19,9 +21,7 @@
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Devices are never destroyed: tensors may outlive the test.
 Device& far() {
@@ -30,17 +30,6 @@ Device& far() {
 }
 
 Tensor pair(float a, float b) { return Tensor::from<float>({a, b}, {2}); }
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 TEST(Eager, RunsOnTheDeviceOfItsInputs) {
   const Tensor x = pair(1, 2).to(far());
@@ -83,14 +72,88 @@ TEST(Eager, ScopesDecideWhereNoInputDoes) {
   EXPECT_EQ(&random::uniform({2}).device(), &far());
 }
 
-TEST(Eager, InputsOnTwoDevicesAreRefused) {
-  const Tensor here = pair(1, 2), there = pair(1, 2).to(far());
-  const uint32_t line = std::source_location::current().line() + 1;
-  const Error error = error_of([&] { here + there; });
-  EXPECT_EQ(error.code(), ErrorCode::device_mismatch);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("add"), HasSubstr("/CPU:0"), HasSubstr("/CPU:50"),
-                                     HasSubstr("tensor.to(device)")));
-  EXPECT_EQ(error.where().line(), line);
+// --- placement ---------------------------------------------------------------------------------------------------
+
+TEST(EagerPlacement, AnOpRunsWithItsFirstInputThatIsNoScalarAndTheOthersAreCopied) {
+  const Tensor here = pair(1, 2), there = pair(10, 20).to(far()), scalar = Tensor::scalar(3.0f);
+  far().reset_counters();
+  current_device().reset_counters();
+  const Tensor first = here + there, second = there + here, third = scalar * there;
+  EXPECT_EQ(&first.device(), &here.device());
+  EXPECT_EQ(&second.device(), &far());
+  EXPECT_EQ(&third.device(), &far());
+  EXPECT_EQ(&(scalar + Tensor::scalar(1.0f).to(far())).device(), &here.device());
+  EXPECT_THAT(first.to_vector<float>(), ElementsAre(11, 22));
+  EXPECT_THAT(second.to_vector<float>(), ElementsAre(11, 22));
+  EXPECT_THAT(third.to_vector<float>(), ElementsAre(30, 60));
+  EXPECT_EQ(far().counters().kernels, 2);
+  EXPECT_EQ(far().counters().bytes_copied_out, 8 + 4);
+  EXPECT_EQ(far().counters().bytes_copied_in, 8 + 4);
+  EXPECT_EQ(current_device().counters().bytes_copied_in, 8 + 4);
+}
+
+TEST(EagerPlacement, AScopeWins) {
+  const Tensor x = pair(1, 2), shared = pair(3, 4).to(far());
+  const DeviceScope scope(far());
+  far().reset_counters();
+  for (const Tensor& y : {x * 2.0, x + shared, reduce_sum(x), reshape(x, {2, 1}), zeros_like(x)})
+    EXPECT_EQ(&y.device(), &far());
+  EXPECT_EQ(far().counters().bytes_copied_in, 4 * 8) << "zeros are made there, numbers as well";
+  EXPECT_THAT((x + shared).to_vector<float>(), ElementsAre(4, 6));
+  const DeviceScope inner(x.device());
+  EXPECT_EQ(&(x + shared).device(), &x.device());
+}
+
+TEST(EagerPlacement, VariablesLiveWhereTheyWereMadeAndAreUpdatedThere) {
+  const Tensor initial = pair(1, 2);
+  const Variable v = [&] {
+    const DeviceScope scope(far());
+    return Variable(initial);
+  }();
+  EXPECT_EQ(&v.value().device(), &far());
+  far().reset_counters();
+  v.assign_add(initial);
+  EXPECT_EQ(far().counters().kernels, 1);
+  EXPECT_EQ(far().counters().bytes_copied_in, 8);
+  {
+    const DeviceScope elsewhere(initial.device());
+    v.assign_sub(initial);
+    v.assign(transpose(v + initial));
+  }
+  EXPECT_EQ(&v.value().device(), &far());
+  EXPECT_THAT(v.value().to_vector<float>(), ElementsAre(2, 4));
+}
+
+TEST(EagerPlacement, GradientsRunWhereTheirOpRan) {
+  const Tensor x = pair(3, 5);
+  const Variable w(pair(2, 7));
+  GradientTape tape;
+  Tensor y;
+  {
+    const DeviceScope scope(far());
+    y = reduce_sum(square(x * w));
+  }
+  Device& near = current_device();
+  near.reset_counters();
+  const DeviceScope elsewhere(near);
+  const Tensor dw = tape.gradient(y, w);
+  EXPECT_EQ(&dw.device(), &far());
+  EXPECT_EQ(near.counters().kernels, 0);
+  EXPECT_THAT(dw.to_vector<float>(), ElementsAre(2 * 3 * 3 * 2, 2 * 5 * 5 * 7));
+}
+
+TEST(EagerPlacement, IsLoggedOnRequest) {
+  std::vector<std::string> texts;
+  const LogSink previous = set_log_sink([&](const LogMessage& message) { texts.emplace_back(message.text); });
+  const Tensor x = pair(1, 2).to(far());
+  x + x;
+  config::set_log_device_placement(true);
+  EXPECT_TRUE(config::get_log_device_placement());
+  x* x;
+  config::set_log_device_placement(false);
+  x - x;
+  set_log_sink(previous);
+  EXPECT_THAT(texts, ElementsAre("mul -> /CPU:50"));
 }
 
 TEST(Eager, ViewsShareMemoryAndLaunchNothing) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/eager.h"
+#include "graph/variable_impl.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -65,16 +66,29 @@ Tensor emit_one(const OpDef& op, std::initializer_list<Tensor> inputs, const Att
 
 Tensor fill(const TensorSpec& spec, double value, std::source_location where) {
   if (current_trace) return current_trace->constant(spec, value, where);
-  return Tensor::full(spec.dtype, spec.shape, value, current_device(), where);
+  return Tensor::full(spec.dtype, spec.shape, value, current_device(where), where);
 }
 
 Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value,
                    std::source_location where) {
   if (current_trace) return current_trace->constant(spec, value, where);
+  if (Device* scoped = scoped_device()) return Tensor::full(spec.dtype, spec.shape, value, *scoped, where);
   require(
       !neighbour.symbolic(), ErrorCode::failed_precondition, where,
       "a tensor of a traced function that has ended was used; return it from the function to use it outside");
   return Tensor::full(spec.dtype, spec.shape, value, neighbour.device(), where);
+}
+
+BesideScope::BesideScope(const Tensor& tensor) {
+  const Trace* trace = Trace::current();
+  const Device* scoped = scoped_device();
+  if (!tensor.defined() || (trace && !trace->places()) || (scoped && !scoped->has_memory())) return;
+  Device* device = nullptr;
+  if (!tensor.symbolic())
+    device = &tensor.impl()->storage->device();
+  else if (const Trace* own = Trace::of(tensor))
+    device = own->device_of(tensor);
+  if (device) scope_.emplace(*device);
 }
 
 namespace {
@@ -101,6 +115,7 @@ Trace::~Trace() {
 
 TraceScope::TraceScope(Trace& body) : left_(current_trace) {
   body.outer_ = left_;
+  body.entered_ = scoped_device();
   current_trace = &body;
 }
 TraceScope::~TraceScope() { current_trace = left_; }
@@ -123,9 +138,36 @@ Value Trace::new_parameter(const TensorSpec& spec, std::source_location where) {
       {.op = &kParameter, .attrs = ParameterAttrs{-1}, .inputs = {}, .outputs = {spec}, .where = where});
 }
 
-Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where) {
-  return wrap(graph_.add(
-      {.op = &kParameter, .attrs = ParameterAttrs{index}, .inputs = {}, .outputs = {spec}, .where = where}));
+Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where, Device* device) {
+  return wrap(graph_.add({.op = &kParameter,
+                          .attrs = ParameterAttrs{index},
+                          .inputs = {},
+                          .outputs = {spec},
+                          .where = where,
+                          .device = !places() ? nullptr
+                                    : device  ? device
+                                              : &current_device(where)}));
+}
+
+Device* Trace::device_of(const Tensor& symbol) const {
+  return graph_.nodes[static_cast<size_t>(symbol.impl()->symbol.node)].device;
+}
+
+Device* Trace::place_of(const Node& node) const {
+  Device* const scoped = scoped_device();
+  if (!places()) {
+    require(scoped == entered_, ErrorCode::unsupported, node.where, node.op->name, ": a scope of device ",
+            scoped ? scoped->name() : "", " was opened inside ",
+            is_body() ? "a body of cond, while_loop or scan, which runs on one device as a whole; open it "
+                        "around the loop or branch"
+                      : "a function that runs as replicas, each of which runs on its own device as a whole; "
+                        "take the scope away (of a layer: around where it was made)");
+    return nullptr;
+  }
+  if (scoped) return scoped;
+  InputPlace place;
+  for (const Value v : node.inputs) place.add(graph_.node(v).device, graph_.spec(v).shape.rank());
+  return place.device() ? place.device() : &current_device(node.where);
 }
 
 TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
@@ -135,6 +177,7 @@ TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const 
   Node node{.op = &op, .attrs = attrs, .inputs = {}, .outputs = std::move(specs), .where = where};
   node.inputs.reserve(inputs.size());
   for (const Tensor& input : inputs) node.inputs.push_back(value_of(input, where));
+  node.device = place_of(node);
   const auto outputs = static_cast<int32_t>(node.outputs.size());
   const Value first = graph_.add(std::move(node));
   TensorList result;
@@ -171,8 +214,12 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
           "results");
   for (const auto& [id, value] : captures_)
     if (id == impl.id) return value;
-  const Value value = graph_.add(
-      {.op = &kCapture, .attrs = CaptureAttrs{tensor}, .inputs = {}, .outputs = {impl.spec}, .where = where});
+  const Value value = graph_.add({.op = &kCapture,
+                                  .attrs = CaptureAttrs{tensor},
+                                  .inputs = {},
+                                  .outputs = {impl.spec},
+                                  .where = where,
+                                  .device = places() ? &impl.storage->device() : nullptr});
   captures_.emplace_back(impl.id, value);
   return value;
 }
@@ -193,7 +240,8 @@ Tensor Trace::read(const Variable& variable, std::source_location where) {
                                         .attrs = VariableAttrs{variable},
                                         .inputs = {},
                                         .outputs = {variable.spec()},
-                                        .where = where}));
+                                        .where = where,
+                                        .device = places() ? &variable.impl()->value.device() : nullptr}));
   variables_.emplace_back(variable, value);
   return value;
 }
@@ -213,6 +261,8 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
           "op \"identity\" is not registered");
   const Tensor current =
       append(*identity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
+  if (places())
+    graph_.nodes[static_cast<size_t>(current.impl()->symbol.node)].device = &variable.impl()->value.device();
   for (auto& [known, held] : variables_)
     if (known.id() == variable.id()) {
       held = current;

@@ -59,6 +59,32 @@ class RecorderPause {
 
 class Trace;
 
+// Where an op runs that no scope places: with its first input that is not a scalar, else with its first.
+class InputPlace {
+ public:
+  void add(Device* device, int rank) {
+    if (!device || (device_ && (!scalar_ || rank == 0))) return;
+    device_ = device;
+    scalar_ = rank == 0;
+  }
+  Device* device() const { return device_; }
+
+ private:
+  Device* device_ = nullptr;
+  bool scalar_ = true;
+};
+
+// While it lives, ops run where this tensor (or the node that computes it) is, whatever the scopes around
+// say: for gradients and updates. A scope of a device without memory stays, and so does one in a trace that
+// does not place its nodes.
+class BesideScope {
+ public:
+  explicit BesideScope(const Tensor& tensor);
+
+ private:
+  std::optional<DeviceScope> scope_;
+};
+
 // Suspends the trace and all recorders of this thread: ops run at once, on tensors that have elements.
 // For what must exist outside of the program that is being traced, such as weights that a layer makes
 // when it is first called. What is traced or recorded inside belongs to traces and tapes started inside.
@@ -106,7 +132,13 @@ class Trace {
   const Graph& graph() const { return graph_; }
   const ReplicaTrace& replica() const { return replica_; }
 
-  Tensor parameter(int index, const TensorSpec& spec, std::source_location where);
+  // Whether its nodes carry the device on which they run. Replicas, and bodies of control-flow ops, run as a
+  // whole on the device they are given.
+  bool places() const { return !is_body() && replica_.global_batch < 0; }
+  Device* device_of(const Tensor& symbol) const;
+
+  // `device`: where the argument will be; null: where new tensors are made.
+  Tensor parameter(int index, const TensorSpec& spec, std::source_location where, Device* device = nullptr);
   TensorList append(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, SpecList specs,
                     std::source_location where);
   Tensor constant(const TensorSpec& spec, double value, std::source_location where);
@@ -150,6 +182,7 @@ class Trace {
  private:
   friend class TraceScope;
   Value new_parameter(const TensorSpec& spec, std::source_location where);
+  Device* place_of(const Node& node) const;
 
   uint64_t id_;
   Trace* outer_;
@@ -165,6 +198,7 @@ class Trace {
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;
+  Device* entered_ = scoped_device();  // what the scopes said when it was last entered
 };
 
 // Enters a body, for the first time or again, from the trace in which its op stands; recorders outside

@@ -30,6 +30,8 @@ struct Node {
   std::vector<Value> inputs;
   SpecList outputs;
   std::source_location where;
+  // Where it runs; of a source: where it lives. Null: the trace does not place its nodes.
+  Device* device = nullptr;
 };
 
 extern const OpDef kParameter;      // ParameterAttrs

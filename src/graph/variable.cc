@@ -23,7 +23,8 @@ Variable::Variable(const Tensor& initial, VariableOptions options, std::source_l
   impl_->options = std::move(options);
   impl_->spec = initial.spec();
   impl_->where = where;
-  impl_->value = initial;
+  Device* scoped = scoped_device();
+  impl_->value = scoped ? initial.to(*scoped, where) : initial;
   if (impl_->owner) impl_->owner->mark_used();
   impl_->mutable_data(true);
 }
@@ -116,7 +117,9 @@ void assign_changed(const Variable& variable, const Tensor& delta, std::string_v
   const OpDef* op = find_op(op_name);
   require(op != nullptr, ErrorCode::internal, where, "op \"", op_name, "\" is not registered");
   const VariableReadScope as_kept;
-  variable.assign(emit_one(*op, {variable.value(where), delta}, {}, where), where);
+  const Tensor value = variable.value(where);
+  const BesideScope home(value);
+  variable.assign(emit_one(*op, {value, delta}, {}, where), where);
 }
 }  // namespace
 

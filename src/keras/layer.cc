@@ -291,6 +291,8 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
   where_ = where;
   path_ = innermost->scope;
   const TracePause outside;
+  std::optional<DeviceScope> device;
+  if (device_) device.emplace(*device_);
   try {
     build_all(inputs);
   } catch (Error& error) {
@@ -305,6 +307,8 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
 TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {
   const bool training = options.training.value_or(innermost ? innermost->training : false);
   const FrameScope frame(*this, training);
+  std::optional<DeviceScope> device;
+  if (device_ && device_ != scoped_device()) device.emplace(*device_);
   try {
     TensorList cast_inputs;
     CallContext context{.training = training,

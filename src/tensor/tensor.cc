@@ -121,7 +121,7 @@ Tensor Tensor::from_bytes(DType dtype, const Shape& shape, const void* values, s
                           std::source_location where) {
   require(static_cast<int64_t>(count) == shape.size(), ErrorCode::shape_mismatch, where, "a tensor of shape ",
           shape, " has ", shape.size(), " elements, received ", count);
-  Tensor result = empty(dtype, shape, current_device(), where);
+  Tensor result = empty(dtype, shape, current_device(where), where);
   result.device().copy_from_host(result.impl()->data(), values, count * size_of(dtype));
   return result;
 }

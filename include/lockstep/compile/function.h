@@ -9,6 +9,10 @@
 // have; variables are read and written at every call. A new combination of argument dtypes and
 // shapes is traced anew; a function that keeps doing so says which argument changed.
 //
+// Ops run on the devices that they would run on outside: that of the tf::device() scopes around them or around
+// the call, else where their inputs live (arguments included). A function that uses several devices is one
+// program that runs its steps in order, with copies between them; replicas run on their own devices as a whole.
+//
 // While a GradientTape of the caller records, the function runs op by op instead, so that the tape
 // can differentiate it. One call at a time.
 #pragma once

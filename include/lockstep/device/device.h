@@ -12,9 +12,12 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+struct DeviceName;
 
 enum class DeviceKind : uint8_t { cpu, gpu, null };
 
@@ -81,23 +84,29 @@ struct LogicalCpuOptions {
   int threads = 0;  // of each device; 0: the machine's cores shared out, at least one each
   // Devices of different sizes: the threads of each. Replaces the two above.
   std::vector<int> threads_of = {};
-  bool operator==(const LogicalCpuOptions&) const = default;
 };
 
-// Splits the CPU into logical devices /CPU:0 ... /CPU:count-1. Only before a device was first used;
-// the same configuration again is a no-op, another one throws Error(failed_precondition).
+// Splits the CPU into logical devices /CPU:0 ... /CPU:count-1: a short way to write
+// config::set_logical_device_configuration(), whose rules hold.
 void set_logical_cpus(const LogicalCpuOptions& options,
                       std::source_location where = std::source_location::current());
 
 // All logical devices; the first call fixes the configuration.
 std::span<Device* const> logical_devices(std::source_location where = std::source_location::current());
 
-// The device of this name ("/CPU:1", "cpu:1", "CPU:1"); throws Error(device_mismatch) listing what there is.
+// The device of this name ("/CPU:1", "cpu:1", "/job:localhost/device:CPU:1"; the first one that fits);
+// throws Error(device_mismatch) listing what there is.
 Device& device_by_name(std::string_view name, std::source_location where = std::source_location::current());
 
 // Where new tensors are made on this thread: /CPU:0 unless a DeviceScope says otherwise.
-Device& current_device();
+Device& current_device(std::source_location where = std::source_location::current());
 
+// The device that the scopes around this call name; null: there is none, and an op runs where its inputs
+// are.
+Device* scoped_device();
+
+// While it lives, ops of this thread run on the device, and tensors, variables and layers are made there;
+// inputs that live elsewhere are copied. Scopes nest: they end in the reverse order in which they began.
 class DeviceScope {
  public:
   explicit DeviceScope(Device& device);
@@ -106,7 +115,24 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  Device* previous_;
+  friend DeviceScope device(std::string_view name, std::source_location where);
+  friend Device* scoped_device();
+  DeviceScope(std::string_view name, std::source_location where);
+
+  Device* device_;                          // null: nothing names one
+  std::unique_ptr<const DeviceName> name_;  // with what the scopes around it say; null: the device's own
+  const DeviceScope* outer_;
 };
+
+// A scope by name:
+//
+//   { auto scope = tf::device("/CPU:1"); y = matmul(x, w); }
+//
+// The name is /job:<name>/replica:<n>/task:<n>/device:<TYPE>:<n or *>, every part optional, or short:
+// "/CPU:1", "cpu:1". Parts that it leaves out are those of the scope around it; "*" and a type without a
+// number mean the first device. A device that does not exist is an Error(device_mismatch) that lists what
+// there is, unless config::set_soft_device_placement() is on: then another is taken, which is logged once.
+[[nodiscard]] DeviceScope device(std::string_view name,
+                                 std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

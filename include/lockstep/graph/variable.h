@@ -1,7 +1,8 @@
 // Variable: a tensor whose elements are updated in place (weights, optimizer slots, counters).
 //
 // A Variable is a handle; copies name the same variable. Reading one gives a Tensor that keeps the
-// value it had when it was read, whatever is assigned later. Inside a traced function reads and
+// value it had when it was read, whatever is assigned later. It lives on the device of the scope in which it
+// is made, else with its initial value, and is updated there. Inside a traced function reads and
 // assignments are recorded in program order; the memory is updated when the compiled function runs.
 #pragma once
 

@@ -4,6 +4,9 @@
 //   Tensor y = hidden(x);                 // runs it (or joins the trace), building the weights the first time
 //   KerasTensor s = hidden(Input({16}));  // or draws it into a model of the functional API
 //
+// A layer that is made inside a tf::device() scope lives there: its weights are made and its calls run on that
+// device, wherever it is called.
+//
 // A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
 // handle with make_layer<MyLayer>(arguments...).
 #pragma once
@@ -247,6 +250,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   const std::shared_ptr<const VariableOwner>& owner() const { return owner_; }
   // Of this layer, its weights and the layers inside.
   void set_owner(const std::shared_ptr<const VariableOwner>& owner);
+  // Where it lives; null: it was made outside of all tf::device() scopes, and runs where its inputs are.
+  Device* device() const { return device_; }
 
   std::vector<Variable> weights() const;
   std::vector<Variable> trainable_weights() const;
@@ -300,6 +305,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::vector<Variable> state_;
   std::vector<std::pair<const void*, std::function<void()>>> when_built_;
   TensorList added_losses_;
+  Device* device_ = scoped_device();
 };
 
 // Makes layers of your own readable from files: `make` gets what get_config() wrote.

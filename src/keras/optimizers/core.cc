@@ -77,6 +77,7 @@ Variable RuleCore::add_slot(const Variable& variable, const Slot& slot) {
   const std::string base = variable.name() + "/" + slot.name;
   std::string name = base;
   for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
+  const DeviceScope beside(variable.impl()->value.device());
   const Tensor initial = Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
                                       variable.impl()->value.device());
   slot_keys_.push_back("variables/" + std::to_string(states_[variable.id()].number) + "/" + slot.name);
@@ -205,6 +206,7 @@ void RuleCore::update(const Variable& variable, const Tensor& gradient, const St
                       const Tensor& overwrite, const Tensor& guard, std::source_location where) {
   const State& state = states_.at(variable.id());
   const Tensor old = variable.value(where);
+  const BesideScope home(old);
   Tensor changed = old;
   if (gradient.defined()) {
     if (scalars.decay.defined() && !(excluded_ && excluded_(variable)))

@@ -91,6 +91,7 @@ void Generator::reset(uint64_t seed) const {
   require(!Trace::current(), ErrorCode::failed_precondition, std::source_location::current(),
           "random: a generator cannot be seeded inside a traced function; do it before the function runs");
   const std::lock_guard lock(impl_->mutex);
+  const DeviceScope home(impl_->state.value().device());
   impl_->state.assign(Tensor::scalar(initial_state(seed)));
 }
 
@@ -99,6 +100,8 @@ const Variable& Generator::state() const { return impl_->state; }
 int64_t Generator::advance() const {
   const std::lock_guard lock(impl_->mutex);
   const auto state = impl_->state.value().item<int64_t>();
+  // The state stays on its device, whatever scope is open: another need not have memory.
+  const DeviceScope home(impl_->state.value().device());
   // Unsigned: the state wraps around.
   impl_->state.assign(Tensor::scalar(static_cast<int64_t>(static_cast<uint64_t>(state) + 1)));
   return state;

@@ -1,0 +1,101 @@
+// tf::config: which devices there are, which of them a program uses, and how.
+//
+//   const auto cpus = config::list_physical_devices("CPU");
+//   config::set_logical_device_configuration(cpus[0], {{}, {}});  // two logical CPUs
+//   for (const auto& device : config::list_logical_devices()) std::cout << device.name << '\n';
+//
+// Physical devices are what the machine has; listing them initialises nothing. The logical devices that are
+// made of the visible ones come into being once, when a device is first used (by list_logical_devices(),
+// tf::device(), a tensor, an op). From then on a setting that decided how they were made cannot change: an
+// Error(failed_precondition) says what initialised them, and in which line; setting what is set already does
+// nothing. Device types are "CPU" and "GPU" in any case; none stands for all. This build has no backend for
+// GPUs: it lists none, and require_gpus() says why. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/device/device.h"
+
+namespace lockstep::config {
+
+struct PhysicalDevice {
+  std::string name;         // "/physical_device:CPU:0"
+  std::string device_type;  // "CPU"
+  bool operator==(const PhysicalDevice&) const = default;
+};
+
+struct LogicalDevice {
+  std::string name;  // "/CPU:0": what tf::device() takes
+  std::string device_type;
+  bool operator==(const LogicalDevice&) const = default;
+};
+
+std::vector<PhysicalDevice> list_physical_devices(
+    std::string_view device_type = {}, std::source_location where = std::source_location::current());
+// Initialises the devices.
+std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {},
+                                                std::source_location where = std::source_location::current());
+
+// Of all types, or of this type alone, only these are used. A CPU always is: it runs the program.
+void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {},
+                         std::source_location where = std::source_location::current());
+std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {},
+                                                std::source_location where = std::source_location::current());
+
+struct LogicalDeviceConfiguration {
+  int64_t memory_limit_mb = 0;  // GPUs only; 0: none, which is for a GPU that stays in one piece
+  int threads = 0;              // CPUs only; 0: a share of the cores that no other one takes
+  bool operator==(const LogicalDeviceConfiguration&) const = default;
+};
+// Splits a physical device into as many logical ones as there are configurations.
+void set_logical_device_configuration(const PhysicalDevice& device,
+                                      const std::vector<LogicalDeviceConfiguration>& logical_devices,
+                                      std::source_location where = std::source_location::current());
+std::vector<LogicalDeviceConfiguration> get_logical_device_configuration(
+    const PhysicalDevice& device, std::source_location where = std::source_location::current());
+
+// Whether a GPU takes memory as it is needed (as they do unless told otherwise) or all of it at once; each
+// GPU may have its own setting. Not together with a memory limit. TF_FORCE_GPU_ALLOW_GROWTH decides for all.
+void set_memory_growth(const PhysicalDevice& device, bool enable,
+                       std::source_location where = std::source_location::current());
+bool get_memory_growth(const PhysicalDevice& device,
+                       std::source_location where = std::source_location::current());
+
+// Of a logical device, by a name as tf::device() takes it. Initialise the devices.
+MemoryInfo get_memory_info(std::string_view device,
+                           std::source_location where = std::source_location::current());
+// The peak is what is held now.
+void reset_memory_stats(std::string_view device,
+                        std::source_location where = std::source_location::current());
+
+namespace threading {
+// Threads of one kernel on a CPU whose configuration names no number; 0: the cores shared out.
+void set_intra_op_parallelism_threads(int threads,
+                                      std::source_location where = std::source_location::current());
+int get_intra_op_parallelism_threads();
+// Kept, and without effect, which is said once: a device runs one op at a time, and what runs at once are
+// devices.
+void set_inter_op_parallelism_threads(int threads,
+                                      std::source_location where = std::source_location::current());
+int get_inter_op_parallelism_threads();
+}  // namespace threading
+
+// On: a tf::device() that does not exist is not an error, its ops run on one that does. Which one is said
+// once for every name. Off unless set; may change at any time.
+void set_soft_device_placement(bool enabled);
+bool get_soft_device_placement();
+
+// On: every op that is run, and every step of a function that is compiled, is logged with its device. May
+// change at any time.
+void set_log_device_placement(bool enabled);
+bool get_log_device_placement();
+
+// Throws Error(device_mismatch) where fewer than `count` GPUs can be used, with all that is known of why:
+// what there is, and which plugin was not loaded for what reason.
+void require_gpus(int count, std::source_location where = std::source_location::current());
+
+}  // namespace lockstep::config
