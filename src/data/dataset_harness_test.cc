@@ -132,6 +132,7 @@ std::vector<Row> rows() {
            [](const Dataset&, int64_t) {
              return Dataset::list_files({LOCKSTEP_SOURCE_DIR "/src/data/stages/*.cc"}, {.seed = 1});
            },
+       .reshuffles = true,
        .keeps = false},
       {.name = "tfrecord_files",
        .make =
