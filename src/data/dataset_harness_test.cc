@@ -16,6 +16,7 @@
 #include "graph/eager.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/files.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 #include "tensor/tensor_impl.h"
@@ -124,6 +125,22 @@ std::vector<Row> rows() {
                  return Element(Tensor::scalar<int64_t>(i++));
                };
              });
+           },
+       .keeps = false},
+      {.name = "list_files",
+       .make =
+           [](const Dataset&, int64_t) {
+             return Dataset::list_files({LOCKSTEP_SOURCE_DIR "/src/data/stages/*.cc"}, {.seed = 1});
+           },
+       .reshuffles = true,
+       .keeps = false},
+      {.name = "tfrecord_files",
+       .make =
+           [](const Dataset&, int64_t) {
+             const std::string folder = LOCKSTEP_SOURCE_DIR "/src/data/testdata/tensorflow/";
+             return TFRecordDataset(
+                 {folder + "plain.tfrecord", folder + "gzip.tfrecord", folder + "zlib.tfrecord"},
+                 {.num_parallel_reads = 2});
            },
        .keeps = false},
       // Elements one by one.

@@ -32,10 +32,10 @@ Dataset TFRecordDataset(const FileList& files, const TFRecordOptions& options, s
     TFRecordOptions one = options;
     one.num_parallel_reads = 1;
     return file_names_dataset("TFRecordDataset", files, where)
-        .interleave([one, where](const Tensor& file) { return TFRecordDataset(text(file), one, where); },
-                    {.cycle_length = options.num_parallel_reads,
-                     .num_parallel_calls = options.num_parallel_reads},
-                    where);
+        .interleave(
+            [one, where](const Tensor& file) { return TFRecordDataset(text(file), one, where); },
+            {.cycle_length = options.num_parallel_reads, .num_parallel_calls = options.num_parallel_reads},
+            where);
   }
   return files_dataset(
       {.name = "TFRecordDataset",

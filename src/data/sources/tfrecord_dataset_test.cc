@@ -127,7 +127,7 @@ TEST_F(TFRecordDatasetTest, SeveralFilesAreReadInTurn) {
   const std::vector<std::string> files{records("a", {"a1", "a2", "a3"}), records("b", {"b1"}),
                                        records("c", {"c1", "c2"})};
   const Dataset data = TFRecordDataset(files, {.num_parallel_reads = 2});
-  EXPECT_EQ(texts(data), (std::vector<std::string>{"a1", "b1", "a2", "c1", "a3", "c2"}));
+  EXPECT_EQ(texts(data), (std::vector<std::string>{"a1", "b1", "a2", "a3", "c1", "c2"}));
   expect_restores_everywhere(data);
   EXPECT_EQ(data.element_spec().tensors[0].dtype, DType::uint8);
 }
