@@ -194,27 +194,11 @@ void Conveyor::save(StateWriter& state, const std::function<void()>& save_input)
   Lock lock(mutex_);
   paused_ = true;
   quiet_.wait(lock, [&] { return busy_ == 0; });
-  std::vector<Item> items;
-  std::vector<int64_t> failed;
-  for (Slot& slot : slots_) {
-    failed.push_back(slot.error != nullptr);
-    items.push_back(slot.error ? Item() : slot.parcel.item);
-    if (!slot.error) continue;
-    const std::string name = "error." + std::to_string(failed.size() - 1);
-    try {
-      std::rethrow_exception(slot.error);
-    } catch (const Error& error) {
-      state.number(name + ".code", static_cast<int64_t>(error.code()));
-      state.text(name + ".message", error.what());
-    } catch (const std::exception& error) {
-      state.number(name + ".code", static_cast<int64_t>(ErrorCode::internal));
-      state.text(name + ".message", error.what());
-    }
-  }
+  std::vector<Outcome> outcomes;
+  for (const Slot& slot : slots_) outcomes.push_back({slot.parcel.item, slot.error});
   state.number("fetched", fetched_);
   state.number("ended", ended_);
-  state.numbers("failed", failed);
-  state.items("ready", items);
+  state.outcomes("ready", outcomes);
   save_input();
   paused_ = false;
   room_.notify_all();
@@ -224,19 +208,12 @@ void Conveyor::restore(const StateReader& state) {
   const Lock lock(mutex_);
   fetched_ = state.number("fetched");
   ended_ = state.number("ended") != 0;
-  const std::vector<int64_t> failed = state.numbers("failed");
-  std::vector<Item> items = state.items("ready");
-  require(failed.size() == items.size(), ErrorCode::invalid_argument, state.where(),
-          "the iterator's state is damaged at stage ", stage_.name);
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (Outcome& outcome : state.outcomes("ready")) {
     Slot& slot = slots_.emplace_back();
-    slot.parcel.item = std::move(items[i]);
+    slot.parcel.item = std::move(outcome.item);
+    slot.error = outcome.error;
     slot.ready = true;
     ++ready_slots_;
-    if (failed[i] == 0) continue;
-    const std::string name = "error." + std::to_string(i);
-    slot.error = std::make_exception_ptr(Error(static_cast<ErrorCode>(state.number(name + ".code")),
-                                               state.text(name + ".message"), stage_.where));
   }
 }
 

@@ -14,25 +14,29 @@ int64_t Dataset::cardinality() const { return node_->cardinality(); }
 
 ElementSpec Dataset::element_spec(std::source_location where) const {
   if (auto known = node_->spec()) return *std::move(known);
-  Iterator look(*this, where);
-  Element element;
-  require(look.next(element), ErrorCode::failed_precondition, where,
+  Pipeline pipeline(node_, Pipeline::kLook);
+  const std::unique_ptr<Cursor> look = pipeline.open_root();
+  Item item;
+  require(look->next(item), ErrorCode::failed_precondition, where,
           "element_spec: the dataset is empty, so there is no element to look at; say what its stages give "
           "(MapOptions::output)");
-  return element.spec();
+  return item.element().spec();
 }
 
 Iterator Dataset::iterator(std::source_location where) const { return Iterator(*this, where); }
 
+namespace {
+constexpr const char* kIteration = "iteration";
+}  // namespace
+
 struct Iterator::Impl {
-  explicit Impl(const NodePtr& node)
-      : pipeline(node), root(pipeline.open(*node, nullptr, 0, pipeline.stop_token())) {}
+  explicit Impl(const NodePtr& node, std::optional<int64_t> iteration = {})
+      : pipeline(node, iteration), root(pipeline.open_root()) {}
   // Before the cursors go: one of their threads may wait inside another's.
   ~Impl() { pipeline.stop(); }
 
   Pipeline pipeline;
   std::unique_ptr<Cursor> root;
-  bool fresh = true;
 };
 
 Iterator::Iterator(const Dataset& dataset, std::source_location where) {
@@ -44,7 +48,7 @@ Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
 bool Iterator::next(Element& element) {
-  impl_->fresh = false;
+  if (impl_->pipeline.stopped()) return false;
   impl_->pipeline.tuner().step();
   Item item;
   try {
@@ -65,13 +69,16 @@ std::optional<Element> Iterator::next() {
 IteratorState Iterator::save() {
   IteratorState state;
   StateWriter writer(state, impl_->pipeline.known_rows());
+  writer.number(kIteration, impl_->pipeline.iteration());
   writer.cursor(impl_->pipeline.root_node().name(), *impl_->root);
   return state;
 }
 
 void Iterator::restore(const IteratorState& state, std::source_location where) {
-  if (!impl_->fresh) *this = Iterator(Dataset(impl_->pipeline.root_ptr()), where);
-  const StateReader reader(state, impl_->pipeline.known_rows(), where);
+  // The cursors are made anew, for the iteration that it was.
+  const RowsList known = impl_->pipeline.known_rows();
+  const StateReader reader(state, known, where);
+  impl_ = std::make_unique<Impl>(impl_->pipeline.root_ptr(), reader.number(kIteration));
   reader.cursor(impl_->pipeline.root_node().name(), *impl_->root);
 }
 

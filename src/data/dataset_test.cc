@@ -2,19 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "data/elements_test.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 
 namespace lockstep::data {
 namespace {
-
-std::vector<int64_t> numbers(const Dataset& dataset) {
-  std::vector<int64_t> all;
-  for (const Element& element : dataset)
-    for (const int64_t value : element.flat()[0].to_vector<int64_t>()) all.push_back(value);
-  return all;
-}
 
 TEST(Dataset, SlicesKeepTheStructureAndAreNotCopied) {
   const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}), y = Tensor::from<int64_t>({7, 8, 9}, {3});

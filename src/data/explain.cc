@@ -403,13 +403,20 @@ Explanation explain(const Figures& figures) {
 }
 
 Explanation explain(const Dataset& dataset, const ExplainOptions& options, std::source_location where) {
-  Iterator iterator(dataset, where);
+  require(dataset.defined(), ErrorCode::invalid_argument, where,
+          "explain: the dataset is empty: it was never made");
+  Pipeline pipeline(dataset.node(), Pipeline::kLook);
+  const std::unique_ptr<Cursor> root = pipeline.open_root();
   const int64_t begin = monotonic_ns(), end = begin + static_cast<int64_t>(options.seconds * 1e9);
   int64_t now = begin;
-  Element element;
-  for (int64_t count = 0; count < options.elements && now < end && iterator.next(element); ++count)
+  for (int64_t count = 0; count < options.elements && now < end; ++count) {
+    pipeline.tuner().step();
+    Item item;
+    if (!root->next(item)) break;
+    item.element();
     now = monotonic_ns();
-  Figures figures = figures_of(iterator.pipeline());
+  }
+  Figures figures = figures_of(pipeline);
   figures.elapsed_ns = static_cast<double>(now - begin);
   return explain(figures);
 }

@@ -1,6 +1,7 @@
-// How often a node was iterated over: what makes one pass's random choices differ from the next one's.
+// How often a dataset was iterated over: what makes one pass's random choices differ from the next one's.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,9 +11,9 @@ namespace lockstep::data {
 // Copies count together.
 class Iterations {
  public:
-  int64_t begin() const { return count_->fetch_add(1); }
-  // A pass that was restored had this number; later ones get higher ones.
-  void restored(int64_t iteration) const {
+  int64_t count() const { return count_->load(); }
+  // Later ones get higher numbers than this one.
+  void seen(int64_t iteration) const {
     int64_t count = count_->load();
     while (count <= iteration && !count_->compare_exchange_weak(count, iteration + 1)) {
     }

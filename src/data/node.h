@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/item.h"
+#include "data/iteration.h"
 #include "data/stage.h"
 #include "data/state.h"
 #include "lockstep/base/error.h"
@@ -61,7 +62,12 @@ struct Opening {
   Pipeline& pipeline;
   Stage& stage;          // the node's own
   std::stop_token stop;  // asked to stop: waits end by throwing Cancelled
+  // Which pass over the node this is: what its random choices are keyed by, besides their seed. Follows from the
+  // iteration and from where the node stands in the dataset, never from what else runs.
+  uint64_t pass = 0;
 
+  // For the number-th of several passes over an input, or of several datasets that a function made.
+  Opening of(int64_t number) const;
   // The cursor of one of the node's inputs, or of a dataset that a function made. `slot` tells inputs of one stage
   // apart. A stage with threads passes the token that stops them.
   std::unique_ptr<Cursor> open(const Node& node, size_t slot = 0) const { return open(node, slot, stop); }
@@ -78,6 +84,7 @@ class Node {
   const std::vector<NodePtr>& inputs() const { return inputs_; }
   std::source_location where() const { return where_; }
 
+  // Says nothing of files that are not there and the like: that is for the first next() to throw.
   virtual std::unique_ptr<Cursor> open(const Opening& opening) const = 0;
   // None where it takes a look at an element to know.
   virtual std::optional<ElementSpec> spec() const = 0;
@@ -87,10 +94,15 @@ class Node {
   virtual std::string arguments() const { return {}; }
   // The arrays whose rows it gives.
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }
-  // A source of several files: the same with every count-th of them. None where it is no such source.
+  // A source of several files: the same with every count-th of them. None where it is no such source, or where
+  // there are fewer than `count`.
   virtual NodePtr shard_files(int64_t /*count*/, int64_t /*index*/) const { return nullptr; }
+  // What of its inputs workers may share among them: together they still get what one alone would.
+  enum class Shares : uint8_t { nothing, files, elements_and_files };
+  virtual Shares shares() const { return Shares::nothing; }
   // The same node on other inputs.
   virtual NodePtr with_inputs(std::vector<NodePtr> inputs) const = 0;
+  const Iterations& iterations() const { return iterations_; }
 
  protected:
   Node(const Node&) = default;
@@ -99,6 +111,7 @@ class Node {
   std::string name_;
   std::vector<NodePtr> inputs_;
   std::source_location where_;
+  Iterations iterations_;
 };
 
 // class BatchNode final : public NodeOf<BatchNode>

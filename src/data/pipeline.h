@@ -13,10 +13,15 @@ namespace lockstep::data {
 
 class Pipeline {
  public:
-  explicit Pipeline(NodePtr root);
+  static constexpr int64_t kLook = -1;  // an iteration that does not count
+  // `iteration` is the number of one that is gone on with, or kLook; none: a new one.
+  explicit Pipeline(NodePtr root, std::optional<int64_t> iteration = {});
 
-  std::unique_ptr<Cursor> open(const Node& node, Stage* parent, size_t slot, std::stop_token stop);
+  std::unique_ptr<Cursor> open_root();
+  std::unique_ptr<Cursor> open(const Node& node, Stage* parent, size_t slot, std::stop_token stop,
+                               uint64_t pass);
 
+  int64_t iteration() const { return iteration_; }
   const Options& options() const { return options_; }
   // Where elements are made; the stages' threads make it theirs.
   Device& device() const { return device_; }
@@ -30,6 +35,7 @@ class Pipeline {
   Tuner& tuner() { return tuner_; }
   const Tuner& tuner() const { return tuner_; }
   void stop() { stop_.request_stop(); }
+  bool stopped() const { return stop_.stop_requested(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
   const Node& root_node() const { return *root_; }
   const NodePtr& root_ptr() const { return root_; }
@@ -38,6 +44,7 @@ class Pipeline {
   NodePtr root_;
   Options options_;
   Device& device_;
+  int64_t iteration_;
   RowsList rows_;
   mutable std::mutex mutex_;
   std::unique_ptr<Stage> root_stage_;

@@ -88,4 +88,33 @@ Element stack(std::span<Item> items, const Stage& stage) {
   return {first.shared_structure(), std::move(tensors)};
 }
 
+bool collect(Cursor& input, int64_t size, bool drop_remainder, std::vector<Item>& kept,
+             std::vector<Item>& parts) {
+  parts.swap(kept);
+  const auto full = static_cast<size_t>(size);
+  // Items of an earlier batch are overwritten in place.
+  size_t count = parts.size();
+  parts.resize(full);
+  try {
+    while (count < full && input.next(parts[count])) ++count;
+  } catch (...) {
+    parts.resize(count);
+    kept.swap(parts);
+    throw;
+  }
+  kept.clear();
+  if (count < full && drop_remainder) count = 0;
+  parts.resize(count);
+  return count > 0;
+}
+
+int64_t batches_of(int64_t elements, int64_t size, bool drop_remainder) {
+  if (elements < 0) return elements;
+  return drop_remainder ? elements / size : (elements + size - 1) / size;
+}
+
+bool batches_are_whole(int64_t elements, int64_t size, bool drop_remainder) {
+  return drop_remainder || elements == kInfinite || (elements >= 0 && elements % size == 0);
+}
+
 }  // namespace lockstep::data

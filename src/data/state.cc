@@ -1,6 +1,7 @@
 #include "data/state.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "data/node.h"
 #include "graph/eager.h"
@@ -12,6 +13,10 @@ constexpr const char* kRows = ".rows";
 constexpr const char* kArrays = ".arrays";
 constexpr const char* kCount = ".count";
 constexpr const char* kStructure = ".structure";
+constexpr const char* kCodes = ".codes";
+constexpr const char* kMessage = ".message";
+constexpr const char* kNotes = ".notes";
+constexpr int64_t kNoError = -1;
 constexpr int64_t kElement = -1;  // in kArrays: not a row
 
 }  // namespace
@@ -53,6 +58,37 @@ void StateWriter::items(const std::string& name, std::span<Item> items) {
   number(name + kCount, static_cast<int64_t>(items.size()));
   numbers(name + kArrays, arrays);
   numbers(name + kRows, rows);
+}
+
+void StateWriter::outcomes(const std::string& name, std::span<Outcome> outcomes) {
+  std::vector<Item> all;
+  std::vector<int64_t> codes;
+  const auto add_error = [&](ErrorCode code, const std::string& message, const std::string& notes) {
+    const std::string place = name + "." + std::to_string(codes.size());
+    text(place + kMessage, message);
+    text(place + kNotes, notes);
+    codes.push_back(static_cast<int64_t>(code));
+  };
+  for (Outcome& outcome : outcomes) {
+    all.push_back(outcome.error ? Item() : outcome.item);
+    if (!outcome.error) {
+      codes.push_back(kNoError);
+      continue;
+    }
+    try {
+      std::rethrow_exception(outcome.error);
+    } catch (const Error& error) {
+      std::string notes;
+      for (const std::string& note : error.notes()) notes += note + '\n';
+      add_error(error.code(), error.message(), notes);
+    } catch (const std::exception& error) {
+      add_error(ErrorCode::internal, error.what(), {});
+    } catch (...) {
+      add_error(ErrorCode::internal, "what was thrown is no exception", {});
+    }
+  }
+  numbers(name + kCodes, codes);
+  items(name, all);
 }
 
 void StateWriter::cursor(const std::string& name, Cursor& cursor) {
@@ -114,6 +150,24 @@ std::vector<Item> StateReader::items(const std::string& name) const {
     items.emplace_back(known, rows[i]);
   }
   return items;
+}
+
+std::vector<Outcome> StateReader::outcomes(const std::string& name) const {
+  std::vector<Item> all = items(name);
+  const std::vector<int64_t> codes = numbers(name + kCodes);
+  require(codes.size() == all.size(), ErrorCode::invalid_argument, where_,
+          "the iterator's state is damaged at '", prefix_, name, "'");
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Outcome& outcome = outcomes.emplace_back(Outcome{std::move(all[i])});
+    if (codes[i] == kNoError) continue;
+    const std::string place = name + "." + std::to_string(i);
+    Error error(static_cast<ErrorCode>(codes[i]), text(place + kMessage), where_);
+    std::istringstream notes(text(place + kNotes));
+    for (std::string note; std::getline(notes, note);) error.note(note);
+    outcome.error = std::make_exception_ptr(std::move(error));
+  }
+  return outcomes;
 }
 
 void StateReader::cursor(const std::string& name, Cursor& cursor) const {

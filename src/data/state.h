@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <source_location>
 #include <span>
@@ -18,6 +19,12 @@ class Cursor;
 // The arrays that a dataset's sources hold: their rows are saved as numbers.
 using RowsList = std::vector<std::shared_ptr<const Rows>>;
 
+// What came of one element: an item, or an error in its place.
+struct Outcome {
+  Item item;
+  std::exception_ptr error{};
+};
+
 class StateWriter {
  public:
   StateWriter(IteratorState& state, const RowsList& known, std::string prefix = {})
@@ -30,6 +37,7 @@ class StateWriter {
   void element(const std::string& name, const Element& value);
   // Rows of known arrays as their numbers, everything else in full.
   void items(const std::string& name, std::span<Item> items);
+  void outcomes(const std::string& name, std::span<Outcome> outcomes);
   void cursor(const std::string& name, Cursor& cursor);
 
  private:
@@ -52,6 +60,7 @@ class StateReader {
   const Tensor& tensor(const std::string& name) const;
   Element element(const std::string& name) const;
   std::vector<Item> items(const std::string& name) const;
+  std::vector<Outcome> outcomes(const std::string& name) const;
   void cursor(const std::string& name, Cursor& cursor) const;
   std::source_location where() const { return where_; }
 

@@ -163,7 +163,7 @@ struct WindowOptions {
 };
 
 struct InterleaveOptions {
-  int64_t cycle_length = AUTOTUNE;  // datasets open at once
+  int64_t cycle_length = AUTOTUNE;  // datasets open at once; AUTOTUNE: 8, for the order follows from it
   int64_t block_length = 1;         // elements in a row from each
   int64_t num_parallel_calls = 1;   // or AUTOTUNE
   std::optional<bool> deterministic{};

@@ -6,28 +6,6 @@
 namespace lockstep::data {
 namespace {
 
-// The parts of the next batch; false where there is none. An element that fails takes its place out of the batch:
-// those before it stay for the next call.
-bool collect(Cursor& input, int64_t size, bool drop_remainder, std::vector<Item>& kept,
-             std::vector<Item>& parts) {
-  parts.swap(kept);
-  const auto full = static_cast<size_t>(size);
-  // Items of an earlier batch are overwritten in place.
-  size_t count = parts.size();
-  parts.resize(full);
-  try {
-    while (count < full && input.next(parts[count])) ++count;
-  } catch (...) {
-    parts.resize(count);
-    kept.swap(parts);
-    throw;
-  }
-  kept.clear();
-  if (count < full && drop_remainder) count = 0;
-  parts.resize(count);
-  return count > 0;
-}
-
 class BatchCursor final : public Cursor {
  public:
   BatchCursor(const Opening& opening, const Node& input, int64_t size, bool drop_remainder)
@@ -102,15 +80,13 @@ class BatchNode final : public NodeOf<BatchNode> {
   std::optional<ElementSpec> spec() const override {
     std::optional<ElementSpec> spec = input().spec();
     if (!spec) return spec;
-    const int64_t inputs = input().cardinality();
-    const bool whole = options_.drop_remainder || inputs == kInfinite || (inputs >= 0 && inputs % size_ == 0);
+    const bool whole = batches_are_whole(input().cardinality(), size_, options_.drop_remainder);
     for (TensorSpec& tensor : spec->tensors) tensor.shape.insert(0, whole ? size_ : -1);
     return spec;
   }
+  Shares shares() const override { return Shares::elements_and_files; }
   int64_t cardinality() const override {
-    const int64_t inputs = input().cardinality();
-    if (inputs < 0) return inputs;
-    return options_.drop_remainder ? inputs / size_ : (inputs + size_ - 1) / size_;
+    return batches_of(input().cardinality(), size_, options_.drop_remainder);
   }
   std::string arguments() const override {
     const std::string parallel = parallelism_text(options_.num_parallel_calls);

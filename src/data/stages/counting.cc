@@ -1,29 +1,10 @@
 // take, skip, repeat, shard, enumerate: which elements, by their number.
-#include <algorithm>
+#include "data/stages/counting.h"
 
-#include "data/node.h"
+#include <algorithm>
 
 namespace lockstep::data {
 namespace {
-
-// A number and an input are the whole position.
-class CountingStage : public Cursor {
- public:
-  CountingStage(const Opening& opening, const Node& input)
-      : Cursor(opening.stage), input_(opening.open(input)) {}
-  void save(StateWriter& state) override {
-    state.number("at", at_);
-    state.cursor("input", *input_);
-  }
-  void restore(const StateReader& state) override {
-    at_ = state.number("at");
-    state.cursor("input", *input_);
-  }
-
- protected:
-  std::unique_ptr<Cursor> input_;
-  int64_t at_ = 0;
-};
 
 // --- take ---
 
@@ -103,8 +84,9 @@ class ShardCursor final : public CountingStage {
 
  private:
   bool advance(Item& item) override {
-    while (input_->next(item))
-      if (at_++ % count_ == index_) return true;
+    // An element that fails has its number too, or the others' shares would shift.
+    for (int64_t number = at_++; input_->next(item); number = at_++)
+      if (number % count_ == index_) return true;
     return false;
   }
   int64_t count_, index_;
@@ -172,7 +154,7 @@ class RepeatCursor final : public Cursor {
         opening_(opening),
         node_(input),
         count_(count),
-        input_(opening.open(input)),
+        input_(opening.of(0).open(input)),
         ended_(count == 0) {}
   void save(StateWriter& state) override {
     state.number("pass", pass_);
@@ -182,6 +164,7 @@ class RepeatCursor final : public Cursor {
   }
   void restore(const StateReader& state) override {
     pass_ = state.number("pass");
+    input_ = opening_.of(pass_).open(node_);
     empty_ = state.number("empty") != 0;
     ended_ = state.number("ended") != 0;
     state.cursor("input", *input_);
@@ -197,9 +180,11 @@ class RepeatCursor final : public Cursor {
       // A dataset without an element would be repeated for ever.
       ended_ = empty_ || ++pass_ == count_;
       if (ended_) break;
+      // Behind it, filter() may look for ever for an element that it lets pass.
+      if (opening_.stop.stop_requested()) throw Cancelled();
       empty_ = true;
       input_.reset();
-      input_ = opening_.open(node_);
+      input_ = opening_.of(pass_).open(node_);
     }
     return false;
   }
@@ -220,6 +205,7 @@ class RepeatNode final : public FilteringNode<RepeatNode> {
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     return std::make_unique<RepeatCursor>(opening, input(), count_);
   }
+  Shares shares() const override { return Shares::elements_and_files; }
   int64_t cardinality() const override {
     const int64_t inputs = input().cardinality();
     if (inputs == 0 || count_ == 0) return 0;

@@ -1,76 +1,44 @@
-#include "base/philox.h"
 #include "data/conveyor.h"
-#include "data/iteration.h"
+#include "data/function.h"
 #include "data/node.h"
 #include "data/stages/parallelism.h"
-#include "lockstep/ops/random.h"
 
 namespace lockstep::data {
 namespace {
 
-// What a function draws from while it works on one element: the same numbers on every thread.
-class ElementRandomness final : public random::DefaultGenerator {
- public:
-  ElementRandomness(uint64_t seed, int64_t iteration, int64_t index)
-      : seed_(seed), iteration_(iteration), index_(index) {}
-  const random::Generator& generator() override {
-    thread_local const random::Generator drawn(0);
-    if (!used_) {
-      const auto block =
-          Philox::block(seed_, static_cast<uint64_t>(iteration_), static_cast<uint64_t>(index_));
-      drawn.reset(uint64_t{block[0]} << 32 | block[1]);
-      used_ = true;
-    }
-    return drawn;
-  }
-
- private:
-  uint64_t seed_;
-  int64_t iteration_, index_;
-  bool used_ = false;
-};
-
 struct MapCall {
   MapFunction function;
-  uint64_t seed;
-  Iterations iterations;
+  FunctionCaller caller;
 
-  void operator()(const Stage& stage, Item& item, int64_t iteration, int64_t index) const {
-    in_element(stage, index, [&] {
-      ElementRandomness randomness(seed, iteration, index);
-      item = Item(function(item.element()));
-    });
+  void operator()(const Stage& stage, Item& item, uint64_t pass, int64_t index) const {
+    caller(stage, pass, index, [&] { item = Item(function(item.element())); });
   }
 };
 
 class MapCursor final : public Cursor {
  public:
   MapCursor(const Opening& opening, const Node& input, const MapCall& call)
-      : Cursor(opening.stage),
-        call_(call),
-        iteration_(call.iterations.begin()),
-        input_(opening.open(input)) {}
+      : Cursor(opening.stage), call_(call), pass_(opening.pass), input_(opening.open(input)) {}
   void save(StateWriter& state) override {
-    state.number("iteration", iteration_);
     state.number("at", at_);
     state.cursor("input", *input_);
   }
   void restore(const StateReader& state) override {
-    iteration_ = state.number("iteration");
-    call_.iterations.restored(iteration_);
     at_ = state.number("at");
     state.cursor("input", *input_);
   }
 
  private:
   bool advance(Item& item) override {
+    // An element that did not come has its number too, as it has where threads work.
+    const int64_t index = at_++;
     if (!input_->next(item)) return false;
-    call_(stage(), item, iteration_, at_++);
+    call_(stage(), item, pass_, index);
     return true;
   }
 
   MapCall call_;
-  int64_t iteration_;
+  uint64_t pass_;
   int64_t at_ = 0;
   std::unique_ptr<Cursor> input_;
 };
@@ -81,24 +49,17 @@ class ParallelMapCursor final : public Cursor {
                     const Conveyor::Settings& settings)
       : Cursor(opening.stage),
         call_(call),
-        iteration_(call.iterations.begin()),
+        pass_(opening.pass),
         conveyor_(
             opening, settings, [this](Conveyor::Parcel& parcel) { return input_->next(parcel.item); },
-            [this](Conveyor::Parcel& parcel, int64_t index) {
-              call_(stage(), parcel.item, iteration_, index);
-            }),
+            [this](Conveyor::Parcel& parcel, int64_t index) { call_(stage(), parcel.item, pass_, index); }),
         input_(opening.open(input, 0, conveyor_.stop_token())) {}
   // The threads end before what they read.
   ~ParallelMapCursor() override { conveyor_.stop(); }
   void save(StateWriter& state) override {
-    conveyor_.save(state, [&] {
-      state.number("iteration", iteration_);
-      state.cursor("input", *input_);
-    });
+    conveyor_.save(state, [&] { state.cursor("input", *input_); });
   }
   void restore(const StateReader& state) override {
-    iteration_ = state.number("iteration");
-    call_.iterations.restored(iteration_);
     conveyor_.restore(state);
     state.cursor("input", *input_);
   }
@@ -107,7 +68,7 @@ class ParallelMapCursor final : public Cursor {
   bool advance(Item& item) override { return conveyor_.take(item); }
 
   MapCall call_;
-  int64_t iteration_;
+  uint64_t pass_;
   Conveyor conveyor_;
   std::unique_ptr<Cursor> input_;
 };
@@ -115,9 +76,7 @@ class ParallelMapCursor final : public Cursor {
 class MapNode final : public NodeOf<MapNode> {
  public:
   MapNode(NodePtr input, MapFunction f, const MapOptions& options, std::source_location where)
-      : NodeOf("map", {std::move(input)}, where),
-        options_(options),
-        call_{std::move(f), static_cast<uint64_t>(random::default_generator().advance()), {}} {}
+      : NodeOf("map", {std::move(input)}, where), options_(options), call_{std::move(f), {}} {}
 
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     if (options_.num_parallel_calls == 1) return std::make_unique<MapCursor>(opening, input(), call_);
@@ -130,6 +89,7 @@ class MapNode final : public NodeOf<MapNode> {
   }
   std::optional<ElementSpec> spec() const override { return options_.output; }
   int64_t cardinality() const override { return input().cardinality(); }
+  Shares shares() const override { return Shares::elements_and_files; }
   std::string arguments() const override { return parallelism_text(options_.num_parallel_calls); }
 
  private:

@@ -50,6 +50,7 @@ class PrefetchNode final : public FilteringNode<PrefetchNode> {
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     return std::make_unique<PrefetchCursor>(opening, input(), slots_, device_);
   }
+  Shares shares() const override { return Shares::elements_and_files; }
   int64_t cardinality() const override { return input().cardinality(); }
   std::string arguments() const override {
     return (device_ ? device_->name() + ", " : "") +

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "base/philox.h"
-#include "data/iteration.h"
 #include "data/node.h"
 #include "lockstep/ops/random.h"
 
@@ -69,19 +68,19 @@ struct Order {
   int64_t buffer_size;
   uint64_t seed;
   bool reshuffles;
-  Iterations iterations;
 };
 
 class ShuffleCursor final : public Cursor {
  public:
   ShuffleCursor(const Opening& opening, const Node& input, const Order& order)
-      : Cursor(opening.stage), order_(order), input_(opening.open(input)) {
+      : Cursor(opening.stage),
+        order_(order),
+        pass_(order.reshuffles ? opening.pass : 0),
+        input_(opening.open(input)) {
     const int64_t expected = input.cardinality();
     if (expected >= 0) pool_.reserve(static_cast<size_t>(std::min(expected, order.buffer_size)));
   }
   void save(StateWriter& state) override {
-    begin();
-    state.number("iteration", iteration_);
     state.number("drawn", static_cast<int64_t>(drawn_));
     state.number("ended", ended_);
     std::vector<Item> items = pool_.items();
@@ -89,8 +88,6 @@ class ShuffleCursor final : public Cursor {
     state.cursor("input", *input_);
   }
   void restore(const StateReader& state) override {
-    iteration_ = state.number("iteration");
-    order_.iterations.restored(iteration_);
     drawn_ = static_cast<uint64_t>(state.number("drawn"));
     ended_ = state.number("ended") != 0;
     for (Item& item : state.items("pool")) pool_.add(item);
@@ -98,12 +95,7 @@ class ShuffleCursor final : public Cursor {
   }
 
  private:
-  // A pass counts from its first element on: one that is restored takes no number.
-  void begin() {
-    if (iteration_ < 0) iteration_ = order_.iterations.begin();
-  }
   bool advance(Item& item) override {
-    begin();
     while (!ended_ && pool_.size() < static_cast<size_t>(order_.buffer_size)) {
       if (input_->next(item))
         pool_.add(item);
@@ -121,10 +113,9 @@ class ShuffleCursor final : public Cursor {
     return true;
   }
   size_t random() {
-    const uint64_t pass = order_.reshuffles ? static_cast<uint64_t>(iteration_) : 0;
     if (drawn_ / kWords != block_number_) {
       block_number_ = drawn_ / kWords;
-      block_ = Philox::block(order_.seed, pass, block_number_);
+      block_ = Philox::block(order_.seed, pass_, block_number_);
     }
     const uint64_t word = block_[drawn_++ % kWords];
     return static_cast<size_t>(word * pool_.size() >> 32);
@@ -132,9 +123,9 @@ class ShuffleCursor final : public Cursor {
 
   static constexpr uint64_t kWords = 4;
   Order order_;
+  uint64_t pass_;
   std::unique_ptr<Cursor> input_;
   Pool pool_;
-  int64_t iteration_ = -1;
   uint64_t drawn_ = 0;
   uint64_t block_number_ = ~uint64_t{0};
   std::array<uint32_t, kWords> block_{};
@@ -149,6 +140,7 @@ class ShuffleNode final : public FilteringNode<ShuffleNode> {
     return std::make_unique<ShuffleCursor>(opening, input(), order_);
   }
   int64_t cardinality() const override { return input().cardinality(); }
+  Shares shares() const override { return Shares::elements_and_files; }
   std::string arguments() const override { return std::to_string(order_.buffer_size); }
 
  private:
@@ -166,7 +158,7 @@ Dataset Dataset::shuffle(int64_t buffer_size, const ShuffleOptions& options,
   const uint64_t seed =
       options.seed ? *options.seed : static_cast<uint64_t>(random::default_generator().advance());
   return Dataset(std::make_shared<ShuffleNode>(
-      node_, Order{buffer_size, seed, options.reshuffle_each_iteration, {}}, where));
+      node_, Order{buffer_size, seed, options.reshuffle_each_iteration}, where));
 }
 
 }  // namespace lockstep::data
