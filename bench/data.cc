@@ -1,17 +1,22 @@
 #include "bench/data.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 
+#include "base/crc32c.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/data/explain.h"
+#include "lockstep/data/files.h"
 #include "lockstep/observe/step_clock.h"
 #include "lockstep/ops/random.h"
 
@@ -102,6 +107,40 @@ void run_hidden(const Dataset& dataset) {
                     100 * waited, 100 * explained));
 }
 
+// Removed with the last candidate that reads it.
+class RecordFile {
+ public:
+  RecordFile()
+      : path_(std::filesystem::temp_directory_path() / fmt::format("lockstep_bench_{}.tfrecord", getpid())) {
+    data::TFRecordWriter writer(path_);
+    std::string record(kRecordBytes, 'x');
+    for (int64_t i = 0; i < kRecords; ++i) {
+      std::memcpy(record.data(), &i, sizeof i);
+      writer.write(record);
+    }
+    writer.close();
+  }
+  ~RecordFile() { std::filesystem::remove(path_); }
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// In pieces that stay in the cache, as a record does.
+void read_and_checksum(const std::string& path, std::string& piece) {
+  piece.resize(static_cast<size_t>(kRecordBytes));
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::setvbuf(file.get(), nullptr, _IONBF, 0);
+  volatile uint32_t kept = 0;
+  for (size_t got = 0; (got = std::fread(piece.data(), 1, piece.size(), file.get())) > 0;)
+    kept = crc32c(std::string_view(piece.data(), got));
+  (void)kept;
+}
+
 }  // namespace
 
 std::vector<Candidate> slices_candidates(int64_t batch) {
@@ -148,6 +187,16 @@ std::vector<Candidate> hidden_candidates() {
   return {whole("steps alone", alone, kHiddenSteps),
           whole(
               "Lockstep, prefetched", [dataset] { run_hidden(dataset); }, kHiddenSteps)};
+}
+
+std::vector<Candidate> tfrecord_candidates() {
+  const auto file = std::make_shared<RecordFile>();
+  const Dataset dataset = data::TFRecordDataset(file->path());
+  return {whole(
+              "read and checksum",
+              [file, piece = std::string()]() mutable { read_and_checksum(file->path(), piece); }, 1),
+          whole(
+              "Lockstep TFRecordDataset", [file, dataset] { drain(dataset); }, 1)};
 }
 
 }  // namespace lockstep::bench

@@ -21,4 +21,9 @@ std::vector<Candidate> map_candidates(int threads);
 // explain() and the step clock do not agree on how long the steps waited.
 std::vector<Candidate> hidden_candidates();
 
+// A TFRecord file of kRecords records of kRecordBytes, in the system's cache, one iteration a pass: TFRecordDataset against
+// reading the file and taking the checksum of its bytes.
+inline constexpr int64_t kRecords = 4096, kRecordBytes = 16384;
+std::vector<Candidate> tfrecord_candidates();
+
 }  // namespace lockstep::bench

@@ -86,6 +86,9 @@ std::vector<Work> all_works() {
                    .bytes = 2.0 * kSliceBatch * kSliceColumns * sizeof(float),
                    .candidates = [](int) { return slices_candidates(kSliceBatch); }});
   works.push_back({.name = "data/map", .candidates = map_candidates});
+  works.push_back({.name = "data/tfrecord",
+                   .bytes = static_cast<double>(kRecords * kRecordBytes),
+                   .candidates = [](int) { return tfrecord_candidates(); }});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
   constexpr int kCheckpointRounds = 10;
   const auto saved = static_cast<double>(checkpoint_bytes());

@@ -34,6 +34,7 @@ struct Cost {
   double fetch_ns = 0;
   double work_ns = 0;
   int threads = 0;
+  bool fetches = true;  // false: its threads ask the inputs side by side (interleave), which is work
   std::vector<Cost> inputs = {};
 
   double all_ns() const {
@@ -48,7 +49,7 @@ double serial_ns(const Cost& cost, double& slowest) {
   double beneath = cost.fetch_ns;
   for (const Cost& input : cost.inputs) beneath += serial_ns(input, slowest);
   if (cost.threads == 0) return cost.caller_ns + beneath;
-  slowest = std::max({slowest, beneath, (beneath + cost.work_ns) / cost.threads});
+  slowest = std::max({slowest, cost.fetches ? beneath : 0, (beneath + cost.work_ns) / cost.threads});
   return cost.caller_ns;
 }
 
@@ -69,12 +70,14 @@ double waited_ns(const StageFigures& figures) {
 
 Cost cost_of(const StageFigures& figures) {
   Cost cost{&figures, figures.caller_ns, 0, figures.work_ns, figures.threads};
+  cost.fetches = figures.fetch_ns > 0 || figures.work_ns == 0;
   double fetch = figures.fetch_ns;
   for (const StageFigures& input : figures.inputs) {
     cost.inputs.push_back(cost_of(input));
     double elsewhere = 0;
     fetch -= serial_ns(cost.inputs.back(), elsewhere) + waited_ns(input);
   }
+  if (!cost.fetches) cost.work_ns = std::max(0.0, cost.work_ns + fetch);
   // What the fetching itself did beside its inputs: to collect parts, to copy to a device.
   if (fetch > kSampled * figures.fetch_ns) cost.fetch_ns = fetch;
   return cost;
@@ -114,7 +117,9 @@ void find_slowest(const Cost& cost, Segment& own, double& own_longest, Segment& 
   add(fetching, longest, cost.fetch_ns);
   for (const Cost& input : cost.inputs) find_slowest(input, fetching, longest, slowest);
   const double together = (fetching.ns + cost.work_ns) / cost.threads;
-  if (together > fetching.ns) {
+  if (!cost.fetches) {
+    fetching = {together, cost.stage};
+  } else if (together > fetching.ns) {
     fetching.ns = together;
     if (cost.work_ns > longest) fetching.longest = cost.stage;
   }
@@ -403,13 +408,20 @@ Explanation explain(const Figures& figures) {
 }
 
 Explanation explain(const Dataset& dataset, const ExplainOptions& options, std::source_location where) {
-  Iterator iterator(dataset, where);
+  require(dataset.defined(), ErrorCode::invalid_argument, where,
+          "explain: the dataset is empty: it was never made");
+  Pipeline pipeline(dataset.node(), Pipeline::kLook);
+  const std::unique_ptr<Cursor> root = pipeline.open_root();
   const int64_t begin = monotonic_ns(), end = begin + static_cast<int64_t>(options.seconds * 1e9);
   int64_t now = begin;
-  Element element;
-  for (int64_t count = 0; count < options.elements && now < end && iterator.next(element); ++count)
+  for (int64_t count = 0; count < options.elements && now < end; ++count) {
+    pipeline.tuner().step();
+    Item item;
+    if (!root->next(item)) break;
+    item.element();
     now = monotonic_ns();
-  Figures figures = figures_of(iterator.pipeline());
+  }
+  Figures figures = figures_of(pipeline);
   figures.elapsed_ns = static_cast<double>(now - begin);
   return explain(figures);
 }

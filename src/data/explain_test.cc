@@ -86,6 +86,17 @@ TEST(Explain, FilesShouldBeReadSideBySide) {
   }
 }
 
+TEST(Explain, FilesThatAreReadSideBySideWantMoreThreads) {
+  // Its threads ask the files' datasets: 180 of the 190 ms of work are theirs.
+  const Explanation e =
+      explained(threaded(stage("interleave", 1, {stage("list_files", 1), stage("TFRecordDataset", 180)}), 2,
+                         190, 0, 95),
+                100, 8);
+  EXPECT_EQ(e.bottleneck, "interleave");
+  EXPECT_EQ(e.advice, "more-threads");
+  EXPECT_NEAR(e.speedup, 4, 0.1);
+}
+
 TEST(Explain, ASlowBatchShouldBeParallel) {
   const Explanation e =
       explained(threaded(stage("prefetch", 1, {stage("batch", 90, {stage("range", 5)})}), 1, 0, 95, 95), 100);

@@ -46,7 +46,8 @@ class Tuner {
   Pipeline& pipeline_;
   int64_t calls_left_ = 0;  // until the clock is looked at
   int64_t stride_ = 1;
-  std::atomic<int64_t> start_ns_{0}, last_step_ns_{0}, next_look_ns_{0};
+  std::atomic<int64_t> start_ns_{0}, last_step_ns_{0};
+  std::atomic<int64_t> next_look_ns_{INT64_MAX};  // never, before the first step
 
   std::mutex mutex_;  // of what follows
   int64_t last_look_ns_ = 0;

@@ -60,7 +60,7 @@ struct ExplainOptions {
   int64_t elements = std::numeric_limits<int64_t>::max();
 };
 
-// One pass, or as much of it as fits; it counts as an iteration (shuffle draws another order for the next one).
+// One pass, or as much of it as fits. It does not count as an iteration.
 Explanation explain(const Dataset& dataset, const ExplainOptions& options = {},
                     std::source_location where = std::source_location::current());
 // Of an iterator in use, up to the last call of next(). From any thread.

@@ -16,6 +16,7 @@
 #include "data/function.h"
 #include "data/pipeline.h"
 #include "data/stages/parallelism.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep::data {
 namespace {
@@ -360,7 +361,10 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     Outcome outcome;
     bool got = false;
     const auto begin = Clock::now();
-    outcome.error = unlocked(lock, [&] { got = stream.cursor->next(outcome.item); });
+    outcome.error = unlocked(lock, [&] {
+      got = stream.cursor->next(outcome.item);
+      pipeline_.tuner().look(monotonic_ns());
+    });
     stage().work_ns.fetch_add(ns_since(begin), std::memory_order_relaxed);
     stage().worked.fetch_add(1, std::memory_order_relaxed);
     stream.busy = false;
