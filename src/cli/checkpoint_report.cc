@@ -18,19 +18,44 @@ namespace {
 
 using train::CheckpointFile;
 
-// Elements as float64, which represents all but large int64 exactly.
-std::vector<double> elements(const Tensor& tensor) {
-  return dispatch(tensor.dtype(), [&]<class T>() {
-    std::vector<double> values;
-    values.reserve(static_cast<size_t>(tensor.size()));
-    for (const auto& value : tensor.to_vector<T>()) {
-      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-        values.push_back(static_cast<double>(static_cast<float>(value)));
-      } else {
-        values.push_back(static_cast<double>(value));
-      }
+template <class T>
+double as_double(T value) {
+  if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+// Infinite or NaN where one of them is; integers that float64 cannot tell apart have a distance too.
+template <class T>
+double distance(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return static_cast<double>(a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b)
+                                     : static_cast<uint64_t>(b) - static_cast<uint64_t>(a));
+  } else {
+    const double left = as_double(a), right = as_double(b);
+    const bool same = left == right || (std::isnan(left) && std::isnan(right));
+    return same ? 0 : std::abs(left - right);
+  }
+}
+
+struct Difference {
+  double most = 0;
+  int64_t count = 0;
+};
+
+Difference difference(const Tensor& a, const Tensor& b, double tolerance) {
+  return dispatch(a.dtype(), [&]<class T>() {
+    const std::vector<T> left = a.to_vector<T>(), right = b.to_vector<T>();
+    Difference found;
+    for (size_t i = 0; i < left.size(); ++i) {
+      const double apart = distance<T>(left[i], right[i]);
+      if (apart <= tolerance) continue;
+      ++found.count;
+      found.most = std::isnan(apart) || std::isnan(found.most) ? std::nan("") : std::max(found.most, apart);
     }
-    return values;
+    return found;
   });
 }
 
@@ -47,16 +72,19 @@ std::string number_text(const Json* json) {
 void add_stats(Json& row, const Tensor& tensor) {
   double least = std::numeric_limits<double>::infinity(), most = -least, sum = 0;
   int64_t nan = 0, counted = 0;
-  for (const double value : elements(tensor)) {
-    if (std::isnan(value)) {
-      ++nan;
-      continue;
+  dispatch(tensor.dtype(), [&]<class T>() {
+    for (const T element : tensor.to_vector<T>()) {
+      const double value = as_double<T>(element);
+      if (std::isnan(value)) {
+        ++nan;
+        continue;
+      }
+      least = std::min(least, value);
+      most = std::max(most, value);
+      sum += value;
+      ++counted;
     }
-    least = std::min(least, value);
-    most = std::max(most, value);
-    sum += value;
-    ++counted;
-  }
+  });
   row.set("min", counted > 0 ? number(least) : Json());
   row.set("max", counted > 0 ? number(most) : Json());
   row.set("mean", counted > 0 ? number(sum / static_cast<double>(counted)) : Json());
@@ -184,21 +212,12 @@ Json diff_checkpoints(const std::string& path_a, const std::string& path_b, doub
           Json::object({{"name", entry.name}, {"a", spec_text(entry.spec)}, {"b", spec_text(other->spec)}}));
       continue;
     }
-    const std::vector<double> left = elements(a.read(entry.name)), right = elements(b.read(entry.name));
-    double most = 0;
-    int64_t count = 0;
-    for (size_t i = 0; i < left.size(); ++i) {
-      if (left[i] == right[i] || (std::isnan(left[i]) && std::isnan(right[i]))) continue;
-      const double distance = std::abs(left[i] - right[i]);
-      if (distance <= tolerance) continue;
-      ++count;
-      most = std::isnan(distance) || std::isnan(most) ? std::nan("") : std::max(most, distance);
-    }
-    if (count > 0)
+    const Difference found = difference(a.read(entry.name), b.read(entry.name), tolerance);
+    if (found.count > 0)
       differing.push_back(Json::object({{"name", entry.name},
-                                        {"max_difference", number(most)},
-                                        {"differing_elements", count},
-                                        {"elements", static_cast<int64_t>(left.size())}}));
+                                        {"max_difference", number(found.most)},
+                                        {"differing_elements", found.count},
+                                        {"elements", entry.spec.shape.size()}}));
   }
   const bool same = only_a.items().empty() && only_b.items().empty() && differing.items().empty();
   return Json::object({{"a", a.path()},

@@ -98,6 +98,13 @@ TEST_F(CheckpointReport, DiffSaysWhatDiffers) {
   EXPECT_THAT(said, AllOf(HasSubstr("only in"), HasSubstr("step"), HasSubstr("extra"),
                           HasSubstr("float32(2, 2) and float32(1,)")));
   EXPECT_EQ(run({"diff", one, folder_ + "/none"}), 2);
+
+  // Numbers that float64 cannot tell apart.
+  step_ = (int64_t{1} << 60) + 1;
+  const std::string large = checkpoint_.save(folder_ + "/ckpt", {.asynchronous = false});
+  ++step_;
+  EXPECT_EQ(run({"diff", large, checkpoint_.save(folder_ + "/ckpt", {.asynchronous = false})}, &said), 1);
+  EXPECT_THAT(said, HasSubstr("step  up to 1 in 1 of 1 elements"));
 }
 
 TEST_F(CheckpointReport, VerifyFindsDamage) {
