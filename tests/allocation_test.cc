@@ -227,6 +227,26 @@ TEST_F(Allocations, NoneInACompiledStepOnTwoDevices) {
                           {.replicas = {.devices = first_devices(2)}});
 }
 
+TEST_F(Allocations, NoneInAStepThatIsSplitOverTwoDevices) {
+  const auto made_on = [](const char* where) {
+    const auto scope = device(where);
+    return Variable(models::random_inputs({64, 64}, 1));
+  };
+  const Variable first = made_on("/CPU:0"), second = made_on("/CPU:1");
+  auto step = function([&](const Tensor& x) {
+    GradientTape tape;
+    const Tensor h = tanh(matmul(x, first));
+    const auto scope = device("/CPU:1");
+    const Tensor loss = reduce_mean(square(matmul(h, second)));
+    const TensorList gradients = tape.gradient(loss, std::vector<Variable>{first, second});
+    first.assign_sub(gradients[0] * 0.1);
+    second.assign_sub(gradients[1] * 0.1);
+    return loss;
+  });
+  const Tensor x = models::random_inputs({32, 64}, 2);
+  expect_none("split over two devices", [&] { step(x); });
+}
+
 TEST_F(Allocations, NoneInAReproducibleStepOnThreeDevices) {
   models::Mlp model(1, 0.2);
   expect_none_in_training("mlp, three devices, reproducible, dropout", model,

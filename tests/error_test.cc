@@ -106,7 +106,7 @@ const std::vector<WrongCall>& wrong_calls() {
     {"logical_cpus", failed_precondition, {"after being initialized", "devices"}, here(), [] { (logical_devices(), set_logical_cpus({.count = 3})); }},
     {"function_argument", invalid_argument, {"\"f\"", "argument 0", "none"}, here(), [] { function([](const Tensor& x) { return x; }, {.name = "f"})(Tensor()); }},
     {"global_batch_size", shape_mismatch, {"global_batch_size"}, here(), [] { global_batch_size(zeros({})); }},
-    {"inputs_on_two_devices", device_mismatch, {"add", "/CPU:0", "/CPU:1", "to(device)"}, here(), [] { rows() + rows().to(*first_devices(2)[1]); }},
+    {"missing_device", device_mismatch, {"/GPU:0", "/CPU:0", "set_soft_device_placement"}, here(), [] { (void)device("/gpu:0"); }},
   };
   return calls;
 }

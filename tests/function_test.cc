@@ -158,10 +158,12 @@ TEST(Function, TheSameTensorForEveryArgument) {
   EXPECT_THAT(read(f(x, floats({1, 1}))), ElementsAre(2, 3));
 }
 
-TEST(Function, ArgumentsOnAnotherDeviceAreCopied) {
+TEST(Function, RunsWhereItsArgumentsAreAndCopiesThemIntoAScope) {
   auto f = function([](const Tensor& x) { return x + 1.0; });
   EXPECT_THAT(read(f(floats({1}))), ElementsAre(2));
   const Tensor remote = floats({41}).to(*first_devices(2)[1]);
+  EXPECT_EQ(&f(remote).device(), first_devices(2)[1]);
+  const DeviceScope scope(*first_devices(1)[0]);
   const Tensor result = f(remote);
   EXPECT_THAT(read(result), ElementsAre(42));
   EXPECT_EQ(&result.device(), first_devices(1)[0]);

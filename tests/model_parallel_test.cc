@@ -95,9 +95,10 @@ TEST_F(ModelParallel, ATapeTrainsToTheSameBits) {
       optimizer.apply_gradients(tape.gradient(loss, network.variables()), network.variables());
     }
     // Adam's moments live beside their variables.
-    for (const Variable& slot : optimizer.variables())
-      if (slot.name().find("w2/") != std::string::npos)
-        EXPECT_EQ(&slot.value().device(), &device_by_name(second)) << slot.name();
+    for (const Variable& slot : optimizer.variables()) {
+      if (slot.name().find("w2/") == std::string::npos) continue;
+      EXPECT_EQ(&slot.value().device(), &device_by_name(second)) << slot.name();
+    }
     return network.weights();
   };
   const auto one = train("/CPU:0");

@@ -1,7 +1,9 @@
-// Random programs, run op by op, compiled, and compiled for replicas: all must agree.
+// Random programs, run op by op, compiled, compiled for replicas, and with their ops and variables spread over
+// devices: all must agree.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "compile/compile_test.h"
@@ -44,8 +46,11 @@ std::vector<double> read(const Tensor& tensor) {
 // does not.
 class Program {
  public:
-  Program(unsigned seed, DType dtype) : seed_(seed), dtype_(dtype) {
+  Program(unsigned seed, DType dtype, std::vector<Device*> spread)
+      : seed_(seed), dtype_(dtype), spread_(std::move(spread)), places_(seed) {
     for (unsigned i = 0; i < 3; ++i) {
+      std::optional<DeviceScope> scope;
+      go_somewhere(scope);
       vectors_.emplace_back(tensor_of(dtype, {kWidth}, seed * 31 + i),
                             VariableOptions{.name = "vector_" + std::to_string(i)});
       matrices_.emplace_back(tensor_of(dtype, {kWidth, kWidth}, seed * 37 + i),
@@ -56,11 +61,16 @@ class Program {
 
   TensorList operator()(const Tensor& x, const Tensor& scalar) {
     random_.seed(seed_);
+    places_.seed(seed_ + 1);
     rows_ = {x, x * scalar};
     uniform_vectors_ = {vectors_[0].value()};
     uniform_matrices_ = {matrices_[0].value(), captured_};
     const int length = 4 + choose(22);
-    for (int i = 0; i < length; ++i) step();
+    for (int i = 0; i < length; ++i) {
+      std::optional<DeviceScope> scope;
+      go_somewhere(scope);
+      step();
+    }
     TensorList results;
     for (int i = 0; i < 5; ++i) {
       const int kind = choose(4);
@@ -80,6 +90,11 @@ class Program {
 
  private:
   int choose(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+  // A scope of one of the devices or none; where there are none to choose from, none.
+  void go_somewhere(std::optional<DeviceScope>& scope) {
+    const size_t chosen = places_() % (spread_.size() + 1);
+    if (chosen < spread_.size()) scope.emplace(*spread_[chosen]);
+  }
   const Tensor& any(const TensorList& list) {
     return list[static_cast<size_t>(choose(static_cast<int>(list.size())))];
   }
@@ -217,7 +232,8 @@ class Program {
 
   unsigned seed_;
   DType dtype_;
-  std::mt19937 random_;
+  std::vector<Device*> spread_;
+  std::mt19937 random_, places_;
   std::vector<Variable> vectors_, matrices_;
   Tensor captured_;
   TensorList rows_, uniform_vectors_, uniform_matrices_;
@@ -228,8 +244,9 @@ struct Outcome {
   std::vector<std::vector<double>> state;
 };
 
-Outcome run(unsigned seed, DType dtype, int64_t batch, bool eager, const ReplicaOptions& replicas) {
-  Program program(seed, dtype);
+Outcome run(unsigned seed, DType dtype, int64_t batch, bool eager, const ReplicaOptions& replicas,
+            const std::vector<Device*>& spread = {}) {
+  Program program(seed, dtype, spread);
   const auto body = [&](const Tensor& x, const Tensor& scalar) { return program(x, scalar); };
   auto compiled = function(body, {.name = "program_" + std::to_string(seed), .replicas = replicas});
   const Tensor scalar = tensor_of(dtype, {}, seed + 5);
@@ -260,9 +277,10 @@ void check_program(unsigned seed) {
   const double bound = dtype == DType::float64 ? 1e-10 : 2e-4;
   const int64_t batch = 1 + static_cast<int64_t>(seed * 7 % 19);
   const Outcome expected = run(seed, dtype, batch, true, {});
-  const auto check = [&](const char* way, const ReplicaOptions& replicas) {
+  const auto check = [&](const char* way, const ReplicaOptions& replicas, bool eager = false,
+                         const std::vector<Device*>& spread = {}) {
     SCOPED_TRACE(::testing::Message() << way << ", seed " << seed << ", batch " << batch);
-    const Outcome outcome = run(seed, dtype, batch, false, replicas);
+    const Outcome outcome = run(seed, dtype, batch, eager, replicas, spread);
     expect_close(expected.results, outcome.results, bound);
     expect_close(expected.state, outcome.state, bound);
   };
@@ -271,6 +289,8 @@ void check_program(unsigned seed) {
   check("three devices", {.devices = one_thread_devices(3)});
   check("two devices, reproducible", {.devices = one_thread_devices(2), .reproducible = true});
   check("two threads, reproducible", {.devices = {&two_thread_device()}, .reproducible = true});
+  check("spread over devices, op by op", {}, true, one_thread_devices(3));
+  check("spread over devices, compiled", {}, false, one_thread_devices(3));
 }
 
 TEST(RandomPrograms, AgreeHoweverTheyAreRun) {

@@ -75,14 +75,15 @@ TEST(Eager, ScopesDecideWhereNoInputDoes) {
 // --- placement ---------------------------------------------------------------------------------------------------
 
 TEST(EagerPlacement, AnOpRunsWithItsFirstInputThatIsNoScalarAndTheOthersAreCopied) {
-  const Tensor here = pair(1, 2), there = pair(10, 20).to(far()), scalar = Tensor::scalar(3.0f);
+  const Tensor here = pair(1, 2), there = pair(10, 20).to(far()), scalar = Tensor::scalar(3.0f),
+               far_scalar = scalar.to(far());
   far().reset_counters();
   current_device().reset_counters();
   const Tensor first = here + there, second = there + here, third = scalar * there;
   EXPECT_EQ(&first.device(), &here.device());
   EXPECT_EQ(&second.device(), &far());
   EXPECT_EQ(&third.device(), &far());
-  EXPECT_EQ(&(scalar + Tensor::scalar(1.0f).to(far())).device(), &here.device());
+  EXPECT_EQ(&(scalar + far_scalar).device(), &here.device());
   EXPECT_THAT(first.to_vector<float>(), ElementsAre(11, 22));
   EXPECT_THAT(second.to_vector<float>(), ElementsAre(11, 22));
   EXPECT_THAT(third.to_vector<float>(), ElementsAre(30, 60));

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 
@@ -72,6 +75,26 @@ TEST(Tensor, SymbolicTensorsHaveNoElements) {
   EXPECT_THROW(x.to_vector<float>(), Error);
   EXPECT_THROW(x.data<float>(), Error);
   EXPECT_THROW(x.device(), Error);
+}
+
+// Says which line made the devices.
+void change_devices_after(void (*first_use)()) {
+  first_use();
+  try {
+    set_logical_cpus({.count = 3});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.message().c_str());
+    std::exit(1);
+  }
+  std::exit(0);
+}
+
+TEST(TensorDeathTest, TheFirstTensorMakesTheDevices) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  void (*const uses[])() = {[] { Tensor::scalar(1); }, [] { Tensor::full(DType::float32, {2}, 1); }};
+  for (const auto use : uses)
+    EXPECT_EXIT(change_devices_after(use), testing::ExitedWithCode(1),
+                "initialized by the first use of a device in .*tensor_test.cc:[0-9]+");
 }
 
 TEST(CopyStrided, BetweenLayoutsOfEveryWidth) {
