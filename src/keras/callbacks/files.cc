@@ -208,7 +208,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
                                            {"batch", at_.batch},
                                            {"random", at_.random},
                                            {"stream_random", at_.stream.random},
-                                           {"stream_taken", at_.stream.taken}}));
+                                           {"stream_taken", at_.stream.taken},
+                                           {"iterator", std::make_shared<IteratorPosition>(at_.stream.iterator)}}));
     if (!fs::exists(file_)) return;
     try {
       const train::RestoreStatus status = checkpoint_->restore(path_);
