@@ -556,7 +556,7 @@ TEST_P(DatasetHarness, StopsWheneverItIsToldTo) {
     const std::chrono::microseconds moment(Philox::block(5, 0, trial)[0] % 3000);
     Iterator iterator(dataset);
     std::thread consumer([&] {
-      while (iterator.next()) {
+      while (step(iterator)) {
       }
     });
     std::this_thread::sleep_for(moment);
@@ -565,7 +565,7 @@ TEST_P(DatasetHarness, StopsWheneverItIsToldTo) {
     EXPECT_FALSE(iterator.next());
     // Another one goes away in the middle of everything.
     Iterator left(dataset);
-    for (uint64_t i = 0; i < trial % 4; ++i) left.next();
+    for (uint64_t i = 0; i < trial % 4; ++i) step(left);
   }
 }
 
