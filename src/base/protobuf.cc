@@ -25,10 +25,23 @@ Writer& Writer::tag(int field, WireType type) {
   return varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(type));
 }
 
-Writer& Writer::varint(uint64_t value) {
-  for (; value >= 0x80; value >>= 7) text_.push_back(static_cast<char>(value | 0x80));
-  text_.push_back(static_cast<char>(value));
-  return *this;
+void append_varint(std::string& text, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) text.push_back(static_cast<char>(value | 0x80));
+  text.push_back(static_cast<char>(value));
+}
+
+uint64_t take_varint(std::string_view& text, std::source_location where) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < text.size() && i < 10; ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    value |= uint64_t{byte & 0x7FU} << 7 * i;
+    if (byte >= 0x80) continue;
+    text.remove_prefix(i + 1);
+    return value;
+  }
+  fail(ErrorCode::io, where,
+       text.size() < 10 ? "protocol buffer: it ends inside of a number"
+                        : "protocol buffer: a number of more than ten bytes");
 }
 
 Writer& Writer::real(int field, double value) {
@@ -48,15 +61,15 @@ Writer& Writer::bytes(int field, std::string_view value) {
 
 bool Reader::next() {
   if (rest_.empty()) return false;
-  const uint64_t tag = varint();
+  const uint64_t tag = take_varint(rest_, where_);
   require(tag >> 3 >= 1 && tag >> 3 < 1U << 29, ErrorCode::io, where_, "protocol buffer: there is no field ",
           tag >> 3);
   field_ = static_cast<int>(tag >> 3);
   type_ = static_cast<WireType>(tag & 7);
   switch (type_) {
-    case WireType::varint: number_ = varint(); break;
+    case WireType::varint: number_ = take_varint(rest_, where_); break;
     case WireType::fixed64: value_ = take(8); break;
-    case WireType::bytes: value_ = take(varint()); break;
+    case WireType::bytes: value_ = take(take_varint(rest_, where_)); break;
     case WireType::fixed32: value_ = take(4); break;
     default: fail(ErrorCode::io, where_, "protocol buffer: field ", field_, " has the wire type ", tag & 7);
   }
@@ -81,16 +94,6 @@ float Reader::real32() const {
 std::string_view Reader::bytes() const {
   expect(WireType::bytes);
   return value_;
-}
-
-uint64_t Reader::varint() {
-  uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const auto byte = static_cast<uint8_t>(take(1)[0]);
-    value |= uint64_t{byte & 0x7FU} << shift;
-    if (byte < 0x80) return value;
-  }
-  fail(ErrorCode::io, where_, "protocol buffer: a number of more than ten bytes");
 }
 
 std::string_view Reader::take(uint64_t bytes) {

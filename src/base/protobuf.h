@@ -13,6 +13,11 @@ namespace lockstep::protobuf {
 
 enum class WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
+// Numbers of as many bytes as they need, as they stand in packed lists. take_varint() takes one off the front and
+// throws Error(io) where there is none.
+void append_varint(std::string& text, uint64_t value);
+uint64_t take_varint(std::string_view& text, std::source_location where = std::source_location::current());
+
 // Appends the fields of one message. Calls chain.
 class Writer {
  public:
@@ -30,7 +35,10 @@ class Writer {
 
  private:
   Writer& tag(int field, WireType type);
-  Writer& varint(uint64_t value);
+  Writer& varint(uint64_t value) {
+    append_varint(text_, value);
+    return *this;
+  }
 
   std::string text_;
 };
@@ -57,7 +65,6 @@ class Reader {
   std::string_view bytes() const;
 
  private:
-  uint64_t varint();
   std::string_view take(uint64_t bytes);
   void expect(WireType type) const;
 

@@ -13,7 +13,11 @@
 // After <cstdio>, which it needs but does not include.
 #include <jpeglib.h>
 
+#include "data/host.h"
+#include "data/image.h"
+#include "graph/eager.h"
 #include "lockstep/base/error.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
 namespace {
@@ -60,6 +64,18 @@ struct JpegErrors {
   }
 };
 
+constexpr JDIMENSION kRowsAtOnce = 16;
+constexpr unsigned kScales = 8;  // libjpeg makes images of so many sizes, in eighths
+
+// The smallest scale at which an image is not smaller than asked for.
+unsigned scale_for(const jpeg_decompress_struct& info, const SmallestSize& smallest) {
+  for (unsigned scale = 1; smallest.height > 0 && scale < kScales; scale *= 2)
+    if (int64_t{info.image_height} * scale >= smallest.height * kScales &&
+        int64_t{info.image_width} * scale >= smallest.width * kScales)
+      return scale;
+  return kScales;
+}
+
 struct JpegReader {
   JpegErrors errors;
   jpeg_decompress_struct info{};
@@ -70,8 +86,9 @@ struct JpegReader {
   JpegReader& operator=(const JpegReader&) = delete;
 };
 
-Tensor decode_jpeg(std::string_view bytes, int channels, std::string_view source,
-                   std::source_location where) {
+// Decodes into the room that `allocate` gives for the pixels of an image.
+void decode_jpeg(std::string_view bytes, int channels, const PixelRoom& allocate,
+                 const SmallestSize& smallest, std::string_view source, std::source_location where) {
   JpegReader reader;
   jpeg_decompress_struct& info = reader.info;
   const auto run = [&](auto body) {
@@ -88,17 +105,21 @@ Tensor decode_jpeg(std::string_view bytes, int channels, std::string_view source
           where, source, ": a JPEG image in four inks (CMYK); convert it to RGB");
   const int wanted = channels != 0 ? channels : info.num_components == 1 ? 1 : 3;
   info.out_color_space = wanted == 1 ? JCS_GRAYSCALE : wanted == 3 ? JCS_RGB : JCS_EXT_RGBA;
-  const size_t row_bytes = size_t{info.image_width} * static_cast<size_t>(wanted);
-  std::vector<uint8_t> pixels(row_bytes * info.image_height);
+  info.scale_num = scale_for(info, smallest);
+  info.scale_denom = kScales;
+  run([&] { jpeg_calc_output_dimensions(&info); });
+  uint8_t* pixels = allocate(info.output_height, info.output_width, wanted);
+  const size_t row_bytes = size_t{info.output_width} * static_cast<size_t>(wanted);
   run([&] {
     jpeg_start_decompress(&info);
+    JSAMPROW rows[kRowsAtOnce];
     while (info.output_scanline < info.output_height) {
-      JSAMPROW row = &pixels[info.output_scanline * row_bytes];
-      jpeg_read_scanlines(&info, &row, 1);
+      for (JDIMENSION i = 0; i < kRowsAtOnce; ++i)
+        rows[i] = pixels + std::min(info.output_scanline + i, info.output_height - 1) * row_bytes;
+      jpeg_read_scanlines(&info, rows, kRowsAtOnce);
     }
     jpeg_finish_decompress(&info);
   });
-  return Tensor::from(pixels, {info.image_height, info.image_width, wanted}, where);
 }
 
 struct PngReader {
@@ -127,7 +148,8 @@ struct PngReader {
 };
 
 // As TensorFlow reads PNG files: transparent pixels keep their colour, and grey is libpng's luminance.
-Tensor decode_png(std::string_view bytes, int channels, std::string_view source, std::source_location where) {
+void decode_png(std::string_view bytes, int channels, const PixelRoom& allocate, std::string_view source,
+                std::source_location where) {
   PngReader reader;
   require(reader.info != nullptr, ErrorCode::out_of_memory, where, "decode_image: libpng gives no reader");
   reader.rest = bytes;
@@ -161,14 +183,13 @@ Tensor decode_png(std::string_view bytes, int channels, std::string_view source,
   const size_t row_bytes = static_cast<size_t>(width) * static_cast<size_t>(wanted);
   require(png_get_rowbytes(png, info) == row_bytes, ErrorCode::internal, where, "decode_image: a row of ",
           width, " pixels has ", png_get_rowbytes(png, info), " bytes");
-  std::vector<uint8_t> pixels(row_bytes * static_cast<size_t>(height));
+  uint8_t* pixels = allocate(height, width, wanted);
   std::vector<png_bytep> rows(static_cast<size_t>(height));
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = &pixels[i * row_bytes];
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = pixels + i * row_bytes;
   run([&] {
     png_read_image(png, rows.data());
     png_read_end(png, nullptr);
   });
-  return Tensor::from(pixels, {height, width, wanted}, where);
 }
 
 void check_image(const char* op, const Tensor& image, std::initializer_list<int64_t> channels,
@@ -183,10 +204,9 @@ void check_image(const char* op, const Tensor& image, std::initializer_list<int6
        ") and not empty, received ", image.spec());
 }
 
-struct Source {
-  int64_t first = 0, second = 0;
-  float weight = 0;  // of the second
-};
+using Source = Resizer::Source;
+
+float between(float a, float b, float weight) { return a + (b - a) * weight; }
 
 // Where each pixel of the target comes from along one dimension that is cut to [start, start + size).
 std::vector<Source> sources(int64_t start, int64_t size, int64_t target, Interpolation interpolation) {
@@ -212,14 +232,28 @@ std::vector<Source> sources(int64_t start, int64_t size, int64_t target, Interpo
 
 }  // namespace
 
-Tensor decode_image(std::string_view bytes, int channels, std::string_view source,
-                    std::source_location where) {
+void decode_pixels(std::string_view bytes, int channels, const PixelRoom& allocate,
+                   const SmallestSize& smallest, std::string_view source, std::source_location where) {
   require(channels == 0 || channels == 1 || channels == 3 || channels == 4, ErrorCode::invalid_argument,
           where, "decode_image: channels is 0, 1, 3 or 4, received ", channels);
-  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, channels, source, where);
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, channels, source, where);
+  if (bytes.starts_with("\xff\xd8\xff"))
+    return decode_jpeg(bytes, channels, allocate, smallest, source, where);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, channels, allocate, source, where);
   fail(ErrorCode::io, where, source,
        bytes.empty() ? ": it is empty" : ": it is neither a JPEG nor a PNG image");
+}
+
+Tensor decode_image(std::string_view bytes, int channels, std::string_view source,
+                    std::source_location where) {
+  Tensor image;
+  decode_pixels(
+      bytes, channels,
+      [&](int64_t height, int64_t width, int64_t count) {
+        image = Tensor::empty(DType::uint8, {height, width, count}, host_device(), where);
+        return static_cast<uint8_t*>(image.impl()->data());
+      },
+      {}, source, where);
+  return image.to(current_device(), where);
 }
 
 std::string encode_png(const Tensor& image, std::source_location where) {
@@ -278,36 +312,88 @@ std::string encode_jpeg(const Tensor& image, int quality, std::source_location w
   return {reinterpret_cast<const char*>(compressor.buffer), compressor.size};
 }
 
+Resizer::Resizer(int64_t height, int64_t width, const ResizeOptions& options, std::source_location where)
+    : height_(height), width_(width), options_(options) {
+  require(height > 0 && width > 0, ErrorCode::invalid_argument, where,
+          "resize_image: the size must be positive, received ", height, " x ", width);
+}
+
+void Resizer::plan(int64_t height, int64_t width) {
+  if (height == from_height_ && width == from_width_) return;
+  from_height_ = height;
+  from_width_ = width;
+  int64_t cut_height = height, cut_width = width;
+  if (options_.crop_to_aspect_ratio) {
+    cut_height = std::max(int64_t{1}, std::min(height, width * height_ / width_));
+    cut_width = std::max(int64_t{1}, std::min(width, height * width_ / height_));
+  }
+  rows_ = sources((height - cut_height) / 2, cut_height, height_, options_.interpolation);
+  columns_ = sources((width - cut_width) / 2, cut_width, width_, options_.interpolation);
+}
+
+void Resizer::operator()(const uint8_t* from, int64_t height, int64_t width, int64_t channels, float* to) {
+  plan(height, width);
+  const auto line = static_cast<size_t>(width_ * channels);
+  above_.resize(line);
+  below_.resize(line);
+  // The lines that they hold: the next row most often needs one of them again.
+  int64_t above = -1, below = -1;
+  const auto stretch_line = [&](int64_t row, std::vector<float>& target) {
+    stretch(from + row * width * channels, channels, target.data());
+  };
+  for (const Source& row : rows_) {
+    if (row.first == below) {
+      std::swap(above_, below_);
+      std::swap(above, below);
+    }
+    if (row.first != above) stretch_line(above = row.first, above_);
+    if (row.second == above) {
+      std::copy(above_.begin(), above_.end(), to);
+    } else {
+      if (row.second != below) stretch_line(below = row.second, below_);
+      for (size_t i = 0; i < line; ++i) to[i] = between(above_[i], below_[i], row.weight);
+    }
+    to += line;
+  }
+}
+
+void Resizer::stretch(const uint8_t* line, int64_t channels, float* to) const {
+  const auto run = [&](auto count) {
+    for (const Source& column : columns_) {
+      const uint8_t *left = line + column.first * count, *right = line + column.second * count;
+      for (int64_t c = 0; c < count; ++c) *to++ = between(left[c], right[c], column.weight);
+    }
+  };
+  // Known at compile time, the channels are not a loop.
+  if (channels == 3)
+    run(std::integral_constant<int64_t, 3>());
+  else if (channels == 1)
+    run(std::integral_constant<int64_t, 1>());
+  else
+    run(channels);
+}
+
 Tensor resize_image(const Tensor& image, int64_t height, int64_t width, const ResizeOptions& options,
                     std::source_location where) {
-  check_image("resize_image", image, {}, where);
-  require(height > 0 && width > 0, ErrorCode::invalid_argument, where,
-          "resize_image: the size must be positive, ", "received ", height, " x ", width);
-  const int64_t full_height = image.shape()[0], full_width = image.shape()[1], channels = image.shape()[2];
-  int64_t cut_height = full_height, cut_width = full_width;
-  if (options.crop_to_aspect_ratio) {
-    cut_height = std::max(int64_t{1}, std::min(full_height, full_width * height / width));
-    cut_width = std::max(int64_t{1}, std::min(full_width, full_height * width / height));
-  }
-  const auto rows = sources((full_height - cut_height) / 2, cut_height, height, options.interpolation);
-  const auto columns = sources((full_width - cut_width) / 2, cut_width, width, options.interpolation);
-  const std::vector<uint8_t> from = image.to_vector<uint8_t>(where);
-  std::vector<float> to(static_cast<size_t>(height * width * channels));
-  size_t next = 0;
-  for (const Source& row : rows) {
-    const uint8_t* top = &from[static_cast<size_t>(row.first * full_width * channels)];
-    const uint8_t* bottom = &from[static_cast<size_t>(row.second * full_width * channels)];
-    for (const Source& column : columns) {
-      const int64_t left = column.first * channels, right = column.second * channels;
-      for (int64_t c = 0; c < channels; ++c) {
-        const auto between = [](float a, float b, float weight) { return a + (b - a) * weight; };
-        const float above = between(top[left + c], top[right + c], column.weight);
-        const float below = between(bottom[left + c], bottom[right + c], column.weight);
-        to[next++] = between(above, below, row.weight);
-      }
-    }
-  }
-  return Tensor::from(to, {height, width, channels}, where);
+  Resizer resize(height, width, options, where);
+  require(
+      image.dtype() == DType::uint8 && (image.rank() == 3 || image.rank() == 4) && image.size() > 0,
+      ErrorCode::invalid_argument, where,
+      "resize_image: an image is uint8 (height, width, channels), a batch (images, height, width, channels); "
+      "and not empty, received ",
+      image.spec());
+  const Tensor from = contiguous(image.to(host_device(), where), where);
+  Shape shape = from.shape();
+  const int64_t count = image.rank() == 4 ? shape[0] : 1, from_height = shape[-3], from_width = shape[-2],
+                channels = shape[-1];
+  shape[-3] = height;
+  shape[-2] = width;
+  Tensor to = Tensor::empty(DType::float32, shape, host_device(), where);
+  const uint8_t* pixels = from.data<uint8_t>(where).data();
+  for (int64_t i = 0; i < count; ++i)
+    resize(pixels + i * from_height * from_width * channels, from_height, from_width, channels,
+           static_cast<float*>(to.impl()->data()) + i * height * width * channels);
+  return to.to(current_device(), where);
 }
 
 }  // namespace lockstep::data

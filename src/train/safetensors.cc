@@ -270,25 +270,28 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
   return found == impl_->by_name.end() ? nullptr : &impl_->entries[found->second];
 }
 
+const SafetensorsFile::Entry& SafetensorsFile::entry(std::string_view name,
+                                                     std::source_location where) const {
+  if (const Entry* found = find(name)) return *found;
+  std::vector<std::string> names;
+  for (const Entry& e : entries()) names.push_back(e.name);
+  const std::string nearest = nearest_spelling(name, names);
+  fail(ErrorCode::not_found, where, "safetensors file \"", path(), "\" has no tensor \"", name,
+       "\" among its ", names.size(), nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
+}
+
 Tensor SafetensorsFile::read(std::string_view name, std::source_location where) const {
-  const Entry* entry = find(name);
-  if (!entry) {
-    std::vector<std::string> names;
-    for (const Entry& e : entries()) names.push_back(e.name);
-    const std::string nearest = nearest_spelling(name, names);
-    fail(ErrorCode::not_found, where, "safetensors file \"", path(), "\" has no tensor \"", name,
-         "\" among its ", names.size(), nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
-  }
-  const size_t bytes = entry->spec.bytes();
-  Tensor tensor = Tensor::empty(entry->spec.dtype, entry->spec.shape, current_device(), where);
+  const auto& [_, spec, offset] = entry(name, where);
+  const size_t bytes = spec.bytes();
+  Tensor tensor = Tensor::empty(spec.dtype, spec.shape, current_device(), where);
   std::vector<uint8_t> buffer;
   void* target = tensor.impl()->data();
   if (tensor.device().kind() != DeviceKind::cpu) {
     buffer.resize(bytes);
     target = buffer.data();
   }
-  impl_->file.read_at(entry->offset, target, bytes, where);
-  if (entry->spec.dtype == DType::boolean) {
+  impl_->file.read_at(offset, target, bytes, where);
+  if (spec.dtype == DType::boolean) {
     const std::span flags(static_cast<const uint8_t*>(target), bytes);
     require(std::all_of(flags.begin(), flags.end(), [](uint8_t flag) { return flag <= 1; }), ErrorCode::io,
             where, "safetensors file \"", path(), "\": tensor \"", name,

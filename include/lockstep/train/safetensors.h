@@ -51,8 +51,11 @@ class SafetensorsFile {
   std::span<const Entry> entries() const;  // in the order of the header
   // None where there is no such tensor.
   const Entry* find(std::string_view name) const;
+  // Throws Error(not_found) that says what name is near.
+  const Entry& entry(std::string_view name,
+                     std::source_location where = std::source_location::current()) const;
 
-  // The tensor, on the current device. Throws Error(not_found) that says what name is near.
+  // The tensor, on the current device. Throws as entry() does.
   Tensor read(std::string_view name, std::source_location where = std::source_location::current()) const;
   // These tensors, in this order.
   NamedTensors read(std::span<const std::string> names,

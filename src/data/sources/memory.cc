@@ -1,22 +1,15 @@
 // from_tensor_slices, from_tensors, range, from_generator.
 #include <algorithm>
+#include <mutex>
 
+#include "data/host.h"
 #include "data/node.h"
+#include "data/sources/counting_cursor.h"
+#include "data/sources/rows.h"
 #include "graph/eager.h"
 
 namespace lockstep::data {
 namespace {
-
-// A cursor of which the position is a number.
-class CountingCursor : public Cursor {
- public:
-  using Cursor::Cursor;
-  void save(StateWriter& state) override { state.number("at", at_); }
-  void restore(const StateReader& state) override { at_ = state.number("at"); }
-
- protected:
-  int64_t at_ = 0;
-};
 
 // --- from_tensor_slices ---
 
@@ -34,6 +27,11 @@ class SlicesCursor final : public CountingCursor {
   std::shared_ptr<const Rows> rows_;
 };
 
+ElementSpec of_row(ElementSpec arrays) {
+  for (TensorSpec& array : arrays.tensors) array.shape.erase(0);
+  return arrays;
+}
+
 class SlicesNode final : public NodeOf<SlicesNode> {
  public:
   SlicesNode(std::shared_ptr<const Rows> rows, std::source_location where)
@@ -44,11 +42,8 @@ class SlicesNode final : public NodeOf<SlicesNode> {
   }
   std::optional<ElementSpec> spec() const override {
     ElementSpec spec{rows_->structure() ? *rows_->structure() : Structure(), {}};
-    for (const Tensor& array : rows_->arrays()) {
-      spec.tensors.push_back(array.spec());
-      spec.tensors.back().shape.erase(0);
-    }
-    return spec;
+    for (const Tensor& array : rows_->arrays()) spec.tensors.push_back(array.spec());
+    return of_row(std::move(spec));
   }
   int64_t cardinality() const override { return rows_->size(); }
   std::string arguments() const override { return std::to_string(rows_->size()) + " rows"; }
@@ -56,6 +51,79 @@ class SlicesNode final : public NodeOf<SlicesNode> {
 
  private:
   std::shared_ptr<const Rows> rows_;
+};
+
+// Arrays that are not in memory before they are needed.
+class StoredRows {
+ public:
+  StoredRows(const StoredArrays& arrays, std::source_location where) : arrays_(arrays), where_(where) {}
+
+  const ElementSpec& spec() const { return arrays_.spec; }
+  int64_t size() const { return arrays_.spec.tensors[0].shape[0]; }
+  std::shared_ptr<const Rows> rows() {
+    const std::lock_guard lock(mutex_);
+    if (!rows_) rows_ = read();
+    return rows_;
+  }
+
+ private:
+  std::shared_ptr<const Rows> read() const {
+    const DeviceScope host(host_device());
+    const auto& [structure, specs] = arrays_.spec;
+    TensorList arrays = arrays_.read();
+    for (size_t i = 0; i < arrays.size(); ++i)
+      require(arrays[i].spec() == specs[i], ErrorCode::io, where_, arrays_.name, ": part ", structure.path(i),
+              " is ", arrays[i].spec(), " and was ", specs[i], "; its file was changed meanwhile");
+    return std::make_shared<const Rows>(
+        structure.kind() == Structure::Kind::leaf ? nullptr : std::make_shared<const Structure>(structure),
+        std::move(arrays));
+  }
+
+  const StoredArrays arrays_;
+  const std::source_location where_;
+  std::mutex mutex_;
+  std::shared_ptr<const Rows> rows_;
+};
+
+class StoredRowsCursor final : public CountingCursor {
+ public:
+  StoredRowsCursor(Stage& stage, std::shared_ptr<StoredRows> stored)
+      : CountingCursor(stage), stored_(std::move(stored)) {}
+
+ private:
+  bool advance(Item& item) override {
+    if (at_ >= stored_->size()) return false;
+    const int64_t row = std::exchange(at_, stored_->size());
+    if (!rows_) rows_ = stored_->rows();  // where that throws there is nothing behind it
+    item.set_row(rows_, row);
+    at_ = row + 1;
+    return true;
+  }
+  std::shared_ptr<StoredRows> stored_;
+  std::shared_ptr<const Rows> rows_;
+};
+
+class StoredRowsNode final : public NodeOf<StoredRowsNode> {
+ public:
+  StoredRowsNode(const StoredArrays& arrays, std::source_location where)
+      : NodeOf(arrays.name, {}, where), stored_(std::make_shared<StoredRows>(arrays, where)) {}
+
+  std::unique_ptr<Cursor> open(const Opening& opening) const override {
+    return std::make_unique<StoredRowsCursor>(opening.stage, stored_);
+  }
+  std::optional<ElementSpec> spec() const override { return of_row(stored_->spec()); }
+  int64_t cardinality() const override { return stored_->size(); }
+  std::string arguments() const override { return std::to_string(cardinality()) + " rows"; }
+  std::shared_ptr<const Rows> rows() const override {
+    try {
+      return stored_->rows();
+    } catch (const Error&) {
+      return nullptr;  // the first next() says it
+    }
+  }
+
+ private:
+  std::shared_ptr<StoredRows> stored_;
 };
 
 // --- from_tensors, range ---
@@ -195,6 +263,17 @@ Dataset Dataset::from_tensor_slices(const Element& arrays, std::source_location 
   }
   return Dataset(std::make_shared<SlicesNode>(
       std::make_shared<const Rows>(arrays.shared_structure(), std::move(flat)), where));
+}
+
+Dataset stored_rows_dataset(const StoredArrays& arrays, std::source_location where) {
+  const std::vector<TensorSpec>& specs = arrays.spec.tensors;
+  for (size_t i = 0; i < specs.size(); ++i)
+    require(specs[i].shape.rank() > 0 && specs[i].shape[0] == specs[0].shape[0], ErrorCode::shape_mismatch,
+            where, arrays.name,
+            ": the arrays must agree in their first dimension, which runs over the rows; ",
+            arrays.spec.structure.path(0), " is ", specs[0], " and ", arrays.spec.structure.path(i), " is ",
+            specs[i]);
+  return Dataset(std::make_shared<StoredRowsNode>(arrays, where));
 }
 
 Dataset Dataset::from_tensors(const Element& element, std::source_location where) {
