@@ -57,7 +57,7 @@ TEST(Protobuf, WhatIsNoMessageIsRefused) {
     });
   };
   EXPECT_THAT(read("\x12\x07test"), HasSubstr("7 bytes where only 4 are left"));
-  EXPECT_THAT(read("\x08"), HasSubstr("1 bytes where only 0"));
+  EXPECT_THAT(read("\x08"), HasSubstr("ends inside of a number"));
   EXPECT_THAT(read("\x0b"), HasSubstr("wire type 3"));
   EXPECT_THAT(read(std::string_view("\0\0", 2)), HasSubstr("no field 0"));
   EXPECT_THAT(read("\x08" + std::string(11, '\xff')), HasSubstr("ten bytes"));
