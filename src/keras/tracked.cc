@@ -11,16 +11,20 @@
 namespace lockstep::keras {
 namespace {
 
-// What a numbered name was made from: the class name for "dense" and "dense_7" of a Dense, else the whole name.
+// What a numbered name was made from: the class name for "dense" and "dense_7" of a Dense, "forward_lstm" for
+// "forward_lstm_2", which Bidirectional names after the LSTM it was given. Else the whole name.
 std::string chosen_part(const LayerBase& layer) {
-  const std::string base = to_snake_case(layer.class_name());
   const std::string& name = layer.name();
-  if (!name.starts_with(base)) return name;
-  const std::string_view rest = std::string_view(name).substr(base.size());
-  const bool numbered =
-      rest.size() > 1 && rest[0] == '_' &&
-      std::all_of(rest.begin() + 1, rest.end(), [](char c) { return '0' <= c && c <= '9'; });
-  return rest.empty() || numbered ? base : name;
+  for (const char* prefix : {"", "forward_", "backward_"}) {
+    const std::string base = prefix + to_snake_case(layer.class_name());
+    if (!name.starts_with(base)) continue;
+    const std::string_view rest = std::string_view(name).substr(base.size());
+    const bool numbered =
+        rest.size() > 1 && rest[0] == '_' &&
+        std::all_of(rest.begin() + 1, rest.end(), [](char c) { return '0' <= c && c <= '9'; });
+    if (rest.empty() || numbered) return base;
+  }
+  return name;
 }
 
 // Names that do not depend on what else the program made: repeated ones are numbered as they come.
