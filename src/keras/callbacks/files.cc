@@ -202,14 +202,15 @@ class BackupAndRestoreCallback final : public CallbackBase {
   void on_train_begin(const Logs&) override {
     batches_ = 0;
     trainer().build_optimizer();
-    checkpoint_.emplace(train::Checkpoint({{"model", model()},
-                                           {"optimizer", model().optimizer()},
-                                           {"epoch", at_epoch_},
-                                           {"batch", at_.batch},
-                                           {"random", at_.random},
-                                           {"stream_random", at_.stream.random},
-                                           {"stream_taken", at_.stream.taken},
-                                           {"iterator", std::make_shared<IteratorPosition>(at_.stream.iterator)}}));
+    checkpoint_.emplace(train::Checkpoint(
+        {{"model", model()},
+         {"optimizer", model().optimizer()},
+         {"epoch", at_epoch_},
+         {"batch", at_.batch},
+         {"random", at_.random},
+         {"stream_random", at_.stream.random},
+         {"stream_taken", at_.stream.taken},
+         {"iterator", train::Trackable(std::make_shared<IteratorPosition>(at_.stream.iterator))}}));
     if (!fs::exists(file_)) return;
     try {
       const train::RestoreStatus status = checkpoint_->restore(path_);
