@@ -70,13 +70,14 @@ double waited_ns(const StageFigures& figures) {
 
 Cost cost_of(const StageFigures& figures) {
   Cost cost{&figures, figures.caller_ns, 0, figures.work_ns, figures.threads};
-  cost.fetches = figures.fetch_ns > 0 || figures.work_ns == 0;
   double fetch = figures.fetch_ns;
   for (const StageFigures& input : figures.inputs) {
     cost.inputs.push_back(cost_of(input));
     double elsewhere = 0;
     fetch -= serial_ns(cost.inputs.back(), elsewhere) + waited_ns(input);
   }
+  // Fetching that took far less than the inputs did was not what asked them.
+  cost.fetches = figures.threads == 0 || -fetch <= figures.fetch_ns;
   if (!cost.fetches) cost.work_ns = std::max(0.0, cost.work_ns + fetch);
   // What the fetching itself did beside its inputs: to collect parts, to copy to a device.
   if (fetch > kSampled * figures.fetch_ns) cost.fetch_ns = fetch;

@@ -90,7 +90,7 @@ TEST(Explain, FilesThatAreReadSideBySideWantMoreThreads) {
   // Its threads ask the files' datasets: 180 of the 190 ms of work are theirs.
   const Explanation e =
       explained(threaded(stage("interleave", 1, {stage("list_files", 1), stage("TFRecordDataset", 180)}), 2,
-                         190, 0, 95),
+                         190, 2, 95),
                 100, 8);
   EXPECT_EQ(e.bottleneck, "interleave");
   EXPECT_EQ(e.advice, "more-threads");
