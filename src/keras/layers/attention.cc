@@ -18,7 +18,8 @@ template <class Settings>
 class ScoredAttention : public ConfiguredLayer<Settings> {
  public:
   ScoredAttention(const char* class_name, Settings settings)
-      : ConfiguredLayer<Settings>(class_name, std::move(settings)), source_(*this, this->settings_.options.seed) {
+      : ConfiguredLayer<Settings>(class_name, std::move(settings)),
+        source_(*this, this->settings_.options.seed) {
     const double rate = this->settings_.options.dropout;
     require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, std::source_location::current(), class_name,
             ": dropout must be at least 0 and below 1, received ", rate);

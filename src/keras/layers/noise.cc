@@ -20,7 +20,8 @@ template <class Settings>
 class NoiseLayer : public ConfiguredLayer<Settings> {
  public:
   NoiseLayer(const char* class_name, Settings settings)
-      : ConfiguredLayer<Settings>(class_name, std::move(settings)), source_(*this, this->settings_.options.seed) {}
+      : ConfiguredLayer<Settings>(class_name, std::move(settings)),
+        source_(*this, this->settings_.options.seed) {}
   Tensor call(const Tensor& x, const CallContext& context) final {
     return context.training && level() > 0 ? disturb(x) : x;
   }

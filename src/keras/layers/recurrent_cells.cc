@@ -55,7 +55,8 @@ template <class Options, int kGates>
 class GatedCell : public ConfiguredLayer<CellSettings<Options>>, public RecurrentCell {
  public:
   GatedCell(const char* class_name, CellSettings<Options> settings)
-      : ConfiguredLayer<CellSettings<Options>>(class_name, std::move(settings)), source_(*this, options().seed) {
+      : ConfiguredLayer<CellSettings<Options>>(class_name, std::move(settings)),
+        source_(*this, options().seed) {
     const auto here = std::source_location::current();
     require(this->settings_.units > 0, ErrorCode::invalid_argument, here, class_name,
             ": units must be positive, received ", this->settings_.units);
