@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/bench.h"
+#include "bench/data.h"
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
 #include "bench/peers.h"
@@ -76,6 +77,13 @@ std::vector<Work> all_works() {
                      add(list, "Lockstep fused chain", engine_chain(threads));
                      return list;
                    }});
+  constexpr int64_t kSliceBatch = 128;
+  works.push_back({.name = "data/slices",
+                   .batch = kSliceBatch,
+                   .bytes = 2.0 * kSliceBatch * kSliceColumns * sizeof(float),
+                   .candidates = [](int) { return slices_candidates(kSliceBatch); }});
+  works.push_back({.name = "data/map", .candidates = map_candidates});
+  works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
   return works;
 }
 

@@ -22,7 +22,9 @@ import sys
 import time
 
 FRAMEWORKS = ["torch", "jax", "tensorflow"]
-WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("fit", 32), ("fit", 128), ("convnet", 64)]
+WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("fit", 32), ("fit", 128), ("convnet", 64), ("data/slices", 128)]
+# What peers of such names are for; all others make single training steps.
+SPECIAL = {"Keras fit": {"fit"}, "tf.data": {"data/slices"}, "torch DataLoader": {"data/slices"}}
 FIT_EXAMPLES = 60000
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-7
 # Short readings after a pause: on a shared machine they mostly fall between the others' time slices. A
@@ -86,6 +88,19 @@ def clock(run, iterations):
     return (time.perf_counter() - start) / iterations
 
 
+def epochs_of(batches, batch):
+    """Goes through an iterable of batches, whole epochs at a time."""
+    steps = -(-FIT_EXAMPLES // batch)
+
+    def run(iterations):
+        for _ in range(max(1, iterations // steps)):
+            for _ in batches:
+                pass
+
+    run.granularity = steps
+    return run
+
+
 class Torch:
     def __init__(self, threads):
         import torch
@@ -98,6 +113,7 @@ class Torch:
             "PyTorch eager": lambda work, batch: self.step(work, batch),
             "PyTorch eager, fused Adam": lambda work, batch: self.step(work, batch, fused=True),
             "torch.compile": lambda work, batch: self.step(work, batch, fused=True, compiled=True),
+            "torch DataLoader": self.loader,
         }
 
     def step(self, work, batch, **kwargs):
@@ -136,6 +152,28 @@ class Torch:
                 optimizer.step()
 
         return run
+
+    def loader(self, work, batch):
+        """Epochs over shuffled rows in memory, by single rows or by lists of them, whichever is faster."""
+        torch = self.torch
+        data = torch.utils.data
+        rows = torch.ones(FIT_EXAMPLES, 784)
+
+        class Rows(data.Dataset):
+            def __len__(self):
+                return len(rows)
+
+            def __getitem__(self, index):
+                return rows[index]
+
+        def by_row():
+            return data.DataLoader(Rows(), batch_size=batch, shuffle=True)
+
+        def by_list():
+            sampler = data.BatchSampler(data.RandomSampler(rows), batch, drop_last=False)
+            return data.DataLoader(Rows(), sampler=sampler, batch_size=None)
+
+        return fastest_of([lambda make=make: epochs_of(make(), batch) for make in (by_row, by_list)])
 
 
 class Jax:
@@ -229,6 +267,7 @@ class TensorFlow:
             "TensorFlow tf.function, XLA": lambda work, batch: self.function(work, batch, True),
             "Keras train_on_batch": self.train_on_batch,
             "Keras fit": self.fit,
+            "tf.data": self.data,
         }
 
     def model(self, work):
@@ -288,6 +327,13 @@ class TensorFlow:
         run.granularity = steps
         return run
 
+    def data(self, work, batch):
+        """Epochs over shuffled rows in memory."""
+        tf = self.tf
+        rows = tf.ones((FIT_EXAMPLES, 784))
+        dataset = tf.data.Dataset.from_tensor_slices(rows).shuffle(FIT_EXAMPLES).batch(batch).prefetch(tf.data.AUTOTUNE)
+        return epochs_of(dataset, batch)
+
 
 class Bench:
     """Builds each step once and takes readings of it."""
@@ -299,8 +345,9 @@ class Bench:
 
     def works(self, peer):
         left_out = getattr(self.framework, "left_out", ())
-        return sorted({work for work, _ in WORKS
-                       if (peer, work) not in left_out and (work == "fit") == peer.endswith(" fit")})
+        special = set().union(*SPECIAL.values())
+        works = SPECIAL.get(peer, {work for work, _ in WORKS} - special)
+        return sorted(work for work in works if (peer, work) not in left_out)
 
     def reading(self, peer, work, batch, iterations):
         key = (peer, work, batch)

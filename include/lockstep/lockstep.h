@@ -10,6 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/element.h"
 #include "lockstep/data/example.h"
+#include "lockstep/data/explain.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/image.h"
 #include "lockstep/device/device.h"

@@ -1,18 +1,14 @@
 #include "data/conveyor.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/parallel.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep::data {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-int64_t ns_since(Clock::time_point begin) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
-}
+void add(Stage::Counter& counter, int64_t amount) { counter.fetch_add(amount, std::memory_order_relaxed); }
 
 int64_t bytes_of(Item& item) {
   if (item.rows()) return 0;
@@ -45,18 +41,24 @@ Conveyor::Conveyor(const Opening& opening, const Settings& settings, Fetch fetch
 
 void Conveyor::stop() {
   stop_.stop();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  std::vector<std::thread> threads;
+  {
+    // From here on none is started.
+    const Lock lock(mutex_);
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
-bool Conveyor::has_room() const { return static_cast<int64_t>(slots_.size()) < stage_.slots; }
-
-bool Conveyor::may_fetch(int id) const {
-  return !paused_ && !ended_ && !fetching_ && id < stage_.threads && has_room();
-}
-
-void Conveyor::start_threads(Lock&) {
-  while (static_cast<int>(threads_.size()) < stage_.threads)
+void Conveyor::adopt_settings(const Lock&) {
+  const int threads = stage_.threads.load(std::memory_order_relaxed);
+  const int64_t slots = stage_.slots.load(std::memory_order_relaxed);
+  if ((active_ == threads && capacity_ == slots) || stop_.token().stop_requested()) return;
+  active_ = threads;
+  capacity_ = slots;
+  room_.notify_all();
+  spared_.notify_all();
+  while (static_cast<int>(threads_.size()) < active_)
     threads_.emplace_back([this, id = static_cast<int>(threads_.size())] { run(id); });
 }
 
@@ -64,6 +66,7 @@ void Conveyor::fetch_into(Slot& slot, Lock& lock) {
   fetching_ = true;
   bool got = false;
   lock.unlock();
+  const int64_t begin = monotonic_ns();
   try {
     got = fetch_(slot.parcel);
   } catch (const Cancelled&) {
@@ -73,6 +76,7 @@ void Conveyor::fetch_into(Slot& slot, Lock& lock) {
     slot.error = std::current_exception();
     got = true;
   }
+  add(stage_.fetch_ns, monotonic_ns() - begin);
   lock.lock();
   fetching_ = false;
   if (!got) {
@@ -88,12 +92,17 @@ void Conveyor::run(int id) {
   const DeviceScope device(pipeline_.device());
   // The stage's threads are the parallelism; kernels inside of it run on one each.
   const ThreadLimit alone(1);
+  const std::stop_token stop = stop_.token();
   Lock lock(mutex_);
-  while (true) {
-    const bool full = !has_room() && !ended_;
-    const auto begin = Clock::now();
-    if (!room_.wait(lock, stop_.token(), [&] { return may_fetch(id); })) return;
-    if (full) stage_.producer_wait_ns.fetch_add(ns_since(begin), std::memory_order_relaxed);
+  while (!stop.stop_requested()) {
+    if (id >= active_ && !spared_.wait(lock, stop, [&] { return id < active_; })) return;
+    if (!may_fetch()) {
+      const bool full = !has_room() && !ended_;
+      const int64_t begin = monotonic_ns();
+      if (!room_.wait(lock, stop, [&] { return may_fetch() || id >= active_; })) return;
+      if (full) add(stage_.producer_wait_ns, monotonic_ns() - begin);
+      if (id >= active_) continue;
+    }
     ++busy_;
     if (spare_.empty()) spare_.emplace_back();
     slots_.splice(slots_.end(), spare_, spare_.begin());
@@ -111,17 +120,21 @@ void Conveyor::run(int id) {
     } else {
       if (work_ && !slot->error) {
         lock.unlock();
-        const auto started = Clock::now();
+        const int64_t begin = monotonic_ns();
         try {
           work_(slot->parcel, index);
         } catch (...) {
           slot->error = std::current_exception();
         }
-        stage_.work_ns.fetch_add(ns_since(started), std::memory_order_relaxed);
-        stage_.worked.fetch_add(1, std::memory_order_relaxed);
+        const int64_t now = monotonic_ns();
+        add(stage_.work_ns, now - begin);
+        pipeline_.tuner().look(now);
         lock.lock();
+        adopt_settings(lock);
       }
       slot->ready = true;
+      ++ready_slots_;
+      add(stage_.worked, 1);
       if (stage_.tunes_slots && !slot->error)
         stage_.element_bytes.store(bytes_of(slot->parcel.item), std::memory_order_relaxed);
       ready_.notify_one();
@@ -137,6 +150,7 @@ std::list<Conveyor::Slot>::iterator Conveyor::ready_slot() {
 }
 
 void Conveyor::recycle(std::list<Slot>::iterator slot) {
+  if (slot->ready) --ready_slots_;
   slot->ready = false;
   slot->error = nullptr;
   spare_.splice(spare_.end(), slots_, slot);
@@ -144,19 +158,24 @@ void Conveyor::recycle(std::list<Slot>::iterator slot) {
 
 bool Conveyor::take(Item& item) {
   Lock lock(mutex_);
-  if (static_cast<int>(threads_.size()) < stage_.threads) start_threads(lock);
+  adopt_settings(lock);
+  add(stage_.ready, ready_slots_);
+  if (ready_slots_ < stage_.least_ready.load(std::memory_order_relaxed))
+    stage_.least_ready.store(ready_slots_, std::memory_order_relaxed);
   auto slot = ready_slot();
   if (slot == slots_.end()) {
     const bool waits = !(ended_ && slots_.empty());
     if (waits) {
-      stage_.empty.fetch_add(1, std::memory_order_relaxed);
-      const auto begin = Clock::now();
+      add(stage_.empty, 1);
+      const int64_t begin = monotonic_ns();
+      stage_.waiting_since_ns.store(begin, std::memory_order_relaxed);
       const bool goes_on = ready_.wait(lock, stop_.token(), [&] {
         slot = ready_slot();
         return slot != slots_.end() || (ended_ && slots_.empty());
       });
-      const int64_t waited = ns_since(begin);
-      stage_.consumer_wait_ns.fetch_add(waited, std::memory_order_relaxed);
+      const int64_t waited = monotonic_ns() - begin;
+      stage_.waiting_since_ns.store(0, std::memory_order_relaxed);
+      add(stage_.consumer_wait_ns, waited);
       StageTimer::waited(waited);
       if (!goes_on) throw Cancelled();
     }
@@ -194,6 +213,7 @@ void Conveyor::restore(const StateReader& state) {
     slot.parcel.item = std::move(outcome.item);
     slot.error = outcome.error;
     slot.ready = true;
+    ++ready_slots_;
   }
 }
 

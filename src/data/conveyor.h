@@ -59,9 +59,10 @@ class Conveyor {
 
   void run(int id);
   void fetch_into(Slot& slot, Lock& lock);
-  void start_threads(Lock& lock);
-  bool has_room() const;
-  bool may_fetch(int id) const;
+  // Makes the threads and slots that the stage should have now those that it has.
+  void adopt_settings(const Lock& lock);
+  bool has_room() const { return static_cast<int64_t>(slots_.size()) < capacity_; }
+  bool may_fetch() const { return !paused_ && !ended_ && !fetching_ && has_room(); }
   std::list<Slot>::iterator ready_slot();
   void recycle(std::list<Slot>::iterator slot);
 
@@ -73,12 +74,16 @@ class Conveyor {
   StopScope stop_;
 
   std::mutex mutex_;
-  std::condition_variable_any room_;   // workers wait here
-  std::condition_variable_any ready_;  // the consumer waits here
-  std::condition_variable_any quiet_;  // save() waits here
-  std::list<Slot> slots_;              // in the order fetched; a list, for workers write to theirs unlocked
+  std::condition_variable_any room_;    // workers wait here,
+  std::condition_variable_any spared_;  // and here those of which there are too many
+  std::condition_variable_any ready_;   // the consumer waits here
+  std::condition_variable_any quiet_;   // save() waits here
+  std::list<Slot> slots_;               // in the order fetched; a list, for workers write to theirs unlocked
   std::list<Slot> spare_;
+  int active_ = 0;  // the threads with lower numbers work, the others rest
+  int64_t capacity_ = 0;
   int64_t fetched_ = 0;
+  int64_t ready_slots_ = 0;
   int busy_ = 0;
   bool fetching_ = false;
   bool paused_ = false;

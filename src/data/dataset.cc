@@ -1,7 +1,6 @@
 #include "lockstep/data/dataset.h"
 
 #include "data/pipeline.h"
-#include "data/tuner.h"
 
 namespace lockstep::data {
 
@@ -32,13 +31,12 @@ constexpr const char* kIteration = "iteration";
 
 struct Iterator::Impl {
   explicit Impl(const NodePtr& node, std::optional<int64_t> iteration = {})
-      : pipeline(node, iteration), root(pipeline.open_root()), tuner(pipeline) {}
+      : pipeline(node, iteration), root(pipeline.open_root()) {}
   // Before the cursors go: one of their threads may wait inside another's.
   ~Impl() { pipeline.stop(); }
 
   Pipeline pipeline;
   std::unique_ptr<Cursor> root;
-  Tuner tuner;
 };
 
 Iterator::Iterator(const Dataset& dataset, std::source_location where) {
@@ -51,7 +49,7 @@ Iterator::~Iterator() = default;
 
 bool Iterator::next(Element& element) {
   if (impl_->pipeline.stopped()) return false;
-  impl_->tuner.step();
+  impl_->pipeline.tuner().step();
   Item item;
   try {
     if (!impl_->root->next(item)) return false;

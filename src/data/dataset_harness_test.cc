@@ -130,7 +130,9 @@ std::vector<Row> rows() {
       {.name = "list_files",
        .make =
            [](const Dataset&, int64_t) {
-             return Dataset::list_files({LOCKSTEP_SOURCE_DIR "/src/data/stages/*.cc"}, {.seed = 1});
+             return Dataset::list_files({std::string(LOCKSTEP_SOURCE_DIR) + "/src/data/stages/*.cc"},
+                                        {.seed = 2})
+                 .take(8);
            },
        .reshuffles = true,
        .keeps = false},
@@ -573,7 +575,7 @@ TEST_P(DatasetHarness, StopsWheneverItIsToldTo) {
     const std::chrono::microseconds moment(Philox::block(5, 0, trial)[0] % 3000);
     Iterator iterator(dataset);
     std::thread consumer([&] {
-      while (iterator.next()) {
+      while (step(iterator)) {
       }
     });
     std::this_thread::sleep_for(moment);
@@ -582,7 +584,7 @@ TEST_P(DatasetHarness, StopsWheneverItIsToldTo) {
     EXPECT_FALSE(iterator.next());
     // Another one goes away in the middle of everything.
     Iterator left(dataset);
-    for (uint64_t i = 0; i < trial % 4; ++i) left.next();
+    for (uint64_t i = 0; i < trial % 4; ++i) step(left);
   }
 }
 

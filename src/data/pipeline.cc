@@ -44,7 +44,8 @@ Pipeline::Pipeline(NodePtr root, std::optional<int64_t> iteration)
     : root_(std::move(root)),
       options_(options_of(*root_)),
       device_(host_device()),
-      iteration_(iteration ? *iteration : new_iteration(*root_)) {
+      iteration_(iteration ? *iteration : new_iteration(*root_)),
+      tuner_(*this) {
   for_each_node(*root_, [&](const Node& node) {
     if (auto own = node.rows()) rows_.push_back(std::move(own));
     node.iterations().seen(iteration_);
@@ -67,6 +68,7 @@ std::unique_ptr<Cursor> Pipeline::open(const Node& node, Stage* parent, size_t s
     if (!place) {
       place = std::make_unique<Stage>();
       place->name = node.name();
+      place->arguments = node.arguments();
       place->where = node.where();
     }
     stage = place.get();

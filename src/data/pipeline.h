@@ -7,6 +7,7 @@
 
 #include "data/node.h"
 #include "data/stage.h"
+#include "data/tuner.h"
 
 namespace lockstep::data {
 
@@ -31,6 +32,8 @@ class Pipeline {
   // The stages, seen from the root. Its inputs may grow while it runs: hold the lock while you look.
   Stage* root() const { return root_stage_.get(); }
   std::mutex& stages_mutex() const { return mutex_; }
+  Tuner& tuner() { return tuner_; }
+  const Tuner& tuner() const { return tuner_; }
   void stop() { stop_.request_stop(); }
   bool stopped() const { return stop_.stop_requested(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
@@ -46,6 +49,7 @@ class Pipeline {
   mutable std::mutex mutex_;
   std::unique_ptr<Stage> root_stage_;
   std::stop_source stop_;
+  Tuner tuner_;
 };
 
 // Stops when its parent stops, or when told to.

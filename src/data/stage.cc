@@ -22,7 +22,10 @@ struct Timing {
   bool on = false;
   int64_t calls = 0;      // timed ones since the outermost
   int64_t inputs_ns = 0;  // spent in the stages called by the one under way
-  int64_t skip = 0;       // outermost calls that are not timed
+  const Stage* outermost = nullptr;
+  int64_t skip = 0;     // outermost calls that are not timed
+  int64_t skipped = 0;  // those since the last one that was
+  int64_t weight = 1;   // calls that the one under way stands for
 };
 thread_local Timing timing;
 
@@ -30,7 +33,14 @@ thread_local Timing timing;
 
 StageTimer::StageTimer(Stage& stage) : stage_(stage), outermost_(timing.depth++ == 0) {
   if (outermost_) {
+    // Another pipeline, perhaps at the address of one that is gone.
+    if (timing.outermost != &stage || stage.timed_calls.load(std::memory_order_relaxed) == 0) {
+      timing.outermost = &stage;
+      timing.skip = timing.skipped = 0;
+    }
     timing.on = timing.skip-- <= 0;
+    timing.weight = timing.skipped + 1;
+    timing.skipped = timing.on ? 0 : timing.weight;
     timing.calls = 0;
   }
   if (!timing.on) return;
@@ -44,8 +54,9 @@ StageTimer::~StageTimer() {
   --timing.depth;
   if (!timing.on) return;
   const int64_t elapsed = now_ns() - start_;
-  stage_.timed_ns.fetch_add(std::max<int64_t>(0, elapsed - timing.inputs_ns), std::memory_order_relaxed);
-  stage_.timed_elements.fetch_add(1, std::memory_order_relaxed);
+  const int64_t own = std::max<int64_t>(0, elapsed - timing.inputs_ns);
+  stage_.timed_ns.fetch_add(timing.weight * own, std::memory_order_relaxed);
+  stage_.timed_calls.fetch_add(timing.weight, std::memory_order_relaxed);
   timing.inputs_ns = outer_inputs_ns_ + elapsed;
   if (outermost_) {
     timing.skip = std::min(kMostSkipped, timing.calls * kTimingNs * kShare / std::max<int64_t>(1, elapsed));

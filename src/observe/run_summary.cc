@@ -114,6 +114,8 @@ std::string to_text(const RunSummary& summary) {
 std::string to_json(const RunSummary& summary) {
   Json json{{"measures_descheduled", summary.measures_descheduled}, {"replicas", Json::array()}};
   for (const ReplicaSummary& replica : summary.replicas) json["replicas"].push_back(to_json(replica));
+  if (!summary.input.bottleneck.empty())
+    json["input"] = {{"bottleneck", summary.input.bottleneck}, {"fix", summary.input.fix}};
   return json.dump(2);
 }
 

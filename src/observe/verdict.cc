@@ -74,6 +74,10 @@ std::optional<Verdict> input_bound(const Run& run) {
   v.fix =
       "dataset = dataset.map(f, {.num_parallel_calls = tf::data::AUTOTUNE}).cache()"
       ".batch(batch_size).prefetch(tf::data::AUTOTUNE);";
+  // The pipeline knows better.
+  const InputSummary& input = run.summary->input;
+  if (!input.bottleneck.empty()) v.evidence += "; the input's bottleneck is " + input.bottleneck;
+  if (!input.fix.empty()) v.fix = input.fix;
   expect_saving(v, wall, wait, "if the input is ready in time");
   return v;
 }

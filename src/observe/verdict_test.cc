@@ -107,6 +107,17 @@ TEST(Verdict, InputBound) {
   EXPECT_NEAR(verdicts[0].speedup, 10.0 / 6, 1e-9);
 }
 
+TEST(Verdict, InputBoundByAPipelineThatKnowsItsBottleneck) {
+  RunSummary summary = play(1, 11, [](int, int) {
+    return Part{.times = {{Category::input_wait, 4}, {Category::compute, 6}}};
+  });
+  summary.input = {"map [main.cc:7]: map takes 4 ms an element", ".map(f, {...})"};
+  const auto verdicts = judge(summary);
+  ASSERT_THAT(ids(verdicts), ElementsAre("input-bound"));
+  EXPECT_THAT(verdicts[0].evidence, HasSubstr("the input's bottleneck is map [main.cc:7]: map takes 4 ms"));
+  EXPECT_EQ(verdicts[0].fix, ".map(f, {...})");
+}
+
 TEST(Verdict, InputThatIsWaitedForBetweenStepsCountsToo) {
   const auto verdicts = judge(play(1, 10, [](int, int) {
     Part part = healthy();

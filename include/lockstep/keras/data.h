@@ -1,4 +1,4 @@
-// What fit, evaluate and predict go through: arrays whose first dimension runs over the examples.
+// What fit, evaluate and predict go through: arrays whose first dimension runs over the examples, or a Dataset.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,10 @@
 #include <string>
 
 #include "lockstep/tensor/tensor.h"
+
+namespace lockstep::data {
+class Dataset;
+}
 
 namespace lockstep::keras {
 
@@ -34,6 +38,9 @@ class Data {
   Data(const datasets::Examples& examples);
   // Inputs and outputs by the names of the model's.
   Data(const Named& x, const Named& y, const Named& sample_weight = {});
+  // Batches: x, (x, y) or (x, y, sample_weight), each a tensor, a tuple, or a dictionary by the names of the model's
+  // inputs and outputs. batch_size and shuffle of fit are for arrays: the dataset has its own.
+  Data(const data::Dataset& dataset);
   // Anything that gives batches.
   Data(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
   // NOLINTEND(google-explicit-constructor)

@@ -87,9 +87,17 @@ struct ReplicaSummary {
   const Distribution& operator[](Category category) const { return times[static_cast<size_t>(category)]; }
 };
 
+// What the pipeline that the batches came from says of itself (lockstep/data/explain.h); empty where there is none, or
+// where it does not limit.
+struct InputSummary {
+  std::string bottleneck = {};  // the stage, and why
+  std::string fix = {};         // code
+};
+
 struct RunSummary {
   std::vector<ReplicaSummary> replicas;
   bool measures_descheduled = false;
+  InputSummary input = {};
 };
 
 // A few lines: the step's time, examples a second, and the share of each category.

@@ -5,7 +5,6 @@
 // flat_map is a cycle of one. In parallel, threads read ahead in every dataset of the cycle and in the next few behind
 // them, each into a buffer of its own, and the consumer walks the same cycle over the buffers.
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "data/function.h"
 #include "data/pipeline.h"
 #include "data/stages/parallelism.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep::data {
 namespace {
@@ -179,7 +179,13 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
   }
   ~ParallelInterleaveCursor() override {
     stop();
-    for (std::thread& thread : threads_) thread.join();
+    std::vector<std::thread> threads;
+    {
+      // From here on none is started.
+      const Lock lock(mutex_);
+      threads.swap(threads_);
+    }
+    for (std::thread& thread : threads) thread.join();
   }
   void save(StateWriter& state) override {
     Lock lock(mutex_);
@@ -199,38 +205,48 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     input_ended_ = state.number("input_ended") != 0;
     for (int64_t i = 0; i < state.number("upcoming"); ++i)
       upcoming_.push_back(restore_stream(state, "upcoming." + std::to_string(i)));
+    for (const StreamPtr& stream : cycle_)
+      waiting_ += stream && !stream->failed ? std::ssize(stream->ready) : 0;
+    for (const StreamPtr& stream : upcoming_) waiting_ += stream->failed ? 0 : std::ssize(stream->ready);
   }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  using Clock = std::chrono::steady_clock;
   static constexpr int64_t kMostAhead = 32;
 
   static Opening stopped_by(Opening opening, std::stop_token stop) {
     opening.stop = std::move(stop);
     return opening;
   }
-  static int64_t ns_since(Clock::time_point begin) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+  static void add(Stage::Counter& counter, int64_t amount) {
+    counter.fetch_add(amount, std::memory_order_relaxed);
+  }
+  void start_threads(const Lock&) {
+    while (!StopScope::token().stop_requested() && static_cast<int>(threads_.size()) < stage().threads)
+      threads_.emplace_back([this, id = static_cast<int>(threads_.size())] { run(id); });
   }
 
   // --- the consumer; the lock is held all the while ---
 
   bool advance(Item& item) override {
     Lock lock(mutex_);
-    while (static_cast<int>(threads_.size()) < stage().threads)
-      threads_.emplace_back([this, id = static_cast<int>(threads_.size())] { run(id); });
+    start_threads(lock);
     lock_ = &lock;
+    add(stage().ready, waiting_);
+    if (waiting_ < stage().least_ready.load(std::memory_order_relaxed))
+      stage().least_ready.store(waiting_, std::memory_order_relaxed);
     return InterleaveCursor::advance(item);
   }
   template <class Condition>
   void wait(const Condition& condition) {
     if (condition()) return;
-    stage().empty.fetch_add(1, std::memory_order_relaxed);
-    const auto begin = Clock::now();
+    add(stage().empty, 1);
+    const int64_t begin = monotonic_ns();
+    stage().waiting_since_ns.store(begin, std::memory_order_relaxed);
     const bool goes_on = ready_.wait(*lock_, StopScope::token(), condition);
-    const int64_t waited = ns_since(begin);
-    stage().consumer_wait_ns.fetch_add(waited, std::memory_order_relaxed);
+    const int64_t waited = monotonic_ns() - begin;
+    stage().waiting_since_ns.store(0, std::memory_order_relaxed);
+    add(stage().consumer_wait_ns, waited);
     StageTimer::waited(waited);
     if (!goes_on) throw Cancelled();
   }
@@ -250,6 +266,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     if (stream.ready.empty()) return false;
     Outcome outcome = std::move(stream.ready.front());
     stream.ready.pop_front();
+    --waiting_;
     wake_one();
     if (outcome.error) std::rethrow_exception(outcome.error);
     item = std::move(outcome.item);
@@ -305,10 +322,10 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     while (true) {
       Job job = find_job(id);
       if (!job) {
-        const auto begin = Clock::now();
+        const int64_t begin = monotonic_ns();
         if (!room_.wait(lock, StopScope::token(), [&] { return static_cast<bool>(job = find_job(id)); }))
           return;
-        stage().producer_wait_ns.fetch_add(ns_since(begin), std::memory_order_relaxed);
+        add(stage().producer_wait_ns, monotonic_ns() - begin);
       } else if (StopScope::token().stop_requested()) {
         return;
       }
@@ -321,6 +338,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
         return;
       }
       --busy_;
+      start_threads(lock);
       ready_.notify_one();
       wake_one();
       if (paused_ && busy_ == 0) quiet_.notify_all();
@@ -345,7 +363,9 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
   void read_input(Lock& lock) {
     reading_input_ = true;
     StreamPtr stream;
+    const int64_t begin = monotonic_ns();
     const std::exception_ptr error = unlocked(lock, [&] { stream = read_stream(); });
+    add(stage().fetch_ns, monotonic_ns() - begin);
     reading_input_ = false;
     if (error) {
       stream = std::make_unique<Stream>();
@@ -359,15 +379,19 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     stream.busy = true;
     Outcome outcome;
     bool got = false;
-    const auto begin = Clock::now();
+    const int64_t begin = monotonic_ns();
     outcome.error = unlocked(lock, [&] { got = stream.cursor->next(outcome.item); });
-    stage().work_ns.fetch_add(ns_since(begin), std::memory_order_relaxed);
-    stage().worked.fetch_add(1, std::memory_order_relaxed);
+    const int64_t now = monotonic_ns();
+    add(stage().work_ns, now - begin);
+    pipeline_.tuner().look(now);
     stream.busy = false;
-    if (got || outcome.error)
-      stream.ready.push_back(std::move(outcome));
-    else
+    if (!got && !outcome.error) {
       stream.cursor.reset();
+      return;
+    }
+    stream.ready.push_back(std::move(outcome));
+    ++waiting_;
+    add(stage().worked, 1);
   }
 
   Pipeline& pipeline_;
@@ -384,6 +408,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
   bool reading_input_ = false;
   bool paused_ = false;
   int busy_ = 0;
+  int64_t waiting_ = 0;  // elements that are ready, in all streams together
   std::vector<std::thread> threads_;
 };
 

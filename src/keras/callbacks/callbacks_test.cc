@@ -16,6 +16,7 @@
 #include "keras/callbacks/number_text.h"
 #include "keras/callbacks/progress_bar.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/ops/math.h"
@@ -390,8 +391,8 @@ struct Outcome {
 };
 
 // A run with everything that has a state: shuffling, dropout, Adam, moving statistics.
-Outcome train(const std::string& backup, int64_t save_freq, int64_t steps_per_epoch, int kill_epoch = -1,
-              int64_t kill_batch = -1) {
+Outcome train(const std::string& backup, bool dataset, int64_t save_freq, int64_t steps_per_epoch,
+              int kill_epoch = -1, int64_t kill_batch = -1) {
   set_random_seed(11);
   const Sequential model({layers::Dense(8, {.activation = "relu", .name = "a"}), layers::Dropout(0.3),
                           layers::BatchNormalization({.name = "b"}), layers::Dense(1, {.name = "c"})},
@@ -410,8 +411,9 @@ Outcome train(const std::string& backup, int64_t save_freq, int64_t steps_per_ep
                                        if (epoch_now == kill_epoch && batch == kill_batch)
                                          kill(getpid(), SIGKILL);
                                      }}));
+  const Tensor x = Tensor::from(values, {22, 2}), y = Tensor::from(std::vector<float>(22, 0.5F), {22, 1});
   const History history = model.fit(
-      Tensor::from(values, {22, 2}), Tensor::from(std::vector<float>(22, 0.5F), {22, 1}),
+      dataset ? Data(data::Dataset::from_tensor_slices({x, y}).shuffle(10).batch(4).prefetch()) : Data(x, y),
       {.batch_size = 4, .epochs = 4, .verbose = 0, .callbacks = list, .steps_per_epoch = steps_per_epoch});
   Outcome run{{}, history["loss"]};
   for (const Tensor& weight : model.get_weights())
@@ -421,29 +423,36 @@ Outcome train(const std::string& backup, int64_t save_freq, int64_t steps_per_ep
 
 TEST_F(Callbacks, ARunThatWasKilledGoesOnWithTheSameBits) {
   struct Case {
+    bool dataset;
     int64_t save_freq, steps_per_epoch;
     int kill_epoch;
     int64_t kill_batch;
     size_t kept_epochs;
   };
   // With steps_per_epoch the epochs of 4 steps go through 6 batches: 4, 2, 4, 2.
-  for (const Case& c :
-       {Case{0, -1, 2, 3, 2}, Case{2, -1, 1, 3, 1}, Case{6, -1, 2, 0, 2}, Case{1, -1, 0, 2, 0},
-        Case{0, 4, 2, 1, 2}, Case{3, 4, 2, 3, 2}, Case{1, 4, 1, 1, 1}}) {
-    SCOPED_TRACE(::testing::Message()
-                 << c.save_freq << " " << c.steps_per_epoch << " " << c.kill_epoch << " " << c.kill_batch);
-    const Outcome whole = train("", 0, c.steps_per_epoch);
+  std::vector<Case> cases;
+  for (const bool dataset : {false, true})
+    for (Case c : {Case{false, 0, -1, 2, 3, 2}, Case{false, 2, -1, 1, 3, 1}, Case{false, 6, -1, 2, 0, 2},
+                   Case{false, 1, -1, 0, 2, 0}, Case{false, 0, 4, 2, 1, 2}, Case{false, 3, 4, 2, 3, 2},
+                   Case{false, 1, 4, 1, 1, 1}}) {
+      c.dataset = dataset;
+      cases.push_back(c);
+    }
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << c.dataset << " " << c.save_freq << " " << c.steps_per_epoch << " "
+                                      << c.kill_epoch << " " << c.kill_batch);
+    const Outcome whole = train("", c.dataset, 0, c.steps_per_epoch);
     const std::string backup = in_folder("backup");
     const pid_t child = fork();
     if (child == 0) {
-      train(backup, c.save_freq, c.steps_per_epoch, c.kill_epoch, c.kill_batch);
+      train(backup, c.dataset, c.save_freq, c.steps_per_epoch, c.kill_epoch, c.kill_batch);
       _exit(1);
     }
     int status = 0;
     waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     ASSERT_TRUE(fs::exists(backup + "/backup.safetensors"));
-    const Outcome resumed = train(backup, c.save_freq, c.steps_per_epoch);
+    const Outcome resumed = train(backup, c.dataset, c.save_freq, c.steps_per_epoch);
     EXPECT_EQ(resumed.weights, whole.weights);
     EXPECT_EQ(resumed.losses.size(), whole.losses.size() - c.kept_epochs);
     EXPECT_EQ(resumed.losses.back(), whole.losses.back());

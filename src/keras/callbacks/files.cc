@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -204,6 +205,10 @@ class BackupAndRestoreCallback final : public CallbackBase {
                                          .batch = number("batch"),
                                          .random = number("random"),
                                          .stream = {number("stream_random"), number("stream_taken")}};
+    for (const auto& entry : file.entries())
+      if (entry.name.starts_with(kIterator))
+        trainer().resume->stream.iterator.emplace(entry.name.substr(std::strlen(kIterator)),
+                                                  file.read(entry.name));
     batches_ = number("batch");
     if (params().verbose > 0) fmt::print("Going on from the backup in epoch {}\n", number("epoch") + 1);
   }
@@ -250,8 +255,11 @@ class BackupAndRestoreCallback final : public CallbackBase {
     add("random", at.random);
     add("stream_random", at.stream.random);
     add("stream_taken", at.stream.taken);
+    for (const auto& [name, tensor] : at.stream.iterator) tensors.emplace_back(kIterator + name, tensor);
     train::save_safetensors(file_, tensors);
   }
+
+  static constexpr const char* kIterator = "iterator/";
 
   std::string file_;
   BackupAndRestoreOptions options_;

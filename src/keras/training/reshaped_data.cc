@@ -11,13 +11,6 @@
 namespace lockstep::keras {
 namespace {
 
-const Batch& arrays_of(const Data& data, const char* argument, std::source_location where) {
-  const Batch* arrays = data.source()->arrays();
-  require(arrays != nullptr, ErrorCode::unsupported, where, "fit: ", argument,
-          " needs arrays in memory; split or weight the dataset itself");
-  return *arrays;
-}
-
 TensorList rows(const TensorList& list, int64_t begin, int64_t count) {
   TensorList cut;
   for (const Tensor& tensor : list) {
@@ -37,7 +30,9 @@ TensorList rows(const TensorList& list, int64_t begin, int64_t count) {
 }  // namespace
 
 std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_location where) {
-  const Batch& arrays = arrays_of(data, "validation_split", where);
+  require(data.source()->arrays() != nullptr, ErrorCode::unsupported, where,
+          "fit: validation_split needs arrays in memory; split the dataset itself with take(n) and skip(n)");
+  const Batch& arrays = *data.source()->arrays();
   const int64_t examples = examples_in(arrays);
   const auto kept = static_cast<int64_t>(std::floor(static_cast<double>(examples) * (1 - fraction)));
   require(kept > 0 && kept<examples, ErrorCode::invalid_argument, where, "fit: validation_split ", fraction,
@@ -52,13 +47,14 @@ std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_l
   return {part(0, kept), part(kept, examples - kept)};
 }
 
-Data with_class_weight(const Data& data, const std::map<int64_t, double>& class_weight,
-                       std::source_location where) {
-  Batch arrays = arrays_of(data, "class_weight", where);
-  require(arrays.y.size() == 1, ErrorCode::unsupported, where,
-          "fit: class_weight is for models of one output, the data has ", arrays.y.size(),
+namespace {
+
+// Multiplies the batch's sample weights by the weight of each example's class.
+void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::source_location where) {
+  require(batch.y.size() == 1, ErrorCode::unsupported, where,
+          "fit: class_weight is for models of one output, the data has ", batch.y.size(),
           " labels; use sample_weight");
-  Tensor y = arrays.y[0];
+  Tensor y = batch.y[0];
   if (y.rank() > 1 && y.shape()[-1] > 1) {
     y = argmax(y);
   } else if (y.rank() > 1) {
@@ -72,10 +68,56 @@ Data with_class_weight(const Data& data, const std::map<int64_t, double>& class_
     weights.push_back(found == class_weight.end() ? 1.0F : static_cast<float>(found->second));
   }
   Tensor all = Tensor::from(weights, y.shape());
-  if (!arrays.sample_weight.empty() && arrays.sample_weight[0].defined())
-    all = all * cast(arrays.sample_weight[0], DType::float32);
-  arrays.sample_weight = {all};
-  return Data(array_source(std::move(arrays), {}, {}, where));
+  if (!batch.sample_weight.empty() && batch.sample_weight[0].defined())
+    all = all * cast(batch.sample_weight[0], DType::float32);
+  batch.sample_weight = {all};
+}
+
+class WeightedSource final : public Data::Source {
+ public:
+  WeightedSource(std::shared_ptr<const Data::Source> source, std::map<int64_t, double> class_weight,
+                 std::source_location where)
+      : source_(std::move(source)), class_weight_(std::move(class_weight)), where_(where) {}
+
+  std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
+    return std::make_unique<Reader>(*this, source_->read(options));
+  }
+  int64_t batches(int64_t batch_size) const override { return source_->batches(batch_size); }
+  std::vector<TensorSpec> input_specs() const override { return source_->input_specs(); }
+
+ private:
+  class Reader final : public BatchReader {
+   public:
+    Reader(const WeightedSource& source, std::unique_ptr<BatchReader> reader)
+        : source_(source), reader_(std::move(reader)) {}
+    bool next(Batch& batch) override {
+      if (!reader_->next(batch)) return false;
+      weigh(batch, source_.class_weight_, source_.where_);
+      return true;
+    }
+    data::IteratorState save() override { return reader_->save(); }
+    void restore(const data::IteratorState& state) override { reader_->restore(state); }
+    std::optional<data::Explanation> explain() const override { return reader_->explain(); }
+
+   private:
+    const WeightedSource& source_;
+    std::unique_ptr<BatchReader> reader_;
+  };
+
+  std::shared_ptr<const Data::Source> source_;
+  std::map<int64_t, double> class_weight_;
+  std::source_location where_;
+};
+
+}  // namespace
+
+Data with_class_weight(const Data& data, const std::map<int64_t, double>& class_weight,
+                       std::source_location where) {
+  const Batch* arrays = data.source()->arrays();
+  if (!arrays) return Data(std::make_shared<WeightedSource>(data.source(), class_weight, where));
+  Batch weighted = *arrays;
+  weigh(weighted, class_weight, where);
+  return Data(array_source(std::move(weighted), {}, {}, where));
 }
 
 }  // namespace lockstep::keras

@@ -11,6 +11,7 @@
 #include "base/worker.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
@@ -18,8 +19,6 @@
 
 namespace lockstep::keras {
 namespace {
-
-const std::vector<std::string> kNoNames;
 
 // Less than this is not worth waking a thread for, or giving to one more of a team.
 constexpr size_t kPrefetchBytes = size_t{64} << 10;
@@ -217,10 +216,41 @@ class ArraySource final : public Data::Source {
     return (examples_in(arrays_) + batch_size - 1) / batch_size;
   }
   const Batch* arrays() const override { return &arrays_; }
-  const std::vector<std::string>& x_names() const override { return x_names_; }
-  const std::vector<std::string>& y_names() const override { return y_names_; }
+  std::vector<TensorSpec> input_specs() const override {
+    std::vector<TensorSpec> specs;
+    for (const Tensor& x : arrays_.x) {
+      specs.push_back(x.spec());
+      specs.back().shape[0] = -1;
+    }
+    return specs;
+  }
+  std::shared_ptr<const Source> in_order(const ModelArrays& model,
+                                         std::source_location where) const override {
+    if (x_names_.empty() && y_names_.empty()) return nullptr;
+    require(!model.inputs.empty(), ErrorCode::invalid_argument, where,
+            "data by name needs a model with named inputs (Sequential with an input, or the functional API)");
+    Batch sorted;
+    sorted.x = ordered(arrays_.x, model.inputs, x_names_, "input", where);
+    for (size_t i = 0; i < sorted.x.size(); ++i)
+      require(sorted.x[i].defined(), ErrorCode::invalid_argument, where, "the data has no input named \"",
+              model.inputs[i], "\"");
+    if (!arrays_.y.empty()) sorted.y = ordered(arrays_.y, model.outputs, y_names_, "output", where);
+    if (!arrays_.sample_weight.empty())
+      sorted.sample_weight =
+          ordered(arrays_.sample_weight, model.outputs, y_names_, "weight of output", where);
+    return array_source(std::move(sorted), {}, {}, where);
+  }
 
  private:
+  static TensorList ordered(const TensorList& tensors, const std::vector<std::string>& wanted,
+                            const std::vector<std::string>& names, const char* what,
+                            std::source_location where) {
+    TensorList list;
+    for (const size_t position : in_order_of(wanted, names, what, where))
+      list.push_back(position < tensors.size() ? tensors[position] : Tensor());
+    return list;
+  }
+
   Batch arrays_;
   std::vector<std::string> x_names_;
   std::vector<std::string> y_names_;
@@ -237,8 +267,27 @@ void split_named(const Data::Named& named, std::vector<std::string>& names, Tens
 
 }  // namespace
 
-const std::vector<std::string>& Data::Source::x_names() const { return kNoNames; }
-const std::vector<std::string>& Data::Source::y_names() const { return kNoNames; }
+std::shared_ptr<const Data::Source> Data::Source::in_order(const ModelArrays&, std::source_location) const {
+  return nullptr;
+}
+
+std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
+                                const char* what, std::source_location where) {
+  for (const std::string& name : names) {
+    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
+    std::string known;
+    for (const std::string& other : wanted) known += (known.empty() ? "\"" : ", \"") + other + "\"";
+    const std::string near = nearest_spelling(name, wanted);
+    fail(ErrorCode::invalid_argument, where, "the data names ", what, " \"", name, "\", the model has ",
+         known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
+  }
+  std::vector<size_t> positions;
+  for (const std::string& name : wanted) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    positions.push_back(found == names.end() ? kMissing : static_cast<size_t>(found - names.begin()));
+  }
+  return positions;
+}
 
 int64_t examples_in(const Batch& batch) {
   int64_t examples = 0;

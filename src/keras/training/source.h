@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/explain.h"
 #include "lockstep/keras/data.h"
 
 namespace lockstep::keras {
@@ -26,25 +28,47 @@ class BatchReader {
   // False where the data has ended. The tensors of the batch may be overwritten by a later call once nobody
   // else holds them.
   virtual bool next(Batch& batch) = 0;
+
+  // The exact position, for a reader of the same source that has given nothing yet. Empty where there is no other way
+  // than to read up to it.
+  virtual data::IteratorState save() { return {}; }
+  virtual void restore(const data::IteratorState& /*state*/) {}
+  // Where its time goes, where that is known.
+  virtual std::optional<data::Explanation> explain() const { return {}; }
+};
+
+// What a model calls its arrays; nothing is known of one that was not built yet.
+struct ModelArrays {
+  std::vector<std::string> inputs;
+  std::vector<Shape> shapes;  // of the inputs
+  std::vector<std::string> outputs;
 };
 
 class Data::Source {
  public:
   virtual ~Source() = default;
   virtual std::unique_ptr<BatchReader> read(const EpochOptions& options) const = 0;
-  // Batches of an epoch; -1: not known.
+  // Batches of an epoch, kUnknown or kEndless.
   virtual int64_t batches(int64_t batch_size) const = 0;
+  static constexpr int64_t kUnknown = -1, kEndless = -2;
   // The arrays themselves, where the data is arrays in memory.
   virtual const Batch* arrays() const { return nullptr; }
-  // Names of the inputs and outputs, where they came by name; in the order of the lists.
-  virtual const std::vector<std::string>& x_names() const;
-  virtual const std::vector<std::string>& y_names() const;
+  // Of the inputs, -1 for the batch; may look at a batch.
+  virtual std::vector<TensorSpec> input_specs() const { return {}; }
+  // The same with what came by name in the model's order. None where it is in order as it is.
+  virtual std::shared_ptr<const Source> in_order(const ModelArrays& model, std::source_location where) const;
 };
 
 // Arrays with one number of examples. Throws Error(shape_mismatch) naming those that differ.
 std::shared_ptr<const Data::Source> array_source(
     Batch arrays, std::vector<std::string> x_names = {}, std::vector<std::string> y_names = {},
     std::source_location where = std::source_location::current());
+
+// For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that is not
+// wanted; `what` it names.
+std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
+                                const char* what, std::source_location where);
+inline constexpr size_t kMissing = SIZE_MAX;
 
 // All arrays of a batch, undefined ones left out.
 template <class F>

@@ -8,12 +8,13 @@ namespace lockstep::keras {
 void BatchStream::open() {
   reader_.reset();  // its thread ends before the next one's begins
   ended_ = false;
-  position_ = {random_state(), 0};
+  random_ = random_state();
+  taken_ = 0;
   reader_ = source_->read(options_);
 }
 
 bool BatchStream::goes_on() const {
-  return reader_ && continues_ && !ended_ && position_.taken != source_->batches(options_.batch_size);
+  return reader_ && continues_ && !ended_ && taken_ != source_->batches(options_.batch_size);
 }
 
 void BatchStream::begin_epoch() {
@@ -22,22 +23,40 @@ void BatchStream::begin_epoch() {
 
 bool BatchStream::next(Batch& batch) {
   ended_ = !reader_->next(batch);
-  if (!ended_) ++position_.taken;
+  if (!ended_) ++taken_;
   return !ended_;
 }
 
+BatchStream::Position BatchStream::position() {
+  return {random_, taken_, reader_ ? reader_->save() : data::IteratorState()};
+}
+
+BatchStream::Position BatchStream::position_after_epoch() {
+  Position position = this->position();
+  if (!goes_on()) position.random = 0, position.taken = -1;
+  return position;
+}
+
 void BatchStream::restore(const Position& position, int64_t random) {
-  if (position.taken < 0) {
-    set_random_state(random);
+  if (position.taken >= 0 || !position.iterator.empty()) {
+    set_random_state(position.random);
     open();
-    return;
-  }
-  set_random_state(position.random);
-  open();
-  Batch skipped;
-  while (position_.taken < position.taken && next(skipped)) {
+    if (!position.iterator.empty()) {
+      reader_->restore(position.iterator);
+      taken_ = position.taken;
+    }
+    Batch skipped;
+    while (taken_ < position.taken && next(skipped)) {
+    }
   }
   set_random_state(random);
+  if (position.taken < 0) open();
+}
+
+observe::InputSummary BatchStream::input_summary() const {
+  const std::optional<data::Explanation> found = reader_ ? reader_->explain() : std::nullopt;
+  if (!found || found->bottleneck.empty()) return {};
+  return {found->bottleneck + " [" + found->where + "]: " + found->cause, found->fix};
 }
 
 int64_t random_state() { return random::default_generator().state().value().item<int64_t>(); }

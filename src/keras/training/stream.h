@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "keras/training/source.h"
+#include "lockstep/observe/run_summary.h"
 
 namespace lockstep::keras {
 
@@ -23,16 +24,21 @@ class BatchStream {
   bool next(Batch& batch);
 
   // What it takes to stand where the stream stands: the generator (random::default_generator()) when the pass
-  // under way began, and how many batches of it were taken; -1: no pass is under way.
+  // under way began, and how many batches of it were taken; -1: no pass is under way. Where the data knows its
+  // position there is that as well, also of a pass that has ended: later ones count on from it.
   struct Position {
     int64_t random = 0;
     int64_t taken = -1;
+    data::IteratorState iterator = {};
   };
-  Position position() const { return position_; }
+  Position position();
   // The same, once the epoch under way has ended.
-  Position position_after_epoch() const { return goes_on() ? position_ : Position(); }
+  Position position_after_epoch();
   // In place of begin_epoch(); the generator becomes `random`, then a new pass begins if none is under way.
   void restore(const Position& position, int64_t random);
+
+  // Of the pass under way, where the data knows; empty where it was not what limited.
+  observe::InputSummary input_summary() const;
 
  private:
   void open();
@@ -42,7 +48,8 @@ class BatchStream {
   EpochOptions options_;
   bool continues_;
   bool ended_ = false;
-  Position position_;
+  int64_t random_ = 0;
+  int64_t taken_ = -1;
   std::unique_ptr<BatchReader> reader_;
 };
 

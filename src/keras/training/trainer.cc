@@ -10,6 +10,7 @@
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -102,50 +103,16 @@ void Trainer::run_step(StepKind kind, const Batch& batch, std::source_location w
 
 // --- data --------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// Tensors that came by name, in the order of `wanted`; those that are not there are undefined.
-TensorList ordered(const TensorList& tensors, const std::vector<std::string>& names,
-                   const std::vector<std::string>& wanted, const char* what, std::source_location where) {
-  for (const std::string& name : names) {
-    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
-    std::string known;
-    for (const std::string& other : wanted) known += (known.empty() ? "\"" : ", \"") + other + "\"";
-    const std::string near = nearest_spelling(name, wanted);
-    fail(ErrorCode::invalid_argument, where, "the data names ", what, " \"", name, "\", the model has ",
-         known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
-  }
-  TensorList list(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto found = std::find(names.begin(), names.end(), wanted[i]);
-    const auto at = static_cast<size_t>(found - names.begin());
-    if (at < tensors.size()) list[i] = tensors[at];
-  }
-  return list;
-}
-
-}  // namespace
-
 Data Trainer::in_model_order(const Data& data, std::source_location where) const {
   require(data.defined(), ErrorCode::invalid_argument, where, "no data was given");
-  const auto& source = *data.source();
-  if (source.x_names().empty() && source.y_names().empty()) return data;
-  std::vector<std::string> inputs;
-  for (const KerasTensor& input : model_.inputs()) inputs.push_back(input.name());
-  require(!inputs.empty(), ErrorCode::invalid_argument, where,
-          "data by name needs a model with named inputs (Sequential with an input, or the functional API)");
-  const std::vector<std::string> outputs = model_.output_names(model_.outputs().size());
-  const Batch& arrays = *source.arrays();
-  Batch sorted;
-  sorted.x = ordered(arrays.x, source.x_names(), inputs, "input", where);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    require(sorted.x[i].defined(), ErrorCode::invalid_argument, where, "the data has no input named \"",
-            inputs[i], "\"");
-  if (!arrays.y.empty()) sorted.y = ordered(arrays.y, source.y_names(), outputs, "output", where);
-  if (!arrays.sample_weight.empty())
-    sorted.sample_weight =
-        ordered(arrays.sample_weight, source.y_names(), outputs, "weight of output", where);
-  return Data(array_source(std::move(sorted), {}, {}, where));
+  ModelArrays model;
+  for (const KerasTensor& input : model_.inputs()) {
+    model.inputs.push_back(input.name());
+    model.shapes.push_back(input.shape());
+  }
+  if (!model.inputs.empty()) model.outputs = model_.output_names(model_.outputs().size());
+  const std::shared_ptr<const Data::Source> ordered = data.source()->in_order(model, where);
+  return ordered ? Data(ordered) : data;
 }
 
 // --- loops -------------------------------------------------------------------------------------------------------
@@ -169,6 +136,17 @@ void check_batch_size(const char* what, int64_t batch_size, std::source_location
           ": batch_size must be positive, received ", batch_size);
 }
 
+// Steps of a pass: as told, or as the data has.
+int64_t steps_of(const Data& data, int64_t told, int64_t batch_size, const char* what, const char* option,
+                 std::source_location where) {
+  if (told > 0) return told;
+  const int64_t batches = data.source()->batches(batch_size);
+  require(batches != Data::Source::kEndless, ErrorCode::invalid_argument, where, what,
+          ": the dataset has no end (repeat() without a count); say with ", option,
+          " how many batches to take, or take(count) of it");
+  return batches;
+}
+
 void attach(const std::vector<Callback>& callbacks, Model& model, const RunParams& params,
             std::source_location where) {
   for (const Callback& callback : callbacks) {
@@ -179,10 +157,10 @@ void attach(const std::vector<Callback>& callbacks, Model& model, const RunParam
 
 }  // namespace
 
-Trainer::Progress Trainer::progress(int epoch, int64_t batch) const {
+Trainer::Progress Trainer::progress(int epoch, int64_t batch) {
   return {epoch, batch, random_state(), stream_ ? stream_->position() : BatchStream::Position()};
 }
-Trainer::Progress Trainer::progress_after(int epoch) const {
+Trainer::Progress Trainer::progress_after(int epoch) {
   return {epoch + 1, 0, random_state(), stream_ ? stream_->position_after_epoch() : BatchStream::Position()};
 }
 
@@ -245,16 +223,27 @@ Logs Trainer::evaluate_quietly(const Data& data, int64_t batch_size, int64_t ste
   return logs;
 }
 
+namespace {
+
+constexpr int64_t kWorthWarningNs = 1'000'000'000;
+
+// A dataset that keeps the steps waiting is not to be missed.
+void warn_of_input(const observe::RunSummary& time) {
+  if (time.input.bottleneck.empty()) return;
+  if (time.replicas[0][observe::Category::input_wait].total < kWorthWarningNs) return;
+  for (const observe::Verdict& verdict : observe::judge(time))
+    if (verdict.id == "input-bound")
+      log(LogLevel::warning, "fit: ", verdict.cause, "; ", verdict.evidence, "; fix: ", verdict.fix,
+          "; gain: ", verdict.gain);
+}
+
+}  // namespace
+
 // Makes the weights, so that callbacks find them when training begins.
 void Trainer::build_for(const Model& handle, const Data& data, std::source_location where) const {
-  const Batch* arrays = data.source()->arrays();
-  if (model_.built() || !arrays) return;
-  std::vector<TensorSpec> specs;
-  for (const Tensor& x : arrays->x) {
-    specs.push_back(x.spec());
-    specs.back().shape[0] = -1;
-  }
-  infer_outputs(handle, specs, {}, where);
+  if (model_.built()) return;
+  const std::vector<TensorSpec> specs = data.source()->input_specs();
+  if (!specs.empty()) infer_outputs(handle, specs, {}, where);
 }
 
 History Trainer::fit(Model& handle, const Data& given, const FitOptions& options,
@@ -276,7 +265,11 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   if (!options.class_weight.empty()) data = with_class_weight(data, options.class_weight, where);
 
   const bool continues = options.steps_per_epoch > 0;
-  const int64_t steps = continues ? options.steps_per_epoch : data.source()->batches(options.batch_size);
+  const int64_t steps =
+      steps_of(data, options.steps_per_epoch, options.batch_size, "fit", "steps_per_epoch", where);
+  if (validation.defined())
+    steps_of(validation, options.validation_steps, options.batch_size, "fit: validation_data",
+             "validation_steps", where);
   std::vector<Callback> callbacks = options.callbacks;
   // Behind the callbacks that add to the logs.
   const auto recorder = std::make_shared<HistoryRecorder>();
@@ -298,7 +291,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   // An epoch of which only the end was not told is done.
   if (resume && steps > 0 && resume->batch >= steps)
     resume =
-        Progress{resume->epoch + 1, 0, resume->random, continues ? resume->stream : BatchStream::Position()};
+        Progress{resume->epoch + 1, 0, resume->random,
+                 continues ? resume->stream : BatchStream::Position{.iterator = resume->stream.iterator}};
   const int first_epoch = resume ? std::max(options.initial_epoch, resume->epoch) : options.initial_epoch;
   for (int epoch = first_epoch; epoch < options.epochs && !stop_training; ++epoch) {
     reset_metrics();
@@ -327,9 +321,11 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
   tell(callbacks, &CallbackBase::on_train_end, logs);
-  stream_.reset();
   History history = std::move(recorder->history);
   history.time = clock_->summary();
+  history.time.input = stream_->input_summary();
+  stream_.reset();
+  warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
@@ -342,7 +338,7 @@ Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& 
   check_batch_size("evaluate", options.batch_size, where);
   const Data data = in_model_order(given, where);
   std::vector<Callback> callbacks = options.callbacks;
-  const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
+  const int64_t steps = steps_of(data, options.steps, options.batch_size, "evaluate", "steps", where);
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   attach(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;
@@ -354,7 +350,7 @@ TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptio
   check_batch_size("predict", options.batch_size, where);
   const Data data = in_model_order(given, where);
   std::vector<Callback> callbacks = options.callbacks;
-  const int64_t steps = options.steps > 0 ? options.steps : data.source()->batches(options.batch_size);
+  const int64_t steps = steps_of(data, options.steps, options.batch_size, "predict", "steps", where);
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   attach(callbacks, handle, {1, steps, options.verbose}, where);
   const Interrupt interrupt;

@@ -61,8 +61,8 @@ class Trainer {
     BatchStream::Position stream;  // of the data
   };
   // While fit runs: after `batch` batches of `epoch`, and at the end of an epoch, where the next one begins.
-  Progress progress(int epoch, int64_t batch) const;
-  Progress progress_after(int epoch) const;
+  Progress progress(int epoch, int64_t batch);
+  Progress progress_after(int epoch);
   // Set by a callback when training begins.
   std::optional<Progress> resume;
 
