@@ -130,8 +130,9 @@ std::vector<Row> rows() {
       {.name = "list_files",
        .make =
            [](const Dataset&, int64_t) {
-<<<<<<< HEAD
-             return Dataset::list_files({LOCKSTEP_SOURCE_DIR "/src/data/stages/*.cc"}, {.seed = 1});
+             return Dataset::list_files({std::string(LOCKSTEP_SOURCE_DIR) + "/src/data/stages/*.cc"},
+                                        {.seed = 2})
+                 .take(8);
            },
        .reshuffles = true,
        .keeps = false},
@@ -144,14 +145,6 @@ std::vector<Row> rows() {
                  {.num_parallel_reads = 2});
            },
        .keeps = false},
-=======
-             return Dataset::list_files({std::string(LOCKSTEP_SOURCE_DIR) + "/src/data/stages/*.cc"},
-                                        {.seed = 2})
-                 .take(8);
-           },
-       .reshuffles = true,
-       .keeps = false},
->>>>>>> data_stages
       // Elements one by one.
       {.name = "map",
        .make = [](const Dataset& in, int64_t calls) { return in.map(noisy, {.num_parallel_calls = calls}); },
