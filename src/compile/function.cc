@@ -130,8 +130,8 @@ class FunctionCore::Impl {
   }
 
   // `devices`: of the arguments; empty: they do not matter.
-  Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices, const ReplicaTrace& replica,
-              std::source_location where) {
+  Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices,
+              const ReplicaTrace& replica, std::source_location where) {
     ++traces_;
     Trace trace(replica);
     TensorList parameters;

@@ -112,10 +112,9 @@ class Lowering {
       settled_.push_back(v);
       const Shape& shape = graph_.spec(v).shape;
       const bool rows = shape.rank() > 0 && shape[0] == options_.local_batch;
-      require(!per_replica || rows || options_.stacks_outputs,
-              ErrorCode::failed_precondition, graph_.node(v).where, "the function returns a value of shape ",
-              shape, " that differs between replicas and is not one row for each of the ",
-              options_.local_batch,
+      require(!per_replica || rows || options_.stacks_outputs, ErrorCode::failed_precondition,
+              graph_.node(v).where, "the function returns a value of shape ", shape,
+              " that differs between replicas and is not one row for each of the ", options_.local_batch,
               " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
       plan_.outputs.push_back({graph_.spec(v), per_replica && rows, per_replica && !rows, device});
     }

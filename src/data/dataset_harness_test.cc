@@ -427,10 +427,6 @@ std::vector<std::string> rest(Iterator& iterator, size_t most = kMost) {
   return all;
 }
 
-std::vector<std::string> tail(const std::vector<std::string>& all, size_t from) {
-  return {all.begin() + static_cast<std::ptrdiff_t>(std::min(from, all.size())), all.end()};
-}
-
 class DatasetHarness : public testing::TestWithParam<Row> {
  protected:
   static void SetUpTestSuite() { set_log_level(LogLevel::error); }

@@ -184,10 +184,19 @@ class IteratorPosition final : public train::TrackedObject {
   explicit IteratorPosition(data::IteratorState& state) : state_(state) {}
   std::string kind() const override { return "iterator"; }
   bool has_state() const override { return true; }
-  train::NamedTensors save_state() const override { return {state_.begin(), state_.end()}; }
-  void restore_state(const train::NamedTensors& state) override { state_ = {state.begin(), state.end()}; }
+  // Arrays have no iterator: what is saved then says so.
+  train::NamedTensors save_state() const override {
+    train::NamedTensors tensors(state_.begin(), state_.end());
+    tensors.emplace_back(kEntries, Tensor::scalar(static_cast<int64_t>(state_.size())));
+    return tensors;
+  }
+  void restore_state(const train::NamedTensors& state) override {
+    state_ = {state.begin(), state.end()};
+    state_.erase(kEntries);
+  }
 
  private:
+  static constexpr const char* kEntries = "entries";
   data::IteratorState& state_;
 };
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "lockstep/ops/collective.h"
 #include "graph/emit.h"
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
 #include "keras/registry.h"
 #include "lockstep/base/error.h"
+#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 
 namespace lockstep::keras::optimizers {
