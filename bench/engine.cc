@@ -15,11 +15,13 @@
 #include "models/models.h"
 
 namespace lockstep::bench {
+
+void configure_devices() { set_logical_cpus({.threads_of = {1, 2, 4, 8, 16}}); }
+
 namespace {
 
-// One logical device for each number of threads, so that all are measured in one process.
 Device& device_with(int threads) {
-  set_logical_cpus({.threads_of = {1, 2, 4, 8, 16}});
+  configure_devices();
   for (Device* device : logical_devices())
     if (device->threads() == threads) return *device;
   fail(ErrorCode::invalid_argument, std::source_location::current(),

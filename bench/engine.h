@@ -10,6 +10,9 @@
 
 namespace lockstep::bench {
 
+// One logical device for each number of threads, so that all are measured in one process. Before a device is used.
+void configure_devices();
+
 using Step = std::function<void()>;
 
 enum class Mode { compiled, eager };

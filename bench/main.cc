@@ -116,6 +116,7 @@ std::string plan_table(const std::vector<MemoryPlan>& plans) {
 }
 
 int run(const Options& options) {
+  configure_devices();
   std::vector<Work> works = all_works();
   const std::regex filter(options.filter);
   std::erase_if(works, [&](const Work& work) { return !std::regex_search(work.id(), filter); });
