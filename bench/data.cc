@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -12,13 +13,18 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "base/crc32c.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/data/explain.h"
 #include "lockstep/data/files.h"
+#include "lockstep/data/image.h"
 #include "lockstep/observe/step_clock.h"
 #include "lockstep/ops/random.h"
+
+// Behind <cstdio>, which it needs and does not include.
+#include <jpeglib.h>
 
 namespace lockstep::bench {
 namespace {
@@ -141,7 +147,64 @@ void read_and_checksum(const std::string& path, std::string& piece) {
   (void)kept;
 }
 
+std::vector<std::string> jpegs() {
+  std::vector<std::string> images;
+  const random::Generator generator(1);
+  for (int64_t i = 0; i < kJpegs; ++i) {
+    // Smooth, with some noise: about as hard to decode as a photograph.
+    std::vector<uint8_t> pixels(static_cast<size_t>(kJpegSide * kJpegSide * 3));
+    std::mt19937 noise(static_cast<uint32_t>(i));
+    for (size_t p = 0; p < pixels.size(); ++p)
+      pixels[p] = static_cast<uint8_t>(
+          100 + 80 * std::sin(static_cast<double>(p / 3 % kJpegSide) * 0.05 + static_cast<double>(i)) +
+          static_cast<double>(noise() % 24));
+    images.push_back(data::encode_jpeg(Tensor::from(pixels, {kJpegSide, kJpegSide, 3}), 90));
+  }
+  return images;
+}
+
+void decode_alone(const std::string& jpeg, std::vector<uint8_t>& pixels) {
+  jpeg_decompress_struct info;
+  jpeg_error_mgr errors;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size());
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&info);
+  pixels.resize(size_t{info.output_width} * info.output_height * 3);
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = pixels.data() + size_t{info.output_scanline} * info.output_width * 3;
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+}
+
 }  // namespace
+
+std::vector<Candidate> jpeg_candidates(int threads) {
+  const auto images = std::make_shared<const std::vector<std::string>>(jpegs());
+  constexpr int64_t kBatch = 32;
+  const auto alone = [images, threads] {
+    std::atomic<size_t> next{0};
+    std::vector<std::thread> team;
+    for (int t = 0; t < threads; ++t)
+      team.emplace_back([&] {
+        std::vector<uint8_t> pixels;
+        for (size_t i = 0; (i = next++) < images->size();) decode_alone((*images)[i], pixels);
+      });
+    for (std::thread& thread : team) thread.join();
+  };
+  const auto decode = [images](const Tensor& first) {
+    const auto begin = images->begin() + first.item<int64_t>();
+    const std::vector<std::string_view> batch(begin, begin + kBatch);
+    return data::decode_images(batch);
+  };
+  const Dataset dataset = Dataset::range(0, kJpegs, kBatch).map(decode, {.num_parallel_calls = threads});
+  return {whole("libjpeg alone", alone, kJpegs), whole(
+                                                     "Lockstep map", [dataset] { drain(dataset); }, kJpegs)};
+}
 
 std::vector<Candidate> slices_candidates(int64_t batch) {
   const int64_t batches = (kSliceExamples + batch - 1) / batch;

@@ -26,4 +26,9 @@ std::vector<Candidate> hidden_candidates();
 inline constexpr int64_t kRecords = 4096, kRecordBytes = 16384;
 std::vector<Candidate> tfrecord_candidates();
 
+// kJpegs images of kJpegSide pixels a side, in batches of 32, one iteration a pass: decoded by a parallel map of `threads`
+// right into the batch, against libjpeg-turbo alone in as many threads.
+inline constexpr int64_t kJpegs = 256, kJpegSide = 256;
+std::vector<Candidate> jpeg_candidates(int threads);
+
 }  // namespace lockstep::bench

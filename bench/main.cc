@@ -89,6 +89,7 @@ std::vector<Work> all_works() {
   works.push_back({.name = "data/tfrecord",
                    .bytes = static_cast<double>(kRecords * kRecordBytes),
                    .candidates = [](int) { return tfrecord_candidates(); }});
+  works.push_back({.name = "data/jpeg", .candidates = jpeg_candidates});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
   constexpr int kCheckpointRounds = 10;
   const auto saved = static_cast<double>(checkpoint_bytes());

@@ -21,7 +21,7 @@ target_link_libraries(lockstep_floors PUBLIC lockstep lockstep_parts)
 add_library(lockstep_bench_parts STATIC EXCLUDE_FROM_ALL ${bench_sources})
 lockstep_compiler_options(lockstep_bench_parts)
 target_compile_definitions(lockstep_bench_parts PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_link_libraries(lockstep_bench_parts PUBLIC lockstep_floors lockstep_models)
+target_link_libraries(lockstep_bench_parts PUBLIC lockstep_floors lockstep_models PRIVATE JPEG::JPEG)
 
 add_executable(lockstep_bench EXCLUDE_FROM_ALL bench/main.cc)
 lockstep_compiler_options(lockstep_bench)
