@@ -10,6 +10,7 @@
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
+#include "lockstep/keras/verify_invariance.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -235,6 +236,56 @@ TEST(FitUnderStrategies, AForgottenScopeIsAnErrorAndAdoptMendsIt) {
   strategy.devices()[1]->reset_counters();
   model.fit({data.x, data.y}, {.verbose = 0});
   EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
+}
+
+// --- verify_invariance ---------------------------------------------------------------------------------------------
+
+keras::Model compiled(keras::Model model) {
+  model.compile({.optimizer = "adam",
+                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  return model;
+}
+
+TEST(VerifyInvariance, HoldsForAModelOfLayersAndLeavesItAsItWas) {
+  random::set_seed(3);
+  const keras::Model model = compiled(mlp_with_dropout());
+  const auto before = weights_of(model);
+  const Examples data = examples(70);
+  const Invariance found = verify_invariance(model, {data.x, data.y}, {.batch_size = 29, .steps = 3});
+  EXPECT_TRUE(found.holds) << to_text(found);
+  EXPECT_EQ(found.steps, 3);
+  EXPECT_EQ(found.replicas, (std::vector<int>{1, 2, 3, 4, 8}));
+  EXPECT_EQ(weights_of(model), before);
+  EXPECT_EQ(model.base()->owner(), nullptr);
+}
+
+TEST(VerifyInvariance, NamesTheWeightAndTheStepThatDiffer) {
+  const auto calls = std::make_shared<int>(0);
+  const keras::Model model = compiled(
+      keras::Sequential({layers::Dense(4, {.input_shape = {12}}), layers::Lambda([calls](const Tensor& x) {
+                           // State that is in no variable: every trace sees another one.
+                           return x * (1.0 + 0.01 * ++*calls);
+                         })}));
+  const Examples data = examples(64);
+  const Invariance found = verify_invariance(model, {data.x, data.y}, {.steps = 2, .replicas = {1, 2}});
+  EXPECT_FALSE(found.holds);
+  EXPECT_EQ(found.step, 0);
+  EXPECT_EQ(found.differing_replicas, 2);
+  EXPECT_THAT(found.weight, HasSubstr("kernel"));
+  EXPECT_THAT(to_text(found), HasSubstr("differs first, after step 0"));
+}
+
+TEST(VerifyInvariance, NeedsSeveralDevicesAndACompiledModel) {
+  const Examples data = examples(8);
+  EXPECT_THAT(error_of([&] {
+                verify_invariance(mlp(), {data.x, data.y});
+              }).message(),
+              HasSubstr("compile()"));
+  EXPECT_THAT(error_of([&] {
+                verify_invariance(compiled(mlp()), {data.x, data.y}, {.replicas = {1}});
+              }).message(),
+              HasSubstr("set_logical_cpus"));
 }
 
 }  // namespace

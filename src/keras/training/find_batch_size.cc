@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "keras/training/trainer.h"
+#include "keras/training/unchanged.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -48,28 +49,6 @@ Batch repeated(const Batch& arrays, int64_t count) {
   fill(arrays.sample_weight, batch.sample_weight);
   return batch;
 }
-
-// Puts everything that a training step changes back when it goes.
-class Unchanged {
- public:
-  explicit Unchanged(const Model& model) {
-    keep(model.weights());
-    keep(model.optimizer().variables());
-    for (const Metric& metric : model.metrics()) keep(metric.variables());
-    keep({random::default_generator().state()});
-  }
-  ~Unchanged() {
-    for (const auto& [variable, value] : values_) variable.assign(value);
-  }
-  Unchanged(const Unchanged&) = delete;
-  Unchanged& operator=(const Unchanged&) = delete;
-
- private:
-  void keep(const std::vector<Variable>& variables) {
-    for (const Variable& variable : variables) values_.emplace_back(variable, variable.value());
-  }
-  std::vector<std::pair<Variable, Tensor>> values_;
-};
 
 class Search {
  public:
