@@ -137,7 +137,8 @@ void Conveyor::run(int id) {
       add(stage_.worked, 1);
       if (stage_.tunes_slots && !slot->error)
         stage_.element_bytes.store(bytes_of(slot->parcel.item), std::memory_order_relaxed);
-      ready_.notify_one();
+      // In order, only the first one is waited for: waking the consumer for another costs two changes of thread.
+      if (!ordered_ || slot == slots_.begin()) ready_.notify_one();
     }
     --busy_;
     if (paused_ && busy_ == 0) quiet_.notify_all();
