@@ -50,6 +50,8 @@ Iterator::~Iterator() = default;
 bool Iterator::next(Element& element) {
   if (impl_->pipeline.stopped()) return false;
   impl_->pipeline.tuner().step();
+  // Stages without threads of their own make elements where those with threads do.
+  const DeviceScope host(impl_->pipeline.device());
   Item item;
   try {
     if (!impl_->root->next(item)) return false;
