@@ -137,8 +137,15 @@ void Conveyor::run(int id) {
       add(stage_.worked, 1);
       if (stage_.tunes_slots && !slot->error)
         stage_.element_bytes.store(bytes_of(slot->parcel.item), std::memory_order_relaxed);
-      // In order, only the first one is waited for: waking the consumer for another costs two changes of thread.
-      if (!ordered_ || slot == slots_.begin()) ready_.notify_one();
+      --busy_;
+      if (paused_ && busy_ == 0) quiet_.notify_all();
+      // In order, only the first one is waited for. A consumer that wakes while the lock is held goes back to sleep.
+      if (!ordered_ || slot == slots_.begin()) {
+        lock.unlock();
+        ready_.notify_one();
+        lock.lock();
+      }
+      continue;
     }
     --busy_;
     if (paused_ && busy_ == 0) quiet_.notify_all();
@@ -185,8 +192,8 @@ bool Conveyor::take(Item& item) {
   std::swap(item, slot->parcel.item);
   const std::exception_ptr error = slot->error;
   recycle(slot);
-  room_.notify_one();
   lock.unlock();
+  room_.notify_one();
   if (error) std::rethrow_exception(error);
   return true;
 }
