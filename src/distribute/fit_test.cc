@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "compile/compile_test.h"
 #include "distribute/eight_cpus_test.h"
@@ -65,7 +66,9 @@ Examples examples(int64_t count) {
 
 struct Training {
   keras::Model (*make)() = mlp;
-  std::string optimizer = "adam";
+  std::function<keras::optimizers::Optimizer()> optimizer = [] {
+    return keras::optimizers::Optimizer("adam");
+  };
   int64_t batch = 32;
   int64_t examples = 320;
   int epochs = 5;
@@ -84,7 +87,7 @@ std::vector<std::vector<float>> trained(const Training& training, const Strategy
   {
     const auto scope = strategy.scope();
     model = training.make();
-    model.compile({.optimizer = training.optimizer,
+    model.compile({.optimizer = training.optimizer(),
                    .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
   }
@@ -133,12 +136,40 @@ TEST(FitUnderStrategies, EqualsOneDeviceOnTheWholeBatch) {
 }
 
 TEST(FitUnderStrategies, EveryOptimizerEqualsOneDevice) {
-  for (const char* optimizer :
-       {"sgd", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad", "adadelta", "ftrl"}) {
-    SCOPED_TRACE(optimizer);
-    const Training training{.optimizer = optimizer, .batch = 33};
+  for (const char* name :
+       {"sgd", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad", "adadelta", "ftrl", "lion"}) {
+    SCOPED_TRACE(name);
+    const Training training{.optimizer = [name] { return keras::optimizers::Optimizer(name); }, .batch = 33};
     expect_near(trained(training, MirroredStrategy(names(3))), trained(training, {}));
   }
+}
+
+TEST(FitUnderStrategies, ClippingScalingAndAccumulationActOnTheSum) {
+  using keras::optimizers::Adam;
+  using keras::optimizers::SGD;
+  const std::pair<const char*, std::function<keras::optimizers::Optimizer()>> cases[] = {
+      {"clipnorm", [] { return SGD({.learning_rate = 0.1, .clipnorm = 0.05}); }},
+      {"clipvalue", [] { return SGD({.learning_rate = 0.1, .clipvalue = 0.01}); }},
+      {"global_clipnorm", [] { return SGD({.learning_rate = 0.1, .global_clipnorm = 0.05}); }},
+      {"weight_decay", [] { return SGD({.learning_rate = 0.1, .weight_decay = 0.01}); }},
+      {"use_ema", [] { return SGD({.learning_rate = 0.1, .use_ema = true}); }},
+      {"accumulation", [] { return SGD({.learning_rate = 0.1, .gradient_accumulation_steps = 3}); }},
+      {"loss_scale", [] { return keras::optimizers::LossScaleOptimizer(Adam()); }},
+  };
+  for (const auto& [name, optimizer] : cases) {
+    SCOPED_TRACE(name);
+    const Training training{.optimizer = optimizer, .batch = 33};
+    const auto expected = trained(training, {});
+    for (const int replicas : {2, 4})
+      expect_near(trained(training, MirroredStrategy(names(replicas))), expected);
+  }
+}
+
+TEST(FitUnderStrategies, SynchronisedBatchNormEqualsOneDevice) {
+  const Training training{.make = convnet, .batch = 33};
+  const auto expected = trained(training, {});
+  for (const int replicas : {2, 3})
+    expect_near(trained(training, MirroredStrategy(names(replicas))), expected);
 }
 
 class Reproducible : public ::testing::TestWithParam<std::tuple<keras::Model (*)(), int64_t>> {};
