@@ -16,7 +16,7 @@
 
 namespace lockstep::bench {
 
-void configure_devices() { set_logical_cpus({.threads_of = {1, 2, 4, 8, 16}}); }
+void configure_devices() { set_logical_cpus({.threads_of = {1, 1, 2, 4, 8, 16}}); }
 
 namespace {
 
@@ -35,10 +35,12 @@ struct Training {
   Tensor step() { return models::train_step(*model, optimizer, x, labels); }
 };
 
-auto compiled(const std::shared_ptr<Training>& training) {
-  return function([training](const Tensor& x, const Tensor& labels) {
-    return models::train_step(*training->model, training->optimizer, x, labels);
-  });
+auto compiled(const std::shared_ptr<Training>& training, const ReplicaOptions& replicas = {}) {
+  return function(
+      [training](const Tensor& x, const Tensor& labels) {
+        return models::train_step(*training->model, training->optimizer, x, labels);
+      },
+      {.replicas = replicas});
 }
 
 std::shared_ptr<Training> mlp(int64_t batch) {
@@ -60,6 +62,14 @@ std::shared_ptr<Training> convnet(int64_t batch) {
 Step compiled_step(const std::shared_ptr<Training>& training, Device& device) {
   return [training, step = compiled(training), &device]() mutable {
     const DeviceScope scope(device);
+    step(training->x, training->labels);
+  };
+}
+
+Step replicated_step(const std::shared_ptr<Training>& training) {
+  configure_devices();
+  std::vector<Device*> devices(logical_devices().begin(), logical_devices().begin() + 2);
+  return [training, step = compiled(training, {.devices = devices})]() mutable {
     step(training->x, training->labels);
   };
 }
@@ -144,6 +154,9 @@ Step engine_fit_step(int64_t batch, int threads) {
     step(x, labels);
   };
 }
+
+Step engine_mlp_replicas(int64_t batch) { return replicated_step(mlp(batch)); }
+Step engine_convnet_replicas(int64_t batch) { return replicated_step(convnet(batch)); }
 
 Step engine_convnet(int64_t batch, int threads) {
   Device& device = device_with(threads);

@@ -10,7 +10,8 @@
 
 namespace lockstep::bench {
 
-// One logical device for each number of threads, so that all are measured in one process. Before a device is used.
+// One logical device for each number of threads, and a second of one thread, so that all are measured in one process.
+// Before a device is used.
 void configure_devices();
 
 using Step = std::function<void()>;
@@ -29,6 +30,10 @@ Step engine_fit_step(int64_t batch, int threads);
 
 // One training step of the convolutional network of convnet_floor, compiled.
 Step engine_convnet(int64_t batch, int threads);
+
+// The same steps as two replicas on devices of one thread each.
+Step engine_mlp_replicas(int64_t batch);
+Step engine_convnet_replicas(int64_t batch);
 
 // y = a chain of 8 additions, multiplications and maxima with constants over kChainElements floats,
 // compiled: one array read, one written, as copy_floor.

@@ -74,6 +74,18 @@ std::vector<Work> all_works() {
                      add(list, "Lockstep compiled", engine_convnet(kConvnetBatch, threads));
                      return list;
                    }});
+  works.push_back({.name = "replicas/mlp", .batch = 1024, .candidates = [](int) {
+                     std::vector<Candidate> list;
+                     add(list, "one replica, two threads", engine_mlp(1024, 2, Mode::compiled));
+                     add(list, "two replicas, one thread", engine_mlp_replicas(1024));
+                     return list;
+                   }});
+  works.push_back({.name = "replicas/convnet", .batch = 128, .candidates = [](int) {
+                     std::vector<Candidate> list;
+                     add(list, "one replica, two threads", engine_convnet(128, 2));
+                     add(list, "two replicas, one thread", engine_convnet_replicas(128));
+                     return list;
+                   }});
   constexpr int64_t kChainBytes = kChainElements * static_cast<int64_t>(sizeof(float));
   works.push_back({.name = "chain", .bytes = 2.0 * kChainBytes, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(copy_floor(kChainBytes, threads))};
