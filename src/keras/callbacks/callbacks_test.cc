@@ -27,6 +27,13 @@
 namespace lockstep::keras {
 namespace {
 
+// Datasets work ahead in threads, which the thread sanitizer does not support in a forked child.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kForkedChildrenHaveThreads = false;
+#else
+constexpr bool kForkedChildrenHaveThreads = true;
+#endif
+
 namespace fs = std::filesystem;
 template <class F>
 std::string refusal(F&& f) {
@@ -431,7 +438,7 @@ TEST_F(Callbacks, ARunThatWasKilledGoesOnWithTheSameBits) {
   };
   // With steps_per_epoch the epochs of 4 steps go through 6 batches: 4, 2, 4, 2.
   std::vector<Case> cases;
-  for (const bool dataset : {false, true})
+  for (const bool dataset : kForkedChildrenHaveThreads ? std::vector{false, true} : std::vector{false})
     for (Case c : {Case{false, 0, -1, 2, 3, 2}, Case{false, 2, -1, 1, 3, 1}, Case{false, 6, -1, 2, 0, 2},
                    Case{false, 1, -1, 0, 2, 0}, Case{false, 0, 4, 2, 1, 2}, Case{false, 3, 4, 2, 3, 2},
                    Case{false, 1, 4, 1, 1, 1}}) {
