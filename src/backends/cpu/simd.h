@@ -11,10 +11,13 @@ enum class SimdLevel { v2 = 2, v3 = 3, v4 = 4 };
 
 // The highest level that this processor and its operating system support.
 inline SimdLevel simd_level() {
-  static const SimdLevel level = __builtin_cpu_supports("x86-64-v4")   ? SimdLevel::v4
-                                 : __builtin_cpu_supports("x86-64-v3") ? SimdLevel::v3
-                                                                       : SimdLevel::v2;
-  return level;
+  // Feature by feature: clang 16 knows no names of levels. Processors that have these have the rest of their level.
+  static const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  static const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                         __builtin_cpu_supports("avx512vl");
+  return v4 ? SimdLevel::v4 : v3 ? SimdLevel::v3 : SimdLevel::v2;
 }
 
 template <class Table>
