@@ -58,7 +58,7 @@ class TrackedObject {
 
   // Objects inside it and variables it has now. A name may be a path ("dense/kernel"); the empty one is the object's
   // own.
-  virtual NamedTrackables children() const { return {}; }
+  virtual NamedTrackables children() const;
   virtual NamedVariables variables() const { return {}; }
 
   // State that is not in variables, of names and shapes that the object alone knows. Where has_state(), all tensors
@@ -100,6 +100,8 @@ class Trackable {
  private:
   std::shared_ptr<TrackedObject> object_;
 };
+
+inline NamedTrackables TrackedObject::children() const { return {}; }
 
 struct SaveOptions {
   bool asynchronous = true;  // false: returns when the checkpoint is on the disk
