@@ -18,13 +18,16 @@ namespace {
 constexpr int64_t kElementsPerThread = 4096;
 constexpr int64_t kFewest = 512;  // by digits from here on
 
+template <class T>
+using Order = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
 // An unsigned integer that is ordered as x: zeros are equal, NaN is the largest.
 template <class T>
-auto ordered(T x) {
+Order<T> ordered(T x) {
   if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
     return ordered(static_cast<float>(x));
   } else if constexpr (std::is_floating_point_v<T>) {
-    using U = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    using U = Order<T>;
     constexpr U kSign = U(1) << (8 * sizeof(U) - 1);
     if (x != x) return ~U(0);
     const U bits = std::bit_cast<U>(x + T(0));  // -0 + 0 is 0
