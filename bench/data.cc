@@ -149,7 +149,6 @@ void read_and_checksum(const std::string& path, std::string& piece) {
 
 std::vector<std::string> jpegs() {
   std::vector<std::string> images;
-  const random::Generator generator(1);
   for (int64_t i = 0; i < kJpegs; ++i) {
     // Smooth, with some noise: about as hard to decode as a photograph.
     std::vector<uint8_t> pixels(static_cast<size_t>(kJpegSide * kJpegSide * 3));

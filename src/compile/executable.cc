@@ -561,10 +561,10 @@ class Executable::Impl {
   // The share of a sum's elements that device d adds up for all: whole cache lines.
   std::pair<int64_t, int64_t> share(const Sum& sum, int64_t d) const {
     auto count = static_cast<int64_t>(devices_.size());
-    if (layout_.reduction == Reduction::one_device) {
+    if (layout_.cross_device_ops == CrossDeviceOps::reduction_to_one_device) {
       if (d > 0) return {sum.size, sum.size};
       count = 1;
-    } else if (layout_.reduction == Reduction::hierarchical_copy) {
+    } else if (layout_.cross_device_ops == CrossDeviceOps::hierarchical_copy) {
       if (d % 2 == 1) return {sum.size, sum.size};
       count = (count + 1) / 2;
       d /= 2;

@@ -32,7 +32,7 @@ struct ReplicaLayout {
   int replicas = 1;              // at least as many as devices; devices take consecutive ones
   bool reproducible = false;
   bool central_updates = false;  // see ReplicaOptions
-  Reduction reduction = Reduction::ring;
+  CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   std::vector<Slice> slices;  // of each replica; empty: the program is not replicated
   std::vector<bool> split_parameters;
 

@@ -27,7 +27,7 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, int64_t batch, const std
   layout.devices = replicas.devices;
   layout.reproducible = replicas.reproducible;
   layout.central_updates = replicas.central_updates;
-  layout.reduction = replicas.reduction;
+  layout.cross_device_ops = replicas.cross_device_ops;
   layout.split_parameters = split;
   layout.replicas = static_cast<int>(replicas.devices.size());
   if (replicas.reproducible) {

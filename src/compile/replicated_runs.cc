@@ -1,7 +1,6 @@
 #include "compile/replicated_runs.h"
 
 #include <algorithm>
-#include <set>
 
 #include "graph/eager.h"
 #include "lockstep/base/log.h"
@@ -39,7 +38,6 @@ uint64_t hash_of(const Graph& graph) {
 }  // namespace
 
 struct ReplicatedRuns::Program {
-  std::string name;
   SpecList signature;
   std::vector<bool> split;
   Graph graph;  // as the first slice's replica traced it
@@ -97,7 +95,6 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   });
   if (found == programs_.end()) {
     auto program = std::make_unique<Program>();
-    program->name = name;
     program->signature = signature;
     program->split = split;
     program->graph = traced.graph;

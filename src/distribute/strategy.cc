@@ -50,16 +50,6 @@ class StrategyOwner final : public VariableOwner {
 
 namespace {
 
-Reduction reduction_of(CrossDeviceOps ops) {
-  switch (ops) {
-    case CrossDeviceOps::hierarchical_copy: return Reduction::hierarchical_copy;
-    case CrossDeviceOps::reduction_to_one_device: return Reduction::one_device;
-    case CrossDeviceOps::automatic:
-    case CrossDeviceOps::ring: break;
-  }
-  return Reduction::ring;
-}
-
 std::vector<Device*> chosen_devices(const char* strategy, const std::vector<std::string>& names,
                                     std::source_location where) {
   std::vector<Device*> devices;
@@ -107,7 +97,7 @@ ReplicaOptions replicas_of(const Strategy::Impl& impl) {
           .virtual_replicas = impl.options.virtual_replicas,
           .weights = impl.options.weights,
           .central_updates = impl.kind == Strategy::Kind::central_storage,
-          .reduction = reduction_of(impl.options.cross_device_ops)};
+          .cross_device_ops = impl.options.cross_device_ops};
 }
 
 std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
@@ -389,20 +379,15 @@ DistributedDataset::iterator& DistributedDataset::iterator::operator++() {
 
 // --- inside of a replica -------------------------------------------------------------------------------------------
 
-namespace {
-
-const ReplicaTrace* replica() {
-  const Trace* trace = Trace::current();
-  return trace && trace->replica().local_batch >= 0 ? &trace->replica() : nullptr;
+int num_replicas_in_sync() {
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  return replica ? static_cast<int>(replica->begins.size()) : 1;
 }
 
-}  // namespace
-
-int num_replicas_in_sync() { return replica() ? static_cast<int>(replica()->begins.size()) : 1; }
-
 Tensor replica_id(std::source_location where) {
-  if (!replica()) return Tensor::scalar<int32_t>(0);
-  const std::vector<int64_t>& begins = replica()->begins;
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  if (!replica) return Tensor::scalar<int32_t>(0);
+  const std::vector<int64_t>& begins = replica->begins;
   // Slices begin one after another: as many as begin up to here, this one not counted.
   const Tensor offset = emit_one(kExampleOffset, {}, {}, where);
   const Tensor all = Tensor::from<int64_t>(begins, {static_cast<int64_t>(begins.size())});
@@ -410,19 +395,16 @@ Tensor replica_id(std::source_location where) {
 }
 
 Tensor all_reduce(ReduceOp op, const Tensor& value, std::source_location where) {
-  if (!replica()) return value;
-  const double share =
-      static_cast<double>(replica()->local_batch) / static_cast<double>(replica()->global_batch);
-  return all_reduce_sum(TensorArg(op == ReduceOp::sum ? value : value * share, where));
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  if (!replica) return value;
+  return all_reduce_sum(TensorArg(op == ReduceOp::sum ? value : value * replica->share(), where));
 }
 
 Tensor global_mean(const Tensor& per_example, std::source_location where) {
   require(per_example.defined() && per_example.rank() > 0, ErrorCode::shape_mismatch, where,
           "global_mean takes one value an example (first dimension), received ",
           per_example.defined() ? "a scalar" : "none");
-  double count = static_cast<double>(global_batch_size(per_example, where));
-  for (int d = 1; d < per_example.rank(); ++d) count *= static_cast<double>(per_example.shape()[d]);
-  return reduce_sum(per_example) / count;
+  return reduce_sum(per_example) / static_cast<double>(global_size(per_example, where));
 }
 
 }  // namespace lockstep::distribute

@@ -98,6 +98,10 @@ uint64_t next_trace() {
 }
 }  // namespace
 
+const ReplicaTrace* ReplicaTrace::current() {
+  return current_trace && current_trace->replica().local_batch >= 0 ? &current_trace->replica() : nullptr;
+}
+
 Trace::Trace(const ReplicaTrace& replica) : id_(next_trace()), outer_(current_trace), replica_(replica) {
   current_trace = this;
 }

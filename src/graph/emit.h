@@ -5,6 +5,7 @@
 // it too, so second derivatives and compiled backward passes need nothing of their own.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -106,6 +107,13 @@ struct ReplicaTrace {
   int64_t local_batch = -1;          // examples in this replica's slice
   bool reproducible = false;         // the same bits on any number of devices
   std::vector<int64_t> begins = {};  // of every replica: its slice's first example
+
+  // This slice's part of the batch.
+  double share() const {
+    return static_cast<double>(local_batch) / static_cast<double>(std::max<int64_t>(1, global_batch));
+  }
+  // Of the trace on this thread; null where there is none, or where it is not of a replica.
+  static const ReplicaTrace* current();
 };
 
 // The graph that is being traced on this thread. Construction starts a trace, destruction ends it.

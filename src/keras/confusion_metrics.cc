@@ -726,7 +726,7 @@ class R2Metric final : public SettingsMetric<Settings> {
     add(squared_sum_, square(y) * weights);
     add(residual_, square(y - p) * weights);
     add(count_, weights);
-    samples_.assign(samples_.value() + global_count(p));
+    samples_.assign(samples_.value() + static_cast<double>(global_size(p)));
   }
   Tensor result() const override {
     const Tensor total = squared_sum_.value() - sum_.value() * (sum_.value() / count_.value());

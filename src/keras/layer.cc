@@ -71,10 +71,10 @@ std::vector<Shape> shapes_of(const TensorList& tensors) {
 // Examples of the whole batch: the replicas' shares of a mean over them add up.
 double examples_of(const Tensor& tensor) {
   if (tensor.rank() == 0) return 1;
-  const Trace* trace = Trace::current();
-  const int64_t slice = trace ? trace->replica().local_batch : -1;
-  const double replicas =
-      slice > 0 ? static_cast<double>(trace->replica().global_batch) / static_cast<double>(slice) : 1;
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  const double replicas = replica && replica->local_batch > 0
+                              ? static_cast<double>(replica->global_batch) / static_cast<double>(replica->local_batch)
+                              : 1;
   return std::max(1.0, static_cast<double>(tensor.shape()[0]) * replicas);
 }
 
@@ -202,11 +202,8 @@ TensorList LayerBase::losses() const {
   };
   visit(visit, *this);
   // A replica adds its share of what does not depend on examples, so that the sum over replicas is right.
-  const Trace* trace = Trace::current();
-  const bool replica = trace && trace->replica().global_batch > 0;
-  const double share = replica ? static_cast<double>(trace->replica().local_batch) /
-                                     static_cast<double>(trace->replica().global_batch)
-                               : 1.0;
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  const double share = replica ? replica->share() : 1.0;
   // Weights that do not learn are not pulled anywhere.
   std::map<uint64_t, Regularizer> regularizers;
   for (const LayerBase* layer : seen)

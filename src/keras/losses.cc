@@ -506,7 +506,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     if (reduction == Reduction::sum) return sum;
     const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
     if (counted.defined()) return divide_no_nan(sum, all_reduce_sum(local_sum(counted, shape)));
-    return sum * (1 / std::max(1.0, global_count(losses)));
+    return sum * (1 / std::max(1.0, static_cast<double>(global_size(losses))));
   } catch (Error& error) {
     error.note("in loss " + rule_->name());
     throw;

@@ -36,10 +36,8 @@ namespace {
 
 // A replica's part of the batch; 1 outside of replicas.
 double replica_share() {
-  const Trace* trace = Trace::current();
-  if (!trace || trace->replica().local_batch < 0) return 1;
-  const int64_t global = trace->replica().global_batch, local = trace->replica().local_batch;
-  return static_cast<double>(local) / static_cast<double>(std::max<int64_t>(1, global));
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  return replica ? replica->share() : 1;
 }
 
 // The weighted mean of figures. Every example weighs the same, whatever the number of its values.
@@ -68,7 +66,7 @@ class MeanBase : public MetricBase {
       return;
     }
     const auto examples = static_cast<double>(global_batch_size(values));
-    const double each = examples > 0 ? global_count(values) / examples : 1;
+    const double each = examples > 0 ? static_cast<double>(global_size(values)) / examples : 1;
     const Tensor total = total_ * (reduce_sum(weighted) * (1 / each));
     if (weights.defined()) {
       const Tensor count = count_ * (local_sum(weights, values.shape()) * (1 / each));

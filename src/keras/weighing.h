@@ -98,14 +98,6 @@ inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, 
   return product(fit(sample_weight, "sample weights"), masks);
 }
 
-// How many elements of a tensor of one row an example there are in the whole batch.
-inline double global_count(const Tensor& figures) {
-  if (figures.rank() == 0) return 1;
-  double each = 1;
-  for (int i = 1; i < figures.rank(); ++i) each *= static_cast<double>(figures.shape()[i]);
-  return each * static_cast<double>(global_batch_size(figures));
-}
-
 // The sum of weights as if they were broadcast to `target`, in this replica.
 inline Tensor local_sum(const Tensor& weights, const Shape& target) {
   Shape rows = weights.shape();

@@ -38,10 +38,11 @@ class StepClock;
 }
 
 // Who adds up what the devices hold. The sums have the same bits.
-enum class Reduction : uint8_t {
-  ring,               // every device a share of the elements for all
-  hierarchical_copy,  // of every two devices one
-  one_device,         // the first
+enum class CrossDeviceOps : uint8_t {
+  automatic,                // ring
+  ring,                     // every device adds up a share of the elements for all
+  hierarchical_copy,        // one of every two devices does
+  reduction_to_one_device,  // the first does, and the others copy
 };
 
 // Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
@@ -57,7 +58,7 @@ struct ReplicaOptions {
   std::vector<double> weights = {};
   // Variables live on the first device alone: it makes the updates, the others fetch them with every call.
   bool central_updates = false;
-  Reduction reduction = Reduction::ring;
+  CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
 };
 
 struct FunctionOptions {

@@ -46,13 +46,7 @@ namespace lockstep::distribute {
 
 enum class ReduceOp : uint8_t { sum, mean };
 
-// How sums over replicas are made. All give the same bits.
-enum class CrossDeviceOps : uint8_t {
-  automatic,                // ring
-  ring,                     // every device adds up a share for all
-  hierarchical_copy,        // one of every two devices does
-  reduction_to_one_device,  // the first does, and the others copy
-};
+using lockstep::CrossDeviceOps;
 
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
@@ -269,15 +263,6 @@ class DistributedDataset::iterator {
 
 inline DistributedDataset::iterator DistributedDataset::begin() const { return {strategy_, dataset_}; }
 
-namespace detail {
-
-template <class F, size_t... I>
-auto call_with(F& f, [[maybe_unused]] std::span<const Tensor> in, std::index_sequence<I...>) {
-  return f(in[I]...);
-}
-
-}  // namespace detail
-
 template <class F, class... Args>
 auto Strategy::run(F f, const Args&... args) const {
   std::vector<Argument> arguments;
@@ -286,18 +271,18 @@ auto Strategy::run(F f, const Args&... args) const {
   lockstep::require(arguments.size() == kArity, ErrorCode::invalid_argument, std::source_location::current(),
                     "run: the function takes ", kArity, " tensors, received ", arguments.size());
   using Indices = std::make_index_sequence<kArity>;
-  using Result = decltype(detail::call_with(f, {}, Indices{}));
+  using Result = decltype(lockstep::detail::call_with(f, {}, Indices{}));
   if constexpr (std::is_void_v<Result>) {
     run_body(
         [&](std::span<const Tensor> in) -> TensorList {
-          detail::call_with(f, in, Indices{});
+          lockstep::detail::call_with(f, in, Indices{});
           return {};
         },
         arguments);
   } else {
     std::vector<Distributed> results = run_body(
         [&](std::span<const Tensor> in) {
-          return lockstep::detail::FunctionResult<Result>::pack(detail::call_with(f, in, Indices{}));
+          return lockstep::detail::FunctionResult<Result>::pack(lockstep::detail::call_with(f, in, Indices{}));
         },
         arguments);
     if constexpr (std::is_same_v<Result, TensorList>)

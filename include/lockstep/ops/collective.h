@@ -16,5 +16,7 @@ TensorList all_reduce_sum(std::span<const Tensor> tensors,
 
 // Examples in the whole batch of which `batch` (first dimension: examples) is this replica's slice.
 int64_t global_batch_size(const Tensor& batch, std::source_location where = std::source_location::current());
+// Elements of the whole batch's tensor of which `slice` has this replica's rows; 1 for a scalar.
+int64_t global_size(const Tensor& slice, std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

@@ -142,15 +142,10 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   bool supports_masking() const override { return true; }
 
  private:
-  // None outside of replicas.
-  static const ReplicaTrace* replica() {
-    const Trace* trace = Trace::current();
-    return trace && trace->replica().local_batch >= 0 ? &trace->replica() : nullptr;
-  }
-
   // Where no bit may depend on the number of replicas, statistics of a slice are not enough.
   bool synchronized() const {
-    return settings_.options.synchronized || (replica() && replica()->reproducible);
+    const ReplicaTrace* replica = ReplicaTrace::current();
+    return settings_.options.synchronized || (replica && replica->reproducible);
   }
 
   // A vector of features, so that it broadcasts against x.
@@ -235,8 +230,9 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   Moments global_moments(const Tensor& x, const Tensor& mask) const {
     const auto all = [](const Tensor& t) { return all_reduce_sum(t); };
     if (mask.defined()) return moments_of(x, mask, reciprocal(all(count_of(x, mask)) + kKerasEpsilon), all);
-    if (!replica()) return local_moments(x, mask);
-    const int64_t whole = replica()->global_batch, slice = replica()->local_batch;
+    const ReplicaTrace* replica = ReplicaTrace::current();
+    if (!replica) return local_moments(x, mask);
+    const int64_t whole = replica->global_batch, slice = replica->local_batch;
     // Elements of each feature in one example; the first dimension may hold several rows an example.
     int64_t elements = slice > 0 ? x.shape()[0] / slice : 1;
     for (int d = 1; d < x.rank(); ++d)
@@ -246,10 +242,10 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
 
   // Weighted by examples, so that all replicas keep the same moving statistics.
   static Moments mean_over_replicas(const Moments& own, const Tensor& x, const Tensor& mask) {
-    if (!replica()) return own;
-    const int64_t whole = replica()->global_batch, slice = replica()->local_batch;
+    const ReplicaTrace* replica = ReplicaTrace::current();
+    if (!replica) return own;
     if (!mask.defined()) {
-      const double share = static_cast<double>(slice) / static_cast<double>(std::max<int64_t>(1, whole));
+      const double share = replica->share();
       return {all_reduce_sum(stop_gradient(own.mean) * share),
               all_reduce_sum(stop_gradient(own.variance) * share)};
     }

@@ -18,9 +18,9 @@ const RegisterOp registered(kAllReduceSum);
 }
 
 Tensor all_reduce_sum(const TensorArg& x) {
-  Trace* trace = Trace::current();
-  if (!trace || trace->replica().local_batch < 0) return x.tensor();
-  return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{trace->next_collective(x.where())}, x.where());
+  if (!ReplicaTrace::current()) return x.tensor();
+  return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{Trace::current()->next_collective(x.where())},
+                  x.where());
 }
 
 TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where) {
@@ -33,12 +33,19 @@ TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location 
 int64_t global_batch_size(const Tensor& batch, std::source_location where) {
   require(batch.defined() && batch.rank() >= 1, ErrorCode::shape_mismatch, where,
           "global_batch_size: takes a tensor with a batch dimension");
-  const Trace* trace = Trace::current();
-  if (!trace || trace->replica().local_batch < 0) return batch.shape()[0];
-  require(batch.shape()[0] == trace->replica().local_batch, ErrorCode::shape_mismatch, where,
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  if (!replica) return batch.shape()[0];
+  require(batch.shape()[0] == replica->local_batch, ErrorCode::shape_mismatch, where,
           "global_batch_size: the first dimension of ", batch.shape(), " is not this replica's slice of ",
-          trace->replica().local_batch, " examples");
-  return trace->replica().global_batch;
+          replica->local_batch, " examples");
+  return replica->global_batch;
+}
+
+int64_t global_size(const Tensor& slice, std::source_location where) {
+  if (slice.rank() == 0) return 1;
+  int64_t size = global_batch_size(slice, where);
+  for (int d = 1; d < slice.rank(); ++d) size *= slice.shape()[d];
+  return size;
 }
 
 }  // namespace lockstep
