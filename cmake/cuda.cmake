@@ -16,7 +16,11 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+find_library(CUDNN_LIBRARY cudnn REQUIRED HINTS ${CUDAToolkit_LIBRARY_DIR})
+mark_as_advanced(CUDNN_LIBRARY)
 
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})
-target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cuda_driver CUDA::cublasLt CUDA::nvrtc)
+target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cuda_driver CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
+# Philox and other constexpr functions are device code too.
+target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

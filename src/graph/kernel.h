@@ -35,8 +35,9 @@ struct KernelRequest {
 
 struct LaunchArgs {
   void* const* inputs;
-  void* const* outputs;  // directly behind the inputs, so that both are one array
-  void* workspace;       // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  void* const* outputs;    // directly behind the inputs, so that both are one array
+  void* workspace;         // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  void* stream = nullptr;  // where a GPU's kernels are enqueued, a cudaStream_t; null on CPUs
 };
 
 // One launch at a time: a kernel may keep handles that it points at the memory of each launch.
