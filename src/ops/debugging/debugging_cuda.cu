@@ -18,10 +18,10 @@ void set_token(const LaunchArgs& args) {
 // it then belongs to nobody, and stays.
 struct Printed {
   PrintAttrs attrs;
-  std::vector<TensorSpec> specs;
-  std::vector<Strides> strides;
-  std::vector<void*> data;  // in pinned memory
-  LaunchPlace place;
+  std::vector<TensorSpec> specs = {};
+  std::vector<Strides> strides = {};
+  std::vector<void*> data = {};  // in pinned memory
+  LaunchPlace place = {};
 
   static void print(void* printed) {
     const auto& p = *static_cast<Printed*>(printed);

@@ -60,7 +60,7 @@ RandomSource random_source(const random::Generator* generator, int64_t rows, boo
                            std::source_location where);
 
 // The Philox key of one op at one step.
-inline uint64_t random_key(int64_t state, int64_t instance) {
+constexpr uint64_t random_key(int64_t state, int64_t instance) {
   const auto block = Philox::block(static_cast<uint64_t>(state), static_cast<uint64_t>(instance), 0);
   return static_cast<uint64_t>(block[1]) << 32 | block[0];
 }
