@@ -201,8 +201,8 @@ std::unique_ptr<CudnnPlan> CudnnPlan::find(const CudnnConvolution& c, std::sourc
   operation.set(n.x, x);
   operation.set(n.filter, filter);
   operation.set(n.y, y);
-  operation.set(n.alpha, CUDNN_TYPE_DOUBLE, 1.0);
-  operation.set(n.beta, CUDNN_TYPE_DOUBLE, 0.0);
+  operation.set(n.alpha, CUDNN_TYPE_FLOAT, 1.0f);
+  operation.set(n.beta, CUDNN_TYPE_FLOAT, 0.0f);
   if (!operation.try_finalize()) return nullptr;
 
   auto state = std::make_unique<State>();

@@ -1,5 +1,6 @@
 // scatter_add on GPUs, always in the same order: the values' numbers are sorted by row, and runs of one row are summed in
 // chunks; runs that go on over chunks leave parts that are then added in order. Little work is done directly.
+#include "backends/cuda/columns.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/radix_sort.h"
 #include "ops/array/indices_cuda.h"
@@ -8,7 +9,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int64_t kChunk = 64;
+constexpr int64_t kChunk = 32;
 
 // A thread an element of the result.
 template <class T>
@@ -48,13 +49,14 @@ struct Chunk {
   }
 };
 
-// parts: [chunks, 2, width], of a chunk's first run and of its last, where they go on.
+// parts: [chunks, 2, width], of a chunk's first run and of its last, where they go on. Threads of one y have a chunk.
 template <class T>
 __global__ void add_runs(const T* values, const uint64_t* rows, const uint32_t* numbers, int64_t count,
-                         uint64_t limit, T* out, Sum<T>* parts, int64_t width) {
-  const Chunk chunk(rows, count, blockIdx.x);
+                         uint64_t limit, T* out, Sum<T>* parts, int64_t width, int64_t chunks) {
+  const int64_t number = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
-  if (column >= width) return;
+  if (column >= width || number >= chunks) return;
+  const Chunk chunk(rows, count, number);
   bool first = true;
   for (int64_t i = chunk.begin; i < chunk.end;) {
     const uint64_t row = rows[i];
@@ -62,9 +64,9 @@ __global__ void add_runs(const T* values, const uint64_t* rows, const uint32_t* 
     for (; i < chunk.end && rows[i] == row; ++i)
       sum += static_cast<Sum<T>>(values[numbers[i] * width + column]);
     if (first && chunk.goes_on_before)
-      parts[blockIdx.x * 2 * width + column] = sum;
+      parts[number * 2 * width + column] = sum;
     else if (i == chunk.end && chunk.goes_on_after)
-      parts[(blockIdx.x * 2 + 1) * width + column] = sum;
+      parts[(number * 2 + 1) * width + column] = sum;
     else if (row < limit)
       out[static_cast<int64_t>(row) * width + column] = static_cast<T>(sum);
     first = false;
@@ -75,18 +77,29 @@ __global__ void add_runs(const T* values, const uint64_t* rows, const uint32_t* 
 template <class T>
 __global__ void join_runs(const uint64_t* rows, int64_t count, uint64_t limit, T* out, const Sum<T>* parts,
                           int64_t width) {
-  const Chunk first(rows, count, blockIdx.x);
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
-  const uint64_t row = rows[first.end - 1];
-  if (column >= width || row >= limit || !first.goes_on_after) return;
-  if (first.goes_on_before && rows[first.begin] == row) return;
-  Sum<T> sum = parts[(blockIdx.x * 2 + 1) * width + column];
-  for (int64_t k = blockIdx.x + 1;; ++k) {
-    sum += parts[k * 2 * width + column];
-    const Chunk chunk(rows, count, k);
-    if (rows[chunk.end - 1] != row || !chunk.goes_on_after) break;
+  __shared__ Sum<T> shared[kThreads];
+  const Chunk chunk(rows, count, blockIdx.x);
+  const uint64_t row = rows[chunk.end - 1];
+  if (row >= limit || !chunk.goes_on_after) return;
+  if (chunk.goes_on_before && rows[chunk.begin] == row) return;
+  int64_t end = chunk.end, beyond = count;  // of the run: behind `end`, up to `beyond`
+  while (end < beyond) {
+    const int64_t middle = end + (beyond - end) / 2;
+    if (rows[middle] == row)
+      end = middle + 1;
+    else
+      beyond = middle;
   }
-  out[static_cast<int64_t>(row) * width + column] = static_cast<T>(sum);
+  const int64_t last = (end - 1) / kChunk;
+  const int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+  Sum<T> sum = 0;
+  if (column < width)
+    for (int64_t k = blockIdx.x + 1 + threadIdx.y; k <= last; k += blockDim.y)
+      sum += parts[k * 2 * width + column];
+  sum = fold_columns(sum, shared);
+  if (threadIdx.y == 0 && column < width)
+    out[static_cast<int64_t>(row) * width + column] =
+        static_cast<T>(parts[(blockIdx.x * 2 + 1) * width + column] + sum);
 }
 
 class ScatterAddKernel final : public Kernel {
@@ -98,8 +111,8 @@ class ScatterAddKernel final : public Kernel {
     const Shape& out = request.outputs[0].spec.shape;
     for (int i = 1; i < out.rank(); ++i) width_ *= out[i];
     const int64_t count = indices_.count();
-    constexpr int64_t kLittle = 1 << 20;
-    direct_ = count * rows_ * width_ <= kLittle || count == 0;
+    constexpr int64_t kFew = 256, kLittle = 1 << 22;
+    direct_ = count == 0 || (count <= kFew && count * rows_ * width_ <= kLittle);
     if (direct_) return;
     require(count < INT64_C(1) << 32, ErrorCode::unsupported, request.where,
             "scatter_add: a GPU adds fewer than 2^32 rows, received ", count);
@@ -154,12 +167,19 @@ class ScatterAddKernel final : public Kernel {
     check(cudaMemsetAsync(out, 0, static_cast<size_t>(rows_ * width_) * sizeof(T), stream),
           "cudaMemsetAsync");
     const int sorted = radix_sort(buffers, count, bits_, workspace + scratch_, stream);
-    const int threads = static_cast<int>(std::min<int64_t>(kThreads, ceil_div(width_, 32) * 32));
-    const dim3 blocks(static_cast<unsigned>(chunks_), static_cast<unsigned>(ceil_div(width_, threads)));
-    add_runs<<<blocks, threads, 0, stream>>>(static_cast<const T*>(args.inputs[0]), buffers.keys[sorted],
-                                             buffers.values[sorted], count, limit, out, parts, width_);
-    if (chunks_ > 1)
-      join_runs<<<blocks, threads, 0, stream>>>(buffers.keys[sorted], count, limit, out, parts, width_);
+    int lanes = kThreads;
+    while (lanes > 1 && lanes / 2 >= width_) lanes /= 2;
+    const dim3 threads(static_cast<unsigned>(lanes), static_cast<unsigned>(kThreads / lanes));
+    const auto across = static_cast<unsigned>(ceil_div(width_, lanes));
+    add_runs<<<dim3(static_cast<unsigned>(ceil_div(chunks_, threads.y)), across), threads, 0, stream>>>(
+        static_cast<const T*>(args.inputs[0]), buffers.keys[sorted], buffers.values[sorted], count, limit,
+        out, parts, width_, chunks_);
+    if (chunks_ == 1) return;
+    // Few threads for the columns: runs may be long, and most chunks have none to join.
+    const int columns = std::min(lanes, 32);
+    join_runs<<<dim3(static_cast<unsigned>(chunks_), static_cast<unsigned>(ceil_div(width_, columns))),
+                dim3(static_cast<unsigned>(columns), static_cast<unsigned>(kThreads / columns)), 0, stream>>>(
+        buffers.keys[sorted], count, limit, out, parts, width_);
   }
 
   Indices indices_;

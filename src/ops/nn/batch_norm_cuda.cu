@@ -122,7 +122,7 @@ __global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows
     sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
   }
   const double rstd = 1 / sqrt(static_cast<double>(variances[i]) + epsilon);
-  dgamma[i] = static_cast<T>(static_cast<C>(along * rstd));
+  dgamma[i] = static_cast<T>(rows > 0 ? static_cast<C>(along * rstd) : C(0));
   dbeta[i] = static_cast<T>(static_cast<C>(sum));
   columns[i] = static_cast<C>(rstd) * static_cast<C>(gamma[i]);
   columns[n + i] = static_cast<C>(sum / static_cast<double>(rows));

@@ -26,7 +26,6 @@ struct Sizes {
       before[axis] = window.before[axis];
     }
   }
-  int64_t taps() const { return size[0] * size[1] * size[2]; }
 
   // The image's plane (row, column) under tap `tap` of window `o`, or -1 on padding.
   __device__ int64_t under(int axis, int64_t o, int64_t tap) const {

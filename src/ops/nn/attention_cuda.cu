@@ -1,0 +1,488 @@
+// Attention on GPUs, tile by tile, without a matrix of all scores. Backward, one pass over tiles of keys makes the
+// gradients of keys and values and another over tiles of queries those of queries: scores are computed twice, and nothing
+// is added by more than one block, so that results are the same every time.
+#include "ops/nn/attention_cuda.h"
+
+#include "backends/cuda/block.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/note.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kLanes = 16;  // threads along the rows of a product, and along its columns
+
+__device__ float exponential(float x) { return expf(x); }
+__device__ double exponential(double x) { return exp(x); }
+
+// store(i, j, sum of a(i, k) * b(k, j)) for i < tile and j < n, by all threads of the block.
+template <int tile, class C, class A, class B, class Store>
+__device__ void multiply(int n, int inner, A a, B b, Store store) {
+  constexpr int kRows = tile / kLanes, kColumns = 4;
+  const int row = threadIdx.x / kLanes, column = threadIdx.x % kLanes;
+  for (int first = 0; first < n; first += kLanes * kColumns) {
+    C sums[kRows][kColumns] = {};
+    for (int k = 0; k < inner; ++k) {
+      C left[kRows], right[kColumns];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) left[r] = a(row + r * kLanes, k);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int j = first + column + c * kLanes;
+        right[c] = j < n ? b(k, j) : C(0);
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) sums[r][c] += left[r] * right[c];
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c)
+        if (const int j = first + column + c * kLanes; j < n) store(row + r * kLanes, j, sums[r][c]);
+  }
+}
+
+// Rows of one head in shared memory, as numbers that are computed with. A row is one element longer than it needs to be:
+// columns then lie in different banks.
+template <class C>
+struct Rows {
+  C* data;
+  int width;
+  __device__ C& operator()(int row, int column) const { return data[row * (width + 1) + column]; }
+};
+
+template <int tile, class C>
+__host__ __device__ constexpr int64_t rows_size(int64_t width) {
+  return tile * (width + 1);
+}
+
+template <int tile, class T, class C>
+__device__ void load_rows(const Rows<C>& to, const T* from, int64_t stride, int64_t rows, C scale) {
+  for (int i = threadIdx.x; i < tile * to.width; i += blockDim.x) {
+    const int row = i / to.width, column = i % to.width;
+    to(row, column) = row < rows ? static_cast<C>(from[row * stride + column]) * scale : C(0);
+  }
+}
+
+template <int tile, class C>
+__device__ void clear_rows(const Rows<C>& rows) {
+  for (int i = threadIdx.x; i < tile * (rows.width + 1); i += blockDim.x) rows.data[i] = C(0);
+}
+
+template <int tile, class T, class C>
+__device__ void store_rows(const Rows<C>& from, T* to, int64_t stride, int64_t rows) {
+  for (int i = threadIdx.x; i < tile * from.width; i += blockDim.x) {
+    const int row = i / from.width, column = i % from.width;
+    if (row < rows) to[row * stride + column] = static_cast<T>(from(row, column));
+  }
+}
+
+// kept[i][j]: whether dropout keeps the probability of query first_query + i and key first_key + j.
+template <int tile>
+__device__ void draw_kept(const AttentionProblem& p, uint64_t key, uint64_t first_row, int64_t n, int64_t h,
+                          int64_t first_query, int64_t first_key, uint8_t* kept) {
+  constexpr int kBlocks = tile / 4;
+  for (int i = threadIdx.x; i < tile * kBlocks; i += blockDim.x) {
+    const int row = i / kBlocks, block = i % kBlocks;
+    const auto words = Philox::block(key, p.random_row(first_row, n, h, first_query + row),
+                                     static_cast<uint64_t>(first_key / 4 + block));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) kept[row * tile + block * 4 + k] = words[k] >> 8 >= p.threshold;
+  }
+}
+
+template <int tile, class T>
+__global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query, const T* key,
+                                              const T* value, T* result, Real<T>* log_sum_exp) {
+  using C = Real<T>;
+  extern __shared__ __align__(16) char memory[];
+  const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
+  const Rows<C> q{reinterpret_cast<C*>(memory), dim}, k{q.data + rows_size<tile, C>(dim), dim},
+      v{k.data + rows_size<tile, C>(dim), value_dim}, sum{v.data + rows_size<tile, C>(value_dim), value_dim},
+      s{sum.data + rows_size<tile, C>(value_dim), tile};
+  C *const largest = s.data + rows_size<tile, C>(tile), *const total = largest + tile,
+           *const shrink = total + tile;
+  auto* const kept = reinterpret_cast<uint8_t*>(shrink + tile);
+
+  const int64_t h = blockIdx.y, n = blockIdx.z, key_head = h / p.group();
+  // With a causal mask the last tiles have the most work: they begin first.
+  const int64_t first_query = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * tile;
+  const uint64_t random_key = p.drops() ? p.random.key() : 0,
+                 first_row = p.drops() ? p.random.first_row() : 0;
+  load_rows<tile>(q, query + p.row_at(n, p.queries, first_query, p.heads, h, dim), p.heads * dim,
+                  p.queries - first_query, p.scale_as<C>());
+  clear_rows<tile>(sum);
+  for (int i = threadIdx.x; i < tile; i += blockDim.x) largest[i] = -INFINITY, total[i] = 0;
+
+  const int64_t end = p.causal ? min(p.keys, first_query + tile) : p.keys;
+  for (int64_t first_key = 0; first_key < end; first_key += tile) {
+    __syncthreads();
+    load_rows<tile>(k, key + p.row_at(n, p.keys, first_key, p.key_heads, key_head, dim), p.key_heads * dim,
+                    p.keys - first_key, C(1));
+    load_rows<tile>(v, value + p.row_at(n, p.keys, first_key, p.key_heads, key_head, value_dim),
+                    p.key_heads * value_dim, p.keys - first_key, C(1));
+    if (p.drops()) draw_kept<tile>(p, random_key, first_row, n, h, first_query, first_key, kept);
+    __syncthreads();
+    multiply<tile, C>(
+        tile, dim, [&](int i, int c) { return q(i, c); }, [&](int c, int j) { return k(j, c); },
+        [&](int i, int j, C score) {
+          const int64_t at = first_query + i, to = first_key + j;
+          s(i, j) = p.sees(n, h, at, to) ? score + p.bias_at<T>(n, h, at, to) : C(-INFINITY);
+        });
+    __syncthreads();
+    // 256 / tile neighbouring threads have a row.
+    constexpr int kTeam = 256 / tile, kEach = tile / kTeam;
+    const int row = threadIdx.x / kTeam, part = threadIdx.x % kTeam;
+    C most = largest[row], sum_of_row = 0;
+    for (int c = 0; c < kEach; ++c) most = max(most, s(row, part * kEach + c));
+#pragma unroll
+    for (int mask = kTeam / 2; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
+    for (int c = 0; c < kEach; ++c) {
+      const int j = part * kEach + c;
+      const C probability = most == C(-INFINITY) ? C(0) : exponential(s(row, j) - most);
+      sum_of_row += probability;
+      s(row, j) = !p.drops() ? probability : kept[row * tile + j] ? probability * p.keep_scale_as<C>() : C(0);
+    }
+#pragma unroll
+    for (int mask = kTeam / 2; mask > 0; mask /= 2) sum_of_row += shuffle_xor(sum_of_row, mask);
+    if (part == 0) {
+      const C factor = most == C(-INFINITY) ? C(1) : exponential(largest[row] - most);
+      shrink[row] = factor;
+      total[row] = total[row] * factor + sum_of_row;
+      largest[row] = most;
+    }
+    __syncthreads();
+    multiply<tile, C>(
+        value_dim, tile, [&](int i, int c) { return s(i, c); }, [&](int c, int j) { return v(c, j); },
+        [&](int i, int j, C product) { sum(i, j) = sum(i, j) * shrink[i] + product; });
+  }
+  __syncthreads();
+  T* const to = result + p.row_at(n, p.queries, first_query, p.heads, h, value_dim);
+  for (int i = threadIdx.x; i < tile * value_dim; i += blockDim.x) {
+    const int row = i / value_dim, column = i % value_dim;
+    if (first_query + row < p.queries)
+      to[row * p.heads * value_dim + column] =
+          static_cast<T>(total[row] > 0 ? sum(row, column) / total[row] : sum(row, column));
+  }
+  for (int i = threadIdx.x; i < tile; i += blockDim.x)
+    if (first_query + i < p.queries)
+      log_sum_exp[(n * p.heads + h) * p.queries + first_query + i] =
+          largest[i] == C(-INFINITY) ? C(INFINITY) : largest[i] + log(total[i]);
+}
+
+// dots[n, h, q]: the gradient of a row of the result, times the row. A warp a row.
+template <class T>
+__global__ void dot_rows(const T* result, const T* gradient, Real<T>* dots, int64_t batch, int64_t queries,
+                         int64_t heads, int64_t width) {
+  using C = Real<T>;
+  const int64_t row = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
+  if (row >= batch * queries * heads) return;
+  C sum = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < width; i += kWarp)
+    sum += static_cast<C>(result[row * width + i]) * static_cast<C>(gradient[row * width + i]);
+  sum = warp_fold(sum, Add());
+  const int64_t h = row % heads, q = row / heads % queries, n = row / heads / queries;
+  if (threadIdx.x % kWarp == 0) dots[(n * heads + h) * queries + q] = sum;
+}
+
+// Tiles of one query tile and one key tile: p holds probabilities, d the gradients of the scores.
+template <int tile, class T, class C>
+__device__ void score_gradients(const AttentionProblem& p, int64_t n, int64_t h, int64_t first_query,
+                                int64_t first_key, const Rows<C>& q, const Rows<C>& k, const Rows<C>& v,
+                                const Rows<C>& dresult, const C* log_sum_exp, const C* dots,
+                                const uint8_t* kept, const Rows<C>& probabilities, const Rows<C>& d) {
+  // Both products give a thread the same elements: what it stored in the first it reads in the second.
+  multiply<tile, C>(
+      tile, q.width, [&](int i, int c) { return q(i, c); }, [&](int c, int j) { return k(j, c); },
+      [&](int i, int j, C score) {
+        const int64_t at = first_query + i, to = first_key + j;
+        probabilities(i, j) =
+            p.sees(n, h, at, to) ? exponential(score + p.bias_at<T>(n, h, at, to) - log_sum_exp[i]) : C(0);
+      });
+  multiply<tile, C>(
+      tile, v.width, [&](int i, int c) { return dresult(i, c); }, [&](int c, int j) { return v(j, c); },
+      [&](int i, int j, C product) {
+        const C keep = !p.drops() ? C(1) : kept[i * tile + j] ? p.keep_scale_as<C>() : C(0);
+        const C probability = probabilities(i, j);
+        d(i, j) = probability * (product * keep - dots[i]);
+        probabilities(i, j) = probability * keep;
+      });
+}
+
+template <int tile, class C>
+__device__ void load_statistics(C* log_sum_exp, C* dots, const C* all_log_sum_exp, const C* all_dots,
+                                int64_t first, int64_t rows) {
+  for (int i = threadIdx.x; i < tile; i += blockDim.x) {
+    log_sum_exp[i] = i < rows ? all_log_sum_exp[first + i] : C(INFINITY);
+    dots[i] = i < rows ? all_dots[first + i] : C(0);
+  }
+}
+
+// By a tile of keys of one key head.
+template <int tile, class T>
+__global__ void __launch_bounds__(256)
+    key_gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
+                  const Real<T>* log_sum_exp, const Real<T>* dots, T* dkey, T* dvalue) {
+  using C = Real<T>;
+  extern __shared__ __align__(16) char memory[];
+  const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
+  const Rows<C> k{reinterpret_cast<C*>(memory), dim}, v{k.data + rows_size<tile, C>(dim), value_dim},
+      q{v.data + rows_size<tile, C>(value_dim), dim}, g{q.data + rows_size<tile, C>(dim), value_dim},
+      dk{g.data + rows_size<tile, C>(value_dim), dim}, dv{dk.data + rows_size<tile, C>(dim), value_dim},
+      s{dv.data + rows_size<tile, C>(value_dim), tile}, d{s.data + rows_size<tile, C>(tile), tile};
+  C *const row_lse = d.data + rows_size<tile, C>(tile), *const row_dots = row_lse + tile;
+  auto* const kept = reinterpret_cast<uint8_t*>(row_dots + tile);
+
+  const int64_t first_key = static_cast<int64_t>(blockIdx.x) * tile, key_head = blockIdx.y, n = blockIdx.z;
+  const uint64_t random_key = p.drops() ? p.random.key() : 0,
+                 first_row = p.drops() ? p.random.first_row() : 0;
+  const int64_t key_row = p.row_at(n, p.keys, first_key, p.key_heads, key_head, 1);
+  load_rows<tile>(k, key + key_row * dim, p.key_heads * dim, p.keys - first_key, C(1));
+  load_rows<tile>(v, value + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key, C(1));
+  clear_rows<tile>(dk);
+  clear_rows<tile>(dv);
+  for (int64_t h = key_head * p.group(); h < (key_head + 1) * p.group(); ++h)
+    for (int64_t first_query = p.causal ? first_key : 0; first_query < p.queries; first_query += tile) {
+      __syncthreads();
+      const int64_t rows = p.queries - first_query;
+      load_rows<tile>(q, query + p.row_at(n, p.queries, first_query, p.heads, h, dim), p.heads * dim, rows,
+                      p.scale_as<C>());
+      load_rows<tile>(g, gradient + p.row_at(n, p.queries, first_query, p.heads, h, value_dim),
+                      p.heads * value_dim, rows, C(1));
+      load_statistics<tile>(row_lse, row_dots, log_sum_exp, dots, (n * p.heads + h) * p.queries + first_query,
+                            rows);
+      if (p.drops()) draw_kept<tile>(p, random_key, first_row, n, h, first_query, first_key, kept);
+      __syncthreads();
+      score_gradients<tile, T>(p, n, h, first_query, first_key, q, k, v, g, row_lse, row_dots, kept, s, d);
+      __syncthreads();
+      multiply<tile, C>(
+          value_dim, tile, [&](int i, int c) { return s(c, i); }, [&](int c, int j) { return g(c, j); },
+          [&](int i, int j, C product) { dv(i, j) += product; });
+      multiply<tile, C>(
+          dim, tile, [&](int i, int c) { return d(c, i); }, [&](int c, int j) { return q(c, j); },
+          [&](int i, int j, C product) { dk(i, j) += product; });
+    }
+  __syncthreads();
+  store_rows<tile>(dk, dkey + key_row * dim, p.key_heads * dim, p.keys - first_key);
+  store_rows<tile>(dv, dvalue + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key);
+}
+
+// By a tile of queries of one head.
+template <int tile, class T>
+__global__ void __launch_bounds__(256)
+    query_gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
+                    const Real<T>* log_sum_exp, const Real<T>* dots, T* dquery) {
+  using C = Real<T>;
+  extern __shared__ __align__(16) char memory[];
+  const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
+  const Rows<C> k{reinterpret_cast<C*>(memory), dim}, v{k.data + rows_size<tile, C>(dim), value_dim},
+      q{v.data + rows_size<tile, C>(value_dim), dim}, g{q.data + rows_size<tile, C>(dim), value_dim},
+      dq{g.data + rows_size<tile, C>(value_dim), dim}, s{dq.data + rows_size<tile, C>(dim), tile},
+      d{s.data + rows_size<tile, C>(tile), tile};
+  C *const row_lse = d.data + rows_size<tile, C>(tile), *const row_dots = row_lse + tile;
+  auto* const kept = reinterpret_cast<uint8_t*>(row_dots + tile);
+
+  const int64_t first_query = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * tile, h = blockIdx.y,
+                n = blockIdx.z, key_head = h / p.group(), rows = p.queries - first_query;
+  const uint64_t random_key = p.drops() ? p.random.key() : 0,
+                 first_row = p.drops() ? p.random.first_row() : 0;
+  const int64_t query_row = p.row_at(n, p.queries, first_query, p.heads, h, 1);
+  load_rows<tile>(q, query + query_row * dim, p.heads * dim, rows, p.scale_as<C>());
+  load_rows<tile>(g, gradient + query_row * value_dim, p.heads * value_dim, rows, C(1));
+  load_statistics<tile>(row_lse, row_dots, log_sum_exp, dots, (n * p.heads + h) * p.queries + first_query,
+                        rows);
+  clear_rows<tile>(dq);
+  const int64_t end = p.causal ? min(p.keys, first_query + tile) : p.keys;
+  for (int64_t first_key = 0; first_key < end; first_key += tile) {
+    __syncthreads();
+    const int64_t key_row = p.row_at(n, p.keys, first_key, p.key_heads, key_head, 1);
+    load_rows<tile>(k, key + key_row * dim, p.key_heads * dim, p.keys - first_key, C(1));
+    load_rows<tile>(v, value + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key, C(1));
+    if (p.drops()) draw_kept<tile>(p, random_key, first_row, n, h, first_query, first_key, kept);
+    __syncthreads();
+    score_gradients<tile, T>(p, n, h, first_query, first_key, q, k, v, g, row_lse, row_dots, kept, s, d);
+    __syncthreads();
+    multiply<tile, C>(
+        dim, tile, [&](int i, int c) { return d(i, c); }, [&](int c, int j) { return k(c, j); },
+        [&](int i, int j, C product) { dq(i, j) += product * p.scale_as<C>(); });
+  }
+  __syncthreads();
+  store_rows<tile>(dq, dquery + query_row * dim, p.heads * dim, rows);
+}
+
+// --- kernels ---------------------------------------------------------------------------------------------------
+
+// Bytes of shared memory: rows of both kinds of width, tiles of scores, numbers a row, and what is kept.
+size_t shared_bytes(int64_t tile, int64_t dim_rows, int64_t dim, int64_t value_rows, int64_t value_dim,
+                    int64_t scores, size_t element) {
+  const int64_t elements =
+      tile * (dim_rows * (dim + 1) + value_rows * (value_dim + 1) + scores * (tile + 1) + 3);
+  return static_cast<size_t>(elements) * element + static_cast<size_t>(tile * tile);
+}
+
+class AttentionBase : public Kernel {
+ public:
+  AttentionBase(const KernelRequest& request, int first_optional)
+      : dtype_(request.dtype(0)), wide_(dtype_ == DType::float64 ? sizeof(double) : sizeof(float)) {
+    const auto& attrs = request.attrs<AttentionAttrs>();
+    const Shape &query = request.shape(0), &key = request.shape(1), &value = request.shape(2);
+    problem_.batch = query[0], problem_.heads = query[2], problem_.key_heads = key[2];
+    problem_.queries = query[1], problem_.keys = key[1], problem_.dim = query[3],
+    problem_.value_dim = value[3];
+    problem_.scale = static_cast<float>(attrs.scale), problem_.wide_scale = attrs.scale;
+    problem_.causal = attrs.causal;
+    const Shape scores = {query[0], query[2], query[1], key[1]};
+    const auto term = [&](int input) {
+      ScoreTerm result;
+      if (input < 0) return result;
+      const Shape& shape = request.shape(input);
+      const Strides strides = broadcast_strides(shape, contiguous_strides(shape), scores);
+      result.batch = strides[0], result.head = strides[1], result.query = strides[2], result.key = strides[3];
+      return result;
+    };
+    mask_input_ = attrs.mask_input(first_optional), bias_input_ = attrs.bias_input(first_optional);
+    state_input_ = attrs.state_input(first_optional);
+    problem_.mask = term(mask_input_), problem_.bias = term(bias_input_);
+    problem_.random = {nullptr, nullptr, attrs.instance, attrs.rows_per_example};
+    if (attrs.dropout > 0) {
+      problem_.threshold = threshold_bits(attrs.dropout);
+      problem_.wide_keep_scale = 1 / (1 - attrs.dropout);
+      problem_.keep_scale = static_cast<float>(problem_.wide_keep_scale);
+    }
+  }
+
+ protected:
+  AttentionProblem problem(const LaunchArgs& args) const {
+    AttentionProblem p = problem_;
+    if (mask_input_ >= 0) p.mask.data = args.inputs[mask_input_];
+    if (bias_input_ >= 0) p.bias.data = args.inputs[bias_input_];
+    if (state_input_ >= 0) {
+      p.random.state = static_cast<const int64_t*>(args.inputs[state_input_]);
+      p.random.example = static_cast<const int64_t*>(args.inputs[state_input_ + 1]);
+    }
+    return p;
+  }
+
+  // The largest tile whose memory a block can have; `bytes` of a tile size.
+  template <class Bytes>
+  static int tile_of(const KernelRequest& request, Bytes bytes) {
+    constexpr size_t kMost = 220 << 10;
+    for (const int tile : {64, 32, 16})
+      if (bytes(tile) <= kMost) return tile;
+    fail(ErrorCode::unsupported, request.where, request.op.name,
+         ": heads of this many dimensions do not fit into a GPU's shared memory, received ", request.shape(0),
+         " and ", request.shape(2));
+  }
+
+  template <class Function, class... Args>
+  static void start(Function* function, dim3 blocks, size_t bytes, const LaunchArgs& args,
+                    Args... arguments) {
+    check(
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "cudaFuncSetAttribute");
+    function<<<blocks, 256, bytes, stream_of(args)>>>(arguments...);
+    launched();
+  }
+
+  dim3 blocks(int64_t rows, int tile, int64_t heads) const {
+    return dim3(static_cast<unsigned>(ceil_div(rows, tile)), static_cast<unsigned>(heads),
+                static_cast<unsigned>(problem_.batch));
+  }
+
+  // f.operator()<tile, T>()
+  template <class F>
+  void each_type(int tile, F f) const {
+    dispatch_floats(dtype_, [&]<class T>() {
+      if (tile == 64)
+        f.template operator()<64, T>();
+      else if (tile == 32)
+        f.template operator()<32, T>();
+      else
+        f.template operator()<16, T>();
+    });
+  }
+
+  DType dtype_;
+  size_t wide_;
+  AttentionProblem problem_ = {};
+  int mask_input_, bias_input_, state_input_;
+};
+
+class AttentionKernel final : public AttentionBase {
+ public:
+  explicit AttentionKernel(const KernelRequest& request) : AttentionBase(request, kAttentionOptional) {
+    tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    if (problem_.batch * problem_.heads * problem_.queries == 0) return;
+    each_type(tile_, [&]<int tile, class T>() {
+      start(attend<tile, T>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args, problem(args),
+            static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
+            static_cast<const T*>(args.inputs[2]), static_cast<T*>(args.outputs[0]),
+            static_cast<Real<T>*>(args.outputs[1]));
+    });
+  }
+
+ private:
+  size_t bytes(int tile) const {
+    return shared_bytes(tile, 2, problem_.dim, 2, problem_.value_dim, 1, wide_);
+  }
+  int tile_;
+};
+
+class AttentionGradKernel final : public AttentionBase {
+ public:
+  explicit AttentionGradKernel(const KernelRequest& request)
+      : AttentionBase(request, kAttentionGradOptional) {
+    tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
+  }
+
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(problem_.batch * problem_.heads * problem_.queries) * wide_;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const AttentionProblem& s = problem_;
+    const int64_t rows = s.batch * s.heads * s.queries;
+    each_type(tile_, [&]<int tile, class T>() {
+      using C = Real<T>;
+      const auto *query = static_cast<const T*>(args.inputs[0]), *key = static_cast<const T*>(args.inputs[1]),
+                 *value = static_cast<const T*>(args.inputs[2]),
+                 *result = static_cast<const T*>(args.inputs[3]),
+                 *gradient = static_cast<const T*>(args.inputs[5]);
+      const auto* log_sum_exp = static_cast<const C*>(args.inputs[4]);
+      auto* dots = static_cast<C*>(args.workspace);
+      if (rows > 0) {
+        dot_rows<<<blocks_for(rows * kWarp), kThreads, 0, stream_of(args)>>>(result, gradient, dots, s.batch,
+                                                                             s.queries, s.heads, s.value_dim);
+        launched();
+        start(query_gradients<tile, T>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
+              problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
+              static_cast<T*>(args.outputs[0]));
+      }
+      if (s.batch * s.key_heads * s.keys > 0)
+        start(key_gradients<tile, T>, blocks(s.keys, tile, s.key_heads), key_bytes(tile), args, problem(args),
+              query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
+              static_cast<T*>(args.outputs[1]), static_cast<T*>(args.outputs[2]));
+    });
+  }
+
+ private:
+  size_t key_bytes(int tile) const {
+    return shared_bytes(tile, 3, problem_.dim, 3, problem_.value_dim, 2, wide_);
+  }
+  size_t query_bytes(int tile) const {
+    return shared_bytes(tile, 3, problem_.dim, 2, problem_.value_dim, 2, wide_);
+  }
+  int tile_;
+};
+
+const RegisterKernel registered[] = {
+    {DeviceKind::gpu, kAttention, {.prepare = prepare<AttentionKernel>}},
+    {DeviceKind::gpu, kAttentionGrad, {.prepare = prepare<AttentionGradKernel>}}};
+
+}  // namespace
+}  // namespace lockstep::cuda

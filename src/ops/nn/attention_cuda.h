@@ -1,0 +1,63 @@
+// What the kernels of attention share: where its operands lie, and which scores count.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/elements.h"
+#include "ops/nn/attention.h"
+#include "ops/random/random_cuda.h"
+
+namespace lockstep::cuda {
+
+// A mask or bias that broadcasts to [batch, heads, queries, keys]: strides are 0 where it does.
+struct ScoreTerm {
+  const void* data = nullptr;  // null: there is none
+  int64_t batch = 0, head = 0, query = 0, key = 0;
+
+  __device__ int64_t at(int64_t n, int64_t h, int64_t q, int64_t k) const {
+    return n * batch + h * head + q * query + k * key;
+  }
+};
+
+struct AttentionProblem {
+  int64_t batch, heads, key_heads, queries, keys, dim, value_dim;
+  float scale;
+  double wide_scale;  // the same for float64
+  bool causal;
+  ScoreTerm mask, bias;
+  RandomRows random;  // of dropout
+  uint32_t threshold = 0;
+  float keep_scale = 1;  // 1: there is no dropout
+  double wide_keep_scale = 1;
+
+  __host__ __device__ bool drops() const { return threshold > 0; }
+  __device__ int64_t group() const { return heads / key_heads; }
+  // Row `row` of head `head` of a tensor [batch, rows, heads, columns].
+  static __device__ int64_t row_at(int64_t n, int64_t rows, int64_t row, int64_t heads, int64_t head,
+                                   int64_t columns) {
+    return ((n * rows + row) * heads + head) * columns;
+  }
+  __device__ bool sees(int64_t n, int64_t h, int64_t q, int64_t k) const {
+    if (q >= queries || k >= keys || (causal && k > q)) return false;
+    return !mask.data || static_cast<const bool*>(mask.data)[mask.at(n, h, q, k)];
+  }
+  template <class T>
+  __device__ Real<T> bias_at(int64_t n, int64_t h, int64_t q, int64_t k) const {
+    return bias.data ? static_cast<Real<T>>(static_cast<const T*>(bias.data)[bias.at(n, h, q, k)])
+                     : Real<T>(0);
+  }
+  template <class C>
+  __device__ C scale_as() const {
+    return sizeof(C) == 8 ? static_cast<C>(wide_scale) : static_cast<C>(scale);
+  }
+  template <class C>
+  __device__ C keep_scale_as() const {
+    return sizeof(C) == 8 ? static_cast<C>(wide_keep_scale) : static_cast<C>(keep_scale);
+  }
+  // The row of the random tensor [batch * heads * queries, keys].
+  __device__ uint64_t random_row(uint64_t first_row, int64_t n, int64_t h, int64_t q) const {
+    return first_row + static_cast<uint64_t>((n * heads + h) * queries + q);
+  }
+};
+
+}  // namespace lockstep::cuda
