@@ -48,7 +48,7 @@ class PrintKernel final : public Kernel {
     }
   }
   ~PrintKernel() override {
-    if (stream_ && cudaStreamSynchronize(stream_) != cudaSuccess) return;
+    if (launched_ && cudaDeviceSynchronize() != cudaSuccess) return;
     for (void* data : printed_->data) cudaFreeHost(data);
     delete printed_;
   }
