@@ -35,8 +35,9 @@ struct KernelRequest {
 
 struct LaunchArgs {
   void* const* inputs;
-  void* const* outputs;  // directly behind the inputs, so that both are one array
-  void* workspace;       // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  void* const* outputs;    // directly behind the inputs, so that both are one array
+  void* workspace;         // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  void* stream = nullptr;  // where a GPU's kernels are enqueued, a cudaStream_t; null on CPUs
 };
 
 // One launch at a time: a kernel may keep handles that it points at the memory of each launch.
@@ -47,7 +48,10 @@ class Kernel {
   virtual size_t workspace_bytes() const { return 0; }
   // Output `output` may be written over input `input` (the same layout is given).
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
+  // On a GPU it only enqueues: it neither waits nor allocates.
   virtual void launch(const LaunchArgs& args) const = 0;
+  // False: it looks at values while it is launched, so its launches cannot be recorded and repeated.
+  virtual bool recordable() const { return true; }
 };
 
 // Where the launches of this thread belong: kernels that speak to people say so.

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "base/worker.h"
+#include "data/host.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -78,7 +79,7 @@ class Gathering {
       shape[0] = static_cast<int64_t>(rows_.size());
       const TensorSpec spec{from[i].dtype(), shape};
       if (!to[i].defined() || !(to[i].spec() == spec) || !sole_owner(to[i]))
-        to[i] = Tensor::empty(spec.dtype, spec.shape);
+        to[i] = Tensor::empty(spec.dtype, spec.shape, data::host_device());
       copies_.push_back({static_cast<const char*>(from[i].impl()->data()),
                          static_cast<char*>(to[i].impl()->data()), spec.bytes() / rows_.size()});
     }
@@ -314,7 +315,10 @@ std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::
           arrays.x[0].spec());
   for (TensorList* list : {&arrays.x, &arrays.y, &arrays.sample_weight})
     for (Tensor& tensor : *list)
-      if (tensor.defined()) tensor = contiguous(tensor, where);
+      if (tensor.defined())
+        tensor = contiguous(
+            tensor.device().kind() == DeviceKind::gpu ? tensor.to(data::host_device(), where) : tensor,
+            where);
   return std::make_shared<ArraySource>(std::move(arrays), std::move(x_names), std::move(y_names));
 }
 
