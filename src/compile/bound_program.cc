@@ -83,7 +83,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                              .outputs = step.output_layouts,
                              .threads = threads,
                              .where = step.where});
-      recordable_ = recordable_ && kernel->recordable();
+      recordable_ = recordable_ && kind == DeviceKind::gpu && kernel->recordable();
     }
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||

@@ -62,6 +62,17 @@ class Device {
   // The source may be overwritten, and the target is written, when these return.
   virtual void copy_from_host(void* target, const void* source, size_t bytes) = 0;
   virtual void copy_to_host(void* target, const void* source, size_t bytes) const = 0;
+
+  virtual MemoryInfo memory_info() const = 0;
+  virtual void reset_peak_memory() = 0;
+  // Throws Error(invalid_argument) where more than `bytes` is held already.
+  virtual void set_memory_limit(int64_t bytes) = 0;
+
+  virtual DeviceCounters counters() const = 0;
+  virtual void reset_counters() = 0;
+  virtual void count_kernels(int64_t kernels, int64_t flops) = 0;
+  virtual void count_copy(int64_t bytes_in, int64_t bytes_out) = 0;
+
   // Between two places of this device's memory, which do not overlap.
   virtual void copy_within(void* target, const void* source, size_t bytes);
   // From the memory of another device of the same kind.
@@ -79,16 +90,6 @@ class Device {
   // What `launches` queues on the stream it is given, to be repeated as a whole; it does not happen now.
   // Null: this device repeats nothing.
   virtual std::unique_ptr<LaunchGraph> record(const std::function<void(void* stream)>& launches);
-
-  virtual MemoryInfo memory_info() const = 0;
-  virtual void reset_peak_memory() = 0;
-  // Throws Error(invalid_argument) where more than `bytes` is held already.
-  virtual void set_memory_limit(int64_t bytes) = 0;
-
-  virtual DeviceCounters counters() const = 0;
-  virtual void reset_counters() = 0;
-  virtual void count_kernels(int64_t kernels, int64_t flops) = 0;
-  virtual void count_copy(int64_t bytes_in, int64_t bytes_out) = 0;
 
  protected:
   Device(DeviceKind kind, int index, int threads);
