@@ -1,0 +1,145 @@
+#include "ops/array/strided_copy_cuda.h"
+
+#include <algorithm>
+
+#include "backends/cuda/elements.h"
+#include "backends/cuda/index.h"
+#include "backends/cuda/launch.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kTile = 32, kTileRows = 8;
+
+template <class I>
+struct CopyDims {
+  int rank = 0;
+  Divider<I> size[kMaxRank];  // innermost first
+  int64_t source[kMaxRank], target[kMaxRank];
+
+  struct Offsets {
+    int64_t source = 0, target = 0;
+  };
+  __device__ Offsets at(I index) const {
+    Offsets offsets;
+#pragma unroll
+    for (int d = 0; d < kMaxRank; ++d) {
+      if (d == rank) break;
+      const I rest = size[d].quotient(index);
+      const auto place = static_cast<int64_t>(index - rest * size[d].divisor());
+      offsets.source += place * source[d];
+      offsets.target += place * target[d];
+      index = rest;
+    }
+    return offsets;
+  }
+};
+
+template <class Unit, class I>
+__global__ void copy(const Unit* source, Unit* target, CopyDims<I> dims, I count) {
+  for (I i = first_index<I>(); i < count; i += index_step<I>()) {
+    const auto at = dims.at(i);
+    target[at.target] = source[at.source];
+  }
+}
+
+// The source is dense along `lanes`, the target along `runs`.
+template <class Unit, class I>
+__global__ void transpose(const Unit* source, Unit* target, CopyDims<I> outer, I tiles, Divider<I> lane_tiles,
+                          Divider<I> run_tiles, int64_t lanes, int64_t runs, int64_t run_source,
+                          int64_t lane_target) {
+  __shared__ Unit tile[kTile][kTile + 1];
+  for (I t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const I rest = lane_tiles.quotient(t), outside = run_tiles.quotient(rest);
+    const int64_t lane = static_cast<int64_t>(t - rest * lane_tiles.divisor()) * kTile;
+    const int64_t run = static_cast<int64_t>(rest - outside * run_tiles.divisor()) * kTile;
+    const auto at = outer.at(outside);
+    for (int r = threadIdx.y; r < kTile; r += kTileRows)
+      if (run + r < runs && lane + threadIdx.x < lanes)
+        tile[r][threadIdx.x] = source[at.source + (run + r) * run_source + lane + threadIdx.x];
+    __syncthreads();
+    for (int r = threadIdx.y; r < kTile; r += kTileRows)
+      if (lane + r < lanes && run + threadIdx.x < runs)
+        target[at.target + (lane + r) * lane_target + run + threadIdx.x] = tile[threadIdx.x][r];
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+StridedCopy::StridedCopy(const Shape& shape, const Strides& source, const Strides& target, DType dtype)
+    : elements_(shape.size()), width_(size_of(dtype)) {
+  if (elements_ == 0) return;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] > 1) dims_.push_back({shape[i], source[i], target[i]});
+  const auto length = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+  std::stable_sort(dims_.begin(), dims_.end(),
+                   [&](const Dim& a, const Dim& b) { return length(a.target) > length(b.target); });
+  // Dimensions that are one run of places in both layouts become one.
+  std::vector<Dim> merged;
+  for (const Dim& dim : dims_) {
+    if (!merged.empty() && merged.back().source == dim.source * dim.size &&
+        merged.back().target == dim.target * dim.size)
+      merged.back() = {merged.back().size * dim.size, dim.source, dim.target};
+    else
+      merged.push_back(dim);
+  }
+  dims_ = std::move(merged);
+  if (dims_.size() < 2 || dims_.back().source == 1 || dims_.back().target != 1) return;
+  for (size_t i = 0; i + 1 < dims_.size(); ++i)
+    if (dims_[i].source == 1) lanes_ = static_cast<int>(i);
+}
+
+bool StridedCopy::transposes() const {
+  constexpr int64_t kFewest = 8;
+  return lanes_ >= 0 && dims_[static_cast<size_t>(lanes_)].size >= kFewest && dims_.back().size >= kFewest;
+}
+
+// The widest unit that divides all runs and places.
+size_t StridedCopy::unit_of(const void* source, const void* target) const {
+  if (dims_.empty() || dims_.back().source != 1 || dims_.back().target != 1) return width_;
+  uint64_t places = reinterpret_cast<uintptr_t>(source) | reinterpret_cast<uintptr_t>(target) |
+                    static_cast<uint64_t>(dims_.back().size) * width_;
+  for (size_t i = 0; i + 1 < dims_.size(); ++i)
+    places |= static_cast<uint64_t>(dims_[i].source | dims_[i].target) * width_;
+  size_t unit = 16;
+  while (unit > width_ && places % unit != 0) unit /= 2;
+  return unit;
+}
+
+void StridedCopy::run(const void* source, void* target, cudaStream_t stream) const {
+  if (elements_ == 0) return;
+  const bool tiles = transposes();
+  const size_t unit = tiles ? width_ : unit_of(source, target);
+  const auto factor = static_cast<int64_t>(unit / width_);
+  const int64_t count = elements_ / factor;
+  dispatch_index(count, [&]<class I>() {
+    dispatch_bytes(unit, [&]<class Unit>() {
+      CopyDims<I> dims;
+      const size_t last = dims_.size() - 1;
+      for (size_t k = dims_.size(); k-- > 0;) {
+        if (tiles && (k == last || static_cast<int>(k) == lanes_)) continue;
+        const bool inner = k == last;
+        dims.size[dims.rank] = Divider<I>(inner ? dims_[k].size / factor : dims_[k].size);
+        dims.source[dims.rank] = inner ? dims_[k].source : dims_[k].source / factor;
+        dims.target[dims.rank] = inner ? dims_[k].target : dims_[k].target / factor;
+        ++dims.rank;
+      }
+      const auto* from = static_cast<const Unit*>(source);
+      auto* to = static_cast<Unit*>(target);
+      if (!tiles) {
+        copy<<<blocks_for(count), kThreads, 0, stream>>>(from, to, dims, static_cast<I>(count));
+        return;
+      }
+      const Dim &lanes = dims_[static_cast<size_t>(lanes_)], &runs = dims_.back();
+      const int64_t lane_tiles = ceil_div(lanes.size, kTile), run_tiles = ceil_div(runs.size, kTile);
+      const int64_t all = elements_ / lanes.size / runs.size * lane_tiles * run_tiles;
+      transpose<<<static_cast<unsigned>(std::min<int64_t>(all, 1 << 20)), dim3(kTile, kTileRows), 0,
+                  stream>>>(from, to, dims, static_cast<I>(all), Divider<I>(lane_tiles),
+                            Divider<I>(run_tiles), lanes.size, runs.size, runs.source, lanes.target);
+    });
+  });
+  launched();
+}
+
+}  // namespace lockstep::cuda
