@@ -20,6 +20,5 @@ mark_as_advanced(CUDNN_LIBRARY)
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})
 target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cuda_driver CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
 # CMake 3.25 does not know that nvcc speaks C++20. Philox and other constexpr functions are device code too.
-set_target_properties(lockstep_cuda PROPERTIES CUDA_STANDARD "")
 target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr>)
 install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
