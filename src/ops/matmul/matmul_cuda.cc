@@ -9,6 +9,7 @@
 #include "backends/cuda/check.h"
 #include "backends/cuda/elementwise_kernel.h"
 #include "backends/cuda/strided_matmul.h"
+#include "graph/kernel.h"
 #include "lockstep/device/config.h"
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
