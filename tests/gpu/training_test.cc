@@ -107,7 +107,7 @@ std::vector<double> fit_digits(Device& device) {
                  .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy"}});
   const keras::History history =
-      model.fit(train, {.epochs = 2, .batch_size = 128, .verbose = 0, .shuffle = false});
+      model.fit(train, {.batch_size = 128, .epochs = 2, .verbose = 0, .shuffle = false});
   return history["loss"];
 }
 
