@@ -5,47 +5,32 @@
 
 namespace lockstep::cuda {
 
-// Division by a number that is known before the launch. 32 bits: of dividends below 2^31, by multiplication.
-template <class I>
-class Divider;
-
-template <>
-class Divider<uint32_t> {
+// Division by a number that is known before the launch: of numbers below 2^31 a multiplication.
+class Divider {
  public:
   Divider() = default;
-  explicit Divider(int64_t divisor) : divisor_(static_cast<uint32_t>(divisor)) {
-    while ((uint64_t{1} << shift_) < divisor_) ++shift_;
-    multiplier_ =
-        static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift_) - divisor_)) / divisor_ + 1);
+  explicit Divider(int64_t divisor) : divisor_(divisor) {
+    const auto d = static_cast<uint64_t>(divisor);
+    if (d >> 31 != 0) return;
+    while ((uint64_t{1} << shift_) < d) ++shift_;
+    multiplier_ = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift_) - d)) / d + 1);
   }
-  __device__ uint32_t quotient(uint32_t n) const { return (__umulhi(n, multiplier_) + n) >> shift_; }
-  __device__ uint32_t divisor() const { return divisor_; }
+  __device__ int64_t quotient(int64_t n) const {
+    if (n >> 31 != 0) return n / divisor_;
+    return (__umulhi(static_cast<uint32_t>(n), multiplier_) + static_cast<uint32_t>(n)) >> shift_;
+  }
+  __device__ int64_t divisor() const { return divisor_; }
 
  private:
-  uint32_t divisor_ = 1, multiplier_ = 1, shift_ = 0;
-};
-
-template <>
-class Divider<uint64_t> {
- public:
-  Divider() = default;
-  explicit Divider(int64_t divisor) : divisor_(static_cast<uint64_t>(divisor)) {}
-  __device__ uint64_t quotient(uint64_t n) const { return n / divisor_; }
-  __device__ uint64_t divisor() const { return divisor_; }
-
- private:
-  uint64_t divisor_ = 1;
+  int64_t divisor_ = 1;
+  uint32_t multiplier_ = 1, shift_ = 0;
 };
 
 // The loop of a kernel over [0, count): this thread's first index, and the step to its next.
-template <class I>
-__device__ I first_index() {
-  return static_cast<I>(blockIdx.x) * blockDim.x + threadIdx.x;
+__device__ inline int64_t first_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-template <class I>
-__device__ I index_step() {
-  return static_cast<I>(gridDim.x) * blockDim.x;
-}
+__device__ inline int64_t index_step() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 // int32 or int64 numbers.
 struct IndexReader {

@@ -34,13 +34,4 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   return std::make_unique<K>(request);
 }
 
-// Calls f.template operator()<I>() with an unsigned type for indices below `count`.
-template <class F>
-void dispatch_index(int64_t count, F&& f) {
-  if (count < INT64_C(1) << 31)
-    f.template operator()<uint32_t>();
-  else
-    f.template operator()<uint64_t>();
-}
-
 }  // namespace lockstep::cuda

@@ -11,25 +11,22 @@ namespace lockstep::cuda {
 namespace {
 
 // Innermost dimension first.
-template <class I>
 struct Places {
   int rank = 0;
-  Divider<I> size[kMaxRank];  // of the result
+  Divider size[kMaxRank];  // of the result
   int64_t begin[kMaxRank], step[kMaxRank], count[kMaxRank], stride[kMaxRank];
 };
 
-template <class Unit, class I>
-__global__ void place(const Unit* in, Unit* out, Unit fill, Places<I> places, I elements) {
-  for (I i = first_index<I>(); i < elements; i += index_step<I>()) {
-    I index = i;
+template <class Unit>
+__global__ void place(const Unit* in, Unit* out, Unit fill, Places places, int64_t elements) {
+  for (int64_t i = first_index(); i < elements; i += index_step()) {
+    int64_t index = i;
     int64_t offset = 0;
     bool inside = true;
-#pragma unroll
-    for (int d = 0; d < kMaxRank; ++d) {
-      if (d == places.rank) break;
-      const I rest = places.size[d].quotient(index);
-      const int64_t distance =
-          static_cast<int64_t>(index - rest * places.size[d].divisor()) - places.begin[d];
+#pragma unroll 1
+    for (int d = 0; d < places.rank; ++d) {
+      const int64_t rest = places.size[d].quotient(index);
+      const int64_t distance = index - rest * places.size[d].divisor() - places.begin[d];
       const int64_t at = places.step[d] == 1 ? distance : distance / places.step[d];
       inside = inside && at >= 0 && at < places.count[d] && at * places.step[d] == distance;
       offset += at * places.stride[d];
@@ -69,23 +66,20 @@ class PlaceInFill final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const int64_t elements = out_.size();
     if (elements == 0) return;
-    dispatch_index(elements, [&]<class I>() {
-      dispatch_bytes(size_of(in_.spec.dtype), [&]<class Unit>() {
-        if constexpr (!std::is_same_v<Unit, uint4>) {
-          Places<I> places;
-          for (int d = out_.rank() - 1; d >= 0; --d) {
-            places.size[places.rank] = Divider<I>(out_[d]);
-            places.begin[places.rank] = begin_[d];
-            places.step[places.rank] = step_[d];
-            places.count[places.rank] = in_.spec.shape[d];
-            places.stride[places.rank] = in_.strides[d];
-            ++places.rank;
-          }
-          place<<<blocks_for(elements), kThreads, 0, stream_of(args)>>>(
-              static_cast<const Unit*>(args.inputs[0]), static_cast<Unit*>(args.outputs[0]),
-              static_cast<Unit>(fill_), places, static_cast<I>(elements));
-        }
-      });
+    Places places;
+    for (int d = out_.rank() - 1; d >= 0; --d) {
+      places.size[places.rank] = Divider(out_[d]);
+      places.begin[places.rank] = begin_[d];
+      places.step[places.rank] = step_[d];
+      places.count[places.rank] = in_.spec.shape[d];
+      places.stride[places.rank] = in_.strides[d];
+      ++places.rank;
+    }
+    dispatch_bytes(size_of(in_.spec.dtype), [&]<class Unit>() {
+      if constexpr (!std::is_same_v<Unit, uint4>)
+        place<<<blocks_for(elements), kThreads, 0, stream_of(args)>>>(
+            static_cast<const Unit*>(args.inputs[0]), static_cast<Unit*>(args.outputs[0]),
+            static_cast<Unit>(fill_), places, elements);
     });
     launched();
   }

@@ -11,22 +11,20 @@ namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
 
-template <class I>
 struct CopyDims {
   int rank = 0;
-  Divider<I> size[kMaxRank];  // innermost first
+  Divider size[kMaxRank];  // innermost first
   int64_t source[kMaxRank], target[kMaxRank];
 
   struct Offsets {
     int64_t source = 0, target = 0;
   };
-  __device__ Offsets at(I index) const {
+  __device__ Offsets at(int64_t index) const {
     Offsets offsets;
-#pragma unroll
-    for (int d = 0; d < kMaxRank; ++d) {
-      if (d == rank) break;
-      const I rest = size[d].quotient(index);
-      const auto place = static_cast<int64_t>(index - rest * size[d].divisor());
+#pragma unroll 1
+    for (int d = 0; d < rank; ++d) {
+      const int64_t rest = size[d].quotient(index);
+      const auto place = index - rest * size[d].divisor();
       offsets.source += place * source[d];
       offsets.target += place * target[d];
       index = rest;
@@ -35,24 +33,24 @@ struct CopyDims {
   }
 };
 
-template <class Unit, class I>
-__global__ void copy(const Unit* source, Unit* target, CopyDims<I> dims, I count) {
-  for (I i = first_index<I>(); i < count; i += index_step<I>()) {
+template <class Unit>
+__global__ void copy(const Unit* source, Unit* target, CopyDims dims, int64_t count) {
+  for (int64_t i = first_index(); i < count; i += index_step()) {
     const auto at = dims.at(i);
     target[at.target] = source[at.source];
   }
 }
 
 // The source is dense along `lanes`, the target along `runs`.
-template <class Unit, class I>
-__global__ void transpose(const Unit* source, Unit* target, CopyDims<I> outer, I tiles, Divider<I> lane_tiles,
-                          Divider<I> run_tiles, int64_t lanes, int64_t runs, int64_t run_source,
+template <class Unit>
+__global__ void transpose(const Unit* source, Unit* target, CopyDims outer, int64_t tiles, Divider lane_tiles,
+                          Divider run_tiles, int64_t lanes, int64_t runs, int64_t run_source,
                           int64_t lane_target) {
   __shared__ Unit tile[kTile][kTile + 1];
-  for (I t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const I rest = lane_tiles.quotient(t), outside = run_tiles.quotient(rest);
-    const int64_t lane = static_cast<int64_t>(t - rest * lane_tiles.divisor()) * kTile;
-    const int64_t run = static_cast<int64_t>(rest - outside * run_tiles.divisor()) * kTile;
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const int64_t rest = lane_tiles.quotient(t), outside = run_tiles.quotient(rest);
+    const int64_t lane = (t - rest * lane_tiles.divisor()) * kTile;
+    const int64_t run = (rest - outside * run_tiles.divisor()) * kTile;
     const auto at = outer.at(outside);
     for (int r = threadIdx.y; r < kTile; r += kTileRows)
       if (run + r < runs && lane + threadIdx.x < lanes)
@@ -112,32 +110,29 @@ void StridedCopy::run(const void* source, void* target, cudaStream_t stream) con
   const bool tiles = transposes();
   const size_t unit = tiles ? width_ : unit_of(source, target);
   const auto factor = static_cast<int64_t>(unit / width_);
-  const int64_t count = elements_ / factor;
-  dispatch_index(count, [&]<class I>() {
-    dispatch_bytes(unit, [&]<class Unit>() {
-      CopyDims<I> dims;
-      const size_t last = dims_.size() - 1;
-      for (size_t k = dims_.size(); k-- > 0;) {
-        if (tiles && (k == last || static_cast<int>(k) == lanes_)) continue;
-        const bool inner = k == last;
-        dims.size[dims.rank] = Divider<I>(inner ? dims_[k].size / factor : dims_[k].size);
-        dims.source[dims.rank] = inner ? dims_[k].source : dims_[k].source / factor;
-        dims.target[dims.rank] = inner ? dims_[k].target : dims_[k].target / factor;
-        ++dims.rank;
-      }
-      const auto* from = static_cast<const Unit*>(source);
-      auto* to = static_cast<Unit*>(target);
-      if (!tiles) {
-        copy<<<blocks_for(count), kThreads, 0, stream>>>(from, to, dims, static_cast<I>(count));
-        return;
-      }
-      const Dim &lanes = dims_[static_cast<size_t>(lanes_)], &runs = dims_.back();
-      const int64_t lane_tiles = ceil_div(lanes.size, kTile), run_tiles = ceil_div(runs.size, kTile);
-      const int64_t all = elements_ / lanes.size / runs.size * lane_tiles * run_tiles;
-      transpose<<<static_cast<unsigned>(std::min<int64_t>(all, 1 << 20)), dim3(kTile, kTileRows), 0,
-                  stream>>>(from, to, dims, static_cast<I>(all), Divider<I>(lane_tiles),
-                            Divider<I>(run_tiles), lanes.size, runs.size, runs.source, lanes.target);
-    });
+  CopyDims dims;
+  const size_t last = dims_.size() - 1;
+  for (size_t k = dims_.size(); k-- > 0;) {
+    if (tiles && (k == last || static_cast<int>(k) == lanes_)) continue;
+    const bool inner = k == last;
+    dims.size[dims.rank] = Divider(inner ? dims_[k].size / factor : dims_[k].size);
+    dims.source[dims.rank] = inner ? dims_[k].source : dims_[k].source / factor;
+    dims.target[dims.rank] = inner ? dims_[k].target : dims_[k].target / factor;
+    ++dims.rank;
+  }
+  dispatch_bytes(unit, [&]<class Unit>() {
+    const auto* from = static_cast<const Unit*>(source);
+    auto* to = static_cast<Unit*>(target);
+    if (!tiles) {
+      copy<<<blocks_for(elements_ / factor), kThreads, 0, stream>>>(from, to, dims, elements_ / factor);
+      return;
+    }
+    const Dim &lanes = dims_[static_cast<size_t>(lanes_)], &runs = dims_.back();
+    const int64_t lane_tiles = ceil_div(lanes.size, kTile), run_tiles = ceil_div(runs.size, kTile);
+    const int64_t all = elements_ / lanes.size / runs.size * lane_tiles * run_tiles;
+    transpose<<<static_cast<unsigned>(std::min<int64_t>(all, 1 << 20)), dim3(kTile, kTileRows), 0, stream>>>(
+        from, to, dims, all, Divider(lane_tiles), Divider(run_tiles), lanes.size, runs.size, runs.source,
+        lanes.target);
   });
   launched();
 }

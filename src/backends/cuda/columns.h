@@ -1,0 +1,48 @@
+// Columns of a matrix [rows, n]: sums over its rows, and passes in which a thread keeps to its columns.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cuda/elements.h"
+#include "backends/cuda/launch.h"
+
+namespace lockstep::cuda {
+
+// Blocks of `lanes` columns times kThreads / lanes rows; the rows are cut into chunks. All of it depends on the shape
+// alone, and so does the order of sums.
+struct ColumnGrid {
+  int lanes = 32;
+  int64_t chunks, chunk_rows;
+  dim3 threads, blocks;
+
+  // A thread has `unit` neighbouring columns.
+  ColumnGrid(int64_t rows, int64_t n, int unit = 1, int64_t max_chunks = 65535) {
+    constexpr int64_t kBlocks = 1024, kRowsPerThread = 8;
+    while (lanes > 1 && lanes / 2 * unit >= n) lanes /= 2;
+    const int64_t across = ceil_div(n, lanes * unit), team = kThreads / lanes;
+    chunks = std::clamp<int64_t>(ceil_div(kBlocks, across), 1,
+                                 std::min(max_chunks, std::max<int64_t>(1, rows / (team * kRowsPerThread))));
+    chunk_rows = std::max<int64_t>(1, ceil_div(rows, chunks));
+    chunks = std::max<int64_t>(1, ceil_div(rows, chunk_rows));
+    threads = dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(team));
+    blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(chunks));
+  }
+};
+
+// Sums over the y threads of a block whose x threads are columns, into those with threadIdx.y == 0. `shared` has
+// kThreads places.
+template <class C>
+__device__ C fold_columns(C value, C* shared) {
+  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads();
+  shared[at] = value;
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) shared[at] += shared[at + half * blockDim.x];
+  }
+  __syncthreads();
+  return shared[threadIdx.x];
+}
+
+}  // namespace lockstep::cuda

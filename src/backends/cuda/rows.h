@@ -1,0 +1,101 @@
+// Rows of a tensor, each of which a warp or a block works on together.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block.h"
+#include "backends/cuda/elements.h"
+#include "backends/cuda/launch.h"
+
+namespace lockstep::cuda {
+
+// How rows of n elements are given to threads; depends on the shape alone.
+struct RowGrid {
+  static constexpr int64_t kLongest = 1024;  // a warp's
+  bool warps;
+  int threads;
+  unsigned blocks;
+
+  RowGrid(int64_t rows, int64_t n)
+      : warps(n <= kLongest),
+        threads(warps       ? kThreads
+                : n <= 8192 ? 256
+                            : 1024),
+        blocks(static_cast<unsigned>(
+            std::clamp<int64_t>(warps ? ceil_div(rows, kThreads / 32) : rows, 1, INT32_MAX))) {}
+};
+
+// A row can be read in units of 16 bytes.
+template <class T>
+bool in_units(int64_t n, std::initializer_list<const void*> pointers) {
+  bool aligned = n * static_cast<int64_t>(sizeof(T)) % 16 == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  return aligned;
+}
+
+// The threads that share a row.
+template <bool warps>
+struct RowTeam {
+  __device__ int rank() const { return warps ? threadIdx.x % kWarp : threadIdx.x; }
+  __device__ int size() const { return warps ? kWarp : static_cast<int>(blockDim.x); }
+  __device__ int64_t first_row() const {
+    return warps ? static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp : blockIdx.x;
+  }
+  __device__ int64_t row_step() const {
+    return warps ? static_cast<int64_t>(gridDim.x) * (blockDim.x / kWarp) : gridDim.x;
+  }
+  template <class C, class Op>
+  __device__ C fold(C value, C neutral, Op op) const {
+    if constexpr (warps) {
+      return warp_fold(value, op);
+    } else {
+      __shared__ C shared[kWarp];
+      return block_fold(value, neutral, shared, op);
+    }
+  }
+  template <class C>
+  __device__ C sum(C value) const {
+    return fold(value, C(0), Add());
+  }
+};
+
+template <class T>
+struct alignas(16) RowUnit {
+  static constexpr int kSize = 16 / sizeof(T);
+  T element[kSize];
+};
+
+// f(position, element) for the elements of a row that are this thread's.
+template <class T, class Team, class F>
+__device__ void each_in_row(const Team& team, const T* x, int64_t n, bool units, F f) {
+  if (units) {
+    constexpr int kSize = RowUnit<T>::kSize;
+    for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
+      const auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) f(i + k, unit.element[k]);
+    }
+  } else {
+    for (int64_t i = team.rank(); i < n; i += team.size()) f(i, x[i]);
+  }
+}
+
+// y[i] = f(i, x[i]). y may be x.
+template <class T, class Team, class F>
+__device__ void map_row(const Team& team, const T* x, T* y, int64_t n, bool units, F f) {
+  using C = Real<T>;
+  if (units) {
+    constexpr int kSize = RowUnit<T>::kSize;
+    for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
+      auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k)
+        unit.element[k] = static_cast<T>(f(i + k, static_cast<C>(unit.element[k])));
+      *reinterpret_cast<RowUnit<T>*>(y + i) = unit;
+    }
+  } else {
+    for (int64_t i = team.rank(); i < n; i += team.size()) y[i] = static_cast<T>(f(i, static_cast<C>(x[i])));
+  }
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,253 @@
+// Batch normalisation on GPUs. Statistics are made chunk by chunk of rows and joined in order (Chan's formula); chunks
+// depend on the shape alone: so do the bits.
+#include "backends/cuda/columns.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/rows.h"
+#include "ops/nn/batch_norm.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// A chunk's mean and sum of squared distances from it.
+template <class T>
+__global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
+  using C = Real<T>;
+  __shared__ C shared[kThreads];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  // Distances from an element of the column do not cancel as sums of squares would.
+  const bool inside = column < n;
+  const C center = inside && first < last ? static_cast<C>(x[first * n + column]) : C(0);
+  C sum = 0;
+  if (inside)
+    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y)
+      sum += static_cast<C>(x[row * n + column]) - center;
+  const C mean = center + fold_columns(sum, shared) / static_cast<C>(last - first);
+  C squares = 0;
+  if (inside)
+    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+      const C distance = static_cast<C>(x[row * n + column]) - mean;
+      squares += distance * distance;
+    }
+  squares = fold_columns(squares, shared);
+  if (threadIdx.y != 0 || !inside) return;
+  sums[blockIdx.y * 2 * n + column] = mean;
+  sums[(blockIdx.y * 2 + 1) * n + column] = squares;
+}
+
+template <class T>
+__global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_rows, int64_t rows, int64_t n,
+                             double epsilon, const T* gamma, Real<T>* means, Real<T>* variances,
+                             Real<T>* scale) {
+  using C = Real<T>;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const auto rows_of = [&](int64_t chunk) {
+    return static_cast<double>(min(chunk_rows, rows - chunk * chunk_rows));
+  };
+  double center = 0, squares = 0;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk)
+    if (rows > 0) center += static_cast<double>(sums[chunk * 2 * n + i]) * rows_of(chunk);
+  center /= static_cast<double>(rows);  // NaN where there are no rows, as the mean of nothing is
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (rows == 0) break;
+    const double distance = static_cast<double>(sums[chunk * 2 * n + i]) - center;
+    squares += static_cast<double>(sums[(chunk * 2 + 1) * n + i]) + distance * distance * rows_of(chunk);
+  }
+  const double variance = squares / static_cast<double>(rows);
+  means[i] = static_cast<C>(center);
+  variances[i] = static_cast<C>(variance);
+  scale[i] = static_cast<C>(1 / sqrt(variance + epsilon)) * static_cast<C>(gamma[i]);
+}
+
+// A thread keeps to its columns, `unit` of them.
+template <int unit, class T>
+__global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale, const T* shift, T* y,
+                          int64_t rows, int64_t n, int64_t chunk_rows) {
+  using C = Real<T>;
+  struct alignas(unit * sizeof(T)) Elements {
+    T element[unit];
+  };
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
+  if (column >= n) return;
+  C m[unit], s[unit], b[unit];
+#pragma unroll
+  for (int k = 0; k < unit; ++k)
+    m[k] = mean[column + k], s[k] = scale[column + k], b[k] = static_cast<C>(shift[column + k]);
+  const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+    auto v = *reinterpret_cast<const Elements*>(x + row * n + column);
+#pragma unroll
+    for (int k = 0; k < unit; ++k)
+      v.element[k] = static_cast<T>((static_cast<C>(v.element[k]) - m[k]) * s[k] + b[k]);
+    *reinterpret_cast<Elements*>(y + row * n + column) = v;
+  }
+}
+
+// For a chunk of rows: the sums of dy (x - mean) and of dy.
+template <class T>
+__global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
+                              int64_t n, int64_t chunk_rows) {
+  using C = Real<T>;
+  __shared__ C shared[kThreads];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  C along = 0, sum = 0;
+  if (column < n) {
+    const C mean = means[column];
+    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+      const C d = static_cast<C>(dy[row * n + column]);
+      along += d * (static_cast<C>(x[row * n + column]) - mean);
+      sum += d;
+    }
+  }
+  along = fold_columns(along, shared);
+  sum = fold_columns(sum, shared);
+  if (threadIdx.y != 0 || column >= n) return;
+  sums[blockIdx.y * 2 * n + column] = along;
+  sums[(blockIdx.y * 2 + 1) * n + column] = sum;
+}
+
+// What dx = scale ((dy - offset) - (x - mean) slope) needs, in columns[0], [1] and [2].
+template <class T>
+__global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows, int64_t n, double epsilon,
+                               const T* gamma, const Real<T>* variances, T* dgamma, T* dbeta,
+                               Real<T>* columns) {
+  using C = Real<T>;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  double along = 0, sum = 0;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    along += static_cast<double>(sums[chunk * 2 * n + i]);
+    sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
+  }
+  const double rstd = 1 / sqrt(static_cast<double>(variances[i]) + epsilon);
+  dgamma[i] = static_cast<T>(static_cast<C>(along * rstd));
+  dbeta[i] = static_cast<T>(static_cast<C>(sum));
+  columns[i] = static_cast<C>(rstd) * static_cast<C>(gamma[i]);
+  columns[n + i] = static_cast<C>(sum / static_cast<double>(rows));
+  columns[2 * n + i] = static_cast<C>(along * rstd * rstd / static_cast<double>(rows));
+}
+
+template <int unit, class T>
+__global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Real<T>* columns, T* dx,
+                         int64_t rows, int64_t n, int64_t chunk_rows) {
+  using C = Real<T>;
+  struct alignas(unit * sizeof(T)) Elements {
+    T element[unit];
+  };
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
+  if (column >= n) return;
+  C mean[unit], scale[unit], offset[unit], slope[unit];
+#pragma unroll
+  for (int k = 0; k < unit; ++k) {
+    mean[k] = means[column + k], scale[k] = columns[column + k];
+    offset[k] = columns[n + column + k], slope[k] = columns[2 * n + column + k];
+  }
+  const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+    auto v = *reinterpret_cast<const Elements*>(x + row * n + column);
+    const auto d = *reinterpret_cast<const Elements*>(dy + row * n + column);
+#pragma unroll
+    for (int k = 0; k < unit; ++k)
+      v.element[k] = static_cast<T>(scale[k] * ((static_cast<C>(d.element[k]) - offset[k]) -
+                                                (static_cast<C>(v.element[k]) - mean[k]) * slope[k]));
+    *reinterpret_cast<Elements*>(dx + row * n + column) = v;
+  }
+}
+
+class BatchNormBase : public Kernel {
+ public:
+  explicit BatchNormBase(const KernelRequest& request)
+      : dtype_(request.dtype(0)),
+        epsilon_(request.attrs<BatchNormAttrs>().epsilon),
+        n_(request.shape(0)[-1]),
+        rows_(request.shape(0).drop_last(1).size()),
+        sums_(rows_, n_, 1, 256) {}
+
+  // The chunks' sums, and three numbers a column.
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>((2 * sums_.chunks + 3) * n_) *
+           (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
+  }
+
+ protected:
+  DType dtype_;
+  double epsilon_;
+  int64_t n_, rows_;
+  ColumnGrid sums_;
+};
+
+class BatchNormKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  bool in_place(int input, int output) const override { return input == 0 && output == 0; }
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto *x = static_cast<const T*>(args.inputs[0]), *gamma = static_cast<const T*>(args.inputs[1]),
+                 *beta = static_cast<const T*>(args.inputs[2]);
+      auto* y = static_cast<T*>(args.outputs[0]);
+      auto *mean = static_cast<C*>(args.outputs[1]), *variance = static_cast<C*>(args.outputs[2]),
+           *sums = static_cast<C*>(args.workspace), *scale = sums + 2 * sums_.chunks * n_;
+      moments<<<sums_.blocks, sums_.threads, 0, stream>>>(x, sums, rows_, n_, sums_.chunk_rows);
+      join_moments<<<blocks_for(n_), kThreads, 0, stream>>>(sums, sums_.chunks, sums_.chunk_rows, rows_, n_,
+                                                            epsilon_, gamma, mean, variance, scale);
+      if (rows_ == 0) return;
+      constexpr int kUnit = RowUnit<T>::kSize;
+      if (in_units<T>(n_, {x, y})) {
+        const ColumnGrid grid(rows_, n_, kUnit);
+        normalize<kUnit>
+            <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
+      } else {
+        const ColumnGrid grid(rows_, n_);
+        normalize<1>
+            <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
+      }
+    });
+    launched();
+  }
+};
+
+class BatchNormGradKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  bool in_place(int input, int output) const override { return output == 0 && (input == 0 || input == 4); }
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto *x = static_cast<const T*>(args.inputs[0]), *gamma = static_cast<const T*>(args.inputs[1]),
+                 *dy = static_cast<const T*>(args.inputs[4]);
+      const auto *mean = static_cast<const C*>(args.inputs[2]),
+                 *variance = static_cast<const C*>(args.inputs[3]);
+      auto* dx = static_cast<T*>(args.outputs[0]);
+      auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * sums_.chunks * n_;
+      gradient_sums<<<sums_.blocks, sums_.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_,
+                                                                sums_.chunk_rows);
+      join_gradients<<<blocks_for(n_), kThreads, 0, stream>>>(sums, sums_.chunks, rows_, n_, epsilon_, gamma,
+                                                              variance, static_cast<T*>(args.outputs[1]),
+                                                              static_cast<T*>(args.outputs[2]), columns);
+      if (rows_ == 0) return;
+      constexpr int kUnit = RowUnit<T>::kSize;
+      if (in_units<T>(n_, {x, dy, dx})) {
+        const ColumnGrid grid(rows_, n_, kUnit);
+        gradient<kUnit>
+            <<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_, grid.chunk_rows);
+      } else {
+        const ColumnGrid grid(rows_, n_);
+        gradient<1>
+            <<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_, grid.chunk_rows);
+      }
+    });
+    launched();
+  }
+};
+
+const RegisterKernel registered[] = {
+    {DeviceKind::gpu, kBatchNorm, {.prepare = prepare<BatchNormKernel>}},
+    {DeviceKind::gpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>}}};
+
+}  // namespace
+}  // namespace lockstep::cuda

@@ -1,0 +1,183 @@
+// Layer and RMS normalisation on GPUs: a warp or a block a row; sums over the rows in chunks, which are then added in
+// order.
+#include "backends/cuda/columns.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/rows.h"
+#include "ops/nn/normalize.h"
+
+namespace lockstep::cuda {
+namespace {
+
+__device__ float inverse_root(float x) { return 1 / sqrtf(x); }
+__device__ double inverse_root(double x) { return 1 / sqrt(x); }
+
+// Without beta and means: RMS normalisation.
+template <bool warps, class T>
+__global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> epsilon, T* y, Real<T>* means,
+                          Real<T>* rstds, int64_t rows, int64_t n, bool units) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const T* from = x + row * n;
+    C mean = 0, squares = 0;
+    if (means) {
+      each_in_row(team, from, n, units, [&](int64_t, C v) { mean += v; });
+      mean = team.sum(mean) / static_cast<C>(n);
+    }
+    each_in_row(team, from, n, units, [&](int64_t, C v) { squares += (v - mean) * (v - mean); });
+    const C rstd = inverse_root(team.sum(squares) / static_cast<C>(n) + epsilon);
+    if (team.rank() == 0) {
+      if (means) means[row] = mean;
+      rstds[row] = rstd;
+    }
+    map_row(team, from, y + row * n, n, units, [&](int64_t i, C v) {
+      const C scaled = (v - mean) * rstd * static_cast<C>(gamma[i]);
+      return beta ? scaled + static_cast<C>(beta[i]) : scaled;
+    });
+  }
+}
+
+// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x.
+template <bool warps, class T>
+__global__ void gradient(const T* x, const T* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
+                         T* dx, int64_t rows, int64_t n, bool units) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const T *from = x + row * n, *d = dy + row * n;
+    const C mean = means ? means[row] : C(0), rstd = rstds[row];
+    C sum_a = 0, sum_ha = 0;
+    each_in_row(team, from, n, units, [&](int64_t i, C v) {
+      const C a = static_cast<C>(d[i]) * static_cast<C>(gamma[i]);
+      sum_a += a;
+      sum_ha += a * (v - mean) * rstd;
+    });
+    const C mean_ha = team.sum(sum_ha) / static_cast<C>(n);
+    const C mean_a = means ? team.sum(sum_a) / static_cast<C>(n) : C(0);
+    map_row(team, from, dx + row * n, n, units, [&](int64_t i, C v) {
+      const C a = static_cast<C>(d[i]) * static_cast<C>(gamma[i]);
+      return rstd * (a - mean_a - (v - mean) * rstd * mean_ha);
+    });
+  }
+}
+
+// For a chunk of rows: the sums of dy h, and where there are means those of dy.
+template <class T>
+__global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rstds, const T* dy,
+                            Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
+  using C = Real<T>;
+  __shared__ C shared[kThreads];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  C along = 0, sum = 0;
+  if (column < n)
+    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+      const C d = static_cast<C>(dy[row * n + column]);
+      along += d * (static_cast<C>(x[row * n + column]) - (means ? means[row] : C(0))) * rstds[row];
+      sum += d;
+    }
+  along = fold_columns(along, shared);
+  if (means) sum = fold_columns(sum, shared);
+  if (threadIdx.y != 0 || column >= n) return;
+  C* to = sums + blockIdx.y * (means ? 2 : 1) * n;
+  to[column] = along;
+  if (means) to[n + column] = sum;
+}
+
+template <class T>
+__global__ void add_chunks(const Real<T>* sums, int64_t chunks, int64_t n, T* dgamma, T* dbeta) {
+  const int64_t width = dbeta ? 2 * n : n;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= width) return;
+  Real<T> sum = 0;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += sums[chunk * width + i];
+  (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<T>(sum);
+}
+
+class NormBase : public Kernel {
+ public:
+  explicit NormBase(const KernelRequest& request)
+      : centered_(&request.op == &kLayerNorm || &request.op == &kLayerNormGrad),
+        dtype_(request.dtype(0)),
+        epsilon_(request.attrs<LayerNormAttrs>().epsilon),
+        n_(request.shape(0)[-1]),
+        rows_(request.shape(0).drop_last(1).size()),
+        grid_(rows_, n_) {}
+
+ protected:
+  bool centered_;
+  DType dtype_;
+  double epsilon_;
+  int64_t n_, rows_;
+  RowGrid grid_;
+};
+
+class NormKernel final : public NormBase {
+ public:
+  using NormBase::NormBase;
+  bool in_place(int input, int output) const override { return input == 0 && output == 0; }
+  void launch(const LaunchArgs& args) const override {
+    if (rows_ == 0) return;
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const auto* x = static_cast<const T*>(args.inputs[0]);
+      const auto *gamma = static_cast<const T*>(args.inputs[1]),
+                 *beta = centered_ ? static_cast<const T*>(args.inputs[2]) : nullptr;
+      auto* y = static_cast<T*>(args.outputs[0]);
+      C *means = centered_ ? static_cast<C*>(args.outputs[1]) : nullptr,
+        *rstds = static_cast<C*>(args.outputs[centered_ ? 2 : 1]);
+      const auto run = grid_.warps ? normalize<true, T> : normalize<false, T>;
+      run<<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          x, gamma, beta, static_cast<C>(epsilon_), y, means, rstds, rows_, n_, in_units<T>(n_, {x, y}));
+    });
+    launched();
+  }
+};
+
+class NormGradKernel final : public NormBase {
+ public:
+  explicit NormGradKernel(const KernelRequest& request) : NormBase(request), columns_(rows_, n_, 1, 256) {}
+
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(columns_.chunks * (centered_ ? 2 : 1) * n_) *
+           (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
+  }
+  bool in_place(int input, int output) const override {
+    return output == 0 && (input == 0 || input == (centered_ ? 4 : 3));
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto *x = static_cast<const T*>(args.inputs[0]), *gamma = static_cast<const T*>(args.inputs[1]);
+      const C* means = centered_ ? static_cast<const C*>(args.inputs[2]) : nullptr;
+      const auto* rstds = static_cast<const C*>(args.inputs[centered_ ? 3 : 2]);
+      const auto* dy = static_cast<const T*>(args.inputs[centered_ ? 4 : 3]);
+      auto* sums = static_cast<C*>(args.workspace);
+      auto* dx = static_cast<T*>(args.outputs[0]);
+      // The sums come first: dx may be written over what they read.
+      weight_sums<<<columns_.blocks, columns_.threads, 0, stream>>>(x, means, rstds, dy, sums, rows_, n_,
+                                                                    columns_.chunk_rows);
+      add_chunks<<<blocks_for(n_ * (centered_ ? 2 : 1)), kThreads, 0, stream>>>(
+          sums, columns_.chunks, n_, static_cast<T*>(args.outputs[1]),
+          centered_ ? static_cast<T*>(args.outputs[2]) : nullptr);
+      if (rows_ == 0) return;
+      const auto run = grid_.warps ? gradient<true, T> : gradient<false, T>;
+      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_,
+                                                      in_units<T>(n_, {x, dx}));
+    });
+    launched();
+  }
+
+ private:
+  ColumnGrid columns_;
+};
+
+const RegisterKernel registered[] = {{DeviceKind::gpu, kLayerNorm, {.prepare = prepare<NormKernel>}},
+                                     {DeviceKind::gpu, kLayerNormGrad, {.prepare = prepare<NormGradKernel>}},
+                                     {DeviceKind::gpu, kRmsNorm, {.prepare = prepare<NormKernel>}},
+                                     {DeviceKind::gpu, kRmsNormGrad, {.prepare = prepare<NormGradKernel>}}};
+
+}  // namespace
+}  // namespace lockstep::cuda

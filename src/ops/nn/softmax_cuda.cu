@@ -1,0 +1,182 @@
+// Softmax and cross entropy on GPUs: a warp or a block a row.
+#include "backends/cuda/index.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/note.h"
+#include "backends/cuda/rows.h"
+#include "ops/nn/cross_entropy.h"
+#include "ops/nn/softmax.h"
+
+namespace lockstep::cuda {
+namespace {
+
+__device__ float exponential(float x) { return expf(x); }
+__device__ double exponential(double x) { return exp(x); }
+__device__ float logarithm(float x) { return logf(x); }
+__device__ double logarithm(double x) { return log(x); }
+
+// NaN is not looked for: it comes back in the sum.
+struct Larger {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return a > b ? a : b;
+  }
+};
+
+template <class C>
+struct RowStats {
+  C max, sum;  // of exp(x - max)
+};
+
+template <class T, class Team>
+__device__ RowStats<Real<T>> row_stats(const Team& team, const T* x, int64_t n, bool units) {
+  using C = Real<T>;
+  const C lowest = -INFINITY;
+  C max = lowest, sum = 0;
+  each_in_row(team, x, n, units, [&](int64_t, C v) { max = Larger()(v, max); });
+  max = team.fold(max, lowest, Larger());
+  each_in_row(team, x, n, units, [&](int64_t, C v) { sum += exponential(v - max); });
+  return {max, team.sum(sum)};
+}
+
+template <bool log, bool warps, class T>
+__global__ void softmax(const T* x, T* y, int64_t rows, int64_t n, bool units) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const RowStats<C> stats = row_stats(team, x + row * n, n, units);
+    const C scale = log ? logarithm(stats.sum) : 1 / stats.sum;
+    map_row(team, x + row * n, y + row * n, n, units,
+            [&](int64_t, C v) { return log ? (v - stats.max) - scale : exponential(v - stats.max) * scale; });
+  }
+}
+
+template <bool warps, class T>
+__global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* statistics, int64_t rows,
+                              int64_t n, bool units, Finding* finding) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const RowStats<C> stats = row_stats(team, x + row * n, n, units);
+    if (team.rank() != 0) continue;
+    const int64_t label = labels[row];
+    if (label < 0 || label >= n) {
+      note(finding, row, label);
+      continue;
+    }
+    loss[row] = static_cast<T>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
+    statistics[2 * row] = stats.max;
+    statistics[2 * row + 1] = stats.sum;
+  }
+}
+
+template <bool warps, class T>
+__global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const T* dloss,
+                                   T* dx, int64_t rows, int64_t n, bool units, Finding* finding) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const C max = statistics[2 * row], scale = 1 / statistics[2 * row + 1], d = static_cast<C>(dloss[row]);
+    const int64_t label = labels[row];
+    if (team.rank() == 0 && (label < 0 || label >= n)) note(finding, row, label);
+    map_row(team, x + row * n, dx + row * n, n, units, [&](int64_t i, C v) {
+      const C p = exponential(v - max) * scale;
+      return (i == label ? p - 1 : p) * d;
+    });
+  }
+}
+
+class RowKernel : public Kernel {
+ public:
+  explicit RowKernel(const KernelRequest& request)
+      : dtype_(request.dtype(0)),
+        n_(request.shape(0)[-1]),
+        rows_(request.shape(0).drop_last(1).size()),
+        grid_(rows_, n_) {}
+
+ protected:
+  // f.operator()<T, whether a warp has a row>()
+  template <class F>
+  void each_type(F f) const {
+    if (rows_ * n_ == 0) return;
+    dispatch_floats(dtype_, [&]<class T>() {
+      grid_.warps ? f.template operator()<T, true>() : f.template operator()<T, false>();
+    });
+    launched();
+  }
+
+  DType dtype_;
+  int64_t n_, rows_;
+  RowGrid grid_;
+};
+
+template <bool log>
+class SoftmaxKernel final : public RowKernel {
+ public:
+  using RowKernel::RowKernel;
+  bool in_place(int, int) const override { return true; }
+  void launch(const LaunchArgs& args) const override {
+    each_type([&]<class T, bool warps>() {
+      softmax<log, warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          static_cast<const T*>(args.inputs[0]), static_cast<T*>(args.outputs[0]), rows_, n_,
+          in_units<T>(n_, {args.inputs[0], args.outputs[0]}));
+    });
+  }
+};
+
+class LabelKernel : public RowKernel {
+ public:
+  explicit LabelKernel(const KernelRequest& request)
+      : RowKernel(request),
+        wide_(request.dtype(1) == DType::int64),
+        report_([shape = request.shape(1), n = n_, where = request.where](int64_t index, int64_t label) {
+          Dims position = Dims::filled(shape.rank(), 0);
+          for (int d = shape.rank() - 1; d >= 0; --d) {
+            position[d] = index % shape[d];
+            index /= shape[d];
+          }
+          fail(ErrorCode::invalid_argument, where, "sparse_softmax_cross_entropy: the label at position ",
+               position, " is ", label, ", but there are ", n, " classes: labels run from 0 to ", n - 1);
+        }) {}
+
+ protected:
+  IndexReader labels(const LaunchArgs& args) const { return {args.inputs[1], wide_}; }
+
+  bool wide_;
+  Report report_;
+};
+
+class CrossEntropyKernel final : public LabelKernel {
+ public:
+  using LabelKernel::LabelKernel;
+  void launch(const LaunchArgs& args) const override {
+    each_type([&]<class T, bool warps>() {
+      cross_entropy<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<T*>(args.outputs[0]),
+          static_cast<Real<T>*>(args.outputs[1]), rows_, n_, in_units<T>(n_, {args.inputs[0]}),
+          report_.on(args.stream));
+    });
+  }
+};
+
+class CrossEntropyGradKernel final : public LabelKernel {
+ public:
+  using LabelKernel::LabelKernel;
+  bool in_place(int input, int) const override { return input == 0; }
+  void launch(const LaunchArgs& args) const override {
+    each_type([&]<class T, bool warps>() {
+      cross_entropy_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const Real<T>*>(args.inputs[2]),
+          static_cast<const T*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
+          in_units<T>(n_, {args.inputs[0], args.outputs[0]}), report_.on(args.stream));
+    });
+  }
+};
+
+const RegisterKernel registered[] = {
+    {DeviceKind::gpu, kSoftmax, {.prepare = prepare<SoftmaxKernel<false>>}},
+    {DeviceKind::gpu, kLogSoftmax, {.prepare = prepare<SoftmaxKernel<true>>}},
+    {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>}},
+    {DeviceKind::gpu, kSparseCrossEntropyGrad, {.prepare = prepare<CrossEntropyGradKernel>}}};
+
+}  // namespace
+}  // namespace lockstep::cuda
