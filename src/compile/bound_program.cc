@@ -76,14 +76,14 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       const TeamScope team(threads);
       if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
         place->stream();  // binds the thread, so that it is prepared for that device
-      kernel = find_kernel(kind, *step.op, step.where)
-                   .prepare({.op = *step.op,
-                             .attributes = step.attrs,
-                             .inputs = step.input_layouts,
-                             .outputs = step.output_layouts,
-                             .threads = threads,
-                             .where = step.where});
-      recordable_ = recordable_ && kind == DeviceKind::gpu && kernel->recordable();
+      const KernelDef& def = find_kernel(kind, *step.op, step.where);
+      kernel = def.prepare({.op = *step.op,
+                            .attributes = step.attrs,
+                            .inputs = step.input_layouts,
+                            .outputs = step.output_layouts,
+                            .threads = threads,
+                            .where = step.where});
+      recordable_ = recordable_ && !def.reads_values;
     }
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||

@@ -1,6 +1,7 @@
 #include "compile/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -148,13 +149,28 @@ class Executable::Impl {
   }
 
  private:
+  // An input as a device has it.
+  struct Staged {
+    std::unique_ptr<Storage> storage;  // a copy
+    std::array<const void*, 2> usual{};
+
+    // Whether it lies in one of the first places in which it was seen.
+    bool is_usual(const void* data) {
+      for (const void*& place : usual) {
+        if (!place) place = data;
+        if (place == data) return true;
+      }
+      return false;
+    }
+  };
+
   struct Replica {
     int number = 0;
     int plan = 0;
     Slice slice;
     Memory memory;
     std::unique_ptr<Storage> arena;
-    std::vector<std::unique_ptr<Storage>> staged;  // its slices of inputs that live on another device
+    std::vector<Staged> staged;       // its slices of the inputs
     std::unique_ptr<Storage> offset;  // where a device of its own memory reads the example offset
     std::unique_ptr<BoundProgram> program;
     RepeatedLaunches launches;
@@ -170,7 +186,7 @@ class Executable::Impl {
     std::vector<std::unique_ptr<Storage>> arenas;
     TensorList held;                                // constants, and captures as this device has them
     std::vector<std::unique_ptr<Storage>> mirrors;  // of variables that live on another device
-    std::vector<std::unique_ptr<Storage>> staged;   // inputs that live on another device
+    std::vector<Staged> staged;                     // inputs that are not split
     std::vector<std::unique_ptr<Storage>> outputs;  // where this device's own copy of a result goes
     std::vector<std::unique_ptr<Replica>> replicas;
     std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
@@ -466,10 +482,9 @@ class Executable::Impl {
       const TensorImpl& input = *inputs[i].impl();
       const TensorSpec& spec = input.spec;
       char* data = static_cast<char*>(input.data());
-      const bool here = &input.storage->device() == device.device;
       const bool split = layout_.replicated() && layout_.split_parameters[i];
       void* whole = data;
-      if (!split && !here) whole = staged(device.staged[i], device, input, data, spec.bytes());
+      if (!split) whole = brought(device.staged[i], device, input, data, spec.bytes());
       for (size_t p = 0; p < plans_.size(); ++p)
         if (device.uniform[p]) device.memory[p].parameters[i] = whole;
       for (const auto& replica : device.replicas) {
@@ -479,17 +494,23 @@ class Executable::Impl {
         }
         char* rows = data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec);
         const size_t bytes = static_cast<size_t>(replica->slice.size) * row_bytes(spec);
-        replica->memory.parameters[i] = here ? rows : staged(replica->staged[i], device, input, rows, bytes);
+        replica->memory.parameters[i] = brought(replica->staged[i], device, input, rows, bytes);
       }
     }
   }
 
-  void* staged(std::unique_ptr<Storage>& stage, DeviceContext& device, const TensorImpl& input,
-               const void* source, size_t bytes) {
-    if (!stage || stage->bytes() < bytes)
-      stage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
-    copy_across(input.storage->device(), source, *device.device, stage->data(), bytes);
-    return stage->data();
+  // Where the device reads an input: there, or in a copy of it. What was recorded on a GPU holds for the pointers it
+  // was recorded with, so an input that lies elsewhere with every call is copied as well.
+  void* brought(Staged& stage, DeviceContext& device, const TensorImpl& input, void* source, size_t bytes) {
+    const bool here = &input.storage->device() == device.device;
+    if (here && (device.device->kind() != DeviceKind::gpu || stage.is_usual(source))) return source;
+    if (!stage.storage || stage.storage->bytes() < bytes)
+      stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
+    if (here)
+      device.device->copy_within(stage.storage->data(), source, bytes);
+    else
+      copy_across(input.storage->device(), source, *device.device, stage.storage->data(), bytes);
+    return stage.storage->data();
   }
 
   // --- running ---------------------------------------------------------------------------------------------------

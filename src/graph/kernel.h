@@ -50,8 +50,6 @@ class Kernel {
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
   // On a GPU it only enqueues: it neither waits nor allocates.
   virtual void launch(const LaunchArgs& args) const = 0;
-  // False: it looks at values while it is launched, so its launches cannot be recorded and repeated.
-  virtual bool recordable() const { return true; }
 };
 
 // Where the launches of this thread belong: kernels that speak to people say so.
@@ -68,6 +66,7 @@ struct KernelDef {
   std::unique_ptr<Kernel> (*prepare)(const KernelRequest&) = nullptr;
   bool strided_inputs = false;    // false: inputs are made contiguous first
   bool thread_invariant = false;  // true: the same bits whatever the number of threads
+  bool reads_values = false;      // true: it looks at values while it is launched, so no launch can be recorded
 };
 
 class RegisterKernel {

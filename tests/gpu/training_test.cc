@@ -101,7 +101,7 @@ std::vector<double> fit_digits(Device& device) {
   const DeviceScope scope(device);
   set_random_seed(3);
   auto [train, test] = keras::datasets::digits();
-  keras::Sequential model({keras::layers::Flatten({.input_shape = {28, 28, 1}}),
+  keras::Sequential model({keras::layers::Flatten({.input_shape = {28, 28}}),
                            keras::layers::Dense(32, {.activation = "relu"}), keras::layers::Dense(10)});
   model.compile({.optimizer = keras::optimizers::Adam(),
                  .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
