@@ -19,6 +19,7 @@
 #include "bench/data.h"
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
+#include "bench/gpu.h"
 #include "bench/peers.h"
 
 namespace lockstep::bench {
@@ -103,6 +104,11 @@ std::vector<Work> all_works() {
                    .candidates = [](int) { return tfrecord_candidates(); }});
   works.push_back({.name = "data/jpeg", .candidates = jpeg_candidates});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
+  for (const int64_t batch : {32L, 128L, 1024L})
+    works.push_back({.name = "gpu/mlp",
+                     .batch = batch,
+                     .candidates = [=](int) { return gpu_mlp_candidates(batch); },
+                     .most_rounds = 10});
   constexpr int kCheckpointRounds = 10;
   const auto saved = static_cast<double>(checkpoint_bytes());
   const auto add_checkpoint = [&](const char* name, double bytes, auto candidates) {
@@ -156,6 +162,10 @@ int run(const Options& options) {
     }
     for (const Work& work : works) {
       std::vector<Candidate> candidates = work.candidates(threads);
+      if (candidates.empty()) {
+        fmt::print(progress, "{}: there is no GPU\n\n", work.id());
+        continue;
+      }
       Effort own = effort;
       own.rounds = std::min(own.rounds, work.most_rounds);
       if (peers && work.batch > 0)

@@ -86,6 +86,14 @@ if(harness_sources)
   target_include_directories(harness_tests PRIVATE tests)
 endif()
 
+# On the first GPU, split into logical ones; without one they skip themselves.
+file(GLOB gpu_test_sources CONFIGURE_DEPENDS tests/gpu/*.cc)
+if(gpu_test_sources AND model_sources)
+  lockstep_add_tests(gpu ${gpu_test_sources})
+  target_include_directories(gpu_tests PRIVATE tests)
+  target_link_libraries(gpu_tests PRIVATE lockstep_models)
+endif()
+
 # Against recorded Keras, and the layer harness.
 file(GLOB keras_harness_sources CONFIGURE_DEPENDS tests/keras/*.cc)
 if(keras_harness_sources)

@@ -35,9 +35,9 @@ void BodyRunner::start(void* arena) {
   }
 }
 
-void BodyRunner::run() {
+void BodyRunner::run(void* stream) {
   bound_->bind(memory_);
-  bound_->run(0);
+  bound_->run(0, stream);
 }
 
 }  // namespace lockstep::compile

@@ -23,7 +23,7 @@ class BodyRunner {
   void set_output(size_t i, void* data) { memory_.outputs[i] = data; }
   size_t num_parameters() const { return plan_->parameters.size(); }
   const std::vector<PlannedOutput>& outputs() const { return plan_->outputs; }
-  void run();
+  void run(void* stream = nullptr);
 
  private:
   std::shared_ptr<const Plan> plan_;

@@ -37,7 +37,9 @@ void* Memory::at(const Operand& operand) {
     case Space::variable: base = from(variables); break;
     case Space::capture: base = from(captures); break;
     case Space::constant: base = from(constants); break;
-    case Space::example_offset: base = reinterpret_cast<char*>(&example_offset); break;
+    case Space::example_offset:
+      base = static_cast<char*>(example_offset_at ? example_offset_at : &example_offset);
+      break;
     case Space::output: base = from(outputs); break;
   }
   return base + operand.offset;
@@ -49,6 +51,8 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       devices_(plan.devices),
       per_replica_(per_replica),
       checked_(plan.checks_numerics),
+      recordable_(!plan.checks_numerics),
+      home_(memories[0]->device),
       device_(device),
       replica_(replica) {
   int phase = -1;
@@ -70,13 +74,16 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     std::unique_ptr<Kernel> kernel;
     if (!copies) {
       const TeamScope team(threads);
-      kernel = find_kernel(kind, *step.op, step.where)
-                   .prepare({.op = *step.op,
-                             .attributes = step.attrs,
-                             .inputs = step.input_layouts,
-                             .outputs = step.output_layouts,
-                             .threads = threads,
-                             .where = step.where});
+      if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
+        place->stream();  // binds the thread, so that it is prepared for that device
+      const KernelDef& def = find_kernel(kind, *step.op, step.where);
+      kernel = def.prepare({.op = *step.op,
+                            .attributes = step.attrs,
+                            .inputs = step.input_layouts,
+                            .outputs = step.output_layouts,
+                            .threads = threads,
+                            .where = step.where});
+      recordable_ = recordable_ && !def.reads_values;
     }
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||
@@ -103,6 +110,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     phase_begin_.push_back(launches_.size());
     ++phase;
   }
+  bound_.resize(patches_.size());
   rebase(memories);
 }
 
@@ -117,20 +125,27 @@ void BoundProgram::rebase(std::span<Memory* const> memories) {
 }
 
 void BoundProgram::bind(std::span<Memory* const> memories) {
-  for (const Patch& patch : patches_)
-    pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
+  for (size_t i = 0; i < patches_.size(); ++i) {
+    const Patch& patch = patches_[i];
+    bound_[i] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
+    pointers_[patch.pointer] = bound_[i];
+  }
 }
 
-void BoundProgram::run(int phase) const {
+void BoundProgram::run(int phase) const { run(phase, home_ ? home_->stream() : nullptr); }
+
+void BoundProgram::run(int phase, void* stream) const {
   launch_place() = {device_, replica_};
   const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
-  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i], device_);
+  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i)
+    launch(launches_[i], device_, stream);
 }
 
 void BoundProgram::run(const Segment& segment) const {
   launch_place() = {segment.device, replica_};
+  void* const stream = devices_[static_cast<size_t>(segment.device)]->stream();
   for (size_t i = segment.begin; i < segment.end; ++i)
-    segment.copies ? copy(launches_[i]) : launch(launches_[i], segment.device);
+    segment.copies ? copy(launches_[i]) : launch(launches_[i], segment.device, stream);
 }
 
 void BoundProgram::copy(const Launch& l) const {
@@ -143,13 +158,18 @@ void BoundProgram::copy(const Launch& l) const {
               pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
 }
 
-void BoundProgram::launch(const Launch& l, int device) const {
+const Device& BoundProgram::place_of(const Launch& l) const {
+  if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
+  return home_ ? *home_ : device_by_name("/CPU:0");
+}
+
+void BoundProgram::launch(const Launch& l, int device, void* stream) const {
   const observe::Span span(l.name, "kernel",
                            {.device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
   try {
-    l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace});
+    l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
     if (checked_) [[unlikely]]
-      check_numerics(l.step->op->name, l.step->input_layouts, l.step->output_layouts,
+      check_numerics(place_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
                      pointers_.data() + l.inputs, l.step->where);
   } catch (Error& error) {
     error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",

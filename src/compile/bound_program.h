@@ -13,6 +13,7 @@ namespace lockstep::compile {
 
 // The memory a plan's operands come from. Pointers that change between runs are read at bind().
 struct Memory {
+  Device* device = nullptr;  // whose it is; null: the CPU's
   char* device_arena = nullptr;
   char* replica_arena = nullptr;
   std::vector<void*> parameters;
@@ -21,6 +22,7 @@ struct Memory {
   std::vector<void*> constants;
   std::vector<void*> outputs;
   int64_t example_offset = 0;
+  void* example_offset_at = nullptr;  // where a device that cannot read the above finds it
 
   void* at(const Operand& operand);
 };
@@ -41,8 +43,13 @@ class BoundProgram {
   void bind(std::span<Memory* const> memories);
   // Fills in all others: for memory whose arenas have moved.
   void rebase(Memory& memory) { rebase(only(memory)); }
-  // Launches the steps of one phase. `team`: threads of the calling thread's team.
+  // Launches the steps of one phase, on the stream of the memory's device or on this one.
   void run(int phase) const;
+  void run(int phase, void* stream) const;
+  // What bind() filled in: a program whose pointers are the same makes the same launches.
+  std::span<void* const> bound_pointers() const { return bound_; }
+  // Whether the launches of all phases may be recorded and repeated (Device::record).
+  bool recordable() const { return recordable_; }
 
   // Consecutive steps of a split program on one device.
   struct Segment {
@@ -84,11 +91,13 @@ class BoundProgram {
   };
 
   void rebase(std::span<Memory* const> memories);
-  void launch(const Launch& launch, int device) const;
+  void launch(const Launch& launch, int device, void* stream) const;
   void copy(const Launch& launch) const;
+  const Device& place_of(const Launch& launch) const;
 
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
+  std::vector<void*> bound_;  // by patch
   std::vector<Patch> patches_;
   std::vector<Patch> fixed_;
   std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
@@ -97,6 +106,8 @@ class BoundProgram {
   std::span<Device* const> devices_;  // of a split program
   bool per_replica_;
   bool checked_;  // results are looked at after every launch
+  bool recordable_ = true;
+  Device* home_;  // of a program in one place; null: the CPU
   int device_;
   int replica_;
 };

@@ -1,6 +1,7 @@
 #include "compile/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -10,6 +11,7 @@
 #include "base/worker.h"
 #include "compile/bound_program.h"
 #include "compile/output_pool.h"
+#include "compile/repeated_launches.h"
 #include "compile/replica_sum.h"
 #include "device/copy.h"
 #include "graph/variable_impl.h"
@@ -66,6 +68,14 @@ namespace {
 
 size_t row_bytes(const TensorSpec& spec) {
   return spec.shape[0] > 0 ? spec.bytes() / static_cast<size_t>(spec.shape[0]) : 0;
+}
+
+Tensor with_storage_on(Device& device, const TensorImpl& impl) {
+  const size_t bytes = impl.storage->bytes();
+  auto copy = std::make_shared<Storage>(device, bytes, std::source_location::current());
+  copy_across(impl.storage->device(), impl.storage->data(), device, copy->data(), bytes);
+  const Tensor whole = make_tensor(std::move(copy), {DType::uint8, {static_cast<int64_t>(bytes)}});
+  return make_view(*whole.impl(), impl.spec, impl.strides, impl.offset);
 }
 
 int total_threads(const ReplicaLayout& layout) {
@@ -139,14 +149,31 @@ class Executable::Impl {
   }
 
  private:
+  // An input as a device has it.
+  struct Staged {
+    std::unique_ptr<Storage> storage;  // a copy
+    std::array<const void*, 2> usual{};
+
+    // Whether it lies in one of the first places in which it was seen.
+    bool is_usual(const void* data) {
+      for (const void*& place : usual) {
+        if (!place) place = data;
+        if (place == data) return true;
+      }
+      return false;
+    }
+  };
+
   struct Replica {
     int number = 0;
     int plan = 0;
     Slice slice;
     Memory memory;
     std::unique_ptr<Storage> arena;
-    std::vector<std::unique_ptr<Storage>> staged;  // its slices of inputs that live on another device
+    std::vector<Staged> staged;       // its slices of the inputs
+    std::unique_ptr<Storage> offset;  // where a device of its own memory reads the example offset
     std::unique_ptr<BoundProgram> program;
+    RepeatedLaunches launches;
   };
 
   struct DeviceContext {
@@ -155,10 +182,11 @@ class Executable::Impl {
     // updates the variables and writes the outputs; the others only feed their replicas.
     std::vector<Memory> memory;
     std::vector<std::unique_ptr<BoundProgram>> uniform;
+    std::vector<RepeatedLaunches> launches;  // of those
     std::vector<std::unique_ptr<Storage>> arenas;
     TensorList held;                                // constants, and captures as this device has them
     std::vector<std::unique_ptr<Storage>> mirrors;  // of variables that live on another device
-    std::vector<std::unique_ptr<Storage>> staged;   // inputs that live on another device
+    std::vector<Staged> staged;                     // inputs that are not split
     std::vector<std::unique_ptr<Storage>> outputs;  // where this device's own copy of a result goes
     std::vector<std::unique_ptr<Replica>> replicas;
     std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
@@ -215,6 +243,7 @@ class Executable::Impl {
     context->outputs.resize(plans_[0].outputs.size());
     context->memory.resize(plans_.size());
     context->uniform.resize(plans_.size());
+    context->launches.resize(plans_.size());
     context->arenas.resize(plans_.size());
 
     const auto [first, last] = layout_.replicas_of(d);
@@ -250,6 +279,11 @@ class Executable::Impl {
       replica->memory.device_arena = context->memory[p].device_arena;
       replica->memory.replica_arena = static_cast<char*>(replica->arena->data());
       replica->memory.example_offset = replica->slice.begin;
+      if (context->device->kind() == DeviceKind::gpu) {
+        replica->offset = std::make_unique<Storage>(*context->device, sizeof(int64_t), where);
+        context->device->copy_from_host(replica->offset->data(), &replica->slice.begin, sizeof(int64_t));
+        replica->memory.example_offset_at = replica->offset->data();
+      }
       replica->staged.resize(plans_[p].parameters.size());
       replica->program =
           std::make_unique<BoundProgram>(plans_[p], true, plan_options, replica->memory, d, replica->number);
@@ -273,15 +307,20 @@ class Executable::Impl {
 
   void prepare_memory(Memory& memory, size_t p, DeviceContext& device) {
     const Plan& plan = plans_[p];
+    memory.device = device.device;
     memory.parameters.resize(plan.parameters.size());
     memory.variables.resize(plan.variables.size());
     memory.outputs.resize(plan.outputs.size());
     for (const Tensor& capture : plan.captures) {
       const TensorImpl& impl = *capture.impl();
-      // The plan knows the capture by its strides, so a strided one stays where it is.
-      const bool here =
-          &impl.storage->device() == device.device || !is_contiguous(impl.spec.shape, impl.strides);
-      device.held.push_back(here ? capture : capture.to(*device.device));
+      // The plan knows the capture by its strides, so a strided one stays where it is, or moves with all of its
+      // memory to a device that cannot read it there.
+      const bool strided = !is_contiguous(impl.spec.shape, impl.strides);
+      const bool here = &impl.storage->device() == device.device ||
+                        (strided && impl.storage->device().kind() == device.device->kind());
+      device.held.push_back(here      ? capture
+                            : strided ? with_storage_on(*device.device, impl)
+                                      : capture.to(*device.device));
       memory.captures.push_back(device.held.back().impl()->data());
     }
     for (const auto& [spec, value] : plan.constants) {
@@ -443,10 +482,9 @@ class Executable::Impl {
       const TensorImpl& input = *inputs[i].impl();
       const TensorSpec& spec = input.spec;
       char* data = static_cast<char*>(input.data());
-      const bool here = &input.storage->device() == device.device;
       const bool split = layout_.replicated() && layout_.split_parameters[i];
       void* whole = data;
-      if (!split && !here) whole = staged(device.staged[i], device, input, data, spec.bytes());
+      if (!split) whole = brought(device.staged[i], device, input, data, spec.bytes());
       for (size_t p = 0; p < plans_.size(); ++p)
         if (device.uniform[p]) device.memory[p].parameters[i] = whole;
       for (const auto& replica : device.replicas) {
@@ -456,17 +494,23 @@ class Executable::Impl {
         }
         char* rows = data + static_cast<size_t>(replica->slice.begin) * row_bytes(spec);
         const size_t bytes = static_cast<size_t>(replica->slice.size) * row_bytes(spec);
-        replica->memory.parameters[i] = here ? rows : staged(replica->staged[i], device, input, rows, bytes);
+        replica->memory.parameters[i] = brought(replica->staged[i], device, input, rows, bytes);
       }
     }
   }
 
-  void* staged(std::unique_ptr<Storage>& stage, DeviceContext& device, const TensorImpl& input,
-               const void* source, size_t bytes) {
-    if (!stage || stage->bytes() < bytes)
-      stage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
-    copy_across(input.storage->device(), source, *device.device, stage->data(), bytes);
-    return stage->data();
+  // Where the device reads an input: there, or in a copy of it. What was recorded on a GPU holds for the pointers it
+  // was recorded with, so an input that lies elsewhere with every call is copied as well.
+  void* brought(Staged& stage, DeviceContext& device, const TensorImpl& input, void* source, size_t bytes) {
+    const bool here = &input.storage->device() == device.device;
+    if (here && (device.device->kind() != DeviceKind::gpu || stage.is_usual(source))) return source;
+    if (!stage.storage || stage.storage->bytes() < bytes)
+      stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
+    if (here)
+      device.device->copy_within(stage.storage->data(), source, bytes);
+    else
+      copy_across(input.storage->device(), source, *device.device, stage.storage->data(), bytes);
+    return stage.storage->data();
   }
 
   // --- running ---------------------------------------------------------------------------------------------------
@@ -524,7 +568,8 @@ class Executable::Impl {
       const observe::TimeScope scope(clock_of(d), Category::compute);
       // Plan 0 last: it writes the variables that the others still read.
       for (size_t p = plans_.size(); p-- > 0;)
-        if (device.uniform[p] && !(p == 0 && leaves_updates(d, phase))) device.uniform[p]->run(phase);
+        if (device.uniform[p] && !(p == 0 && leaves_updates(d, phase)))
+          device.launches[p].run(*device.uniform[p], phase, *device.device);
       run_replicas(device, phase);
     }
     for (const auto& uniform : device.uniform)
@@ -548,7 +593,8 @@ class Executable::Impl {
     if (device.concurrent == 1) {
       // Alone on the thread, so that kernels prepared for one thread use no more.
       const TeamScope team(layout_.reproducible ? 1 : device.threads);
-      for (const auto& replica : device.replicas) replica->program->run(phase);
+      for (const auto& replica : device.replicas)
+        replica->launches.run(*replica->program, phase, *device.device);
       return;
     }
     parallel(device.concurrent, [&](int index) {

@@ -98,6 +98,14 @@ class FunctionCore::Impl {
   // Replicas run on devices of their own, and a scope decides for all ops.
   bool arguments_place_ops() const { return options_.replicas.devices.empty() && !scoped_device(); }
 
+  // The device on which an argument stands for the placement of ops: with a GPU there, arguments in host memory
+  // are brought to it.
+  static Device* standing(const Tensor& argument) {
+    Device& device = argument.device();
+    return device.kind() == DeviceKind::cpu && current_device().kind() == DeviceKind::gpu ? &current_device()
+                                                                                          : &device;
+  }
+
   Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
@@ -109,7 +117,7 @@ class FunctionCore::Impl {
           std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
                      [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
           std::equal(program->devices.begin(), program->devices.end(), inputs.begin(),
-                     [](const Device* d, const Tensor& t) { return &t.device() == d; });
+                     [](const Device* d, const Tensor& t) { return standing(t) == d; });
       if (same) return *program;
     }
     warn_of_retracing(inputs);
@@ -159,7 +167,7 @@ class FunctionCore::Impl {
     program->scope = scoped_device();
     for (const Tensor& input : inputs) program->signature.push_back(input.spec());
     if (arguments_place_ops())
-      for (const Tensor& input : inputs) program->devices.push_back(&input.device());
+      for (const Tensor& input : inputs) program->devices.push_back(standing(input));
     if (options_.replicas.devices.empty())
       compile_single(*program, where);
     else

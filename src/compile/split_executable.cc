@@ -95,6 +95,7 @@ class SplitExecutable::Impl {
     auto& context = *contexts_.emplace_back(std::make_unique<Context>());
     context.device = plan_.devices[d];
     context.arena = std::make_unique<Storage>(*context.device, plan_.device_arenas[d].bytes, where);
+    context.memory.device = context.device;
     context.memory.device_arena = static_cast<char*>(context.arena->data());
     context.memory.parameters.resize(plan_.parameters.size());
     context.memory.variables.resize(plan_.variables.size());

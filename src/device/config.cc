@@ -1,7 +1,10 @@
 #include "lockstep/device/config.h"
 
+#include <algorithm>
+
 #include "device/configuration.h"
 #include "device/device_name.h"
+#include "device/gpu_driver.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 
@@ -25,6 +28,18 @@ std::vector<LogicalDevice> list_logical_devices(std::string_view device_type, st
     if (!kind || device->kind() == *kind)
       devices.push_back({device->name(), std::string(name(device->kind()))});
   return devices;
+}
+
+DeviceDetails get_device_details(const PhysicalDevice& device, std::source_location where) {
+  settings().logical_devices(device, where);  // throws where there is no such device
+  const std::vector<PhysicalDevice> gpus = settings().physical_devices("GPU", where);
+  const auto found = std::find(gpus.begin(), gpus.end(), device);
+  if (found == gpus.end()) return {};
+  const PhysicalGpu& gpu = machine_gpus().list[static_cast<size_t>(found - gpus.begin())];
+  return {.device_name = gpu.name,
+          .uuid = gpu.uuid,
+          .compute_capability = {gpu.capability_major, gpu.capability_minor},
+          .memory = gpu.memory};
 }
 
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type,
@@ -70,6 +85,8 @@ void set_inter_op_parallelism_threads(int threads, std::source_location where) {
 int get_inter_op_parallelism_threads() { return settings().inter_op_threads(); }
 }  // namespace threading
 
+void enable_tensor_float_32_execution(bool enabled) { settings().tensor_float_32 = enabled; }
+bool tensor_float_32_execution_enabled() { return settings().tensor_float_32; }
 void set_soft_device_placement(bool enabled) { settings().soft_placement = enabled; }
 bool get_soft_device_placement() { return settings().soft_placement; }
 void set_log_device_placement(bool enabled) { settings().log_placement = enabled; }

@@ -6,6 +6,7 @@
 #include "base/environment.h"
 #include "device/cpu_device.h"
 #include "device/device_name.h"
+#include "device/gpu_driver.h"
 #include "device/plugin.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -47,7 +48,10 @@ Configuration& Configuration::of_process() {
     std::optional<bool> growth;
     if (env::read_string("TF_FORCE_GPU_ALLOW_GROWTH"))
       growth = env::read_bool("TF_FORCE_GPU_ALLOW_GROWTH", true);
-    return new Configuration({{"/physical_device:CPU:0", "CPU"}}, available_cores(), growth);
+    std::vector<Physical> physical = {{"/physical_device:CPU:0", "CPU"}};
+    for (size_t i = 0; i < machine_gpus().list.size(); ++i)
+      physical.push_back({detail::concat("/physical_device:GPU:", i), "GPU"});
+    return new Configuration(std::move(physical), available_cores(), growth);
   }();
   return *instance;
 }
@@ -219,22 +223,33 @@ void Configuration::set_inter_op_threads(int threads, std::source_location where
         " has no effect: a device runs one op at a time; split the CPU into logical devices to run several");
 }
 
-std::vector<int> Configuration::freeze(std::string_view what, std::source_location where) {
+Configuration::Devices Configuration::freeze(std::string_view what, std::source_location where) {
   const std::lock_guard lock(mutex_);
   if (initialized_by_.empty()) {
     const std::string_view file = where.file_name();
     initialized_by_ = detail::concat(what, " in ", file, ":", where.line());
   }
-  std::vector<int> threads;
-  for (const Entry& e : entries_)
-    if (e.visible && !is_gpu(e.device))
-      for (const Logical& l : e.logical) threads.push_back(l.threads);
+  Devices devices;
+  std::vector<int>& threads = devices.cpu_threads;
+  int physical = -1;
+  for (const Entry& e : entries_) {
+    physical += is_gpu(e.device) ? 1 : 0;
+    if (!e.visible) continue;
+    for (const Logical& l : e.logical) {
+      if (is_gpu(e.device))
+        devices.gpus.push_back({.physical = physical,
+                                .memory_limit_mb = l.memory_limit_mb,
+                                .growth = forced_growth_.value_or(e.growth.value_or(true))});
+      else
+        threads.push_back(l.threads);
+    }
+  }
   int taken = 0;
   for (const int count : threads) taken += count;
   const auto open = static_cast<int>(std::count(threads.begin(), threads.end(), 0));
   for (int& count : threads)
     if (count == 0) count = intra_op_ > 0 ? intra_op_ : std::max(1, (cores_ - taken) / open);
-  return threads;
+  return devices;
 }
 
 std::string Configuration::missing_gpus(int count) const {
@@ -257,6 +272,8 @@ std::string Configuration::missing_gpus(int count) const {
     if (plugin.kind == PluginKind::device)
       text += plugin.loaded ? detail::concat("; plugin ", plugin.name, " is loaded from ", plugin.path)
                             : detail::concat("; plugin ", plugin.name, " is not loaded: ", plugin.reason);
+  if (gpus == 0 && !machine_gpus().reason.empty() && find_plugin("cuda"))
+    text += detail::concat("; ", machine_gpus().reason);
   if (const auto shown = env::read_string("CUDA_VISIBLE_DEVICES"))
     text += detail::concat("; CUDA_VISIBLE_DEVICES=", *shown);
   return text;

@@ -37,10 +37,20 @@ class Configuration {
 
   std::atomic<bool> soft_placement{false};
   std::atomic<bool> log_placement{false};
+  std::atomic<bool> tensor_float_32{false};
 
-  // Fixes the settings and returns the threads of every logical CPU. `what` and `where` are for the errors
-  // of whoever wants to change them later.
-  std::vector<int> freeze(std::string_view what, std::source_location where);
+  struct Gpu {
+    int physical = 0;  // among the physical GPUs
+    int64_t memory_limit_mb = 0;
+    bool growth = true;
+  };
+  // The logical devices to make.
+  struct Devices {
+    std::vector<int> cpu_threads;
+    std::vector<Gpu> gpus;
+  };
+  // Fixes the settings. `what` and `where` are for the errors of whoever wants to change them later.
+  Devices freeze(std::string_view what, std::source_location where);
 
   // "2 GPUs were asked for, ...": what require_gpus() says; empty where there are enough.
   std::string missing_gpus(int count) const;

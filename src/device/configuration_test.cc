@@ -71,12 +71,12 @@ TEST_F(Settings, VisibleDevicesMustBeThereOnceAndOfTheType) {
 }
 
 TEST_F(Settings, CoresThatNobodyTakesAreSharedOut) {
-  EXPECT_THAT(settings_.freeze("", here()), ElementsAre(8));
+  EXPECT_THAT(settings_.freeze("", here()).cpu_threads, ElementsAre(8));
   const auto threads = [&](std::vector<Configuration::Logical> logical, int intra_op = 0) {
     Configuration settings({cpu_}, 8, {});
     settings.set_logical_devices(cpu_, logical, here());
     settings.set_intra_op_threads(intra_op, here());
-    return settings.freeze("", here());
+    return settings.freeze("", here()).cpu_threads;
   };
   EXPECT_THAT(threads({{}, {}, {}}), ElementsAre(2, 2, 2));
   EXPECT_THAT(threads({{.threads = 4}, {}, {}}), ElementsAre(4, 2, 2));

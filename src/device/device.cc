@@ -10,6 +10,8 @@
 #include "device/copy.h"
 #include "device/cpu_device.h"
 #include "device/device_name.h"
+#include "device/gpu_driver.h"
+#include "device/launch_graph.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -33,6 +35,20 @@ Device::Device(DeviceKind kind, int index, int threads)
 
 Device::~Device() = default;
 
+void Device::copy_within(void* target, const void* source, size_t bytes) {
+  if (bytes) std::memcpy(target, source, bytes);
+}
+
+void Device::copy_from_device(void* target, Device& /*from*/, const void* source, size_t bytes) {
+  if (bytes) std::memcpy(target, source, bytes);
+}
+
+void Device::fill(void* target, const void* pattern, size_t width, size_t count) {
+  for (size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(target) + i * width, pattern, width);
+}
+
+std::unique_ptr<LaunchGraph> Device::record(const std::function<void(void*)>&) { return nullptr; }
+
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
 
 namespace {
@@ -41,7 +57,8 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<std::unique_ptr<Device>> owned;
-  std::vector<Device*> devices;
+  std::vector<Device*> devices;  // CPUs, then GPUs
+  Device* default_device = nullptr;
   std::atomic<bool> ready{false};
 };
 
@@ -89,17 +106,34 @@ std::span<Device* const> initialized_devices(std::string_view what, std::source_
   if (r.ready.load(std::memory_order_acquire)) return r.devices;
   const std::lock_guard lock(r.mutex);
   if (r.ready.load(std::memory_order_relaxed)) return r.devices;
-  for (const int threads : Configuration::of_process().freeze(what, where)) {
-    r.owned.push_back(std::make_unique<CpuDevice>(static_cast<int>(r.owned.size()), threads));
-    r.devices.push_back(r.owned.back().get());
-  }
+  const Configuration::Devices wanted = Configuration::of_process().freeze(what, where);
+  std::vector<std::unique_ptr<Device>> made;
+  for (const int threads : wanted.cpu_threads)
+    made.push_back(std::make_unique<CpuDevice>(static_cast<int>(made.size()), threads));
+  const size_t cpus = made.size();
+  for (const Configuration::Gpu& gpu : wanted.gpus)
+    made.push_back(machine_gpus().driver->make_device(
+        gpu.physical, static_cast<int>(made.size() - cpus),
+        {.memory_limit = gpu.memory_limit_mb << 20, .growth = gpu.growth}));
+  r.owned = std::move(made);
+  for (const auto& device : r.owned) r.devices.push_back(device.get());
+  r.default_device = r.devices[wanted.gpus.empty() ? 0 : cpus];
   r.ready.store(true, std::memory_order_release);
   return r.devices;
 }
 
 void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
   if (bytes == 0) return;
-  if (from.has_memory() && to.has_memory()) std::memcpy(target, source, bytes);
+  if (from.has_memory() && to.has_memory()) {
+    if (&from == &to)
+      to.copy_within(target, source, bytes);
+    else if (from.kind() == to.kind())
+      to.copy_from_device(target, from, source, bytes);
+    else if (from.kind() == DeviceKind::cpu)
+      to.copy_from_host(target, source, bytes);
+    else
+      from.copy_to_host(target, source, bytes);
+  }
   from.count_copy(0, static_cast<int64_t>(bytes));
   to.count_copy(static_cast<int64_t>(bytes), 0);
 }
@@ -137,7 +171,8 @@ Device& device_by_name(std::string_view text, std::source_location where) {
 
 Device& current_device(std::source_location where) {
   if (Device* scoped = scoped_device()) return *scoped;
-  return *initialized_devices("the first use of a device", where).front();
+  initialized_devices("the first use of a device", where);
+  return *registry().default_device;
 }
 
 Device* scoped_device() { return innermost ? innermost->device_ : nullptr; }

@@ -137,6 +137,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
     output_layouts.push_back({spec, outputs.back().impl()->strides});
     pointers.push_back(outputs.back().impl()->data());
   }
+  void* const stream = device->stream();
   const TeamScope team(threads);
   const bool checked = numerics_checked();
   std::vector<OperandLayout> input_layouts;
@@ -146,9 +147,10 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   std::unique_ptr<Storage> workspace;
   if (kernel.workspace_bytes() > 0)
     workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
-  kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr});
+  kernel.launch(
+      {pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr, stream});
   if (checked) [[unlikely]]
-    check_numerics(op.name, input_layouts, output_layouts, pointers.data(), where);
+    check_numerics(*device, op.name, input_layouts, output_layouts, pointers.data(), where);
   SpecList input_specs;
   for (const Tensor& input : held) input_specs.push_back(input.spec());
   device->count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);

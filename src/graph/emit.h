@@ -60,19 +60,22 @@ class RecorderPause {
 
 class Trace;
 
-// Where an op runs that no scope places: with its first input that is not a scalar, else with its first.
+// Where an op runs that no scope places: with its first input that is not a scalar, else with its first. An
+// input on a GPU comes before those on CPUs.
 class InputPlace {
  public:
   void add(Device* device, int rank) {
-    if (!device || (device_ && (!scalar_ || rank == 0))) return;
+    if (!device) return;
+    const int weight = (rank > 0 ? 2 : 0) + (device->kind() == DeviceKind::gpu ? 1 : 0);
+    if (weight <= weight_) return;
     device_ = device;
-    scalar_ = rank == 0;
+    weight_ = weight;
   }
   Device* device() const { return device_; }
 
  private:
   Device* device_ = nullptr;
-  bool scalar_ = true;
+  int weight_ = -1;
 };
 
 // While it lives, ops run where this tensor (or the node that computes it) is, whatever the scopes around

@@ -48,6 +48,7 @@ class Kernel {
   virtual size_t workspace_bytes() const { return 0; }
   // Output `output` may be written over input `input` (the same layout is given).
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
+  // On a GPU it only enqueues: it neither waits nor allocates.
   virtual void launch(const LaunchArgs& args) const = 0;
 };
 
@@ -65,6 +66,7 @@ struct KernelDef {
   std::unique_ptr<Kernel> (*prepare)(const KernelRequest&) = nullptr;
   bool strided_inputs = false;    // false: inputs are made contiguous first
   bool thread_invariant = false;  // true: the same bits whatever the number of threads
+  bool reads_values = false;      // true: it looks at values while it is launched, so no launch can be recorded
 };
 
 class RegisterKernel {

@@ -52,12 +52,40 @@ NonFinite count_non_finite(const OperandLayout& layout, const void* data) {
   }
 }
 
-void check_numerics(std::string_view op, std::span<const OperandLayout> inputs,
+namespace {
+
+// The elements of an operand where the CPU can read them. Data points to the element at index 0, which need not
+// be the one with the lowest address.
+class OnHost {
+ public:
+  OnHost(const Device& device, const OperandLayout& layout, const void* data) : data_(data) {
+    if (device.kind() == DeviceKind::cpu || layout.spec.shape.size() == 0) return;
+    int64_t low = 0, high = 0;
+    for (int d = 0; d < layout.spec.shape.rank(); ++d) {
+      const int64_t reach = (layout.spec.shape[d] - 1) * layout.strides[d];
+      (reach < 0 ? low : high) += reach;
+    }
+    const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
+    bytes_.resize(static_cast<size_t>((high - low + 1) * width));
+    device.copy_to_host(bytes_.data(), static_cast<const char*>(data) + low * width, bytes_.size());
+    data_ = bytes_.data() - low * width;
+  }
+  const void* data() const { return data_; }
+
+ private:
+  std::vector<char> bytes_;
+  const void* data_;
+};
+
+}  // namespace
+
+void check_numerics(const Device& device, std::string_view op, std::span<const OperandLayout> inputs,
                     std::span<const OperandLayout> outputs, void* const* pointers,
                     std::source_location where) {
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (!is_floating(outputs[o].spec.dtype)) continue;
-    const NonFinite found = count_non_finite(outputs[o], pointers[inputs.size() + o]);
+    const NonFinite found =
+        count_non_finite(outputs[o], OnHost(device, outputs[o], pointers[inputs.size() + o]).data());
     if (found.nans == 0 && found.infs == 0) continue;
     std::string ranges;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -68,7 +96,7 @@ void check_numerics(std::string_view op, std::span<const OperandLayout> inputs,
       if (overwritten) {
         ranges += " overwritten by the result";
       } else if (is_floating(inputs[i].spec.dtype)) {
-        const NonFinite in = count_non_finite(inputs[i], pointers[i]);
+        const NonFinite in = count_non_finite(inputs[i], OnHost(device, inputs[i], pointers[i]).data());
         if (in.finite > 0) ranges += detail::concat(" in [", in.min, ", ", in.max, "]");
         if (in.nans + in.infs > 0) ranges += detail::concat(" with ", in.nans, " NaN, ", in.infs, " Inf");
       }

@@ -26,8 +26,8 @@ NonFinite count_non_finite(const OperandLayout& layout, const void* data);
 
 // Throws Error(invalid_argument) where a floating-point output holds NaN or infinity: it names the op, the
 // output, how many there are, the line that emitted the op, and the ranges of the inputs. `pointers`:
-// inputs, then outputs, in host memory.
-void check_numerics(std::string_view op, std::span<const OperandLayout> inputs,
+// inputs, then outputs, in the device's memory.
+void check_numerics(const Device& device, std::string_view op, std::span<const OperandLayout> inputs,
                     std::span<const OperandLayout> outputs, void* const* pointers,
                     std::source_location where);
 

@@ -34,8 +34,7 @@ void* VariableImpl::mutable_data(bool keep) {
   if (!sole_owner(value) || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
     if (keep && value.device().has_memory())
-      copy_strided(spec.dtype, spec.shape, held->data(), held->strides, fresh.impl()->data(),
-                   fresh.impl()->strides);
+      value.device().copy_within(fresh.impl()->data(), contiguous(value, where).impl()->data(), spec.bytes());
     value = fresh;
   }
   return value.impl()->data();

@@ -1,4 +1,4 @@
-// For tests: runs the CPU kernel of one op with a chosen number of threads, and makes test data.
+// For tests: runs the kernel of one op on the current device with a chosen number of threads, and makes test data.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace lockstep::testing {
 
 inline TensorList run_kernel(const OpDef& op, const TensorList& inputs, const Attrs& attrs, int threads) {
   const auto where = std::source_location::current();
-  const KernelDef& def = find_kernel(DeviceKind::cpu, op, where);
+  Device& device = current_device();
+  const KernelDef& def = find_kernel(device.kind(), op, where);
   TensorList held;
   std::vector<OperandLayout> in, out;
   SpecList specs;
@@ -32,12 +33,12 @@ inline TensorList run_kernel(const OpDef& op, const TensorList& inputs, const At
     out.push_back({spec, outputs.back().impl()->strides});
     pointers.push_back(outputs.back().impl()->data());
   }
+  void* const stream = device.stream();
   const TeamScope team(threads);
   const auto kernel = def.prepare(
       {.op = op, .attributes = attrs, .inputs = in, .outputs = out, .threads = threads, .where = where});
-  std::vector<char> workspace(kernel->workspace_bytes() + 64);
-  void* aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
-  kernel->launch({pointers.data(), pointers.data() + held.size(), aligned});
+  const Storage workspace(device, kernel->workspace_bytes(), where);
+  kernel->launch({pointers.data(), pointers.data() + held.size(), workspace.data(), stream});
   return outputs;
 }
 

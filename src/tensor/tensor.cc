@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstring>
+#include <vector>
 
+#include "device/copy.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 
@@ -61,6 +63,31 @@ void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss
                     target + i * ts[dim] * static_cast<int64_t>(Width), ts);
 }
 
+// The elements in row-major order. Of a view of memory that only its device can read, all that lies between the
+// first and the last element is fetched.
+void copy_elements_to_host(const TensorImpl& impl, void* target) {
+  const Device& device = impl.storage->device();
+  const Shape& shape = impl.spec.shape;
+  if (shape.size() == 0 || is_contiguous(shape, impl.strides) || !device.has_memory()) {
+    device.copy_to_host(target, impl.data(), impl.spec.bytes());
+    return;
+  }
+  const void* source = impl.data();
+  std::vector<char> fetched;
+  if (device.kind() != DeviceKind::cpu) {
+    int64_t low = 0, high = 0;
+    for (int d = 0; d < shape.rank(); ++d) {
+      const int64_t reach = (shape[d] - 1) * impl.strides[d];
+      (reach < 0 ? low : high) += reach;
+    }
+    const auto width = static_cast<int64_t>(size_of(impl.spec.dtype));
+    fetched.resize(static_cast<size_t>((high - low + 1) * width));
+    device.copy_to_host(fetched.data(), static_cast<const char*>(impl.data()) + low * width, fetched.size());
+    source = fetched.data() - low * width;
+  }
+  copy_strided(impl.spec.dtype, shape, source, impl.strides, target, contiguous_strides(shape));
+}
+
 const TensorImpl& defined_impl(const std::shared_ptr<const TensorImpl>& impl) {
   require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
           "this tensor is none: it was default-constructed, or is an unconnected gradient; check defined() "
@@ -102,7 +129,14 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::sourc
 Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device,
                     std::source_location where) {
   Tensor result = empty(dtype, shape, device, where);
-  if (device.has_memory()) fill_elements(dtype, result.size(), value, result.impl()->data());
+  if (!device.has_memory()) return result;
+  if (device.kind() == DeviceKind::cpu) {
+    fill_elements(dtype, result.size(), value, result.impl()->data());
+  } else {
+    double element = 0;  // room for one of any type
+    fill_elements(dtype, 1, value, &element);
+    device.fill(result.impl()->data(), &element, size_of(dtype), static_cast<size_t>(result.size()));
+  }
   return result;
 }
 
@@ -152,12 +186,7 @@ void Tensor::read(DType dtype, void* target, size_t count, std::source_location 
           " but was read as ", dtype, "; cast() it first");
   require(static_cast<int64_t>(count) == impl.spec.shape.size(), ErrorCode::shape_mismatch, where,
           "item() reads a tensor of one element, this one is ", impl.spec, "; use to_vector()");
-  if (is_contiguous(impl.spec.shape, impl.strides) || !impl.storage->device().has_memory()) {
-    impl.storage->device().copy_to_host(target, impl.data(), impl.spec.bytes());
-  } else {
-    copy_strided(dtype, impl.spec.shape, impl.data(), impl.strides, target,
-                 contiguous_strides(impl.spec.shape));
-  }
+  copy_elements_to_host(impl, target);
 }
 
 template <>
@@ -175,8 +204,9 @@ const void* Tensor::contiguous_data(DType dtype, std::source_location where) con
           " but data() was asked for ", dtype);
   require(is_contiguous(impl.spec.shape, impl.strides), ErrorCode::failed_precondition, where,
           "data() of a strided view of ", impl.spec, "; use to_vector(), which copies in row-major order");
-  require(impl.storage->device().has_memory(), ErrorCode::failed_precondition, where,
-          "data() of a tensor on ", impl.storage->device().name(), ", which holds no elements");
+  require(impl.storage->device().kind() == DeviceKind::cpu, ErrorCode::failed_precondition, where,
+          "data() of a tensor on ", impl.storage->device().name(),
+          ", whose elements the CPU cannot read in place; use to_vector()");
   return impl.data();
 }
 
@@ -187,12 +217,20 @@ Tensor Tensor::to(Device& target, std::source_location where) const {
   Device& source = impl.storage->device();
   if (&source == &target) return *this;
   Tensor result = empty(impl.spec.dtype, impl.spec.shape, target, where);
-  if (source.has_memory() && target.has_memory())
-    copy_strided(impl.spec.dtype, impl.spec.shape, impl.data(), impl.strides, result.impl()->data(),
-                 result.impl()->strides);
-  const auto bytes = static_cast<int64_t>(impl.spec.bytes());
-  source.count_copy(0, bytes);
-  target.count_copy(bytes, 0);
+  const size_t bytes = impl.spec.bytes();
+  if (is_contiguous(impl.spec.shape, impl.strides) || !source.has_memory() || !target.has_memory()) {
+    copy_across(source, impl.data(), target, result.impl()->data(), bytes);
+    return result;
+  }
+  if (target.kind() == DeviceKind::cpu) {
+    copy_elements_to_host(impl, result.impl()->data());
+  } else {
+    std::vector<char> laid_out(bytes);
+    copy_elements_to_host(impl, laid_out.data());
+    target.copy_from_host(result.impl()->data(), laid_out.data(), bytes);
+  }
+  source.count_copy(0, static_cast<int64_t>(bytes));
+  target.count_copy(static_cast<int64_t>(bytes), 0);
   return result;
 }
 

@@ -8,14 +8,15 @@
 // made of the visible ones come into being once, when a device is first used (by list_logical_devices(),
 // tf::device(), a tensor, an op). From then on a setting that decided how they were made cannot change: an
 // Error(failed_precondition) says what initialised them, and in which line; setting what is set already does
-// nothing. Device types are "CPU" and "GPU" in any case; none stands for all. This build has no backend for
-// GPUs: it lists none, and require_gpus() says why. Thread-safe.
+// nothing. Device types are "CPU" and "GPU" in any case; none stands for all. GPUs come from the plugin
+// liblockstep_cuda.so; where there are none, require_gpus() says why. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/device/device.h"
@@ -45,6 +46,16 @@ void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string
                          std::source_location where = std::source_location::current());
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {},
                                                 std::source_location where = std::source_location::current());
+
+// What is known of a physical device; what a CPU does not have is empty.
+struct DeviceDetails {
+  std::string device_name;                 // "NVIDIA H200"
+  std::string uuid;                        // "GPU-5bd3..."
+  std::pair<int, int> compute_capability;  // {9, 0}
+  int64_t memory = 0;                      // bytes that the card has
+};
+DeviceDetails get_device_details(const PhysicalDevice& device,
+                                 std::source_location where = std::source_location::current());
 
 struct LogicalDeviceConfiguration {
   int64_t memory_limit_mb = 0;  // GPUs only; 0: none, which is for a GPU that stays in one piece
@@ -83,6 +94,11 @@ void set_inter_op_parallelism_threads(int threads,
                                       std::source_location where = std::source_location::current());
 int get_inter_op_parallelism_threads();
 }  // namespace threading
+
+// On: products and convolutions of float32 on a GPU may round their operands to TensorFloat-32 (10 bits of
+// fraction), which is several times faster. Off unless set; kernels that are prepared later see a change.
+void enable_tensor_float_32_execution(bool enabled);
+bool tensor_float_32_execution_enabled();
 
 // On: a tf::device() that does not exist is not an error, its ops run on one that does. Which one is said
 // once for every name. Off unless set; may change at any time.

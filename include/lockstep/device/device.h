@@ -3,10 +3,14 @@
 // A logical CPU device is a real device: it has its own memory accounting, its own team of threads
 // and its own worker, and data that crosses from one to another is copied and counted. Devices live
 // until the process ends, so a Device& or Device* never dangles.
+//
+// A GPU has a stream: kernels and copies are queued there and happen later, in the order in which they
+// were queued, whichever thread did it. Reading an element waits for it; nothing else does.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <source_location>
@@ -18,6 +22,7 @@
 namespace lockstep {
 
 struct DeviceName;
+class LaunchGraph;
 
 enum class DeviceKind : uint8_t { cpu, gpu, null };
 
@@ -54,6 +59,7 @@ class Device {
   // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
   virtual void* allocate(size_t bytes, std::source_location where) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;
+  // The source may be overwritten, and the target is written, when these return.
   virtual void copy_from_host(void* target, const void* source, size_t bytes) = 0;
   virtual void copy_to_host(void* target, const void* source, size_t bytes) const = 0;
 
@@ -66,6 +72,24 @@ class Device {
   virtual void reset_counters() = 0;
   virtual void count_kernels(int64_t kernels, int64_t flops) = 0;
   virtual void count_copy(int64_t bytes_in, int64_t bytes_out) = 0;
+
+  // Between two places of this device's memory, which do not overlap.
+  virtual void copy_within(void* target, const void* source, size_t bytes);
+  // From the memory of another device of the same kind.
+  virtual void copy_from_device(void* target, Device& from, const void* source, size_t bytes);
+  // `count` times the `width` bytes (1, 2, 4 or 8) of `pattern`.
+  virtual void fill(void* target, const void* pattern, size_t width, size_t count);
+
+  // Where kernels are queued, with the calling thread bound to this device; null on CPUs, whose kernels run
+  // at once.
+  virtual void* stream() const { return nullptr; }
+  // Returns when all that was queued has happened.
+  virtual void synchronize() const {}
+  // What is queued here from now on happens after what is queued on the other device now.
+  virtual void wait_for(const Device& /*other*/) {}
+  // What `launches` queues on the stream it is given, to be repeated as a whole; it does not happen now.
+  // Null: this device repeats nothing.
+  virtual std::unique_ptr<LaunchGraph> record(const std::function<void(void* stream)>& launches);
 
  protected:
   Device(DeviceKind kind, int index, int threads);
@@ -98,7 +122,8 @@ std::span<Device* const> logical_devices(std::source_location where = std::sourc
 // throws Error(device_mismatch) listing what there is.
 Device& device_by_name(std::string_view name, std::source_location where = std::source_location::current());
 
-// Where new tensors are made on this thread: /CPU:0 unless a DeviceScope says otherwise.
+// Where new tensors are made on this thread, unless a DeviceScope says otherwise: /GPU:0, or /CPU:0 where there
+// is no GPU.
 Device& current_device(std::source_location where = std::source_location::current());
 
 // The device that the scopes around this call name; null: there is none, and an op runs where its inputs

@@ -1,6 +1,7 @@
-// Results of CUDA's calls as errors.
+// Every call of CUDA's libraries is checked: what fails becomes an Error that names the call and its words.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <source_location>
@@ -9,13 +10,29 @@
 
 namespace lockstep::cuda {
 
-// Throws Error where `result` is not success: it names the call and says CUDA's words.
-inline void check(cudaError_t result, const char* call,
+// check(cudaMemcpyAsync(...), "cudaMemcpyAsync of 64 bytes");
+inline void check(cudaError_t status, const char* what,
                   std::source_location where = std::source_location::current()) {
-  if (result == cudaSuccess) [[likely]]
+  if (status == cudaSuccess) [[likely]]
     return;
-  fail(result == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::internal, where, call,
-       ": ", cudaGetErrorName(result), ": ", cudaGetErrorString(result));
+  fail(status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::internal, where, what,
+       " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+}
+
+inline void check(CUresult status, const char* what,
+                  std::source_location where = std::source_location::current()) {
+  if (status == CUDA_SUCCESS) [[likely]]
+    return;
+  const char *name = nullptr, *text = nullptr;
+  cuGetErrorName(status, &name);
+  cuGetErrorString(status, &text);
+  fail(status == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::internal, where, what,
+       " failed: ", text ? text : "no text", " (", name ? name : "unknown", ")");
+}
+
+// Directly behind a launch: what was wrong with it. What goes wrong while it runs shows at a later call.
+inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
+  check(cudaGetLastError(), kernel, where);
 }
 
 }  // namespace lockstep::cuda

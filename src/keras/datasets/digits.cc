@@ -1,3 +1,4 @@
+#include "data/host.h"
 #include "keras/datasets/digit_generator.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/datasets.h"
@@ -9,7 +10,7 @@ namespace {
 constexpr int64_t kFirstTestExample = int64_t{1} << 40;
 
 Examples make(uint64_t seed, int64_t first, int64_t count) {
-  const DigitImages made = generate_digits(seed, first, count, current_device().threads());
+  const DigitImages made = generate_digits(seed, first, count, data::host_device().threads());
   return {Tensor::from(made.images, {count, kDigitSide, kDigitSide}), Tensor::from(made.labels, {count})};
 }
 

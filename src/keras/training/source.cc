@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "base/worker.h"
+#include "data/host.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -78,7 +79,7 @@ class Gathering {
       shape[0] = static_cast<int64_t>(rows_.size());
       const TensorSpec spec{from[i].dtype(), shape};
       if (!to[i].defined() || !(to[i].spec() == spec) || !sole_owner(to[i]))
-        to[i] = Tensor::empty(spec.dtype, spec.shape);
+        to[i] = Tensor::empty(spec.dtype, spec.shape, data::host_device());
       copies_.push_back({static_cast<const char*>(from[i].impl()->data()),
                          static_cast<char*>(to[i].impl()->data()), spec.bytes() / rows_.size()});
     }
@@ -88,16 +89,23 @@ class Gathering {
   std::span<const int64_t> rows_;
 };
 
+// All rows in a random order.
+std::vector<int64_t> shuffled_rows(int64_t count) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const uint64_t seed = static_cast<uint64_t>(random::default_generator().advance());
+  std::mt19937_64 engine(seed);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, engine)]);
+  return order;
+}
+
 class ShuffledReader final : public BatchReader {
  public:
   ShuffledReader(const Batch& arrays, const EpochOptions& options)
-      : arrays_(arrays), batch_size_(static_cast<size_t>(options.batch_size)), threads_(options.threads) {
-    order_.resize(static_cast<size_t>(examples_in(arrays)));
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-    const uint64_t seed = static_cast<uint64_t>(random::default_generator().advance());
-    std::mt19937_64 engine(seed);
-    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[below(i, engine)]);
-
+      : arrays_(arrays),
+        batch_size_(static_cast<size_t>(options.batch_size)),
+        threads_(options.threads),
+        order_(shuffled_rows(examples_in(arrays))) {
     size_t bytes = 0;
     each_array(arrays, [&](const Tensor& tensor) { bytes += tensor.spec().bytes(); });
     const bool large = bytes / std::max<size_t>(1, order_.size()) * batch_size_ >= kPrefetchBytes;
@@ -166,6 +174,39 @@ class ShuffledReader final : public BatchReader {
   std::optional<Worker> worker_;
 };
 
+// Of arrays on a GPU, which gathers the rows itself: they never leave it.
+class GpuShuffledReader final : public BatchReader {
+ public:
+  GpuShuffledReader(const Batch& arrays, int64_t batch_size)
+      : arrays_(arrays), device_(arrays.x[0].device()), batch_size_(batch_size) {
+    const std::vector<int64_t> rows = shuffled_rows(examples_in(arrays));
+    const DeviceScope scope(device_);
+    order_ = Tensor::from(rows, {static_cast<int64_t>(rows.size())});
+  }
+
+  bool next(Batch& batch) override {
+    const int64_t size = std::min(batch_size_, order_.size() - at_);
+    if (size <= 0) return false;
+    const Tensor rows = make_view(*order_.impl(), {DType::int64, {size}}, order_.impl()->strides, at_);
+    at_ += size;
+    const DeviceScope scope(device_);
+    const auto taken = [&](const TensorList& from) {
+      TensorList to;
+      for (const Tensor& array : from) to.push_back(array.defined() ? gather(array, rows) : Tensor());
+      return to;
+    };
+    batch = {taken(arrays_.x), taken(arrays_.y), taken(arrays_.sample_weight)};
+    return true;
+  }
+
+ private:
+  const Batch& arrays_;
+  Device& device_;
+  int64_t batch_size_;
+  Tensor order_;
+  int64_t at_ = 0;
+};
+
 // Slices are views: nothing is copied.
 class OrderedReader final : public BatchReader {
  public:
@@ -209,6 +250,8 @@ class ArraySource final : public Data::Source {
       : arrays_(std::move(arrays)), x_names_(std::move(x_names)), y_names_(std::move(y_names)) {}
 
   std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
+    if (options.shuffle && arrays_.x[0].device().kind() == DeviceKind::gpu)
+      return std::make_unique<GpuShuffledReader>(arrays_, options.batch_size);
     if (options.shuffle) return std::make_unique<ShuffledReader>(arrays_, options);
     return std::make_unique<OrderedReader>(arrays_, options.batch_size);
   }
@@ -312,9 +355,17 @@ std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::
   });
   require(examples > 0, ErrorCode::invalid_argument, where, "the data has no examples: its x is ",
           arrays.x[0].spec());
+  // Rows are gathered where the arrays are: all on one GPU, or in host memory.
+  bool on_gpu = arrays.x[0].device().kind() == DeviceKind::gpu;
+  each_array(arrays,
+             [&](const Tensor& tensor) { on_gpu = on_gpu && &tensor.device() == &arrays.x[0].device(); });
   for (TensorList* list : {&arrays.x, &arrays.y, &arrays.sample_weight})
-    for (Tensor& tensor : *list)
-      if (tensor.defined()) tensor = contiguous(tensor, where);
+    for (Tensor& tensor : *list) {
+      if (!tensor.defined()) continue;
+      if (!on_gpu && tensor.device().kind() == DeviceKind::gpu)
+        tensor = tensor.to(data::host_device(), where);
+      tensor = contiguous(tensor, where);
+    }
   return std::make_shared<ArraySource>(std::move(arrays), std::move(x_names), std::move(y_names));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "data/host.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
@@ -304,7 +305,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   Logs logs;
   tell(callbacks, &CallbackBase::on_train_begin, logs);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = current_device().threads();
+  const int threads = data::host_device().threads();
   stream_.emplace(data, EpochOptions{options.batch_size, options.shuffle, threads, cores - threads},
                   continues);
   // An epoch of which only the end was not told is done.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
+#include "data/host.h"
 #include "keras/training/trainer.h"
 #include "keras/training/unchanged.h"
 #include "lockstep/base/error.h"
@@ -16,7 +17,7 @@ using Fingerprint = std::vector<uint32_t>;  // of every weight
 Fingerprint fingerprint(const std::vector<Variable>& weights) {
   Fingerprint prints;
   for (const Variable& weight : weights) {
-    const Tensor value = weight.value();
+    const Tensor value = weight.value().to(data::host_device());
     prints.push_back(crc32c({static_cast<const char*>(value.impl()->data()), value.spec().bytes()}));
   }
   return prints;

@@ -1,0 +1,285 @@
+#include "backends/cuda/device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/report.h"
+#include "device/launch_graph.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+// Of a card's free memory, what stays with the driver where everything is taken at once.
+constexpr size_t kLeftFree = size_t{512} << 20;
+
+void bind(int ordinal) { check(cudaSetDevice(ordinal), "cudaSetDevice"); }
+
+class CudaLaunchGraph final : public LaunchGraph {
+ public:
+  CudaLaunchGraph(cudaGraphExec_t graph, const CudaDevice& device) : graph_(graph), device_(device) {}
+  ~CudaLaunchGraph() override {
+    // One that is still running may not go; where the process ends, the driver may have gone first.
+    if (cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)) == cudaSuccess)
+      cudaGraphExecDestroy(graph_);
+  }
+  void launch() override {
+    stream_ = device_.stream();
+    check(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_)), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t graph_;
+  const CudaDevice& device_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
+    : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal) {
+  bind(ordinal_);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  memory_.limit = options.memory_limit;
+  allocator_.set_limit(static_cast<size_t>(options.memory_limit));
+  if (options.growth) return;
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const size_t wanted = options.memory_limit > 0 ? static_cast<size_t>(options.memory_limit)
+                                                 : free - std::min(free / 16, kLeftFree);
+  if (!allocator_.reserve(wanted)) fail_out_of_memory(wanted, std::source_location::current());
+}
+
+// Devices live until the process ends: what they hold goes with it.
+CudaDevice::~CudaDevice() = default;
+
+// --- memory --------------------------------------------------------------------------------------------------------
+
+void* CudaDevice::take(size_t bytes) {
+  bind(ordinal_);
+  void* segment = nullptr;
+  const cudaError_t status = cudaMalloc(&segment, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it would be reported again by the next call that asks
+    return nullptr;
+  }
+  check(status, "cudaMalloc");
+  return segment;
+}
+
+void CudaDevice::give_back(void* segment, size_t) noexcept { cudaFree(segment); }
+
+void* CudaDevice::allocate(size_t bytes, std::source_location where) {
+  const std::lock_guard lock(memory_mutex_);
+  void* data = allocator_.allocate(bytes);
+  if (!data) fail_out_of_memory(bytes, where);
+  memory_.current = static_cast<int64_t>(allocator_.figures().used);
+  memory_.peak = std::max(memory_.peak, memory_.current);
+  return data;
+}
+
+void CudaDevice::deallocate(void* data, size_t) noexcept {
+  if (!data) return;
+  const std::lock_guard lock(memory_mutex_);
+  allocator_.deallocate(data);
+  memory_.current = static_cast<int64_t>(allocator_.figures().used);
+}
+
+void CudaDevice::fail_out_of_memory(size_t bytes, std::source_location where) {
+  const CachingAllocator::Figures figures = allocator_.figures();
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  const auto mib = [](size_t b) {
+    return detail::concat(static_cast<int64_t>(static_cast<double>(b) / kMiB), " MiB");
+  };
+  const size_t cached = figures.reserved - figures.used;
+  const size_t others = total - std::min(total, free + figures.reserved);
+  std::string help = "use a smaller batch or model";
+  if (memory_.limit > 0) help = "raise the memory limit, " + help;
+  if (cached > bytes) help += ", or steps of one shape (what is cached is in pieces)";
+  if (others > bytes) help += ", or end the other processes (nvidia-smi lists them)";
+  fail(ErrorCode::out_of_memory, where, "out of memory on ", name(), ": ", bytes, " bytes (", mib(bytes),
+       ") were asked for; live tensors and plans hold ", mib(figures.used), ", ", mib(cached),
+       " are cached in pieces of at most ", mib(figures.largest_free),
+       memory_.limit > 0 ? ", the limit is " + mib(static_cast<size_t>(memory_.limit)) : "",
+       "; of the card's ", mib(total), " ", mib(free), " are free and ", mib(others),
+       " are held by other devices, processes and the driver; ", help);
+}
+
+MemoryInfo CudaDevice::memory_info() const {
+  const std::lock_guard lock(memory_mutex_);
+  return memory_;
+}
+
+void CudaDevice::reset_peak_memory() {
+  const std::lock_guard lock(memory_mutex_);
+  memory_.peak = memory_.current;
+}
+
+void CudaDevice::set_memory_limit(int64_t bytes) {
+  const std::lock_guard lock(memory_mutex_);
+  require(bytes == 0 || bytes >= memory_.current, ErrorCode::invalid_argument,
+          std::source_location::current(), "set_memory_limit: ", name(), " holds ", memory_.current,
+          " bytes already, more than the limit of ", bytes);
+  memory_.limit = bytes;
+  allocator_.set_limit(static_cast<size_t>(bytes));
+}
+
+// --- copies --------------------------------------------------------------------------------------------------------
+
+// The next slot, once its last copy has happened. With the staging's mutex held.
+char* CudaDevice::slot(size_t& index) const {
+  Staging& s = staging_;
+  if (!s.data) {
+    void* data = nullptr;
+    check(cudaHostAlloc(&data, Staging::kSlots * Staging::kSlotBytes, cudaHostAllocDefault), "cudaHostAlloc");
+    for (cudaEvent_t& event : s.free)
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    s.data = static_cast<char*>(data);
+  }
+  index = s.next++ % Staging::kSlots;
+  check(cudaEventSynchronize(s.free[index]), "cudaEventSynchronize");
+  return s.data + index * Staging::kSlotBytes;
+}
+
+void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  bind(ordinal_);
+  const std::lock_guard lock(staging_.mutex);
+  for (size_t at = 0; at < bytes; at += Staging::kSlotBytes) {
+    const size_t piece = std::min(Staging::kSlotBytes, bytes - at);
+    size_t index = 0;
+    char* staged = slot(index);
+    std::memcpy(staged, static_cast<const char*>(source) + at, piece);
+    check(cudaMemcpyAsync(static_cast<char*>(target) + at, staged, piece, cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync to the device");
+    check(cudaEventRecord(staging_.free[index], stream_), "cudaEventRecord");
+  }
+}
+
+void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) const {
+  if (bytes == 0) return;
+  bind(ordinal_);
+  if (bytes > Staging::kSlotBytes) {
+    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync to the host");
+    return synchronize();
+  }
+  const std::lock_guard lock(staging_.mutex);
+  size_t index = 0;
+  char* staged = slot(index);
+  check(cudaMemcpyAsync(staged, source, bytes, cudaMemcpyDeviceToHost, stream_),
+        "cudaMemcpyAsync to the host");
+  synchronize();
+  std::memcpy(target, staged, bytes);
+}
+
+void CudaDevice::copy_within(void* target, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  bind(ordinal_);
+  check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_),
+        "cudaMemcpyAsync on the device");
+}
+
+void CudaDevice::copy_from_device(void* target, Device& from, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  const auto& other = static_cast<const CudaDevice&>(from);
+  wait_for(from);
+  bind(ordinal_);
+  check(cudaMemcpyPeerAsync(target, ordinal_, source, other.ordinal_, bytes, stream_), "cudaMemcpyPeerAsync");
+  // Nothing there overwrites the source before it is read.
+  from.wait_for(*this);
+}
+
+void CudaDevice::fill(void* target, const void* pattern, size_t width, size_t count) {
+  if (count == 0) return;
+  bind(ordinal_);
+  const auto at = reinterpret_cast<CUdeviceptr>(target);
+  uint32_t words[2] = {0, 0};
+  std::memcpy(words, pattern, width);
+  switch (width) {
+    case 1:
+      check(cuMemsetD8Async(at, static_cast<unsigned char>(words[0]), count, stream_), "cuMemsetD8Async");
+      break;
+    case 2:
+      check(cuMemsetD16Async(at, static_cast<unsigned short>(words[0]), count, stream_), "cuMemsetD16Async");
+      break;
+    case 4: check(cuMemsetD32Async(at, words[0], count, stream_), "cuMemsetD32Async"); break;
+    default:
+      if (words[0] == words[1]) {
+        check(cuMemsetD32Async(at, words[0], 2 * count, stream_), "cuMemsetD32Async");
+      } else {
+        // The lower words, then the upper ones: rows of one word, eight bytes apart.
+        for (size_t half = 0; half < 2; ++half)
+          check(cuMemsetD2D32Async(at + 4 * half, 8, words[half], 1, count, stream_), "cuMemsetD2D32Async");
+      }
+  }
+}
+
+// --- order ---------------------------------------------------------------------------------------------------------
+
+void* CudaDevice::stream() const {
+  bind(ordinal_);
+  return stream_;
+}
+
+void CudaDevice::synchronize() const {
+  bind(ordinal_);
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (const cudaStream_t stream : {stream_, aside_}) throw_findings(stream);
+}
+
+void CudaDevice::wait_for(const Device& other) {
+  if (&other == this || other.kind() != DeviceKind::gpu) return;
+  const auto& before = static_cast<const CudaDevice&>(other);
+  const std::lock_guard lock(before.marker_mutex_);
+  bind(before.ordinal_);
+  check(cudaEventRecord(before.marker_, before.stream_), "cudaEventRecord");
+  bind(ordinal_);
+  check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
+}
+
+std::unique_ptr<LaunchGraph> CudaDevice::record(const std::function<void(void*)>& launches) {
+  bind(ordinal_);
+  // On a stream of its own: what other threads queue meanwhile is not part of it.
+  const std::lock_guard lock(aside_mutex_);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  try {
+    check(cudaStreamBeginCapture(aside_, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    launches(aside_);
+    check(cudaStreamEndCapture(aside_, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+  } catch (...) {
+    cudaGraph_t broken = nullptr;
+    if (!graph) cudaStreamEndCapture(aside_, &broken);
+    for (const cudaGraph_t g : {graph, broken})
+      if (g) cudaGraphDestroy(g);
+    cudaGetLastError();
+    throw;
+  }
+  cudaGraphDestroy(graph);
+  return std::make_unique<CudaLaunchGraph>(made, *this);
+}
+
+// --- counters ------------------------------------------------------------------------------------------------------
+
+DeviceCounters CudaDevice::counters() const {
+  return {kernels_.load(), flops_.load(), bytes_in_.load(), bytes_out_.load()};
+}
+void CudaDevice::reset_counters() { kernels_ = flops_ = bytes_in_ = bytes_out_ = 0; }
+void CudaDevice::count_kernels(int64_t kernels, int64_t flops) {
+  kernels_.fetch_add(kernels, std::memory_order_relaxed);
+  flops_.fetch_add(flops, std::memory_order_relaxed);
+}
+void CudaDevice::count_copy(int64_t bytes_in, int64_t bytes_out) {
+  bytes_in_.fetch_add(bytes_in, std::memory_order_relaxed);
+  bytes_out_.fetch_add(bytes_out, std::memory_order_relaxed);
+}
+
+}  // namespace lockstep::cuda

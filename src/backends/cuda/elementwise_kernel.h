@@ -1,0 +1,34 @@
+// A scalar program over tensors on the card: one launch.
+#pragma once
+
+#include <cuda.h>
+
+#include <span>
+#include <vector>
+
+#include "lockstep/tensor/shape.h"
+#include "ops/elementwise/program.h"
+
+namespace lockstep::cuda {
+
+// One launch at a time. An output may lie over an input of the same layout.
+class ElementwiseKernel {
+ public:
+  // `strides`: in elements, of the inputs as they are read over `shape`, then of the outputs.
+  ElementwiseKernel(const elementwise::Program& program, const Shape& shape,
+                    std::span<const Strides> strides);
+  // `operands`: inputs, then outputs.
+  void launch(void* const* operands, void* stream) const;
+
+ private:
+  CUfunction function_ = nullptr;  // null: nothing to compute
+  size_t operands_ = 0;
+  int width_ = 1;
+  std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none
+  int64_t inner_ = 1, size_ = 0;
+  unsigned most_blocks_ = 1;
+  size_t inner_word_ = 0, units_word_ = 0;
+  mutable std::vector<uint64_t> arguments_;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,398 @@
+#include "backends/cuda/elementwise_source.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <limits>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using elementwise::Instruction;
+using elementwise::Opcode;
+using elementwise::Program;
+
+// The meaning of every opcode that is not an operator of the language; ops/elementwise/program.h says what it is.
+constexpr const char* kPrelude = R"(
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned char u8;
+
+#define FLOATS(X) X(float, f) X(double, )
+#define INTEGERS(X) X(int, unsigned) X(i64, u64) X(u8, unsigned)
+
+#define X(T, s) \
+  __device__ inline T add(T a, T b) { return a + b; } \
+  __device__ inline T sub(T a, T b) { return a - b; } \
+  __device__ inline T mul(T a, T b) { return a * b; } \
+  __device__ inline T div(T a, T b) { return a / b; } \
+  __device__ inline T neg(T a) { return -a; } \
+  __device__ inline T absolute(T a) { return fabs##s(a); } \
+  __device__ inline T floor_(T a) { return floor##s(a); } \
+  __device__ inline T ceil_(T a) { return ceil##s(a); } \
+  __device__ inline T round_(T a) { return rint##s(a); } \
+  __device__ inline T sqrt_(T a) { return sqrt##s(a); } \
+  __device__ inline T exp_(T a) { return exp##s(a); } \
+  __device__ inline T log_(T a) { return log##s(a); } \
+  __device__ inline T expm1_(T a) { return expm1##s(a); } \
+  __device__ inline T log1p_(T a) { return log1p##s(a); } \
+  __device__ inline T tanh_(T a) { return tanh##s(a); } \
+  __device__ inline T erf_(T a) { return erf##s(a); } \
+  __device__ inline T sin_(T a) { return sin##s(a); } \
+  __device__ inline T cos_(T a) { return cos##s(a); } \
+  __device__ inline T power(T a, T b) { return pow##s(a, b); } \
+  __device__ inline T mod(T a, T b) { \
+    const T r = fmod##s(a, b); \
+    if (r == 0) return copysign##s((T)0, b); \
+    return (r < 0) != (b < 0) ? r + b : r; \
+  }
+FLOATS(X)
+#undef X
+
+#define X(T, U) \
+  __device__ inline T add(T a, T b) { return (T)((U)a + (U)b); } \
+  __device__ inline T sub(T a, T b) { return (T)((U)a - (U)b); } \
+  __device__ inline T mul(T a, T b) { return (T)((U)a * (U)b); } \
+  __device__ inline T neg(T a) { return (T)((U)0 - (U)a); } \
+  __device__ inline T absolute(T a) { return a < 0 ? neg(a) : a; } \
+  __device__ inline T floor_(T a) { return a; } \
+  __device__ inline T ceil_(T a) { return a; } \
+  __device__ inline T round_(T a) { return a; } \
+  __device__ inline T div(T a, T b) { \
+    if (b == 0) return 0; \
+    if ((T)-1 < 0 && b == (T)-1) return neg(a); \
+    return (T)(a / b); \
+  } \
+  __device__ inline T mod(T a, T b) { \
+    if (b == 0 || ((T)-1 < 0 && b == (T)-1)) return 0; \
+    const T r = (T)(a % b); \
+    return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r; \
+  } \
+  __device__ inline T power(T a, T b) { \
+    if (b < 0) return a == 1 ? (T)1 : a == (T)-1 ? (b % 2 != 0 ? a : (T)1) : (T)0; \
+    T result = 1; \
+    for (; b != 0; b = (T)(b / 2), a = mul(a, a)) \
+      if (b % 2 != 0) result = mul(result, a); \
+    return result; \
+  }
+INTEGERS(X)
+#undef X
+
+template <class T> __device__ inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> __device__ inline T minimum(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> __device__ inline T sign(T a) { return a > 0 ? (T)1 : a < 0 ? (T)-1 : a == 0 ? (T)0 : a; }
+
+__device__ inline float load_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+__device__ inline unsigned short store_bf16(float x) {
+  unsigned short bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+__device__ inline float load_f16(unsigned short bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+__device__ inline unsigned short store_f16(float x) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+__device__ inline float round_bf16(float x) { return load_bf16(store_bf16(x)); }
+__device__ inline float round_f16(float x) { return load_f16(store_f16(x)); }
+
+// Values outside the integer's range become its nearest end, NaN becomes 0.
+template <class T, class F> __device__ inline T saturate(F x, T low, T high, F above) {
+  return x != x ? (T)0 : x <= (F)low ? low : x >= above ? high : (T)x;
+}
+template <class F> __device__ inline int to_i32(F x) { return saturate<int, F>(x, -2147483647 - 1, 2147483647, (F)2147483648.0); }
+template <class F> __device__ inline i64 to_i64(F x) {
+  return saturate<i64, F>(x, -9223372036854775807ll - 1, 9223372036854775807ll, (F)9223372036854775808.0);
+}
+template <class F> __device__ inline u8 to_u8(F x) { return saturate<u8, F>(x, 0, 255, (F)256); }
+
+// As many elements as one thread reads or writes at once.
+template <class T, int V> struct alignas(sizeof(T) * V <= 16 ? sizeof(T) * V : 16) Pack { T at[V]; };
+)";
+
+// In memory.
+const char* stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return "float";
+    case DType::float64: return "double";
+    case DType::bfloat16:
+    case DType::float16: return "unsigned short";
+    case DType::int32: return "int";
+    case DType::int64: return "i64";
+    default: return "u8";
+  }
+}
+
+// While it is computed.
+const char* computed_type(DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16:
+    case DType::float16: return "float";
+    case DType::boolean: return "bool";
+    default: return stored_type(dtype);
+  }
+}
+
+std::string bits_text(const char* format, unsigned long long bits) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, bits);
+  return text;
+}
+
+std::string constant_text(DType dtype, double value) {
+  const auto float_text = [](float x) {
+    return bits_text("__uint_as_float(0x%llxu)", std::bit_cast<uint32_t>(x));
+  };
+  switch (dtype) {
+    case DType::float32: return float_text(static_cast<float>(value));
+    case DType::bfloat16: return float_text(static_cast<float>(bfloat16(static_cast<float>(value))));
+    case DType::float16: return float_text(static_cast<float>(float16(static_cast<float>(value))));
+    case DType::float64: return bits_text("__longlong_as_double(0x%llxll)", std::bit_cast<uint64_t>(value));
+    case DType::boolean: return value != 0 ? "true" : "false";
+    default: break;
+  }
+  // As a C++ cast does it, but never undefined.
+  const double low = dtype == DType::uint8 ? 0 : dtype == DType::int32 ? -0x1p31 : -0x1p63;
+  const double high = dtype == DType::uint8 ? 255 : dtype == DType::int32 ? 0x1p31 - 1 : 0x1p63;
+  const int64_t integer = value != value || value <= low ? (value != value ? 0 : static_cast<int64_t>(low))
+                          : value >= high ? (dtype == DType::int64 ? std::numeric_limits<int64_t>::max()
+                                                                   : static_cast<int64_t>(high))
+                                          : static_cast<int64_t>(value);
+  return detail::concat("(", stored_type(dtype), ")", bits_text("0x%llxull", static_cast<uint64_t>(integer)));
+}
+
+std::string loaded(DType dtype, const std::string& element) {
+  switch (dtype) {
+    case DType::bfloat16: return "load_bf16(" + element + ")";
+    case DType::float16: return "load_f16(" + element + ")";
+    case DType::boolean: return "(" + element + " != 0)";
+    default: return element;
+  }
+}
+
+std::string to_store(DType dtype, const std::string& value) {
+  switch (dtype) {
+    case DType::bfloat16: return "store_bf16(" + value + ")";
+    case DType::float16: return "store_f16(" + value + ")";
+    case DType::boolean: return "(u8)" + value;
+    default: return value;
+  }
+}
+
+std::string cast_text(DType from, DType to, const std::string& a) {
+  const bool floats = is_floating(from);
+  switch (to) {
+    case DType::boolean: return from == DType::boolean ? a : "(" + a + " != 0)";
+    case DType::float32: return "(float)" + a;
+    case DType::float64: return "(double)" + a;
+    case DType::bfloat16: return "round_bf16((float)" + a + ")";
+    case DType::float16: return "round_f16((float)" + a + ")";
+    case DType::int32: return (floats ? "to_i32(" : "(int)(") + a + ")";
+    case DType::int64: return (floats ? "to_i64(" : "(i64)(") + a + ")";
+    case DType::uint8: return (floats ? "to_u8(" : "(u8)(") + a + ")";
+  }
+  return a;
+}
+
+const char* function_of(Opcode op) {
+  switch (op) {
+    case Opcode::add: return "add";
+    case Opcode::sub: return "sub";
+    case Opcode::mul: return "mul";
+    case Opcode::div: return "div";
+    case Opcode::maximum: return "maximum";
+    case Opcode::minimum: return "minimum";
+    case Opcode::pow: return "power";
+    case Opcode::mod: return "mod";
+    case Opcode::neg: return "neg";
+    case Opcode::abs: return "absolute";
+    case Opcode::sign: return "sign";
+    case Opcode::floor: return "floor_";
+    case Opcode::ceil: return "ceil_";
+    case Opcode::round: return "round_";
+    case Opcode::sqrt: return "sqrt_";
+    case Opcode::exp: return "exp_";
+    case Opcode::log: return "log_";
+    case Opcode::expm1: return "expm1_";
+    case Opcode::log1p: return "log1p_";
+    case Opcode::tanh: return "tanh_";
+    case Opcode::erf: return "erf_";
+    case Opcode::sin: return "sin_";
+    case Opcode::cos: return "cos_";
+    default: return nullptr;
+  }
+}
+
+const char* operator_of(Opcode op) {
+  switch (op) {
+    case Opcode::less: return " < ";
+    case Opcode::less_equal: return " <= ";
+    case Opcode::greater: return " > ";
+    case Opcode::greater_equal: return " >= ";
+    case Opcode::equal: return " == ";
+    case Opcode::not_equal: return " != ";
+    case Opcode::logical_and: return " && ";
+    case Opcode::logical_or: return " || ";
+    default: return nullptr;
+  }
+}
+
+std::string value_name(int number) { return "v" + std::to_string(number); }
+
+std::string expression(const Program& program, const Instruction& i) {
+  const auto arg = [&](size_t k) { return value_name(i.args[k]); };
+  if (i.op == Opcode::cast)
+    return cast_text(program.instructions[static_cast<size_t>(i.args[0])].dtype, i.dtype, arg(0));
+  if (i.op == Opcode::select) return arg(0) + " ? " + arg(1) + " : " + arg(2);
+  if (i.op == Opcode::logical_not) return "!" + arg(0);
+  if (const char* between = operator_of(i.op)) return arg(0) + between + arg(1);
+  std::string call = function_of(i.op) + std::string("(") + arg(0);
+  if (elementwise::arity(i.op) > 1) call += ", " + arg(1);
+  return call + ")";
+}
+
+}  // namespace
+
+int64_t Walk::size() const {
+  int64_t size = 1;
+  for (const int64_t s : sizes) size *= s;
+  return size;
+}
+
+Walk make_walk(const Shape& shape, std::span<const Strides> strides, std::span<const DType> dtypes) {
+  Walk walk;
+  for (int d = 0; d < shape.rank(); ++d) {
+    if (shape[d] == 1) continue;
+    std::vector<int64_t> bytes;
+    for (size_t i = 0; i < strides.size(); ++i)
+      bytes.push_back(strides[i][d] * static_cast<int64_t>(size_of(dtypes[i])));
+    bool one_walk = !walk.sizes.empty();
+    for (size_t i = 0; one_walk && i < bytes.size(); ++i)
+      one_walk = walk.strides.back()[i] == bytes[i] * shape[d];
+    if (one_walk) {
+      walk.sizes.back() *= shape[d];
+      walk.strides.back() = std::move(bytes);
+    } else {
+      walk.sizes.push_back(shape[d]);
+      walk.strides.push_back(std::move(bytes));
+    }
+  }
+  if (walk.sizes.empty()) {
+    walk.sizes = {1};
+    auto& bytes = walk.strides.emplace_back();
+    for (const DType dtype : dtypes) bytes.push_back(static_cast<int64_t>(size_of(dtype)));
+  }
+  return walk;
+}
+
+InnerAccess inner_access(const Walk& walk, size_t operand, DType dtype) {
+  const int64_t stride = walk.strides.back()[operand];
+  if (stride == 0) return InnerAccess::broadcast;
+  return stride == static_cast<int64_t>(size_of(dtype)) ? InnerAccess::contiguous : InnerAccess::strided;
+}
+
+int vector_width(const Walk& walk, std::span<const DType> dtypes) {
+  int64_t widest = 1;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const InnerAccess access = inner_access(walk, i, dtypes[i]);
+    if (access == InnerAccess::strided) return 1;
+    if (access == InnerAccess::contiguous)
+      widest = std::max(widest, static_cast<int64_t>(size_of(dtypes[i])));
+  }
+  int64_t width = std::min<int64_t>(8, 16 / widest);
+  const auto fits = [&] {
+    if (walk.sizes.back() % width != 0) return false;
+    for (size_t i = 0; i < dtypes.size(); ++i) {
+      if (inner_access(walk, i, dtypes[i]) != InnerAccess::contiguous) continue;
+      const int64_t unit = width * static_cast<int64_t>(size_of(dtypes[i]));
+      for (size_t d = 0; d + 1 < walk.sizes.size(); ++d)
+        if (walk.strides[d][i] % unit != 0) return false;
+    }
+    return true;
+  };
+  while (width > 1 && !fits()) width /= 2;
+  return static_cast<int>(width);
+}
+
+std::string elementwise_source(const Program& program, const Walk& walk, std::span<const DType> dtypes) {
+  const size_t operands = dtypes.size();
+  const size_t inputs = program.inputs.size();
+  const size_t rank = walk.sizes.size();
+  const int width = vector_width(walk, dtypes);
+  const bool wide = walk.size() > std::numeric_limits<int32_t>::max();
+  std::string text = kPrelude;
+  const auto add = [&](const auto&... parts) { text += detail::concat(parts..., "\n"); };
+  add("typedef ", wide ? "u64" : "unsigned", " Index;");
+  add("struct Arguments { char* at[", operands, "]; i64 stride[", rank, "][", operands, "]; u64 size[", rank,
+      "]; u64 units; u64 vectors; };");
+  add("template <int V> __device__ inline void walk(const Arguments& p) {");
+  add("  const Index units = (Index)p.units;");
+  add("  for (Index unit = blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += gridDim.x * "
+      "blockDim.x) {");
+  for (size_t i = 0; i < operands; ++i) add("    char* a", i, " = p.at[", i, "];");
+  add("    Index rest = unit;");
+  for (size_t d = rank; d-- > 0;) {
+    const bool inner = d + 1 == rank;
+    if (d > 0) {
+      add("    const Index i", d, " = rest % (Index)p.size[", d, "]; rest /= (Index)p.size[", d, "];");
+    } else {
+      add("    const Index i0 = rest;");
+    }
+    for (size_t i = 0; i < operands; ++i) {
+      if (!inner) {
+        add("    a", i, " += (i64)i", d, " * p.stride[", d, "][", i, "];");
+      } else if (const InnerAccess access = inner_access(walk, i, dtypes[i]);
+                 access == InnerAccess::contiguous) {
+        add("    a", i, " += (i64)i", d, " * (V * ", size_of(dtypes[i]), ");");
+      } else if (access == InnerAccess::strided) {
+        add("    a", i, " += (i64)i", d, " * p.stride[", d, "][", i, "];");
+      }
+    }
+  }
+  for (size_t i = 0; i < inputs; ++i) {
+    if (inner_access(walk, i, dtypes[i]) == InnerAccess::contiguous)
+      add("    const Pack<", stored_type(dtypes[i]), ", V> in", i, " = *(const Pack<", stored_type(dtypes[i]),
+          ", V>*)a", i, ";");
+    else
+      add("    const ", stored_type(dtypes[i]), " in", i, " = *(const ", stored_type(dtypes[i]), "*)a", i,
+          ";");
+  }
+  for (size_t o = inputs; o < operands; ++o) add("    Pack<", stored_type(dtypes[o]), ", V> out", o, ";");
+  add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    std::string value;
+    if (i.op == Opcode::input) {
+      const auto k = static_cast<size_t>(i.index);
+      const bool packed = inner_access(walk, k, dtypes[k]) == InnerAccess::contiguous;
+      value = loaded(i.dtype, detail::concat("in", k, packed ? ".at[j]" : ""));
+    } else if (i.op == Opcode::constant) {
+      value = constant_text(i.dtype, i.immediate);
+    } else {
+      value = expression(program, i);
+    }
+    add("      const ", computed_type(i.dtype), " ", value_name(static_cast<int>(n)), " = ", value, ";");
+  }
+  for (size_t o = inputs; o < operands; ++o)
+    add("      out", o, ".at[j] = ", to_store(dtypes[o], value_name(program.outputs[o - inputs])), ";");
+  add("    }");
+  for (size_t o = inputs; o < operands; ++o)
+    add("    *(Pack<", stored_type(dtypes[o]), ", V>*)a", o, " = out", o, ";");
+  add("  }\n}");
+  add("extern \"C\" __global__ void ", kElementwiseKernel, "(const __grid_constant__ Arguments p) {");
+  if (width > 1)
+    add("  if (p.vectors) walk<", width, ">(p); else walk<1>(p);");
+  else
+    add("  walk<1>(p);");
+  add("}");
+  return text;
+}
+
+}  // namespace lockstep::cuda

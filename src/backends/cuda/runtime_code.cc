@@ -1,0 +1,145 @@
+#include "backends/cuda/runtime_code.h"
+
+#include <nvrtc.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "backends/cuda/check.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Products and sums are not contracted: the bits are those of the same ops one by one, and of the CPU.
+constexpr const char* kOptions[] = {"--std=c++17", "--fmad=false"};
+
+void check_nvrtc(nvrtcResult status, const char* what) {
+  require(status == NVRTC_SUCCESS, ErrorCode::internal, std::source_location::current(), what,
+          " failed: ", nvrtcGetErrorString(status));
+}
+
+std::string chip_here() {
+  int ordinal = 0, major = 0, minor = 0;
+  check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal), "cudaDeviceGetAttribute");
+  return detail::concat("sm_", major, minor);
+}
+
+// The folder of compiled kernels; nothing where there is no home to have one in.
+std::optional<std::filesystem::path> cache_folder() {
+  static const auto folder = []() -> std::optional<std::filesystem::path> {
+    std::filesystem::path base;
+    if (const auto cache = env::read_string("XDG_CACHE_HOME"))
+      base = *cache;
+    else if (const auto home = env::read_string("HOME"))
+      base = std::filesystem::path(*home) / ".cache";
+    else
+      return std::nullopt;
+    base = base / "lockstep" / "kernels";
+    std::error_code error;
+    std::filesystem::create_directories(base, error);
+    if (error) {
+      log_once(LogLevel::info, "compiled kernels are not kept: ", base.string(), ": ", error.message());
+      return std::nullopt;
+    }
+    return base;
+  }();
+  return folder;
+}
+
+std::string cache_key(const std::string& source, const std::string& chip) {
+  int major = 0, minor = 0;
+  check_nvrtc(nvrtcVersion(&major, &minor), "nvrtcVersion");
+  Sha256 hash;
+  hash.update(detail::concat("NVRTC ", major, ".", minor, " ", chip));
+  for (const char* option : kOptions) hash.update(option);
+  return hash.update(source).finish();
+}
+
+// From the cache, or compiled and put there. What is wrong with a file of the cache never stops a program.
+std::string code_of(const std::string& source, const std::string& chip) {
+  const auto folder = cache_folder();
+  if (!folder) return compile_to_code(source, chip);
+  const std::string path = *folder / (cache_key(source, chip) + ".cubin");
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) try {
+      return read_file(path);
+    } catch (const Error& e) {
+      log_once(LogLevel::info, "a compiled kernel cannot be read: ", e.message());
+    }
+  std::string code = compile_to_code(source, chip);
+  try {
+    AtomicFile file(path);
+    file.write(code);
+    file.commit();
+  } catch (const Error& e) {
+    log_once(LogLevel::info, "compiled kernels are not kept: ", e.message());
+  }
+  return code;
+}
+
+}  // namespace
+
+std::string compile_to_code(const std::string& source, const std::string& chip) {
+  nvrtcProgram program = nullptr;
+  check_nvrtc(nvrtcCreateProgram(&program, source.c_str(), "lockstep.cu", 0, nullptr, nullptr),
+              "nvrtcCreateProgram");
+  const std::string architecture = "--gpu-architecture=" + chip;
+  std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+  options.push_back(architecture.c_str());
+  const nvrtcResult status = nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
+  std::string code;
+  size_t size = 0;
+  if (status == NVRTC_SUCCESS) {
+    check_nvrtc(nvrtcGetCUBINSize(program, &size), "nvrtcGetCUBINSize");
+    code.resize(size);
+    check_nvrtc(nvrtcGetCUBIN(program, code.data()), "nvrtcGetCUBIN");
+    nvrtcDestroyProgram(&program);
+    return code;
+  }
+  std::string words;
+  if (nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS) {
+    words.resize(size);
+    nvrtcGetProgramLog(program, words.data());
+  }
+  nvrtcDestroyProgram(&program);
+  fail(ErrorCode::internal, std::source_location::current(), "generated code does not compile for ", chip,
+       ": ", nvrtcGetErrorString(status), "\n", words, "\n", source);
+}
+
+CUfunction compiled_kernel(const std::string& source, const char* name) {
+  static std::mutex mutex;
+  // Libraries belong to no context: one serves every card of the same kind.
+  static auto* kernels = new std::map<std::pair<std::string, std::string>, CUfunction>;
+  const std::pair key(chip_here(), source);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto it = kernels->find(key); it != kernels->end()) return it->second;
+  }
+  const std::string code = code_of(source, key.first);
+  CUlibrary library = nullptr;
+  check(cuLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cuLibraryLoadData");
+  CUkernel kernel = nullptr;
+  check(cuLibraryGetKernel(&kernel, library, name), "cuLibraryGetKernel");
+  const std::lock_guard lock(mutex);
+  return (*kernels)[key] = reinterpret_cast<CUfunction>(kernel);
+}
+
+int multiprocessors() {
+  int ordinal = 0, count = 0;
+  check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, ordinal), "cudaDeviceGetAttribute");
+  return count;
+}
+
+}  // namespace lockstep::cuda

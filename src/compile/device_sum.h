@@ -1,0 +1,27 @@
+// A sum over replicas in the tree's order (replica_sum.h) as a kernel, for devices that add up their own memory.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compile/replica_sum.h"
+#include "graph/kernel.h"
+
+namespace lockstep::compile {
+
+// One launch at a time. `nodes`: as for sum_in_tree_order(); `partial`: the target is a partial sum.
+class DeviceSum {
+ public:
+  DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> nodes,
+            bool partial);
+  // Queues it. `addends`: by node.
+  void launch(std::span<const void* const> addends, void* target);
+
+ private:
+  Device& device_;
+  std::unique_ptr<Kernel> kernel_;
+  std::vector<void*> pointers_;
+};
+
+}  // namespace lockstep::compile

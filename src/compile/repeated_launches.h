@@ -1,0 +1,31 @@
+// A program's launches on a device that can record them, repeated as one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "compile/bound_program.h"
+#include "device/launch_graph.h"
+
+namespace lockstep::compile {
+
+// Of one program; pointers that come back are what makes a recording worth its price, so a phase is recorded
+// when it is about to run for the second time with the same ones.
+class RepeatedLaunches {
+ public:
+  void run(const BoundProgram& program, int phase, Device& device);
+
+ private:
+  struct Recording {
+    int phase = 0;
+    std::vector<void*> pointers;
+    std::unique_ptr<LaunchGraph> graph;  // null: seen once
+    uint64_t used = 0;
+  };
+  static constexpr size_t kMost = 8;  // results take turns in a few places
+
+  std::vector<Recording> recordings_;
+  uint64_t runs_ = 0;
+};
+
+}  // namespace lockstep::compile

@@ -1,0 +1,14 @@
+// Launches that were recorded once and are repeated as one (Device::record).
+#pragma once
+
+namespace lockstep {
+
+// The memory that the launches read and write, and the kernels that made them, must be there as long as this is.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+  // Queues all of them on the device's stream.
+  virtual void launch() = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+#include <gtest/gtest.h>
+
+#include "gpu/gpu.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  namespace config = lockstep::config;
+  if (const auto gpus = config::list_physical_devices("GPU"); !gpus.empty()) {
+    config::set_visible_devices({gpus[0]}, "GPU");
+    config::LogicalDeviceConfiguration share;
+    share.memory_limit_mb = 4096;
+    config::set_logical_device_configuration(gpus[0], std::vector(lockstep::testing::kLogicalGpus, share));
+  }
+  return RUN_ALL_TESTS();
+}
