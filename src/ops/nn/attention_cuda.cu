@@ -5,7 +5,6 @@
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/note.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -351,6 +350,7 @@ class AttentionBase : public Kernel {
       problem_.wide_keep_scale = 1 / (1 - attrs.dropout);
       problem_.keep_scale = static_cast<float>(problem_.wide_keep_scale);
     }
+    matrix_units_ = attention_fits_matrix_units(problem_, dtype_);
   }
 
  protected:
@@ -407,17 +407,21 @@ class AttentionBase : public Kernel {
   DType dtype_;
   size_t wide_;
   AttentionProblem problem_ = {};
+  bool matrix_units_ = false;
   int mask_input_, bias_input_, state_input_;
 };
 
 class AttentionKernel final : public AttentionBase {
  public:
   explicit AttentionKernel(const KernelRequest& request) : AttentionBase(request, kAttentionOptional) {
-    tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
+    if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
   }
 
   void launch(const LaunchArgs& args) const override {
     if (problem_.batch * problem_.heads * problem_.queries == 0) return;
+    if (matrix_units_)
+      return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
+                                    args.outputs[0], static_cast<float*>(args.outputs[1]), args.stream);
     each_type(tile_, [&]<int tile, class T>() {
       start(attend<tile, T>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args, problem(args),
             static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
@@ -430,14 +434,14 @@ class AttentionKernel final : public AttentionBase {
   size_t bytes(int tile) const {
     return shared_bytes(tile, 2, problem_.dim, 2, problem_.value_dim, 1, wide_);
   }
-  int tile_;
+  int tile_ = 64;
 };
 
 class AttentionGradKernel final : public AttentionBase {
  public:
   explicit AttentionGradKernel(const KernelRequest& request)
       : AttentionBase(request, kAttentionGradOptional) {
-    tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
+    if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
   }
 
   size_t workspace_bytes() const override {
@@ -447,6 +451,16 @@ class AttentionGradKernel final : public AttentionBase {
   void launch(const LaunchArgs& args) const override {
     const AttentionProblem& s = problem_;
     const int64_t rows = s.batch * s.heads * s.queries;
+    if (rows == 0) {  // nothing reads the keys
+      const auto elements = static_cast<size_t>(s.batch * s.keys * s.key_heads) * size_of(dtype_);
+      const auto clear = [&](void* data, int64_t width) {
+        if (elements * static_cast<size_t>(width) > 0)
+          check(cudaMemsetAsync(data, 0, elements * static_cast<size_t>(width), stream_of(args)),
+                "cudaMemsetAsync");
+      };
+      clear(args.outputs[1], s.dim);
+      return clear(args.outputs[2], s.value_dim);
+    }
     each_type(tile_, [&]<int tile, class T>() {
       using C = Real<T>;
       const auto *query = static_cast<const T*>(args.inputs[0]), *key = static_cast<const T*>(args.inputs[1]),
@@ -455,15 +469,18 @@ class AttentionGradKernel final : public AttentionBase {
                  *gradient = static_cast<const T*>(args.inputs[5]);
       const auto* log_sum_exp = static_cast<const C*>(args.inputs[4]);
       auto* dots = static_cast<C*>(args.workspace);
-      if (rows > 0) {
-        dot_rows<<<blocks_for(rows * kWarp), kThreads, 0, stream_of(args)>>>(result, gradient, dots, s.batch,
-                                                                             s.queries, s.heads, s.value_dim);
-        launched();
-        start(query_gradients<tile, T>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
-              problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
-              static_cast<T*>(args.outputs[0]));
-      }
-      if (s.batch * s.key_heads * s.keys > 0)
+      dot_rows<<<blocks_for(rows * kWarp), kThreads, 0, stream_of(args)>>>(result, gradient, dots, s.batch,
+                                                                           s.queries, s.heads, s.value_dim);
+      launched();
+      if constexpr (kIs16Bit<T>)
+        if (matrix_units_)
+          return attention_gradients_on_matrix_units(problem(args), dtype_, query, key, value, gradient,
+                                                     log_sum_exp, dots, args.outputs[0], args.outputs[1],
+                                                     args.outputs[2], args.stream);
+      start(query_gradients<tile, T>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
+            problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
+            static_cast<T*>(args.outputs[0]));
+      if (s.keys > 0)
         start(key_gradients<tile, T>, blocks(s.keys, tile, s.key_heads), key_bytes(tile), args, problem(args),
               query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
               static_cast<T*>(args.outputs[1]), static_cast<T*>(args.outputs[2]));
@@ -477,7 +494,7 @@ class AttentionGradKernel final : public AttentionBase {
   size_t query_bytes(int tile) const {
     return shared_bytes(tile, 3, problem_.dim, 2, problem_.value_dim, 2, wide_);
   }
-  int tile_;
+  int tile_ = 64;
 };
 
 const RegisterKernel registered[] = {
