@@ -155,6 +155,8 @@ TEST(FitUnderStrategies, ClippingScalingAndAccumulationActOnTheSum) {
       {"use_ema", [] { return SGD({.learning_rate = 0.1, .use_ema = true}); }},
       {"accumulation", [] { return SGD({.learning_rate = 0.1, .gradient_accumulation_steps = 3}); }},
       {"loss_scale", [] { return keras::optimizers::LossScaleOptimizer(Adam()); }},
+      {"loss_scale_accumulation",
+       [] { return keras::optimizers::LossScaleOptimizer(Adam({.gradient_accumulation_steps = 2})); }},
   };
   for (const auto& [name, optimizer] : cases) {
     SCOPED_TRACE(name);
@@ -163,6 +165,40 @@ TEST(FitUnderStrategies, ClippingScalingAndAccumulationActOnTheSum) {
     for (const int replicas : {2, 4})
       expect_near(trained(training, MirroredStrategy(names(replicas))), expected);
   }
+}
+
+TEST(FitUnderStrategies, AccumulatedGradientsAreCommunicatedOnceAnUpdate) {
+  const MirroredStrategy strategy(names(2));
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = mlp();
+    model.compile({.optimizer = keras::optimizers::Adam({.gradient_accumulation_steps = 4}),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const Examples data = examples(32);
+  model.train_on_batch({{data.x}, {data.y}, {}});
+  model.train_on_batch({{data.x}, {data.y}, {}});
+  std::vector<int64_t> received;
+  for (int step = 2; step < 10; ++step) {
+    Device& second = device_by_name("/CPU:1");
+    const int64_t before = second.counters().bytes_copied_in;
+    model.train_on_batch({{data.x}, {data.y}, {}});
+    received.push_back(second.counters().bytes_copied_in - before);
+  }
+  const int64_t gradients = (12 * 16 + 16 + 16 * 4 + 4) * static_cast<int64_t>(sizeof(float));
+  const int64_t others = received[0];
+  EXPECT_THAT(received, ::testing::ElementsAre(others, others + gradients, others, others, others,
+                                               others + gradients, others, others));
+}
+
+TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
+  const Training training{
+      .optimizer = [] { return keras::optimizers::Adam({.gradient_accumulation_steps = 3}); }, .batch = 29};
+  const StrategyOptions reproducible{.reproducible = true};
+  const auto expected = trained(training, OneDeviceStrategy("/CPU:0", reproducible));
+  for (const int replicas : {2, 3, 8})
+    EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
 }
 
 TEST(FitUnderStrategies, SynchronisedBatchNormEqualsOneDevice) {

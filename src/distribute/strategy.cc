@@ -97,7 +97,8 @@ ReplicaOptions replicas_of(const Strategy::Impl& impl) {
           .virtual_replicas = impl.options.virtual_replicas,
           .weights = impl.options.weights,
           .central_updates = impl.kind == Strategy::Kind::central_storage,
-          .cross_device_ops = impl.options.cross_device_ops};
+          .cross_device_ops = impl.options.cross_device_ops,
+          .bucket_bytes = impl.options.bucket_bytes};
 }
 
 std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,

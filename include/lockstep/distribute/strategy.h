@@ -50,6 +50,9 @@ using lockstep::CrossDeviceOps;
 
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
+  // Gradients are summed in buckets of about so many bytes, each as soon as the backward pass has filled it.
+  // 0: all at the end; -1: the first steps try which size is the fastest. No bit depends on it.
+  int64_t bucket_bytes = -1;
   // The same bits on any number of devices: a batch is always cut into `virtual_replicas` slices, at least as
   // many as there are devices; these are the replicas that run() and reduce() speak of.
   bool reproducible = false;
@@ -282,7 +285,8 @@ auto Strategy::run(F f, const Args&... args) const {
   } else {
     std::vector<Distributed> results = run_body(
         [&](std::span<const Tensor> in) {
-          return lockstep::detail::FunctionResult<Result>::pack(lockstep::detail::call_with(f, in, Indices{}));
+          return lockstep::detail::FunctionResult<Result>::pack(
+              lockstep::detail::call_with(f, in, Indices{}));
         },
         arguments);
     if constexpr (std::is_same_v<Result, TensorList>)
