@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kLine = 64;           // elements: shares are whole cache lines
 constexpr int64_t kGrain = kLine * 64;  // elements a thread adds at least
 constexpr int64_t kWhole = 0;           // bucket size: all sums of a phase
+constexpr size_t kStreamed = 16 << 20;  // bytes of a phase's results on all devices that outlive no cache
 constexpr std::array<int64_t, 4> kTried = {kWhole, 4 << 20, 512 << 10, 64 << 10};  // bytes
 
 // Empty slices come last and are left out of every sum.
@@ -63,6 +64,19 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
         addends.push_back(device->partials[n] ? static_cast<char*>(device->partials[n]->data()) + scratch_[s]
                                               : sums_[s].inputs[static_cast<size_t>(device->nodes[n].first)]);
   }
+  std::vector<size_t> bytes;
+  for (const ReplicaSum& sum : sums_) {
+    auto& all = all_results_.emplace_back();
+    for (size_t d = 0; d < devices_.size(); ++d)
+      for (void* result : sum.results[d])
+        if (result && devices_[d]->device->has_memory()) all.push_back(result);
+    bytes.resize(std::max(bytes.size(), static_cast<size_t>(sum.phase) + 1));
+    bytes[static_cast<size_t>(sum.phase)] += sum.bytes() * all.size();
+  }
+  for (const size_t total : bytes) stores_.push_back(total < kStreamed ? Stores::cached : Stores::streaming);
+  fetches_ = !alone && layout.cross_device_ops != CrossDeviceOps::ring &&
+             layout.cross_device_ops != CrossDeviceOps::automatic;
+  if (fetches_) works_ = 2;
   if (layout.cross_device_ops == CrossDeviceOps::tree && !alone) make_tree(scratch);
   // A single device adds up everything at the end of the phase.
   if (alone) return;
@@ -262,7 +276,7 @@ bool CrossDeviceSums::finish(int d, int phase, observe::ReplicaClock* clock) {
     for (size_t s = 0; s < sums_.size(); ++s)
       if (const Piece whole{s, 0, sums_[s].size}; sums_[s].phase == phase) {
         if (sums_[s].wanted(d))
-          add_share(d, whole), fetch_shares(d, whole);
+          add_share(d, whole);
         else
           leave_out(d, whole);
       }
@@ -280,13 +294,8 @@ bool CrossDeviceSums::finish(int d, int phase, observe::ReplicaClock* clock) {
 }
 
 void CrossDeviceSums::work(int d, const Bucket& bucket, int number) {
-  if (!devices_[static_cast<size_t>(d)]->device->has_memory()) {
-    if (number == works_ - 1)
-      for (const Piece& piece : bucket.pieces) fetch_shares(d, piece);
-    return;
-  }
   for (const Piece& piece : bucket.pieces) {
-    if (number == works_ - 1)
+    if (fetches_ && number == works_ - 1)
       fetch_shares(d, piece);
     else if (links_.empty())
       add_share(d, piece);
@@ -348,16 +357,28 @@ std::pair<int64_t, int64_t> CrossDeviceSums::share(const Piece& piece, int64_t d
 void CrossDeviceSums::add_share(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const Device& device = *devices_[static_cast<size_t>(d)]->device;
-  if (!device.has_memory()) return;
   const bool alone = devices_.size() == 1;
   const auto [first, last] = share(piece, d);
-  void* target = sum.results[static_cast<size_t>(d)][0];
+  const int64_t bytes = static_cast<int64_t>(size_of(sum.dtype)) * (last - first);
+  if (!alone) count_addends(d, bytes);
+  if (!fetches_)
+    for (size_t e = 0; e < devices_.size(); ++e)
+      if (static_cast<int>(e) != d) count_copy(static_cast<size_t>(d), e, bytes);
+  if (!device.has_memory()) return;
+  const std::span<void* const> own(sum.results[static_cast<size_t>(d)].data(), 1);
+  const std::span<void* const> targets = fetches_ ? own : std::span<void* const>(all_results_[piece.sum]);
   const std::span<const TreeNode> nodes = alone ? leaves_ : sum_nodes_;
   const void* const* addends = alone ? sum.inputs.data() : addends_[piece.sum].data();
+  const Stores stores = fetches_ ? Stores::cached : stores_[static_cast<size_t>(sum.phase)];
   parallel_for(last - first, kGrain, device.threads(), [&, first = first](int64_t begin, int64_t end) {
-    sum_in_tree_order(sum.dtype, layout_.replicas, nodes, addends, target, first + begin, first + end);
+    sum_in_tree_order(sum.dtype, layout_.replicas, nodes, addends, targets, first + begin, first + end,
+                      stores);
   });
-  if (!alone) count_addends(d, static_cast<int64_t>(size_of(sum.dtype)) * (last - first));
+}
+
+void CrossDeviceSums::count_copy(size_t from, size_t to, int64_t bytes) {
+  devices_[from]->device->count_copy(0, bytes);
+  devices_[to]->device->count_copy(bytes, 0);
 }
 
 const void* CrossDeviceSums::operand(size_t sum, int from) const {
@@ -367,9 +388,13 @@ const void* CrossDeviceSums::operand(size_t sum, int from) const {
 
 void CrossDeviceSums::add_links(int d, int level, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
-  Device& device = *devices_[static_cast<size_t>(d)]->device;
+  const Device& device = *devices_[static_cast<size_t>(d)]->device;
   for (const Link& link : links_) {
     if (link.level != level || link.device != d) continue;
+    const int64_t bytes = static_cast<int64_t>(size_of(sum.dtype)) * (piece.last - piece.first);
+    if (const int other = holder(link.parts[1].first); other != d)
+      count_copy(static_cast<size_t>(other), static_cast<size_t>(d), bytes);
+    if (!device.has_memory()) continue;
     const void* addends[] = {operand(piece.sum, link.from[0]), operand(piece.sum, link.from[1])};
     parallel_for(piece.last - piece.first, kGrain, device.threads(), [&](int64_t begin, int64_t end) {
       if (link.partial)
@@ -378,24 +403,17 @@ void CrossDeviceSums::add_links(int d, int level, const Piece& piece) {
                       piece.first + end);
       else
         sum_in_tree_order(sum.dtype, layout_.replicas, link.parts, addends,
-                          sum.results[static_cast<size_t>(d)][0], piece.first + begin, piece.first + end);
+                          {sum.results[static_cast<size_t>(d)].data(), 1}, piece.first + begin,
+                          piece.first + end);
     });
-    if (const int other = holder(link.parts[1].first); other != d) {
-      const int64_t bytes = static_cast<int64_t>(size_of(sum.dtype)) * (piece.last - piece.first);
-      devices_[static_cast<size_t>(other)]->device->count_copy(0, bytes);
-      device.count_copy(bytes, 0);
-    }
   }
 }
 
 // The addends that device d reads from the others' memory.
 void CrossDeviceSums::count_addends(int d, int64_t bytes) {
-  for (size_t e = 0; e < devices_.size(); ++e) {
-    if (static_cast<int>(e) == d) continue;
-    const int64_t read = bytes * static_cast<int64_t>(devices_[e]->nodes.size());
-    devices_[e]->device->count_copy(0, read);
-    devices_[static_cast<size_t>(d)]->device->count_copy(read, 0);
-  }
+  for (size_t e = 0; e < devices_.size(); ++e)
+    if (static_cast<int>(e) != d)
+      count_copy(e, static_cast<size_t>(d), bytes * static_cast<int64_t>(devices_[e]->nodes.size()));
 }
 
 void CrossDeviceSums::fetch_shares(int d, const Piece& piece) {

@@ -2,8 +2,8 @@
 //
 // Sums are gathered into buckets in the order in which the backward pass computes what is summed. A device whose
 // replicas have all computed a bucket says so and goes on; whenever it has the next one, it looks whether the
-// others have come as far and, where they have, adds up its part of those sums. So nobody waits for anybody before
-// the last bucket, and what is added still lies in a cache.
+// others have come as far and, where they have, adds up its part of those sums for all. So nobody waits for anybody
+// before the last bucket, and what is added still lies in a cache.
 //
 // The devices' own threads do the adding: a CPU has no engine beside its cores, and a thread for communication
 // takes them from the kernels (docs/decisions/0014-strategies.md).
@@ -106,6 +106,7 @@ class CrossDeviceSums {
   void fetch_shares(int d, const Piece& piece);
   void leave_out(int d, const Piece& piece);
   void count_addends(int d, int64_t bytes);
+  void count_copy(size_t from, size_t to, int64_t bytes);
   std::pair<int64_t, int64_t> share(const Piece& piece, int64_t d) const;
   int holder(int leaf) const;
   const void* operand(size_t sum, int from) const;
@@ -118,7 +119,12 @@ class CrossDeviceSums {
   std::vector<TreeNode> leaves_;     // the replicas that are not empty
   std::vector<TreeNode> sum_nodes_;  // all devices' nodes in order: they cover every leaf in use
   std::vector<Link> links_;          // where a tree adds up, the root last
-  int works_ = 2;                    // until a bucket is done: adding up, and fetching the result
+  // What each device does until a bucket is done: it adds up, in a tree once for each level, and fetches the result
+  // where it has not been handed it.
+  int works_ = 1;
+  bool fetches_ = false;
+  std::vector<std::vector<void*>> all_results_;  // by sum: of all devices and plans
+  std::vector<Stores> stores_;                   // by phase
   const Waiting waiting_;
   Barrier barrier_;
   std::vector<Division> divisions_;
