@@ -472,11 +472,26 @@ class Executable::Impl {
 
   void run_devices() {
     for (Task& task : tasks_) task.error = nullptr;
-    for (size_t d = 1; d < devices_.size(); ++d) workers_[d - 1]->start(run_task, &tasks_[d]);
+    for (size_t d = 1; d < devices_.size(); ++d) {
+      // Until its thread is awake.
+      if (clock_) clock_->replica(static_cast<int>(d)).enter(Category::idle);
+      workers_[d - 1]->start(run_woken_task, &tasks_[d]);
+    }
     run_task(&tasks_[0]);
+    const observe::TimeScope scope(clock_of(0), Category::waiting_for_others);
     for (const auto& worker : workers_) worker->wait();
+    if (clock_)
+      for (size_t d = 1; d < devices_.size(); ++d) clock_->replica(static_cast<int>(d)).leave();
     for (const Task& task : tasks_)
       if (task.error) std::rethrow_exception(task.error);
+  }
+
+  static void run_woken_task(void* context) {
+    const auto* task = static_cast<Task*>(context);
+    observe::ReplicaClock* clock = task->self->clock_of(task->device);
+    if (clock) clock->leave();
+    run_task(context);
+    if (clock) clock->enter(Category::waiting_for_others);
   }
 
   static void run_task(void* context) {

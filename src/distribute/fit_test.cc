@@ -201,6 +201,27 @@ TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
     EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
 }
 
+TEST(FitUnderStrategies, TheClockKnowsWhereNearlyAllTheTimeWent) {
+  const MirroredStrategy strategy(names(2));
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = keras::Sequential({layers::Dense(512, {.activation = "relu", .input_shape = {12}}),
+                               layers::Dense(512), layers::Dense(4)});
+    model.compile(
+        {.optimizer = "adam", .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const Examples data = examples(128 * 40);
+  const keras::History history = model.fit({data.x, data.y}, {.batch_size = 128, .verbose = 0});
+  ASSERT_EQ(history.time.replicas.size(), 2);
+  for (const observe::ReplicaSummary& replica : history.time.replicas) {
+    EXPECT_EQ(replica.wall.count, 40);
+    // Medians: a thread may lose its processor anywhere.
+    EXPECT_LT(replica[observe::Category::unattributed].median, 0.02 * replica.wall.median);
+    EXPECT_GT(replica[observe::Category::compute].median, 0);
+  }
+}
+
 TEST(FitUnderStrategies, SynchronisedBatchNormEqualsOneDevice) {
   const Training training{.make = convnet, .batch = 33};
   const auto expected = trained(training, {});

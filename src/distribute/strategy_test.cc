@@ -189,6 +189,24 @@ TEST(Strategy, BucketsAreSummedWhileTheBackwardPassGoesOn) {
   EXPECT_GE(sums_before_the_last_kernel(1), 4);
 }
 
+TEST(Strategy, ALoopWrittenByHandEndsWithWhereItsTimeWent) {
+  for (const bool report : {true, false}) {
+    ::testing::internal::CaptureStdout();
+    {
+      const MirroredStrategy strategy(names(2), {.report = report});
+      for (int step = 0; step < 10; ++step)
+        strategy.run([](const Tensor& x) { return all_reduce_sum(reduce_sum(x)); },
+                     strategy.distribute(ten()));
+      EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::examples], 100);
+    }
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    if (report)
+      EXPECT_THAT(text, ::testing::AllOf(HasSubstr("MirroredStrategy::run"), HasSubstr("replica 1")));
+    else
+      EXPECT_EQ(text, "");
+  }
+}
+
 TEST(Strategy, AVariableMayHaveAPartInEveryReplica) {
   const MirroredStrategy strategy(names(3));
   Variable seen;

@@ -59,6 +59,9 @@ struct StrategyOptions {
   int virtual_replicas = 8;
   // The share of the batch that each device gets, in any unit. Empty: the same for all.
   std::vector<double> weights = {};
+  // When the last copy of the strategy goes, some lines on standard output say where the time of its run() calls
+  // went, ten of them or more. summary() has the same at any time.
+  bool report = true;
 };
 
 // The part of the batch, and the pass over the data, that a function given to

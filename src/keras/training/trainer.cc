@@ -189,7 +189,12 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
     return false;
   }
   require(!batch.x.empty(), ErrorCode::invalid_argument, where, "the data gave an empty batch");
-  run_step(kind, batch, where);
+  if (timed) {
+    const observe::TimeScopeOfAll scope(*clock_, observe::Category::host);
+    run_step(kind, batch, where);
+  } else {
+    run_step(kind, batch, where);
+  }
   if (timed) {
     clock_->replica(0).count(observe::Counter::examples, examples_in(batch));
     clock_->end_step();
