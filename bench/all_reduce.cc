@@ -36,7 +36,7 @@ class AllReduce {
   }
 
   void step() {
-    sums_->begin_run();
+    sums_->begin_run(nullptr);
     for (size_t d = 1; d < tasks_.size(); ++d) workers_[d - 1]->start(run, &tasks_[d]);
     run(&tasks_[0]);
     for (const auto& worker : workers_) worker->wait();

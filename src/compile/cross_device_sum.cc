@@ -186,7 +186,8 @@ CrossDeviceSums::Division CrossDeviceSums::divide(int64_t bytes) const {
 
 // --- running -------------------------------------------------------------------------------------------------------
 
-void CrossDeviceSums::begin_run() {
+void CrossDeviceSums::begin_run(observe::StepClock* clock) {
+  clock_ = clock;
   if (divisions_.empty()) return;
   if (divisions_.size() > 1 && trial_ < kTrials * static_cast<int>(divisions_.size())) {
     current_ = static_cast<size_t>(std::max(0, trial_)) % divisions_.size();
@@ -379,6 +380,11 @@ void CrossDeviceSums::add_share(int d, const Piece& piece) {
 void CrossDeviceSums::count_copy(size_t from, size_t to, int64_t bytes) {
   devices_[from]->device->count_copy(0, bytes);
   devices_[to]->device->count_copy(bytes, 0);
+  count_sent(from, bytes);
+}
+
+void CrossDeviceSums::count_sent(size_t from, int64_t bytes) {
+  if (clock_) clock_->replica(static_cast<int>(from)).count(observe::Counter::communication_bytes, bytes);
 }
 
 const void* CrossDeviceSums::operand(size_t sum, int from) const {
@@ -428,6 +434,7 @@ void CrossDeviceSums::fetch_shares(int d, const Piece& piece) {
     copy_across(*devices_[e]->device, static_cast<const char*>(sum.results[e][0]) + offset,
                 *devices_[static_cast<size_t>(d)]->device, own + offset,
                 static_cast<size_t>(last - first) * width);
+    count_sent(e, (last - first) * static_cast<int64_t>(width));
   }
   const size_t begin = static_cast<size_t>(piece.first) * width;
   for (size_t p = 1; p < results.size(); ++p)

@@ -43,8 +43,9 @@ class CrossDeviceSums {
   CrossDeviceSums(const CrossDeviceSums&) = delete;
   CrossDeviceSums& operator=(const CrossDeviceSums&) = delete;
 
-  // Around every run, while no device is at work. No function from here on allocates.
-  void begin_run();
+  // Around every run, while no device is at work. No function from here on allocates. `clock` is told what is
+  // communicated; may be null.
+  void begin_run(observe::StepClock* clock);
   void end_run();
 
   // For each bucket in front of `phase`: the launches of device d's last replica after which to contribute() it.
@@ -107,6 +108,7 @@ class CrossDeviceSums {
   void leave_out(int d, const Piece& piece);
   void count_addends(int d, int64_t bytes);
   void count_copy(size_t from, size_t to, int64_t bytes);
+  void count_sent(size_t from, int64_t bytes);
   std::pair<int64_t, int64_t> share(const Piece& piece, int64_t d) const;
   int holder(int leaf) const;
   const void* operand(size_t sum, int from) const;
@@ -135,6 +137,7 @@ class CrossDeviceSums {
   static constexpr int kTrials = 5;  // of each division
   int trial_ = -kWarmUps;
   int64_t began_ns_ = 0;
+  observe::StepClock* clock_ = nullptr;  // of the run in progress
   std::array<int64_t, 4> shortest_ns_{};
 };
 

@@ -106,7 +106,7 @@ class Executable::Impl {
     bind_variables();
     if (clock) clock->leave();
     inputs_ = inputs;
-    sums_->begin_run();
+    sums_->begin_run(clock);
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -537,6 +537,15 @@ class Executable::Impl {
       flops += replica->program->flops();
     }
     device.device->count_kernels(kernels, flops);
+    if (observe::ReplicaClock* clock = clock_of(d)) {
+      clock->count(observe::Counter::flops, flops);
+      if (layout_.replicated()) {
+        const auto [first, last] = layout_.replicas_of(d);
+        for (int r = first; r < last; ++r)
+          clock->count(observe::Counter::examples, layout_.slices[static_cast<size_t>(r)].size);
+        clock->count(observe::Counter::slots, layout_.slices[0].size * (last - first));
+      }
+    }
   }
 
   // The last phase makes the updates, and results that no replica waits for.

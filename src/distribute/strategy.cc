@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
-#include <numeric>
 
 #include "compile/replicated_runs.h"
 #include "graph/emit.h"
@@ -273,7 +272,6 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   }
   std::vector<int64_t> sizes;
   for (const compile::Slice& slice : run.slices) sizes.push_back(slice.size);
-  clock.replica(0).count(observe::Counter::examples, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   clock.end_step();
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Tensor& output = run.outputs[i];

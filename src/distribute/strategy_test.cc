@@ -197,7 +197,12 @@ TEST(Strategy, ALoopWrittenByHandEndsWithWhereItsTimeWent) {
       for (int step = 0; step < 10; ++step)
         strategy.run([](const Tensor& x) { return all_reduce_sum(reduce_sum(x)); },
                      strategy.distribute(ten()));
-      EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::examples], 100);
+      for (const observe::ReplicaSummary& replica : strategy.summary().replicas) {
+        EXPECT_EQ(replica.counts[observe::Counter::examples], 50);
+        EXPECT_EQ(replica.counts[observe::Counter::slots], 50);
+        EXPECT_GT(replica.counts[observe::Counter::communication_bytes], 0);
+      }
+      EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::traces], 1);
     }
     const std::string text = ::testing::internal::GetCapturedStdout();
     if (report)
