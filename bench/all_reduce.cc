@@ -86,6 +86,8 @@ std::vector<Candidate> all_reduce_candidates(int replicas) {
       "copy of as many bytes", [floor] { floor->step(); }, floor->chosen()));
   const auto add = [&](const char* name, int64_t bucket_bytes) {
     auto reduce = std::make_shared<AllReduce>(replicas, bucket_bytes);
+    // Until the size of the buckets is chosen.
+    for (int i = 0; i < 32; ++i) reduce->step();
     list.push_back(in_process(name, [reduce] { reduce->step(); }));
   };
   add("all-reduce", -1);
