@@ -20,7 +20,9 @@ using compile::ReplicaSum;
 class AllReduce {
  public:
   AllReduce(int replicas, int64_t bucket_bytes) : layout_(layout(replicas, bucket_bytes)) {
-    ReplicaSum sum{.phase = 1, .size = kReducedBytes / static_cast<int64_t>(sizeof(float))};
+    ReplicaSum sum;
+    sum.phase = 1;
+    sum.size = kReducedBytes / static_cast<int64_t>(sizeof(float));
     for (int d = 0; d < replicas; ++d) {
       Device& device = *layout_.devices[static_cast<size_t>(d)];
       inputs_.push_back(Tensor::full(DType::float32, {sum.size}, d + 1, device));
@@ -54,7 +56,9 @@ class AllReduce {
 
   static ReplicaLayout layout(int replicas, int64_t bucket_bytes) {
     configure_devices();
-    ReplicaLayout layout{.replicas = replicas, .bucket_bytes = bucket_bytes};
+    ReplicaLayout layout;
+    layout.replicas = replicas;
+    layout.bucket_bytes = bucket_bytes;
     for (Device* device : logical_devices())
       if (device->threads() == 1 && static_cast<int>(layout.devices.size()) < replicas)
         layout.devices.push_back(device);
