@@ -37,7 +37,7 @@ void BodyRunner::start(void* arena) {
 
 void BodyRunner::run(void* stream) {
   bound_->bind(memory_);
-  bound_->run(0, stream);
+  bound_->run_on(stream, 0);
 }
 
 }  // namespace lockstep::compile
