@@ -180,6 +180,75 @@ void BoundProgram::copy(const Launch& l) const {
               pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
 }
 
+namespace {
+
+struct Range {
+  const char* begin;
+  const char* end;
+  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
+};
+
+Range range_of(const OperandLayout& layout, const void* data) {
+  const auto* at = static_cast<const char*>(data);
+  if (layout.spec.shape.size() == 0) return {at, at};
+  const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
+  int64_t low = 0, high = 0;
+  for (int d = 0; d < layout.spec.shape.rank(); ++d) {
+    const int64_t reach = (layout.spec.shape[d] - 1) * layout.strides[d];
+    (reach < 0 ? low : high) += reach;
+  }
+  return {at + low * width, at + (high + 1) * width};
+}
+
+bool meet(const std::vector<Range>& a, const std::vector<Range>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Range& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Range& y) { return x.meets(y); });
+  });
+}
+
+}  // namespace
+
+std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
+  const auto [begin, end] = launches_of(phase);
+  struct Use {
+    std::vector<Range> reads, writes;
+    bool pure;
+    std::vector<bool> before;  // which earlier ones happen before it, directly or not
+  };
+  std::vector<Use> uses;
+  std::vector<RecordedLaunch> all;
+  for (size_t i = begin; i < end; ++i) {
+    const Launch& l = launches_[i];
+    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = std::vector<bool>(i - begin)};
+    for (size_t k = 0; k < l.step->inputs.size(); ++k)
+      use.reads.push_back(range_of(l.step->input_layouts[k], pointers_[l.inputs + k]));
+    for (size_t k = 0; k < l.step->outputs.size(); ++k)
+      use.writes.push_back(range_of(l.step->output_layouts[k], pointers_[l.outputs + k]));
+    if (l.workspace) {
+      const auto* at = static_cast<const char*>(l.workspace);
+      use.writes.push_back({at, at + l.step->workspace_bytes});
+    }
+    RecordedLaunch launch{.launch = [this, &l](void* stream) { this->launch(l, device_, stream); },
+                          .after = {}};
+    // The latest first: what happens before one that is waited for needs no waiting.
+    for (size_t j = uses.size(); j-- > 0;) {
+      const Use& other = uses[j];
+      if (use.before[j]) continue;
+      const bool ordered = !use.pure && !other.pure;
+      if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
+          !meet(use.writes, other.writes))
+        continue;
+      launch.after.push_back(j);
+      use.before[j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (other.before[k]) use.before[k] = true;
+    }
+    uses.push_back(std::move(use));
+    all.push_back(std::move(launch));
+  }
+  return all;
+}
+
 const Device& BoundProgram::place_of(const Launch& l) const {
   if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
   return home_ ? *home_ : device_by_name("/CPU:0");

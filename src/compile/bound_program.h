@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compile/plan.h"
+#include "device/launch_graph.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::compile {
@@ -55,6 +56,8 @@ class BoundProgram {
   std::span<void* const> bound_pointers() const { return bound_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
+  // The launches of one phase, each behind those whose memory it shares. They refer to this.
+  std::vector<RecordedLaunch> recorded(int phase) const;
 
   // Consecutive steps of a split program on one device.
   struct Segment {

@@ -219,6 +219,7 @@ std::optional<LtAlgorithm> choose(cublasLtHandle_t handle, const LtDescriptions&
 }
 
 constexpr uint32_t kAlignment = 16;
+constexpr size_t kWorkspaceAlignment = 256;
 constexpr size_t kMaxWorkspace = size_t{32} << 20;
 
 cudaDataType lt_type(DType dtype) {
@@ -242,7 +243,9 @@ class LtMatmul final : public Kernel {
     return kernel->algorithm_ ? std::move(kernel) : nullptr;
   }
 
-  size_t workspace_bytes() const override { return algorithm_->workspace; }
+  size_t workspace_bytes() const override {
+    return algorithm_->workspace > 0 ? algorithm_->workspace + kWorkspaceAlignment : 0;
+  }
 
   void launch(const LaunchArgs& args) const override {
     const float one32 = 1, zero32 = 0;
@@ -251,13 +254,16 @@ class LtMatmul final : public Kernel {
     const void* zero = wide_ ? static_cast<const void*>(&zero64) : &zero32;
     if (lt_bias_) lt_->set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.inputs[2]);
     const LtAlgorithm& algorithm = aligned(args) ? *algorithm_ : unaligned();
+    const auto address = reinterpret_cast<uintptr_t>(args.workspace);
+    void* const workspace = reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) /
+                                                    kWorkspaceAlignment * kWorkspaceAlignment);
     const auto* a = static_cast<const char*>(args.inputs[0]);
     const auto* b = static_cast<const char*>(args.inputs[1]);
     auto* c = static_cast<char*>(args.outputs[0]);
     for (const Offsets& at : outer_)
       check(cublasLtMatmul(handle_, lt_->product, one, b + at.b, lt_->a, a + at.a, lt_->b, zero, c + at.c,
-                           lt_->c, c + at.c, lt_->c, &algorithm.algorithm, args.workspace,
-                           algorithm.workspace, static_cast<cudaStream_t>(args.stream)),
+                           lt_->c, c + at.c, lt_->c, &algorithm.algorithm, workspace, algorithm.workspace,
+                           static_cast<cudaStream_t>(args.stream)),
             "cublasLtMatmul");
     launch_finish(finish_.get(), finish_bias_, args);
   }
