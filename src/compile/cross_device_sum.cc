@@ -43,7 +43,10 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
     scratch += (static_cast<size_t>(sum.size) * partial_size(sum.dtype) + 63) / 64 * 64;
   }
   for (int r = 0; r < last_leaf(layout, 0, layout.replicas); ++r) leaves_.push_back({r, r + 1});
-  if (on_gpus_) return make_kernels();
+  if (on_gpus_) {
+    make_kernels();
+    return;
+  }
   const bool alone = layout.devices.size() == 1;
   for (size_t d = 0; d < layout.devices.size(); ++d) {
     auto state = std::make_unique<DeviceState>();
