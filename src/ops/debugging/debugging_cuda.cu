@@ -48,7 +48,7 @@ class PrintKernel final : public Kernel {
     }
   }
   ~PrintKernel() override {
-    if (launched_ && cudaDeviceSynchronize() != cudaSuccess) return;
+    if (stream_ && cudaDeviceSynchronize() != cudaSuccess) return;
     for (void* data : printed_->data) cudaFreeHost(data);
     delete printed_;
   }
