@@ -49,6 +49,8 @@ class Kernel {
   // Output `output` may be written over input `input` (the same layout is given).
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
   // On a GPU it only enqueues: it neither waits nor allocates.
+  // It looks at values while it is launched, so that its launches cannot be recorded.
+  virtual bool reads_values() const { return false; }
   virtual void launch(const LaunchArgs& args) const = 0;
 };
 
@@ -66,7 +68,6 @@ struct KernelDef {
   std::unique_ptr<Kernel> (*prepare)(const KernelRequest&) = nullptr;
   bool strided_inputs = false;    // false: inputs are made contiguous first
   bool thread_invariant = false;  // true: the same bits whatever the number of threads
-  bool reads_values = false;      // true: it looks at values while it is launched, so no launch can be recorded
 };
 
 class RegisterKernel {

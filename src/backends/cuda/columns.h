@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "backends/cuda/elements.h"
 #include "backends/cuda/launch.h"
@@ -43,6 +44,31 @@ __device__ C fold_columns(C value, C* shared) {
   }
   __syncthreads();
   return shared[threadIdx.x];
+}
+
+// The same for each of several columns of a thread.
+template <int unit, class C>
+__device__ void fold_columns(C (&values)[unit], C* shared) {
+#pragma unroll
+  for (int k = 0; k < unit; ++k) values[k] = fold_columns(values[k], shared);
+}
+
+// Neighbouring columns that a thread moves together.
+template <class T, int unit>
+struct alignas(sizeof(T) * unit) Columns {
+  T element[unit];
+  static __device__ Columns load(const T* p) { return *reinterpret_cast<const Columns*>(p); }
+  __device__ void store(T* p) const { *reinterpret_cast<Columns*>(p) = *this; }
+};
+
+// Calls f.template operator()<unit>() with the columns of type T that fit into 16 bytes where n and these pointers allow
+// it, else with 1.
+template <class T, class F>
+void dispatch_unit(int64_t n, std::initializer_list<const void*> pointers, F f) {
+  constexpr int kUnit = 16 / sizeof(T);
+  bool aligned = n % kUnit == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  aligned ? f.template operator()<kUnit>() : f.template operator()<1>();
 }
 
 }  // namespace lockstep::cuda

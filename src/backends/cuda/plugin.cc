@@ -5,6 +5,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/device.h"
+#include "backends/cuda/stream_work.h"
 #include "device/backend_facts.h"
 #include "device/gpu_driver.h"
 
@@ -58,6 +59,8 @@ class Driver final : public GpuDriver {
     return std::make_unique<CudaDevice>(gpu, index, options);
   }
 
+  const StreamWork& stream_work() const override { return stream_work_; }
+
  private:
   static PhysicalGpu describe(int ordinal) {
     CUdevice device = 0;
@@ -75,6 +78,8 @@ class Driver final : public GpuDriver {
           "cuDeviceGetAttribute");
     return gpu;
   }
+
+  CudaStreamWork stream_work_;
 };
 
 std::string version_text(int version) { return detail::concat(version / 1000, ".", version % 1000 / 10); }

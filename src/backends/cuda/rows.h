@@ -25,14 +25,6 @@ struct RowGrid {
             std::clamp<int64_t>(warps ? ceil_div(rows, kThreads / 32) : rows, 1, INT32_MAX))) {}
 };
 
-// A row can be read in units of 16 bytes.
-template <class T>
-bool in_units(int64_t n, std::initializer_list<const void*> pointers) {
-  bool aligned = n * static_cast<int64_t>(sizeof(T)) % 16 == 0;
-  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
-  return aligned;
-}
-
 // The threads that share a row.
 template <bool warps>
 struct RowTeam {
@@ -59,43 +51,55 @@ struct RowTeam {
   }
 };
 
+// Elements that are moved together: 16 bytes of them.
 template <class T>
 struct alignas(16) RowUnit {
   static constexpr int kSize = 16 / sizeof(T);
   T element[kSize];
+
+  // How many elements from `p` on lie before the first whole unit.
+  static __device__ int before(const T* p, int64_t n) {
+    const int misfit = static_cast<int>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(T));
+    return static_cast<int>(min(n, static_cast<int64_t>(misfit == 0 ? 0 : kSize - misfit)));
+  }
 };
 
 // f(position, element) for the elements of a row that are this thread's.
 template <class T, class Team, class F>
-__device__ void each_in_row(const Team& team, const T* x, int64_t n, bool units, F f) {
-  if (units) {
-    constexpr int kSize = RowUnit<T>::kSize;
-    for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
-      const auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+__device__ void each_in_row(const Team& team, const T* x, int64_t n, F f) {
+  constexpr int kSize = RowUnit<T>::kSize;
+  const int head = RowUnit<T>::before(x, n);
+  const int64_t tail = head + (n - head) / kSize * kSize;
+  if (team.rank() < head) f(team.rank(), x[team.rank()]);
+  for (int64_t i = head + team.rank() * kSize; i < tail; i += team.size() * kSize) {
+    const auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
 #pragma unroll
-      for (int k = 0; k < kSize; ++k) f(i + k, unit.element[k]);
-    }
-  } else {
-    for (int64_t i = team.rank(); i < n; i += team.size()) f(i, x[i]);
+    for (int k = 0; k < kSize; ++k) f(i + k, unit.element[k]);
   }
+  if (const int64_t i = tail + team.rank(); i < n) f(i, x[i]);
 }
 
 // y[i] = f(i, x[i]). y may be x.
 template <class T, class Team, class F>
-__device__ void map_row(const Team& team, const T* x, T* y, int64_t n, bool units, F f) {
+__device__ void map_row(const Team& team, const T* x, T* y, int64_t n, F f) {
   using C = Real<T>;
-  if (units) {
-    constexpr int kSize = RowUnit<T>::kSize;
-    for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
-      auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k)
-        unit.element[k] = static_cast<T>(f(i + k, static_cast<C>(unit.element[k])));
-      *reinterpret_cast<RowUnit<T>*>(y + i) = unit;
-    }
-  } else {
-    for (int64_t i = team.rank(); i < n; i += team.size()) y[i] = static_cast<T>(f(i, static_cast<C>(x[i])));
+  constexpr int kSize = RowUnit<T>::kSize;
+  const auto one = [&](int64_t i) { y[i] = static_cast<T>(f(i, static_cast<C>(x[i]))); };
+  if ((reinterpret_cast<uintptr_t>(x) ^ reinterpret_cast<uintptr_t>(y)) % 16 != 0) {
+    for (int64_t i = team.rank(); i < n; i += team.size()) one(i);
+    return;
   }
+  const int head = RowUnit<T>::before(x, n);
+  const int64_t tail = head + (n - head) / kSize * kSize;
+  if (team.rank() < head) one(team.rank());
+  for (int64_t i = head + team.rank() * kSize; i < tail; i += team.size() * kSize) {
+    auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k)
+      unit.element[k] = static_cast<T>(f(i + k, static_cast<C>(unit.element[k])));
+    *reinterpret_cast<RowUnit<T>*>(y + i) = unit;
+  }
+  if (const int64_t i = tail + team.rank(); i < n) one(i);
 }
 
 }  // namespace lockstep::cuda

@@ -20,14 +20,12 @@ using Sums = float[4];
 template <class T>
 __device__ void multiply(Sums& d, const Left& a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -46,6 +44,13 @@ __device__ void load_transposed(uint32_t (&r)[4], const void* p) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(p)));
+}
+
+// Within 2 units in the last place, which 16 bits do not show.
+__device__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 template <class T>
@@ -234,13 +239,13 @@ __global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* qu
         larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
         larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
         const float center = larger == -INFINITY ? 0.0f : larger;  // no difference of infinities
-        const float factor = exp2f(most[half] - center);
+        const float factor = power_of_two(most[half] - center);
         float more = 0;
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j)
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[j][e] = exp2f(s[j][e] - center);
+            s[j][e] = power_of_two(s[j][e] - center);
             more += s[j][e];
           }
         total[half] = total[half] * factor + more;
@@ -297,7 +302,7 @@ __global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* qu
 // by_keys: rows are keys, and their gradients and those of their values are made; else rows are queries.
 // `first` and `second` are keys and values for keys, queries and gradients of results for queries.
 template <bool by_keys, class T, int dim>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, dim == 64 ? 2 : 1)
     gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
               const float* log_sum_exp, const float* dots, T* dfirst, T* dsecond, bool units) {
   extern __shared__ __align__(16) char memory[];
@@ -400,7 +405,7 @@ __global__ void __launch_bounds__(kBlock)
             const float dot = by_keys ? column_dots[at] : own_dots[e / 2];
             float score = s[block][e] * scale;
             if (!all) score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
-            const float probability = exp2f(score - lse);
+            const float probability = power_of_two(score - lse);
             const float keep =
                 !p.drops() ? 1.0f
                 : kept[by_keys ? at * kRows + warp * 16 + row : (warp * 16 + row) * kColumns + at]

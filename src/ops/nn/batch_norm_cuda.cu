@@ -2,37 +2,51 @@
 // depend on the shape alone: so do the bits.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/rows.h"
 #include "ops/nn/batch_norm.h"
 
 namespace lockstep::cuda {
 namespace {
 
 // A chunk's mean and sum of squared distances from it.
-template <class T>
+template <int unit, class T>
 __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
+  using Elements = Columns<T, unit>;
   __shared__ C shared[kThreads];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
+  const bool inside = column < n && first < last;
   // Distances from an element of the column do not cancel as sums of squares would.
-  const bool inside = column < n;
-  const C center = inside && first < last ? static_cast<C>(x[first * n + column]) : C(0);
-  C sum = 0;
-  if (inside)
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y)
-      sum += static_cast<C>(x[row * n + column]) - center;
-  const C mean = center + fold_columns(sum, shared) / static_cast<C>(last - first);
-  C squares = 0;
+  C center[unit] = {}, mean[unit] = {}, squares[unit] = {};
+  if (inside) {
+    const auto v = Elements::load(x + first * n + column);
+#pragma unroll
+    for (int k = 0; k < unit; ++k) center[k] = static_cast<C>(v.element[k]);
+    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
+      const auto w = Elements::load(x + row * n + column);
+#pragma unroll
+      for (int k = 0; k < unit; ++k) mean[k] += static_cast<C>(w.element[k]) - center[k];
+    }
+  }
+  fold_columns(mean, shared);
+#pragma unroll
+  for (int k = 0; k < unit; ++k) mean[k] = center[k] + mean[k] / static_cast<C>(last - first);
   if (inside)
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const C distance = static_cast<C>(x[row * n + column]) - mean;
-      squares += distance * distance;
+      const auto v = Elements::load(x + row * n + column);
+#pragma unroll
+      for (int k = 0; k < unit; ++k) {
+        const C distance = static_cast<C>(v.element[k]) - mean[k];
+        squares[k] += distance * distance;
+      }
     }
-  squares = fold_columns(squares, shared);
-  if (threadIdx.y != 0 || !inside) return;
-  sums[blockIdx.y * 2 * n + column] = mean;
-  sums[(blockIdx.y * 2 + 1) * n + column] = squares;
+  fold_columns(squares, shared);
+  if (threadIdx.y != 0 || column >= n) return;
+#pragma unroll
+  for (int k = 0; k < unit; ++k) {
+    sums[blockIdx.y * 2 * n + column + k] = mean[k];
+    sums[(blockIdx.y * 2 + 1) * n + column + k] = squares[k];
+  }
 }
 
 template <class T>
@@ -65,9 +79,7 @@ template <int unit, class T>
 __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale, const T* shift, T* y,
                           int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  struct alignas(unit * sizeof(T)) Elements {
-    T element[unit];
-  };
+  using Elements = Columns<T, unit>;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   if (column >= n) return;
   C m[unit], s[unit], b[unit];
@@ -76,36 +88,45 @@ __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale,
     m[k] = mean[column + k], s[k] = scale[column + k], b[k] = static_cast<C>(shift[column + k]);
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-    auto v = *reinterpret_cast<const Elements*>(x + row * n + column);
+    auto v = Elements::load(x + row * n + column);
 #pragma unroll
     for (int k = 0; k < unit; ++k)
       v.element[k] = static_cast<T>((static_cast<C>(v.element[k]) - m[k]) * s[k] + b[k]);
-    *reinterpret_cast<Elements*>(y + row * n + column) = v;
+    v.store(y + row * n + column);
   }
 }
 
 // For a chunk of rows: the sums of dy (x - mean) and of dy.
-template <class T>
+template <int unit, class T>
 __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
                               int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
+  using Elements = Columns<T, unit>;
   __shared__ C shared[kThreads];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
-  C along = 0, sum = 0;
+  C along[unit] = {}, sum[unit] = {};
   if (column < n) {
-    const C mean = means[column];
+    C mean[unit];
+#pragma unroll
+    for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const C d = static_cast<C>(dy[row * n + column]);
-      along += d * (static_cast<C>(x[row * n + column]) - mean);
-      sum += d;
+      const auto v = Elements::load(x + row * n + column), d = Elements::load(dy + row * n + column);
+#pragma unroll
+      for (int k = 0; k < unit; ++k) {
+        along[k] += static_cast<C>(d.element[k]) * (static_cast<C>(v.element[k]) - mean[k]);
+        sum[k] += static_cast<C>(d.element[k]);
+      }
     }
   }
-  along = fold_columns(along, shared);
-  sum = fold_columns(sum, shared);
+  fold_columns(along, shared);
+  fold_columns(sum, shared);
   if (threadIdx.y != 0 || column >= n) return;
-  sums[blockIdx.y * 2 * n + column] = along;
-  sums[(blockIdx.y * 2 + 1) * n + column] = sum;
+#pragma unroll
+  for (int k = 0; k < unit; ++k) {
+    sums[blockIdx.y * 2 * n + column + k] = along[k];
+    sums[(blockIdx.y * 2 + 1) * n + column + k] = sum[k];
+  }
 }
 
 // What dx = scale ((dy - offset) - (x - mean) slope) needs, in columns[0], [1] and [2].
@@ -133,9 +154,7 @@ template <int unit, class T>
 __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Real<T>* columns, T* dx,
                          int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  struct alignas(unit * sizeof(T)) Elements {
-    T element[unit];
-  };
+  using Elements = Columns<T, unit>;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   if (column >= n) return;
   C mean[unit], scale[unit], offset[unit], slope[unit];
@@ -146,13 +165,13 @@ __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Re
   }
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-    auto v = *reinterpret_cast<const Elements*>(x + row * n + column);
-    const auto d = *reinterpret_cast<const Elements*>(dy + row * n + column);
+    auto v = Elements::load(x + row * n + column);
+    const auto d = Elements::load(dy + row * n + column);
 #pragma unroll
     for (int k = 0; k < unit; ++k)
       v.element[k] = static_cast<T>(scale[k] * ((static_cast<C>(d.element[k]) - offset[k]) -
                                                 (static_cast<C>(v.element[k]) - mean[k]) * slope[k]));
-    *reinterpret_cast<Elements*>(dx + row * n + column) = v;
+    v.store(dx + row * n + column);
   }
 }
 
@@ -162,12 +181,11 @@ class BatchNormBase : public Kernel {
       : dtype_(request.dtype(0)),
         epsilon_(request.attrs<BatchNormAttrs>().epsilon),
         n_(request.shape(0)[-1]),
-        rows_(request.shape(0).drop_last(1).size()),
-        sums_(rows_, n_, 1, 256) {}
+        rows_(request.shape(0).drop_last(1).size()) {}
 
   // The chunks' sums, and three numbers a column.
   size_t workspace_bytes() const override {
-    return static_cast<size_t>((2 * sums_.chunks + 3) * n_) *
+    return static_cast<size_t>((2 * kMostChunks + 3) * n_) *
            (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
   }
 
@@ -175,7 +193,7 @@ class BatchNormBase : public Kernel {
   DType dtype_;
   double epsilon_;
   int64_t n_, rows_;
-  ColumnGrid sums_;
+  static constexpr int64_t kMostChunks = 512;
 };
 
 class BatchNormKernel final : public BatchNormBase {
@@ -190,21 +208,16 @@ class BatchNormKernel final : public BatchNormBase {
                  *beta = static_cast<const T*>(args.inputs[2]);
       auto* y = static_cast<T*>(args.outputs[0]);
       auto *mean = static_cast<C*>(args.outputs[1]), *variance = static_cast<C*>(args.outputs[2]),
-           *sums = static_cast<C*>(args.workspace), *scale = sums + 2 * sums_.chunks * n_;
-      moments<<<sums_.blocks, sums_.threads, 0, stream>>>(x, sums, rows_, n_, sums_.chunk_rows);
-      join_moments<<<blocks_for(n_), kThreads, 0, stream>>>(sums, sums_.chunks, sums_.chunk_rows, rows_, n_,
+           *sums = static_cast<C*>(args.workspace), *scale = sums + 2 * kMostChunks * n_;
+      dispatch_unit<T>(n_, {x, y}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
+        moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
+        join_moments<<<blocks_for(n_, 32), 32, 0, stream>>>(sums, chunks.chunks, chunks.chunk_rows, rows_, n_,
                                                             epsilon_, gamma, mean, variance, scale);
-      if (rows_ == 0) return;
-      constexpr int kUnit = RowUnit<T>::kSize;
-      if (in_units<T>(n_, {x, y})) {
-        const ColumnGrid grid(rows_, n_, kUnit);
-        normalize<kUnit>
-            <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
-      } else {
-        const ColumnGrid grid(rows_, n_);
-        normalize<1>
-            <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
-      }
+        if (rows_ > 0)
+          normalize<unit>
+              <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
+      });
     });
     launched();
   }
@@ -223,23 +236,18 @@ class BatchNormGradKernel final : public BatchNormBase {
       const auto *mean = static_cast<const C*>(args.inputs[2]),
                  *variance = static_cast<const C*>(args.inputs[3]);
       auto* dx = static_cast<T*>(args.outputs[0]);
-      auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * sums_.chunks * n_;
-      gradient_sums<<<sums_.blocks, sums_.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_,
-                                                                sums_.chunk_rows);
-      join_gradients<<<blocks_for(n_), kThreads, 0, stream>>>(sums, sums_.chunks, rows_, n_, epsilon_, gamma,
+      auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * kMostChunks * n_;
+      dispatch_unit<T>(n_, {x, dy, dx}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
+        gradient_sums<unit>
+            <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
+        join_gradients<<<blocks_for(n_, 32), 32, 0, stream>>>(sums, chunks.chunks, rows_, n_, epsilon_, gamma,
                                                               variance, static_cast<T*>(args.outputs[1]),
                                                               static_cast<T*>(args.outputs[2]), columns);
-      if (rows_ == 0) return;
-      constexpr int kUnit = RowUnit<T>::kSize;
-      if (in_units<T>(n_, {x, dy, dx})) {
-        const ColumnGrid grid(rows_, n_, kUnit);
-        gradient<kUnit>
-            <<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_, grid.chunk_rows);
-      } else {
-        const ColumnGrid grid(rows_, n_);
-        gradient<1>
-            <<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_, grid.chunk_rows);
-      }
+        if (rows_ > 0)
+          gradient<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_,
+                                                                   grid.chunk_rows);
+      });
     });
     launched();
   }

@@ -9,7 +9,9 @@
 namespace lockstep::cuda {
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+constexpr size_t kAlignment = 256;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
@@ -100,11 +102,13 @@ class CudnnConvKernel final : public Kernel {
     plan_place_ = take(static_cast<int64_t>(plan_->workspace_bytes()));
   }
 
-  size_t workspace_bytes() const override { return workspace_; }
+  // cuDNN wants its own aligned better than a workspace promises.
+  size_t workspace_bytes() const override { return workspace_ + kAlignment; }
 
   void launch(const LaunchArgs& args) const override {
     const cudaStream_t stream = stream_of(args);
     char* workspace = static_cast<char*>(args.workspace);
+    workspace += (kAlignment - reinterpret_cast<uintptr_t>(workspace) % kAlignment) % kAlignment;
     const bool makes_x = direction_ == ConvDirection::backprop_input,
                makes_filter = direction_ == ConvDirection::backprop_filter;
     void* const x = makes_x ? args.outputs[0] : args.inputs[0];

@@ -18,23 +18,23 @@ __device__ double product(double a, double b) { return __dmul_rn(a, b); }
 // Without beta and means: RMS normalisation.
 template <bool warps, class T>
 __global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> epsilon, T* y, Real<T>* means,
-                          Real<T>* rstds, int64_t rows, int64_t n, bool units) {
+                          Real<T>* rstds, int64_t rows, int64_t n) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
     const T* from = x + row * n;
     C mean = 0, squares = 0;
     if (means) {
-      each_in_row(team, from, n, units, [&](int64_t, C v) { mean += v; });
+      each_in_row(team, from, n, [&](int64_t, C v) { mean += v; });
       mean = team.sum(mean) / static_cast<C>(n);
     }
-    each_in_row(team, from, n, units, [&](int64_t, C v) { squares += (v - mean) * (v - mean); });
+    each_in_row(team, from, n, [&](int64_t, C v) { squares += (v - mean) * (v - mean); });
     const C rstd = inverse_root(team.sum(squares) / static_cast<C>(n) + epsilon);
     if (team.rank() == 0) {
       if (means) means[row] = mean;
       rstds[row] = rstd;
     }
-    map_row(team, from, y + row * n, n, units, [&](int64_t i, C v) {
+    map_row(team, from, y + row * n, n, [&](int64_t i, C v) {
       const C scaled = (v - mean) * rstd * static_cast<C>(gamma[i]);
       return beta ? scaled + static_cast<C>(beta[i]) : scaled;
     });
@@ -44,21 +44,21 @@ __global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> eps
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x.
 template <bool warps, class T>
 __global__ void gradient(const T* x, const T* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
-                         T* dx, int64_t rows, int64_t n, bool units) {
+                         T* dx, int64_t rows, int64_t n) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
     const T *from = x + row * n, *d = dy + row * n;
     const C mean = means ? means[row] : C(0), rstd = rstds[row];
     C sum_a = 0, sum_ha = 0;
-    each_in_row(team, from, n, units, [&](int64_t i, C v) {
+    each_in_row(team, from, n, [&](int64_t i, C v) {
       const C a = product(static_cast<C>(d[i]), static_cast<C>(gamma[i]));
       sum_a += a;
       sum_ha += a * (v - mean) * rstd;
     });
     const C mean_ha = team.sum(sum_ha) / static_cast<C>(n);
     const C mean_a = means ? team.sum(sum_a) / static_cast<C>(n) : C(0);
-    map_row(team, from, dx + row * n, n, units, [&](int64_t i, C v) {
+    map_row(team, from, dx + row * n, n, [&](int64_t i, C v) {
       const C a = product(static_cast<C>(d[i]), static_cast<C>(gamma[i]));
       return rstd * (a - mean_a - (v - mean) * rstd * mean_ha);
     });
@@ -66,26 +66,34 @@ __global__ void gradient(const T* x, const T* gamma, const Real<T>* means, const
 }
 
 // For a chunk of rows: the sums of dy h, and where there are means those of dy.
-template <class T>
+template <int unit, class T>
 __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rstds, const T* dy,
                             Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
   __shared__ C shared[kThreads];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
-  C along = 0, sum = 0;
+  C along[unit] = {}, sum[unit] = {};
   if (column < n)
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const C d = static_cast<C>(dy[row * n + column]);
-      along += d * (static_cast<C>(x[row * n + column]) - (means ? means[row] : C(0))) * rstds[row];
-      sum += d;
+      const auto v = Columns<T, unit>::load(x + row * n + column),
+                 d = Columns<T, unit>::load(dy + row * n + column);
+      const C mean = means ? means[row] : C(0), rstd = rstds[row];
+#pragma unroll
+      for (int k = 0; k < unit; ++k) {
+        along[k] += static_cast<C>(d.element[k]) * (static_cast<C>(v.element[k]) - mean) * rstd;
+        sum[k] += static_cast<C>(d.element[k]);
+      }
     }
-  along = fold_columns(along, shared);
-  if (means) sum = fold_columns(sum, shared);
+  fold_columns(along, shared);
+  if (means) fold_columns(sum, shared);
   if (threadIdx.y != 0 || column >= n) return;
-  C* to = sums + blockIdx.y * (means ? 2 : 1) * n;
-  to[column] = along;
-  if (means) to[n + column] = sum;
+  C* to = sums + blockIdx.y * (means ? 2 : 1) * n + column;
+#pragma unroll
+  for (int k = 0; k < unit; ++k) {
+    to[k] = along[k];
+    if (means) to[n + k] = sum[k];
+  }
 }
 
 template <class T>
@@ -131,8 +139,8 @@ class NormKernel final : public NormBase {
       C *means = centered_ ? static_cast<C*>(args.outputs[1]) : nullptr,
         *rstds = static_cast<C*>(args.outputs[centered_ ? 2 : 1]);
       const auto run = grid_.warps ? normalize<true, T> : normalize<false, T>;
-      run<<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          x, gamma, beta, static_cast<C>(epsilon_), y, means, rstds, rows_, n_, in_units<T>(n_, {x, y}));
+      run<<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(x, gamma, beta, static_cast<C>(epsilon_), y,
+                                                               means, rstds, rows_, n_);
     });
     launched();
   }
@@ -140,10 +148,10 @@ class NormKernel final : public NormBase {
 
 class NormGradKernel final : public NormBase {
  public:
-  explicit NormGradKernel(const KernelRequest& request) : NormBase(request), columns_(rows_, n_, 1, 256) {}
+  using NormBase::NormBase;
 
   size_t workspace_bytes() const override {
-    return static_cast<size_t>(columns_.chunks * (centered_ ? 2 : 1) * n_) *
+    return static_cast<size_t>(kMostChunks * (centered_ ? 2 : 1) * n_) *
            (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
   }
   bool in_place(int input, int output) const override {
@@ -161,21 +169,23 @@ class NormGradKernel final : public NormBase {
       auto* sums = static_cast<C*>(args.workspace);
       auto* dx = static_cast<T*>(args.outputs[0]);
       // The sums come first: dx may be written over what they read.
-      weight_sums<<<columns_.blocks, columns_.threads, 0, stream>>>(x, means, rstds, dy, sums, rows_, n_,
-                                                                    columns_.chunk_rows);
-      add_chunks<<<blocks_for(n_ * (centered_ ? 2 : 1)), kThreads, 0, stream>>>(
-          sums, columns_.chunks, n_, static_cast<T*>(args.outputs[1]),
-          centered_ ? static_cast<T*>(args.outputs[2]) : nullptr);
+      dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
+        const ColumnGrid grid(rows_, n_, unit, kMostChunks);
+        weight_sums<unit>
+            <<<grid.blocks, grid.threads, 0, stream>>>(x, means, rstds, dy, sums, rows_, n_, grid.chunk_rows);
+        add_chunks<<<blocks_for(n_ * (centered_ ? 2 : 1), 64), 64, 0, stream>>>(
+            sums, grid.chunks, n_, static_cast<T*>(args.outputs[1]),
+            centered_ ? static_cast<T*>(args.outputs[2]) : nullptr);
+      });
       if (rows_ == 0) return;
       const auto run = grid_.warps ? gradient<true, T> : gradient<false, T>;
-      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_,
-                                                      in_units<T>(n_, {x, dx}));
+      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_);
     });
     launched();
   }
 
  private:
-  ColumnGrid columns_;
+  static constexpr int64_t kMostChunks = 256;
 };
 
 const RegisterKernel registered[] = {{DeviceKind::gpu, kLayerNorm, {.prepare = prepare<NormKernel>}},

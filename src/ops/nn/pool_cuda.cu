@@ -1,4 +1,5 @@
 // Pooling on GPUs: a thread an element of the result.
+#include "backends/cuda/columns.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
@@ -7,42 +8,44 @@
 namespace lockstep::cuda {
 namespace {
 
+// Sizes of images fit into 32 bits; the numbers of all elements need not.
 struct Axis {
-  int64_t input, output, size, stride, before;
+  int input, output, size, stride, before;
 
   struct Range {
-    int64_t begin, end;
+    int begin, end;
   };
   // The rows of the image under window o.
-  __device__ Range under(int64_t o) const {
-    const int64_t start = o * stride - before;
-    return {max(start, int64_t{0}), min(start + size, input)};
+  __device__ Range under(int o) const {
+    const int start = o * stride - before;
+    return {max(start, 0), min(start + size, input)};
   }
   // The windows over a row of the image.
-  __device__ Range over(int64_t row) const {
-    const int64_t padded = row + before;
+  __device__ Range over(int row) const {
+    const int padded = row + before;
     return {padded < size ? 0 : (padded - size) / stride + 1, min(padded / stride + 1, output)};
   }
 };
 
+// A thread has `unit` neighbouring channels; places count units.
 struct Geometry {
   Axis rows, columns;
   Divider channels, input_rows, input_columns, output_rows, output_columns;
 
-  // Element i of the image (or of the result) apart.
   struct Place {
-    int64_t image, row, column, channel;
+    int64_t image;
+    int row, column, channel;
   };
   __device__ Place in(int64_t i) const { return split(i, input_rows, input_columns); }
   __device__ Place out(int64_t i) const { return split(i, output_rows, output_columns); }
-  __device__ int64_t input_index(const Place& p, int64_t row, int64_t column) const {
+  __device__ int64_t input_index(const Place& p, int row, int column) const {
     return ((p.image * rows.input + row) * columns.input + column) * channels.divisor() + p.channel;
   }
-  __device__ int64_t output_index(const Place& p, int64_t row, int64_t column) const {
+  __device__ int64_t output_index(const Place& p, int row, int column) const {
     return ((p.image * rows.output + row) * columns.output + column) * channels.divisor() + p.channel;
   }
   // The tap of window (o, q) on the image's element (row, column), as positions count.
-  __device__ int64_t tap(int64_t o, int64_t q, int64_t row, int64_t column) const {
+  __device__ int tap(int o, int q, int row, int column) const {
     return (row - (o * rows.stride - rows.before)) * columns.size +
            (column - (q * columns.stride - columns.before));
   }
@@ -50,107 +53,176 @@ struct Geometry {
  private:
   __device__ Place split(int64_t i, const Divider& height, const Divider& width) const {
     const int64_t pixel = channels.quotient(i), line = width.quotient(pixel), image = height.quotient(line);
-    return {image, line - image * height.divisor(), pixel - line * width.divisor(),
-            i - pixel * channels.divisor()};
+    return {image, static_cast<int>(line - image * height.divisor()),
+            static_cast<int>(pixel - line * width.divisor()),
+            static_cast<int>(i - pixel * channels.divisor())};
   }
 };
 
+template <class T, int unit>
+struct alignas(sizeof(T) * unit < 16 ? sizeof(T) * unit : 16) Elements {
+  T element[unit];
+};
+
 // uint8, or int32 where a window has more taps.
+template <int unit>
 struct Positions {
   void* data;
   bool wide;
-  __device__ int64_t operator[](int64_t i) const {
-    return wide ? static_cast<const int32_t*>(data)[i] : static_cast<const uint8_t*>(data)[i];
+
+  struct Taps {
+    int tap[unit];
+  };
+  __device__ Taps load(int64_t i) const {
+    Taps taps;
+    if (wide) {
+      const auto stored = static_cast<const Elements<int32_t, unit>*>(data)[i];
+#pragma unroll
+      for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
+    } else {
+      const auto stored = static_cast<const Elements<uint8_t, unit>*>(data)[i];
+#pragma unroll
+      for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
+    }
+    return taps;
   }
-  __device__ void set(int64_t i, int64_t position) const {
-    if (wide)
-      static_cast<int32_t*>(data)[i] = static_cast<int32_t>(position);
-    else
-      static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(position);
+  __device__ void store(int64_t i, const Taps& taps) const {
+    if (wide) {
+      Elements<int32_t, unit> stored;
+#pragma unroll
+      for (int k = 0; k < unit; ++k) stored.element[k] = taps.tap[k];
+      static_cast<Elements<int32_t, unit>*>(data)[i] = stored;
+    } else {
+      Elements<uint8_t, unit> stored;
+#pragma unroll
+      for (int k = 0; k < unit; ++k) stored.element[k] = static_cast<uint8_t>(taps.tap[k]);
+      static_cast<Elements<uint8_t, unit>*>(data)[i] = stored;
+    }
+  }
+};
+
+template <class T, int unit>
+struct Sums {
+  Real<T> sum[unit] = {};
+  __device__ Elements<T, unit> rounded() const {
+    Elements<T, unit> result;
+#pragma unroll
+    for (int k = 0; k < unit; ++k) result.element[k] = static_cast<T>(sum[k]);
+    return result;
   }
 };
 
 struct MaxPool {
-  template <class T>
-  static __device__ T make(const Geometry& g, const T* x, Positions positions, int64_t i) {
+  template <class T, int unit>
+  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x,
+                                           Positions<unit> positions, int64_t i) {
     using C = Real<T>;
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
-    T best = x[g.input_index(at, rows.begin, columns.begin)];
-    int64_t position = g.tap(at.row, at.column, rows.begin, columns.begin);
-    for (int64_t r = rows.begin; r < rows.end; ++r)
-      for (int64_t c = columns.begin; c < columns.end; ++c) {
-        const T element = x[g.input_index(at, r, c)];
-        const C v = static_cast<C>(element), b = static_cast<C>(best);
-        // The first NaN is the largest of all.
-        if (v > b || (v != v && b == b)) {
-          best = element;
-          position = g.tap(at.row, at.column, r, c);
+    auto best = x[g.input_index(at, rows.begin, columns.begin)];
+    typename Positions<unit>::Taps taps;
+#pragma unroll
+    for (int k = 0; k < unit; ++k) taps.tap[k] = g.tap(at.row, at.column, rows.begin, columns.begin);
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int c = columns.begin; c < columns.end; ++c) {
+        const auto next = x[g.input_index(at, r, c)];
+        const int tap = g.tap(at.row, at.column, r, c);
+#pragma unroll
+        for (int k = 0; k < unit; ++k) {
+          const C v = static_cast<C>(next.element[k]), b = static_cast<C>(best.element[k]);
+          // The first NaN is the largest of all.
+          if (v > b || (v != v && b == b)) {
+            best.element[k] = next.element[k];
+            taps.tap[k] = tap;
+          }
         }
       }
-    positions.set(i, position);
+    positions.store(i, taps);
     return best;
   }
 };
 
 struct MaxPoolGather {
-  template <class T>
-  static __device__ T make(const Geometry& g, const T* x, Positions positions, int64_t i) {
+  template <class T, int unit>
+  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x,
+                                           Positions<unit> positions, int64_t i) {
     const auto at = g.out(i);
-    const int64_t position = positions[i], row = position / g.columns.size;
-    return x[g.input_index(
-        at, at.row * g.rows.stride - g.rows.before + row,
-        at.column * g.columns.stride - g.columns.before + position - row * g.columns.size)];
+    const auto taps = positions.load(i);
+    Elements<T, unit> result;
+#pragma unroll
+    for (int k = 0; k < unit; ++k) {
+      const int row = taps.tap[k] / g.columns.size, column = taps.tap[k] - row * g.columns.size;
+      result.element[k] = x[g.input_index(at, at.row * g.rows.stride - g.rows.before + row,
+                                          at.column * g.columns.stride - g.columns.before + column)]
+                              .element[k];
+    }
+    return result;
   }
 };
 
 struct MaxPoolGrad {
-  template <class T>
-  static __device__ T make(const Geometry& g, const T* dy, Positions positions, int64_t i) {
+  template <class T, int unit>
+  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* dy,
+                                           Positions<unit> positions, int64_t i) {
     const auto at = g.in(i);
     const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
-    Real<T> sum = 0;
-    for (int64_t o = rows.begin; o < rows.end; ++o)
-      for (int64_t q = columns.begin; q < columns.end; ++q) {
+    Sums<T, unit> sums;
+    for (int o = rows.begin; o < rows.end; ++o)
+      for (int q = columns.begin; q < columns.end; ++q) {
         const int64_t window = g.output_index(at, o, q);
-        if (positions[window] == g.tap(o, q, at.row, at.column)) sum += static_cast<Real<T>>(dy[window]);
+        const auto taps = positions.load(window);
+        const auto d = dy[window];
+        const int tap = g.tap(o, q, at.row, at.column);
+#pragma unroll
+        for (int k = 0; k < unit; ++k)
+          if (taps.tap[k] == tap) sums.sum[k] += static_cast<Real<T>>(d.element[k]);
       }
-    return static_cast<T>(sum);
+    return sums.rounded();
   }
 };
 
 struct AvgPool {
-  template <class T>
-  static __device__ T make(const Geometry& g, const T* x, Positions, int64_t i) {
+  template <class T, int unit>
+  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x, Positions<unit>,
+                                           int64_t i) {
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
-    Real<T> sum = 0;
-    for (int64_t r = rows.begin; r < rows.end; ++r)
-      for (int64_t c = columns.begin; c < columns.end; ++c)
-        sum += static_cast<Real<T>>(x[g.input_index(at, r, c)]);
-    return static_cast<T>(sum /
-                          static_cast<Real<T>>((rows.end - rows.begin) * (columns.end - columns.begin)));
+    Sums<T, unit> sums;
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int c = columns.begin; c < columns.end; ++c) {
+        const auto v = x[g.input_index(at, r, c)];
+#pragma unroll
+        for (int k = 0; k < unit; ++k) sums.sum[k] += static_cast<Real<T>>(v.element[k]);
+      }
+    const auto taps = static_cast<Real<T>>((rows.end - rows.begin) * (columns.end - columns.begin));
+#pragma unroll
+    for (int k = 0; k < unit; ++k) sums.sum[k] /= taps;
+    return sums.rounded();
   }
 };
 
 struct AvgPoolGrad {
-  template <class T>
-  static __device__ T make(const Geometry& g, const T* dy, Positions, int64_t i) {
+  template <class T, int unit>
+  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* dy, Positions<unit>,
+                                           int64_t i) {
     const auto at = g.in(i);
     const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
-    Real<T> sum = 0;
-    for (int64_t o = rows.begin; o < rows.end; ++o)
-      for (int64_t q = columns.begin; q < columns.end; ++q) {
+    Sums<T, unit> sums;
+    for (int o = rows.begin; o < rows.end; ++o)
+      for (int q = columns.begin; q < columns.end; ++q) {
         const auto r = g.rows.under(o), c = g.columns.under(q);
-        sum += static_cast<Real<T>>(dy[g.output_index(at, o, q)]) /
-               static_cast<Real<T>>((r.end - r.begin) * (c.end - c.begin));
+        const auto taps = static_cast<Real<T>>((r.end - r.begin) * (c.end - c.begin));
+        const auto d = dy[g.output_index(at, o, q)];
+#pragma unroll
+        for (int k = 0; k < unit; ++k) sums.sum[k] += static_cast<Real<T>>(d.element[k]) / taps;
       }
-    return static_cast<T>(sum);
+    return sums.rounded();
   }
 };
 
-template <class Op, class T>
-__global__ void pool(Geometry geometry, const T* from, T* to, Positions positions, int64_t elements) {
+template <class Op, class T, int unit>
+__global__ void pool(Geometry geometry, const Elements<T, unit>* from, Elements<T, unit>* to,
+                     Positions<unit> positions, int64_t elements) {
   for (int64_t i = first_index(); i < elements; i += index_step())
     to[i] = Op::make(geometry, from, positions, i);
 }
@@ -170,11 +242,14 @@ class PoolKernel final : public Kernel {
     if (elements_ == 0) return;
     const Window& window = request.attrs<PoolAttrs>().window;
     const auto axis = [&](int i) {
-      return Axis{window.input[i], window.output(i), window.size[i], window.strides[i], window.before[i]};
+      return Axis{static_cast<int>(window.input[i]), static_cast<int>(window.output(i)),
+                  static_cast<int>(window.size[i]), static_cast<int>(window.strides[i]),
+                  static_cast<int>(window.before[i])};
     };
+    channels_ = request.shape(0)[3];
     geometry_ = {axis(0),
                  axis(1),
-                 Divider(request.shape(0)[3]),
+                 Divider(),
                  Divider(window.input[0]),
                  Divider(window.input[1]),
                  Divider(window.output(0)),
@@ -183,14 +258,18 @@ class PoolKernel final : public Kernel {
 
   void launch(const LaunchArgs& args) const override {
     if (elements_ == 0) return;
-    const Positions positions{where == PositionsAre::input    ? args.inputs[1]
-                              : where == PositionsAre::output ? args.outputs[1]
-                                                              : nullptr,
-                              wide_};
+    void* const positions = where == PositionsAre::input    ? args.inputs[1]
+                            : where == PositionsAre::output ? args.outputs[1]
+                                                            : nullptr;
     dispatch_floats(dtype_, [&]<class T>() {
-      pool<Op><<<blocks_for(elements_), kThreads, 0, stream_of(args)>>>(
-          geometry_, static_cast<const T*>(args.inputs[0]), static_cast<T*>(args.outputs[0]), positions,
-          elements_);
+      dispatch_unit<T>(channels_, {args.inputs[0], args.outputs[0], positions}, [&]<int unit>() {
+        Geometry geometry = geometry_;
+        geometry.channels = Divider(channels_ / unit);
+        using E = Elements<T, unit>;
+        pool<Op, T, unit><<<blocks_for(elements_ / unit), kThreads, 0, stream_of(args)>>>(
+            geometry, static_cast<const E*>(args.inputs[0]), static_cast<E*>(args.outputs[0]),
+            Positions<unit>{positions, wide_}, elements_ / unit);
+      });
     });
     launched();
   }
@@ -198,7 +277,7 @@ class PoolKernel final : public Kernel {
  private:
   DType dtype_;
   bool wide_;
-  int64_t elements_;
+  int64_t elements_, channels_ = 1;
   Geometry geometry_;
 };
 

@@ -28,35 +28,35 @@ struct RowStats {
 };
 
 template <class T, class Team>
-__device__ RowStats<Real<T>> row_stats(const Team& team, const T* x, int64_t n, bool units) {
+__device__ RowStats<Real<T>> row_stats(const Team& team, const T* x, int64_t n) {
   using C = Real<T>;
   const C lowest = -INFINITY;
   C max = lowest, sum = 0;
-  each_in_row(team, x, n, units, [&](int64_t, C v) { max = Larger()(v, max); });
+  each_in_row(team, x, n, [&](int64_t, C v) { max = Larger()(v, max); });
   max = team.fold(max, lowest, Larger());
-  each_in_row(team, x, n, units, [&](int64_t, C v) { sum += exponential(v - max); });
+  each_in_row(team, x, n, [&](int64_t, C v) { sum += exponential(v - max); });
   return {max, team.sum(sum)};
 }
 
 template <bool log, bool warps, class T>
-__global__ void softmax(const T* x, T* y, int64_t rows, int64_t n, bool units) {
+__global__ void softmax(const T* x, T* y, int64_t rows, int64_t n) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
-    const RowStats<C> stats = row_stats(team, x + row * n, n, units);
+    const RowStats<C> stats = row_stats(team, x + row * n, n);
     const C scale = log ? logarithm(stats.sum) : 1 / stats.sum;
-    map_row(team, x + row * n, y + row * n, n, units,
+    map_row(team, x + row * n, y + row * n, n,
             [&](int64_t, C v) { return log ? (v - stats.max) - scale : exponential(v - stats.max) * scale; });
   }
 }
 
 template <bool warps, class T>
 __global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* statistics, int64_t rows,
-                              int64_t n, bool units, Finding* finding) {
+                              int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
-    const RowStats<C> stats = row_stats(team, x + row * n, n, units);
+    const RowStats<C> stats = row_stats(team, x + row * n, n);
     if (team.rank() != 0) continue;
     const int64_t label = labels[row];
     if (label < 0 || label >= n) {
@@ -71,14 +71,14 @@ __global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* 
 
 template <bool warps, class T>
 __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const T* dloss,
-                                   T* dx, int64_t rows, int64_t n, bool units, Finding* finding) {
+                                   T* dx, int64_t rows, int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
     const C max = statistics[2 * row], scale = 1 / statistics[2 * row + 1], d = static_cast<C>(dloss[row]);
     const int64_t label = labels[row];
     if (team.rank() == 0 && (label < 0 || label >= n)) note(finding, row, label);
-    map_row(team, x + row * n, dx + row * n, n, units, [&](int64_t i, C v) {
+    map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
       const C p = exponential(v - max) * scale;
       return (i == label ? p - 1 : p) * d;
     });
@@ -117,8 +117,7 @@ class SoftmaxKernel final : public RowKernel {
   void launch(const LaunchArgs& args) const override {
     each_type([&]<class T, bool warps>() {
       softmax<log, warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          static_cast<const T*>(args.inputs[0]), static_cast<T*>(args.outputs[0]), rows_, n_,
-          in_units<T>(n_, {args.inputs[0], args.outputs[0]}));
+          static_cast<const T*>(args.inputs[0]), static_cast<T*>(args.outputs[0]), rows_, n_);
     });
   }
 };
@@ -152,8 +151,7 @@ class CrossEntropyKernel final : public LabelKernel {
     each_type([&]<class T, bool warps>() {
       cross_entropy<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<T*>(args.outputs[0]),
-          static_cast<Real<T>*>(args.outputs[1]), rows_, n_, in_units<T>(n_, {args.inputs[0]}),
-          report_.on(args.stream));
+          static_cast<Real<T>*>(args.outputs[1]), rows_, n_, report_.on(args.stream));
     });
   }
 };
@@ -167,7 +165,7 @@ class CrossEntropyGradKernel final : public LabelKernel {
       cross_entropy_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const Real<T>*>(args.inputs[2]),
           static_cast<const T*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
-          in_units<T>(n_, {args.inputs[0], args.outputs[0]}), report_.on(args.stream));
+          report_.on(args.stream));
     });
   }
 };

@@ -85,15 +85,14 @@ struct Output {
 
 // Items are (outer, chunk) pairs.
 template <class Op, bool warps, class T>
-__global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int64_t chunks, int64_t chunk,
-                            bool units) {
+__global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int64_t chunks, int64_t chunk) {
   using C = Computed<Op, T>;
   const RowTeam<warps> team;
   const C neutral = Op::template neutral<C>();
   for (int64_t item = team.first_row(); item < items; item += team.row_step()) {
     const int64_t begin = item % chunks * chunk;
     C value = neutral;
-    each_in_row(team, x + item / chunks * n + begin, min(chunk, n - begin), units,
+    each_in_row(team, x + item / chunks * n + begin, min(chunk, n - begin),
                 [&](int64_t, C v) { value = Op()(value, v); });
     value = team.fold(value, neutral, Op());
     if (team.rank() == 0) y.store(item, value);
@@ -245,8 +244,7 @@ class ReduceKernel final : public Kernel {
     if (s.inner == 1) {
       const RowGrid grid(s.outer * s.chunks, s.chunk);
       const auto kernel = grid.warps ? reduce_rows<Op, true, T> : reduce_rows<Op, false, T>;
-      kernel<<<grid.blocks, grid.threads, 0, stream>>>(x, to, s.outer * s.chunks, s.n, s.chunks, s.chunk,
-                                                       in_units<T>(s.n, {from}));
+      kernel<<<grid.blocks, grid.threads, 0, stream>>>(x, to, s.outer * s.chunks, s.n, s.chunks, s.chunk);
     } else {
       const dim3 threads(static_cast<unsigned>(s.lanes), static_cast<unsigned>(kThreads / s.lanes));
       reduce_columns<Op><<<static_cast<unsigned>(s.outer * s.chunks * s.across()), threads, 0, stream>>>(

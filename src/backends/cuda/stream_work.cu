@@ -1,0 +1,41 @@
+#include "backends/cuda/stream_work.h"
+
+#include "backends/cuda/elements.h"
+#include "backends/cuda/index.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/report.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <class Unit>
+__global__ void fill_units(Unit* target, Unit value, int64_t count) {
+  for (int64_t i = first_index(); i < count; i += index_step()) target[i] = value;
+}
+
+}  // namespace
+
+void CudaStreamWork::copy(void* target, const void* source, size_t bytes, void* stream) const {
+  if (bytes > 0)
+    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+          "cudaMemcpyAsync");
+}
+
+void CudaStreamWork::fill(void* target, uint64_t pattern, size_t width, size_t count, void* stream) const {
+  if (count == 0) return;
+  dispatch_bytes(width, [&]<class Unit>() {
+    if constexpr (!std::is_same_v<Unit, uint4>)
+      fill_units<<<blocks_for(static_cast<int64_t>(count)), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<Unit*>(target), static_cast<Unit>(pattern), static_cast<int64_t>(count));
+  });
+  launched();
+}
+
+void CudaStreamWork::read(void* host, const void* source, size_t bytes, void* stream) const {
+  const auto on = static_cast<cudaStream_t>(stream);
+  check(cudaMemcpyAsync(host, source, bytes, cudaMemcpyDeviceToHost, on), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
+  throw_findings(stream);
+}
+
+}  // namespace lockstep::cuda
