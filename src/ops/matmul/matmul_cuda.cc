@@ -8,6 +8,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/elementwise_kernel.h"
+#include "backends/cuda/small_matmul.h"
 #include "backends/cuda/strided_matmul.h"
 #include "graph/kernel.h"
 #include "lockstep/device/config.h"
@@ -361,8 +362,40 @@ class StridedKernel final : public Kernel {
   std::unique_ptr<cuda::ElementwiseKernel> finish_;
 };
 
+class SmallKernel final : public Kernel {
+ public:
+  SmallKernel(const KernelRequest& request, const StridedMatmul& p)
+      : product_(p),
+        plan_(cuda::plan_small_matmul(p)),
+        bias_(request.attrs<MatmulAttrs>().bias),
+        epilogue_(request.attrs<MatmulAttrs>().epilogue) {}
+  void launch(const LaunchArgs& args) const override {
+    const auto in = [&](int i) { return static_cast<const float*>(args.inputs[i]); };
+    cuda::launch_small_matmul(plan_, product_, epilogue_, in(0), in(1), bias_ ? in(2) : nullptr,
+                              static_cast<float*>(args.outputs[0]), args.stream);
+  }
+
+ private:
+  StridedMatmul product_;
+  cuda::SmallMatmulPlan plan_;
+  bool bias_;
+  Epilogue epilogue_;
+};
+
+// Clusters of blocks came with Hopper.
+bool has_clusters() {
+  int ordinal = 0, major = 0;
+  cuda::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
+              "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   const StridedMatmul p = describe(request);
+  const bool dense_bias = !request.attrs<MatmulAttrs>().bias || request.inputs[2].contiguous();
+  if (dense_bias && cuda::is_small_matmul(request.dtype(0), p) && has_clusters())
+    return std::make_unique<SmallKernel>(request, p);
   if (is_floating(request.dtype(0)) && request.outputs[0].spec.shape.size() > 0 && p.k > 0)
     if (auto kernel = LtMatmul::make(request, p)) return kernel;
   return std::make_unique<StridedKernel>(request, p);
