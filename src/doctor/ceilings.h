@@ -1,0 +1,12 @@
+// What the processor can do at most, measured: the figures to hold a device's runs against.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::doctor {
+
+// Multiplications and additions of `rounds` rounds of independent fused multiply-adds on float32 vectors that stay in
+// registers, of the widest kind that the processor has. Runs on the calling thread.
+double multiply_adds(int64_t rounds);
+
+}  // namespace lockstep::doctor
