@@ -9,4 +9,7 @@ namespace lockstep::doctor {
 // registers, of the widest kind that the processor has. Runs on the calling thread.
 double multiply_adds(int64_t rounds);
 
+// Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
+void streaming_copy(float* target, const float* source, int64_t count);
+
 }  // namespace lockstep::doctor

@@ -220,7 +220,10 @@ class Diagnosis {
       if (!nodes) {
         std::vector<std::string> evidence{cuda.error, "there is no /dev/nvidia0"};
         for (std::string& line : traces()) evidence.push_back(std::move(line));
-        add(Severity::problem, "device_nodes_missing",
+        // A container may hide what the machine has: without a trace of a GPU, it may have none.
+        const bool sure =
+            !machine_.on_bus.empty() || !machine_.module_version.empty() || !machine_.gpus.empty();
+        add(sure ? Severity::problem : Severity::warning, "device_nodes_missing",
             "The driver is there, but the GPUs' device nodes are not.", std::move(evidence),
             in_container(machine_,
                          "docker run --gpus all ...   # or --device /dev/nvidia0 --device /dev/nvidiactl "

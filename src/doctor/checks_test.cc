@@ -182,6 +182,10 @@ TEST(Checks, AContainerWithoutDeviceNodes) {
   EXPECT_THAT(finding.evidence, Contains("this is a container: docker"));
   EXPECT_THAT(finding.evidence, Contains("there is no /dev/nvidia0"));
   EXPECT_THAT(finding.fix, HasSubstr("docker run --gpus all"));
+
+  FakeMachine blind;
+  blind.with_driver().file("/.dockerenv");
+  EXPECT_EQ(only(around(blind), "device_nodes_missing").severity, Severity::warning);
 }
 
 TEST(Checks, AGpuThatIsLost) {

@@ -11,11 +11,15 @@
 namespace lockstep::doctor {
 
 struct Effort {
-  int64_t side = 1024;                  // of the matrices
-  int64_t elements = int64_t{1} << 24;  // of the vector that is added to
-  int rounds = 5;                       // the best of so many counts
+  int64_t side = 512;                   // of the matrices
+  int64_t elements = int64_t{1} << 23;  // of the vector that is added to
+  // Readings, of which the best counts: at least so many, and as many as fit into the budget. They are short, so that
+  // some fall between what else the machine does.
+  int rounds = 5;
+  double budget_s = 0.3;
+  int repeats = 1;  // runs of one reading
 };
-// A GPU needs more to do.
+// As much work as the device needs to show what it can.
 Effort effort_for(const Device& device);
 
 // A matrix product and an addition. `gpus`: what is known of the GPUs, for their ceilings. Throws nothing: what goes

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 #include "doctor/ceilings.h"
 #include "lockstep/device/null_device.h"
@@ -29,7 +30,7 @@ TEST(Trials, AProductIsProvedAndAWrongOneFound) {
 
 TEST(Trials, TheCpuComputesRightAndHasARate) {
   const std::vector<Trial> trials =
-      try_out(device_by_name("/CPU:0"), {.side = 64, .elements = 1000, .rounds = 2});
+      try_out(device_by_name("/CPU:0"), {.side = 64, .elements = 1000, .rounds = 2, .budget_s = 0});
   ASSERT_EQ(trials.size(), 2u);
   for (const Trial& trial : trials) {
     EXPECT_EQ(trial.device, "/CPU:0");
@@ -42,7 +43,8 @@ TEST(Trials, TheCpuComputesRightAndHasARate) {
 }
 
 TEST(Trials, ADeviceThatFailsIsAResultToo) {
-  const std::vector<Trial> trials = try_out(null_device(), {.side = 64, .elements = 1000, .rounds = 1});
+  const std::vector<Trial> trials =
+      try_out(null_device(), {.side = 64, .elements = 1000, .rounds = 1, .budget_s = 0});
   ASSERT_EQ(trials.size(), 2u);
   EXPECT_FALSE(trials[0].correct);
   EXPECT_NE(trials[0].fault, "");
@@ -53,6 +55,16 @@ TEST(Ceilings, CountWhatIsComputed) {
   const double once = multiply_adds(10);
   EXPECT_GT(once, 0);
   EXPECT_EQ(multiply_adds(30), 3 * once);
+}
+
+TEST(Ceilings, AStreamingCopyCopiesAll) {
+  for (const int64_t count : {0, 1, 16, 100}) {
+    std::vector<float> from(100), to(100, -1.0f);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+    streaming_copy(to.data(), from.data(), count);
+    for (int64_t i = 0; i < 100; ++i)
+      EXPECT_EQ(to[static_cast<size_t>(i)], i < count ? static_cast<float>(i) : -1.0f) << count << " " << i;
+  }
 }
 
 }  // namespace
