@@ -2,6 +2,9 @@
 
 #include <immintrin.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace lockstep::doctor {
 namespace {
 
@@ -70,6 +73,17 @@ void streaming_copy(float* target, const float* source, int64_t count) {
         _mm_stream_ps(target + i + part, _mm_loadu_ps(source + i + part));
   for (; i < count; ++i) target[i] = source[i];
   _mm_sfence();
+}
+
+double waited_for_cores() {
+  double sum = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
+       it.increment(error)) {
+    double ran = 0, waited = 0;
+    if (std::ifstream(it->path() / "schedstat") >> ran >> waited) sum += waited;
+  }
+  return sum * 1e-9;
 }
 
 }  // namespace lockstep::doctor

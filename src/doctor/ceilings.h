@@ -12,4 +12,7 @@ double multiply_adds(int64_t rounds);
 // Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
 void streaming_copy(float* target, const float* source, int64_t count);
 
+// Seconds that threads of this process were ready to run but had no core; 0 where the system does not count them.
+double waited_for_cores();
+
 }  // namespace lockstep::doctor

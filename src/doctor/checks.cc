@@ -634,7 +634,7 @@ std::vector<Finding> diagnose(const Surroundings& seen) {
 }
 
 std::vector<Finding> diagnose(const std::vector<Trial>& trials) {
-  // What a device reaches of its ceiling on a quiet machine is far above; a busy one may halve it.
+  // Far below what any device reaches when it is left alone.
   constexpr double kSlow = 0.25;
   std::vector<Finding> findings;
   for (const Trial& trial : trials) {
@@ -651,7 +651,7 @@ std::vector<Finding> diagnose(const std::vector<Trial>& trials) {
                           trial.device + " computes wrongly.",
                           {work + ": " + trial.fault},
                           "do not train on it; on a GPU: nvidia-smi -q -d ECC, and try another card"});
-    else if (trial.ceiling > 0 && trial.rate < kSlow * trial.ceiling)
+    else if (!trial.disturbed && trial.rate < kSlow * trial.ceiling)
       findings.push_back({"slow_device",
                           Severity::warning,
                           trial.device + " stays far below its ceiling.",

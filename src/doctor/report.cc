@@ -189,6 +189,7 @@ Json json_of(const Trial& trial) {
                        {"fault", trial.fault},
                        {"rate", trial.rate},
                        {"ceiling", trial.ceiling},
+                       {"disturbed", trial.disturbed},
                        {"unit", trial.unit},
                        {"ceiling_is", trial.ceiling_is}});
 }
@@ -310,6 +311,8 @@ std::string Report::to_text() const {
     text += fmt::format("  {:<{}}  {}: ", trial.device, width, trial.work);
     if (!trial.correct)
       text += trial.fault + "\n";
+    else if (trial.disturbed)
+      text += fmt::format("right, {:.0f} {} while other processes had the cores\n", trial.rate, trial.unit);
     else if (trial.ceiling > 0)
       text += fmt::format("right, {:.0f} {}, {:.0f}% of {:.0f} ({})\n", trial.rate, trial.unit,
                           100 * trial.rate / trial.ceiling, trial.ceiling, trial.ceiling_is);

@@ -139,6 +139,8 @@ TEST(Report, RunsAreShownAgainstTheirCeiling) {
       {.device = "/CPU:1", .work = "a matmul", .correct = false, .fault = "element 3 is wrong"});
   EXPECT_THAT(report.to_text(), HasSubstr("a matmul: right, 80 GFLOP/s, 80% of 100 (measured now)"));
   EXPECT_THAT(report.to_text(), HasSubstr("a matmul: element 3 is wrong"));
+  report.trials[0].disturbed = true;
+  EXPECT_THAT(report.to_text(), HasSubstr("a matmul: right, 80 GFLOP/s while other processes had the cores"));
 }
 
 TEST(Report, OnlyVariablesThatMatterAreShown) {

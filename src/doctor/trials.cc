@@ -94,18 +94,42 @@ struct Work {
   std::function<double()> measured;  // a reading of the ceiling, per second; may be empty
 };
 
-// The best reading of the work, and of its ceiling; they take turns, so that what else the machine does falls on both.
+// The best of readings; those for which the threads always had their cores count first.
+class Best {
+ public:
+  void take(const std::function<double()>& read) {
+    constexpr double kDisturbed = 0.02;  // part of the time
+    const double waited = waited_for_cores();
+    double rate = 0;
+    const double time = seconds([&] { rate = read(); });
+    double& best = waited_for_cores() - waited > kDisturbed * time ? disturbed_ : clean_;
+    best = std::max(best, rate);
+  }
+  bool clean() const { return clean_ > 0; }
+  double rate() const { return clean() ? clean_ : disturbed_; }
+
+ private:
+  double clean_ = 0, disturbed_ = 0;
+};
+
+// The work and its ceiling take turns, so that what else the machine does falls on both.
 void measure(Device& device, const Work& work, const Effort& effort, double unit, Trial& trial) {
+  Best best, ceiling;
   const auto end = Clock::now() + std::chrono::duration<double>(effort.budget_s);
   for (int round = 0; round < effort.rounds || Clock::now() < end; ++round) {
-    if (work.measured) trial.ceiling = std::max(trial.ceiling, work.measured() / unit);
+    if (work.measured) ceiling.take(work.measured);
     wait_for(device);
-    const double time = seconds([&] {
-      for (int i = 0; i < effort.repeats; ++i) work.run();
-      wait_for(device);
+    best.take([&] {
+      const double time = seconds([&] {
+        for (int i = 0; i < effort.repeats; ++i) work.run();
+        wait_for(device);
+      });
+      return work.amount * effort.repeats / time;
     });
-    trial.rate = std::max(trial.rate, work.amount * effort.repeats / time / unit);
   }
+  trial.rate = best.rate() / unit;
+  if (work.measured) trial.ceiling = ceiling.rate() / unit;
+  trial.disturbed = !best.clean() || (work.measured && !ceiling.clean());
 }
 
 Trial product(Device& device, const Effort& effort, const nvidia::Gpu* gpu) {

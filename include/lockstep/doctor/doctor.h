@@ -38,6 +38,8 @@ struct Trial {
   bool correct = false;
   std::string fault = {};  // what was wrong, or why it did not run; empty: nothing
   double rate = 0, ceiling = 0;
+  // Other processes had the cores in every reading: the figures say little.
+  bool disturbed = false;
   std::string unit = {};        // of both: "GFLOP/s"
   std::string ceiling_is = {};  // "multiply-adds in registers, measured here"
 };
