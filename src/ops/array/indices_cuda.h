@@ -25,10 +25,10 @@ class Indices {
         input_(input),
         count_(request.shape(input).size()),
         limit_(limit),
-        report_([shape = request.shape(input), op = request.op.name, where = request.where, limit](
-                    int64_t i, int64_t index) {
-          fail(ErrorCode::invalid_argument, where, op, ": the index at position ", position_in(shape, i),
-               " is ", index, ", but there are ", limit, " rows",
+        report_([shape = request.shape(input), op = request.op.name, where = request.where,
+                 limit](const Finding& finding) {
+          fail(ErrorCode::invalid_argument, where, op, ": the index at position ",
+               position_in(shape, finding.position), " is ", index, ", but there are ", limit, " rows",
                limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
         }) {}
 

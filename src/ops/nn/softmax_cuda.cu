@@ -127,14 +127,16 @@ class LabelKernel : public RowKernel {
   explicit LabelKernel(const KernelRequest& request)
       : RowKernel(request),
         wide_(request.dtype(1) == DType::int64),
-        report_([shape = request.shape(1), n = n_, where = request.where](int64_t index, int64_t label) {
+        report_([shape = request.shape(1), n = n_, where = request.where](const Finding& finding) {
+          int64_t index = finding.position;
           Dims position = Dims::filled(shape.rank(), 0);
           for (int d = shape.rank() - 1; d >= 0; --d) {
             position[d] = index % shape[d];
             index /= shape[d];
           }
           fail(ErrorCode::invalid_argument, where, "sparse_softmax_cross_entropy: the label at position ",
-               position, " is ", label, ", but there are ", n, " classes: labels run from 0 to ", n - 1);
+               position, " is ", finding.value(), ", but there are ", n, " classes: labels run from 0 to ",
+               n - 1);
         }) {}
 
  protected:
