@@ -73,7 +73,7 @@ bool BodyRunner::reads_values() const {
 
 void BodyRunner::run(void* stream) {
   bound_->bind(memory_);
-  bound_->run(0, stream);
+  bound_->run_on(stream, 0);
 }
 
 }  // namespace lockstep::compile

@@ -1,5 +1,7 @@
 #include "compile/bound_program.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "compile/fusion.h"
 #include "compile/transfers.h"
@@ -47,7 +49,8 @@ void* Memory::at(const Operand& operand) {
 
 BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options,
                            std::span<Memory* const> memories, int device, int replica)
-    : work_(memories.size()),
+    : first_step_(plan.steps.data()),
+      work_(memories.size()),
       devices_(plan.devices),
       per_replica_(per_replica),
       checked_(plan.checks_numerics),
@@ -83,7 +86,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                             .outputs = step.output_layouts,
                             .threads = threads,
                             .where = step.where});
-      recordable_ = recordable_ && !kernel->reads_values();
+      recordable_ = recordable_ && kind == DeviceKind::gpu && !kernel->reads_values();
     }
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||
@@ -132,13 +135,32 @@ void BoundProgram::bind(std::span<Memory* const> memories) {
   }
 }
 
-void BoundProgram::run(int phase) const { run(phase, home_ ? home_->stream() : nullptr); }
+std::pair<size_t, size_t> BoundProgram::launches_of(int phase) const {
+  return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
+}
 
-void BoundProgram::run(int phase, void* stream) const {
+size_t BoundProgram::launches_until(int steps) const {
+  const Step* const end = first_step_ + steps;
+  return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
+                                                  [&](const Launch& l) { return l.step < end; }) -
+                             launches_.begin());
+}
+
+void BoundProgram::run(int phase) const {
+  const auto [begin, end] = launches_of(phase);
+  run(begin, end);
+}
+
+void BoundProgram::run(size_t begin, size_t end) const { run(begin, end, home_ ? home_->stream() : nullptr); }
+
+void BoundProgram::run_on(void* stream, int phase) const {
+  const auto [begin, end] = launches_of(phase);
+  run(begin, end, stream);
+}
+
+void BoundProgram::run(size_t begin, size_t end, void* stream) const {
   launch_place() = {device_, replica_};
-  const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
-  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i)
-    launch(launches_[i], device_, stream);
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], device_, stream);
 }
 
 void BoundProgram::run(const Segment& segment) const {
@@ -156,6 +178,75 @@ void BoundProgram::copy(const Launch& l) const {
                            {.device = l.step->outputs[0].device, .replica = replica_, .bytes = l.bytes});
   copy_across(device(l.step->inputs[0]), pointers_[l.inputs], device(l.step->outputs[0]),
               pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
+}
+
+namespace {
+
+struct Range {
+  const char* begin;
+  const char* end;
+  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
+};
+
+Range range_of(const OperandLayout& layout, const void* data) {
+  const auto* at = static_cast<const char*>(data);
+  if (layout.spec.shape.size() == 0) return {at, at};
+  const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
+  int64_t low = 0, high = 0;
+  for (int d = 0; d < layout.spec.shape.rank(); ++d) {
+    const int64_t reach = (layout.spec.shape[d] - 1) * layout.strides[d];
+    (reach < 0 ? low : high) += reach;
+  }
+  return {at + low * width, at + (high + 1) * width};
+}
+
+bool meet(const std::vector<Range>& a, const std::vector<Range>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Range& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Range& y) { return x.meets(y); });
+  });
+}
+
+}  // namespace
+
+std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
+  const auto [begin, end] = launches_of(phase);
+  struct Use {
+    std::vector<Range> reads, writes;
+    bool pure;
+    std::vector<bool> before;  // which earlier ones happen before it, directly or not
+  };
+  std::vector<Use> uses;
+  std::vector<RecordedLaunch> all;
+  for (size_t i = begin; i < end; ++i) {
+    const Launch& l = launches_[i];
+    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = std::vector<bool>(i - begin)};
+    for (size_t k = 0; k < l.step->inputs.size(); ++k)
+      use.reads.push_back(range_of(l.step->input_layouts[k], pointers_[l.inputs + k]));
+    for (size_t k = 0; k < l.step->outputs.size(); ++k)
+      use.writes.push_back(range_of(l.step->output_layouts[k], pointers_[l.outputs + k]));
+    if (l.workspace) {
+      const auto* at = static_cast<const char*>(l.workspace);
+      use.writes.push_back({at, at + l.step->workspace_bytes});
+    }
+    RecordedLaunch launch{.launch = [this, &l](void* stream) { this->launch(l, device_, stream); },
+                          .after = {}};
+    // The latest first: what happens before one that is waited for needs no waiting.
+    for (size_t j = uses.size(); j-- > 0;) {
+      const Use& other = uses[j];
+      if (use.before[j]) continue;
+      const bool ordered = !use.pure && !other.pure;
+      if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
+          !meet(use.writes, other.writes))
+        continue;
+      launch.after.push_back(j);
+      use.before[j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (other.before[k]) use.before[k] = true;
+    }
+    uses.push_back(std::move(use));
+    all.push_back(std::move(launch));
+  }
+  return all;
 }
 
 const Device& BoundProgram::place_of(const Launch& l) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compile/plan.h"
+#include "device/launch_graph.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::compile {
@@ -45,11 +46,18 @@ class BoundProgram {
   void rebase(Memory& memory) { rebase(only(memory)); }
   // Launches the steps of one phase, on the stream of the memory's device or on this one.
   void run(int phase) const;
-  void run(int phase, void* stream) const;
+  void run_on(void* stream, int phase) const;
+  // Launches [begin, end) of all, which belong to one phase.
+  void run(size_t begin, size_t end) const;
+  std::pair<size_t, size_t> launches_of(int phase) const;
+  // How many launches come from the plan's first `steps` steps.
+  size_t launches_until(int steps) const;
   // What bind() filled in: a program whose pointers are the same makes the same launches.
   std::span<void* const> bound_pointers() const { return bound_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
+  // The launches of one phase, each behind those whose memory it shares. They refer to this.
+  std::vector<RecordedLaunch> recorded(int phase) const;
 
   // Consecutive steps of a split program on one device.
   struct Segment {
@@ -91,11 +99,13 @@ class BoundProgram {
   };
 
   void rebase(std::span<Memory* const> memories);
+  void run(size_t begin, size_t end, void* stream) const;
   void launch(const Launch& launch, int device, void* stream) const;
   void copy(const Launch& launch) const;
   const Device& place_of(const Launch& launch) const;
 
   std::vector<Launch> launches_;
+  const Step* first_step_;  // of the plan
   std::vector<void*> pointers_;
   std::vector<void*> bound_;  // by patch
   std::vector<Patch> patches_;

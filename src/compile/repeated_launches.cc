@@ -19,7 +19,7 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
     return program.run(phase);
   }
   found->used = ++runs_;
-  if (!found->graph) found->graph = device.record([&](void* stream) { program.run(phase, stream); });
+  if (!found->graph) found->graph = device.record(program.recorded(phase));
   if (!found->graph) return program.run(phase);
   found->graph->launch();
 }

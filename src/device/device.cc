@@ -47,7 +47,7 @@ void Device::fill(void* target, const void* pattern, size_t width, size_t count)
   for (size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(target) + i * width, pattern, width);
 }
 
-std::unique_ptr<LaunchGraph> Device::record(const std::function<void(void*)>&) { return nullptr; }
+std::unique_ptr<LaunchGraph> Device::record(std::span<const RecordedLaunch>) { return nullptr; }
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
 

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <source_location>
@@ -23,6 +22,7 @@ namespace lockstep {
 
 struct DeviceName;
 class LaunchGraph;
+struct RecordedLaunch;
 
 enum class DeviceKind : uint8_t { cpu, gpu, null };
 
@@ -87,9 +87,8 @@ class Device {
   virtual void synchronize() const {}
   // What is queued here from now on happens after what is queued on the other device now.
   virtual void wait_for(const Device& /*other*/) {}
-  // What `launches` queues on the stream it is given, to be repeated as a whole; it does not happen now.
-  // Null: this device repeats nothing.
-  virtual std::unique_ptr<LaunchGraph> record(const std::function<void(void* stream)>& launches);
+  // These launches, to be repeated as a whole; they do not happen now. Null: this device repeats nothing.
+  virtual std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches);
 
  protected:
   Device(DeviceKind kind, int index, int threads);

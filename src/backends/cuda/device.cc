@@ -244,7 +244,7 @@ void CudaDevice::wait_for(const Device& other) {
   check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
 }
 
-std::unique_ptr<LaunchGraph> CudaDevice::record(const std::function<void(void*)>& launches) {
+std::unique_ptr<LaunchGraph> CudaDevice::record(std::span<const RecordedLaunch> launches) {
   bind(ordinal_);
   // On a stream of its own: what other threads queue meanwhile is not part of it.
   const std::lock_guard lock(aside_mutex_);
@@ -252,7 +252,23 @@ std::unique_ptr<LaunchGraph> CudaDevice::record(const std::function<void(void*)>
   cudaGraphExec_t made = nullptr;
   try {
     check(cudaStreamBeginCapture(aside_, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    launches(aside_);
+    // Before each launch the stream is told what it depends on, so that the graph has no other order than that.
+    std::vector<std::vector<cudaGraphNode_t>> ends(launches.size());
+    for (size_t i = 0; i < launches.size(); ++i) {
+      std::vector<cudaGraphNode_t> before;
+      for (const size_t earlier : launches[i].after)
+        before.insert(before.end(), ends[earlier].begin(), ends[earlier].end());
+      check(cudaStreamUpdateCaptureDependencies(aside_, before.data(), nullptr, before.size(),
+                                                cudaStreamSetCaptureDependencies),
+            "cudaStreamUpdateCaptureDependencies");
+      launches[i].launch(aside_);
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      const cudaGraphNode_t* last = nullptr;
+      size_t count = 0;
+      check(cudaStreamGetCaptureInfo(aside_, &status, nullptr, nullptr, &last, nullptr, &count),
+            "cudaStreamGetCaptureInfo");
+      ends[i].assign(last, last + count);
+    }
     check(cudaStreamEndCapture(aside_, &graph), "cudaStreamEndCapture");
     check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
   } catch (...) {

@@ -30,7 +30,7 @@ class CudaDevice final : public Device, private SegmentSource {
   void* stream() const override;
   void synchronize() const override;
   void wait_for(const Device& other) override;
-  std::unique_ptr<LaunchGraph> record(const std::function<void(void* stream)>& launches) override;
+  std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override;
 
   MemoryInfo memory_info() const override;
   void reset_peak_memory() override;

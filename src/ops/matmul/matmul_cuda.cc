@@ -8,6 +8,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/elementwise_kernel.h"
+#include "backends/cuda/small_matmul.h"
 #include "backends/cuda/strided_matmul.h"
 #include "graph/kernel.h"
 #include "lockstep/device/config.h"
@@ -219,6 +220,7 @@ std::optional<LtAlgorithm> choose(cublasLtHandle_t handle, const LtDescriptions&
 }
 
 constexpr uint32_t kAlignment = 16;
+constexpr size_t kWorkspaceAlignment = 256;
 constexpr size_t kMaxWorkspace = size_t{32} << 20;
 
 cudaDataType lt_type(DType dtype) {
@@ -242,7 +244,9 @@ class LtMatmul final : public Kernel {
     return kernel->algorithm_ ? std::move(kernel) : nullptr;
   }
 
-  size_t workspace_bytes() const override { return algorithm_->workspace; }
+  size_t workspace_bytes() const override {
+    return algorithm_->workspace > 0 ? algorithm_->workspace + kWorkspaceAlignment : 0;
+  }
 
   void launch(const LaunchArgs& args) const override {
     const float one32 = 1, zero32 = 0;
@@ -251,13 +255,16 @@ class LtMatmul final : public Kernel {
     const void* zero = wide_ ? static_cast<const void*>(&zero64) : &zero32;
     if (lt_bias_) lt_->set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.inputs[2]);
     const LtAlgorithm& algorithm = aligned(args) ? *algorithm_ : unaligned();
+    const auto address = reinterpret_cast<uintptr_t>(args.workspace);
+    void* const workspace = reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) /
+                                                    kWorkspaceAlignment * kWorkspaceAlignment);
     const auto* a = static_cast<const char*>(args.inputs[0]);
     const auto* b = static_cast<const char*>(args.inputs[1]);
     auto* c = static_cast<char*>(args.outputs[0]);
     for (const Offsets& at : outer_)
       check(cublasLtMatmul(handle_, lt_->product, one, b + at.b, lt_->a, a + at.a, lt_->b, zero, c + at.c,
-                           lt_->c, c + at.c, lt_->c, &algorithm.algorithm, args.workspace,
-                           algorithm.workspace, static_cast<cudaStream_t>(args.stream)),
+                           lt_->c, c + at.c, lt_->c, &algorithm.algorithm, workspace, algorithm.workspace,
+                           static_cast<cudaStream_t>(args.stream)),
             "cublasLtMatmul");
     launch_finish(finish_.get(), finish_bias_, args);
   }
@@ -355,8 +362,40 @@ class StridedKernel final : public Kernel {
   std::unique_ptr<cuda::ElementwiseKernel> finish_;
 };
 
+class SmallKernel final : public Kernel {
+ public:
+  SmallKernel(const KernelRequest& request, const StridedMatmul& p)
+      : product_(p),
+        plan_(cuda::plan_small_matmul(p)),
+        bias_(request.attrs<MatmulAttrs>().bias),
+        epilogue_(request.attrs<MatmulAttrs>().epilogue) {}
+  void launch(const LaunchArgs& args) const override {
+    const auto in = [&](int i) { return static_cast<const float*>(args.inputs[i]); };
+    cuda::launch_small_matmul(plan_, product_, epilogue_, in(0), in(1), bias_ ? in(2) : nullptr,
+                              static_cast<float*>(args.outputs[0]), args.stream);
+  }
+
+ private:
+  StridedMatmul product_;
+  cuda::SmallMatmulPlan plan_;
+  bool bias_;
+  Epilogue epilogue_;
+};
+
+// Clusters of blocks came with Hopper.
+bool has_clusters() {
+  int ordinal = 0, major = 0;
+  cuda::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
+              "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   const StridedMatmul p = describe(request);
+  const bool dense_bias = !request.attrs<MatmulAttrs>().bias || request.inputs[2].contiguous();
+  if (dense_bias && cuda::is_small_matmul(request.dtype(0), p) && has_clusters())
+    return std::make_unique<SmallKernel>(request, p);
   if (is_floating(request.dtype(0)) && request.outputs[0].spec.shape.size() > 0 && p.k > 0)
     if (auto kernel = LtMatmul::make(request, p)) return kernel;
   return std::make_unique<StridedKernel>(request, p);
