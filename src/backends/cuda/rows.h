@@ -93,11 +93,13 @@ __device__ void map_row(const Team& team, const T* x, T* y, int64_t n, F f) {
   const int64_t tail = head + (n - head) / kSize * kSize;
   if (team.rank() < head) one(team.rank());
   for (int64_t i = head + team.rank() * kSize; i < tail; i += team.size() * kSize) {
-    auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+    auto unit = load_pack<T, kSize>(x + i);
+    C values[kSize];
+    unit.get(values);
 #pragma unroll
-    for (int k = 0; k < kSize; ++k)
-      unit.element[k] = static_cast<T>(f(i + k, static_cast<C>(unit.element[k])));
-    *reinterpret_cast<RowUnit<T>*>(y + i) = unit;
+    for (int k = 0; k < kSize; ++k) values[k] = f(i + k, values[k]);
+    unit.set(values);
+    store_pack(y + i, unit);
   }
   if (const int64_t i = tail + team.rank(); i < n) one(i);
 }

@@ -76,13 +76,14 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
   C along[unit] = {}, sum[unit] = {};
   if (column < n)
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const auto v = Columns<T, unit>::load(x + row * n + column),
-                 d = Columns<T, unit>::load(dy + row * n + column);
+      C v[unit], d[unit];
+      load_columns(x + row * n + column, v);
+      load_columns(dy + row * n + column, d);
       const C mean = means ? means[row] : C(0), rstd = rstds[row];
 #pragma unroll
       for (int k = 0; k < unit; ++k) {
-        along[k] += static_cast<C>(d.element[k]) * (static_cast<C>(v.element[k]) - mean) * rstd;
-        sum[k] += static_cast<C>(d.element[k]);
+        along[k] += d[k] * (v[k] - mean) * rstd;
+        sum[k] += d[k];
       }
     }
   fold_columns(along, shared);
@@ -98,12 +99,14 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
 
 template <class T>
 __global__ void add_chunks(const Real<T>* sums, int64_t chunks, int64_t n, T* dgamma, T* dbeta) {
+  __shared__ Real<T> shared[kThreads];
   const int64_t width = dbeta ? 2 * n : n;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= width) return;
   Real<T> sum = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += sums[chunk * width + i];
-  (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<T>(sum);
+  if (i < width)
+    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) sum += sums[chunk * width + i];
+  sum = fold_columns(sum, shared);
+  if (threadIdx.y == 0 && i < width) (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<T>(sum);
 }
 
 class NormBase : public Kernel {
@@ -173,7 +176,7 @@ class NormGradKernel final : public NormBase {
         const ColumnGrid grid(rows_, n_, unit, kMostChunks);
         weight_sums<unit>
             <<<grid.blocks, grid.threads, 0, stream>>>(x, means, rstds, dy, sums, rows_, n_, grid.chunk_rows);
-        add_chunks<<<blocks_for(n_ * (centered_ ? 2 : 1), 64), 64, 0, stream>>>(
+        add_chunks<<<join_blocks(n_ * (centered_ ? 2 : 1)), join_threads(), 0, stream>>>(
             sums, grid.chunks, n_, static_cast<T*>(args.outputs[1]),
             centered_ ? static_cast<T*>(args.outputs[2]) : nullptr);
       });
