@@ -137,7 +137,8 @@ int64_t batches(const StridedMatmul& p) {
   return count;
 }
 
-constexpr int64_t kMostProducts = int64_t{16} << 20;
+// Beyond this the arithmetic counts, and general kernels with more of it in registers win.
+constexpr int64_t kMostProducts = int64_t{4} << 20;
 constexpr int64_t kBlocksWanted = 128;
 constexpr int64_t kLeastDepth = 24;  // of a block's share of the inner dimension
 
