@@ -162,7 +162,7 @@ __device__ void store_pair(T* to, int64_t columns, int column, float first, floa
 // --- forward -----------------------------------------------------------------------------------------------------
 
 template <int tiles, class T, int dim>
-__global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
+__global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
     attend(AttentionProblem p, const T* query, const T* key, const T* value, T* result, float* log_sum_exp,
            bool units) {
   extern __shared__ __align__(16) char memory[];
@@ -202,6 +202,8 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
 #pragma unroll
   for (int t = 0; t < tiles; ++t) most[t][0] = most[t][1] = -INFINITY;
   const float scale = p.scale * kLog2E;
+  // What no plain count of columns describes; a scale below 0 turns the order of scores around.
+  const bool general = p.mask.data || p.bias.data || !(p.scale > 0);
   int stage = 0;
   for (int64_t first_key = 0; first_key < end; first_key += kColumns, stage ^= 1) {
     if (first_key + kColumns < end) load(first_key + kColumns, stage ^ 1);
@@ -228,10 +230,10 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
           }
         }
       }
-      // Scores in units of log2(e), so that powers of two are enough. Where all are seen, the scale waits for them.
-      const bool all = !p.mask.data && !p.bias.data && first_key + kColumns <= p.keys &&
-                       (!p.causal || first_key + kColumns - 1 <= first_own);
-      if (!all) {
+      // Scores in units of log2(e), so that powers of two are enough. The scale waits for them where it can.
+      float factor = scale;
+      if (general) {
+        factor = 1;
 #pragma unroll
         for (int t = 0; t < tiles; ++t)
 #pragma unroll
@@ -243,22 +245,33 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
               s[t][j][e] =
                   p.sees(n, h, at, to) ? s[t][j][e] * scale + p.bias_at<T>(n, h, at, to) * kLog2E : -INFINITY;
             }
+      } else if (first_key + kColumns > p.keys || (p.causal && first_key + kColumns - 1 > first_own)) {
+#pragma unroll
+        for (int t = 0; t < tiles; ++t)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // Columns that the row sees.
+            const int64_t at = first_own + t * 16 + own_row + half * 8;
+            const int64_t left = min(p.keys, p.causal ? at + 1 : p.keys) - first_key;
+            const int seen = static_cast<int>(max(int64_t{0}, min(left, int64_t{kColumns}))) - own_column;
+#pragma unroll
+            for (int j = 0; j < kColumns / 8; ++j) {
+              if (j * 8 >= seen) s[t][j][2 * half] = -INFINITY;
+              if (j * 8 + 1 >= seen) s[t][j][2 * half + 1] = -INFINITY;
+            }
+          }
       }
-      const float factor = all ? scale : 1.0f;
 #pragma unroll
       for (int t = 0; t < tiles; ++t)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float larger = -INFINITY, smaller = INFINITY;
+          float larger = -INFINITY;
 #pragma unroll
           for (int j = 0; j < kColumns / 8; ++j)
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; ++e)
-              larger = fmaxf(larger, s[t][j][e]), smaller = fminf(smaller, s[t][j][e]);
-          larger = factor >= 0 ? larger * factor : smaller * factor;
+            larger = fmaxf(larger, fmaxf(s[t][j][2 * half], s[t][j][2 * half + 1]));
           larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
           larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
-          larger = fmaxf(larger, most[t][half]);
+          larger = fmaxf(larger * factor, most[t][half]);
           const float center = larger == -INFINITY ? 0.0f : larger;  // no difference of infinities
           const float shrink = power_of_two(most[t][half] - center);
           float more = 0;
@@ -441,9 +454,19 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     }
     constexpr int kLast = 15;
     if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + kLast)) continue;
-    const bool all =
-        !p.mask.data && !p.bias.data && first_own + kLast < rows && column + kColumns <= columns &&
-        (!p.causal || (by_keys ? column >= first_own + kLast : column + kColumns - 1 <= first_own));
+    // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist have a
+    // probability of 0 by their statistics, and keys that do not exist are not stored.
+    const bool general = p.mask.data || p.bias.data;
+    const auto clipped = [](int64_t i) {
+      return static_cast<int>(max(int64_t{0}, min(i, int64_t{kColumns})));
+    };
+    int low[2], high[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8;
+      low[half] = by_keys && p.causal ? clipped(at - column) : 0;
+      high[half] = by_keys ? kColumns : clipped(min(p.keys, p.causal ? at + 1 : p.keys) - column);
+    }
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
       Sums s[2] = {}, d[2] = {};
@@ -466,7 +489,8 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
           const float lse = by_keys ? column_lse[at] : own_lse[e / 2];
           const float dot = by_keys ? column_dots[at] : own_dots[e / 2];
           float score = s[block][e] * scale;
-          if (!all) {
+          if (at < low[e / 2] || at >= high[e / 2]) score = -INFINITY;
+          if (general) {
             const int64_t q = by_keys ? column + at : first_own + row,
                           k = by_keys ? first_own + row : column + at;
             score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
