@@ -6,10 +6,13 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kRows = 128;    // of a block
+constexpr int kRows = 128;  // of a block, forward
+constexpr int kGradRows =
+    64;  // of a block, backward: its warps hold more, so that smaller blocks share the machine better
 constexpr int kColumns = 64;  // of a tile of scores
-// Twice 16 rows halve the reads of shared memory, where there are registers for them.
-constexpr int threads_for(int tiles) { return kRows / (16 * tiles) * 32; }
+// A warp for 16 rows, or for twice 16: that halves the reads of shared memory, where there are registers for it.
+constexpr int threads_for(int rows, int tiles) { return rows / (16 * tiles) * 32; }
+constexpr int kGradThreads = threads_for(kGradRows, 1);
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // --- fragments -------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ __device__ void store_pair(T* to, int64_t columns, int column, float first, floa
 // --- forward -----------------------------------------------------------------------------------------------------
 
 template <int tiles, class T, int dim>
-__global__ void __launch_bounds__(threads_for(tiles), 2)
+__global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
     attend(AttentionProblem p, const T* query, const T* key, const T* value, T* result, float* log_sum_exp,
            bool units) {
   extern __shared__ __align__(16) char memory[];
@@ -199,6 +202,8 @@ __global__ void __launch_bounds__(threads_for(tiles), 2)
 #pragma unroll
   for (int t = 0; t < tiles; ++t) most[t][0] = most[t][1] = -INFINITY;
   const float scale = p.scale * kLog2E;
+  // What no plain count of columns describes; a scale below 0 turns the order of scores around.
+  const bool general = p.mask.data || p.bias.data || !(p.scale > 0);
   int stage = 0;
   for (int64_t first_key = 0; first_key < end; first_key += kColumns, stage ^= 1) {
     if (first_key + kColumns < end) load(first_key + kColumns, stage ^ 1);
@@ -225,10 +230,10 @@ __global__ void __launch_bounds__(threads_for(tiles), 2)
           }
         }
       }
-      // Scores in units of log2(e), so that powers of two are enough. Where all are seen, the scale waits for them.
-      const bool all = !p.mask.data && !p.bias.data && first_key + kColumns <= p.keys &&
-                       (!p.causal || first_key + kColumns - 1 <= first_own);
-      if (!all) {
+      // Scores in units of log2(e), so that powers of two are enough. The scale waits for them where it can.
+      float factor = scale;
+      if (general) {
+        factor = 1;
 #pragma unroll
         for (int t = 0; t < tiles; ++t)
 #pragma unroll
@@ -240,22 +245,33 @@ __global__ void __launch_bounds__(threads_for(tiles), 2)
               s[t][j][e] =
                   p.sees(n, h, at, to) ? s[t][j][e] * scale + p.bias_at<T>(n, h, at, to) * kLog2E : -INFINITY;
             }
+      } else if (first_key + kColumns > p.keys || (p.causal && first_key + kColumns - 1 > first_own)) {
+#pragma unroll
+        for (int t = 0; t < tiles; ++t)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // Columns that the row sees.
+            const int64_t at = first_own + t * 16 + own_row + half * 8;
+            const int64_t left = min(p.keys, p.causal ? at + 1 : p.keys) - first_key;
+            const int seen = static_cast<int>(max(int64_t{0}, min(left, int64_t{kColumns}))) - own_column;
+#pragma unroll
+            for (int j = 0; j < kColumns / 8; ++j) {
+              if (j * 8 >= seen) s[t][j][2 * half] = -INFINITY;
+              if (j * 8 + 1 >= seen) s[t][j][2 * half + 1] = -INFINITY;
+            }
+          }
       }
-      const float factor = all ? scale : 1.0f;
 #pragma unroll
       for (int t = 0; t < tiles; ++t)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float larger = -INFINITY, smaller = INFINITY;
+          float larger = -INFINITY;
 #pragma unroll
           for (int j = 0; j < kColumns / 8; ++j)
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; ++e)
-              larger = fmaxf(larger, s[t][j][e]), smaller = fminf(smaller, s[t][j][e]);
-          larger = factor >= 0 ? larger * factor : smaller * factor;
+            larger = fmaxf(larger, fmaxf(s[t][j][2 * half], s[t][j][2 * half + 1]));
           larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
           larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
-          larger = fmaxf(larger, most[t][half]);
+          larger = fmaxf(larger * factor, most[t][half]);
           const float center = larger == -INFINITY ? 0.0f : larger;  // no difference of infinities
           const float shrink = power_of_two(most[t][half] - center);
           float more = 0;
@@ -328,27 +344,28 @@ __global__ void __launch_bounds__(threads_for(tiles), 2)
 
 // by_keys: rows are keys, and their gradients and those of their values are made; else rows are queries.
 // `first` and `second` are keys and values for keys, queries and gradients of results for queries.
-template <bool by_keys, int tiles, class T, int dim>
-__global__ void __launch_bounds__(threads_for(tiles), dim == 64 ? 2 : 1)
+template <bool by_keys, class T, int dim>
+__global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
               const float* log_sum_exp, const float* dots, T* dfirst, T* dsecond, bool units) {
   extern __shared__ __align__(16) char memory[];
   using Rows = Tile<T, dim>;
-  const Rows row_first{reinterpret_cast<T*>(memory)}, row_second{row_first.data + kRows * Rows::kStride};
+  const Rows row_first{reinterpret_cast<T*>(memory)}, row_second{row_first.data + kGradRows * Rows::kStride};
   // Two stages of columns: one is loaded while the other is used.
   const auto column_first_at = [&](int stage) {
-    return Rows{row_second.data + (kRows + stage * 2 * kColumns) * Rows::kStride};
+    return Rows{row_second.data + (kGradRows + stage * 2 * kColumns) * Rows::kStride};
   };
   const auto column_second_at = [&](int stage) {
-    return Rows{row_second.data + (kRows + (stage * 2 + 1) * kColumns) * Rows::kStride};
+    return Rows{row_second.data + (kGradRows + (stage * 2 + 1) * kColumns) * Rows::kStride};
   };
-  auto* const statistics = reinterpret_cast<float*>(row_second.data + (kRows + 4 * kColumns) * Rows::kStride);
+  auto* const statistics =
+      reinterpret_cast<float*>(row_second.data + (kGradRows + 4 * kColumns) * Rows::kStride);
   auto* const kept = reinterpret_cast<uint8_t*>(statistics + 4 * kColumns);
 
   const int lane = threadIdx.x % 32, own_row = lane / 4, own_column = lane % 4 * 2;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int64_t n = blockIdx.z, row_head = blockIdx.y;
-  const int64_t first = static_cast<int64_t>(by_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kRows;
+  const int64_t first = static_cast<int64_t>(by_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kGradRows;
   const int64_t first_own = first + warp_row;
   const int64_t rows = by_keys ? p.keys : p.queries, columns = by_keys ? p.queries : p.keys;
   const uint64_t random_key = p.drops() ? p.random.key() : 0,
@@ -369,30 +386,25 @@ __global__ void __launch_bounds__(threads_for(tiles), dim == 64 ? 2 : 1)
                      units);
   };
   if constexpr (by_keys)
-    load_keys.template operator()<kRows>(row_first, row_second, first, row_head);
+    load_keys.template operator()<kGradRows>(row_first, row_second, first, row_head);
   else
-    load_queries.template operator()<kRows>(row_first, row_second, first, row_head);
+    load_queries.template operator()<kGradRows>(row_first, row_second, first, row_head);
 
-  float own_lse[tiles][2] = {}, own_dots[tiles][2] = {};
+  float own_lse[2] = {}, own_dots[2] = {};
   if constexpr (!by_keys)
 #pragma unroll
-    for (int t = 0; t < tiles; ++t)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int64_t at = first_own + t * 16 + own_row + half * 8,
-                      place = (n * p.heads + row_head) * p.queries + at;
-        own_lse[t][half] = at < p.queries ? log_sum_exp[place] * kLog2E : INFINITY;
-        own_dots[t][half] = at < p.queries ? dots[place] : 0.0f;
-      }
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8, place = (n * p.heads + row_head) * p.queries + at;
+      own_lse[half] = at < p.queries ? log_sum_exp[place] * kLog2E : INFINITY;
+      own_dots[half] = at < p.queries ? dots[place] : 0.0f;
+    }
 
-  Sums sum_first[tiles][dim / 8] = {}, sum_second[tiles][by_keys ? dim / 8 : 1] = {};
-  // Rows of queries are held in registers; with keys, whose sums are twice as many, there are none left for them.
-  constexpr int kOwn = by_keys ? 1 : dim / 16;
-  Left own_first[tiles][kOwn], own_second[tiles][kOwn];
+  Sums sum_first[dim / 8] = {}, sum_second[by_keys ? dim / 8 : 1] = {};
+  Left own_first[dim / 16], own_second[dim / 16];
   const int64_t heads = by_keys ? p.group() : 1;
   // Columns that a causal mask hides from all rows are left out.
   const int64_t begin = by_keys && p.causal ? first / kColumns * kColumns : 0;
-  const int64_t end = !by_keys && p.causal ? min(columns, first + kRows) : columns;
+  const int64_t end = !by_keys && p.causal ? min(columns, first + kGradRows) : columns;
   const int64_t per_head = end > begin ? (end - begin + kColumns - 1) / kColumns : 0,
                 steps = per_head * heads;
   const auto head_of = [&](int64_t step) { return by_keys ? row_head * heads + step / per_head : row_head; };
@@ -427,90 +439,83 @@ __global__ void __launch_bounds__(threads_for(tiles), dim == 64 ? 2 : 1)
     end_group();
     if (p.drops()) {
       if constexpr (by_keys)
-        draw_kept<kColumns, kRows>(p, random_key, first_row, n, h, column, first, kept);
+        draw_kept<kColumns, kGradRows>(p, random_key, first_row, n, h, column, first, kept);
       else
-        draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first, column, kept);
+        draw_kept<kGradRows, kColumns>(p, random_key, first_row, n, h, first, column, kept);
     }
     finish_loads<1>();
     __syncthreads();
-    if (!by_keys && step == 0) {
+    if (step == 0) {
 #pragma unroll
-      for (int t = 0; t < tiles; ++t)
-#pragma unroll
-        for (int c = 0; c < kOwn; ++c) {
-          row_first.left(own_first[t][c], warp_row + t * 16, c * 16);
-          row_second.left(own_second[t][c], warp_row + t * 16, c * 16);
-        }
+      for (int c = 0; c < dim / 16; ++c) {
+        row_first.left(own_first[c], warp_row, c * 16);
+        row_second.left(own_second[c], warp_row, c * 16);
+      }
     }
-    constexpr int kLast = 16 * tiles - 1;
+    constexpr int kLast = 15;
     if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + kLast)) continue;
-    const bool all =
-        !p.mask.data && !p.bias.data && first_own + kLast < rows && column + kColumns <= columns &&
-        (!p.causal || (by_keys ? column >= first_own + kLast : column + kColumns - 1 <= first_own));
+    // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist have a
+    // probability of 0 by their statistics, and keys that do not exist are not stored.
+    const bool general = p.mask.data || p.bias.data;
+    const auto clipped = [](int64_t i) {
+      return static_cast<int>(max(int64_t{0}, min(i, int64_t{kColumns})));
+    };
+    int low[2], high[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8;
+      low[half] = by_keys && p.causal ? clipped(at - column) : 0;
+      high[half] = by_keys ? kColumns : clipped(min(p.keys, p.causal ? at + 1 : p.keys) - column);
+    }
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
-      Sums s[tiles][2] = {}, d[tiles][2] = {};
+      Sums s[2] = {}, d[2] = {};
 #pragma unroll
       for (int c = 0; c < dim / 16; ++c) {
         Right b_first, b_second;
         column_first.right(b_first, j * 16, c * 16);
         column_second.right(b_second, j * 16, c * 16);
-#pragma unroll
-        for (int t = 0; t < tiles; ++t) {
-          constexpr bool kHeld = !by_keys;
-          if (!kHeld) row_first.left(own_first[t][0], warp_row + t * 16, c * 16);
-          if (!kHeld) row_second.left(own_second[t][0], warp_row + t * 16, c * 16);
-          const Left &a = own_first[t][kHeld ? c : 0], &b = own_second[t][kHeld ? c : 0];
-          multiply<T>(s[t][0], a, b_first[0], b_first[1]);
-          multiply<T>(s[t][1], a, b_first[2], b_first[3]);
-          multiply<T>(d[t][0], b, b_second[0], b_second[1]);
-          multiply<T>(d[t][1], b, b_second[2], b_second[3]);
-        }
+        multiply<T>(s[0], own_first[c], b_first[0], b_first[1]);
+        multiply<T>(s[1], own_first[c], b_first[2], b_first[3]);
+        multiply<T>(d[0], own_second[c], b_second[0], b_second[1]);
+        multiply<T>(d[1], own_second[c], b_second[2], b_second[3]);
       }
-      Left ds[tiles], ps[tiles];
+      Left ds, ps;
 #pragma unroll
-      for (int t = 0; t < tiles; ++t) {
+      for (int block = 0; block < 2; ++block)
 #pragma unroll
-        for (int block = 0; block < 2; ++block)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int row = t * 16 + own_row + e / 2 * 8, at = j * 16 + block * 8 + own_column + e % 2;
-            const float lse = by_keys ? column_lse[at] : own_lse[t][e / 2];
-            const float dot = by_keys ? column_dots[at] : own_dots[t][e / 2];
-            float score = s[t][block][e] * scale;
-            if (!all) {
-              const int64_t q = by_keys ? column + at : first_own + row,
-                            k = by_keys ? first_own + row : column + at;
-              score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
-            }
-            const float probability = power_of_two(score - lse);
-            const float keep =
-                !p.drops() ? 1.0f
-                : kept[by_keys ? at * kRows + warp_row + row : (warp_row + row) * kColumns + at]
-                    ? p.keep_scale
-                    : 0.0f;
-            d[t][block][e] = probability * (d[t][block][e] * keep - dot) * p.scale;
-            s[t][block][e] = probability * keep;
+        for (int e = 0; e < 4; ++e) {
+          const int row = own_row + e / 2 * 8, at = j * 16 + block * 8 + own_column + e % 2;
+          const float lse = by_keys ? column_lse[at] : own_lse[e / 2];
+          const float dot = by_keys ? column_dots[at] : own_dots[e / 2];
+          float score = s[block][e] * scale;
+          if (at < low[e / 2] || at >= high[e / 2]) score = -INFINITY;
+          if (general) {
+            const int64_t q = by_keys ? column + at : first_own + row,
+                          k = by_keys ? first_own + row : column + at;
+            score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
           }
-        as_left<T>(ds[t], d[t][0], d[t][1]);
-        as_left<T>(ps[t], s[t][0], s[t][1]);
-      }
+          const float probability = power_of_two(score - lse);
+          const float keep =
+              !p.drops() ? 1.0f
+              : kept[by_keys ? at * kGradRows + warp_row + row : (warp_row + row) * kColumns + at]
+                  ? p.keep_scale
+                  : 0.0f;
+          d[block][e] = probability * (d[block][e] * keep - dot) * p.scale;
+          s[block][e] = probability * keep;
+        }
+      as_left<T>(ds, d[0], d[1]);
+      as_left<T>(ps, s[0], s[1]);
 #pragma unroll
       for (int c = 0; c < dim / 16; ++c) {
         Right b;
         column_first.right_as_is(b, j * 16, c * 16);
-#pragma unroll
-        for (int t = 0; t < tiles; ++t) {
-          multiply<T>(sum_first[t][2 * c], ds[t], b[0], b[1]);
-          multiply<T>(sum_first[t][2 * c + 1], ds[t], b[2], b[3]);
-        }
+        multiply<T>(sum_first[2 * c], ds, b[0], b[1]);
+        multiply<T>(sum_first[2 * c + 1], ds, b[2], b[3]);
         if constexpr (by_keys) {
           column_second.right_as_is(b, j * 16, c * 16);
-#pragma unroll
-          for (int t = 0; t < tiles; ++t) {
-            multiply<T>(sum_second[t][2 * c], ps[t], b[0], b[1]);
-            multiply<T>(sum_second[t][2 * c + 1], ps[t], b[2], b[3]);
-          }
+          multiply<T>(sum_second[2 * c], ps, b[0], b[1]);
+          multiply<T>(sum_second[2 * c + 1], ps, b[2], b[3]);
         }
       }
     }
@@ -520,16 +525,14 @@ __global__ void __launch_bounds__(threads_for(tiles), dim == 64 ? 2 : 1)
   const auto store = [&](T* to, int64_t size, auto& sums) {
     const bool pairs = size % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
 #pragma unroll
-    for (int t = 0; t < tiles; ++t)
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8;
+      if (at >= rows) continue;
+      T* row = to + p.row_at(n, rows, at, row_heads, row_head, size);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int64_t at = first_own + t * 16 + own_row + half * 8;
-        if (at >= rows) continue;
-        T* row = to + p.row_at(n, rows, at, row_heads, row_head, size);
-#pragma unroll
-        for (int j = 0; j < dim / 8; ++j)
-          store_pair(row, size, j * 8 + own_column, sums[t][j][2 * half], sums[t][j][2 * half + 1], pairs);
-      }
+      for (int j = 0; j < dim / 8; ++j)
+        store_pair(row, size, j * 8 + own_column, sums[j][2 * half], sums[j][2 * half + 1], pairs);
+    }
   };
   store(dfirst, p.dim, sum_first);
   if constexpr (by_keys) store(dsecond, p.value_dim, sum_second);
@@ -538,13 +541,13 @@ __global__ void __launch_bounds__(threads_for(tiles), dim == 64 ? 2 : 1)
 // --- launches ----------------------------------------------------------------------------------------------------
 
 template <class Function, class... Args>
-void start(Function* function, int tiles, int64_t rows, int64_t heads, const AttentionProblem& p,
-           size_t bytes, void* stream, Args... args) {
+void start(Function* function, int block_rows, int threads, int64_t rows, int64_t heads,
+           const AttentionProblem& p, size_t bytes, void* stream, Args... args) {
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "cudaFuncSetAttribute");
-  const dim3 blocks(static_cast<unsigned>(ceil_div(rows, kRows)), static_cast<unsigned>(heads),
+  const dim3 blocks(static_cast<unsigned>(ceil_div(rows, block_rows)), static_cast<unsigned>(heads),
                     static_cast<unsigned>(p.batch));
-  function<<<blocks, threads_for(tiles), bytes, static_cast<cudaStream_t>(stream)>>>(p, args...);
+  function<<<blocks, threads, bytes, static_cast<cudaStream_t>(stream)>>>(p, args...);
   launched();
 }
 
@@ -577,9 +580,9 @@ void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* 
                             const void* value, void* result, float* log_sum_exp, void* stream) {
   each_type(p, dtype, [&]<class T, int dim>() {
     const size_t bytes = Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) + kept_bytes(p);
-    start(attend<2, T, dim>, 2, p.queries, p.heads, p, bytes, stream, static_cast<const T*>(query),
-          static_cast<const T*>(key), static_cast<const T*>(value), static_cast<T*>(result), log_sum_exp,
-          in_units(p, {query, key, value}));
+    start(attend<2, T, dim>, kRows, threads_for(kRows, 2), p.queries, p.heads, p, bytes, stream,
+          static_cast<const T*>(query), static_cast<const T*>(key), static_cast<const T*>(value),
+          static_cast<T*>(result), log_sum_exp, in_units(p, {query, key, value}));
   });
 }
 
@@ -589,15 +592,15 @@ void attention_gradients_on_matrix_units(const AttentionProblem& p, DType dtype,
                                          void* dkey, void* dvalue, void* stream) {
   const bool units = in_units(p, {query, key, value, gradient});
   each_type(p, dtype, [&]<class T, int dim>() {
-    const size_t bytes = 2 * Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) +
+    const size_t bytes = 2 * Tile<T, dim>::bytes(kGradRows) + 4 * Tile<T, dim>::bytes(kColumns) +
                          4 * kColumns * sizeof(float) + kept_bytes(p);
     const auto *q = static_cast<const T*>(query), *k = static_cast<const T*>(key),
                *v = static_cast<const T*>(value), *g = static_cast<const T*>(gradient);
-    start(gradients<false, 1, T, dim>, 1, p.queries, p.heads, p, bytes, stream, q, k, v, g, log_sum_exp, dots,
-          static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
+    start(gradients<false, T, dim>, kGradRows, kGradThreads, p.queries, p.heads, p, bytes, stream, q, k, v, g,
+          log_sum_exp, dots, static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
     if (p.keys > 0)
-      start(gradients<true, 1, T, dim>, 1, p.keys, p.key_heads, p, bytes, stream, q, k, v, g, log_sum_exp,
-            dots, static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
+      start(gradients<true, T, dim>, kGradRows, kGradThreads, p.keys, p.key_heads, p, bytes, stream, q, k, v,
+            g, log_sum_exp, dots, static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
   });
 }
 
