@@ -117,6 +117,9 @@ class Executable::Impl {
     if (clock) clock->leave();
     inputs_ = inputs;
     sums_->begin_run(clock);
+    // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones
+    // there, and in front of whoever reads these.
+    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -128,6 +131,7 @@ class Executable::Impl {
       throw;
     }
     sums_->end_run();
+    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[0]->wait_for(*layout_.devices[d]);
     settle_variables();
   }
 

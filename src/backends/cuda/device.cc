@@ -37,10 +37,35 @@ class CudaLaunchGraph final : public LaunchGraph {
   void* stream_ = nullptr;
 };
 
+// Cards whose memory others may read do so directly: sums over replicas, and copies without the host.
+void enable_peers(int ordinal) {
+  static std::mutex mutex;
+  static auto* used = new std::vector<int>;
+  const auto enable = [](int from, int to) {
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
+    if (!can) return;
+    bind(from);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      check(status, "cudaDeviceEnablePeerAccess");
+  };
+  const std::lock_guard lock(mutex);
+  if (std::find(used->begin(), used->end(), ordinal) != used->end()) return;
+  for (const int other : *used) {
+    enable(ordinal, other);
+    enable(other, ordinal);
+  }
+  used->push_back(ordinal);
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
     : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal) {
+  enable_peers(ordinal_);
   bind(ordinal_);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
