@@ -37,7 +37,8 @@ inline constexpr std::array kVariables{
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
     Variable{"TF_FORCE_GPU_ALLOW_GROWTH", "true|false", "each GPU's own setting",
              "whether GPUs take memory as it is needed, whatever the program says"},
-    Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME", "where the folder of downloaded data sets is"},
+    Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME",
+             "where the folders of downloaded data sets and of kernels compiled for GPUs are"},
 };
 
 inline std::span<const Variable> variables() { return kVariables; }
