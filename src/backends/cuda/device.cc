@@ -45,6 +45,8 @@ CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  for (cudaEvent_t& event : marks_)
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   memory_.limit = options.memory_limit;
   allocator_.set_limit(static_cast<size_t>(options.memory_limit));
   if (options.growth) return;
@@ -242,6 +244,17 @@ void CudaDevice::wait_for(const Device& other) {
   check(cudaEventRecord(before.marker_, before.stream_), "cudaEventRecord");
   bind(ordinal_);
   check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
+}
+
+int64_t CudaDevice::mark() {
+  bind(ordinal_);
+  const int64_t mark = next_mark_++;
+  check(cudaEventRecord(marks_[static_cast<size_t>(mark) % marks_.size()], stream_), "cudaEventRecord");
+  return mark;
+}
+
+void CudaDevice::wait_until(int64_t mark) const {
+  check(cudaEventSynchronize(marks_[static_cast<size_t>(mark) % marks_.size()]), "cudaEventSynchronize");
 }
 
 std::unique_ptr<LaunchGraph> CudaDevice::record(std::span<const RecordedLaunch> launches) {
