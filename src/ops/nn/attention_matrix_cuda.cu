@@ -161,11 +161,13 @@ __device__ void store_pair(T* to, int64_t columns, int column, float first, floa
 
 // --- forward -----------------------------------------------------------------------------------------------------
 
-template <int tiles, class T, int dim>
-__global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
+// plain: there is no mask, bias or dropout, and the scale is positive.
+template <bool plain, int tiles, class T, int dim>
+__global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
     attend(AttentionProblem p, const T* query, const T* key, const T* value, T* result, float* log_sum_exp,
            bool units) {
   extern __shared__ __align__(16) char memory[];
+  const bool drops = !plain && p.drops();
   using Rows = Tile<T, dim>;
   const Rows queries{reinterpret_cast<T*>(memory)};
   const auto keys_at = [&](int stage) {
@@ -180,8 +182,7 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
   // With a causal mask the last tiles have the most work: they begin first.
   const int64_t first_query = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int64_t first_own = first_query + warp_row;
-  const uint64_t random_key = p.drops() ? p.random.key() : 0,
-                 first_row = p.drops() ? p.random.first_row() : 0;
+  const uint64_t random_key = drops ? p.random.key() : 0, first_row = drops ? p.random.first_row() : 0;
   const int columns = static_cast<int>(p.dim), value_columns = static_cast<int>(p.value_dim);
   const int64_t end = p.causal ? min(p.keys, first_query + kRows) : p.keys;
 
@@ -203,13 +204,13 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
   for (int t = 0; t < tiles; ++t) most[t][0] = most[t][1] = -INFINITY;
   const float scale = p.scale * kLog2E;
   // What no plain count of columns describes; a scale below 0 turns the order of scores around.
-  const bool general = p.mask.data || p.bias.data || !(p.scale > 0);
+  const bool general = !plain && (p.mask.data || p.bias.data || !(p.scale > 0));
   int stage = 0;
   for (int64_t first_key = 0; first_key < end; first_key += kColumns, stage ^= 1) {
     if (first_key + kColumns < end) load(first_key + kColumns, stage ^ 1);
     end_group();
     finish_loads<1>();
-    if (p.drops()) draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first_query, first_key, kept);
+    if (drops) draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first_query, first_key, kept);
     __syncthreads();
     if (!p.causal || first_key <= first_own + 16 * tiles - 1) {
       const Rows k = keys_at(stage), v = values_at(stage);
@@ -287,7 +288,7 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
 #pragma unroll
           for (int j = 0; j < dim / 8; ++j) sum[t][j][2 * half] *= shrink, sum[t][j][2 * half + 1] *= shrink;
         }
-      if (p.drops())
+      if (drops)
 #pragma unroll
         for (int t = 0; t < tiles; ++t)
 #pragma unroll
@@ -344,11 +345,12 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), dim == 64 ? 3 : 2)
 
 // by_keys: rows are keys, and their gradients and those of their values are made; else rows are queries.
 // `first` and `second` are keys and values for keys, queries and gradients of results for queries.
-template <bool by_keys, class T, int dim>
+template <bool plain, bool by_keys, class T, int dim>
 __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
               const float* log_sum_exp, const float* dots, T* dfirst, T* dsecond, bool units) {
   extern __shared__ __align__(16) char memory[];
+  const bool drops = !plain && p.drops();
   using Rows = Tile<T, dim>;
   const Rows row_first{reinterpret_cast<T*>(memory)}, row_second{row_first.data + kGradRows * Rows::kStride};
   // Two stages of columns: one is loaded while the other is used.
@@ -368,8 +370,7 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
   const int64_t first = static_cast<int64_t>(by_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kGradRows;
   const int64_t first_own = first + warp_row;
   const int64_t rows = by_keys ? p.keys : p.queries, columns = by_keys ? p.queries : p.keys;
-  const uint64_t random_key = p.drops() ? p.random.key() : 0,
-                 first_row = p.drops() ? p.random.first_row() : 0;
+  const uint64_t random_key = drops ? p.random.key() : 0, first_row = drops ? p.random.first_row() : 0;
   const float scale = p.scale * kLog2E;
   const int width = static_cast<int>(p.dim), value_width = static_cast<int>(p.value_dim);
 
@@ -437,7 +438,7 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     __syncthreads();
     if (step + 1 < steps) load_columns(step + 1, stage ^ 1);
     end_group();
-    if (p.drops()) {
+    if (drops) {
       if constexpr (by_keys)
         draw_kept<kColumns, kGradRows>(p, random_key, first_row, n, h, column, first, kept);
       else
@@ -456,7 +457,7 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + kLast)) continue;
     // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist have a
     // probability of 0 by their statistics, and keys that do not exist are not stored.
-    const bool general = p.mask.data || p.bias.data;
+    const bool general = !plain && (p.mask.data || p.bias.data);
     const auto clipped = [](int64_t i) {
       return static_cast<int>(max(int64_t{0}, min(i, int64_t{kColumns})));
     };
@@ -497,7 +498,7 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
           }
           const float probability = power_of_two(score - lse);
           const float keep =
-              !p.drops() ? 1.0f
+              !drops ? 1.0f
               : kept[by_keys ? at * kGradRows + warp_row + row : (warp_row + row) * kColumns + at]
                   ? p.keep_scale
                   : 0.0f;
@@ -551,11 +552,16 @@ void start(Function* function, int block_rows, int threads, int64_t rows, int64_
   launched();
 }
 
-// f.operator()<T, dimensions of a tile>()
+// f.operator()<plain, T, dimensions of a tile>()
 template <class F>
 void each_type(const AttentionProblem& p, DType dtype, F f) {
+  const bool plain = !p.mask.data && !p.bias.data && !p.drops() && p.scale > 0;
   const auto of_type = [&]<class T>() {
-    std::max(p.dim, p.value_dim) <= 64 ? f.template operator()<T, 64>() : f.template operator()<T, 128>();
+    const auto of_width = [&]<int dim>() {
+      plain ? f.template operator()<true, T, dim>() : f.template operator()<false, T, dim>();
+    };
+    std::max(p.dim, p.value_dim) <= 64 ? of_width.template operator()<64>()
+                                       : of_width.template operator()<128>();
   };
   dtype == DType::bfloat16 ? of_type.template operator()<__nv_bfloat16>()
                            : of_type.template operator()<__half>();
@@ -578,9 +584,9 @@ bool attention_fits_matrix_units(const AttentionProblem& p, DType dtype) {
 
 void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query, const void* key,
                             const void* value, void* result, float* log_sum_exp, void* stream) {
-  each_type(p, dtype, [&]<class T, int dim>() {
+  each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) + kept_bytes(p);
-    start(attend<2, T, dim>, kRows, threads_for(kRows, 2), p.queries, p.heads, p, bytes, stream,
+    start(attend<plain, 2, T, dim>, kRows, threads_for(kRows, 2), p.queries, p.heads, p, bytes, stream,
           static_cast<const T*>(query), static_cast<const T*>(key), static_cast<const T*>(value),
           static_cast<T*>(result), log_sum_exp, in_units(p, {query, key, value}));
   });
@@ -591,16 +597,16 @@ void attention_gradients_on_matrix_units(const AttentionProblem& p, DType dtype,
                                          const float* log_sum_exp, const float* dots, void* dquery,
                                          void* dkey, void* dvalue, void* stream) {
   const bool units = in_units(p, {query, key, value, gradient});
-  each_type(p, dtype, [&]<class T, int dim>() {
+  each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = 2 * Tile<T, dim>::bytes(kGradRows) + 4 * Tile<T, dim>::bytes(kColumns) +
                          4 * kColumns * sizeof(float) + kept_bytes(p);
     const auto *q = static_cast<const T*>(query), *k = static_cast<const T*>(key),
                *v = static_cast<const T*>(value), *g = static_cast<const T*>(gradient);
-    start(gradients<false, T, dim>, kGradRows, kGradThreads, p.queries, p.heads, p, bytes, stream, q, k, v, g,
-          log_sum_exp, dots, static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
+    start(gradients<plain, false, T, dim>, kGradRows, kGradThreads, p.queries, p.heads, p, bytes, stream, q,
+          k, v, g, log_sum_exp, dots, static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
     if (p.keys > 0)
-      start(gradients<true, T, dim>, kGradRows, kGradThreads, p.keys, p.key_heads, p, bytes, stream, q, k, v,
-            g, log_sum_exp, dots, static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
+      start(gradients<plain, true, T, dim>, kGradRows, kGradThreads, p.keys, p.key_heads, p, bytes, stream, q,
+            k, v, g, log_sum_exp, dots, static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
   });
 }
 

@@ -54,8 +54,8 @@ struct Choosing {
   }
 };
 
-// What is computed in: that of sums, with a sign where that matters.
-template <class Op, class T>
+// What is computed in.
+template <class T>
 using Computed = std::conditional_t<kIs16Bit<T>, float, std::conditional_t<sizeof(T) == 1, uint32_t, T>>;
 
 // Results are stored as C or, narrower, as elements.
@@ -86,7 +86,7 @@ struct Output {
 // Items are (outer, chunk) pairs.
 template <class Op, bool warps, class T>
 __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int64_t chunks, int64_t chunk) {
-  using C = Computed<Op, T>;
+  using C = Computed<T>;
   const RowTeam<warps> team;
   const C neutral = Op::template neutral<C>();
   for (int64_t item = team.first_row(); item < items; item += team.row_step()) {
@@ -103,7 +103,7 @@ __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int6
 template <class Op, int unit, class T>
 __global__ void reduce_columns(const T* x, Output y, int64_t n, int64_t inner, int64_t across, int64_t chunks,
                                int64_t chunk) {
-  using C = Computed<Op, T>;
+  using C = Computed<T>;
   __shared__ C shared[unit][kThreads];
   const int64_t item = blockIdx.x, outer = item / across / chunks, part = item / across % chunks;
   const int64_t column = (item % across * blockDim.x + threadIdx.x) * unit;
