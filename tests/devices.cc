@@ -18,6 +18,6 @@ std::vector<Device*> first_devices(int count) {
   return {all.begin(), all.begin() + count};
 }
 
-Device& two_thread_device() { return *logical_devices().back(); }
+Device& two_thread_device() { return device_by_name("/CPU:8"); }
 
 }  // namespace lockstep

@@ -43,7 +43,8 @@ inline constexpr std::array kVariables{
              "whether GPUs take memory as it is needed, whatever the program says"},
     Variable{"VIRTUAL_ENV", "a folder", "none",
              "where the doctor looks for libraries that the loader does not find"},
-    Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME", "where the folder of downloaded data sets is"},
+    Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME",
+             "where the folders of downloaded data sets and of kernels compiled for GPUs are"},
 };
 
 inline std::span<const Variable> variables() { return kVariables; }

@@ -86,7 +86,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                             .outputs = step.output_layouts,
                             .threads = threads,
                             .where = step.where});
-      recordable_ = recordable_ && kind == DeviceKind::gpu && !kernel->reads_values();
+      recordable_ = recordable_ && !kernel->reads_values();
     }
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||

@@ -113,7 +113,7 @@ void CrossDeviceSums::make_kernels() {
     state->device = device;
     for (const ReplicaSum& sum : sums_)
       state->kernels.push_back(
-          std::make_unique<DeviceSum>(*device, sum.dtype, sum.size, layout_.replicas, leaves_, false));
+          std::make_unique<DeviceSum>(*device, sum.dtype, sum.size, layout_.replicas, leaves_));
     devices_.push_back(std::move(state));
   }
 }

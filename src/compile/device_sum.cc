@@ -16,51 +16,44 @@ DType accumulator(DType dtype) {
 }
 
 // The value of the sum below `node`; -1 where no addend lies there.
-int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> nodes, DType result) {
-  const auto held = std::find(nodes.begin(), nodes.end(), node);
-  if (held != nodes.end()) {
-    const auto index = static_cast<int16_t>(held - nodes.begin());
-    const DType stored = program.inputs[static_cast<size_t>(index)];
-    const int16_t value = append(program, {.op = Opcode::input, .dtype = stored, .index = index});
-    return stored == result ? value
-                            : append(program, {.op = Opcode::cast, .dtype = result, .args = {value, -1, -1}});
+int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> used, DType stored) {
+  if (node.last - node.first <= 1) {
+    const auto held = std::find(used.begin(), used.end(), node);
+    if (held == used.end()) return -1;
+    const int16_t value = append(
+        program, {.op = Opcode::input, .dtype = stored, .index = static_cast<int16_t>(held - used.begin())});
+    if (stored == accumulator(stored)) return value;
+    return append(program, {.op = Opcode::cast, .dtype = accumulator(stored), .args = {value, -1, -1}});
   }
-  if (node.last - node.first <= 1) return -1;
   const int middle = tree_middle(node);
-  const int16_t left = sum_below(program, {node.first, middle}, nodes, result);
-  const int16_t right = sum_below(program, {middle, node.last}, nodes, result);
+  const int16_t left = sum_below(program, {node.first, middle}, used, stored);
+  const int16_t right = sum_below(program, {middle, node.last}, used, stored);
   if (left < 0 || right < 0) return std::max(left, right);
-  return append(program, {.op = Opcode::add, .dtype = result, .args = {left, right, -1}});
+  return append(program, {.op = Opcode::add, .dtype = accumulator(stored), .args = {left, right, -1}});
 }
 
 }  // namespace
 
-DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> nodes,
-                     bool partial)
-    : device_(device), pointers_(nodes.size() + 1) {
+DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used)
+    : device_(device), pointers_(used.size() + 1) {
   const auto where = std::source_location::current();
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
   const Shape shape{count};
+  const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
+  const std::vector<OperandLayout> inputs(used.size(), layout);
   FusedAttrs fused;
-  std::vector<OperandLayout> inputs;
-  for (const TreeNode& node : nodes) {
-    const DType stored = node.last - node.first > 1 ? accumulator(dtype) : dtype;
-    fused.program.inputs.push_back(stored);
-    inputs.push_back({{stored, shape}, contiguous_strides(shape)});
-  }
-  int16_t sum = sum_below(fused.program, {0, leaves}, nodes, accumulator(dtype));
-  const DType target = partial ? accumulator(dtype) : dtype;
-  if (target != accumulator(dtype))
-    sum = append(fused.program, {.op = Opcode::cast, .dtype = target, .args = {sum, -1, -1}});
+  fused.program.inputs.assign(used.size(), dtype);
+  int16_t sum = sum_below(fused.program, {0, leaves}, used, dtype);
+  if (dtype != accumulator(dtype))
+    sum = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {sum, -1, -1}});
   fused.program.outputs = {sum};
-  const OperandLayout output{{target, shape}, contiguous_strides(shape)};
   const Attrs attrs(std::move(fused));
-  device_.stream();
+  device_.stream();  // binds the thread, so that the kernel is prepared for this device
   kernel_ =
       find_kernel(device.kind(), kFused, where)
           .prepare(
-              {.op = kFused, .attributes = attrs, .inputs = inputs, .outputs = {&output, 1}, .where = where});
+              {.op = kFused, .attributes = attrs, .inputs = inputs, .outputs = {&layout, 1}, .where = where});
 }
 
 void DeviceSum::launch(std::span<const void* const> addends, void* target) {

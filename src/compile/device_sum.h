@@ -10,12 +10,11 @@
 
 namespace lockstep::compile {
 
-// One launch at a time. `nodes`: as for sum_in_tree_order(); `partial`: the target is a partial sum.
+// One launch at a time. `used`: the leaves of the tree that have a value, in ascending order.
 class DeviceSum {
  public:
-  DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> nodes,
-            bool partial);
-  // Queues it. `addends`: by node.
+  DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used);
+  // Queues it. `addends`: by leaf in use.
   void launch(std::span<const void* const> addends, void* target);
 
  private:

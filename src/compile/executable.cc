@@ -117,6 +117,9 @@ class Executable::Impl {
     if (clock) clock->leave();
     inputs_ = inputs;
     sums_->begin_run(clock);
+    // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones
+    // there, and in front of whoever reads these.
+    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -128,6 +131,7 @@ class Executable::Impl {
       throw;
     }
     sums_->end_run();
+    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[0]->wait_for(*layout_.devices[d]);
     settle_variables();
   }
 
@@ -192,6 +196,8 @@ class Executable::Impl {
     std::vector<std::unique_ptr<Replica>> replicas;
     int threads = 1;
     int concurrent = 1;  // replicas that run at once
+    uint64_t runs = 0;
+    std::array<int64_t, 2> marks = {-1, -1};  // of a GPU: the ends of the last two runs
   };
 
   PlanOptions options(const Device& device) const {
@@ -554,6 +560,13 @@ class Executable::Impl {
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
+    // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
+    // that this thread waits for it.
+    int64_t& before_last = device.marks[device.runs++ % 2];
+    if (before_last >= 0) {
+      const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
+      device.device->wait_until(before_last);
+    }
     {
       const observe::TimeScope scope(clock_of(d), Category::copy);
       bind_inputs(device, inputs_);
@@ -581,6 +594,7 @@ class Executable::Impl {
       kernels += replica->program->kernels();
       flops += replica->program->flops();
     }
+    if (device.device->kind() == DeviceKind::gpu) before_last = device.device->mark();
     device.device->count_kernels(kernels, flops);
     if (observe::ReplicaClock* clock = clock_of(d)) {
       clock->count(observe::Counter::flops, flops);

@@ -20,7 +20,11 @@ Graph drop_collectives(const Graph& graph);
 // Moves a bias and an activation that follow an op which can apply them into that op.
 Graph fuse_epilogues(const Graph& graph);
 
-// All of the above, in order. `join`: whether ops may move into others.
+// Computes a cross entropy of integer labels and its gradient in one node, where what arrives at the loss does not depend
+// on it: as with every mean or sum of losses. For devices whose kernels can.
+Graph join_losses(const Graph& graph);
+
+// All of the above but join_losses, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.

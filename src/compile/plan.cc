@@ -449,6 +449,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   // Joined ops could not be told apart when one of them goes wrong.
   const bool checked = numerics_checked();
   graph = simplify(std::move(graph), replicated, !checked);
+  if (!checked && options.kind == DeviceKind::gpu && options.devices.empty()) graph = join_losses(graph);
   if (!checked)
     graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
   if (!options.devices.empty()) graph = insert_transfers(graph);

@@ -109,8 +109,12 @@ TEST(CachingAllocator, BlocksNeverOverlapAndAllComesBack) {
       auto* data = static_cast<char*>(allocator.allocate(bytes));
       if (!data) continue;
       const auto next = live.lower_bound(data);
-      if (next != live.end()) ASSERT_LE(data + bytes, next->first);
-      if (next != live.begin()) ASSERT_LE(std::prev(next)->first + std::prev(next)->second, data);
+      if (next != live.end()) {
+        ASSERT_LE(data + bytes, next->first);
+      }
+      if (next != live.begin()) {
+        ASSERT_LE(std::prev(next)->first + std::prev(next)->second, data);
+      }
       live[data] = bytes;
     } else {
       auto victim = live.begin();

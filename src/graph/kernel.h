@@ -49,9 +49,9 @@ class Kernel {
   // Output `output` may be written over input `input` (the same layout is given).
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
   // On a GPU it only enqueues: it neither waits nor allocates.
+  virtual void launch(const LaunchArgs& args) const = 0;
   // It looks at values while it is launched, so that its launches cannot be recorded.
   virtual bool reads_values() const { return false; }
-  virtual void launch(const LaunchArgs& args) const = 0;
 };
 
 // Where the launches of this thread belong: kernels that speak to people say so.

@@ -103,7 +103,8 @@ void strided_inputs(const OpCase& c) {
 
 void threads(const OpCase& c) {
   const OpDef& op = op_of(c);
-  const bool promised = c.same_bits_on_threads || find_kernel(current_device().kind(), op, here()).thread_invariant;
+  const bool promised =
+      c.same_bits_on_threads || find_kernel(current_device().kind(), op, here()).thread_invariant;
   DTypes dtypes = {c.dtypes[0]};
   if (std::find(c.dtypes.begin(), c.dtypes.end(), DType::bfloat16) != c.dtypes.end())
     dtypes.push_back(DType::bfloat16);

@@ -89,6 +89,9 @@ class Device {
   virtual void wait_for(const Device& /*other*/) {}
   // These launches, to be repeated as a whole; they do not happen now. Null: this device repeats nothing.
   virtual std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches);
+  // A mark behind all that is queued now, and the wait until it is reached.
+  virtual int64_t mark() { return 0; }
+  virtual void wait_until(int64_t /*mark*/) const {}
 
  protected:
   Device(DeviceKind kind, int index, int threads);

@@ -31,6 +31,10 @@ struct ColumnGrid {
   }
 };
 
+// Threads and blocks that join what the chunks have left for each of n columns: 32 threads a column.
+inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
+inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
+
 // Sums over the y threads of a block whose x threads are columns, into those with threadIdx.y == 0. `shared` has
 // kThreads places.
 template <class C>
@@ -53,13 +57,17 @@ __device__ void fold_columns(C (&values)[unit], C* shared) {
   for (int k = 0; k < unit; ++k) values[k] = fold_columns(values[k], shared);
 }
 
-// Neighbouring columns that a thread moves together.
-template <class T, int unit>
-struct alignas(sizeof(T) * unit) Columns {
-  T element[unit];
-  static __device__ Columns load(const T* p) { return *reinterpret_cast<const Columns*>(p); }
-  __device__ void store(T* p) const { *reinterpret_cast<Columns*>(p) = *this; }
-};
+// Neighbouring columns of a thread.
+template <int unit, class T>
+__device__ void load_columns(const T* p, Real<T> (&values)[unit]) {
+  load_pack<T, unit>(p).get(values);
+}
+template <int unit, class T>
+__device__ void store_columns(T* p, const Real<T> (&values)[unit]) {
+  Pack<T, unit> pack;
+  pack.set(values);
+  store_pack(p, pack);
+}
 
 // Calls f.template operator()<unit>() with the columns of type T that fit into 16 bytes where n and these pointers allow
 // it, else with 1.

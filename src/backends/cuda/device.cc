@@ -37,14 +37,41 @@ class CudaLaunchGraph final : public LaunchGraph {
   void* stream_ = nullptr;
 };
 
+// Cards whose memory others may read do so directly: sums over replicas, and copies without the host.
+void enable_peers(int ordinal) {
+  static std::mutex mutex;
+  static auto* used = new std::vector<int>;
+  const auto enable = [](int from, int to) {
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
+    if (!can) return;
+    bind(from);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      check(status, "cudaDeviceEnablePeerAccess");
+  };
+  const std::lock_guard lock(mutex);
+  if (std::find(used->begin(), used->end(), ordinal) != used->end()) return;
+  for (const int other : *used) {
+    enable(ordinal, other);
+    enable(other, ordinal);
+  }
+  used->push_back(ordinal);
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
     : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal) {
+  enable_peers(ordinal_);
   bind(ordinal_);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  for (cudaEvent_t& event : marks_)
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   memory_.limit = options.memory_limit;
   allocator_.set_limit(static_cast<size_t>(options.memory_limit));
   if (options.growth) return;
@@ -242,6 +269,17 @@ void CudaDevice::wait_for(const Device& other) {
   check(cudaEventRecord(before.marker_, before.stream_), "cudaEventRecord");
   bind(ordinal_);
   check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
+}
+
+int64_t CudaDevice::mark() {
+  bind(ordinal_);
+  const int64_t mark = next_mark_++;
+  check(cudaEventRecord(marks_[static_cast<size_t>(mark) % marks_.size()], stream_), "cudaEventRecord");
+  return mark;
+}
+
+void CudaDevice::wait_until(int64_t mark) const {
+  check(cudaEventSynchronize(marks_[static_cast<size_t>(mark) % marks_.size()]), "cudaEventSynchronize");
 }
 
 std::unique_ptr<LaunchGraph> CudaDevice::record(std::span<const RecordedLaunch> launches) {

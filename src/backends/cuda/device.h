@@ -31,6 +31,8 @@ class CudaDevice final : public Device, private SegmentSource {
   void synchronize() const override;
   void wait_for(const Device& other) override;
   std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override;
+  int64_t mark() override;
+  void wait_until(int64_t mark) const override;
 
   MemoryInfo memory_info() const override;
   void reset_peak_memory() override;
@@ -64,6 +66,9 @@ class CudaDevice final : public Device, private SegmentSource {
   mutable Staging staging_;
   mutable std::mutex marker_mutex_;
   cudaEvent_t marker_ = nullptr;
+  // Marks take turns: one that was overwritten is waited for by waiting for a later one.
+  std::array<cudaEvent_t, 64> marks_{};
+  std::atomic<int64_t> next_mark_{0};
 
   mutable std::mutex memory_mutex_;
   CachingAllocator allocator_{*this};

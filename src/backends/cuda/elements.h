@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/tensor/dtype.h"
@@ -41,6 +42,74 @@ using Sum = std::conditional_t<
     std::conditional_t<sizeof(T) == 1, uint32_t,
                        std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
                                           std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>>>;
+
+// n neighbouring elements that are moved together. 16-bit ones are kept as words of two, which stay in registers.
+template <class T, int n, bool words = kIs16Bit<T>&& n % 2 == 0>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+  T element[n];
+
+  __device__ void get(Real<T> (&values)[n]) const {
+#pragma unroll
+    for (int k = 0; k < n; ++k) values[k] = static_cast<Real<T>>(element[k]);
+  }
+  __device__ void set(const Real<T> (&values)[n]) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) element[k] = static_cast<T>(values[k]);
+  }
+};
+
+template <class T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack<T, n, true> {
+  uint32_t word[n / 2];
+
+  __device__ void get(float (&values)[n]) const {
+#pragma unroll
+    for (int k = 0; k < n / 2; ++k) {
+      if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        values[2 * k] = __uint_as_float(word[k] << 16);
+        values[2 * k + 1] = __uint_as_float(word[k] & 0xffff0000u);
+      } else {
+        const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&word[k]));
+        values[2 * k] = both.x, values[2 * k + 1] = both.y;
+      }
+    }
+  }
+  __device__ void set(const float (&values)[n]) {
+#pragma unroll
+    for (int k = 0; k < n / 2; ++k) {
+      if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        const __nv_bfloat162 both = __floats2bfloat162_rn(values[2 * k], values[2 * k + 1]);
+        word[k] = *reinterpret_cast<const uint32_t*>(&both);
+      } else {
+        const __half2 both = __floats2half2_rn(values[2 * k], values[2 * k + 1]);
+        word[k] = *reinterpret_cast<const uint32_t*>(&both);
+      }
+    }
+  }
+};
+
+// In one access where the pack has 16 bytes, which compilers do not see by themselves.
+template <class T, int n>
+__device__ Pack<T, n> load_pack(const void* p) {
+  Pack<T, n> pack;
+  if constexpr (sizeof pack == 16) {
+    const uint4 raw = *static_cast<const uint4*>(p);
+    memcpy(&pack, &raw, sizeof pack);
+  } else {
+    pack = *static_cast<const Pack<T, n>*>(p);
+  }
+  return pack;
+}
+template <class T, int n, bool words>
+__device__ void store_pack(void* p, const Pack<T, n, words>& pack) {
+  if constexpr (sizeof pack == 16) {
+    uint4 raw;
+    memcpy(&raw, &pack, sizeof pack);
+    *static_cast<uint4*>(p) = raw;
+  } else {
+    *static_cast<Pack<T, n, words>*>(p) = pack;
+  }
+}
 
 // Calls f.template operator()<T>() with the device's type of `dtype`.
 template <class F>

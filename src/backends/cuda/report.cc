@@ -8,7 +8,7 @@
 namespace lockstep::cuda {
 
 struct Report::State {
-  std::function<void(int64_t, int64_t)> complain;
+  std::function<void(const Finding&)> complain;
   Finding* finding = nullptr;
   void* stream = nullptr;
   bool launched = false, abandoned = false;
@@ -37,7 +37,7 @@ void grow(Registry& r) {
 
 }  // namespace
 
-Report::Report(std::function<void(int64_t, int64_t)> complain) : state_(std::make_shared<State>()) {
+Report::Report(std::function<void(const Finding&)> complain) : state_(std::make_shared<State>()) {
   state_->complain = std::move(complain);
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
@@ -88,7 +88,7 @@ void throw_findings(void* stream) {
       return true;
     });
   }
-  if (found) found->complain(finding.position, finding.value);
+  if (found) found->complain(finding);
 }
 
 }  // namespace lockstep::cuda

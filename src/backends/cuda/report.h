@@ -12,15 +12,19 @@ namespace lockstep::cuda {
 
 // In host memory that devices write.
 struct Finding {
+  static constexpr int kMost = 8;
   int32_t locked, found;
-  int64_t position, value;
+  int64_t position;
+  int64_t values[kMost];  // as many as the kernel has to say
+
+  int64_t value() const { return values[0]; }
 };
 
 // One for each kernel that checks its inputs. Thread-safe apart from on().
 class Report {
  public:
   // `complain` throws the Error for a finding; it holds copies of all that it needs, and may outlive the Report.
-  explicit Report(std::function<void(int64_t position, int64_t value)> complain);
+  explicit Report(std::function<void(const Finding&)> complain);
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;

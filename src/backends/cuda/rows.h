@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/elements.h"
@@ -93,13 +94,35 @@ __device__ void map_row(const Team& team, const T* x, T* y, int64_t n, F f) {
   const int64_t tail = head + (n - head) / kSize * kSize;
   if (team.rank() < head) one(team.rank());
   for (int64_t i = head + team.rank() * kSize; i < tail; i += team.size() * kSize) {
-    auto unit = *reinterpret_cast<const RowUnit<T>*>(x + i);
+    auto unit = load_pack<T, kSize>(x + i);
+    C values[kSize];
+    unit.get(values);
 #pragma unroll
-    for (int k = 0; k < kSize; ++k)
-      unit.element[k] = static_cast<T>(f(i + k, static_cast<C>(unit.element[k])));
-    *reinterpret_cast<RowUnit<T>*>(y + i) = unit;
+    for (int k = 0; k < kSize; ++k) values[k] = f(i + k, values[k]);
+    unit.set(values);
+    store_pack(y + i, unit);
   }
   if (const int64_t i = tail + team.rank(); i < n) one(i);
+}
+
+// Whether rows of n elements that begin at these pointers are whole units.
+template <class T>
+bool in_units(int64_t n, std::initializer_list<const void*> pointers) {
+  bool aligned = n % RowUnit<T>::kSize == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  return aligned;
+}
+
+// f(position, values[operand][k]) for the units of several rows of n elements that are this thread's.
+template <int operands, class T, class Team, class F>
+__device__ void each_unit(const Team& team, const T* const (&from)[operands], int64_t n, F f) {
+  constexpr int kSize = RowUnit<T>::kSize;
+  for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
+    Real<T> values[operands][kSize];
+#pragma unroll
+    for (int o = 0; o < operands; ++o) load_pack<T, kSize>(from[o] + i).get(values[o]);
+    f(i, values);
+  }
 }
 
 }  // namespace lockstep::cuda

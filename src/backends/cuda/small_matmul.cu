@@ -28,6 +28,11 @@ __device__ float activated(Epilogue epilogue, float x) {
   }
 }
 
+// An element that a thread fetches: of a row of A or a column of B, at `k` of the inner dimension.
+struct Place {
+  int outer, k;
+};
+
 // Each thread has `Per` rows, 32 / Per apart, of one column.
 template <int Per>
 __global__ void __launch_bounds__(kThreads)
@@ -63,30 +68,36 @@ __global__ void __launch_bounds__(kThreads)
   float sums[Per] = {};
   for (int64_t k0 = part * share; k0 < end; k0 += kDepth) {
     const int depth = static_cast<int>(min(static_cast<int64_t>(kDepth), end - k0));
-    // Neighbouring lanes read neighbouring elements, whichever way a matrix lies.
-    if (p.a_column == 1) {
+    // Neighbouring lanes read neighbouring elements, whichever way a matrix lies. All are on their way before the
+    // first is stored.
+    const bool a_by_row = p.a_column == 1, b_by_column = p.b_row == 1;
+    const auto a_place = [&](int i) {
+      return a_by_row ? Place{warp + i / 4 * kWarps, lane + i % 4 * 32} : Place{lane, warp + i * kWarps};
+    };
+    const auto b_place = [&](int i) {
+      const int flat = static_cast<int>(threadIdx.x) + i * kThreads;
+      return b_by_column ? Place{warp + i / 4 * kWarps, lane + i % 4 * 32}
+                         : Place{flat % kColumns, flat / kColumns};
+    };
+    float from_a[kRows * kDepth / kThreads], from_b[kColumns * kDepth / kThreads];
 #pragma unroll
-      for (int r = warp; r < kRows; r += kWarps)
-#pragma unroll
-        for (int k = lane; k < kDepth; k += 32)
-          if (k < depth) left[k][r] = row0 + r < p.m ? a[(row0 + r) * p.a_row + k0 + k] : 0.f;
-    } else {
-#pragma unroll 4
-      for (int k = warp; k < depth; k += kWarps)
-        left[k][lane] = row0 + lane < p.m ? a[(row0 + lane) * p.a_row + (k0 + k) * p.a_column] : 0.f;
+    for (int i = 0; i < kRows * kDepth / kThreads; ++i) {
+      const Place at = a_place(i);
+      from_a[i] = at.k < depth && row0 + at.outer < p.m
+                      ? a[(row0 + at.outer) * p.a_row + (k0 + at.k) * p.a_column]
+                      : 0.f;
     }
-    if (p.b_row == 1) {
-      for (int n = warp; n < kColumns; n += kWarps)
 #pragma unroll
-        for (int k = lane; k < kDepth; k += 32)
-          if (k < depth) right[k][n] = column0 + n < p.n ? b[(column0 + n) * p.b_column + k0 + k] : 0.f;
-    } else {
-#pragma unroll 4
-      for (int i = threadIdx.x; i < depth * kColumns; i += kThreads) {
-        const int n = i % kColumns, k = i / kColumns;
-        right[k][n] = column0 + n < p.n ? b[(column0 + n) * p.b_column + (k0 + k) * p.b_row] : 0.f;
-      }
+    for (int i = 0; i < kColumns * kDepth / kThreads; ++i) {
+      const Place at = b_place(i);
+      from_b[i] = at.k < depth && column0 + at.outer < p.n
+                      ? b[(column0 + at.outer) * p.b_column + (k0 + at.k) * p.b_row]
+                      : 0.f;
     }
+#pragma unroll
+    for (int i = 0; i < kRows * kDepth / kThreads; ++i) left[a_place(i).k][a_place(i).outer] = from_a[i];
+#pragma unroll
+    for (int i = 0; i < kColumns * kDepth / kThreads; ++i) right[b_place(i).k][b_place(i).outer] = from_b[i];
     __syncthreads();
 #pragma unroll 8
     for (int k = 0; k < depth; ++k) {
@@ -106,9 +117,13 @@ __global__ void __launch_bounds__(kThreads)
     const int at = static_cast<int>(part) * elements + i;
     const int64_t m = row0 + at / kColumns, n = column0 + at % kColumns;
     if (m >= p.m || n >= p.n) continue;
-    float sum = 0;
-    for (unsigned other = 0; other < static_cast<unsigned>(parts); ++other)
-      sum += cluster.map_shared_rank(partial, other)[at];
+    float held[kMaxCluster];
+#pragma unroll
+    for (int other = 0; other < kMaxCluster; ++other)
+      held[other] = other < parts ? cluster.map_shared_rank(partial, other)[at] : 0.f;
+    float sum = held[0];
+#pragma unroll
+    for (int other = 1; other < kMaxCluster; ++other) sum += held[other];
     if (bias) sum += bias[n];
     c[m * p.n + n] = activated(epilogue, sum);
   }
@@ -122,7 +137,8 @@ int64_t batches(const StridedMatmul& p) {
   return count;
 }
 
-constexpr int64_t kMostProducts = int64_t{16} << 20;
+// Beyond this the arithmetic counts, and general kernels with more of it in registers win.
+constexpr int64_t kMostProducts = int64_t{4} << 20;
 constexpr int64_t kBlocksWanted = 128;
 constexpr int64_t kLeastDepth = 24;  // of a block's share of the inner dimension
 

@@ -14,7 +14,7 @@ struct SmallMatmulPlan {
   int cluster = 1;
 };
 
-// Whether it is one for this kernel: float32 of at most two or three million products a launch of few blocks.
+// Whether it is one for this kernel: float32, and at most four million multiplications.
 bool is_small_matmul(DType dtype, const StridedMatmul& product);
 SmallMatmulPlan plan_small_matmul(const StridedMatmul& product);
 

@@ -25,11 +25,11 @@ class Indices {
         input_(input),
         count_(request.shape(input).size()),
         limit_(limit),
-        report_([shape = request.shape(input), op = request.op.name, where = request.where, limit](
-                    int64_t i, int64_t index) {
-          fail(ErrorCode::invalid_argument, where, op, ": the index at position ", position_in(shape, i),
-               " is ", index, ", but there are ", limit, " rows",
-               limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
+        report_([shape = request.shape(input), op = request.op.name, where = request.where,
+                 limit](const Finding& finding) {
+          fail(ErrorCode::invalid_argument, where, op, ": the index at position ",
+               position_in(shape, finding.position), " is ", finding.value(), ", but there are ", limit,
+               " rows", limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
         }) {}
 
   int64_t count() const { return count_; }

@@ -162,7 +162,8 @@ __global__ void ravel(IndexReader indices, int64_t* out, int64_t count, Extents 
     int64_t number = 0;
     for (int d = 0; d < extents.rank; ++d) {
       const int64_t at = indices[i * extents.rank + d];
-      if (at < 0 || at >= extents.size[d]) note(finding, i * extents.rank + d, at);
+      if (at < 0 || at >= extents.size[d])
+        note(finding, i, extents.rank, [&](int k) { return indices[i * extents.rank + k]; });
       number = number * extents.size[d] + at;
     }
     out[i] = number;
@@ -175,11 +176,13 @@ class RavelKernel final : public Kernel {
       : wide_(request.dtype(0) == DType::int64),
         count_(request.outputs[0].spec.shape.size()),
         report_([places = request.outputs[0].spec.shape, shape = request.attrs<ShapeAttrs>().shape,
-                 where = request.where](int64_t i, int64_t value) {
+                 where = request.where](const Finding& finding) {
+          Dims place;
+          for (int d = 0; d < shape.rank(); ++d) place.push_back(finding.values[d]);
           fail(ErrorCode::invalid_argument, where, "ravel_multi_index: the place at position ",
-               position_in(places, i / shape.rank()), " is ", value, " in dimension ", i % shape.rank(),
-               ", which is not in ", shape);
+               position_in(places, finding.position), " is ", place, ", which is not in ", shape);
         }) {
+    static_assert(kMaxRank <= Finding::kMost);
     const Shape& shape = request.attrs<ShapeAttrs>().shape;
     extents_.rank = shape.rank();
     for (int d = 0; d < shape.rank(); ++d) extents_.size[d] = shape[d];

@@ -63,6 +63,30 @@ __global__ void transpose(const Unit* source, Unit* target, CopyDims outer, int6
   }
 }
 
+// The same for 2-byte elements, two of which move together on both sides: all places are even.
+__global__ void transpose_pairs(const uint16_t* source, uint16_t* target, CopyDims outer, int64_t tiles,
+                                Divider lane_tiles, Divider run_tiles, int64_t lanes, int64_t runs,
+                                int64_t run_source, int64_t lane_target) {
+  __shared__ __align__(4) uint16_t tile[2 * kTile][2 * kTile + 2];
+  const int pair = 2 * static_cast<int>(threadIdx.x);
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const int64_t rest = lane_tiles.quotient(t), outside = run_tiles.quotient(rest);
+    const int64_t lane = (t - rest * lane_tiles.divisor()) * 2 * kTile;
+    const int64_t run = (rest - outside * run_tiles.divisor()) * 2 * kTile;
+    const auto at = outer.at(outside);
+    for (int r = threadIdx.y; r < 2 * kTile; r += kTileRows)
+      if (run + r < runs && lane + pair < lanes)
+        *reinterpret_cast<uint32_t*>(&tile[r][pair]) =
+            *reinterpret_cast<const uint32_t*>(source + at.source + (run + r) * run_source + lane + pair);
+    __syncthreads();
+    for (int r = threadIdx.y; r < 2 * kTile; r += kTileRows)
+      if (lane + r < lanes && run + pair < runs)
+        *reinterpret_cast<uint32_t*>(target + at.target + (lane + r) * lane_target + run + pair) =
+            tile[pair][r] | static_cast<uint32_t>(tile[pair + 1][r]) << 16;
+    __syncthreads();
+  }
+}
+
 }  // namespace
 
 StridedCopy::StridedCopy(const Shape& shape, const Strides& source, const Strides& target, DType dtype)
@@ -91,6 +115,19 @@ StridedCopy::StridedCopy(const Shape& shape, const Strides& source, const Stride
 bool StridedCopy::transposes() const {
   constexpr int64_t kFewest = 8;
   return lanes_ >= 0 && dims_[static_cast<size_t>(lanes_)].size >= kFewest && dims_.back().size >= kFewest;
+}
+
+// Whether all places and sizes of a transposition are even, so that pairs of elements are words.
+bool StridedCopy::in_pairs(const void* source, const void* target) const {
+  uint64_t places = (reinterpret_cast<uintptr_t>(source) | reinterpret_cast<uintptr_t>(target)) / width_;
+  const int last = static_cast<int>(dims_.size()) - 1;
+  for (int i = 0; i <= last; ++i) {
+    const Dim& dim = dims_[static_cast<size_t>(i)];
+    if (i == lanes_ || i == last) places |= static_cast<uint64_t>(dim.size);
+    if (i != lanes_) places |= static_cast<uint64_t>(dim.source);
+    if (i != last) places |= static_cast<uint64_t>(dim.target);
+  }
+  return places % 2 == 0;
 }
 
 // The widest unit that divides all runs and places.
@@ -128,11 +165,16 @@ void StridedCopy::run(const void* source, void* target, cudaStream_t stream) con
       return;
     }
     const Dim &lanes = dims_[static_cast<size_t>(lanes_)], &runs = dims_.back();
-    const int64_t lane_tiles = ceil_div(lanes.size, kTile), run_tiles = ceil_div(runs.size, kTile);
-    const int64_t all = elements_ / lanes.size / runs.size * lane_tiles * run_tiles;
-    transpose<<<static_cast<unsigned>(std::min<int64_t>(all, 1 << 20)), dim3(kTile, kTileRows), 0, stream>>>(
-        from, to, dims, all, Divider(lane_tiles), Divider(run_tiles), lanes.size, runs.size, runs.source,
-        lanes.target);
+    const auto start = [&](auto kernel, const auto* in, auto* out, int tile) {
+      const int64_t lane_tiles = ceil_div(lanes.size, tile), run_tiles = ceil_div(runs.size, tile);
+      const int64_t all = elements_ / lanes.size / runs.size * lane_tiles * run_tiles;
+      kernel<<<static_cast<unsigned>(std::min<int64_t>(all, 1 << 20)), dim3(kTile, kTileRows), 0, stream>>>(
+          in, out, dims, all, Divider(lane_tiles), Divider(run_tiles), lanes.size, runs.size, runs.source,
+          lanes.target);
+    };
+    if constexpr (sizeof(Unit) == 2)
+      if (in_pairs(source, target)) return start(transpose_pairs, from, to, 2 * kTile);
+    start(transpose<Unit>, from, to, kTile);
   });
   launched();
 }

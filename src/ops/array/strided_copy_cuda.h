@@ -24,6 +24,7 @@ class StridedCopy {
     int64_t size, source, target;
   };
   bool transposes() const;
+  bool in_pairs(const void* source, const void* target) const;
   size_t unit_of(const void* source, const void* target) const;
 
   std::vector<Dim> dims_;  // by the target's strides, smallest last; without sizes of 1

@@ -102,7 +102,7 @@ __global__ void note_counts(const unsigned long long* counts, Finding* finding) 
 // Counts into the workspace, then reports.
 class CountingKernel : public Kernel {
  public:
-  explicit CountingKernel(std::function<void(int64_t, int64_t)> complain) : report_(std::move(complain)) {}
+  explicit CountingKernel(std::function<void(const Finding&)> complain) : report_(std::move(complain)) {}
   size_t workspace_bytes() const override { return 2 * sizeof(uint64_t); }
 
  protected:
@@ -123,8 +123,9 @@ class AssertKernel final : public CountingKernel {
  public:
   explicit AssertKernel(const KernelRequest& request)
       : CountingKernel([message = request.attrs<MessageAttrs>().message, elements = request.shape(0).size(),
-                        where = request.where](int64_t wrong, int64_t) {
-          fail(ErrorCode::failed_precondition, where, message, " (", wrong, " of ", elements, " elements)");
+                        where = request.where](const Finding& counts) {
+          fail(ErrorCode::failed_precondition, where, message, " (", counts.position, " of ", elements,
+               " elements)");
         }),
         elements_(request.shape(0).size()) {}
 
@@ -145,9 +146,9 @@ class CheckNumericsKernel final : public CountingKernel {
  public:
   explicit CheckNumericsKernel(const KernelRequest& request)
       : CountingKernel([message = request.attrs<MessageAttrs>().message, spec = request.inputs[0].spec,
-                        where = request.where](int64_t nans, int64_t infs) {
-          fail(ErrorCode::invalid_argument, where, "check_numerics: ", message, ": ", spec, " has ", nans,
-               " NaN and ", infs, " Inf");
+                        where = request.where](const Finding& counts) {
+          fail(ErrorCode::invalid_argument, where, "check_numerics: ", message, ": ", spec, " has ",
+               counts.position, " NaN and ", counts.value(), " Inf");
         }),
         spec_(request.inputs[0].spec) {}
 

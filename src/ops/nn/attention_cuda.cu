@@ -368,9 +368,12 @@ class AttentionBase : public Kernel {
   // The largest tile whose memory a block can have; `bytes` of a tile size.
   template <class Bytes>
   static int tile_of(const KernelRequest& request, Bytes bytes) {
-    constexpr size_t kMost = 220 << 10;
+    int device = 0, most = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "cudaDeviceGetAttribute");
     for (const int tile : {64, 32, 16})
-      if (bytes(tile) <= kMost) return tile;
+      if (bytes(tile) <= static_cast<size_t>(most)) return tile;
     fail(ErrorCode::unsupported, request.where, request.op.name,
          ": heads of this many dimensions do not fit into a GPU's shared memory, received ", request.shape(0),
          " and ", request.shape(2));

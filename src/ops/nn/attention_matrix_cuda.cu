@@ -1,13 +1,18 @@
-// Attention of 16-bit floats on the matrix units (mma.sync): a warp has 16 rows of a tile of scores, in registers.
+// Attention of 16-bit floats on the matrix units (mma.sync): a warp has one or two times 16 rows of a tile of scores, in
+// registers.
 #include "backends/cuda/launch.h"
 #include "ops/nn/attention_cuda.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kWarps = 8, kBlock = kWarps * 32;
-constexpr int kRows = kWarps * 16;  // of a block
-constexpr int kColumns = 64;        // of a tile of scores
+constexpr int kRows = 128;  // of a block, forward
+constexpr int kGradRows =
+    64;  // of a block, backward: its warps hold more, so that smaller blocks share the machine better
+constexpr int kColumns = 64;  // of a tile of scores
+// A warp for 16 rows, or for twice 16: that halves the reads of shared memory, where there are registers for it.
+constexpr int threads_for(int rows, int tiles) { return rows / (16 * tiles) * 32; }
+constexpr int kGradThreads = threads_for(kGradRows, 1);
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // --- fragments -------------------------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ template <int tile_rows, class T, int dim>
 __device__ void load_tile(const Tile<T, dim>& to, const T* from, int64_t stride, int64_t rows, int columns,
                           bool units) {
   constexpr int kUnit = 8, kUnits = dim / kUnit;
-  for (int i = threadIdx.x; i < tile_rows * kUnits; i += kBlock) {
+  for (int i = threadIdx.x; i < tile_rows * kUnits; i += blockDim.x) {
     const int row = i / kUnits, column = i % kUnits * kUnit;
     T* target = to.at(row, column);
     if (units) {
@@ -133,7 +138,7 @@ __device__ void finish_loads() {
 template <int queries, int keys>
 __device__ void draw_kept(const AttentionProblem& p, uint64_t key, uint64_t first_row, int64_t n, int64_t h,
                           int64_t first_query, int64_t first_key, uint8_t* kept) {
-  for (int i = threadIdx.x; i < queries * keys / 4; i += kBlock) {
+  for (int i = threadIdx.x; i < queries * keys / 4; i += blockDim.x) {
     const int row = i / (keys / 4), block = i % (keys / 4);
     const auto words = Philox::block(key, p.random_row(first_row, n, h, first_query + row),
                                      static_cast<uint64_t>(first_key / 4 + block));
@@ -156,10 +161,13 @@ __device__ void store_pair(T* to, int64_t columns, int column, float first, floa
 
 // --- forward -----------------------------------------------------------------------------------------------------
 
-template <class T, int dim>
-__global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* query, const T* key,
-                                                 const T* value, T* result, float* log_sum_exp, bool units) {
+// plain: there is no mask, bias or dropout, and the scale is positive.
+template <bool plain, int tiles, class T, int dim>
+__global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
+    attend(AttentionProblem p, const T* query, const T* key, const T* value, T* result, float* log_sum_exp,
+           bool units) {
   extern __shared__ __align__(16) char memory[];
+  const bool drops = !plain && p.drops();
   using Rows = Tile<T, dim>;
   const Rows queries{reinterpret_cast<T*>(memory)};
   const auto keys_at = [&](int stage) {
@@ -168,13 +176,13 @@ __global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* qu
   const auto values_at = [&](int stage) { return Rows{keys_at(stage).data + kColumns * Rows::kStride}; };
   auto* const kept = reinterpret_cast<uint8_t*>(memory + Rows::bytes(kRows) + 4 * Rows::bytes(kColumns));
 
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own_row = lane / 4, own_column = lane % 4 * 2;
+  const int lane = threadIdx.x % 32, own_row = lane / 4, own_column = lane % 4 * 2;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
   const int64_t h = blockIdx.y, n = blockIdx.z, key_head = h / p.group();
   // With a causal mask the last tiles have the most work: they begin first.
   const int64_t first_query = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int64_t first_own = first_query + warp * 16;
-  const uint64_t random_key = p.drops() ? p.random.key() : 0,
-                 first_row = p.drops() ? p.random.first_row() : 0;
+  const int64_t first_own = first_query + warp_row;
+  const uint64_t random_key = drops ? p.random.key() : 0, first_row = drops ? p.random.first_row() : 0;
   const int columns = static_cast<int>(p.dim), value_columns = static_cast<int>(p.value_dim);
   const int64_t end = p.causal ? min(p.keys, first_query + kRows) : p.keys;
 
@@ -190,87 +198,121 @@ __global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* qu
   if (end > 0) load(0, 0);
   end_group();
 
-  Left q[dim / 16];
-  Sums sum[dim / 8] = {};
-  float most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+  Sums sum[tiles][dim / 8] = {};
+  float most[tiles][2], total[tiles][2] = {};
+#pragma unroll
+  for (int t = 0; t < tiles; ++t) most[t][0] = most[t][1] = -INFINITY;
   const float scale = p.scale * kLog2E;
+  // What no plain count of columns describes; a scale below 0 turns the order of scores around.
+  const bool general = !plain && (p.mask.data || p.bias.data || !(p.scale > 0));
   int stage = 0;
   for (int64_t first_key = 0; first_key < end; first_key += kColumns, stage ^= 1) {
     if (first_key + kColumns < end) load(first_key + kColumns, stage ^ 1);
     end_group();
     finish_loads<1>();
-    if (p.drops()) draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first_query, first_key, kept);
+    if (drops) draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first_query, first_key, kept);
     __syncthreads();
-    if (first_key == 0) {
-#pragma unroll
-      for (int c = 0; c < dim / 16; ++c) queries.left(q[c], warp * 16, c * 16);
-    }
-    if (!p.causal || first_key <= first_own + 15) {
+    if (!p.causal || first_key <= first_own + 16 * tiles - 1) {
       const Rows k = keys_at(stage), v = values_at(stage);
-      Sums s[kColumns / 8] = {};
+      Sums s[tiles][kColumns / 8] = {};
 #pragma unroll
-      for (int c = 0; c < dim / 16; ++c)
+      for (int c = 0; c < dim / 16; ++c) {
+        Left q[tiles];
+#pragma unroll
+        for (int t = 0; t < tiles; ++t) queries.left(q[t], warp_row + t * 16, c * 16);
 #pragma unroll
         for (int j = 0; j < kColumns / 16; ++j) {
           Right b;
           k.right(b, j * 16, c * 16);
-          multiply<T>(s[2 * j], q[c], b[0], b[1]);
-          multiply<T>(s[2 * j + 1], q[c], b[2], b[3]);
-        }
-      // Scores in units of log2(e), so that powers of two are enough.
-      const bool all = !p.mask.data && !p.bias.data && first_key + kColumns <= p.keys &&
-                       (!p.causal || first_key + kColumns - 1 <= first_own);
 #pragma unroll
-      for (int j = 0; j < kColumns / 8; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          s[j][e] *= scale;
-          if (!all) {
-            const int64_t at = first_own + own_row + e / 2 * 8, to = first_key + j * 8 + own_column + e % 2;
-            s[j][e] = p.sees(n, h, at, to) ? s[j][e] + p.bias_at<T>(n, h, at, to) * kLog2E : -INFINITY;
+          for (int t = 0; t < tiles; ++t) {
+            multiply<T>(s[t][2 * j], q[t], b[0], b[1]);
+            multiply<T>(s[t][2 * j + 1], q[t], b[2], b[3]);
           }
         }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float larger = most[half];
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j)
-          larger = fmaxf(larger, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
-        larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
-        larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
-        const float center = larger == -INFINITY ? 0.0f : larger;  // no difference of infinities
-        const float factor = power_of_two(most[half] - center);
-        float more = 0;
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j)
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[j][e] = power_of_two(s[j][e] - center);
-            more += s[j][e];
-          }
-        total[half] = total[half] * factor + more;
-        most[half] = larger;
-#pragma unroll
-        for (int j = 0; j < dim / 8; ++j) sum[j][2 * half] *= factor, sum[j][2 * half + 1] *= factor;
       }
-      if (p.drops())
+      // Scores in units of log2(e), so that powers of two are enough. The scale waits for them where it can.
+      float factor = scale;
+      if (general) {
+        factor = 1;
 #pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j)
+        for (int t = 0; t < tiles; ++t)
 #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            s[j][e] *= kept[(warp * 16 + own_row + e / 2 * 8) * kColumns + j * 8 + own_column + e % 2]
-                           ? p.keep_scale
-                           : 0.0f;
+          for (int j = 0; j < kColumns / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const int64_t at = first_own + t * 16 + own_row + e / 2 * 8,
+                            to = first_key + j * 8 + own_column + e % 2;
+              s[t][j][e] =
+                  p.sees(n, h, at, to) ? s[t][j][e] * scale + p.bias_at<T>(n, h, at, to) * kLog2E : -INFINITY;
+            }
+      } else if (first_key + kColumns > p.keys || (p.causal && first_key + kColumns - 1 > first_own)) {
+#pragma unroll
+        for (int t = 0; t < tiles; ++t)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // Columns that the row sees.
+            const int64_t at = first_own + t * 16 + own_row + half * 8;
+            const int64_t left = min(p.keys, p.causal ? at + 1 : p.keys) - first_key;
+            const int seen = static_cast<int>(max(int64_t{0}, min(left, int64_t{kColumns}))) - own_column;
+#pragma unroll
+            for (int j = 0; j < kColumns / 8; ++j) {
+              if (j * 8 >= seen) s[t][j][2 * half] = -INFINITY;
+              if (j * 8 + 1 >= seen) s[t][j][2 * half + 1] = -INFINITY;
+            }
+          }
+      }
+#pragma unroll
+      for (int t = 0; t < tiles; ++t)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float larger = -INFINITY;
+#pragma unroll
+          for (int j = 0; j < kColumns / 8; ++j)
+            larger = fmaxf(larger, fmaxf(s[t][j][2 * half], s[t][j][2 * half + 1]));
+          larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
+          larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
+          larger = fmaxf(larger * factor, most[t][half]);
+          const float center = larger == -INFINITY ? 0.0f : larger;  // no difference of infinities
+          const float shrink = power_of_two(most[t][half] - center);
+          float more = 0;
+#pragma unroll
+          for (int j = 0; j < kColumns / 8; ++j)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; ++e) {
+              s[t][j][e] = power_of_two(s[t][j][e] * factor - center);
+              more += s[t][j][e];
+            }
+          total[t][half] = total[t][half] * shrink + more;
+          most[t][half] = larger;
+#pragma unroll
+          for (int j = 0; j < dim / 8; ++j) sum[t][j][2 * half] *= shrink, sum[t][j][2 * half + 1] *= shrink;
+        }
+      if (drops)
+#pragma unroll
+        for (int t = 0; t < tiles; ++t)
+#pragma unroll
+          for (int j = 0; j < kColumns / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              s[t][j][e] *=
+                  kept[(warp_row + t * 16 + own_row + e / 2 * 8) * kColumns + j * 8 + own_column + e % 2]
+                      ? p.keep_scale
+                      : 0.0f;
 #pragma unroll
       for (int j = 0; j < kColumns / 16; ++j) {
-        Left a;
-        as_left<T>(a, s[2 * j], s[2 * j + 1]);
+        Left a[tiles];
+#pragma unroll
+        for (int t = 0; t < tiles; ++t) as_left<T>(a[t], s[t][2 * j], s[t][2 * j + 1]);
 #pragma unroll
         for (int c = 0; c < dim / 16; ++c) {
           Right b;
           v.right_as_is(b, j * 16, c * 16);
-          multiply<T>(sum[2 * c], a, b[0], b[1]);
-          multiply<T>(sum[2 * c + 1], a, b[2], b[3]);
+#pragma unroll
+          for (int t = 0; t < tiles; ++t) {
+            multiply<T>(sum[t][2 * c], a[t], b[0], b[1]);
+            multiply<T>(sum[t][2 * c + 1], a[t], b[2], b[3]);
+          }
         }
       }
     }
@@ -279,48 +321,56 @@ __global__ void __launch_bounds__(kBlock) attend(AttentionProblem p, const T* qu
   finish_loads<0>();
   const bool pairs = p.value_dim % 2 == 0 && reinterpret_cast<uintptr_t>(result) % 4 == 0;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float all = total[half];
-    all += __shfl_xor_sync(0xffffffffu, all, 1);
-    all += __shfl_xor_sync(0xffffffffu, all, 2);
-    const int64_t at = first_own + own_row + half * 8;
-    if (at >= p.queries) continue;
-    const float share = all > 0 ? 1 / all : 1.0f;
-    T* to = result + p.row_at(n, p.queries, at, p.heads, h, p.value_dim);
+  for (int t = 0; t < tiles; ++t)
 #pragma unroll
-    for (int j = 0; j < dim / 8; ++j)
-      store_pair(to, p.value_dim, j * 8 + own_column, sum[j][2 * half] * share, sum[j][2 * half + 1] * share,
-                 pairs);
-    if (lane % 4 == 0)
-      log_sum_exp[(n * p.heads + h) * p.queries + at] =
-          most[half] == -INFINITY ? INFINITY : most[half] * kLn2 + logf(all);
-  }
+    for (int half = 0; half < 2; ++half) {
+      float all = total[t][half];
+      all += __shfl_xor_sync(0xffffffffu, all, 1);
+      all += __shfl_xor_sync(0xffffffffu, all, 2);
+      const int64_t at = first_own + t * 16 + own_row + half * 8;
+      if (at >= p.queries) continue;
+      const float share = all > 0 ? 1 / all : 1.0f;
+      T* to = result + p.row_at(n, p.queries, at, p.heads, h, p.value_dim);
+#pragma unroll
+      for (int j = 0; j < dim / 8; ++j)
+        store_pair(to, p.value_dim, j * 8 + own_column, sum[t][j][2 * half] * share,
+                   sum[t][j][2 * half + 1] * share, pairs);
+      if (lane % 4 == 0)
+        log_sum_exp[(n * p.heads + h) * p.queries + at] =
+            most[t][half] == -INFINITY ? INFINITY : most[t][half] * kLn2 + logf(all);
+    }
 }
 
 // --- backward ----------------------------------------------------------------------------------------------------
 
 // by_keys: rows are keys, and their gradients and those of their values are made; else rows are queries.
 // `first` and `second` are keys and values for keys, queries and gradients of results for queries.
-template <bool by_keys, class T, int dim>
-__global__ void __launch_bounds__(kBlock, dim == 64 ? 2 : 1)
+template <bool plain, bool by_keys, class T, int dim>
+__global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
               const float* log_sum_exp, const float* dots, T* dfirst, T* dsecond, bool units) {
   extern __shared__ __align__(16) char memory[];
+  const bool drops = !plain && p.drops();
   using Rows = Tile<T, dim>;
-  const Rows row_first{reinterpret_cast<T*>(memory)}, row_second{row_first.data + kRows * Rows::kStride},
-      column_first{row_second.data + kRows * Rows::kStride},
-      column_second{column_first.data + kColumns * Rows::kStride};
-  auto* const column_lse = reinterpret_cast<float*>(column_second.data + kColumns * Rows::kStride);
-  float* const column_dots = column_lse + kColumns;
-  auto* const kept = reinterpret_cast<uint8_t*>(column_dots + kColumns);
+  const Rows row_first{reinterpret_cast<T*>(memory)}, row_second{row_first.data + kGradRows * Rows::kStride};
+  // Two stages of columns: one is loaded while the other is used.
+  const auto column_first_at = [&](int stage) {
+    return Rows{row_second.data + (kGradRows + stage * 2 * kColumns) * Rows::kStride};
+  };
+  const auto column_second_at = [&](int stage) {
+    return Rows{row_second.data + (kGradRows + (stage * 2 + 1) * kColumns) * Rows::kStride};
+  };
+  auto* const statistics =
+      reinterpret_cast<float*>(row_second.data + (kGradRows + 4 * kColumns) * Rows::kStride);
+  auto* const kept = reinterpret_cast<uint8_t*>(statistics + 4 * kColumns);
 
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own_row = lane / 4, own_column = lane % 4 * 2;
+  const int lane = threadIdx.x % 32, own_row = lane / 4, own_column = lane % 4 * 2;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int64_t n = blockIdx.z, row_head = blockIdx.y;
-  const int64_t first = static_cast<int64_t>(by_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kRows;
-  const int64_t first_own = first + warp * 16;
+  const int64_t first = static_cast<int64_t>(by_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kGradRows;
+  const int64_t first_own = first + warp_row;
   const int64_t rows = by_keys ? p.keys : p.queries, columns = by_keys ? p.queries : p.keys;
-  const uint64_t random_key = p.drops() ? p.random.key() : 0,
-                 first_row = p.drops() ? p.random.first_row() : 0;
+  const uint64_t random_key = drops ? p.random.key() : 0, first_row = drops ? p.random.first_row() : 0;
   const float scale = p.scale * kLog2E;
   const int width = static_cast<int>(p.dim), value_width = static_cast<int>(p.value_dim);
 
@@ -337,104 +387,143 @@ __global__ void __launch_bounds__(kBlock, dim == 64 ? 2 : 1)
                      units);
   };
   if constexpr (by_keys)
-    load_keys.template operator()<kRows>(row_first, row_second, first, row_head);
+    load_keys.template operator()<kGradRows>(row_first, row_second, first, row_head);
   else
-    load_queries.template operator()<kRows>(row_first, row_second, first, row_head);
+    load_queries.template operator()<kGradRows>(row_first, row_second, first, row_head);
 
-  float own_lse[2] = {INFINITY, INFINITY}, own_dots[2] = {0, 0};
+  float own_lse[2] = {}, own_dots[2] = {};
   if constexpr (!by_keys)
-    for (int half = 0; half < 2; ++half)
-      if (const int64_t at = first_own + own_row + half * 8; at < p.queries) {
-        own_lse[half] = log_sum_exp[(n * p.heads + row_head) * p.queries + at] * kLog2E;
-        own_dots[half] = dots[(n * p.heads + row_head) * p.queries + at];
-      }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8, place = (n * p.heads + row_head) * p.queries + at;
+      own_lse[half] = at < p.queries ? log_sum_exp[place] * kLog2E : INFINITY;
+      own_dots[half] = at < p.queries ? dots[place] : 0.0f;
+    }
 
   Sums sum_first[dim / 8] = {}, sum_second[by_keys ? dim / 8 : 1] = {};
+  Left own_first[dim / 16], own_second[dim / 16];
   const int64_t heads = by_keys ? p.group() : 1;
-  for (int64_t member = 0; member < heads; ++member) {
-    const int64_t h = by_keys ? row_head * heads + member : row_head;
-    // Columns that a causal mask hides from all rows are left out.
-    const int64_t begin = by_keys && p.causal ? first / kColumns * kColumns : 0;
-    const int64_t end = !by_keys && p.causal ? min(columns, first + kRows) : columns;
-    for (int64_t column = begin; column < end; column += kColumns) {
-      __syncthreads();
-      if constexpr (by_keys) {
-        load_queries.template operator()<kColumns>(column_first, column_second, column, h);
-        for (int i = threadIdx.x; i < kColumns; i += kBlock) {
-          const bool inside = column + i < p.queries;
-          const int64_t at = (n * p.heads + h) * p.queries + column + i;
-          column_lse[i] = inside ? log_sum_exp[at] * kLog2E : INFINITY;
-          column_dots[i] = inside ? dots[at] : 0.0f;
-        }
-        if (p.drops()) draw_kept<kColumns, kRows>(p, random_key, first_row, n, h, column, first, kept);
-      } else {
-        load_keys.template operator()<kColumns>(column_first, column_second, column, h / p.group());
-        if (p.drops()) draw_kept<kRows, kColumns>(p, random_key, first_row, n, h, first, column, kept);
+  // Columns that a causal mask hides from all rows are left out.
+  const int64_t begin = by_keys && p.causal ? first / kColumns * kColumns : 0;
+  const int64_t end = !by_keys && p.causal ? min(columns, first + kGradRows) : columns;
+  const int64_t per_head = end > begin ? (end - begin + kColumns - 1) / kColumns : 0,
+                steps = per_head * heads;
+  const auto head_of = [&](int64_t step) { return by_keys ? row_head * heads + step / per_head : row_head; };
+  const auto column_of = [&](int64_t step) { return begin + step % per_head * kColumns; };
+  const auto load_columns = [&](int64_t step, int stage) {
+    const int64_t h = head_of(step), column = column_of(step);
+    if constexpr (by_keys) {
+      load_queries.template operator()<kColumns>(column_first_at(stage), column_second_at(stage), column, h);
+      float* const lse = statistics + stage * 2 * kColumns;
+      for (int i = threadIdx.x; i < kColumns; i += blockDim.x) {
+        const bool inside = column + i < p.queries;
+        const int64_t at = (n * p.heads + h) * p.queries + column + i;
+        lse[i] = inside ? log_sum_exp[at] * kLog2E : INFINITY;
+        lse[kColumns + i] = inside ? dots[at] : 0.0f;
       }
-      end_group();
-      finish_loads<0>();
-      __syncthreads();
-      if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + 15)) continue;
-      const bool all =
-          !p.mask.data && !p.bias.data && first_own + 16 <= rows && column + kColumns <= columns &&
-          (!p.causal || (by_keys ? column >= first_own + 15 : column + kColumns - 1 <= first_own));
+    } else {
+      load_keys.template operator()<kColumns>(column_first_at(stage), column_second_at(stage), column,
+                                              h / p.group());
+    }
+  };
+  if (steps > 0) load_columns(0, 0);
+  end_group();
+  for (int64_t step = 0; step < steps; ++step) {
+    const int stage = static_cast<int>(step % 2);
+    const int64_t h = head_of(step), column = column_of(step);
+    const Rows column_first = column_first_at(stage), column_second = column_second_at(stage);
+    const float *const column_lse = statistics + stage * 2 * kColumns, *const column_dots =
+                                                                           column_lse + kColumns;
+    // Nobody reads what the next step's columns are loaded over.
+    __syncthreads();
+    if (step + 1 < steps) load_columns(step + 1, stage ^ 1);
+    end_group();
+    if (drops) {
+      if constexpr (by_keys)
+        draw_kept<kColumns, kGradRows>(p, random_key, first_row, n, h, column, first, kept);
+      else
+        draw_kept<kGradRows, kColumns>(p, random_key, first_row, n, h, first, column, kept);
+    }
+    finish_loads<1>();
+    __syncthreads();
+    if (step == 0) {
 #pragma unroll
-      for (int j = 0; j < kColumns / 16; ++j) {
-        Sums s[2] = {}, d[2] = {};
+      for (int c = 0; c < dim / 16; ++c) {
+        row_first.left(own_first[c], warp_row, c * 16);
+        row_second.left(own_second[c], warp_row, c * 16);
+      }
+    }
+    constexpr int kLast = 15;
+    if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + kLast)) continue;
+    // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist have a
+    // probability of 0 by their statistics, and keys that do not exist are not stored.
+    const bool general = !plain && (p.mask.data || p.bias.data);
+    const auto clipped = [](int64_t i) {
+      return static_cast<int>(max(int64_t{0}, min(i, int64_t{kColumns})));
+    };
+    int low[2], high[2];
 #pragma unroll
-        for (int c = 0; c < dim / 16; ++c) {
-          Left a;
-          Right b;
-          row_first.left(a, warp * 16, c * 16);
-          column_first.right(b, j * 16, c * 16);
-          multiply<T>(s[0], a, b[0], b[1]);
-          multiply<T>(s[1], a, b[2], b[3]);
-          row_second.left(a, warp * 16, c * 16);
-          column_second.right(b, j * 16, c * 16);
-          multiply<T>(d[0], a, b[0], b[1]);
-          multiply<T>(d[1], a, b[2], b[3]);
-        }
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = first_own + own_row + half * 8;
+      low[half] = by_keys && p.causal ? clipped(at - column) : 0;
+      high[half] = by_keys ? kColumns : clipped(min(p.keys, p.causal ? at + 1 : p.keys) - column);
+    }
 #pragma unroll
-        for (int block = 0; block < 2; ++block)
+    for (int j = 0; j < kColumns / 16; ++j) {
+      Sums s[2] = {}, d[2] = {};
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int row = own_row + e / 2 * 8, at = j * 16 + block * 8 + own_column + e % 2;
+      for (int c = 0; c < dim / 16; ++c) {
+        Right b_first, b_second;
+        column_first.right(b_first, j * 16, c * 16);
+        column_second.right(b_second, j * 16, c * 16);
+        multiply<T>(s[0], own_first[c], b_first[0], b_first[1]);
+        multiply<T>(s[1], own_first[c], b_first[2], b_first[3]);
+        multiply<T>(d[0], own_second[c], b_second[0], b_second[1]);
+        multiply<T>(d[1], own_second[c], b_second[2], b_second[3]);
+      }
+      Left ds, ps;
+#pragma unroll
+      for (int block = 0; block < 2; ++block)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int row = own_row + e / 2 * 8, at = j * 16 + block * 8 + own_column + e % 2;
+          const float lse = by_keys ? column_lse[at] : own_lse[e / 2];
+          const float dot = by_keys ? column_dots[at] : own_dots[e / 2];
+          float score = s[block][e] * scale;
+          if (at < low[e / 2] || at >= high[e / 2]) score = -INFINITY;
+          if (general) {
             const int64_t q = by_keys ? column + at : first_own + row,
                           k = by_keys ? first_own + row : column + at;
-            const float lse = by_keys ? column_lse[at] : own_lse[e / 2];
-            const float dot = by_keys ? column_dots[at] : own_dots[e / 2];
-            float score = s[block][e] * scale;
-            if (!all) score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
-            const float probability = power_of_two(score - lse);
-            const float keep =
-                !p.drops() ? 1.0f
-                : kept[by_keys ? at * kRows + warp * 16 + row : (warp * 16 + row) * kColumns + at]
-                    ? p.keep_scale
-                    : 0.0f;
-            d[block][e] = probability * (d[block][e] * keep - dot) * p.scale;
-            s[block][e] = probability * keep;
+            score = p.sees(n, h, q, k) ? score + p.bias_at<T>(n, h, q, k) * kLog2E : -INFINITY;
           }
-        Left ds, ps;
-        as_left<T>(ds, d[0], d[1]);
-        as_left<T>(ps, s[0], s[1]);
+          const float probability = power_of_two(score - lse);
+          const float keep =
+              !drops ? 1.0f
+              : kept[by_keys ? at * kGradRows + warp_row + row : (warp_row + row) * kColumns + at]
+                  ? p.keep_scale
+                  : 0.0f;
+          d[block][e] = probability * (d[block][e] * keep - dot) * p.scale;
+          s[block][e] = probability * keep;
+        }
+      as_left<T>(ds, d[0], d[1]);
+      as_left<T>(ps, s[0], s[1]);
 #pragma unroll
-        for (int c = 0; c < dim / 16; ++c) {
-          Right b;
-          column_first.right_as_is(b, j * 16, c * 16);
-          multiply<T>(sum_first[2 * c], ds, b[0], b[1]);
-          multiply<T>(sum_first[2 * c + 1], ds, b[2], b[3]);
-          if constexpr (by_keys) {
-            column_second.right_as_is(b, j * 16, c * 16);
-            multiply<T>(sum_second[2 * c], ps, b[0], b[1]);
-            multiply<T>(sum_second[2 * c + 1], ps, b[2], b[3]);
-          }
+      for (int c = 0; c < dim / 16; ++c) {
+        Right b;
+        column_first.right_as_is(b, j * 16, c * 16);
+        multiply<T>(sum_first[2 * c], ds, b[0], b[1]);
+        multiply<T>(sum_first[2 * c + 1], ds, b[2], b[3]);
+        if constexpr (by_keys) {
+          column_second.right_as_is(b, j * 16, c * 16);
+          multiply<T>(sum_second[2 * c], ps, b[0], b[1]);
+          multiply<T>(sum_second[2 * c + 1], ps, b[2], b[3]);
         }
       }
     }
   }
   finish_loads<0>();
   const int64_t row_heads = by_keys ? p.key_heads : p.heads;
-  const auto store = [&](T* to, int64_t size, const Sums* sums) {
+  const auto store = [&](T* to, int64_t size, auto& sums) {
     const bool pairs = size % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -453,21 +542,26 @@ __global__ void __launch_bounds__(kBlock, dim == 64 ? 2 : 1)
 // --- launches ----------------------------------------------------------------------------------------------------
 
 template <class Function, class... Args>
-void start(Function* function, int64_t rows, int64_t heads, const AttentionProblem& p, size_t bytes,
-           void* stream, Args... args) {
+void start(Function* function, int block_rows, int threads, int64_t rows, int64_t heads,
+           const AttentionProblem& p, size_t bytes, void* stream, Args... args) {
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "cudaFuncSetAttribute");
-  const dim3 blocks(static_cast<unsigned>(ceil_div(rows, kRows)), static_cast<unsigned>(heads),
+  const dim3 blocks(static_cast<unsigned>(ceil_div(rows, block_rows)), static_cast<unsigned>(heads),
                     static_cast<unsigned>(p.batch));
-  function<<<blocks, kBlock, bytes, static_cast<cudaStream_t>(stream)>>>(p, args...);
+  function<<<blocks, threads, bytes, static_cast<cudaStream_t>(stream)>>>(p, args...);
   launched();
 }
 
-// f.operator()<T, dimensions of a tile>()
+// f.operator()<plain, T, dimensions of a tile>()
 template <class F>
 void each_type(const AttentionProblem& p, DType dtype, F f) {
+  const bool plain = !p.mask.data && !p.bias.data && !p.drops() && p.scale > 0;
   const auto of_type = [&]<class T>() {
-    std::max(p.dim, p.value_dim) <= 64 ? f.template operator()<T, 64>() : f.template operator()<T, 128>();
+    const auto of_width = [&]<int dim>() {
+      plain ? f.template operator()<true, T, dim>() : f.template operator()<false, T, dim>();
+    };
+    std::max(p.dim, p.value_dim) <= 64 ? of_width.template operator()<64>()
+                                       : of_width.template operator()<128>();
   };
   dtype == DType::bfloat16 ? of_type.template operator()<__nv_bfloat16>()
                            : of_type.template operator()<__half>();
@@ -490,11 +584,11 @@ bool attention_fits_matrix_units(const AttentionProblem& p, DType dtype) {
 
 void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query, const void* key,
                             const void* value, void* result, float* log_sum_exp, void* stream) {
-  each_type(p, dtype, [&]<class T, int dim>() {
+  each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) + kept_bytes(p);
-    start(attend<T, dim>, p.queries, p.heads, p, bytes, stream, static_cast<const T*>(query),
-          static_cast<const T*>(key), static_cast<const T*>(value), static_cast<T*>(result), log_sum_exp,
-          in_units(p, {query, key, value}));
+    start(attend<plain, 2, T, dim>, kRows, threads_for(kRows, 2), p.queries, p.heads, p, bytes, stream,
+          static_cast<const T*>(query), static_cast<const T*>(key), static_cast<const T*>(value),
+          static_cast<T*>(result), log_sum_exp, in_units(p, {query, key, value}));
   });
 }
 
@@ -503,16 +597,16 @@ void attention_gradients_on_matrix_units(const AttentionProblem& p, DType dtype,
                                          const float* log_sum_exp, const float* dots, void* dquery,
                                          void* dkey, void* dvalue, void* stream) {
   const bool units = in_units(p, {query, key, value, gradient});
-  each_type(p, dtype, [&]<class T, int dim>() {
-    const size_t bytes = 2 * Tile<T, dim>::bytes(kRows) + 2 * Tile<T, dim>::bytes(kColumns) +
-                         2 * kColumns * sizeof(float) + kept_bytes(p);
+  each_type(p, dtype, [&]<bool plain, class T, int dim>() {
+    const size_t bytes = 2 * Tile<T, dim>::bytes(kGradRows) + 4 * Tile<T, dim>::bytes(kColumns) +
+                         4 * kColumns * sizeof(float) + kept_bytes(p);
     const auto *q = static_cast<const T*>(query), *k = static_cast<const T*>(key),
                *v = static_cast<const T*>(value), *g = static_cast<const T*>(gradient);
-    start(gradients<false, T, dim>, p.queries, p.heads, p, bytes, stream, q, k, v, g, log_sum_exp, dots,
-          static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
+    start(gradients<plain, false, T, dim>, kGradRows, kGradThreads, p.queries, p.heads, p, bytes, stream, q,
+          k, v, g, log_sum_exp, dots, static_cast<T*>(dquery), static_cast<T*>(nullptr), units);
     if (p.keys > 0)
-      start(gradients<true, T, dim>, p.keys, p.key_heads, p, bytes, stream, q, k, v, g, log_sum_exp, dots,
-            static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
+      start(gradients<plain, true, T, dim>, kGradRows, kGradThreads, p.keys, p.key_heads, p, bytes, stream, q,
+            k, v, g, log_sum_exp, dots, static_cast<T*>(dkey), static_cast<T*>(dvalue), units);
   });
 }
 

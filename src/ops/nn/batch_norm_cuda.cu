@@ -11,41 +11,32 @@ namespace {
 template <int unit, class T>
 __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  using Elements = Columns<T, unit>;
   __shared__ C shared[kThreads];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
-  const bool inside = column < n && first < last;
-  // Distances from an element of the column do not cancel as sums of squares would.
-  C center[unit] = {}, mean[unit] = {}, squares[unit] = {};
-  if (inside) {
-    const auto v = Elements::load(x + first * n + column);
-#pragma unroll
-    for (int k = 0; k < unit; ++k) center[k] = static_cast<C>(v.element[k]);
+  // Sums of distances from an element of the column: these do not cancel as sums of the elements would.
+  C center[unit] = {}, sum[unit] = {}, squares[unit] = {};
+  if (column < n && first < last) {
+    load_columns(x + first * n + column, center);
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const auto w = Elements::load(x + row * n + column);
-#pragma unroll
-      for (int k = 0; k < unit; ++k) mean[k] += static_cast<C>(w.element[k]) - center[k];
-    }
-  }
-  fold_columns(mean, shared);
-#pragma unroll
-  for (int k = 0; k < unit; ++k) mean[k] = center[k] + mean[k] / static_cast<C>(last - first);
-  if (inside)
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const auto v = Elements::load(x + row * n + column);
+      C v[unit];
+      load_columns(x + row * n + column, v);
 #pragma unroll
       for (int k = 0; k < unit; ++k) {
-        const C distance = static_cast<C>(v.element[k]) - mean[k];
+        const C distance = v[k] - center[k];
+        sum[k] += distance;
         squares[k] += distance * distance;
       }
     }
+  }
+  fold_columns(sum, shared);
   fold_columns(squares, shared);
   if (threadIdx.y != 0 || column >= n) return;
 #pragma unroll
   for (int k = 0; k < unit; ++k) {
-    sums[blockIdx.y * 2 * n + column + k] = mean[k];
-    sums[(blockIdx.y * 2 + 1) * n + column + k] = squares[k];
+    const C mean = sum[k] / static_cast<C>(last - first);
+    sums[blockIdx.y * 2 * n + column + k] = center[k] + mean;
+    sums[(blockIdx.y * 2 + 1) * n + column + k] = max(squares[k] - sum[k] * mean, C(0));
   }
 }
 
@@ -54,20 +45,23 @@ __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_
                              double epsilon, const T* gamma, Real<T>* means, Real<T>* variances,
                              Real<T>* scale) {
   using C = Real<T>;
+  __shared__ double shared[kThreads];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
   const auto rows_of = [&](int64_t chunk) {
     return static_cast<double>(min(chunk_rows, rows - chunk * chunk_rows));
   };
+  const int64_t used = i < n && rows > 0 ? chunks : 0;
   double center = 0, squares = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk)
-    if (rows > 0) center += static_cast<double>(sums[chunk * 2 * n + i]) * rows_of(chunk);
-  center /= static_cast<double>(rows);  // NaN where there are no rows, as the mean of nothing is
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    if (rows == 0) break;
+  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y)
+    center += static_cast<double>(sums[chunk * 2 * n + i]) * rows_of(chunk);
+  // NaN where there are no rows, as the mean of nothing is.
+  center = fold_columns(center, shared) / static_cast<double>(rows);
+  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y) {
     const double distance = static_cast<double>(sums[chunk * 2 * n + i]) - center;
     squares += static_cast<double>(sums[(chunk * 2 + 1) * n + i]) + distance * distance * rows_of(chunk);
   }
+  squares = fold_columns(squares, shared);
+  if (threadIdx.y != 0 || i >= n) return;
   const double variance = squares / static_cast<double>(rows);
   means[i] = static_cast<C>(center);
   variances[i] = static_cast<C>(variance);
@@ -79,7 +73,6 @@ template <int unit, class T>
 __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale, const T* shift, T* y,
                           int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  using Elements = Columns<T, unit>;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   if (column >= n) return;
   C m[unit], s[unit], b[unit];
@@ -88,11 +81,11 @@ __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale,
     m[k] = mean[column + k], s[k] = scale[column + k], b[k] = static_cast<C>(shift[column + k]);
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-    auto v = Elements::load(x + row * n + column);
+    C v[unit];
+    load_columns(x + row * n + column, v);
 #pragma unroll
-    for (int k = 0; k < unit; ++k)
-      v.element[k] = static_cast<T>((static_cast<C>(v.element[k]) - m[k]) * s[k] + b[k]);
-    v.store(y + row * n + column);
+    for (int k = 0; k < unit; ++k) v[k] = (v[k] - m[k]) * s[k] + b[k];
+    store_columns(y + row * n + column, v);
   }
 }
 
@@ -101,7 +94,6 @@ template <int unit, class T>
 __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
                               int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  using Elements = Columns<T, unit>;
   __shared__ C shared[kThreads];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
@@ -111,11 +103,13 @@ __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Rea
 #pragma unroll
     for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const auto v = Elements::load(x + row * n + column), d = Elements::load(dy + row * n + column);
+      C v[unit], d[unit];
+      load_columns(x + row * n + column, v);
+      load_columns(dy + row * n + column, d);
 #pragma unroll
       for (int k = 0; k < unit; ++k) {
-        along[k] += static_cast<C>(d.element[k]) * (static_cast<C>(v.element[k]) - mean[k]);
-        sum[k] += static_cast<C>(d.element[k]);
+        along[k] += d[k] * (v[k] - mean[k]);
+        sum[k] += d[k];
       }
     }
   }
@@ -136,12 +130,16 @@ __global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows
                                Real<T>* columns) {
   using C = Real<T>;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
+  __shared__ double shared[kThreads];
   double along = 0, sum = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    along += static_cast<double>(sums[chunk * 2 * n + i]);
-    sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
-  }
+  if (i < n)
+    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) {
+      along += static_cast<double>(sums[chunk * 2 * n + i]);
+      sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
+    }
+  along = fold_columns(along, shared);
+  sum = fold_columns(sum, shared);
+  if (threadIdx.y != 0 || i >= n) return;
   const double rstd = 1 / sqrt(static_cast<double>(variances[i]) + epsilon);
   dgamma[i] = static_cast<T>(rows > 0 ? static_cast<C>(along * rstd) : C(0));
   dbeta[i] = static_cast<T>(static_cast<C>(sum));
@@ -154,7 +152,6 @@ template <int unit, class T>
 __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Real<T>* columns, T* dx,
                          int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  using Elements = Columns<T, unit>;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   if (column >= n) return;
   C mean[unit], scale[unit], offset[unit], slope[unit];
@@ -165,13 +162,12 @@ __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Re
   }
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-    auto v = Elements::load(x + row * n + column);
-    const auto d = Elements::load(dy + row * n + column);
+    C v[unit], d[unit];
+    load_columns(x + row * n + column, v);
+    load_columns(dy + row * n + column, d);
 #pragma unroll
-    for (int k = 0; k < unit; ++k)
-      v.element[k] = static_cast<T>(scale[k] * ((static_cast<C>(d.element[k]) - offset[k]) -
-                                                (static_cast<C>(v.element[k]) - mean[k]) * slope[k]));
-    v.store(dx + row * n + column);
+    for (int k = 0; k < unit; ++k) v[k] = scale[k] * ((d[k] - offset[k]) - (v[k] - mean[k]) * slope[k]);
+    store_columns(dx + row * n + column, v);
   }
 }
 
@@ -212,8 +208,8 @@ class BatchNormKernel final : public BatchNormBase {
       dispatch_unit<T>(n_, {x, y}, [&]<int unit>() {
         const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
         moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
-        join_moments<<<blocks_for(n_, 32), 32, 0, stream>>>(sums, chunks.chunks, chunks.chunk_rows, rows_, n_,
-                                                            epsilon_, gamma, mean, variance, scale);
+        join_moments<<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, chunks.chunk_rows, rows_, n_, epsilon_, gamma, mean, variance, scale);
         if (rows_ > 0)
           normalize<unit>
               <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
@@ -241,9 +237,9 @@ class BatchNormGradKernel final : public BatchNormBase {
         const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
         gradient_sums<unit>
             <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
-        join_gradients<<<blocks_for(n_, 32), 32, 0, stream>>>(sums, chunks.chunks, rows_, n_, epsilon_, gamma,
-                                                              variance, static_cast<T*>(args.outputs[1]),
-                                                              static_cast<T*>(args.outputs[2]), columns);
+        join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
+            static_cast<T*>(args.outputs[2]), columns);
         if (rows_ > 0)
           gradient<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_,
                                                                    grid.chunk_rows);

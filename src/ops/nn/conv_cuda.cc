@@ -1,5 +1,5 @@
 // Convolutions on GPUs by cuDNN. Images have the layout that it likes best; filters are transposed to its order. Padding
-// that differs on the two sides, which few of its algorithms know, is written out where none is found.
+// that differs on the two sides, which few of its algorithms know, is written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
 #include "ops/array/strided_copy_cuda.h"
@@ -158,11 +158,10 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   const bool served = request.dtype(0) != DType::float64 && operands.x.size() > 0 && operands.y.size() > 0 &&
                       operands.filter.size() > 0;
   if (!served) return prepare_conv_loops(request);
-  if (auto plan = CudnnPlan::find(problem_of(request, operands, window), request.where))
-    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), false);
-  if (!(window.before == window.after))
-    if (auto plan = CudnnPlan::find(problem_of(request, operands, written_out(window)), request.where))
-      return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), true);
+  const bool padded = !(window.before == window.after);
+  const Window& planned = padded ? written_out(window) : window;
+  if (auto plan = CudnnPlan::find(problem_of(request, operands, planned), request.where))
+    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded);
   return prepare_conv_loops(request);
 }
 

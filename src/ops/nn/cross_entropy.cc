@@ -30,13 +30,22 @@ SpecList infer(const InferContext& c) {
   return {{c.dtype(0), c.shape(1)}, {c.dtype(0) == DType::float64 ? DType::float64 : DType::float32, stats}};
 }
 
-SpecList infer_grad(const InferContext& c) {
+void check_gradient(const InferContext& c, size_t input) {
   check_logits(c);
-  c.check(c.dtype(3) == c.dtype(0), ErrorCode::dtype_mismatch,
-          "the loss' gradient must have the logits' dtype, ", c.inputs[0], ", received ", c.inputs[3]);
-  c.check(c.inputs[3] == TensorSpec{c.dtype(0), c.shape(1)}, ErrorCode::shape_mismatch,
-          "the loss' gradient must be ", TensorSpec{c.dtype(0), c.shape(1)}, ", received ", c.inputs[3]);
+  c.check(c.inputs[input].dtype == c.dtype(0), ErrorCode::dtype_mismatch,
+          "the loss' gradient must have the logits' dtype, ", c.inputs[0], ", received ", c.inputs[input]);
+  c.check(c.inputs[input] == TensorSpec{c.dtype(0), c.shape(1)}, ErrorCode::shape_mismatch,
+          "the loss' gradient must be ", TensorSpec{c.dtype(0), c.shape(1)}, ", received ", c.inputs[input]);
+}
+
+SpecList infer_grad(const InferContext& c) {
+  check_gradient(c, 3);
   return {c.inputs[0]};
+}
+
+SpecList infer_with_grad(const InferContext& c) {
+  check_gradient(c, 2);
+  return {c.inputs[2], c.inputs[0]};
 }
 
 // An exponential, a subtraction and a sum (or product) for each logit.
@@ -97,6 +106,12 @@ constinit const OpDef kSparseCrossEntropyGrad{.name = "sparse_softmax_cross_entr
                                               .infer = infer_grad,
                                               .grad = grad_grad,
                                               .cost = cost};
+// Not registered: nobody emits it.
+constinit const OpDef kSparseCrossEntropyWithGrad{.name = "sparse_softmax_cross_entropy_with_grad",
+                                                  .min_inputs = 3,
+                                                  .max_inputs = 3,
+                                                  .infer = infer_with_grad,
+                                                  .cost = cost};
 
 namespace {
 const RegisterOp registered[] = {RegisterOp(kSigmoidCrossEntropy), RegisterOp(kSparseCrossEntropy),

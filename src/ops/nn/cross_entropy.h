@@ -14,4 +14,7 @@ extern const OpDef kSparseCrossEntropy;
 // (logits, labels, stats, dloss [...]) -> (softmax(logits) - one_hot(labels)) * dloss
 extern const OpDef kSparseCrossEntropyGrad;
 
+// (logits, labels, dloss) -> (loss, gradient): the two above at once, which compiled programs use on GPUs.
+extern const OpDef kSparseCrossEntropyWithGrad;
+
 }  // namespace lockstep

@@ -18,7 +18,7 @@ __device__ double product(double a, double b) { return __dmul_rn(a, b); }
 // Without beta and means: RMS normalisation.
 template <bool warps, class T>
 __global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> epsilon, T* y, Real<T>* means,
-                          Real<T>* rstds, int64_t rows, int64_t n) {
+                          Real<T>* rstds, int64_t rows, int64_t n, bool units) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -34,6 +34,20 @@ __global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> eps
       if (means) means[row] = mean;
       rstds[row] = rstd;
     }
+    if (units) {
+      constexpr int kSize = RowUnit<T>::kSize;
+      each_unit<3, T>(team, {from, gamma, beta ? beta : gamma}, n, [&](int64_t i, C(&v)[3][kSize]) {
+#pragma unroll
+        for (int k = 0; k < kSize; ++k) {
+          v[0][k] = (v[0][k] - mean) * rstd * v[1][k];
+          if (beta) v[0][k] += v[2][k];
+        }
+        Pack<T, kSize> result;
+        result.set(v[0]);
+        store_pack(y + row * n + i, result);
+      });
+      continue;
+    }
     map_row(team, from, y + row * n, n, [&](int64_t i, C v) {
       const C scaled = (v - mean) * rstd * static_cast<C>(gamma[i]);
       return beta ? scaled + static_cast<C>(beta[i]) : scaled;
@@ -44,24 +58,43 @@ __global__ void normalize(const T* x, const T* gamma, const T* beta, Real<T> eps
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x.
 template <bool warps, class T>
 __global__ void gradient(const T* x, const T* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
-                         T* dx, int64_t rows, int64_t n) {
+                         T* dx, int64_t rows, int64_t n, bool units) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
     const T *from = x + row * n, *d = dy + row * n;
     const C mean = means ? means[row] : C(0), rstd = rstds[row];
+    constexpr int kSize = RowUnit<T>::kSize;
     C sum_a = 0, sum_ha = 0;
-    each_in_row(team, from, n, [&](int64_t i, C v) {
-      const C a = product(static_cast<C>(d[i]), static_cast<C>(gamma[i]));
+    const auto add = [&](C v, C d, C g) {
+      const C a = product(d, g);
       sum_a += a;
       sum_ha += a * (v - mean) * rstd;
-    });
+    };
+    if (units)
+      each_unit<3, T>(team, {from, d, gamma}, n, [&](int64_t, C(&v)[3][kSize]) {
+#pragma unroll
+        for (int k = 0; k < kSize; ++k) add(v[0][k], v[1][k], v[2][k]);
+      });
+    else
+      each_in_row(team, from, n,
+                  [&](int64_t i, C v) { add(v, static_cast<C>(d[i]), static_cast<C>(gamma[i])); });
     const C mean_ha = team.sum(sum_ha) / static_cast<C>(n);
     const C mean_a = means ? team.sum(sum_a) / static_cast<C>(n) : C(0);
-    map_row(team, from, dx + row * n, n, [&](int64_t i, C v) {
-      const C a = product(static_cast<C>(d[i]), static_cast<C>(gamma[i]));
-      return rstd * (a - mean_a - (v - mean) * rstd * mean_ha);
-    });
+    const auto gradient_of = [&](C v, C d, C g) {
+      return rstd * (product(d, g) - mean_a - (v - mean) * rstd * mean_ha);
+    };
+    if (units)
+      each_unit<3, T>(team, {from, d, gamma}, n, [&](int64_t i, C(&v)[3][kSize]) {
+#pragma unroll
+        for (int k = 0; k < kSize; ++k) v[0][k] = gradient_of(v[0][k], v[1][k], v[2][k]);
+        Pack<T, kSize> result;
+        result.set(v[0]);
+        store_pack(dx + row * n + i, result);
+      });
+    else
+      map_row(team, from, dx + row * n, n,
+              [&](int64_t i, C v) { return gradient_of(v, static_cast<C>(d[i]), static_cast<C>(gamma[i])); });
   }
 }
 
@@ -76,13 +109,14 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
   C along[unit] = {}, sum[unit] = {};
   if (column < n)
     for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      const auto v = Columns<T, unit>::load(x + row * n + column),
-                 d = Columns<T, unit>::load(dy + row * n + column);
+      C v[unit], d[unit];
+      load_columns(x + row * n + column, v);
+      load_columns(dy + row * n + column, d);
       const C mean = means ? means[row] : C(0), rstd = rstds[row];
 #pragma unroll
       for (int k = 0; k < unit; ++k) {
-        along[k] += static_cast<C>(d.element[k]) * (static_cast<C>(v.element[k]) - mean) * rstd;
-        sum[k] += static_cast<C>(d.element[k]);
+        along[k] += d[k] * (v[k] - mean) * rstd;
+        sum[k] += d[k];
       }
     }
   fold_columns(along, shared);
@@ -98,12 +132,14 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
 
 template <class T>
 __global__ void add_chunks(const Real<T>* sums, int64_t chunks, int64_t n, T* dgamma, T* dbeta) {
+  __shared__ Real<T> shared[kThreads];
   const int64_t width = dbeta ? 2 * n : n;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= width) return;
   Real<T> sum = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += sums[chunk * width + i];
-  (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<T>(sum);
+  if (i < width)
+    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) sum += sums[chunk * width + i];
+  sum = fold_columns(sum, shared);
+  if (threadIdx.y == 0 && i < width) (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<T>(sum);
 }
 
 class NormBase : public Kernel {
@@ -140,7 +176,8 @@ class NormKernel final : public NormBase {
         *rstds = static_cast<C*>(args.outputs[centered_ ? 2 : 1]);
       const auto run = grid_.warps ? normalize<true, T> : normalize<false, T>;
       run<<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(x, gamma, beta, static_cast<C>(epsilon_), y,
-                                                               means, rstds, rows_, n_);
+                                                               means, rstds, rows_, n_,
+                                                               in_units<T>(n_, {x, gamma, beta, y}));
     });
     launched();
   }
@@ -173,13 +210,14 @@ class NormGradKernel final : public NormBase {
         const ColumnGrid grid(rows_, n_, unit, kMostChunks);
         weight_sums<unit>
             <<<grid.blocks, grid.threads, 0, stream>>>(x, means, rstds, dy, sums, rows_, n_, grid.chunk_rows);
-        add_chunks<<<blocks_for(n_ * (centered_ ? 2 : 1), 64), 64, 0, stream>>>(
+        add_chunks<<<join_blocks(n_ * (centered_ ? 2 : 1)), join_threads(), 0, stream>>>(
             sums, grid.chunks, n_, static_cast<T*>(args.outputs[1]),
             centered_ ? static_cast<T*>(args.outputs[2]) : nullptr);
       });
       if (rows_ == 0) return;
       const auto run = grid_.warps ? gradient<true, T> : gradient<false, T>;
-      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_);
+      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_,
+                                                      in_units<T>(n_, {x, gamma, dy, dx}));
     });
     launched();
   }

@@ -59,11 +59,6 @@ struct Geometry {
   }
 };
 
-template <class T, int unit>
-struct alignas(sizeof(T) * unit < 16 ? sizeof(T) * unit : 16) Elements {
-  T element[unit];
-};
-
 // uint8, or int32 where a window has more taps.
 template <int unit>
 struct Positions {
@@ -76,11 +71,11 @@ struct Positions {
   __device__ Taps load(int64_t i) const {
     Taps taps;
     if (wide) {
-      const auto stored = static_cast<const Elements<int32_t, unit>*>(data)[i];
+      const auto stored = static_cast<const Pack<int32_t, unit>*>(data)[i];
 #pragma unroll
       for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
     } else {
-      const auto stored = static_cast<const Elements<uint8_t, unit>*>(data)[i];
+      const auto stored = static_cast<const Pack<uint8_t, unit>*>(data)[i];
 #pragma unroll
       for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
     }
@@ -88,15 +83,15 @@ struct Positions {
   }
   __device__ void store(int64_t i, const Taps& taps) const {
     if (wide) {
-      Elements<int32_t, unit> stored;
+      Pack<int32_t, unit> stored;
 #pragma unroll
       for (int k = 0; k < unit; ++k) stored.element[k] = taps.tap[k];
-      static_cast<Elements<int32_t, unit>*>(data)[i] = stored;
+      static_cast<Pack<int32_t, unit>*>(data)[i] = stored;
     } else {
-      Elements<uint8_t, unit> stored;
+      Pack<uint8_t, unit> stored;
 #pragma unroll
       for (int k = 0; k < unit; ++k) stored.element[k] = static_cast<uint8_t>(taps.tap[k]);
-      static_cast<Elements<uint8_t, unit>*>(data)[i] = stored;
+      static_cast<Pack<uint8_t, unit>*>(data)[i] = stored;
     }
   }
 };
@@ -104,66 +99,71 @@ struct Positions {
 template <class T, int unit>
 struct Sums {
   Real<T> sum[unit] = {};
-  __device__ Elements<T, unit> rounded() const {
-    Elements<T, unit> result;
-#pragma unroll
-    for (int k = 0; k < unit; ++k) result.element[k] = static_cast<T>(sum[k]);
+  __device__ Pack<T, unit> rounded() const {
+    Pack<T, unit> result;
+    result.set(sum);
     return result;
   }
 };
 
 struct MaxPool {
   template <class T, int unit>
-  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x,
-                                           Positions<unit> positions, int64_t i) {
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit> positions,
+                                       int64_t i) {
     using C = Real<T>;
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
-    auto best = x[g.input_index(at, rows.begin, columns.begin)];
+    C best[unit];
+    load_pack<T, unit>(x + g.input_index(at, rows.begin, columns.begin)).get(best);
     typename Positions<unit>::Taps taps;
 #pragma unroll
     for (int k = 0; k < unit; ++k) taps.tap[k] = g.tap(at.row, at.column, rows.begin, columns.begin);
     for (int r = rows.begin; r < rows.end; ++r)
       for (int c = columns.begin; c < columns.end; ++c) {
-        const auto next = x[g.input_index(at, r, c)];
+        C next[unit];
+        load_pack<T, unit>(x + g.input_index(at, r, c)).get(next);
         const int tap = g.tap(at.row, at.column, r, c);
 #pragma unroll
         for (int k = 0; k < unit; ++k) {
-          const C v = static_cast<C>(next.element[k]), b = static_cast<C>(best.element[k]);
           // The first NaN is the largest of all.
-          if (v > b || (v != v && b == b)) {
-            best.element[k] = next.element[k];
+          if (next[k] > best[k] || (next[k] != next[k] && best[k] == best[k])) {
+            best[k] = next[k];
             taps.tap[k] = tap;
           }
         }
       }
     positions.store(i, taps);
-    return best;
+    Pack<T, unit> result;
+    result.set(best);
+    return result;
   }
 };
 
 struct MaxPoolGather {
   template <class T, int unit>
-  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x,
-                                           Positions<unit> positions, int64_t i) {
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit> positions,
+                                       int64_t i) {
     const auto at = g.out(i);
     const auto taps = positions.load(i);
-    Elements<T, unit> result;
+    Real<T> values[unit];
 #pragma unroll
     for (int k = 0; k < unit; ++k) {
       const int row = taps.tap[k] / g.columns.size, column = taps.tap[k] - row * g.columns.size;
-      result.element[k] = x[g.input_index(at, at.row * g.rows.stride - g.rows.before + row,
-                                          at.column * g.columns.stride - g.columns.before + column)]
-                              .element[k];
+      const auto* from = reinterpret_cast<const T*>(
+          x + g.input_index(at, at.row * g.rows.stride - g.rows.before + row,
+                            at.column * g.columns.stride - g.columns.before + column));
+      values[k] = static_cast<Real<T>>(from[k]);
     }
+    Pack<T, unit> result;
+    result.set(values);
     return result;
   }
 };
 
 struct MaxPoolGrad {
   template <class T, int unit>
-  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* dy,
-                                           Positions<unit> positions, int64_t i) {
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* dy, Positions<unit> positions,
+                                       int64_t i) {
     const auto at = g.in(i);
     const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
     Sums<T, unit> sums;
@@ -171,11 +171,12 @@ struct MaxPoolGrad {
       for (int q = columns.begin; q < columns.end; ++q) {
         const int64_t window = g.output_index(at, o, q);
         const auto taps = positions.load(window);
-        const auto d = dy[window];
+        Real<T> d[unit];
+        load_pack<T, unit>(dy + window).get(d);
         const int tap = g.tap(o, q, at.row, at.column);
 #pragma unroll
         for (int k = 0; k < unit; ++k)
-          if (taps.tap[k] == tap) sums.sum[k] += static_cast<Real<T>>(d.element[k]);
+          if (taps.tap[k] == tap) sums.sum[k] += d[k];
       }
     return sums.rounded();
   }
@@ -183,16 +184,17 @@ struct MaxPoolGrad {
 
 struct AvgPool {
   template <class T, int unit>
-  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* x, Positions<unit>,
-                                           int64_t i) {
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit>,
+                                       int64_t i) {
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
     Sums<T, unit> sums;
     for (int r = rows.begin; r < rows.end; ++r)
       for (int c = columns.begin; c < columns.end; ++c) {
-        const auto v = x[g.input_index(at, r, c)];
+        Real<T> v[unit];
+        load_pack<T, unit>(x + g.input_index(at, r, c)).get(v);
 #pragma unroll
-        for (int k = 0; k < unit; ++k) sums.sum[k] += static_cast<Real<T>>(v.element[k]);
+        for (int k = 0; k < unit; ++k) sums.sum[k] += v[k];
       }
     const auto taps = static_cast<Real<T>>((rows.end - rows.begin) * (columns.end - columns.begin));
 #pragma unroll
@@ -203,8 +205,8 @@ struct AvgPool {
 
 struct AvgPoolGrad {
   template <class T, int unit>
-  static __device__ Elements<T, unit> make(const Geometry& g, const Elements<T, unit>* dy, Positions<unit>,
-                                           int64_t i) {
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* dy, Positions<unit>,
+                                       int64_t i) {
     const auto at = g.in(i);
     const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
     Sums<T, unit> sums;
@@ -212,19 +214,20 @@ struct AvgPoolGrad {
       for (int q = columns.begin; q < columns.end; ++q) {
         const auto r = g.rows.under(o), c = g.columns.under(q);
         const auto taps = static_cast<Real<T>>((r.end - r.begin) * (c.end - c.begin));
-        const auto d = dy[g.output_index(at, o, q)];
+        Real<T> d[unit];
+        load_pack<T, unit>(dy + g.output_index(at, o, q)).get(d);
 #pragma unroll
-        for (int k = 0; k < unit; ++k) sums.sum[k] += static_cast<Real<T>>(d.element[k]) / taps;
+        for (int k = 0; k < unit; ++k) sums.sum[k] += d[k] / taps;
       }
     return sums.rounded();
   }
 };
 
 template <class Op, class T, int unit>
-__global__ void pool(Geometry geometry, const Elements<T, unit>* from, Elements<T, unit>* to,
+__global__ void pool(Geometry geometry, const Pack<T, unit>* from, Pack<T, unit>* to,
                      Positions<unit> positions, int64_t elements) {
   for (int64_t i = first_index(); i < elements; i += index_step())
-    to[i] = Op::make(geometry, from, positions, i);
+    store_pack(to + i, Op::make(geometry, from, positions, i));
 }
 
 // Where a kernel's positions are: among its inputs, its outputs, or nowhere.
@@ -265,7 +268,7 @@ class PoolKernel final : public Kernel {
       dispatch_unit<T>(channels_, {args.inputs[0], args.outputs[0], positions}, [&]<int unit>() {
         Geometry geometry = geometry_;
         geometry.channels = Divider(channels_ / unit);
-        using E = Elements<T, unit>;
+        using E = Pack<T, unit>;
         pool<Op, T, unit><<<blocks_for(elements_ / unit), kThreads, 0, stream_of(args)>>>(
             geometry, static_cast<const E*>(args.inputs[0]), static_cast<E*>(args.outputs[0]),
             Positions<unit>{positions, wide_}, elements_ / unit);

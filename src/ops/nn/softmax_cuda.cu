@@ -85,6 +85,31 @@ __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>
   }
 }
 
+// Loss and gradient at once; dx may be x.
+template <bool warps, class T>
+__global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const T* dloss, T* loss, T* dx,
+                                        int64_t rows, int64_t n, Finding* finding) {
+  using C = Real<T>;
+  const RowTeam<warps> team;
+  for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
+    const int64_t label = labels[row];
+    const bool exists = label >= 0 && label < n;
+    // Read before any thread writes over it.
+    const C chosen = exists ? static_cast<C>(x[row * n + label]) : C(0);
+    const C d = static_cast<C>(dloss[row]);
+    const RowStats<C> stats = row_stats(team, x + row * n, n);
+    const C scale = 1 / stats.sum;
+    if (team.rank() == 0) {
+      if (!exists) note(finding, row, label);
+      loss[row] = static_cast<T>(logarithm(stats.sum) - (chosen - stats.max));
+    }
+    map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
+      const C p = exponential(v - stats.max) * scale;
+      return (i == label ? p - 1 : p) * d;
+    });
+  }
+}
+
 class RowKernel : public Kernel {
  public:
   explicit RowKernel(const KernelRequest& request)
@@ -127,14 +152,16 @@ class LabelKernel : public RowKernel {
   explicit LabelKernel(const KernelRequest& request)
       : RowKernel(request),
         wide_(request.dtype(1) == DType::int64),
-        report_([shape = request.shape(1), n = n_, where = request.where](int64_t index, int64_t label) {
+        report_([shape = request.shape(1), n = n_, where = request.where](const Finding& finding) {
+          int64_t index = finding.position;
           Dims position = Dims::filled(shape.rank(), 0);
           for (int d = shape.rank() - 1; d >= 0; --d) {
             position[d] = index % shape[d];
             index /= shape[d];
           }
           fail(ErrorCode::invalid_argument, where, "sparse_softmax_cross_entropy: the label at position ",
-               position, " is ", label, ", but there are ", n, " classes: labels run from 0 to ", n - 1);
+               position, " is ", finding.value(), ", but there are ", n, " classes: labels run from 0 to ",
+               n - 1);
         }) {}
 
  protected:
@@ -170,7 +197,22 @@ class CrossEntropyGradKernel final : public LabelKernel {
   }
 };
 
+class CrossEntropyWithGradKernel final : public LabelKernel {
+ public:
+  using LabelKernel::LabelKernel;
+  bool in_place(int input, int output) const override { return input == 0 && output == 1; }
+  void launch(const LaunchArgs& args) const override {
+    each_type([&]<class T, bool warps>() {
+      cross_entropy_with_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const T*>(args.inputs[2]),
+          static_cast<T*>(args.outputs[0]), static_cast<T*>(args.outputs[1]), rows_, n_,
+          report_.on(args.stream));
+    });
+  }
+};
+
 const RegisterKernel registered[] = {
+    {DeviceKind::gpu, kSparseCrossEntropyWithGrad, {.prepare = prepare<CrossEntropyWithGradKernel>}},
     {DeviceKind::gpu, kSoftmax, {.prepare = prepare<SoftmaxKernel<false>>}},
     {DeviceKind::gpu, kLogSoftmax, {.prepare = prepare<SoftmaxKernel<true>>}},
     {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>}},

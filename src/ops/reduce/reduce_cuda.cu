@@ -54,8 +54,8 @@ struct Choosing {
   }
 };
 
-// What is computed in: that of sums, with a sign where that matters.
-template <class Op, class T>
+// What is computed in.
+template <class T>
 using Computed = std::conditional_t<kIs16Bit<T>, float, std::conditional_t<sizeof(T) == 1, uint32_t, T>>;
 
 // Results are stored as C or, narrower, as elements.
@@ -86,7 +86,7 @@ struct Output {
 // Items are (outer, chunk) pairs.
 template <class Op, bool warps, class T>
 __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int64_t chunks, int64_t chunk) {
-  using C = Computed<Op, T>;
+  using C = Computed<T>;
   const RowTeam<warps> team;
   const C neutral = Op::template neutral<C>();
   for (int64_t item = team.first_row(); item < items; item += team.row_step()) {
@@ -99,26 +99,41 @@ __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int6
   }
 }
 
-// Items are (outer, chunk, block of columns) triples.
-template <class Op, class T>
+// Items are (outer, chunk, block of columns) triples; a thread has `unit` neighbouring columns.
+template <class Op, int unit, class T>
 __global__ void reduce_columns(const T* x, Output y, int64_t n, int64_t inner, int64_t across, int64_t chunks,
                                int64_t chunk) {
-  using C = Computed<Op, T>;
-  __shared__ C shared[kThreads];
+  using C = Computed<T>;
+  __shared__ C shared[unit][kThreads];
   const int64_t item = blockIdx.x, outer = item / across / chunks, part = item / across % chunks;
-  const int64_t column = item % across * blockDim.x + threadIdx.x;
+  const int64_t column = (item % across * blockDim.x + threadIdx.x) * unit;
   const int64_t first = part * chunk, last = min(n, first + chunk);
-  C value = Op::template neutral<C>();
+  C value[unit];
+#pragma unroll
+  for (int k = 0; k < unit; ++k) value[k] = Op::template neutral<C>();
   if (column < inner)
-    for (int64_t i = first + threadIdx.y; i < last; i += blockDim.y)
-      value = Op()(value, static_cast<C>(x[(outer * n + i) * inner + column]));
+    for (int64_t i = first + threadIdx.y; i < last; i += blockDim.y) {
+      const T* from = x + (outer * n + i) * inner + column;
+      C v[unit];
+      if constexpr (unit == 1)
+        v[0] = static_cast<C>(*from);
+      else
+        load_pack<T, unit>(from).get(v);
+#pragma unroll
+      for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[k]);
+    }
   const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
-  shared[at] = value;
+#pragma unroll
+  for (int k = 0; k < unit; ++k) shared[k][at] = value[k];
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.y < half) shared[at] = Op()(shared[at], shared[at + half * blockDim.x]);
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int k = 0; k < unit; ++k) shared[k][at] = Op()(shared[k][at], shared[k][at + half * blockDim.x]);
   }
-  if (threadIdx.y == 0 && column < inner) y.store((outer * chunks + part) * inner + column, shared[at]);
+  if (threadIdx.y == 0 && column < inner)
+#pragma unroll
+    for (int k = 0; k < unit; ++k) y.store((outer * chunks + part) * inner + column + k, shared[k][at]);
 }
 
 __global__ void fill(Output y, int64_t count, float value) {
@@ -247,8 +262,14 @@ class ReduceKernel final : public Kernel {
       kernel<<<grid.blocks, grid.threads, 0, stream>>>(x, to, s.outer * s.chunks, s.n, s.chunks, s.chunk);
     } else {
       const dim3 threads(static_cast<unsigned>(s.lanes), static_cast<unsigned>(kThreads / s.lanes));
-      reduce_columns<Op><<<static_cast<unsigned>(s.outer * s.chunks * s.across()), threads, 0, stream>>>(
-          x, to, s.n, s.inner, s.across(), s.chunks, s.chunk);
+      // 16-bit elements go in pairs: single ones take as long as wider ones would.
+      constexpr int kUnit = kIs16Bit<T> ? 2 : 1;
+      const bool pairs =
+          kUnit == 2 && s.inner % 2 == 0 && s.inner > 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0;
+      const int64_t across = pairs ? ceil_div(s.inner, 2 * s.lanes) : s.across();
+      const auto kernel = pairs ? reduce_columns<Op, kUnit, T> : reduce_columns<Op, 1, T>;
+      kernel<<<static_cast<unsigned>(s.outer * s.chunks * across), threads, 0, stream>>>(
+          x, to, s.n, s.inner, across, s.chunks, s.chunk);
     }
   }
 

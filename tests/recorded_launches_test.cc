@@ -1,0 +1,120 @@
+// What a recording says of the order of its launches is enough: any order that keeps it gives the same bits.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "device/launch_graph.h"
+#include "devices.h"
+#include "lockstep/compile/function.h"
+#include "lockstep/device/device.h"
+#include "models/models.h"
+
+namespace lockstep {
+namespace {
+
+// Launches in another order every time, as far as they may.
+class ShuffledGraph final : public LaunchGraph {
+ public:
+  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random)
+      : launches_(launches.begin(), launches.end()), random_(random) {}
+
+  void launch() override {
+    std::vector<bool> done(launches_.size(), false);
+    for (size_t left = launches_.size(); left > 0; --left) {
+      std::vector<size_t> ready;
+      for (size_t i = 0; i < launches_.size(); ++i) {
+        bool waits = done[i];
+        for (const size_t earlier : launches_[i].after) waits = waits || !done[earlier];
+        if (!waits) ready.push_back(i);
+      }
+      const size_t chosen = ready[random_() % ready.size()];
+      launches_[chosen].launch(nullptr);
+      done[chosen] = true;
+    }
+  }
+
+ private:
+  std::vector<RecordedLaunch> launches_;
+  std::mt19937& random_;
+};
+
+// A CPU that records, as GPUs do.
+class RecordingDevice final : public Device {
+ public:
+  RecordingDevice() : Device(DeviceKind::cpu, 77, 1) {}
+
+  void* allocate(size_t bytes, std::source_location) override {
+    return std::aligned_alloc(64, (bytes + 64) / 64 * 64);
+  }
+  void deallocate(void* data, size_t) noexcept override { std::free(data); }
+  void copy_from_host(void* target, const void* source, size_t bytes) override {
+    if (bytes) std::memcpy(target, source, bytes);
+  }
+  void copy_to_host(void* target, const void* source, size_t bytes) const override {
+    if (bytes) std::memcpy(target, source, bytes);
+  }
+  MemoryInfo memory_info() const override { return {}; }
+  void reset_peak_memory() override {}
+  void set_memory_limit(int64_t) override {}
+  DeviceCounters counters() const override { return {}; }
+  void reset_counters() override {}
+  void count_kernels(int64_t, int64_t) override {}
+  void count_copy(int64_t, int64_t) override {}
+
+  void* stream() const override { return const_cast<RecordingDevice*>(this); }
+  std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
+    ++recordings;
+    for (const RecordedLaunch& launch : launches) {
+      edges += launch.after.size();
+      if (launch.after.empty()) ++free_launches;
+    }
+    return std::make_unique<ShuffledGraph>(launches, random);
+  }
+
+  std::mt19937 random{5};
+  int recordings = 0;
+  size_t edges = 0, free_launches = 0;
+};
+
+std::vector<std::vector<float>> train(models::Model& model, const Tensor& x, const Tensor& labels,
+                                      int steps) {
+  auto optimizer = keras::optimizers::Adam();
+  auto step = function(
+      [&](const Tensor& in, const Tensor& y) { return models::train_step(model, optimizer, in, y); });
+  std::vector<std::vector<float>> results;
+  for (int i = 0; i < steps; ++i) results.push_back(step(x, labels).to_vector<float>());
+  for (const Variable& variable : model.variables()) results.push_back(variable.value().to_vector<float>());
+  return results;
+}
+
+template <class Make>
+void expect_same_bits_in_any_order(Make make, const Shape& input) {
+  const auto run = [&](Device& device) {
+    const DeviceScope scope(device);
+    const auto model = make();
+    return train(*model, models::random_inputs(input, 1), models::random_labels(input[0], 10, 2), 12);
+  };
+  static auto* device = new RecordingDevice;  // devices live until the process ends
+  device->recordings = 0;
+  const auto expected = run(*first_devices(1)[0]);
+  const auto shuffled = run(*device);
+  EXPECT_GT(device->recordings, 0);
+  EXPECT_GT(device->edges, 0u);
+  EXPECT_GT(device->free_launches, 1u) << "nothing could run side by side";
+  EXPECT_EQ(expected, shuffled);
+}
+
+TEST(RecordedLaunches, MlpHasTheSameBitsInAnyOrder) {
+  expect_same_bits_in_any_order([] { return std::make_unique<models::Mlp>(7, 0, DType::float32, 30, 16); },
+                                {8, 30});
+}
+
+TEST(RecordedLaunches, ConvNetHasTheSameBitsInAnyOrder) {
+  expect_same_bits_in_any_order(
+      [] { return std::make_unique<models::ConvNet>(7, true, DType::float32, 8, 4, 8); }, {4, 8, 8, 1});
+}
+
+}  // namespace
+}  // namespace lockstep
