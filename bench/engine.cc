@@ -16,7 +16,7 @@
 
 namespace lockstep::bench {
 
-void configure_devices() { set_logical_cpus({.threads_of = {1, 1, 2, 4, 8, 16}}); }
+void configure_devices() { set_logical_cpus({.threads_of = {1, 1, 1, 1, 2, 4, 8, 16}}); }
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-// One logical device for each number of threads, and a second of one thread, so that all are measured in one process.
+// One logical device for each number of threads, and four of one thread, so that all are measured in one process.
 // Before a device is used.
 void configure_devices();
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/all_reduce.h"
 #include "bench/bench.h"
 #include "bench/checkpoint.h"
 #include "bench/data.h"
@@ -86,6 +87,10 @@ std::vector<Work> all_works() {
                      add(list, "two replicas, one thread", engine_convnet_replicas(128));
                      return list;
                    }});
+  for (const int replicas : {2, 4})
+    works.push_back({.name = fmt::format("all_reduce/{}", replicas),
+                     .bytes = 2.0 * kReducedBytes * replicas,
+                     .candidates = [=](int) { return all_reduce_candidates(replicas); }});
   constexpr int64_t kChainBytes = kChainElements * static_cast<int64_t>(sizeof(float));
   works.push_back({.name = "chain", .bytes = 2.0 * kChainBytes, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(copy_floor(kChainBytes, threads))};

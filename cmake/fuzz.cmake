@@ -6,11 +6,7 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 
 set(fuzz_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-foreach(target lockstep lockstep_simd_v2 lockstep_simd_v3 lockstep_simd_v4)
-  if(TARGET ${target})
-    target_compile_options(${target} PRIVATE ${fuzz_flags} -fsanitize=fuzzer-no-link)
-  endif()
-endforeach()
+target_compile_options(lockstep PRIVATE ${fuzz_flags} -fsanitize=fuzzer-no-link)
 target_link_options(lockstep PRIVATE -fsanitize=address,undefined)
 
 add_custom_target(fuzzers)

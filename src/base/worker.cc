@@ -93,6 +93,25 @@ void Barrier::abort() {
   wake_all(round_);
 }
 
+void Gate::arrive(int count) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(count))
+    wake_all(arrived_);
+}
+
+bool Gate::wait(int count, Waiting waiting) {
+  for (;;) {
+    const uint32_t arrived = arrived_.load(std::memory_order_acquire);
+    if (arrived & kAborted) return false;
+    if (arrived == static_cast<uint32_t>(count)) return true;
+    wait_while(arrived_, arrived, waiting);
+  }
+}
+
+void Gate::abort() {
+  arrived_.fetch_or(kAborted, std::memory_order_release);
+  wake_all(arrived_);
+}
+
 void Barrier::reset() {
   arrived_.store(0, std::memory_order_relaxed);
   aborted_.store(false, std::memory_order_release);

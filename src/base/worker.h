@@ -58,4 +58,22 @@ class Barrier {
   std::atomic<bool> aborted_{false};
 };
 
+// Opens when `count` threads have arrived, which need not wait for it. `count` is the same in all calls.
+class Gate {
+ public:
+  void arrive(int count);
+  bool open(int count) const {
+    return arrived_.load(std::memory_order_acquire) == static_cast<uint32_t>(count);
+  }
+  // False where it was aborted.
+  bool wait(int count, Waiting waiting);
+  void abort();
+  // For the next round. Only while nobody arrives or waits.
+  void reset() { arrived_.store(0, std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kAborted = 1u << 31;
+  std::atomic<uint32_t> arrived_{0};
+};
+
 }  // namespace lockstep

@@ -92,9 +92,11 @@ void compile(const RunFile& run, const Model& model, std::FILE* out) {
 }
 
 double examples_per_second(const observe::RunSummary& time) {
-  const observe::ReplicaSummary& replica = time.replicas.at(0);
-  const auto ns = static_cast<double>(replica.wall.total);
-  return ns > 0 ? 1e9 * static_cast<double>(replica.counts[observe::Counter::examples]) / ns : 0;
+  const auto ns = static_cast<double>(time.replicas.at(0).wall.total);
+  int64_t examples = 0;
+  for (const observe::ReplicaSummary& replica : time.replicas)
+    examples += replica.counts[observe::Counter::examples];
+  return ns > 0 ? 1e9 * static_cast<double>(examples) / ns : 0;
 }
 
 void write_results(const RunFile& run, const Model& model, const keras::History& history, std::FILE* out) {

@@ -1,5 +1,7 @@
 #include "compile/bound_program.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "compile/fusion.h"
 #include "compile/transfers.h"
@@ -45,7 +47,8 @@ void* Memory::at(const Operand& operand) {
 
 BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options,
                            std::span<Memory* const> memories, int device, int replica)
-    : work_(memories.size()),
+    : first_step_(plan.steps.data()),
+      work_(memories.size()),
       devices_(plan.devices),
       per_replica_(per_replica),
       checked_(plan.checks_numerics),
@@ -121,10 +124,25 @@ void BoundProgram::bind(std::span<Memory* const> memories) {
     pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
 }
 
+std::pair<size_t, size_t> BoundProgram::launches_of(int phase) const {
+  return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
+}
+
+size_t BoundProgram::launches_until(int steps) const {
+  const Step* const end = first_step_ + steps;
+  return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
+                                                  [&](const Launch& l) { return l.step < end; }) -
+                             launches_.begin());
+}
+
 void BoundProgram::run(int phase) const {
+  const auto [begin, end] = launches_of(phase);
+  run(begin, end);
+}
+
+void BoundProgram::run(size_t begin, size_t end) const {
   launch_place() = {device_, replica_};
-  const size_t end = phase_begin_[static_cast<size_t>(phase) + 1];
-  for (size_t i = phase_begin_[static_cast<size_t>(phase)]; i < end; ++i) launch(launches_[i], device_);
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], device_);
 }
 
 void BoundProgram::run(const Segment& segment) const {

@@ -43,6 +43,11 @@ class BoundProgram {
   void rebase(Memory& memory) { rebase(only(memory)); }
   // Launches the steps of one phase. `team`: threads of the calling thread's team.
   void run(int phase) const;
+  // Launches [begin, end) of all, which belong to one phase.
+  void run(size_t begin, size_t end) const;
+  std::pair<size_t, size_t> launches_of(int phase) const;
+  // How many launches come from the plan's first `steps` steps.
+  size_t launches_until(int steps) const;
 
   // Consecutive steps of a split program on one device.
   struct Segment {
@@ -88,6 +93,7 @@ class BoundProgram {
   void copy(const Launch& launch) const;
 
   std::vector<Launch> launches_;
+  const Step* first_step_;  // of the plan
   std::vector<void*> pointers_;
   std::vector<Patch> patches_;
   std::vector<Patch> fixed_;

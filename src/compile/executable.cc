@@ -5,13 +5,15 @@
 #include <cstring>
 #include <exception>
 #include <numeric>
+#include <optional>
 
 #include "base/parallel.h"
 #include "base/worker.h"
 #include "compile/bound_program.h"
+#include "compile/cross_device_sum.h"
 #include "compile/output_pool.h"
-#include "compile/replica_sum.h"
 #include "device/copy.h"
+#include "graph/eager.h"
 #include "graph/variable_impl.h"
 #include "tensor/tensor_impl.h"
 
@@ -79,16 +81,13 @@ int total_threads(const ReplicaLayout& layout) {
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)),
-        layout_(std::move(layout)),
-        waiting_(waiting_of(total_threads(layout_))),
-        barrier_(static_cast<int>(layout_.devices.size()), waiting_) {
+      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
     for (size_t d = 0; d < layout_.devices.size(); ++d)
       devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
-    collect_sums();
+    sums_.emplace(layout_, collect_sums(), waiting_);
     for (size_t d = 1; d < layout_.devices.size(); ++d)
       workers_.push_back(std::make_unique<Worker>(waiting_));
     tasks_.resize(devices_.size());
@@ -107,6 +106,7 @@ class Executable::Impl {
     bind_variables();
     if (clock) clock->leave();
     inputs_ = inputs;
+    sums_->begin_run(clock);
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -117,6 +117,7 @@ class Executable::Impl {
       distrust_mirrors();
       throw;
     }
+    sums_->end_run();
     settle_variables();
   }
 
@@ -161,21 +162,8 @@ class Executable::Impl {
     std::vector<std::unique_ptr<Storage>> staged;   // inputs that live on another device
     std::vector<std::unique_ptr<Storage>> outputs;  // where this device's own copy of a result goes
     std::vector<std::unique_ptr<Replica>> replicas;
-    std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
-    std::vector<std::unique_ptr<Storage>> partials;  // by node, for those of more than one leaf
     int threads = 1;
     int concurrent = 1;  // replicas that run at once
-  };
-
-  // One value that is summed, as the devices and replicas hold it.
-  struct Sum {
-    int phase = 0;
-    DType dtype = DType::float32;
-    int64_t size = 0;
-    size_t scratch = 0;                       // offset into the devices' partials
-    std::vector<const void*> inputs;          // by replica; null: empty slice
-    std::vector<const void*> addends;         // by node of sum_nodes_
-    std::vector<std::vector<void*>> results;  // by device, by plan; null: not there
   };
 
   PlanOptions options(const Device& device) const {
@@ -258,17 +246,7 @@ class Executable::Impl {
         layout_.reproducible
             ? std::max(1, std::min<int>(context->threads, static_cast<int>(context->replicas.size())))
             : 1;
-    if (layout_.replicated()) {
-      const int last_used = last_leaf(first, last);
-      context->nodes = largest_nodes(layout_.replicas, first, last_used);
-    }
     return context;
-  }
-
-  // Empty slices come last and are left out of every sum.
-  int last_leaf(int first, int last) const {
-    while (last > first && layout_.slices[static_cast<size_t>(last) - 1].size == 0) --last;
-    return last;
   }
 
   void prepare_memory(Memory& memory, size_t p, DeviceContext& device) {
@@ -290,24 +268,17 @@ class Executable::Impl {
     }
   }
 
-  void collect_sums() {
-    if (!layout_.replicated()) return;
-    for (int r = 0; r < last_leaf(0, layout_.replicas); ++r) leaves_.push_back({r, r + 1});
-    for (const auto& device : devices_)
-      for (const TreeNode& node : device->nodes) sum_nodes_.push_back(node);
-    size_t scratch = 0;
+  std::vector<ReplicaSum> collect_sums() {
+    std::vector<ReplicaSum> sums;
+    if (!layout_.replicated()) return sums;
     for (const Collective& collective : plans_[0].collectives) {
-      Sum sum{.phase = collective.phase,
-              .dtype = collective.spec.dtype,
-              .size = collective.spec.shape.size(),
-              .scratch = scratch,
-              .inputs = {},
-              .addends = {},
-              .results = {}};
-      sum.inputs.assign(static_cast<size_t>(layout_.replicas), nullptr);
-      scratch +=
-          (static_cast<size_t>(collective.spec.shape.size()) * partial_size(collective.spec.dtype) + 63) /
-          64 * 64;
+      ReplicaSum sum{.phase = collective.phase,
+                     .dtype = collective.spec.dtype,
+                     .size = collective.spec.shape.size(),
+                     .inputs = std::vector<const void*>(static_cast<size_t>(layout_.replicas), nullptr),
+                     .results = {},
+                     .ready = {},
+                     .conditions = {}};
       for (const auto& device : devices_) {
         auto& results = sum.results.emplace_back(plans_.size(), nullptr);
         for (size_t p = 0; p < plans_.size(); ++p)
@@ -315,21 +286,18 @@ class Executable::Impl {
         for (const auto& replica : device->replicas)
           sum.inputs[static_cast<size_t>(replica->number)] =
               replica->memory.at(twin(static_cast<size_t>(replica->plan), collective).input);
+        size_t ready = 0;
+        if (!device->replicas.empty()) {
+          const Replica& last = *device->replicas.back();
+          ready = last.program->launches_until(twin(static_cast<size_t>(last.plan), collective).ready);
+        }
+        sum.ready.push_back(ready);
+        if (collective.condition && device->device->has_memory())
+          sum.conditions.push_back(static_cast<const bool*>(device->memory[0].at(*collective.condition)));
       }
-      sums_.push_back(std::move(sum));
+      sums.push_back(std::move(sum));
     }
-    for (const auto& device : devices_)
-      for (const TreeNode& node : device->nodes)
-        device->partials.push_back(
-            node.last - node.first > 1 && devices_.size() > 1
-                ? std::make_unique<Storage>(*device->device, scratch, std::source_location::current())
-                : nullptr);
-    for (Sum& sum : sums_)
-      for (const auto& device : devices_)
-        for (size_t n = 0; n < device->nodes.size(); ++n)
-          sum.addends.push_back(device->partials[n]
-                                    ? static_cast<char*>(device->partials[n]->data()) + sum.scratch
-                                    : sum.inputs[static_cast<size_t>(device->nodes[n].first)]);
+    return sums;
   }
 
   // The same collective in another plan.
@@ -387,6 +355,11 @@ class Executable::Impl {
     const Plan& plan = plans_[0];
     for (size_t v = 0; v < plan.variables.size(); ++v) {
       VariableImpl& variable = *plan.variables[v].impl();
+      if (layout_.replicated() && variable.options.per_replica) {
+        bind_parts(variable, v);
+        continue;
+      }
+      variable.gather();
       void* data = plan.variable_updated[v] ? variable.mutable_data(true) : variable.value.impl()->data();
       Device& home = variable.value.device();
       for (const auto& device : devices_) {
@@ -407,6 +380,24 @@ class Executable::Impl {
     }
   }
 
+  void bind_parts(VariableImpl& variable, size_t v) {
+    TensorList& parts = variable.spread(layout_.replicas);
+    // A replica without examples does not run, but what it has must not be left out of a sum.
+    for (size_t r = 1; r < parts.size(); ++r)
+      if (layout_.slices[r].size == 0 && parts[r].defined()) {
+        const Tensor pair[] = {parts[0], parts[r]};
+        parts[0] = run_eager(*find_op("add"), pair, {}, {&variable.spec, 1}, variable.where).front();
+        parts[r] = {};
+      }
+    for (const auto& device : devices_)
+      for (const auto& replica : device->replicas) {
+        Tensor& part = parts[static_cast<size_t>(replica->number)];
+        part = part.defined() ? part.to(*device->device)
+                              : Tensor::full(variable.spec.dtype, variable.spec.shape, 0, *device->device);
+        set_variable(replica->memory, static_cast<size_t>(replica->plan), v, part.impl()->data());
+      }
+  }
+
   // A step that failed may have updated some devices and not others: what the variable itself holds
   // counts, for this program and for all others.
   void distrust_mirrors() {
@@ -421,6 +412,7 @@ class Executable::Impl {
   void settle_variables() {
     for (size_t v = 0; v < plans_[0].variables.size(); ++v) {
       VariableImpl& variable = *plans_[0].variables[v].impl();
+      if (layout_.replicated() && variable.options.per_replica) continue;
       if (plans_[0].variable_updated[v]) {
         ++variable.version;
         Device& home = variable.value.device();
@@ -479,13 +471,27 @@ class Executable::Impl {
   };
 
   void run_devices() {
-    barrier_.reset();
     for (Task& task : tasks_) task.error = nullptr;
-    for (size_t d = 1; d < devices_.size(); ++d) workers_[d - 1]->start(run_task, &tasks_[d]);
+    for (size_t d = 1; d < devices_.size(); ++d) {
+      // Until its thread is awake.
+      if (clock_) clock_->replica(static_cast<int>(d)).enter(Category::idle);
+      workers_[d - 1]->start(run_woken_task, &tasks_[d]);
+    }
     run_task(&tasks_[0]);
+    const observe::TimeScope scope(clock_of(0), Category::waiting_for_others);
     for (const auto& worker : workers_) worker->wait();
+    if (clock_)
+      for (size_t d = 1; d < devices_.size(); ++d) clock_->replica(static_cast<int>(d)).leave();
     for (const Task& task : tasks_)
       if (task.error) std::rethrow_exception(task.error);
+  }
+
+  static void run_woken_task(void* context) {
+    const auto* task = static_cast<Task*>(context);
+    observe::ReplicaClock* clock = task->self->clock_of(task->device);
+    if (clock) clock->leave();
+    run_task(context);
+    if (clock) clock->enter(Category::waiting_for_others);
   }
 
   static void run_task(void* context) {
@@ -495,17 +501,11 @@ class Executable::Impl {
       task->self->run_device(task->device);
     } catch (...) {
       task->error = std::current_exception();
-      task->self->barrier_.abort();
+      task->self->sums_->abort();
     }
   }
 
   observe::ReplicaClock* clock_of(int d) const { return clock_ ? &clock_->replica(d) : nullptr; }
-
-  // Waits for all devices; false where one failed.
-  bool meet(int d) {
-    const observe::TimeScope scope(clock_of(d), Category::waiting_for_others);
-    return barrier_.meet();
-  }
 
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
@@ -520,12 +520,12 @@ class Executable::Impl {
     int64_t kernels = 0;
     int64_t flops = 0;
     for (int phase = 0; phase < plans_[0].phases; ++phase) {
-      if (phase > 0 && !sum_over_replicas(d, phase)) return;
+      if (phase > 0 && !sums_->finish(d, phase, clock_of(d))) return;
       const observe::TimeScope scope(clock_of(d), Category::compute);
       // Plan 0 last: it writes the variables that the others still read.
       for (size_t p = plans_.size(); p-- > 0;)
         if (device.uniform[p] && !(p == 0 && leaves_updates(d, phase))) device.uniform[p]->run(phase);
-      run_replicas(device, phase);
+      run_replicas(d, phase);
     }
     for (const auto& uniform : device.uniform)
       if (uniform) {
@@ -537,6 +537,15 @@ class Executable::Impl {
       flops += replica->program->flops();
     }
     device.device->count_kernels(kernels, flops);
+    if (observe::ReplicaClock* clock = clock_of(d)) {
+      clock->count(observe::Counter::flops, flops);
+      if (layout_.replicated()) {
+        const auto [first, last] = layout_.replicas_of(d);
+        for (int r = first; r < last; ++r)
+          clock->count(observe::Counter::examples, layout_.slices[static_cast<size_t>(r)].size);
+        clock->count(observe::Counter::slots, layout_.slices[0].size * (last - first));
+      }
+    }
   }
 
   // The last phase makes the updates, and results that no replica waits for.
@@ -544,110 +553,32 @@ class Executable::Impl {
     return layout_.central_updates && d > 0 && phase == plans_[0].phases - 1;
   }
 
-  void run_replicas(DeviceContext& device, int phase) {
-    if (device.concurrent == 1) {
+  void run_replicas(int d, int phase) {
+    DeviceContext& device = *devices_[static_cast<size_t>(d)];
+    const std::span<const size_t> stops = sums_->stops(d, phase + 1);
+    size_t bucket = 0;
+    if (device.concurrent > 1) {
+      parallel(device.concurrent, [&](int index) {
+        for (size_t r = static_cast<size_t>(index); r < device.replicas.size();
+             r += static_cast<size_t>(device.concurrent))
+          device.replicas[r]->program->run(phase);
+      });
+    } else if (!device.replicas.empty()) {
       // Alone on the thread, so that kernels prepared for one thread use no more.
       const TeamScope team(layout_.reproducible ? 1 : device.threads);
-      for (const auto& replica : device.replicas) replica->program->run(phase);
-      return;
+      for (size_t r = 0; r + 1 < device.replicas.size(); ++r) device.replicas[r]->program->run(phase);
+      // With the last replica everything the device adds to a bucket is there.
+      const BoundProgram& program = *device.replicas.back()->program;
+      auto [at, end] = program.launches_of(phase);
+      for (; bucket < stops.size() && stops[bucket] < end; ++bucket) {
+        const size_t stop = std::max(at, stops[bucket]);
+        program.run(at, stop);
+        at = stop;
+        sums_->contribute(d, phase + 1, bucket, clock_of(d));
+      }
+      program.run(at, end);
     }
-    parallel(device.concurrent, [&](int index) {
-      for (size_t r = static_cast<size_t>(index); r < device.replicas.size();
-           r += static_cast<size_t>(device.concurrent))
-        device.replicas[r]->program->run(phase);
-    });
-  }
-
-  // The share of a sum's elements that device d adds up for all: whole cache lines.
-  std::pair<int64_t, int64_t> share(const Sum& sum, int64_t d) const {
-    auto count = static_cast<int64_t>(devices_.size());
-    if (layout_.cross_device_ops == CrossDeviceOps::reduction_to_one_device) {
-      if (d > 0) return {sum.size, sum.size};
-      count = 1;
-    } else if (layout_.cross_device_ops == CrossDeviceOps::hierarchical_copy) {
-      if (d % 2 == 1) return {sum.size, sum.size};
-      count = (count + 1) / 2;
-      d /= 2;
-    }
-    const int64_t lines = (sum.size + kLine - 1) / kLine;
-    return {std::min(sum.size, lines * d / count * kLine),
-            std::min(sum.size, lines * (d + 1) / count * kLine)};
-  }
-
-  // Every device adds up the nodes of the tree that it holds, then one share of the elements for
-  // all, then fetches the other shares. False where another device failed.
-  bool sum_over_replicas(int d, int phase) {
-    if (std::none_of(sums_.begin(), sums_.end(), [&](const Sum& sum) { return sum.phase == phase; }))
-      return true;
-    DeviceContext& device = *devices_[static_cast<size_t>(d)];
-    const bool alone = devices_.size() == 1;
-    const observe::Span span("all_reduce_sum", "communication", {.device = d});
-    const observe::TimeScope scope(clock_of(d), Category::exposed_communication);
-    if (!alone) {
-      for (size_t n = 0; n < device.nodes.size(); ++n)
-        if (device.partials[n]) add_own(device, n, phase);
-      if (!meet(d)) return false;
-    }
-    for (const Sum& sum : sums_) {
-      if (sum.phase != phase || !device.device->has_memory()) continue;
-      const auto [first, last] = share(sum, d);
-      void* target = sum.results[static_cast<size_t>(d)][0];
-      parallel_for(last - first, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
-        if (alone)
-          sum_in_tree_order(sum.dtype, layout_.replicas, leaves_, sum.inputs.data(), target, first + begin,
-                            first + end);
-        else
-          sum_in_tree_order(sum.dtype, layout_.replicas, sum_nodes_, sum.addends.data(), target,
-                            first + begin, first + end);
-      });
-      if (!alone) count_addends(d, static_cast<int64_t>(size_of(sum.dtype)) * (last - first));
-    }
-    if (!alone && !meet(d)) return false;
-    for (const Sum& sum : sums_)
-      if (sum.phase == phase) fetch_shares(d, sum);
-    // Nobody may overwrite a sum that others still fetch.
-    return alone || meet(d);
-  }
-
-  void add_own(DeviceContext& device, size_t n, int phase) {
-    const TreeNode node = device.nodes[n];
-    const std::span<const TreeNode> leaves(leaves_.data() + node.first,
-                                           static_cast<size_t>(node.last - node.first));
-    for (const Sum& sum : sums_) {
-      if (sum.phase != phase || !device.device->has_memory()) continue;
-      void* target = static_cast<char*>(device.partials[n]->data()) + sum.scratch;
-      parallel_for(sum.size, kLine * 64, device.threads, [&](int64_t begin, int64_t end) {
-        sum_partially(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first, target, begin,
-                      end);
-      });
-    }
-  }
-
-  // The addends that device d reads from the others' memory.
-  void count_addends(int d, int64_t bytes) {
-    for (size_t e = 0; e < devices_.size(); ++e) {
-      if (static_cast<int>(e) == d) continue;
-      const int64_t read = bytes * static_cast<int64_t>(devices_[e]->nodes.size());
-      devices_[e]->device->count_copy(0, read);
-      devices_[static_cast<size_t>(d)]->device->count_copy(read, 0);
-    }
-  }
-
-  void fetch_shares(int d, const Sum& sum) {
-    const auto& results = sum.results[static_cast<size_t>(d)];
-    auto* own = static_cast<char*>(results[0]);
-    const size_t width = size_of(sum.dtype);
-    for (size_t e = 0; e < devices_.size(); ++e) {
-      if (static_cast<int>(e) == d) continue;
-      const auto [first, last] = share(sum, static_cast<int64_t>(e));
-      const size_t offset = static_cast<size_t>(first) * width;
-      copy_across(*devices_[e]->device, static_cast<const char*>(sum.results[e][0]) + offset,
-                  *devices_[static_cast<size_t>(d)]->device, own + offset,
-                  static_cast<size_t>(last - first) * width);
-    }
-    for (size_t p = 1; p < results.size(); ++p)
-      if (results[p] && devices_[static_cast<size_t>(d)]->device->has_memory())
-        std::memcpy(results[p], own, static_cast<size_t>(sum.size) * width);
+    for (; bucket < stops.size(); ++bucket) sums_->contribute(d, phase + 1, bucket, clock_of(d));
   }
 
   std::vector<Plan> plans_;
@@ -656,17 +587,13 @@ class Executable::Impl {
       variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;
   std::vector<uint64_t> mirror_versions_;
-  std::vector<TreeNode> leaves_;     // the replicas that are not empty
-  std::vector<TreeNode> sum_nodes_;  // all devices' nodes in order: they cover every leaf in use
-  std::vector<Sum> sums_;
+  std::optional<CrossDeviceSums> sums_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Task> tasks_;
   const Waiting waiting_;
-  Barrier barrier_;
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
-  static constexpr int64_t kLine = 64;  // elements
   std::vector<OutputPool> output_pool_;
 };
 

@@ -113,6 +113,7 @@ class FunctionCore::Impl {
       if (same) return *program;
     }
     warn_of_retracing(inputs);
+    const observe::TraceCount count(options_.clock);
     programs_.push_back(compile(inputs, where));
     return *programs_.back();
   }

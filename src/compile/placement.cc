@@ -10,6 +10,8 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
   Placement placement;
   placement.nodes.resize(count);
   int last = 0;
+  const bool replicated =
+      std::find(split_parameters.begin(), split_parameters.end(), true) != split_parameters.end();
   for (size_t i = 0; i < count; ++i) {
     const Node& node = graph.nodes[i];
     NodePlace& place = placement.nodes[i];
@@ -21,6 +23,8 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
       place.per_replica = index < split_parameters.size() && split_parameters[index];
     } else if (node.op == &kExampleOffset) {
       place.per_replica = true;
+    } else if (node.op == &kVariable) {
+      place.per_replica = replicated && node.attrs.as<VariableAttrs>().variable.per_replica();
     }
     for (const Value v : node.inputs) {
       const NodePlace& input = placement.nodes[static_cast<size_t>(v.node)];

@@ -38,6 +38,7 @@ class Lowering {
   Lowering(const Graph& graph, const Placement& placement, const PlanOptions& options)
       : graph_(graph), placement_(placement), options_(options) {
     for (const Node& node : graph.nodes) homes_.emplace_back(node.outputs.size());
+    written_.assign(graph.nodes.size(), 0);
     plan_.phases = placement.phases;
     plan_.devices = options.devices;
   }
@@ -242,11 +243,16 @@ class Lowering {
     Home& h = home({static_cast<int32_t>(i), 0});
     h.layout = contiguous_layout(n.outputs[0]);
     h.operand = new_buffer(n.outputs[0].bytes(), place);
-    plan_.collectives.push_back({.sequence = n.attrs.as<CollectiveAttrs>().sequence,
-                                 .spec = n.outputs[0],
-                                 .input = input.operand,
-                                 .result = h.operand,
-                                 .phase = place.phase});
+    plan_.collectives.push_back(
+        {.sequence = n.attrs.as<CollectiveAttrs>().sequence,
+         .spec = n.outputs[0],
+         .input = input.operand,
+         .result = h.operand,
+         .condition = n.inputs.size() > 1 ? std::optional(home(n.inputs[1]).operand) : std::nullopt,
+         .phase = place.phase,
+         .ready = written_[static_cast<size_t>(n.inputs[0].node)]});
+    // From then on the result may be written, while steps that do not need it still run.
+    buffers_.back().first = plan_.collectives.back().ready;
     collective_positions_.push_back(position());
   }
 
@@ -281,6 +287,7 @@ class Lowering {
     for (const OperandLayout& layout : step.input_layouts) in.push_back(layout.spec);
     for (const OperandLayout& layout : step.output_layouts) out.push_back(layout.spec);
     step.cost = op_cost(*step.op, in, out, step.attrs);
+    if (step.node >= 0) written_[static_cast<size_t>(step.node)] = position() + 1;
     plan_.steps.push_back(std::move(step));
   }
 
@@ -306,8 +313,10 @@ class Lowering {
     }
     // The sums of a phase run together in front of its first step: what they read must not be reused
     // by that step, nor by each other.
-    for (size_t c = 0; c < plan_.collectives.size(); ++c)
+    for (size_t c = 0; c < plan_.collectives.size(); ++c) {
       extend(plan_.collectives[c].input, collective_positions_[c]);
+      if (plan_.collectives[c].condition) extend(*plan_.collectives[c].condition, collective_positions_[c]);
+    }
   }
 
   struct InPlace {
@@ -390,6 +399,7 @@ class Lowering {
     for (Collective& c : plan_.collectives) {
       settle(c.input);
       settle(c.result);
+      if (c.condition) settle(*c.condition);
     }
     return arena;
   }
@@ -403,6 +413,7 @@ class Lowering {
   std::vector<Buffer> buffers_;
   std::vector<InPlace> in_place_;
   std::vector<int> collective_positions_;
+  std::vector<int> written_;  // by node: steps after which its values are there
 };
 
 }  // namespace
@@ -420,7 +431,7 @@ int step_threads(const Step& step, const PlanOptions& options) {
 
 Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters) {
   const Placement placement = place_nodes(graph, split_parameters);
-  graph.updates.clear();
+  std::erase_if(graph.updates, [](const VariableUpdate& update) { return !update.variable.per_replica(); });
   for (Value& output : graph.outputs)
     if (!placement.nodes[static_cast<size_t>(output.node)].per_replica) output = {};
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -1,6 +1,7 @@
 // What the compiler makes of a graph: launches in order, and where each of their operands lives.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,10 @@ struct Collective {
   TensorSpec spec;
   Operand input;
   Operand result;
-  int phase = 0;  // runs before the steps of this phase
+  std::optional<Operand> condition;  // a boolean, the same on all devices: whether to sum at all
+  int phase = 0;                     // runs before the steps of this phase
+  int ready =
+      0;  // steps after which the input is there; as soon as all replicas are so far the sum may be made
 };
 
 struct PlannedOutput {

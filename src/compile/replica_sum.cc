@@ -1,5 +1,9 @@
 #include "compile/replica_sum.h"
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -35,40 +39,65 @@ struct TreeSum {
   std::span<const TreeNode> nodes;
   const void* const* addends;
 
-  // The sum below `node` for `n` elements from `begin`, into `out`. False where no addend lies there.
-  bool sum(TreeNode node, int64_t begin, int64_t n, Accumulator<T>* out) const {
+  // The sum below `node` for `n` elements from `begin`: in `buffer`, or where it lies already. Null where no
+  // addend lies there.
+  const Accumulator<T>* sum(TreeNode node, int64_t begin, int64_t n, Accumulator<T>* buffer) const {
     const auto held = std::find(nodes.begin(), nodes.end(), node);
     if (held != nodes.end()) {
       const void* addend = addends[held - nodes.begin()];
-      if (node.last - node.first > 1) {
-        std::memcpy(out, static_cast<const Accumulator<T>*>(addend) + begin,
-                    static_cast<size_t>(n) * sizeof(Accumulator<T>));
-      } else {
-        const T* source = static_cast<const T*>(addend) + begin;
-        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(source[i]);
-      }
-      return true;
+      if (std::is_same_v<T, Accumulator<T>> || node.last - node.first > 1)
+        return static_cast<const Accumulator<T>*>(addend) + begin;
+      const T* source = static_cast<const T*>(addend) + begin;
+      for (int64_t i = 0; i < n; ++i) buffer[i] = static_cast<Accumulator<T>>(source[i]);
+      return buffer;
     }
-    if (node.last - node.first <= 1) return false;
+    if (node.last - node.first <= 1) return nullptr;
     const int middle = tree_middle(node);
-    const bool left = sum({node.first, middle}, begin, n, out);
-    if (!left) return sum({middle, node.last}, begin, n, out);
-    Accumulator<T> right[kBlock];
-    if (sum({middle, node.last}, begin, n, right))
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Accumulator<T>>(out[i] + right[i]);
-    return true;
+    const Accumulator<T>* left = sum({node.first, middle}, begin, n, buffer);
+    if (!left) return sum({middle, node.last}, begin, n, buffer);
+    Accumulator<T> other[kBlock];
+    const Accumulator<T>* right = sum({middle, node.last}, begin, n, other);
+    if (!right) return left;
+    for (int64_t i = 0; i < n; ++i) buffer[i] = static_cast<Accumulator<T>>(left[i] + right[i]);
+    return buffer;
   }
 };
 
+void store(char* target, const char* block, size_t bytes, Stores stores) {
+#if defined(__x86_64__)
+  constexpr size_t kWidth = sizeof(__m128i);
+  if (stores == Stores::streaming && reinterpret_cast<uintptr_t>(target) % kWidth == 0) {
+    for (; bytes >= kWidth; bytes -= kWidth, block += kWidth, target += kWidth)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(target),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
+  }
+#else
+  static_cast<void>(stores);
+#endif
+  std::memcpy(target, block, bytes);
+}
+
 // `Target`: what the sum is stored as.
 template <class T, class Target>
-void sum_blocks(int leaves, const TreeSum<T>& tree, Target* target, int64_t begin, int64_t end) {
-  Accumulator<T> block[kBlock];
+void sum_blocks(int leaves, const TreeSum<T>& tree, std::span<void* const> targets, int64_t begin,
+                int64_t end, Stores stores) {
+  alignas(64) Accumulator<T> block[kBlock];
+  alignas(64) Target rounded[kBlock];
   for (int64_t at = begin; at < end; at += kBlock) {
     const int64_t n = std::min(kBlock, end - at);
-    tree.sum({0, leaves}, at, n, block);
-    for (int64_t i = 0; i < n; ++i) target[at + i] = static_cast<Target>(block[i]);
+    const Accumulator<T>* sum = tree.sum({0, leaves}, at, n, block);
+    const void* values = sum;
+    if constexpr (!std::is_same_v<Target, Accumulator<T>>) {
+      for (int64_t i = 0; i < n; ++i) rounded[i] = static_cast<Target>(sum[i]);
+      values = rounded;
+    }
+    for (void* target : targets)
+      store(reinterpret_cast<char*>(static_cast<Target*>(target) + at), static_cast<const char*>(values),
+            static_cast<size_t>(n) * sizeof(Target), stores);
   }
+#if defined(__x86_64__)
+  if (stores == Stores::streaming) _mm_sfence();
+#endif
 }
 
 void check_has_sum(DType dtype) {
@@ -89,11 +118,11 @@ std::vector<TreeNode> largest_nodes(int leaves, int first, int last) {
 }
 
 void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
-                       void* target, int64_t begin, int64_t end) {
+                       std::span<void* const> targets, int64_t begin, int64_t end, Stores stores) {
   check_has_sum(dtype);
   dispatch(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      sum_blocks<T>(leaves, {nodes, addends}, static_cast<T*>(target), begin, end);
+      sum_blocks<T, T>(leaves, {nodes, addends}, targets, begin, end, stores);
   });
 }
 
@@ -102,7 +131,7 @@ void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, con
   check_has_sum(dtype);
   dispatch(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      sum_blocks<T>(leaves, {nodes, addends}, static_cast<Accumulator<T>*>(target), begin, end);
+      sum_blocks<T, Accumulator<T>>(leaves, {nodes, addends}, {&target, 1}, begin, end, Stores::cached);
   });
 }
 

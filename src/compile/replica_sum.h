@@ -31,12 +31,17 @@ std::vector<TreeNode> largest_nodes(int leaves, int first, int last);
 // values have 16 bits, so that rounding does not depend on who holds which leaf.
 size_t partial_size(DType dtype);
 
-// Adds elements [begin, end) of the addends into `target` in the tree's order. `nodes`: disjoint
-// nodes of the tree in ascending order that together cover every leaf in use; `addends[i]`: the value
-// of a leaf, or the partial sum below an inner node. Do not allocate.
+// Where stores go that nobody reads soon: past the caches, which saves reading the memory first.
+enum class Stores : uint8_t { cached, streaming };
+
+// Adds elements [begin, end) of the addends in the tree's order. `nodes`: disjoint nodes of the tree in
+// ascending order that together cover every leaf in use; `addends[i]`: the value of a leaf, or the partial
+// sum below an inner node. Do not allocate.
 void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
                    void* target, int64_t begin, int64_t end);  // the target is a partial sum
+// The sum goes to every target.
 void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
-                       void* target, int64_t begin, int64_t end);
+                       std::span<void* const> targets, int64_t begin, int64_t end,
+                       Stores stores = Stores::cached);
 
 }  // namespace lockstep::compile

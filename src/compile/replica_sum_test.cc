@@ -7,9 +7,17 @@
 #include <random>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
 namespace {
+
+void sum_into(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+              void* target, int64_t begin, int64_t end) {
+  sum_in_tree_order(dtype, leaves, nodes, addends, {&target, 1}, begin, end);
+}
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -106,7 +114,7 @@ std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& le
   std::vector<const void*> addends;
   for (const auto& partial : partials) addends.push_back(partial.data());
   std::vector<char> result(static_cast<size_t>(size) * size_of(dtype));
-  sum_in_tree_order(dtype, count, nodes, addends.data(), result.data(), 0, size);
+  sum_into(dtype, count, nodes, addends.data(), result.data(), 0, size);
   return result;
 }
 
@@ -136,7 +144,7 @@ TEST(ReplicaSum, TheBitsDoNotDependOnWhoHoldsWhichLeaf) {
           addends.push_back(leaves[static_cast<size_t>(leaf)].data());
         }
         std::vector<char> expected(kSize * size_of(dtype));
-        sum_in_tree_order(dtype, count, single, addends.data(), expected.data(), 0, kSize);
+        sum_into(dtype, count, single, addends.data(), expected.data(), 0, kSize);
         for (const auto& split : all_splits(count))
           ASSERT_EQ(sum_over(dtype, leaves, split, used, kSize), expected)
               << dtype << ", " << used << " of " << count << " leaves on " << split.size() - 1 << " devices";
@@ -168,7 +176,7 @@ TEST(ReplicaSum, IntegersWrapAround) {
   const std::vector<TreeNode> nodes = {{0, 1}, {1, 2}};
   const void* addends[] = {a.data(), b.data()};
   std::vector<uint8_t> sum(2);
-  sum_in_tree_order(DType::uint8, 2, nodes, addends, sum.data(), 0, 2);
+  sum_into(DType::uint8, 2, nodes, addends, sum.data(), 0, 2);
   EXPECT_THAT(sum, ElementsAre(44, 3));
 }
 
@@ -177,9 +185,9 @@ TEST(ReplicaSum, WritesItsRangeAlone) {
   const std::vector<TreeNode> nodes = {{0, 1}, {1, 2}};
   const void* addends[] = {a.data(), b.data()};
   std::vector<float> sum(3000, -1);
-  sum_in_tree_order(DType::float32, 2, nodes, addends, sum.data(), 10, 2500);
+  sum_into(DType::float32, 2, nodes, addends, sum.data(), 10, 2500);
   for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], i >= 10 && i < 2500 ? 3 : -1) << i;
-  sum_in_tree_order(DType::float32, 2, nodes, addends, sum.data(), 7, 7);
+  sum_into(DType::float32, 2, nodes, addends, sum.data(), 7, 7);
   EXPECT_EQ(sum[7], -1);
 }
 
@@ -187,17 +195,35 @@ TEST(ReplicaSum, TheTargetMayBeAnAddend) {
   std::vector<float> a = {1, 2}, b = {10, 20}, c = {100, 200};
   const std::vector<TreeNode> nodes = {{0, 1}, {1, 2}, {2, 3}};
   const void* addends[] = {a.data(), b.data(), c.data()};
-  sum_in_tree_order(DType::float32, 3, nodes, addends, b.data(), 0, 2);
+  sum_into(DType::float32, 3, nodes, addends, b.data(), 0, 2);
   EXPECT_THAT(b, ElementsAre(111, 222));
 }
 
 TEST(ReplicaSum, BooleansHaveNoSum) {
   try {
-    sum_in_tree_order(DType::boolean, 1, {}, nullptr, nullptr, 0, 0);
+    sum_in_tree_order(DType::boolean, 1, {}, nullptr, {}, 0, 0);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::dtype_mismatch);
     EXPECT_THAT(error.message(), HasSubstr("all_reduce_sum"));
+  }
+}
+
+TEST(ReplicaSum, GoesToEveryTargetAlsoPastTheCaches) {
+  constexpr int64_t kSize = 3001;
+  const std::vector<TreeNode> nodes = {{0, 1}, {1, 2}};
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64, DType::int64}) {
+    const Tensor a = cast(range(kSize, DType::float32), dtype), b = cast(range(kSize, DType::float32), dtype);
+    const void* addends[] = {a.impl()->data(), b.impl()->data()};
+    const Tensor expected = a + b;
+    const Tensor one = zeros_like(a), other = zeros_like(a);
+    void* const targets[] = {one.impl()->data(), other.impl()->data()};
+    // From the middle of a line on, so that some stores are not aligned.
+    sum_in_tree_order(dtype, 2, nodes, addends, targets, 1, 64, Stores::streaming);
+    sum_in_tree_order(dtype, 2, nodes, addends, targets, 64, kSize, Stores::streaming);
+    for (const Tensor& result : {one, other})
+      EXPECT_EQ(std::memcmp(result.impl()->data(), expected.impl()->data(), expected.spec().bytes()), 0)
+          << name(dtype);
   }
 }
 

@@ -28,6 +28,7 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, int64_t batch, const std
   layout.reproducible = replicas.reproducible;
   layout.central_updates = replicas.central_updates;
   layout.cross_device_ops = replicas.cross_device_ops;
+  layout.bucket_bytes = replicas.bucket_bytes;
   layout.split_parameters = split;
   layout.replicas = static_cast<int>(replicas.devices.size());
   if (replicas.reproducible) {

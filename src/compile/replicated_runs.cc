@@ -94,6 +94,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
            same(program->graph, traced.graph);
   });
   if (found == programs_.end()) {
+    const observe::TraceCount count(clock);
     auto program = std::make_unique<Program>();
     program->signature = signature;
     program->split = split;

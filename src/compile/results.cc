@@ -107,7 +107,8 @@ class Settler {
   bool can_come_before(int reader, int writer) const {
     const NodePlace& first = placement_.nodes[static_cast<size_t>(reader)];
     const NodePlace& second = placement_.nodes[static_cast<size_t>(writer)];
-    return first.per_replica ? first.phase < second.phase : first.phase <= second.phase;
+    return first.per_replica && !second.per_replica ? first.phase < second.phase
+                                                    : first.phase <= second.phase;
   }
 
   // `v`, or a copy where it cannot be written straight to where it belongs.
@@ -169,16 +170,18 @@ Graph settle_sums(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node node = rewriter.mapped(static_cast<int>(i));
     if (node.op == &kAllReduceSum) {
-      const Value input = graph.nodes[i].inputs[0];
-      const OpDef& source = *graph.node(input).op;
-      if (is_source(source) || source.view ||
-          std::find(results.begin(), results.end(), input) != results.end())
-        node.inputs[0] = rewriter.add({.op = &kIdentity,
-                                       .attrs = {},
-                                       .inputs = node.inputs,
-                                       .outputs = node.outputs,
-                                       .where = node.where,
-                                       .device = node.device});
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        const Value input = graph.nodes[i].inputs[k];
+        const OpDef& source = *graph.node(input).op;
+        if (is_source(source) || source.view ||
+            std::find(results.begin(), results.end(), input) != results.end())
+          node.inputs[k] = rewriter.add({.op = &kIdentity,
+                                         .attrs = {},
+                                         .inputs = {node.inputs[k]},
+                                         .outputs = {graph.spec(input)},
+                                         .where = node.where,
+                                         .device = node.device});
+      }
     }
     rewriter.replace_with(static_cast<int>(i), std::move(node));
   }
@@ -188,12 +191,22 @@ Graph settle_sums(const Graph& graph) {
 Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters,
                      std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
-  for (const VariableUpdate& update : graph.updates)
-    require(!placement.nodes[static_cast<size_t>(update.value.node)].per_replica,
-            ErrorCode::failed_precondition, graph.node(update.value).where, "variable \"",
-            update.variable.name(),
+  const bool replicated =
+      std::find(split_parameters.begin(), split_parameters.end(), true) != split_parameters.end();
+  for (const VariableUpdate& update : graph.updates) {
+    const bool differs = placement.nodes[static_cast<size_t>(update.value.node)].per_replica;
+    const bool may_differ = replicated && update.variable.per_replica();
+    require(!differs || may_differ, ErrorCode::failed_precondition, graph.node(update.value).where,
+            "variable \"", update.variable.name(),
             "\" was assigned a value that differs between replicas; sum it over them first: "
             "all_reduce_sum(value)");
+    require(
+        differs || !may_differ, ErrorCode::failed_precondition, graph.node(update.value).where, "variable \"",
+        update.variable.name(),
+        "\" keeps a part in every replica, but was assigned a value that is the same in all of them, which "
+        "would count once for each; compute it from the variable's old value or from the batch, or assign it "
+        "outside of the replicas");
+  }
   return Settler(graph, placement, edges).run();
 }
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::compile {
 
-// Gives every sum over replicas an input in memory of its own: copies are added where it is an
+// Gives every sum over replicas inputs in memory of their own: copies are added where one is an
 // argument, a view, or a result.
 Graph settle_sums(const Graph& graph);
 

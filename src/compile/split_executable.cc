@@ -150,6 +150,7 @@ class SplitExecutable::Impl {
   void bind_variables() {
     for (size_t v = 0; v < plan_.variables.size(); ++v) {
       VariableImpl& variable = *plan_.variables[v].impl();
+      variable.gather();
       Device& home = variable.value.device();
       const bool updated = plan_.variable_updated[v];
       void* data = updated ? variable.mutable_data(true) : variable.value.impl()->data();

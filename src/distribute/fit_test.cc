@@ -155,6 +155,8 @@ TEST(FitUnderStrategies, ClippingScalingAndAccumulationActOnTheSum) {
       {"use_ema", [] { return SGD({.learning_rate = 0.1, .use_ema = true}); }},
       {"accumulation", [] { return SGD({.learning_rate = 0.1, .gradient_accumulation_steps = 3}); }},
       {"loss_scale", [] { return keras::optimizers::LossScaleOptimizer(Adam()); }},
+      {"loss_scale_accumulation",
+       [] { return keras::optimizers::LossScaleOptimizer(Adam({.gradient_accumulation_steps = 2})); }},
   };
   for (const auto& [name, optimizer] : cases) {
     SCOPED_TRACE(name);
@@ -162,6 +164,61 @@ TEST(FitUnderStrategies, ClippingScalingAndAccumulationActOnTheSum) {
     const auto expected = trained(training, {});
     for (const int replicas : {2, 4})
       expect_near(trained(training, MirroredStrategy(names(replicas))), expected);
+  }
+}
+
+TEST(FitUnderStrategies, AccumulatedGradientsAreCommunicatedOnceAnUpdate) {
+  const MirroredStrategy strategy(names(2));
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = mlp();
+    model.compile({.optimizer = keras::optimizers::Adam({.gradient_accumulation_steps = 4}),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const Examples data = examples(32);
+  model.train_on_batch({{data.x}, {data.y}, {}});
+  model.train_on_batch({{data.x}, {data.y}, {}});
+  std::vector<int64_t> received;
+  for (int step = 2; step < 10; ++step) {
+    Device& second = device_by_name("/CPU:1");
+    const int64_t before = second.counters().bytes_copied_in;
+    model.train_on_batch({{data.x}, {data.y}, {}});
+    received.push_back(second.counters().bytes_copied_in - before);
+  }
+  const int64_t gradients = (12 * 16 + 16 + 16 * 4 + 4) * static_cast<int64_t>(sizeof(float));
+  const int64_t others = received[0];
+  EXPECT_THAT(received, ::testing::ElementsAre(others, others + gradients, others, others, others,
+                                               others + gradients, others, others));
+}
+
+TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
+  const Training training{
+      .optimizer = [] { return keras::optimizers::Adam({.gradient_accumulation_steps = 3}); }, .batch = 29};
+  const StrategyOptions reproducible{.reproducible = true};
+  const auto expected = trained(training, OneDeviceStrategy("/CPU:0", reproducible));
+  for (const int replicas : {2, 3, 8})
+    EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
+}
+
+TEST(FitUnderStrategies, TheClockKnowsWhereNearlyAllTheTimeWent) {
+  const MirroredStrategy strategy(names(2));
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = keras::Sequential({layers::Dense(512, {.activation = "relu", .input_shape = {12}}),
+                               layers::Dense(512), layers::Dense(4)});
+    model.compile(
+        {.optimizer = "adam", .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const Examples data = examples(128 * 40);
+  const keras::History history = model.fit({data.x, data.y}, {.batch_size = 128, .verbose = 0});
+  ASSERT_EQ(history.time.replicas.size(), 2);
+  for (const observe::ReplicaSummary& replica : history.time.replicas) {
+    EXPECT_EQ(replica.wall.count, 40);
+    // Medians: a thread may lose its processor anywhere.
+    EXPECT_LT(replica[observe::Category::unattributed].median, 0.02 * replica.wall.median);
+    EXPECT_GT(replica[observe::Category::compute].median, 0);
   }
 }
 

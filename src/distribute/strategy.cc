@@ -1,6 +1,7 @@
 #include "lockstep/distribute/strategy.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 
 #include "compile/replicated_runs.h"
@@ -8,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/step_clock.h"
+#include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -21,6 +23,19 @@ class Strategy::Impl {
  public:
   Impl(Kind kind, std::string name, std::vector<Device*> devices, StrategyOptions options)
       : kind(kind), name(std::move(name)), devices(std::move(devices)), options(std::move(options)) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // A loop written by hand ends when nobody holds its strategy any more.
+  ~Impl() {
+    constexpr int64_t kWorthReporting = 10;  // steps
+    if (!clock || !options.report) return;
+    const observe::RunSummary summary = clock->summary();
+    if (summary.replicas[0].wall.count < kWorthReporting) return;
+    std::fputs(
+        (name + "::run\n" + observe::to_text(summary) + observe::to_text(observe::judge(summary))).c_str(),
+        stdout);
+  }
 
   const Kind kind;
   const std::string name;
@@ -97,7 +112,8 @@ ReplicaOptions replicas_of(const Strategy::Impl& impl) {
           .virtual_replicas = impl.options.virtual_replicas,
           .weights = impl.options.weights,
           .central_updates = impl.kind == Strategy::Kind::central_storage,
-          .cross_device_ops = impl.options.cross_device_ops};
+          .cross_device_ops = impl.options.cross_device_ops,
+          .bucket_bytes = impl.options.bucket_bytes};
 }
 
 std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
@@ -245,6 +261,7 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   clock.begin_step();
   compile::ReplicatedRuns::Result run;
   try {
+    const observe::TimeScopeOfAll scope(clock, observe::Category::host);
     run = impl_->runs->run(
         name() + "::run", [&](std::span<const Tensor> in) { return body(in.first(arguments.size())); },
         inputs, split, &clock,
@@ -253,9 +270,9 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     clock.abandon_step();
     throw;
   }
-  clock.end_step();
   std::vector<int64_t> sizes;
   for (const compile::Slice& slice : run.slices) sizes.push_back(slice.size);
+  clock.end_step();
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Tensor& output = run.outputs[i];
     switch (run.spreads[i]) {

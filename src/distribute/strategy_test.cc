@@ -5,9 +5,12 @@
 
 #include "compile/compile_test.h"
 #include "distribute/eight_cpus_test.h"
+#include "lockstep/observe/span.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::distribute {
@@ -106,17 +109,162 @@ TEST(Strategy, ADeviceTwiceIsAnError) {
   EXPECT_THAT(error_of([&] { MirroredStrategy({name, name}); }).message(), HasSubstr("listed twice"));
 }
 
-TEST(Strategy, AllReductionsGiveTheSameBits) {
-  std::vector<float> results;
-  for (const CrossDeviceOps ops :
-       {CrossDeviceOps::ring, CrossDeviceOps::hierarchical_copy, CrossDeviceOps::reduction_to_one_device}) {
-    const MirroredStrategy strategy(names(3), {.cross_device_ops = ops});
-    const Distributed sum = strategy.run([](const Tensor& x) { return all_reduce_sum(reduce_sum(x * 0.1)); },
-                                         strategy.distribute(ten()));
-    results.push_back(sum.at(2).item<float>());
+// Three values of different sizes, summed over the replicas; the first alone is larger than some buckets.
+std::vector<std::vector<float>> summed(const Strategy& strategy, const Tensor& x) {
+  const Distributed results = strategy.run(
+      [](const Tensor& rows) {
+        const Tensor column = reduce_sum(rows, {.axis = {0}}) * 0.1;
+        const TensorList sums = {all_reduce_sum(sin(column)),
+                                 all_reduce_sum(reshape(reduce_sum(cos(rows)), {1})),
+                                 all_reduce_sum(exp(column * 0.01))};
+        return concat(sums, 0);
+      },
+      strategy.distribute(x));
+  std::vector<std::vector<float>> all;
+  for (const Tensor& result : results.local_results()) all.push_back(result.to_vector<float>());
+  return all;
+}
+
+TEST(Strategy, AllReductionsAndBucketsGiveTheSameBits) {
+  const random::Generator generator(3);
+  for (const int devices : {2, 3, 5, 8}) {
+    // The last batch leaves devices without examples.
+    for (const int64_t batch : {devices * 3 + 1, 2}) {
+      const Tensor x = random::normal({batch, 5000}, {.generator = &generator});
+      for (const bool reproducible : {false, true}) {
+        const auto expected =
+            summed(MirroredStrategy(names(devices), {.bucket_bytes = 0, .reproducible = reproducible}), x);
+        for (const std::vector<float>& result : expected) EXPECT_EQ(result, expected[0]);
+        for (const CrossDeviceOps ops : {CrossDeviceOps::ring, CrossDeviceOps::hierarchical_copy,
+                                         CrossDeviceOps::reduction_to_one_device, CrossDeviceOps::tree})
+          for (const int64_t bytes : {0, 1, 4096, 1 << 20, -1}) {
+            SCOPED_TRACE(detail::concat(devices, " devices, batch ", batch, ", ops ", static_cast<int>(ops),
+                                        ", ", bytes, " bytes", reproducible ? ", reproducible" : ""));
+            const MirroredStrategy strategy(
+                names(devices),
+                {.cross_device_ops = ops, .bucket_bytes = bytes, .reproducible = reproducible});
+            ASSERT_EQ(summed(strategy, x), expected);
+          }
+      }
+    }
   }
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+}
+
+// Whoever is the last to fill a bucket adds up its part before it computes the next.
+TEST(Strategy, BucketsAreSummedWhileTheBackwardPassGoesOn) {
+  const Tensor x = fill({DType::float32, {8, 64}}, 1);
+  const auto sums_before_the_last_kernel = [&](int64_t bucket_bytes) {
+    const MirroredStrategy strategy(names(2), {.bucket_bytes = bucket_bytes});
+    const auto step = [&] {
+      strategy.run(
+          [](const Tensor& rows) {
+            Tensor y = rows, total = all_reduce_sum(reduce_sum(rows, {.axis = {0}}));
+            for (int i = 0; i < 4; ++i) {
+              y = matmul(transpose(y), y);
+              total = total + all_reduce_sum(reduce_sum(y, {.axis = {0}}));
+            }
+            return total;
+          },
+          strategy.distribute(x));
+    };
+    step();
+    observe::start_tracing();
+    step();
+    observe::stop_tracing();
+    const observe::Trace trace = observe::take_trace();
+    int64_t early = 0;
+    for (int device = 0; device < 2; ++device) {
+      int64_t last_kernel = 0;
+      for (const observe::Event& event : trace.events)
+        if (event.device == device && event.replica >= 0 &&
+            std::string_view(event.category.c_str()) == "kernel")
+          last_kernel = std::max(last_kernel, event.start_ns);
+      for (const observe::Event& event : trace.events)
+        early += event.device == device && std::string_view(event.category.c_str()) == "communication" &&
+                 event.start_ns < last_kernel;
+    }
+    return early;
+  };
+  EXPECT_EQ(sums_before_the_last_kernel(0), 0);
+  EXPECT_GE(sums_before_the_last_kernel(1), 4);
+}
+
+TEST(Strategy, ALoopWrittenByHandEndsWithWhereItsTimeWent) {
+  for (const bool report : {true, false}) {
+    ::testing::internal::CaptureStdout();
+    {
+      const MirroredStrategy strategy(names(2), {.report = report});
+      for (int step = 0; step < 10; ++step)
+        strategy.run([](const Tensor& x) { return all_reduce_sum(reduce_sum(x)); },
+                     strategy.distribute(ten()));
+      for (const observe::ReplicaSummary& replica : strategy.summary().replicas) {
+        EXPECT_EQ(replica.counts[observe::Counter::examples], 50);
+        EXPECT_EQ(replica.counts[observe::Counter::slots], 50);
+        EXPECT_GT(replica.counts[observe::Counter::communication_bytes], 0);
+      }
+      EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::traces], 1);
+    }
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    if (report)
+      EXPECT_THAT(text, ::testing::AllOf(HasSubstr("MirroredStrategy::run"), HasSubstr("replica 1")));
+    else
+      EXPECT_EQ(text, "");
+  }
+}
+
+TEST(Strategy, AVariableMayHaveAPartInEveryReplica) {
+  const MirroredStrategy strategy(names(3));
+  Variable seen;
+  {
+    const auto scope = strategy.scope();
+    seen = Variable(Tensor::scalar(100.0F), {.name = "seen", .trainable = false, .per_replica = true});
+  }
+  const auto step = [&](const Tensor& batch) {
+    return strategy.run(
+        [&](const Tensor& x) {
+          seen.assign_add(reduce_sum(x));
+          return seen.value();
+        },
+        strategy.distribute(batch));
+  };
+  step(ten());
+  const Distributed parts = step(ten());
+  EXPECT_EQ(parts.at(0).item<float>(), 112);
+  EXPECT_EQ(parts.at(2).item<float>(), 34);
+  EXPECT_EQ(seen.value().item<float>(), 190);
+  // Replicas without examples hand over what they have.
+  step(ten());
+  const Distributed of_one = step(Tensor::from<float>({1}, {1}));
+  EXPECT_EQ(of_one.at(0).item<float>(), 236);
+  EXPECT_EQ(seen.value().item<float>(), 236);
+  // Outside of replicas, and for another number of them, it is a variable like any other.
+  seen.assign(Tensor::scalar(1.0F));
+  EXPECT_EQ(seen.value().item<float>(), 1);
+  step(ten());
+  const MirroredStrategy two(names(2));
+  two.adopt({seen});
+  const Distributed of_two = two.run(
+      [&](const Tensor& x) {
+        seen.assign_add(reduce_sum(x));
+        return seen.value();
+      },
+      two.distribute(ten()));
+  EXPECT_EQ(of_two.at(0).item<float>(), 56);
+  EXPECT_EQ(of_two.at(1).item<float>(), 35);
+}
+
+TEST(Strategy, APartThatIsTheSameInAllReplicasIsAnError) {
+  const MirroredStrategy strategy(names(2));
+  Variable seen;
+  {
+    const auto scope = strategy.scope();
+    seen = Variable(Tensor::scalar(1.0F), {.name = "seen", .per_replica = true});
+  }
+  const auto step = [&] {
+    strategy.run([&](const Tensor& x) { seen.assign(all_reduce_sum(reduce_sum(x))); },
+                 strategy.distribute(ten()));
+  };
+  EXPECT_THAT(error_of(step).message(), HasSubstr("\"seen\" keeps a part in every replica"));
 }
 
 TEST(Strategy, WeightsGiveDevicesUnequalShares) {

@@ -39,7 +39,7 @@ extern const OpDef kCapture;        // CaptureAttrs
 extern const OpDef kConstant;       // ConstantAttrs
 extern const OpDef kVariable;       // VariableAttrs
 extern const OpDef kExampleOffset;  // no attributes
-extern const OpDef kAllReduceSum;   // CollectiveAttrs
+extern const OpDef kAllReduceSum;   // CollectiveAttrs; a second input says whether to sum at all
 
 bool is_source(const OpDef& op);
 

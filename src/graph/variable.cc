@@ -41,6 +41,29 @@ void* VariableImpl::mutable_data(bool keep) {
   return value.impl()->data();
 }
 
+void VariableImpl::gather() {
+  if (parts.empty()) return;
+  const OpDef& add = *find_op("add");
+  Tensor sum;
+  for (Tensor& part : parts) {
+    if (!part.defined()) continue;
+    const Tensor pair[] = {sum, std::move(part)};
+    sum = sum.defined() ? run_eager(add, pair, {}, {&spec, 1}, where).front() : pair[1];
+  }
+  parts.clear();
+  value = sum.to(value.device(), where);
+  ++version;
+}
+
+TensorList& VariableImpl::spread(int replicas) {
+  if (parts.size() == static_cast<size_t>(replicas)) return parts;
+  gather();
+  mutable_data(true);
+  parts.resize(static_cast<size_t>(replicas));
+  parts[0] = value;
+  return parts;
+}
+
 namespace {
 const VariableImpl& defined_variable(const std::shared_ptr<VariableImpl>& impl) {
   require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
@@ -53,6 +76,7 @@ uint64_t Variable::id() const { return defined_variable(impl_).id; }
 const std::string& Variable::name() const { return defined_variable(impl_).options.name; }
 bool Variable::trainable() const { return defined_variable(impl_).options.trainable; }
 const TensorSpec& Variable::spec() const { return defined_variable(impl_).spec; }
+bool Variable::per_replica() const { return defined_variable(impl_).options.per_replica; }
 bool Variable::autocast() const { return defined_variable(impl_).options.autocast; }
 const std::function<Tensor(const Tensor&)>& Variable::constraint() const {
   return defined_variable(impl_).options.constraint;
@@ -85,7 +109,9 @@ VariableReadScope::~VariableReadScope() { read_scope = outer_; }
 
 Tensor Variable::value(std::source_location where) const {
   Trace* trace = Trace::current();
-  const Tensor value = trace ? trace->read(*this, where) : defined_variable(impl_).value;
+  defined_variable(impl_);
+  if (!trace) impl_->gather();
+  const Tensor value = trace ? trace->read(*this, where) : impl_->value;
   tell_recorders_of_read(*this, value);
   if (!read_scope || !read_scope->convert_ || !autocast()) return value;
   return read_scope->convert_(value, read_scope->dtype_, where);
@@ -108,6 +134,7 @@ void Variable::assign(const Tensor& value, std::source_location where) const {
   // A tensor of its own, so that no tape takes what is read from now on for what was assigned.
   const Tensor own = contiguous(value.to(impl_->value.device(), where), where);
   impl_->value = make_view(*own.impl(), own.spec(), own.impl()->strides, own.impl()->offset);
+  impl_->parts.clear();
   ++impl_->version;
 }
 

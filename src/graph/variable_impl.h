@@ -17,6 +17,15 @@ struct VariableImpl {
   // Changes with every write: what tells a mirror on another device that it is out of date.
   uint64_t version = 0;
 
+  // Of a variable with `per_replica`, by replica, wherever that runs; none: zeros. Empty: `value` has it all,
+  // else what it holds is out of date.
+  TensorList parts;
+
+  // Adds up the parts, if there are any.
+  void gather();
+  // The parts for so many replicas: what there is stays, and new ones are none but for the first.
+  TensorList& spread(int replicas);
+
   // The variable's memory, for writing. Readers keep what they read: where somebody else still
   // holds the storage, the variable moves to new memory first (with the old elements if `keep`).
   void* mutable_data(bool keep);

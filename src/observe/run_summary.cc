@@ -71,43 +71,55 @@ Json to_json(const ReplicaSummary& replica) {
 std::string_view name(Category category) { return kCategoryNames[static_cast<size_t>(category)]; }
 std::string_view name(Counter counter) { return kCounterNames[static_cast<size_t>(counter)]; }
 
-std::string to_text(const RunSummary& summary) {
-  int64_t steps = 0, examples = 0, wall = 0, longest = 0, measured_steps = 0, measured_wall = 0;
-  Times totals;
-  for (const ReplicaSummary& replica : summary.replicas) {
-    steps = std::max(steps, replica.wall.count);
-    longest = std::max(longest, replica.wall.total);
-    wall += replica.wall.total;
-    measured_steps = std::max(measured_steps, replica[Category::descheduled].count);
-    measured_wall += replica.measured_wall_ns;
-    examples += replica.counts[Counter::examples];
-    for (size_t c = 0; c < kCategories; ++c) totals.values[c] += replica.times[c].total;
-  }
-  if (wall == 0) return "step clock: no step was timed\n";
+namespace {
 
-  const Distribution& first = summary.replicas.front().wall;
-  std::string text =
-      fmt::format("{} step{} on {} replica{}: mean {:.3g} ms, median {:.3g}, p95 {:.3g}, max {:.3g}", steps,
-                  steps == 1 ? "" : "s", summary.replicas.size(), summary.replicas.size() == 1 ? "" : "s",
-                  ms(first.mean), ms(first.median), ms(first.p95), ms(static_cast<double>(first.max)));
-  if (examples > 0)
-    text += fmt::format("; {:.0f} examples/s",
-                        static_cast<double>(examples) * 1e9 / static_cast<double>(longest));
-  text += "\n ";
+// " compute 91.0%, host 2.1%, ..., unattributed 0.3%"
+std::string shares(const ReplicaSummary& replica) {
+  const Distribution& descheduled = replica[Category::descheduled];
+  std::string text;
   for (size_t c = 0; c < kCategories; ++c) {
     const auto category = static_cast<Category>(c);
-    if (category == Category::descheduled && measured_steps < steps) {
+    if (category == Category::descheduled && descheduled.count < replica.wall.count) {
       // Of the steps that measured it: in the others it hides in the categories around it.
-      text += measured_steps == 0 ? " descheduled not measured,"
-                                  : fmt::format(" descheduled {:.1f}% of {} steps,",
-                                                percent(totals[category], measured_wall), measured_steps);
+      text += descheduled.count == 0
+                  ? " descheduled not measured,"
+                  : fmt::format(" descheduled {:.1f}% of {} steps,",
+                                percent(descheduled.total, replica.measured_wall_ns), descheduled.count);
       continue;
     }
-    const double share = percent(totals[category], wall);
+    const double share = percent(replica.times[c].total, replica.wall.total);
     if (share >= 0.05 || category == Category::unattributed)
       text += fmt::format(" {} {:.1f}%,", name(category), share);
   }
-  text.back() = '\n';
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const RunSummary& summary) {
+  int64_t steps = 0, examples = 0, longest = 0;
+  for (const ReplicaSummary& replica : summary.replicas) {
+    steps = std::max(steps, replica.wall.count);
+    longest = std::max(longest, replica.wall.total);
+    examples += replica.counts[Counter::examples];
+  }
+  if (longest == 0) return "step clock: no step was timed\n";
+
+  const Distribution& first = summary.replicas.front().wall;
+  const bool several = summary.replicas.size() > 1;
+  std::string text =
+      fmt::format("{} step{} on {} replica{}: mean {:.3g} ms, median {:.3g}, p95 {:.3g}, max {:.3g}", steps,
+                  steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "", ms(first.mean),
+                  ms(first.median), ms(first.p95), ms(static_cast<double>(first.max)));
+  if (examples > 0)
+    text += fmt::format("; {:.0f} examples/s",
+                        static_cast<double>(examples) * 1e9 / static_cast<double>(longest));
+  text += '\n';
+  for (size_t r = 0; r < summary.replicas.size(); ++r)
+    if (summary.replicas[r].wall.total > 0)
+      text += fmt::format("  {}{}\n", several ? fmt::format("replica {}:", r) : std::string(),
+                          several ? shares(summary.replicas[r]) : shares(summary.replicas[r]).substr(1));
   return text;
 }
 

@@ -46,7 +46,8 @@ TEST(RunSummary, NamesAreDistinct) {
 TEST(RunSummary, TextShowsTheStepAndTheShares) {
   EXPECT_EQ(to_text(some_run()),
             "4 steps on 2 replicas: mean 8 ms, median 8, p95 8, max 8; 4000 examples/s\n"
-            "  compute 75.0%, host 12.5%, unattributed 12.5%\n");
+            "  replica 0: compute 75.0%, host 12.5%, unattributed 12.5%\n"
+            "  replica 1: compute 75.0%, host 12.5%, unattributed 12.5%\n");
 }
 
 TEST(RunSummary, TextOfNoStepSaysSo) {

@@ -443,8 +443,10 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
   for (const auto& [name, object] : all_objects(objects)) {
     header.objects.set(name, Json::object({{"kind", object->kind()}}));
     object->require_savable(name, where);
-    for (const auto& [own, variable] : object->variables())
+    for (const auto& [own, variable] : object->variables()) {
+      variable.impl()->gather();
       add(join_names(name, own), variable.impl()->value, variable.name());
+    }
     if (!object->has_state()) continue;
     for (const auto& [own, value] : object->save_state()) add(join_names(name, own), value, "");
   }

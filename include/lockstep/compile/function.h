@@ -43,6 +43,7 @@ enum class CrossDeviceOps : uint8_t {
   ring,                     // every device adds up a share of the elements for all
   hierarchical_copy,        // one of every two devices does
   reduction_to_one_device,  // the first does, and the others copy
+  tree,                     // two by two, then two of these, until the first has it, and the others copy
 };
 
 // Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
@@ -59,6 +60,9 @@ struct ReplicaOptions {
   // Variables live on the first device alone: it makes the updates, the others fetch them with every call.
   bool central_updates = false;
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
+  // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass has
+  // filled it. 0: one bucket; -1: the first steps try which size is the fastest. No bit depends on it.
+  int64_t bucket_bytes = -1;
 };
 
 struct FunctionOptions {
@@ -160,8 +164,10 @@ constexpr size_t tensor_arity() {
                   return std::is_invocable_v<F&, decltype((void)I, std::declval<const Tensor&>())...>;
                 }(std::make_index_sequence<N>{}))
     return N;
-  else
+  else if constexpr (N <= 12)
     return tensor_arity<F, N + 1>();
+  else
+    return N;  // and no further errors
 }
 
 }  // namespace detail

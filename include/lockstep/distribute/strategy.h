@@ -50,12 +50,18 @@ using lockstep::CrossDeviceOps;
 
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
+  // Gradients are summed in buckets of about so many bytes, each as soon as the backward pass has filled it.
+  // 0: all at the end; -1: the first steps try which size is the fastest. No bit depends on it.
+  int64_t bucket_bytes = -1;
   // The same bits on any number of devices: a batch is always cut into `virtual_replicas` slices, at least as
   // many as there are devices; these are the replicas that run() and reduce() speak of.
   bool reproducible = false;
   int virtual_replicas = 8;
   // The share of the batch that each device gets, in any unit. Empty: the same for all.
   std::vector<double> weights = {};
+  // When the last copy of the strategy goes, some lines on standard output say where the time of its run() calls
+  // went, ten of them or more. summary() has the same at any time.
+  bool report = true;
 };
 
 // The part of the batch, and the pass over the data, that a function given to
@@ -282,7 +288,8 @@ auto Strategy::run(F f, const Args&... args) const {
   } else {
     std::vector<Distributed> results = run_body(
         [&](std::span<const Tensor> in) {
-          return lockstep::detail::FunctionResult<Result>::pack(lockstep::detail::call_with(f, in, Indices{}));
+          return lockstep::detail::FunctionResult<Result>::pack(
+              lockstep::detail::call_with(f, in, Indices{}));
         },
         arguments);
     if constexpr (std::is_same_v<Result, TensorList>)

@@ -37,6 +37,10 @@ struct VariableOptions {
   std::string name = "Variable";
   bool trainable = true;  // watched by every GradientTape
   bool autocast = false;  // a VariableReadScope converts what is read
+  // Every replica of a strategy keeps a part of its own, which it alone reads and writes, and the value is the sum
+  // of the parts: accumulated gradients, say, that need not be the same everywhere until they are used. Reading
+  // the variable outside of replicas adds the parts up, and the replicas go on from there.
+  bool per_replica = false;
   // What optimizers put in place of the value after an update.
   std::function<Tensor(const Tensor&)> constraint = {};
 };
@@ -52,6 +56,7 @@ class Variable {
   const std::string& name() const;
   bool trainable() const;
   bool autocast() const;
+  bool per_replica() const;
   const std::function<Tensor(const Tensor&)>& constraint() const;
   const TensorSpec& spec() const;
   const Shape& shape() const { return spec().shape; }

@@ -100,7 +100,7 @@ struct RunSummary {
   InputSummary input = {};
 };
 
-// A few lines: the step's time, examples a second, and the share of each category.
+// A few lines: the step's time, examples a second, and for each replica the share of each category.
 std::string to_text(const RunSummary& summary);
 
 // The same figures and all counters, as one JSON object.

@@ -153,4 +153,22 @@ class TimeScopeOfAll {
   StepClock& clock_;
 };
 
+// Counts its lifetime as the tracing and compiling of one function, on all replicas of a clock that may be null.
+class TraceCount {
+ public:
+  explicit TraceCount(StepClock* clock) : clock_(clock), began_ns_(clock ? Clock::system().now_ns() : 0) {}
+  ~TraceCount() {
+    for (int r = 0; clock_ != nullptr && r < clock_->replicas(); ++r) {
+      clock_->replica(r).count(Counter::traces);
+      clock_->replica(r).count(Counter::trace_ns, Clock::system().now_ns() - began_ns_);
+    }
+  }
+  TraceCount(const TraceCount&) = delete;
+  TraceCount& operator=(const TraceCount&) = delete;
+
+ private:
+  StepClock* clock_;
+  int64_t began_ns_;
+};
+
 }  // namespace lockstep::observe

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/collective/conditional.h"
 #include "ops/update/update.h"
 
 namespace lockstep::keras::optimizers {
@@ -73,7 +74,7 @@ RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions
 
 // --- state -----------------------------------------------------------------------------------------------------
 
-Variable RuleCore::add_slot(const Variable& variable, const Slot& slot) {
+Variable RuleCore::add_slot(const Variable& variable, const Slot& slot, bool per_replica) {
   const std::string base = variable.name() + "/" + slot.name;
   std::string name = base;
   for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
@@ -81,7 +82,8 @@ Variable RuleCore::add_slot(const Variable& variable, const Slot& slot) {
   const Tensor initial = Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
                                       variable.impl()->value.device());
   slot_keys_.push_back("variables/" + std::to_string(states_[variable.id()].number) + "/" + slot.name);
-  return all_slots_.emplace_back(initial, VariableOptions{.name = name, .trainable = false});
+  return all_slots_.emplace_back(
+      initial, VariableOptions{.name = name, .trainable = false, .per_replica = per_replica});
 }
 
 void RuleCore::build(const std::vector<Variable>& variables) {
@@ -99,7 +101,7 @@ void RuleCore::build(const std::vector<Variable>& variables) {
     }
   if (options_.gradient_accumulation_steps)
     for (const Variable* variable : added)
-      states_[variable->id()].accumulator = add_slot(*variable, {.name = "gradient_accumulator"});
+      states_[variable->id()].accumulator = add_slot(*variable, {.name = "gradient_accumulator"}, true);
   for (const Variable* variable : added)
     for (const Slot& slot : rule_->slots(*variable))
       states_[variable->id()].slots.push_back(add_slot(*variable, slot));
@@ -163,17 +165,18 @@ Tensor RuleCore::scale_loss(const Tensor& loss, std::source_location) const {
 }
 
 void RuleCore::accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
-                          const Tensor& updates) {
+                          const Tensor& updates, std::source_location where) {
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!gradients[i].defined()) continue;
     const Variable& accumulator = states_.at(variables[i].id()).accumulator;
     const Tensor old = accumulator.value();
     const Tensor sum = old + gradients[i];
-    accumulator.assign(guarded(guard, where(updates, 0.0, sum), old));
-    gradients[i] = sum / *options_.gradient_accumulation_steps;
+    accumulator.assign(guarded(guard, lockstep::where(updates, 0.0, sum), old));
+    // Until the update every replica adds up its own: nothing is communicated.
+    gradients[i] = all_reduce_sum_where(updates, sum, where) / *options_.gradient_accumulation_steps;
   }
   const Tensor old = accumulated_.value();
-  accumulated_.assign(guarded(guard, where(updates, 0, old + 1), old));
+  accumulated_.assign(guarded(guard, lockstep::where(updates, 0, old + 1), old));
 }
 
 void RuleCore::clip(TensorList& gradients) const {
@@ -242,7 +245,7 @@ void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>&
   Tensor guard = given_guard;
   if (accumulated_.defined()) {
     const Tensor updates = equal(accumulated_ + 1, *options_.gradient_accumulation_steps);
-    accumulate(gradients, variables, given_guard, updates);
+    accumulate(gradients, variables, given_guard, updates, where);
     guard = both(given_guard, updates);
   }
   clip(gradients);

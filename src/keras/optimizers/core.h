@@ -21,6 +21,8 @@ class Optimizer::Core {
                      const Tensor& guard, std::source_location where) = 0;
   virtual Tensor scale_loss(const Tensor& loss, std::source_location where) const = 0;
   virtual bool scales_loss() const = 0;
+  // Whether apply() takes the gradients of one replica; else their sum over all.
+  virtual bool accumulates() const = 0;
   virtual void finalize(const std::vector<Variable>& variables, std::source_location where) = 0;
   virtual void exclude_from_weight_decay(std::function<bool(const Variable&)> excluded) = 0;
 
@@ -50,6 +52,7 @@ class RuleCore final : public Optimizer::Core {
              std::source_location where) override;
   Tensor scale_loss(const Tensor& loss, std::source_location where) const override;
   bool scales_loss() const override { return options_.loss_scale_factor.has_value(); }
+  bool accumulates() const override { return options_.gradient_accumulation_steps.has_value(); }
   void finalize(const std::vector<Variable>& variables, std::source_location where) override;
   void exclude_from_weight_decay(std::function<bool(const Variable&)> excluded) override {
     excluded_ = std::move(excluded);
@@ -83,10 +86,10 @@ class RuleCore final : public Optimizer::Core {
     Tensor renewal;  // of the moving averages: what the new value counts
   };
 
-  Variable add_slot(const Variable& variable, const Slot& slot);
+  Variable add_slot(const Variable& variable, const Slot& slot, bool per_replica = false);
   Tensor step() const;
   void accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
-                  const Tensor& updates);
+                  const Tensor& updates, std::source_location where);
   void clip(TensorList& gradients) const;
   void update(const Variable& variable, const Tensor& gradient, const StepScalars& scalars,
               const Tensor& overwrite, const Tensor& guard, std::source_location where);

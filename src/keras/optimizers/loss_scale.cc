@@ -4,6 +4,7 @@
 #include "keras/optimizers/rules.h"
 #include "keras/registry.h"
 #include "lockstep/base/error.h"
+#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -14,7 +15,8 @@ constexpr const char* kClass = "LossScaleOptimizer";
 
 // x - x is 0 where x is finite and NaN elsewhere; the extremes carry every NaN and infinity. Reading each
 // gradient twice is cheaper than writing a mask of it.
-Tensor all_finite(std::span<const Tensor> tensors) {
+// `differ`: between replicas, all of which count.
+Tensor all_finite(std::span<const Tensor> tensors, bool differ) {
   Tensor sum;
   const auto include = [&](const Tensor& extreme) {
     const Tensor zero = cast(extreme - extreme, DType::float32);
@@ -22,7 +24,8 @@ Tensor all_finite(std::span<const Tensor> tensors) {
   };
   for (const Tensor& tensor : tensors)
     if (tensor.defined() && tensor.size() > 0) include(reduce_max(tensor)), include(reduce_min(tensor));
-  return sum.defined() ? equal(sum, 0.0) : fill({DType::boolean, {}}, 1);
+  if (!sum.defined()) return fill({DType::boolean, {}}, 1);
+  return equal(differ ? all_reduce_sum(sum) : sum, 0.0);
 }
 
 class LossScaleCore final : public Optimizer::Core {
@@ -41,7 +44,7 @@ class LossScaleCore final : public Optimizer::Core {
   void apply(std::span<const Tensor> gradients, const std::vector<Variable>& variables, const Tensor& guard,
              std::source_location where) override {
     const Tensor scale = scale_.value(), counted = finite_steps_.value();
-    Tensor finite = all_finite(gradients);
+    Tensor finite = all_finite(gradients, accumulates());
     TensorList unscaled;
     for (const Tensor& g : gradients) unscaled.push_back(g.defined() ? g / cast(scale, g.dtype()) : g);
     inner_->apply(unscaled, variables, guard.defined() ? logical_and(guard, finite) : finite, where);
@@ -58,6 +61,7 @@ class LossScaleCore final : public Optimizer::Core {
     return loss * cast(scale_.value(where), loss.dtype());
   }
   bool scales_loss() const override { return true; }
+  bool accumulates() const override { return inner_->accumulates(); }
   void finalize(const std::vector<Variable>& variables, std::source_location where) override {
     inner_->finalize(variables, where);
   }

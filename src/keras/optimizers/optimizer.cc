@@ -41,7 +41,10 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
   // Updates are not part of what a tape differentiates, and work on variables as they are kept.
   const RecorderPause pause;
   const VariableReadScope as_kept;
-  core_->apply(all_reduce_sum(gradients, where), variables, {}, where);
+  if (core_->accumulates())
+    core_->apply(gradients, variables, {}, where);
+  else
+    core_->apply(all_reduce_sum(gradients, where), variables, {}, where);
 }
 
 Tensor Optimizer::scale_loss(const TensorArg& loss) const {

@@ -88,6 +88,7 @@ distribute::Strategy Trainer::strategy() const { return distribute::Strategy::of
 void Trainer::start_clock() {
   clock_.emplace(
       observe::StepClockOptions{.replicas = std::max(1, static_cast<int>(strategy().devices().size()))});
+  counts_examples_ = strategy().kind() == distribute::Strategy::Kind::none;
 }
 
 Steps Trainer::make_steps(observe::StepClock* clock) {
@@ -189,9 +190,14 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
     return false;
   }
   require(!batch.x.empty(), ErrorCode::invalid_argument, where, "the data gave an empty batch");
-  run_step(kind, batch, where);
   if (timed) {
-    clock_->replica(0).count(observe::Counter::examples, examples_in(batch));
+    const observe::TimeScopeOfAll scope(*clock_, observe::Category::host);
+    run_step(kind, batch, where);
+  } else {
+    run_step(kind, batch, where);
+  }
+  if (timed) {
+    if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples_in(batch));
     clock_->end_step();
   }
   return true;

@@ -88,6 +88,7 @@ class Trainer {
   Tensor last_loss_;
   // Of the last fit. Compiled steps keep its address, so that a fit starts it anew in place.
   std::optional<observe::StepClock> clock_;
+  bool counts_examples_ = false;  // replicas count their own
   // Made by the first step: prediction needs no compile().
   std::unique_ptr<Steps> steps_;
   std::optional<BatchStream> stream_;  // of the fit under way

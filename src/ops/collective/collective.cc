@@ -3,6 +3,7 @@
 
 #include "graph/emit.h"
 #include "graph/graph.h"
+#include "ops/collective/conditional.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep {
@@ -10,6 +11,7 @@ namespace lockstep {
 // Every replica's loss depends on the sum, so the gradient is the sum of all replicas' gradients.
 constinit const OpDef kAllReduceSum{
     .name = "all_reduce_sum",
+    .max_inputs = 2,  // with a condition
     .infer = [](const InferContext& c) -> SpecList { return {c.inputs[0]}; },
     .grad = [](const GradContext& g) -> TensorList { return {all_reduce_sum(g.dout())}; }};
 
@@ -21,6 +23,12 @@ Tensor all_reduce_sum(const TensorArg& x) {
   if (!ReplicaTrace::current()) return x.tensor();
   return emit_one(kAllReduceSum, {x.tensor()}, CollectiveAttrs{Trace::current()->next_collective(x.where())},
                   x.where());
+}
+
+Tensor all_reduce_sum_where(const Tensor& condition, const Tensor& x, std::source_location where) {
+  if (!ReplicaTrace::current()) return x;
+  return emit_one(kAllReduceSum, {x, condition}, CollectiveAttrs{Trace::current()->next_collective(where)},
+                  where);
 }
 
 TensorList all_reduce_sum(std::span<const Tensor> tensors, std::source_location where) {
