@@ -68,9 +68,11 @@ double multiply_adds(int64_t rounds) {
 
 void streaming_copy(float* target, const float* source, int64_t count) {
   int64_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    LOCKSTEP_UNROLLED for (int part = 0; part < 16; part += 4)
-        _mm_stream_ps(target + i + part, _mm_loadu_ps(source + i + part));
+  for (; i + 16 <= count; i += 16) {
+    LOCKSTEP_UNROLLED for (int part = 0; part < 16; part += 4) {
+      _mm_stream_ps(target + i + part, _mm_loadu_ps(source + i + part));
+    }
+  }
   for (; i < count; ++i) target[i] = source[i];
   _mm_sfence();
 }

@@ -95,11 +95,13 @@ std::string label(const Gpu& gpu) { return "GPU " + (gpu.number ? std::to_string
 
 Section gpus(const nvidia::Machine& machine) {
   Section section{"GPUs", {}};
+  Library driver = machine.cuda;
+  driver.version.clear();  // CUDA's, which stands at the end
   const std::string version =
       machine.driver_version.empty() ? machine.module_version : machine.driver_version;
   section.facts.emplace_back(
       "NVIDIA driver",
-      (version.empty() ? "" : version + ", ") + whereabouts(machine.cuda) +
+      (version.empty() ? "" : version + ", ") + whereabouts(driver) +
           (machine.cuda_version > 0 ? ", for CUDA up to " + nvidia::cuda_version_text(machine.cuda_version)
                                     : ""));
   section.facts.emplace_back("NVML", whereabouts(machine.nvml));

@@ -105,7 +105,7 @@ TEST(Report, ItsTextShowsWhatThereIs) {
   fake.script["gpus"][0]["processes"] = {{{"pid", 7}, {"name", "python"}, {"bytes", int64_t{9} << 30}}};
   const std::string text = report_on(rich(fake)).to_text();
   for (const char* part :
-       {"Machine", "GPUs", "580.65.06", "for CUDA up to 13.0", "NVIDIA H200, 141.0 GiB, 0.6 GiB in use",
+       {"Machine", "GPUs", "  580.65.06, /", "for CUDA up to 13.0", "NVIDIA H200, 141.0 GiB, 0.6 GiB in use",
         "compute capability 9.0", "visible as number 1", "pid 7 python holds 9.0 GiB", "Libraries", "cuDNN",
         "9.14.0", "Links", "GPU 0 - GPU 1", "NVLink, between NUMA nodes, read each other's memory", "Plugins",
         "Backend cpu", "Devices", "/physical_device:CPU:0"})

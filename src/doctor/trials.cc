@@ -173,7 +173,7 @@ Trial addition(Device& device, const Effort& effort, const nvidia::Gpu* gpu) {
   const std::vector<float> values = small_numbers(n, 3);
   const Tensor x = Tensor::from(values, {n});
   Tensor y = x + 1.0f;
-  std::vector<float> result = y.to_vector<float>();
+  const std::vector<float> result = y.to_vector<float>();
   const auto wrong = std::mismatch(values.begin(), values.end(), result.begin(),
                                    [](float before, float after) { return before + 1.0f == after; });
   trial.correct = wrong.first == values.end();
@@ -187,21 +187,26 @@ Trial addition(Device& device, const Effort& effort, const nvidia::Gpu* gpu) {
   }
   const double bytes = 2.0 * 4 * static_cast<double>(n);
   Work work{[&] { y = x + 1.0f; }, bytes, {}};
-  if (on_cpu)
+  Tensor copy;
+  if (on_cpu) {
+    // From and to memory of the device's own allocator, as the work.
+    copy = Tensor::empty(DType::float32, {n}, device);
     work.measured = [&, streaming = false]() mutable {
       streaming = !streaming;  // which is faster depends on the processor
+      const float* source = x.data<float>().data();
+      auto* target = const_cast<float*>(copy.data<float>().data());  // nobody else has this tensor
       const TeamScope team(device.threads());
       return bytes / seconds([&] {
                parallel_for(n, 4096, device.threads(), [&](int64_t begin, int64_t end) {
-                 float* target = result.data() + begin;
                  if (streaming)
-                   streaming_copy(target, values.data() + begin, end - begin);
+                   streaming_copy(target + begin, source + begin, end - begin);
                  else
-                   std::memcpy(target, values.data() + begin,
+                   std::memcpy(target + begin, source + begin,
                                static_cast<size_t>(end - begin) * sizeof(float));
                });
              });
     };
+  }
   measure(device, work, effort, 1e9, trial);
   return trial;
 }

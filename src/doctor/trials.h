@@ -12,7 +12,7 @@ namespace lockstep::doctor {
 
 struct Effort {
   int64_t side = 512;                   // of the matrices
-  int64_t elements = int64_t{1} << 23;  // of the vector that is added to
+  int64_t elements = int64_t{1} << 24;  // of the vector that is added to
   // Readings, of which the best counts: at least so many, and as many as fit into the budget. They are short, so that
   // some fall between what else the machine does.
   int rounds = 5;
