@@ -70,6 +70,17 @@ if(plugin_sources)
   target_compile_definitions(device_tests PRIVATE LOCKSTEP_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/test_plugins")
 endif()
 
+# A stand-in for NVIDIA's driver and libraries: tests copy it under their names.
+add_library(test_fake_nvidia MODULE src/device/testdata/fake_nvidia.cc)
+lockstep_compiler_options(test_fake_nvidia)
+target_link_libraries(test_fake_nvidia PRIVATE nlohmann_json::nlohmann_json)
+foreach(room device doctor cli)
+  add_dependencies(${room}_tests test_fake_nvidia)
+  target_compile_definitions(${room}_tests PRIVATE LOCKSTEP_FAKE_NVIDIA="$<TARGET_FILE:test_fake_nvidia>")
+endforeach()
+add_dependencies(cli_tests lockstep_cli)
+target_compile_definitions(cli_tests PRIVATE LOCKSTEP_TOOL="$<TARGET_FILE:lockstep_cli>")
+
 file(GLOB engine_sources CONFIGURE_DEPENDS tests/*.cc)
 if(engine_sources)
   lockstep_add_tests(engine ${engine_sources})

@@ -25,6 +25,8 @@ struct Variable {
 
 // Sorted by name.
 inline constexpr std::array kVariables{
+    Variable{"CONDA_PREFIX", "a folder", "none",
+             "where the doctor looks for libraries that the loader does not find"},
     Variable{"CUDA_VISIBLE_DEVICES", "numbers or UUIDs of GPUs, separated by commas", "all",
              "which GPUs the CUDA driver shows to the process"},
     Variable{"HOME", "a folder", "none", "where ~/.cache/lockstep is, the folder of downloaded data sets"},
@@ -35,8 +37,12 @@ inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_PIN_THREADS", "0|1", "1", "whether the threads of a CPU device keep a core each"},
     Variable{"LOCKSTEP_PLUGIN_PATH", "folders, separated by colons", "none",
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
+    Variable{"TF_CONFIG", "a JSON object with cluster and task", "none",
+             "the machines of a run and this one's place among them, which the doctor checks"},
     Variable{"TF_FORCE_GPU_ALLOW_GROWTH", "true|false", "each GPU's own setting",
              "whether GPUs take memory as it is needed, whatever the program says"},
+    Variable{"VIRTUAL_ENV", "a folder", "none",
+             "where the doctor looks for libraries that the loader does not find"},
     Variable{"XDG_CACHE_HOME", "a folder", ".cache in HOME",
              "where the folders of downloaded data sets and of kernels compiled for GPUs are"},
 };

@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 namespace lockstep {
@@ -80,6 +81,25 @@ std::string folder_of_code(const void* address) {
   std::error_code error;
   const std::filesystem::path real = std::filesystem::canonical(path, error);
   return error ? std::string() : real.parent_path().string();
+}
+
+std::vector<std::string> loader_folders() {
+  static const int in_this_library = 0;
+  Dl_info info;
+  link_map* map = nullptr;
+  if (dladdr1(&in_this_library, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr)
+    return {};
+  Dl_serinfo size{};
+  if (dlinfo(map, RTLD_DI_SERINFOSIZE, &size) != 0) return {};
+  const auto buffer = std::make_unique<char[]>(size.dls_size);
+  auto* folders = reinterpret_cast<Dl_serinfo*>(buffer.get());
+  folders->dls_size = size.dls_size;
+  folders->dls_cnt = size.dls_cnt;
+  if (dlinfo(map, RTLD_DI_SERINFO, folders) != 0) return {};
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < folders->dls_cnt; ++i) names.emplace_back(folders->dls_serpath[i].dls_name);
+  return names;
 }
 
 }  // namespace lockstep

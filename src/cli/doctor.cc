@@ -10,14 +10,21 @@ namespace lockstep::cli {
 
 void add_doctor(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "Say what there is on this machine, what is used of it, and why not the rest");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object instead of text");
-  command->footer("Exit status: 0 where nothing is wrong, 1 where something should be changed.");
-  command->callback([json, &status] {
-    const doctor::Report report = doctor::examine();
-    std::fputs(((*json ? report.to_json() + "\n" : report.to_text())).c_str(), stdout);
-    status = report.problems.empty() ? 0 : 1;
+      "doctor",
+      "Say what there is on this machine, what is used of it, why not the rest, and what to do about it");
+  struct Settings {
+    bool json = false;
+    doctor::Options options;
+  };
+  auto settings = std::make_shared<Settings>();
+  command->add_flag("--json", settings->json, "One JSON object instead of text (docs/doctor.schema.json)");
+  command->add_flag("--quick", settings->options.quick, "Only look: no runs on the devices");
+  command->footer(
+      "Exit status: 0 where there is no problem, 1 where there is one, 2 where the call is wrong.");
+  command->callback([settings, &status] {
+    const doctor::Report report = doctor::examine(settings->options);
+    std::fputs((settings->json ? report.to_json() + "\n" : report.to_text()).c_str(), stdout);
+    status = report.healthy() ? 0 : 1;
   });
 }
 

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    return app.exit(error) == 0 ? 0 : 2;  // --help and --version are errors too, of status 0
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     return 1;

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 #include <functional>
 
 #include "compile/compile_test.h"
@@ -15,6 +18,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/train/checkpoint.h"
 
 namespace lockstep::distribute {
 namespace {
@@ -199,6 +203,39 @@ TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
   const auto expected = trained(training, OneDeviceStrategy("/CPU:0", reproducible));
   for (const int replicas : {2, 3, 8})
     EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
+}
+
+// The replicas' parts of the accumulated gradients go through a checkpoint as one sum, for any number of devices.
+TEST(FitUnderStrategies, AnAccumulationGoesOnFromACheckpoint) {
+  const std::string prefix = ::testing::TempDir() + "lockstep_accumulation_" + std::to_string(getpid());
+  const Examples data = examples(29);
+  const auto trained = [&](int devices, const std::string& restored, int before, int after) {
+    random::set_seed(5);
+    const MirroredStrategy strategy(names(devices), {.reproducible = true});
+    const auto scope = strategy.scope();
+    const keras::Model model = mlp();
+    model.compile({.optimizer = keras::optimizers::Adam({.gradient_accumulation_steps = 3}),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    model.optimizer().build(model.trainable_weights());
+    const auto steps = [&](int count) {
+      for (int i = 0; i < count; ++i) model.train_on_batch({{data.x}, {data.y}, {}});
+    };
+    const train::Checkpoint checkpoint({{"model", model}, {"optimizer", model.optimizer()}});
+    std::string saved = restored;
+    if (restored.empty()) {
+      steps(before);
+      saved = checkpoint.save(prefix);
+      checkpoint.wait();
+    } else {
+      checkpoint.restore(restored).assert_consumed();
+    }
+    steps(after);
+    return std::pair(saved, weights_of(model));
+  };
+  const auto [saved, expected] = trained(2, "", 5, 5);
+  EXPECT_EQ(trained(2, saved, 0, 5).second, expected);
+  EXPECT_EQ(trained(3, saved, 0, 5).second, expected);
+  std::filesystem::remove(saved);
 }
 
 TEST(FitUnderStrategies, TheClockKnowsWhereNearlyAllTheTimeWent) {

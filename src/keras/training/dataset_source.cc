@@ -1,5 +1,6 @@
 #include "keras/training/dataset_source.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "data/node.h"
@@ -22,9 +23,10 @@ class Arrangement {
             "; several inputs are a tuple inside: ((a, b), y)");
     size_t leaf = 0;
     x_ = leaves(parts ? structure.parts()[0] : structure, leaf, model.inputs, "input", where);
-    for (size_t i = 0; i < x_.size(); ++i)
-      require(x_[i] != kNone, ErrorCode::invalid_argument, where, "the dataset has no input named \"",
-              model.inputs[i], "\"");
+    // Only inputs by name can be missing.
+    if (const auto missing = std::find(x_.begin(), x_.end(), kNone); missing != x_.end())
+      fail(ErrorCode::invalid_argument, where, "the dataset has no input named \"",
+           model.inputs[static_cast<size_t>(missing - x_.begin())], "\"");
     if (parts && structure.parts().size() > 1)
       y_ = leaves(structure.parts()[1], leaf, model.outputs, "output", where);
     if (parts && structure.parts().size() > 2)

@@ -1,0 +1,89 @@
+#include "doctor/ceilings.h"
+
+#include <immintrin.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace lockstep::doctor {
+namespace {
+
+// Enough chains to hide the latency of two units of four cycles.
+constexpr int kChains = 12;
+
+volatile float sink;  // what is computed must be used
+
+#if defined(__clang__)
+#define LOCKSTEP_UNROLLED _Pragma("unroll")
+#else
+#define LOCKSTEP_UNROLLED _Pragma("GCC unroll 12")
+#endif
+
+__attribute__((target("avx512f"))) double with_avx512(int64_t rounds) {
+  __m512 chains[kChains];
+  LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm512_set1_ps(static_cast<float>(c));
+  const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1.0f);
+  for (int64_t i = 0; i < rounds; ++i) {
+    LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm512_fmadd_ps(chains[c], a, b);
+  }
+  __m512 sum = chains[0];
+  LOCKSTEP_UNROLLED for (int c = 1; c < kChains; ++c) sum = _mm512_add_ps(sum, chains[c]);
+  sink = _mm512_cvtss_f32(sum);
+  return 2.0 * 16 * kChains * static_cast<double>(rounds);
+}
+
+__attribute__((target("avx2,fma"))) double with_avx2(int64_t rounds) {
+  __m256 chains[kChains];
+  LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm256_set1_ps(static_cast<float>(c));
+  const __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
+  for (int64_t i = 0; i < rounds; ++i) {
+    LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm256_fmadd_ps(chains[c], a, b);
+  }
+  __m256 sum = chains[0];
+  LOCKSTEP_UNROLLED for (int c = 1; c < kChains; ++c) sum = _mm256_add_ps(sum, chains[c]);
+  sink = _mm256_cvtss_f32(sum);
+  return 2.0 * 8 * kChains * static_cast<double>(rounds);
+}
+
+double with_sse(int64_t rounds) {
+  __m128 chains[kChains];
+  LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm_set1_ps(static_cast<float>(c));
+  const __m128 a = _mm_set1_ps(0.5f), b = _mm_set1_ps(1.0f);
+  for (int64_t i = 0; i < rounds; ++i) {
+    LOCKSTEP_UNROLLED for (int c = 0; c < kChains; ++c) chains[c] = _mm_add_ps(_mm_mul_ps(chains[c], a), b);
+  }
+  __m128 sum = chains[0];
+  LOCKSTEP_UNROLLED for (int c = 1; c < kChains; ++c) sum = _mm_add_ps(sum, chains[c]);
+  sink = _mm_cvtss_f32(sum);
+  return 2.0 * 4 * kChains * static_cast<double>(rounds);
+}
+
+}  // namespace
+
+double multiply_adds(int64_t rounds) {
+  if (__builtin_cpu_supports("avx512f")) return with_avx512(rounds);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return with_avx2(rounds);
+  return with_sse(rounds);
+}
+
+void streaming_copy(float* target, const float* source, int64_t count) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    LOCKSTEP_UNROLLED for (int part = 0; part < 16; part += 4)
+        _mm_stream_ps(target + i + part, _mm_loadu_ps(source + i + part));
+  for (; i < count; ++i) target[i] = source[i];
+  _mm_sfence();
+}
+
+double waited_for_cores() {
+  double sum = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
+       it.increment(error)) {
+    double ran = 0, waited = 0;
+    if (std::ifstream(it->path() / "schedstat") >> ran >> waited) sum += waited;
+  }
+  return sum * 1e-9;
+}
+
+}  // namespace lockstep::doctor
