@@ -17,8 +17,8 @@ namespace {
 // Launches in another order every time, as far as they may.
 class ShuffledGraph final : public LaunchGraph {
  public:
-  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random)
-      : launches_(launches.begin(), launches.end()), random_(random) {}
+  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random, int& choices)
+      : launches_(launches.begin(), launches.end()), random_(random), choices_(choices) {}
 
   void launch() override {
     std::vector<bool> done(launches_.size(), false);
@@ -29,6 +29,7 @@ class ShuffledGraph final : public LaunchGraph {
         for (const size_t earlier : launches_[i].after) waits = waits || !done[earlier];
         if (!waits) ready.push_back(i);
       }
+      choices_ += ready.size() > 1 ? 1 : 0;
       const size_t chosen = ready[random_() % ready.size()];
       launches_[chosen].launch(nullptr);
       done[chosen] = true;
@@ -38,6 +39,7 @@ class ShuffledGraph final : public LaunchGraph {
  private:
   std::vector<RecordedLaunch> launches_;
   std::mt19937& random_;
+  int& choices_;
 };
 
 // A CPU that records, as GPUs do.
@@ -65,17 +67,11 @@ class RecordingDevice final : public Device {
 
   void* stream() const override { return const_cast<RecordingDevice*>(this); }
   std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
-    ++recordings;
-    for (const RecordedLaunch& launch : launches) {
-      edges += launch.after.size();
-      if (launch.after.empty()) ++free_launches;
-    }
-    return std::make_unique<ShuffledGraph>(launches, random);
+    return std::make_unique<ShuffledGraph>(launches, random, choices);
   }
 
   std::mt19937 random{5};
-  int recordings = 0;
-  size_t edges = 0, free_launches = 0;
+  int choices = 0;  // launches of which another could have come first
 };
 
 std::vector<std::vector<float>> train(models::Model& model, const Tensor& x, const Tensor& labels,
@@ -97,12 +93,9 @@ void expect_same_bits_in_any_order(Make make, const Shape& input) {
     return train(*model, models::random_inputs(input, 1), models::random_labels(input[0], 10, 2), 12);
   };
   static auto* device = new RecordingDevice;  // devices live until the process ends
-  device->recordings = 0;
   const auto expected = run(*first_devices(1)[0]);
   const auto shuffled = run(*device);
-  EXPECT_GT(device->recordings, 0);
-  EXPECT_GT(device->edges, 0u);
-  EXPECT_GT(device->free_launches, 1u) << "nothing could run side by side";
+  EXPECT_GT(device->choices, 0) << "nothing was recorded, or nothing in it could run side by side";
   EXPECT_EQ(expected, shuffled);
 }
 
@@ -113,7 +106,7 @@ TEST(RecordedLaunches, MlpHasTheSameBitsInAnyOrder) {
 
 TEST(RecordedLaunches, ConvNetHasTheSameBitsInAnyOrder) {
   expect_same_bits_in_any_order(
-      [] { return std::make_unique<models::ConvNet>(7, true, DType::float32, 8, 4, 8); }, {4, 8, 8, 1});
+      [] { return std::make_unique<models::ConvNet>(7, true, DType::float32, 14, 4, 16); }, {4, 14, 14, 1});
 }
 
 }  // namespace
