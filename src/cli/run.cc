@@ -112,13 +112,15 @@ void write_results(const RunFile& run, const Model& model, const keras::History&
   fmt::print(out, "weights.safetensors, model.json and history.json written to {}\n", folder.string());
 }
 
-}  // namespace
-
-Json device_names() {
+// Where the run trains.
+Json device_names(const distribute::Strategy& strategy) {
   Json names = Json::list();
-  for (const Device* device : logical_devices()) names.push_back(device->name());
+  for (const Device* device : strategy.devices()) names.push_back(device->name());
+  if (strategy.devices().empty()) names.push_back(current_device().name());
   return names;
 }
+
+}  // namespace
 
 Model make_model(const RunFile& run) {
   return at_key("model", [&] {
@@ -151,7 +153,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   fmt::print(reports.out, "{} on {}: {} examples to learn from, {} to test on\n", model.name(),
              replicated ? fmt::format("{} devices ({} threads each)", strategy.devices().size(),
                                       strategy.devices()[0]->threads())
-                        : device_names().at(size_t{0}).as_string(),
+                        : current_device().name(),
              train_count, validates ? data.validation.x.shape()[0] : int64_t{0});
 
   const FitSettings& fit = run.fit;
@@ -190,8 +192,8 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   write_results(run, model, history, reports.out);
 
   result.set("examples_per_s", examples_per_second(history.time));
-  result.set("devices", device_names());
-  result.set("threads_per_device", logical_devices()[0]->threads());
+  result.set("devices", device_names(strategy));
+  result.set("threads_per_device", (replicated ? *strategy.devices()[0] : current_device()).threads());
   result.set("model", model.name());
   result.set("parameters", model.count_params());
   result.set("epochs", static_cast<int64_t>(history.epoch.size()));

@@ -23,7 +23,4 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
 // The model that the run starts from, not compiled unless its JSON says how.
 keras::Model make_model(const RunFile& run);
 
-// Names of the devices.
-Json device_names();
-
 }  // namespace lockstep::cli

@@ -281,7 +281,14 @@ TEST_P(Reproducible, TheSameBitsOnAnyNumberOfDevices) {
 }
 INSTANTIATE_TEST_SUITE_P(Models, Reproducible,
                          ::testing::Combine(::testing::Values(mlp_with_dropout, convnet, transformer),
-                                            ::testing::Values(32, 29)));
+                                            ::testing::Values(32, 29)),
+                         [](const auto& info) {
+                           const auto make = std::get<0>(info.param);
+                           return std::string(make == transformer ? "transformer"
+                                              : make == convnet   ? "convnet"
+                                                                  : "mlp_with_dropout") +
+                                  "_batch_" + std::to_string(std::get<1>(info.param));
+                         });
 
 TEST(FitUnderStrategies, EvaluateAndPredictAgreeWithOneDevice) {
   const Examples data = examples(50);
