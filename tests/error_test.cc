@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "base/error_of_test.h"
 #include "devices.h"
 #include "lockstep/lockstep.h"
 
@@ -18,17 +19,6 @@ using testing::EndsWith;
 using testing::HasSubstr;
 
 std::source_location here(std::source_location where = std::source_location::current()) { return where; }
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 Tensor rows() { return zeros({2, 3}); }
 Tensor wide() { return zeros({2, 3}, DType::float64); }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error_of_test.h"
 #include "devices.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
@@ -33,18 +34,6 @@ Tensor matrix(int64_t rows, int64_t columns, const Floats& values) {
 }
 Floats read(const Tensor& tensor) { return tensor.to_vector<float>(); }
 Floats read(const Variable& variable) { return variable.value().to_vector<float>(); }
-
-// The error that `f` throws; fails the test where it throws none.
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 // --- tracing and caching -----------------------------------------------------------------------------------
 

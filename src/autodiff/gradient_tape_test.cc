@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/error_of_test.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
@@ -40,17 +41,6 @@ Doubles each(const Doubles& values, double (*f)(double)) {
   Doubles result;
   for (const double v : values) result.push_back(f(v));
   return result;
-}
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
 }
 
 // Every test ends with no recorder on its thread.

@@ -9,12 +9,14 @@
 #include <memory>
 #include <vector>
 
+#include "base/error_of_test.h"
 #include "device/cpu_device.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
-#include "lockstep/base/error.h"
 
 namespace lockstep::testing {
+
+using lockstep::error_of;
 
 // Devices of one thread each, beside those of the process: what replicas need to be on several. Never
 // destroyed, as all devices.
@@ -31,17 +33,16 @@ inline Device& two_thread_device() {
   return *device;
 }
 
-// The error that `f` throws; fails the test where it throws none.
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
+using Floats = std::vector<float>;
+
+// first, first + 1, ... in these dimensions.
+inline Tensor counting(const Shape& shape, float first = 0) {
+  Floats values(static_cast<size_t>(shape.size()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
+  return Tensor::from(values, shape);
 }
+inline Floats read(const Tensor& tensor) { return tensor.to_vector<float>(); }
+inline Floats read(const Variable& variable) { return variable.value().to_vector<float>(); }
 
 using TracedBody = std::function<TensorList(const TensorList&)>;
 

@@ -111,10 +111,11 @@ class Executable::Impl {
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
     clock_ = clock;
-    if (clock) clock->enter(Category::host);
-    bind_outputs(outputs);
-    bind_variables();
-    if (clock) clock->leave();
+    {
+      const observe::TimeScopeOfAll scope(clock, Category::host);
+      bind_outputs(outputs);
+      bind_variables();
+    }
     inputs_ = inputs;
     sums_->begin_run(clock);
     // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones

@@ -10,8 +10,7 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
   Placement placement;
   placement.nodes.resize(count);
   int last = 0;
-  const bool replicated =
-      std::find(split_parameters.begin(), split_parameters.end(), true) != split_parameters.end();
+  const bool replicated = is_replicated(split_parameters);
   for (size_t i = 0; i < count; ++i) {
     const Node& node = graph.nodes[i];
     NodePlace& place = placement.nodes[i];

@@ -9,6 +9,7 @@
 // A program that runs as one replica is all uniform and one phase.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "graph/graph.h"
@@ -26,6 +27,11 @@ struct Placement {
   std::vector<NodePlace> nodes;
   int phases = 1;  // 0 .. phases-1
 };
+
+// Whether any parameter is sliced over replicas: else the program runs as one.
+inline bool is_replicated(const std::vector<bool>& split_parameters) {
+  return std::find(split_parameters.begin(), split_parameters.end(), true) != split_parameters.end();
+}
 
 // `split_parameters[i]`: parameter i is sliced over the replicas. Not replicated: all false. `devices`: those
 // of a program that is split over several.

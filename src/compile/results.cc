@@ -191,8 +191,7 @@ Graph settle_sums(const Graph& graph) {
 Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters,
                      std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
-  const bool replicated =
-      std::find(split_parameters.begin(), split_parameters.end(), true) != split_parameters.end();
+  const bool replicated = is_replicated(split_parameters);
   for (const VariableUpdate& update : graph.updates) {
     const bool differs = placement.nodes[static_cast<size_t>(update.value.node)].per_replica;
     const bool may_differ = replicated && update.variable.per_replica();

@@ -22,23 +22,16 @@
 namespace lockstep::compile {
 namespace {
 
+using lockstep::testing::counting;
 using lockstep::testing::error_of;
+using lockstep::testing::Floats;
 using lockstep::testing::one_thread_devices;
+using lockstep::testing::read;
 using lockstep::testing::two_thread_device;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-using Floats = std::vector<float>;
-
-Tensor counting(const Shape& shape, float first = 0) {
-  Floats values(static_cast<size_t>(shape.size()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
-  return Tensor::from(values, shape);
-}
-Floats read(const Tensor& tensor) { return tensor.to_vector<float>(); }
-Floats read(const Variable& variable) { return variable.value().to_vector<float>(); }
 
 class Split : public ::testing::Test {
  protected:

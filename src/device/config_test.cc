@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/error_of_test.h"
 #include "device/cpu_device.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -17,17 +18,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 uint32_t line_here(std::source_location where = std::source_location::current()) { return where.line(); }
 

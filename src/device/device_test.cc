@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/error_of_test.h"
 #include "device/cpu_device.h"
 #include "lockstep/base/error.h"
 
@@ -15,17 +16,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 std::source_location here(std::source_location where = std::source_location::current()) { return where; }
 

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "base/error_of_test.h"
 #include "graph/kernel.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -18,17 +19,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 std::source_location here(std::source_location where = std::source_location::current()) { return where; }
 

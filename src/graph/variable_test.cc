@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error_of_test.h"
 #include "device/cpu_device.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
@@ -15,17 +16,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 Tensor pair(float a, float b) { return Tensor::from<float>({a, b}, {2}); }
 std::vector<float> read(const Variable& v) { return v.value().to_vector<float>(); }

@@ -141,16 +141,21 @@ class TimeScope {
   ReplicaClock* clock_;
 };
 
-// The same for all replicas of a clock at once.
+// The same for all replicas of a clock at once; a null one does nothing.
 class TimeScopeOfAll {
  public:
-  TimeScopeOfAll(StepClock& clock, Category category) : clock_(clock) { clock_.enter(category); }
-  ~TimeScopeOfAll() { clock_.leave(); }
+  TimeScopeOfAll(StepClock& clock, Category category) : TimeScopeOfAll(&clock, category) {}
+  TimeScopeOfAll(StepClock* clock, Category category) : clock_(clock) {
+    if (clock_ != nullptr) clock_->enter(category);
+  }
+  ~TimeScopeOfAll() {
+    if (clock_ != nullptr) clock_->leave();
+  }
   TimeScopeOfAll(const TimeScopeOfAll&) = delete;
   TimeScopeOfAll& operator=(const TimeScopeOfAll&) = delete;
 
  private:
-  StepClock& clock_;
+  StepClock* clock_;
 };
 
 // Counts its lifetime as the tracing and compiling of one function, on all replicas of a clock that may be null.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/error_of_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
@@ -21,17 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Doubles = std::vector<double>;
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 Tensor tensor(DType dtype, const Doubles& values) {
   const auto size = static_cast<int64_t>(values.size());

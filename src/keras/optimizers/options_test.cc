@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/error_of_test.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/optimizers.h"
@@ -22,17 +23,6 @@ using Floats = std::vector<float>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return Error(ErrorCode::internal, "", std::source_location::current());
-}
 
 Tensor floats(const Floats& values) { return Tensor::from(values, {static_cast<int64_t>(values.size())}); }
 Floats read(const Variable& variable) { return variable.value().to_vector<float>(); }

@@ -191,10 +191,8 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
     return false;
   }
   require(!batch.x.empty(), ErrorCode::invalid_argument, where, "the data gave an empty batch");
-  if (timed) {
-    const observe::TimeScopeOfAll scope(*clock_, observe::Category::host);
-    run_step(kind, batch, where);
-  } else {
+  {
+    const observe::TimeScopeOfAll scope(timed ? &*clock_ : nullptr, observe::Category::host);
     run_step(kind, batch, where);
   }
   if (timed) {
