@@ -266,6 +266,8 @@ class Executable::Impl {
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] =
           std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
+      if (!layout_.replicated() && plans_[p].phases == 1 && context->uniform[p]->recordable())
+        context->launches[p].join(join_steps(plans_[p].steps, *context->device));
     }
     for (const auto& replica : context->replicas) {
       const auto p = static_cast<size_t>(replica->plan);

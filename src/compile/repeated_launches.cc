@@ -5,7 +5,9 @@
 namespace lockstep::compile {
 
 void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& device) {
-  if (!device.stream() || !program.recordable()) return program.run(phase);
+  void* const stream = device.stream();
+  if (!stream || !program.recordable()) return program.run(phase);
+  if (joined_ && joined_->launch(program.pointers(), stream)) return;
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
     return r.phase == phase &&

@@ -1,0 +1,37 @@
+// All steps of a program as one launch, where a kind of device knows how.
+//
+// A small step is over before a device has gone from one kernel to the next a dozen times, so a device may write a
+// kernel of its own for the whole program. Results are those of the steps one by one, up to the order in which the
+// products of a matrix product are added.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "compile/plan.h"
+#include "lockstep/device/device.h"
+
+namespace lockstep::compile {
+
+// One launch at a time, in the order of the device's stream.
+class JoinedSteps {
+ public:
+  virtual ~JoinedSteps() = default;
+  // Queues the program. `pointers`: the operands of the steps, of each the inputs and then the outputs. Those in arenas
+  // are neither read nor written. False: nothing was done, for memory that is not aligned well enough.
+  virtual bool launch(std::span<void* const> pointers, void* stream) = 0;
+};
+
+// Null: the steps are not for it. `steps`: a whole program that runs in one place and one phase; they must outlive the
+// result.
+using JoinSteps = std::unique_ptr<JoinedSteps> (*)(std::span<const Step> steps, Device& device);
+
+class RegisterJoinSteps {
+ public:
+  RegisterJoinSteps(DeviceKind kind, JoinSteps join);
+};
+
+// Joins them if the device's kind knows how to, they are fit for it, and the environment does not forbid it.
+std::unique_ptr<JoinedSteps> join_steps(std::span<const Step> steps, Device& device);
+
+}  // namespace lockstep::compile
