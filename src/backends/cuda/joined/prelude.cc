@@ -31,21 +31,30 @@ __device__ void note(Finding* finding, i64 position, i64 value) {
 
 // --- order -------------------------------------------------------------------------------------------------------
 
-// All blocks have come here. `goal`: the arrivals so far.
-__device__ inline void grid_barrier(unsigned* arrivals, unsigned goal) {
+// Blocks arrive when they have done a level's tasks, and wait before they read what others have done. What nobody has
+// written meanwhile can be fetched in between.
+__device__ inline void arrive(unsigned* arrivals) {
   __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
-    unsigned seen;
-    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
-    while (seen < goal);
-  }
-  __syncthreads();
+  if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
 }
+struct Wait {
+  unsigned* arrivals;
+  unsigned goal;  // 0: nothing is waited for
+  __device__ void operator()() const {
+    if (goal == 0) return;
+    if (threadIdx.x == 0) {
+      unsigned seen;
+      do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
+      while (seen < goal);
+    }
+    __syncthreads();
+  }
+};
 
 // The last block to leave makes the counters ready for the next launch.
 __device__ inline void leave_grid(unsigned* arrivals) {
   if (threadIdx.x != 0) return;
+  __threadfence();  // behind its arrivals
   if (atomicAdd(arrivals + 32, 1u) == gridDim.x - 1) {
     arrivals[0] = 0;
     arrivals[32] = 0;
@@ -167,8 +176,8 @@ template <int lanes> __device__ inline Candidate best_of(Candidate best) {
 
 // --- products ----------------------------------------------------------------------------------------------------
 // C[m, n] = sum of A[m, k] B[k, n]. `by_k`: the inner dimension lies densely, the other has the stride; else the other
-// way round. `vectors`: four elements may be fetched at once. E: In, what is needed beside the sum, load(In&, m, n), and
-// finish(In, m, n, sum).
+// way round. `vectors`: four elements may be fetched at once. `early`: before the block waits. E: In, what is needed
+// beside the sum, load_early(In&, m, n), load_late(In&, m, n), and finish(In, m, n, sum).
 
 template <bool by_k, bool vectors, int extent, int depth, int pitch>
 __device__ inline void fetch_tile(float* to, const float* from, int at, int size, int k0, int k, int stride) {
@@ -232,11 +241,21 @@ __device__ inline void read_tile(float (&to)[4][count], const float* from, int k
   }
 }
 
+// f(in, number in the tile, m, n) for the results of a tile that are this thread's.
+template <int M, int N, int rows, int columns, class In, int count, class F>
+__device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
+#pragma unroll
+  for (int r = 0; r < count; ++r) {
+    const int i = threadIdx.x + r * kThreads, m = m0 + i / columns, n = n0 + i % columns;
+    if (i < rows * columns && m < M && n < N) f(in[r], i, m, n);
+  }
+}
+
 // A block has a tile, its warps share out the inner dimension, and the threads of a warp stand 8 x 4 over the tile.
-template <bool a_by_k, bool a_vectors, bool b_by_k, bool b_vectors, int M, int N, int K, int rows, int columns, int depth,
-          class E>
+template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
+          int rows, int columns, int depth, class E>
 __device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
-                                    float* shared) {
+                                    float* shared, const Wait& wait) {
   constexpr int kStages = 4, kRows = rows / 8, kColumns = columns / 4;
   constexpr int kPitchA = a_by_k ? depth + 4 : rows, kPitchB = b_by_k ? depth + 4 : columns;
   constexpr int kSizeA = a_by_k ? rows * kPitchA : depth * kPitchA;
@@ -246,28 +265,33 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
   const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
 
-  const auto fetch = [&](int chunk) {
-    if (chunk < kChunks) {
-      float* to = shared + chunk % kStages * kStage;
-      fetch_tile<a_by_k, a_vectors, rows, depth, kPitchA>(to, a, m0, M, chunk * depth, K, a_stride);
+  const auto fetch = [&](int chunk, bool with_a, bool with_b) {
+    if (chunk >= kChunks) return;
+    float* to = shared + chunk % kStages * kStage;
+    if (with_a) fetch_tile<a_by_k, a_vectors, rows, depth, kPitchA>(to, a, m0, M, chunk * depth, K, a_stride);
+    if (with_b)
       fetch_tile<b_by_k, b_vectors, columns, depth, kPitchB>(to + kSizeA, b, n0, N, chunk * depth, K, b_stride);
-    }
-    end_fetches();
   };
-  for (int chunk = 0; chunk < kStages - 1; ++chunk) fetch(chunk);
-
-  typename E::In in[kResults];
-#pragma unroll
-  for (int r = 0; r < kResults; ++r) {
-    const int i = threadIdx.x + r * kThreads, m = m0 + i / columns, n = n0 + i % columns;
-    if (i < rows * columns && m < M && n < N) e.load(in[r], m, n);
+  using In = typename E::In;
+  In in[kResults];
+#pragma unroll 1
+  for (int chunk = 0; chunk < kStages - 1; ++chunk) fetch(chunk, a_early, b_early);
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_early(in, m, n); });
+  wait();
+#pragma unroll 1
+  for (int chunk = 0; chunk < kStages - 1; ++chunk) {
+    fetch(chunk, !a_early, !b_early);
+    end_fetches();
   }
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
   float sums[kRows][kColumns] = {};
+#pragma unroll 1
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     await_fetches<kStages - 2>();
     __syncthreads();
-    fetch(chunk + kStages - 1);
+    fetch(chunk + kStages - 1, true, true);
+    end_fetches();
     const float* from = shared + chunk % kStages * kStage;
 #pragma unroll
     for (int g = 0; g < depth / 32; ++g) {
@@ -292,15 +316,12 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
       shared[warp * rows * columns + (a_by_k ? row + 8 * r : row * kRows + r) * columns +
              (b_by_k ? column + 4 * c : column * kColumns + c)] = sums[r][c];
   __syncthreads();
-#pragma unroll
-  for (int r = 0; r < kResults; ++r) {
-    const int i = threadIdx.x + r * kThreads, m = m0 + i / columns, n = n0 + i % columns;
-    if (i >= rows * columns || m >= M || n >= N) continue;
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
     float sum = shared[i];
 #pragma unroll
     for (int w = 1; w < kThreads / 32; ++w) sum += shared[w * rows * columns + i];
-    e.finish(in[r], m, n, sum);
-  }
+    e.finish(in, m, n, sum);
+  });
 }
 
 // Sums `count` values over the lanes of a warp: afterwards a lane has count / 32 of the results, those from place_of on.
@@ -337,27 +358,35 @@ __device__ inline void read_line(float (&to)[count], const float* from, int stri
 }
 
 // Every thread has its share of the inner dimension, for the whole of a small tile.
-template <bool a_by_k, bool a_vectors, bool b_by_k, bool b_vectors, int M, int N, int K, int rows, int columns, class E>
+template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
+          int rows, int columns, class E>
 __device__ inline void dot_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
-                                   float* shared) {
+                                   float* shared, const Wait& wait) {
   constexpr int kAcross = (N + columns - 1) / columns, kResults = rows * columns;
   constexpr int kTurns = (K + kThreads - 1) / kThreads, kAtOnce = rows + columns <= 12 ? 4 : 2;
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
   typename E::In in;
   const int m = m0 + (int)threadIdx.x / columns, n = n0 + (int)threadIdx.x % columns;
   const bool has_result = threadIdx.x < kResults && m < M && n < N;
-  if (has_result) e.load(in, m, n);
+  if (has_result) e.load_early(in, m, n);
+  float left[kAtOnce][rows], right[kAtOnce][columns];
+  const auto read = [&](int turn, bool with_a, bool with_b) {
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int k = (turn + u) * kThreads + threadIdx.x;
+      if (with_a) read_line<a_by_k, a_vectors>(left[u], a, a_stride, m0, M, k, K);
+      if (with_b) read_line<b_by_k, b_vectors>(right[u], b, b_stride, n0, N, k, K);
+    }
+  };
+  read(0, a_early, b_early);
+  wait();
+  read(0, !a_early, !b_early);
+  if (has_result) e.load_late(in, m, n);
 
   float sums[kResults] = {};
 #pragma unroll 1
   for (int turn = 0; turn < kTurns; turn += kAtOnce) {
-    float left[kAtOnce][rows], right[kAtOnce][columns];
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int k = (turn + u) * kThreads + threadIdx.x;
-      read_line<a_by_k, a_vectors>(left[u], a, a_stride, m0, M, k, K);
-      read_line<b_by_k, b_vectors>(right[u], b, b_stride, n0, N, k, K);
-    }
+    if (turn > 0) read(turn, true, true);
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u)
 #pragma unroll
@@ -407,12 +436,14 @@ __device__ inline void rows_product(const float* a, const float* matrix, int row
 
 // Sums over the rows of `columns` neighbouring columns of [length, inner]. E as for products, but with one index.
 template <int length, int inner, int columns, class F, class E>
-__device__ inline void fold_columns(const float* x, int task, const E& e, float* shared) {
+__device__ inline void fold_columns(const float* x, int task, const E& e, float* shared, const Wait& wait) {
   constexpr int kTogether = 32 / columns, kStep = kTogether * kThreads / 32;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, column = task * columns + lane % columns;
   const bool has_result = warp == 0 && lane < columns && column < inner;
   typename E::In in;
-  if (has_result) e.load(in, column);
+  if (has_result) e.load_early(in, column);
+  wait();
+  if (has_result) e.load_late(in, column);
   float sum = F::neutral();
   constexpr int kTurns = (length + kStep - 1) / kStep, kAtOnce = kTurns < 16 ? kTurns : 16;
 #pragma unroll 1

@@ -68,12 +68,13 @@ class Writer {
     text += kPrelude;
     text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
                    "]; Finding* finding[", std::max<size_t>(1, source_.reporters.size()),
-                   "]; char* scratch; unsigned* arrivals; };\n");
+                   "]; char* scratch; unsigned* arrivals; i64 steps; };\n");
     text += functions_;
     text +=
         concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
                "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
-               "  unsigned goal = 0;\n", kernel, "  leave_grid(p.arrivals);\n}\n");
+               "  unsigned goal = 0;\n  for (i64 step = 0; step < p.steps; ++step) {\n", kernel,
+               "  }\n  leave_grid(p.arrivals);\n}\n");
     return std::move(source_);
   }
 
@@ -136,15 +137,18 @@ class Writer {
     for (const Group* group : groups) {
       const auto number = group - schedule_.groups.data();
       write_group(*group, static_cast<int>(number));
-      text += concat("    ", tasks == 0 ? "if" : "else if", " (task < ", tasks + group->tasks, ") group",
-                     number, "(p, task - ", tasks, ", shared);\n");
+      text += concat("        ", tasks == 0 ? "if" : "else if", " (task < ", tasks + group->tasks, ") group",
+                     number, "(p, task - ", tasks, ", shared, wait);\n");
       tasks += group->tasks;
     }
     source_.most_tasks = std::max(source_.most_tasks, tasks);
-    const std::string barrier =
-        level > 0 ? "  grid_barrier(p.arrivals, goal += gridDim.x);\n" : std::string();
-    return concat(barrier, "  for (int round = 0, task; (task = task_of(round)) < ", tasks, "; ++round) {\n",
-                  "    if (round > 0) __syncthreads();\n", text, "  }\n");
+    return concat(
+        "    {\n      Wait wait{p.arrivals, goal};\n      for (int round = 0, task; (task = task_of(round)) "
+        "< ",
+        tasks, "; ++round) {\n", "        if (round > 0) __syncthreads();\n", text,
+        "        wait.goal = 0;\n      }\n      wait();\n",
+        level + 1 < schedule_.levels ? "" : "      if (step + 1 == p.steps) break;\n",
+        "      arrive(p.arrivals);\n", "      goal += gridDim.x;\n    }\n");
   }
 
   void write_group(const Group& group, int number) {
@@ -158,7 +162,7 @@ class Writer {
       case Form::serial: write_serial(group); break;
     }
     functions_ += concat("__device__ inline void group", number,
-                         "(const Arguments& p, int task, char* shared) {\n", body_, "}\n");
+                         "(const Arguments& p, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
   }
 
   bool written_here(const Access& access) const {
@@ -170,6 +174,16 @@ class Writer {
     return written_here(access) && schedule_.writer[static_cast<size_t>(access.buffer)] < op;
   }
 
+  // Whether what the group reads there was not written by the level before it (of the first: by the last of the step
+  // before), for which the group waits.
+  bool is_early(const Access& access) const {
+    const int w = schedule_.writer[static_cast<size_t>(access.buffer)];
+    if (w < 0) return true;
+    const auto level = [&](int group) { return schedule_.groups[static_cast<size_t>(group)].level; };
+    return level(schedule_.group_of[static_cast<size_t>(w)]) !=
+           (level(group_) + schedule_.levels - 1) % schedule_.levels;
+  }
+
   // --- elements: ops that follow one another on the same element -----------------------------------------------------
 
   // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and what they do
@@ -177,14 +191,15 @@ class Writer {
   void write_epilogue(const Group& group, int number, const std::string& index, const std::string& flat) {
     const Op& first = op(group.ops[0]);
     const bool starts = first.kind != Kind::elementwise;
-    std::string members, loads, finish;
+    std::string members, early, late, finish;
+    const auto loads = [&](const Access& access) -> std::string& { return is_early(access) ? early : late; };
     std::map<int, std::string> held;  // by buffer: the element, as it is stored
     if (starts) {
       std::string value = "value";
       if (first.kind == Kind::matmul) {
         if (first.bias) {
           members += "float bias; ";
-          loads += concat("    in.bias = ", load_global(first.inputs[2], "n"), ";\n");
+          loads(first.inputs[2]) += concat("    in.bias = ", load_global(first.inputs[2], "n"), ";\n");
           value = "value + in.bias";
         }
         value = activated(first.epilogue, value);
@@ -199,7 +214,7 @@ class Writer {
       for (size_t k = 0; k < o.inputs.size(); ++k) {
         if (computed_here(o.inputs[k], i)) continue;
         members += concat(stored_type(o.inputs[k].dtype), " i", i, "_", k, "; ");
-        loads += concat("    in.i", i, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
+        loads(o.inputs[k]) += concat("    in.i", i, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
       }
       const std::string name = concat("o", i);
       const ScalarCode code = scalar_code(
@@ -218,7 +233,8 @@ class Writer {
       }
     }
     functions_ += concat("struct Epilogue", number, " {\n  const Arguments& p;\n  struct In { ", members,
-                         "};\n", "  __device__ void load(In& in, ", index, ") const {\n", loads, "  }\n",
+                         "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early,
+                         "  }\n", "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
                          "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish,
                          "  }\n};\n");
   }
@@ -244,11 +260,12 @@ class Writer {
     const auto [a_by_k, a_vectors, a_stride] = matrix(o.inputs[0], 1);
     const auto [b_by_k, b_vectors, b_stride] = matrix(o.inputs[1], 0);
     const auto yes = [](bool b) { return b ? "true" : "false"; };
-    add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ", yes(b_by_k),
-        ", ", yes(b_vectors), ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
+    add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ",
+        yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ", yes(b_vectors), ", ", yes(is_early(o.inputs[1])),
+        ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
         t.dot ? std::string() : concat(", ", t.depth), ">(", global(o.inputs[0].buffer, DType::float32),
         plus(o.inputs[0].offset), ", ", a_stride, ", ", global(o.inputs[1].buffer, DType::float32),
-        plus(o.inputs[1].offset), ", ", b_stride, ", task, Epilogue", number, "{p}, (float*)shared);");
+        plus(o.inputs[1].offset), ", ", b_stride, ", task, Epilogue", number, "{p}, (float*)shared, wait);");
     const int64_t results = 8 * t.rows * t.columns;
     int64_t stages = 0;
     if (!t.dot)
@@ -262,17 +279,18 @@ class Writer {
     write_epilogue(group, number, "int n", "n");
     add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", folding(o), ">(",
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
-        "{p}, (float*)shared);");
+        "{p}, (float*)shared, wait);");
     needs_shared(4 * kThreads);
   }
 
   void write_elements(const Group& group) {
     write_epilogue(group, group_, "int n", "n");
+    add("  wait();");
     add("  const int end = min(", op(group.ops[0]).outputs[0].shape.size(), ", (task + 1) * ", group.unit,
         ");");
     add("  for (int n = task * ", group.unit, " + threadIdx.x; n < end; n += kThreads) {");
     add("    const Epilogue", group_, " e{p};\n    Epilogue", group_,
-        "::In in;\n    e.load(in, n);\n    e.finish(in, n, 0.f);\n  }");
+        "::In in;\n    e.load_early(in, n);\n    e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
   }
 
   void needs_shared(int64_t bytes) { source_.shared_bytes = std::max(source_.shared_bytes, bytes); }
@@ -305,16 +323,19 @@ class Writer {
     scratch_words_ = "fold_space";
     body_ += reserve("float", "fold_space", 4 * kThreads / 32);
     // Everything that is read comes at once, before the first of it is needed.
-    for (const int i : group.ops) {
-      const Op& o = op(i);
-      for (size_t k = 0; k < o.inputs.size(); ++k) {
-        const Access& input = o.inputs[k];
-        if (o.kind == Kind::matmul && k > 0) {
-          k == 1 ? hold_matrix(input) : hold_vector(input);
-        } else if (!computed_here(input, i) && !held_.contains(input.buffer)) {
-          hold_rows(input, rows, group.unit);
+    for (const bool early : {true, false}) {
+      for (const int i : group.ops) {
+        const Op& o = op(i);
+        for (size_t k = 0; k < o.inputs.size(); ++k) {
+          const Access& input = o.inputs[k];
+          if (computed_here(input, i) || is_early(input) != early) continue;
+          if (o.kind == Kind::matmul && k > 0)
+            k == 1 ? hold_matrix(input) : hold_vector(input);
+          else if (!held_.contains(input.buffer))
+            hold_rows(input, rows, group.unit);
         }
       }
+      if (early) add("  wait();");
     }
     add("  end_fetches();\n  await_fetches<0>();\n  __syncthreads();");
     for (const int i : group.ops)
@@ -386,6 +407,7 @@ class Writer {
     shared_ = 0;
     held_.clear();
     scratch_words_ = "((float*)shared)";
+    add("  wait();");
     for (size_t n = 0; n < group.ops.size(); ++n) {
       if (n > 0) add("  __syncthreads();");
       write_op(group.ops[n], 1, 1);

@@ -12,7 +12,8 @@ namespace lockstep::cuda::joined {
 inline constexpr const char* kJoinedKernel = "joined";
 
 // The kernel's one argument is a struct of 64-bit words: a pointer for each external buffer, one for each op that reports
-// findings, the memory of the kernel's own, and its two counters, 128 bytes apart and 0 before the first launch.
+// findings, the memory of the kernel's own, its two counters, 128 bytes apart and 0 before the first launch, and how often
+// to run the program.
 struct Source {
   std::string text;
   int64_t scratch_bytes = 0;

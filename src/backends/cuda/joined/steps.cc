@@ -56,6 +56,7 @@ class JoinedKernel final : public compile::JoinedSteps {
     arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()) + kCounterBytes);
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()));
+    arguments_.push_back(1);
   }
 
   bool launch(std::span<void* const> pointers, void* stream) override {
