@@ -16,10 +16,11 @@ JoinSteps& rule_of(DeviceKind kind) {
 
 RegisterJoinSteps::RegisterJoinSteps(DeviceKind kind, JoinSteps join) { rule_of(kind) = join; }
 
-std::unique_ptr<JoinedSteps> join_steps(std::span<const Step> steps, Device& device) {
+std::unique_ptr<JoinedSteps> join_steps(const Plan& plan, Device& device) {
   const JoinSteps join = rule_of(device.kind());
-  if (!join || steps.size() < 2 || !env::read_bool("LOCKSTEP_JOIN_STEPS", true)) return nullptr;
-  return join(steps, device);
+  if (!join || plan.phases > 1 || !plan.devices.empty() || !env::read_bool("LOCKSTEP_JOIN_STEPS", true))
+    return nullptr;
+  return join(plan.steps, plan.parameters, device);
 }
 
 }  // namespace lockstep::compile

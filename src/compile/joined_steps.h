@@ -7,11 +7,22 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "compile/plan.h"
 #include "lockstep/device/device.h"
 
 namespace lockstep::compile {
+
+// A program that runs several times, each time on the next `rows` rows of arrays.
+struct RowRuns {
+  std::vector<const void*>
+      arrays;  // by parameter, in the device's memory; null: a parameter that nothing reads
+  const int64_t* order = nullptr;  // the numbers of the rows, there as well; null: one after the other
+  int64_t first = 0;               // where in the order (in the arrays) they begin
+  int64_t rows = 0;
+  int64_t runs = 0;
+};
 
 // One launch at a time, in the order of the device's stream.
 class JoinedSteps {
@@ -20,11 +31,14 @@ class JoinedSteps {
   // Queues the program. `pointers`: the operands of the steps, of each the inputs and then the outputs. Those in arenas
   // are neither read nor written. False: nothing was done, for memory that is not aligned well enough.
   virtual bool launch(std::span<void* const> pointers, void* stream) = 0;
+  // The same several times. The operands that are parameters are not read; results are those of the last run.
+  virtual bool launch(std::span<void* const> pointers, const RowRuns& runs, void* stream) = 0;
 };
 
-// Null: the steps are not for it. `steps`: a whole program that runs in one place and one phase; they must outlive the
-// result.
-using JoinSteps = std::unique_ptr<JoinedSteps> (*)(std::span<const Step> steps, Device& device);
+// Null: the steps are not for it. `steps`: a whole program with these parameters that runs in one place and one phase;
+// they must outlive the result.
+using JoinSteps = std::unique_ptr<JoinedSteps> (*)(std::span<const Step> steps,
+                                                   std::span<const TensorSpec> parameters, Device& device);
 
 class RegisterJoinSteps {
  public:
@@ -32,6 +46,6 @@ class RegisterJoinSteps {
 };
 
 // Joins them if the device's kind knows how to, they are fit for it, and the environment does not forbid it.
-std::unique_ptr<JoinedSteps> join_steps(std::span<const Step> steps, Device& device);
+std::unique_ptr<JoinedSteps> join_steps(const Plan& plan, Device& device);
 
 }  // namespace lockstep::compile

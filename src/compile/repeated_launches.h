@@ -17,11 +17,13 @@ class RepeatedLaunches {
   // The whole program as one launch, from now on.
   void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
   void run(const BoundProgram& program, int phase, Device& device);
+  bool joined() const { return joined_ != nullptr; }
 
  private:
   struct Recording {
     int phase = 0;
     std::vector<void*> pointers;
+    bool joined = false;
     std::unique_ptr<LaunchGraph> graph;  // null: seen once
     uint64_t used = 0;
   };

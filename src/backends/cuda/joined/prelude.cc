@@ -91,6 +91,25 @@ template <int width, int pitch> __device__ inline void fetch_matrix(float* to, c
     fetch_4(to + i / width * pitch + i % width, from + i / width * stride + i % width, 4);
 }
 
+// Rows of an array, in the order that `order` says from `first` on (null: as they lie), one behind the other. `width`:
+// units of a row.
+template <class Unit, int width, int rows, int at_once>
+__device__ inline void gather_rows(const char* from, char* to, const i64* order, i64 first, int task) {
+  Unit held[at_once];
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) {
+    const int i = (task * at_once + u) * kThreads + threadIdx.x;
+    if (i >= rows * width) continue;
+    const i64 row = order ? __ldcg(order + first + i / width) : first + i / width;
+    held[u] = __ldcg((const Unit*)from + row * width + i % width);
+  }
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) {
+    const int i = (task * at_once + u) * kThreads + threadIdx.x;
+    if (i < rows * width) ((Unit*)to)[i] = held[u];
+  }
+}
+
 // --- sums over threads -------------------------------------------------------------------------------------------
 
 struct Sum {

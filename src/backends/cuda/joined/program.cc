@@ -58,7 +58,8 @@ class Reader {
     if (fresh) {
       it->second = static_cast<int>(program_.buffers.size());
       program_.buffers.push_back({static_cast<int>(program_.externals.size()), 0});
-      program_.externals.push_back({pointer_, operand.offset});
+      program_.externals.push_back(
+          {pointer_, operand.offset, operand.space == Space::parameter ? operand.index : -1});
     }
     return it->second;
   }

@@ -15,6 +15,7 @@ namespace lockstep::cuda::joined {
 struct External {
   size_t pointer = 0;
   int64_t offset = 0;
+  int parameter = -1;  // of the function, where it is one
 };
 
 // What one op writes, or memory from outside. Values of the plan's arenas have a buffer each, although they may take

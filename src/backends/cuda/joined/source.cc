@@ -51,7 +51,9 @@ int lanes_for(int64_t length) {
 
 class Writer {
  public:
-  Writer(const Program& program, const Schedule& schedule) : program_(program), schedule_(schedule) {
+  Writer(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters)
+      : program_(program), schedule_(schedule) {
+    find_rows(parameters);
     for (size_t i = 0; i < program.ops.size(); ++i)
       if (reports(program.ops[i].kind)) source_.reporters.push_back(static_cast<int>(i));
     for (const Buffer& buffer : program.buffers) {
@@ -61,6 +63,7 @@ class Writer {
   }
 
   Source run() {
+    const std::string gather = write_gather();
     std::string kernel;
     for (int level = 0; level < schedule_.levels; ++level) kernel += write_level(level);
     std::string& text = source_.text;
@@ -68,13 +71,20 @@ class Writer {
     text += kPrelude;
     text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
                    "]; Finding* finding[", std::max<size_t>(1, source_.reporters.size()),
-                   "]; char* scratch; unsigned* arrivals; i64 steps; };\n");
+                   "]; char* scratch; unsigned* arrivals; i64 steps; const i64* order; i64 first; ",
+                   "char* staged; char* array[", std::max<size_t>(1, source_.rows.size()), "]; };\n");
+    text += gather;
     text += functions_;
     text +=
         concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
                "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
-               "  unsigned goal = 0;\n  for (i64 step = 0; step < p.steps; ++step) {\n", kernel,
-               "  }\n  leave_grid(p.arrivals);\n}\n");
+               "  unsigned goal = 0;\n");
+    if (gathers_ > 0)
+      text += concat("  if (p.staged) {\n    for (int task = blockIdx.x; task < ", gathers_,
+                     "; task += gridDim.x) gather(p, 0, task);\n",
+                     "    arrive(p.arrivals);\n    goal = gridDim.x;\n    Wait{p.arrivals, goal}();\n  }\n");
+    text += "  for (i64 step = 0; step < p.steps; ++step) {\n    const Inputs x = inputs(p, step);\n" +
+            kernel + "  }\n  leave_grid(p.arrivals);\n}\n";
     return std::move(source_);
   }
 
@@ -92,9 +102,62 @@ class Writer {
   std::string global(int buffer, DType dtype) const {
     const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
     const std::string at = b.external >= 0
-                               ? concat("p.external[", b.external, "]")
+                               ? concat(is_input(b.external) ? "x.at[" : "p.external[", b.external, "]")
                                : concat("(p.scratch + ", scratch_[static_cast<size_t>(buffer)], ")");
     return concat("((", stored_type(dtype), "*)", at, ")");
+  }
+
+  // --- rows that every run takes from arrays -----------------------------------------------------------------------
+
+  bool is_input(int external) const {
+    return std::any_of(source_.rows.begin(), source_.rows.end(),
+                       [&](const Source::Rows& r) { return r.external == external; });
+  }
+
+  // All parameters that are read have one number of rows, in whole words.
+  void find_rows(std::span<const TensorSpec> parameters) {
+    for (size_t e = 0; e < program_.externals.size(); ++e) {
+      const int parameter = program_.externals[e].parameter;
+      if (parameter < 0) continue;
+      const TensorSpec& spec = parameters[static_cast<size_t>(parameter)];
+      const auto bytes = static_cast<int64_t>(spec.bytes());
+      if (spec.shape.rank() == 0 || (source_.row_count > 0 && spec.shape[0] != source_.row_count) ||
+          bytes / spec.shape[0] % 4 != 0) {
+        source_.rows.clear();
+        return;
+      }
+      source_.row_count = spec.shape[0];
+      source_.rows.push_back({static_cast<int>(e), parameter, bytes});
+    }
+  }
+
+  // The level in which the rows of the next run are fetched: not the last, so that the next run's first level may read
+  // them before it waits.
+  int gather_level() const { return std::max(0, schedule_.levels - 2); }
+
+  std::string write_gather() {
+    const size_t externals = std::max<size_t>(1, program_.externals.size());
+    std::string inputs =
+        concat("struct Inputs { char* at[", externals, "]; };\n",
+               "__device__ inline Inputs inputs(const Arguments& p, i64 step) {\n  Inputs x;\n");
+    std::string gather = "__device__ inline void gather(const Arguments& p, i64 step, int task) {\n";
+    int64_t offset = 0;
+    for (size_t j = 0; j < source_.rows.size(); ++j) {
+      const auto [external, parameter, bytes] = source_.rows[j];
+      const int64_t row = bytes / source_.row_count, unit = row % 16 == 0 ? 16 : 4;
+      const int64_t units = bytes / unit, at_once = std::clamp<int64_t>(units / (64 * kThreads), 1, 8);
+      const int64_t tasks = (units + at_once * kThreads - 1) / (at_once * kThreads);
+      const std::string place = concat("p.staged + ", offset, " + (step & 1) * ", aligned(bytes));
+      inputs += concat("  x.at[", external, "] = p.staged ? ", place, " : p.external[", external, "];\n");
+      gather += concat("  if (task >= ", gathers_, " && task < ", gathers_ + tasks, ") gather_rows<",
+                       unit == 16 ? "float4" : "int", ", ", row / unit, ", ", source_.row_count, ", ",
+                       at_once, ">(p.array[", j, "], ", place, ", p.order, p.first + step * ",
+                       source_.row_count, ", task - ", gathers_, ");\n");
+      gathers_ += tasks;
+      offset += 2 * aligned(bytes);
+    }
+    source_.staged_bytes = offset;
+    return inputs + "  return x;\n}\n" + gather + "}\n";
   }
 
   static std::string plus(int64_t offset) { return offset == 0 ? std::string() : concat(" + ", offset); }
@@ -138,17 +201,23 @@ class Writer {
       const auto number = group - schedule_.groups.data();
       write_group(*group, static_cast<int>(number));
       text += concat("        ", tasks == 0 ? "if" : "else if", " (task < ", tasks + group->tasks, ") group",
-                     number, "(p, task - ", tasks, ", shared, wait);\n");
+                     number, "(p, x, task - ", tasks, ", shared, wait);\n");
       tasks += group->tasks;
     }
     source_.most_tasks = std::max(source_.most_tasks, tasks);
-    return concat(
-        "    {\n      Wait wait{p.arrivals, goal};\n      for (int round = 0, task; (task = task_of(round)) "
-        "< ",
-        tasks, "; ++round) {\n", "        if (round > 0) __syncthreads();\n", text,
-        "        wait.goal = 0;\n      }\n      wait();\n",
-        level + 1 < schedule_.levels ? "" : "      if (step + 1 == p.steps) break;\n",
-        "      arrive(p.arrivals);\n", "      goal += gridDim.x;\n    }\n");
+    std::string bound = concat(tasks);
+    if (level == gather_level() && gathers_ > 0) {
+      const std::string rows = concat("gather(p, step + 1, task - ", tasks, ");");
+      // In the first level others may still read what the run before the last has left there.
+      text += concat("        else { ", level > 0 ? rows + " wait();" : "wait(); " + rows, " }\n");
+      bound = concat("(p.staged && step + 1 < p.steps ? ", tasks + gathers_, " : ", tasks, ")");
+    }
+    return concat("    {\n      Wait wait{p.arrivals, goal};\n",
+                  "      for (int round = 0, task; (task = task_of(round)) < ", bound, "; ++round) {\n",
+                  "        if (round > 0) __syncthreads();\n", text, "        wait.goal = 0;\n      }\n",
+                  "      wait();\n",
+                  level + 1 < schedule_.levels ? "" : "      if (step + 1 == p.steps) break;\n",
+                  "      arrive(p.arrivals);\n      goal += gridDim.x;\n    }\n");
   }
 
   void write_group(const Group& group, int number) {
@@ -161,8 +230,9 @@ class Writer {
       case Form::rows: write_rows(group); break;
       case Form::serial: write_serial(group); break;
     }
-    functions_ += concat("__device__ inline void group", number,
-                         "(const Arguments& p, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
+    functions_ += concat(
+        "__device__ inline void group", number,
+        "(const Arguments& p, const Inputs& x, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
   }
 
   bool written_here(const Access& access) const {
@@ -178,7 +248,8 @@ class Writer {
   // before), for which the group waits.
   bool is_early(const Access& access) const {
     const int w = schedule_.writer[static_cast<size_t>(access.buffer)];
-    if (w < 0) return true;
+    if (w < 0)
+      return schedule_.levels > 1 || !is_input(program_.buffers[static_cast<size_t>(access.buffer)].external);
     const auto level = [&](int group) { return schedule_.groups[static_cast<size_t>(group)].level; };
     return level(schedule_.group_of[static_cast<size_t>(w)]) !=
            (level(group_) + schedule_.levels - 1) % schedule_.levels;
@@ -232,11 +303,11 @@ class Writer {
         held[o.outputs[k].buffer] = result;
       }
     }
-    functions_ += concat("struct Epilogue", number, " {\n  const Arguments& p;\n  struct In { ", members,
-                         "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early,
-                         "  }\n", "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
-                         "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish,
-                         "  }\n};\n");
+    functions_ += concat(
+        "struct Epilogue", number, " {\n  const Arguments& p;\n  const Inputs& x;\n  struct In { ", members,
+        "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
+        "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
+        "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish, "  }\n};\n");
   }
 
   std::string store(int i, size_t output, const std::string& value, const std::string& flat) const {
@@ -265,7 +336,8 @@ class Writer {
         ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
         t.dot ? std::string() : concat(", ", t.depth), ">(", global(o.inputs[0].buffer, DType::float32),
         plus(o.inputs[0].offset), ", ", a_stride, ", ", global(o.inputs[1].buffer, DType::float32),
-        plus(o.inputs[1].offset), ", ", b_stride, ", task, Epilogue", number, "{p}, (float*)shared, wait);");
+        plus(o.inputs[1].offset), ", ", b_stride, ", task, Epilogue", number,
+        "{p, x}, (float*)shared, wait);");
     const int64_t results = 8 * t.rows * t.columns;
     int64_t stages = 0;
     if (!t.dot)
@@ -279,7 +351,7 @@ class Writer {
     write_epilogue(group, number, "int n", "n");
     add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", folding(o), ">(",
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
-        "{p}, (float*)shared, wait);");
+        "{p, x}, (float*)shared, wait);");
     needs_shared(4 * kThreads);
   }
 
@@ -289,7 +361,7 @@ class Writer {
     add("  const int end = min(", op(group.ops[0]).outputs[0].shape.size(), ", (task + 1) * ", group.unit,
         ");");
     add("  for (int n = task * ", group.unit, " + threadIdx.x; n < end; n += kThreads) {");
-    add("    const Epilogue", group_, " e{p};\n    Epilogue", group_,
+    add("    const Epilogue", group_, " e{p, x};\n    Epilogue", group_,
         "::In in;\n    e.load_early(in, n);\n    e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
   }
 
@@ -535,7 +607,7 @@ class Writer {
     add("    const int lines = ", count(o.outer, rows), ", lane = threadIdx.x % ", lanes, ";");
     add("    for (int first = 0; first < lines; first += kThreads / ", lanes, ") {");
     add("      const int line = first + threadIdx.x / ", lanes, ";\n      const bool live = line < lines;");
-    add("      const auto x = [&](int c) { return live ? ",
+    add("      const auto at = [&](int c) { return live ? ",
         element(o.inputs[0], concat("(line * ", n, " + c)"), rows), " : 0.f; };");
     const std::string loop = concat("for (int c = lane; c < ", n, "; c += ", lanes, ") ");
     const auto label = [&] {
@@ -547,21 +619,22 @@ class Writer {
           whole_ ? std::string("line") : concat("lo * ", o.outer / rows, " + line"), ", label);");
     };
     const auto statistics = [&] {
-      add("      float top = Largest::neutral(), sum = 0.f;\n      ", loop, "top = x(c) > top ? x(c) : top;");
+      add("      float top = Largest::neutral(), sum = 0.f;\n      ", loop,
+          "top = at(c) > top ? at(c) : top;");
       add("      top = fold<", lanes, ">(top, [](float a, float b) { return b > a ? b : a; });");
-      add("      ", loop, "sum += expf(x(c) - top);\n      sum = fold<", lanes, ">(sum, Sum());");
+      add("      ", loop, "sum += expf(at(c) - top);\n      sum = fold<", lanes, ">(sum, Sum());");
     };
     const std::string at = concat("(line * ", n, " + c)");
     switch (o.kind) {
       case Kind::reduce:
         add("      float all = ", folding(o), "::neutral();\n      ", loop, "all = ", folding(o),
-            "()(all, x(c));");
+            "()(all, at(c));");
         add("      all = fold<", lanes, ">(all, ", folding(o), "());");
         add("      if (live && lane == 0) {", put(i, 0, "line", "all", rows), "}");
         break;
       case Kind::argmax:
         add("      Candidate best = {0.f, -1};\n      ", loop,
-            "{ const Candidate next = {x(c), c}; if (next.beats(best)) best = next; }");
+            "{ const Candidate next = {at(c), c}; if (next.beats(best)) best = next; }");
         add("      best = best_of<", lanes, ">(best);");
         add("      if (live && lane == 0) {", put(i, 0, "line", "(i64)best.place", rows), "}");
         break;
@@ -571,14 +644,15 @@ class Writer {
         statistics();
         add("      const float scale = ", log ? "logf(sum)" : "1.f / sum", ";");
         add("      if (live) ", loop,
-            "{ const float y = ", log ? "(x(c) - top) - scale" : "expf(x(c) - top) * scale", "; ",
+            "{ const float y = ", log ? "(at(c) - top) - scale" : "expf(at(c) - top) * scale", "; ",
             put(i, 0, at, "y", rows), " }");
         break;
       }
       case Kind::cross_entropy:
         label();
         statistics();
-        add("      if (live && lane == 0 && exists) { const float loss = logf(sum) - (x((int)label) - top); ",
+        add("      if (live && lane == 0 && exists) { const float loss = logf(sum) - (at((int)label) - "
+            "top); ",
             put(i, 0, "line", "loss", rows), put(i, 1, "(2 * line)", "top", rows),
             put(i, 1, "(2 * line + 1)", "sum", rows), " }");
         break;
@@ -588,7 +662,7 @@ class Writer {
             ", scale = 1.f / ", element(o.inputs[2], "(2 * line + 1)", rows),
             ", d = ", element(o.inputs[3], "line", rows), ";");
         add("      ", loop,
-            "{ const float share = expf(x(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
+            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
             put(i, 0, at, "y", rows), " } }");
         break;
       default:
@@ -596,11 +670,12 @@ class Writer {
         statistics();
         add("      const float scale = 1.f / sum, d = live ? ", element(o.inputs[2], "line", rows),
             " : 0.f;");
-        add("      if (live && lane == 0) { const float loss = logf(sum) - ((exists ? x((int)label) : 0.f) - "
+        add("      if (live && lane == 0) { const float loss = logf(sum) - ((exists ? at((int)label) : 0.f) "
+            "- "
             "top); ",
             put(i, 0, "line", "loss", rows), " }");
         add("      if (live) ", loop,
-            "{ const float share = expf(x(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
+            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
             put(i, 1, at, "y", rows), " }");
         break;
     }
@@ -611,6 +686,7 @@ class Writer {
   const Schedule& schedule_;
   Source source_;
   std::vector<int64_t> scratch_;  // by buffer
+  int64_t gathers_ = 0;           // tasks that fetch the rows of a run
   std::string functions_;
   std::string body_;  // of the group at hand
   int group_ = 0;
@@ -623,8 +699,8 @@ class Writer {
 
 }  // namespace
 
-Source make_source(const Program& program, const Schedule& schedule) {
-  return Writer(program, schedule).run();
+Source make_source(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters) {
+  return Writer(program, schedule, parameters).run();
 }
 
 }  // namespace lockstep::cuda::joined

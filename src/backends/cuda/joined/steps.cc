@@ -37,6 +37,10 @@ class JoinedKernel final : public compile::JoinedSteps {
         externals_(program.externals),
         memory_(device, static_cast<size_t>(source.scratch_bytes) + kCounterBytes,
                 std::source_location::current()),
+        device_(device),
+        rows_(std::move(source.rows)),
+        row_count_(source.row_count),
+        staged_bytes_(source.staged_bytes),
         blocks_(blocks),
         shared_bytes_(static_cast<unsigned>(source.shared_bytes)) {
     int ordinal = 0;
@@ -56,16 +60,51 @@ class JoinedKernel final : public compile::JoinedSteps {
     arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()) + kCounterBytes);
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()));
-    arguments_.push_back(1);
+    runs_ = arguments_.size();
+    arguments_.resize(runs_ + 4 + std::max<size_t>(1, rows_.size()));
   }
 
   bool launch(std::span<void* const> pointers, void* stream) override {
-    for (size_t i = 0; i < externals_.size(); ++i) {
-      const uint64_t at = std::bit_cast<uint64_t>(pointers[externals_[i].pointer]) -
-                          static_cast<uint64_t>(externals_[i].offset);
-      if (at % 16 != 0) return false;
-      arguments_[i] = at;
+    if (!place(pointers, true)) return false;
+    arguments_[runs_] = 1;
+    arguments_[runs_ + 3] = 0;
+    launch(stream);
+    return true;
+  }
+
+  bool launch(std::span<void* const> pointers, const compile::RowRuns& runs, void* stream) override {
+    if (rows_.empty() || runs.rows != row_count_ || !place(pointers, false)) return false;
+    for (size_t j = 0; j < rows_.size(); ++j) {
+      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)];
+      if (!array || !is_aligned(array)) return false;
+      arguments_[runs_ + 4 + j] = std::bit_cast<uint64_t>(array);
     }
+    if (!staged_)
+      staged_ = std::make_unique<Storage>(device_, static_cast<size_t>(staged_bytes_),
+                                          std::source_location::current());
+    arguments_[runs_] = static_cast<uint64_t>(runs.runs);
+    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(runs.order);
+    arguments_[runs_ + 2] = static_cast<uint64_t>(runs.first);
+    arguments_[runs_ + 3] = std::bit_cast<uint64_t>(staged_->data());
+    launch(stream);
+    return true;
+  }
+
+ private:
+  static bool is_aligned(const void* pointer) { return std::bit_cast<uint64_t>(pointer) % 16 == 0; }
+
+  // Fills in the operands.
+  bool place(std::span<void* const> pointers, bool with_parameters) {
+    for (size_t i = 0; i < externals_.size(); ++i) {
+      if (externals_[i].parameter >= 0 && !with_parameters) continue;
+      const void* at = static_cast<const char*>(pointers[externals_[i].pointer]) - externals_[i].offset;
+      if (!is_aligned(at)) return false;
+      arguments_[i] = std::bit_cast<uint64_t>(at);
+    }
+    return true;
+  }
+
+  void launch(void* stream) {
     for (size_t i = 0; i < reports_.size(); ++i)
       arguments_[first_finding_ + i] = std::bit_cast<uint64_t>(reports_[i]->on(stream));
     CUlaunchAttribute together{};
@@ -82,20 +121,23 @@ class JoinedKernel final : public compile::JoinedSteps {
     config.numAttrs = 1;
     void* parameters[] = {arguments_.data()};
     check(cuLaunchKernelEx(&config, function_, parameters, nullptr), "launch of a program's kernel");
-    return true;
   }
 
- private:
   CUfunction function_;
   std::vector<joined::External> externals_;
   Storage memory_;
   std::vector<std::unique_ptr<Report>> reports_;
   std::vector<uint64_t> arguments_;
-  size_t first_finding_ = 0;
+  size_t first_finding_ = 0, runs_ = 0;  // in the arguments
+  Device& device_;
+  std::vector<joined::Source::Rows> rows_;
+  int64_t row_count_, staged_bytes_;
+  std::unique_ptr<Storage> staged_;  // the rows of two runs
   unsigned blocks_, shared_bytes_;
 };
 
-std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps, Device& device) {
+std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
+                                           std::span<const TensorSpec> parameters, Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
@@ -108,7 +150,7 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
   const int processors = multiprocessors();
   const std::optional<joined::Schedule> schedule = joined::make_schedule(*program, processors);
   if (!schedule) return nullptr;
-  joined::Source source = joined::make_source(*program, *schedule);
+  joined::Source source = joined::make_source(*program, *schedule, parameters);
   if (source.scratch_bytes > kMostBytes ||
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
