@@ -233,31 +233,15 @@ __device__ inline void fetch_tile(float* to, const float* from, int at, int size
   }
 }
 
-// Four steps of the inner dimension for `count` rows (columns) of a thread; `team` threads have neighbouring ones.
-template <bool by_k, int count, int team, int pitch>
-__device__ inline void read_tile(float (&to)[4][count], const float* from, int kk, int rank) {
-  if constexpr (by_k) {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const float4 v = *(const float4*)(from + (rank + team * i) * pitch + kk);
-      to[0][i] = v.x, to[1][i] = v.y, to[2][i] = v.z, to[3][i] = v.w;
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float* row = from + (kk + j) * pitch + rank * count;
-      if constexpr (count % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < count; i += 4) {
-          const float4 v = *(const float4*)(row + i);
-          to[j][i] = v.x, to[j][i + 1] = v.y, to[j][i + 2] = v.z, to[j][i + 3] = v.w;
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < count; ++i) to[j][i] = row[i];
-      }
-    }
-  }
+// A float as the sum of two that the matrix units take as they are: 11 and 11 bits of its 24, rounded.
+__device__ inline void split(float x, unsigned& high, unsigned& low) {
+  high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+  low = (__float_as_uint(x - __uint_as_float(high)) + 0x1000u) & 0xffffe000u;
+}
+__device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // f(in, number in the tile, m, n) for the results of a tile that are this thread's.
@@ -270,19 +254,21 @@ __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
   }
 }
 
-// A block has a tile, its warps share out the inner dimension, and the threads of a warp stand 8 x 4 over the tile.
+// A block has a tile, and its warps share out the inner dimension, eight steps of it at a time. A product of floats is
+// three of the matrix units': what is left out is smaller than what float32 rounds away.
 template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
           int rows, int columns, int depth, class E>
 __device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
                                     float* shared, const Wait& wait) {
-  constexpr int kStages = 4, kRows = rows / 8, kColumns = columns / 4;
-  constexpr int kPitchA = a_by_k ? depth + 4 : rows, kPitchB = b_by_k ? depth + 4 : columns;
-  constexpr int kSizeA = a_by_k ? rows * kPitchA : depth * kPitchA;
-  constexpr int kStage = kSizeA + (b_by_k ? columns * kPitchB : depth * kPitchB);
+  constexpr int kStages = 4, kTeams = depth / 8 < kThreads / 32 ? depth / 8 : kThreads / 32;
+  // Whichever way a matrix lies, the lanes of a warp meet all banks.
+  constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
+  constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
+  constexpr int kStage = kSizeA + (b_by_k ? columns : depth) * kPitchB;
   constexpr int kAcross = (N + columns - 1) / columns, kChunks = (K + depth - 1) / depth;
   constexpr int kResults = (rows * columns + kThreads - 1) / kThreads;
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
-  const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+  const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
 
   const auto fetch = [&](int chunk, bool with_a, bool with_b) {
     if (chunk >= kChunks) return;
@@ -304,41 +290,54 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   }
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
-  float sums[kRows][kColumns] = {};
+  float sums[rows / 16][columns / 8][4] = {};
 #pragma unroll 1
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     await_fetches<kStages - 2>();
     __syncthreads();
     fetch(chunk + kStages - 1, true, true);
     end_fetches();
-    const float* from = shared + chunk % kStages * kStage;
+    const float* left = shared + chunk % kStages * kStage;
+    const float* right = left + kSizeA;
 #pragma unroll
-    for (int g = 0; g < depth / 32; ++g) {
-      const int kk = (warp * (depth / 32) + g) * 4;
-      float left[4][kRows], right[4][kColumns];
-      read_tile<a_by_k, kRows, 8, kPitchA>(left, from, kk, row);
-      read_tile<b_by_k, kColumns, 4, kPitchB>(right, from + kSizeA, kk, column);
+    for (int kk = warp * 8; kk < depth; kk += kTeams * 8) {
+      const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
+      const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
+      unsigned b_high[columns / 8][2], b_low[columns / 8][2];
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
+      for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
-        for (int r = 0; r < kRows; ++r)
+        for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
 #pragma unroll
-          for (int c = 0; c < kColumns; ++c) sums[r][c] = __fmaf_rn(left[j][r], right[j][c], sums[r][c]);
+      for (int r = 0; r < rows / 16; ++r) {
+        unsigned a_high[4], a_low[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[i], a_low[i]);
+#pragma unroll
+        for (int j = 0; j < columns / 8; ++j) {
+          multiply(sums[r][j], a_low, b_high[j]);
+          multiply(sums[r][j], a_high, b_low[j]);
+          multiply(sums[r][j], a_high, b_high[j]);
+        }
+      }
     }
   }
   await_fetches<0>();
   __syncthreads();
+  if (warp < kTeams)
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
+    for (int r = 0; r < rows / 16; ++r)
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      shared[warp * rows * columns + (a_by_k ? row + 8 * r : row * kRows + r) * columns +
-             (b_by_k ? column + 4 * c : column * kColumns + c)] = sums[r][c];
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          shared[(warp * rows + r * 16 + group + i / 2 * 8) * columns + j * 8 + rank * 2 + i % 2] = sums[r][j][i];
   __syncthreads();
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
     float sum = shared[i];
 #pragma unroll
-    for (int w = 1; w < kThreads / 32; ++w) sum += shared[w * rows * columns + i];
+    for (int w = 1; w < kTeams; ++w) sum += shared[w * rows * columns + i];
     e.finish(in, m, n, sum);
   });
 }

@@ -270,9 +270,9 @@ class Grouping {
       bool dot;
       int rows, columns;
     };
-    static constexpr Choice kChoices[] = {{true, 4, 8},    {true, 8, 4},   {true, 8, 8},    {true, 16, 8},
-                                          {true, 8, 16},   {false, 16, 8}, {false, 16, 16}, {false, 32, 16},
-                                          {false, 32, 32}, {false, 64, 32}};
+    static constexpr Choice kChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},
+                                          {true, 16, 8},   {true, 8, 16},   {false, 16, 8},
+                                          {false, 16, 16}, {false, 32, 16}, {false, 32, 32}};
     double best = std::numeric_limits<double>::infinity();
     const auto k = static_cast<double>(o.k);
     for (const Choice& c : kChoices) {
@@ -287,9 +287,9 @@ class Grouping {
         cost = 900 + std::max(fetch, turns * outputs * 2.5) + outputs * 8;
       } else {
         const auto chunks = static_cast<double>(ceil_div(o.k, depth));
-        // A thread's share of the tile decides how often shared memory is read for each product.
-        const double reads = c.rows >= 32 ? (c.columns >= 32 ? 1.0 : 1.2) : 1.8;
-        cost = 1100 + std::max(fetch, chunks * depth * outputs / 128 * reads) + chunks * 60 + outputs * 0.6;
+        const double chunk = std::max((c.rows + c.columns) * depth * 4 / 40.0, outputs * 0.35) +
+                             (c.rows + c.columns) * 2.5 + 120;
+        cost = 1100 + chunks * chunk + outputs * 0.6;
       }
       const double waves = std::max(1.0, std::ceil(static_cast<double>(tasks) / blocks));
       if (cost * waves < best) {

@@ -341,8 +341,8 @@ class Writer {
     const int64_t results = 8 * t.rows * t.columns;
     int64_t stages = 0;
     if (!t.dot)
-      stages = 4 * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * t.rows) +
-                    (b_by_k ? t.columns * (t.depth + 4) : t.depth * t.columns));
+      stages = 4 * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
+                    (b_by_k ? t.columns * (t.depth + 4) : t.depth * (t.columns + 8)));
     needs_shared(4 * std::max(results, stages));
   }
 
