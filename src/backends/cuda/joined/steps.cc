@@ -145,9 +145,10 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
   device.stream();  // binds the thread
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
-  const std::optional<joined::Program> program = joined::read_steps(steps);
+  std::optional<joined::Program> program = joined::read_steps(steps);
   if (!program) return nullptr;
   const int processors = multiprocessors();
+  joined::split_products(*program, processors);
   const std::optional<joined::Schedule> schedule = joined::make_schedule(*program, processors);
   if (!schedule) return nullptr;
   joined::Source source = joined::make_source(*program, *schedule, parameters);
