@@ -203,7 +203,7 @@ class GpuShuffledReader final : public BatchReader {
     return true;
   }
 
-  std::optional<Rows> rows(int64_t most) const override {
+  std::optional<Rows> as_rows(int64_t most) const override {
     const int64_t batches = std::min(most, (order_.size() - at_) / batch_size_);
     if (batches == 0) return std::nullopt;
     return Rows{&arrays_, order_, at_, batch_size_, batches};
@@ -232,7 +232,7 @@ class OrderedReader final : public BatchReader {
     return true;
   }
 
-  std::optional<Rows> rows(int64_t most) const override {
+  std::optional<Rows> as_rows(int64_t most) const override {
     const int64_t batches = std::min(most, (examples_ - at_) / batch_size_);
     if (batches == 0 || arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
     return Rows{&arrays_, Tensor(), at_, batch_size_, batches};

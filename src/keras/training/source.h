@@ -38,7 +38,7 @@ class BatchReader {
     int64_t batches = 0;
   };
   // At most `most` of them; none where they cannot be had like that, or where there is no whole one left.
-  virtual std::optional<Rows> rows(int64_t /*most*/) const { return {}; }
+  virtual std::optional<Rows> as_rows(int64_t /*most*/) const { return {}; }
   // As if next() had given so many of these.
   virtual void skip(int64_t /*batches*/) {}
 
