@@ -3,9 +3,11 @@
 #include <omp.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,8 @@ namespace {
 std::mutex error_mutex;  // of all teams: errors are rare
 
 thread_local int first_core = 0;
-thread_local int pinned_team = 1;  // threads of this thread's team that have been given a core
+thread_local int pinned_team = 1;    // threads of this thread's team that have been given a core
+thread_local int callers_core = -1;  // the one of them that its own thread is left; none before
 
 // The cores of the process, as they were when it started.
 const std::vector<int>& process_cores() {
@@ -56,17 +59,34 @@ void pin_to(int core) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// The calling thread itself is the program's: it stays free.
+std::span<const int> cores_of_team(int threads) {
+  return std::span(process_cores()).subspan(static_cast<size_t>(first_core), static_cast<size_t>(threads));
+}
+
+// The calling thread itself is the program's: it stays free, and the others keep off the core it is on.
 void pin_team(int threads) {
-  const std::vector<int>& cores = process_cores();
-  const int first = first_core;
   pinned_team = threads;
-  if (!pins_threads() || first + threads > static_cast<int>(cores.size())) return;
+  if (!pins_threads() || first_core + threads > static_cast<int>(process_cores().size())) return;
+  const std::span<const int> cores = cores_of_team(threads);
+  const int here = sched_getcpu();
+  const auto callers = std::find(cores.begin(), cores.end(), here);
+  const size_t left_free = callers == cores.end() ? 0 : static_cast<size_t>(callers - cores.begin());
+  callers_core = cores[left_free];
   // By the thread's own number: a team can come up smaller, and its caller then runs several indices.
   parallel(threads, [&](int) {
-    const int own = omp_get_thread_num();
-    if (own > 0) pin_to(cores[static_cast<size_t>(first + own)]);
+    const auto own = static_cast<size_t>(omp_get_thread_num());
+    if (own > 0) pin_to(cores[own == left_free ? 0 : own]);
   });
+}
+
+// The system may move the caller to a core of one of its team, and then leaves both there for long: the
+// one cannot go, and the other is never seen waiting.
+bool caller_is_in_the_way() {
+  if (callers_core < 0) return false;
+  const int here = sched_getcpu();
+  if (here == callers_core) return false;
+  const std::span<const int> cores = cores_of_team(pinned_team);
+  return std::find(cores.begin(), cores.end(), here) != cores.end();
 }
 
 }  // namespace
@@ -84,7 +104,11 @@ ThreadLimit::~ThreadLimit() { limit = previous_; }
 
 TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) {
   omp_set_num_threads(threads);
-  if (threads > pinned_team && !omp_in_parallel()) pin_team(threads);
+  if (omp_in_parallel()) return;
+  if (threads > pinned_team)
+    pin_team(threads);
+  else if (threads > 1 && caller_is_in_the_way())
+    pin_team(pinned_team);
 }
 TeamScope::~TeamScope() { omp_set_num_threads(previous_); }
 

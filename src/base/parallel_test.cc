@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <mutex>
@@ -126,6 +127,32 @@ TEST(TeamScope, RestoresWhenLeftByAnException) {
   } catch (int) {
   }
   EXPECT_EQ(team_size(), before);
+}
+
+// Whose caller is on `core`; the core of the thread it adds.
+int core_of_the_other(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
+  const TeamScope team(2);
+  int other = -1;
+  parallel(2, [&](int index) {
+    if (index == 1) other = sched_getcpu();
+  });
+  return other;
+}
+
+TEST(TeamScope, KeepsTheTeamOffTheCoreOfItsCaller) {
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &own)) cores.push_back(core);
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  std::thread([&] {
+    for (const int core : {cores[1], cores[0], cores[1]}) EXPECT_NE(core_of_the_other(core), core);
+  }).join();
 }
 
 // Every element once, whole grains, consecutive ranges.
