@@ -2,6 +2,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/flush_to_zero.h"
 
 // libgomp is not instrumented, so its fork and join are told to the thread sanitizer by hand.
 #if defined(__SANITIZE_THREAD__)
@@ -32,12 +34,12 @@ thread_local int first_core = 0;
 thread_local int pinned_team = 1;    // threads of this thread's team that have been given a core
 thread_local int callers_core = -1;  // the one of them that its own thread is left; none before
 
-// The cores of the process, as they were when it started.
+// The cores of the process: those of its first thread, for any other may have been given some of them.
 const std::vector<int>& process_cores() {
   static const auto* cores = [] {
     auto* list = new std::vector<int>;
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
+    if (sched_getaffinity(getpid(), sizeof set, &set) == 0)
       for (int core = 0; core < CPU_SETSIZE; ++core)
         if (CPU_ISSET(core, &set)) list->push_back(core);
     return list;
@@ -102,15 +104,20 @@ int thread_limit() { return limit; }
 ThreadLimit::ThreadLimit(int threads) : previous_(std::exchange(limit, threads)) {}
 ThreadLimit::~ThreadLimit() { limit = previous_; }
 
-TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) {
+TeamScope::TeamScope(int threads)
+    : previous_(omp_get_max_threads()), caller_flushes_to_zero_(flushes_to_zero()) {
   omp_set_num_threads(threads);
+  set_flush_to_zero(true);
   if (omp_in_parallel()) return;
   if (threads > pinned_team)
     pin_team(threads);
   else if (threads > 1 && caller_is_in_the_way())
     pin_team(pinned_team);
 }
-TeamScope::~TeamScope() { omp_set_num_threads(previous_); }
+TeamScope::~TeamScope() {
+  omp_set_num_threads(previous_);
+  set_flush_to_zero(caller_flushes_to_zero_);
+}
 
 namespace detail {
 
@@ -120,10 +127,13 @@ __attribute__((no_sanitize("thread"))) void run_team(int threads, void (*body)(v
   std::exception_ptr error;
   char fork = 0;
   char join = 0;
+  const bool flush = flushes_to_zero();
   __tsan_release(&fork);
 #pragma omp parallel num_threads(threads) shared(error, fork, join)
   {
     __tsan_acquire(&fork);
+    // They keep it, so that libraries' regions on the same threads round as their caller's part does.
+    set_flush_to_zero(flush);
     // A team can come up smaller than asked for; every index must still run.
     for (int index = omp_get_thread_num(); index < threads; index += omp_get_num_threads()) {
       try {

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -127,6 +128,24 @@ TEST(TeamScope, RestoresWhenLeftByAnException) {
   } catch (int) {
   }
   EXPECT_EQ(team_size(), before);
+}
+
+TEST(TeamScope, TinyResultsBecomeZeroOnEveryThreadAndOnlyInTheScope) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "this processor's mode is not set";
+#endif
+  volatile float smallest = std::numeric_limits<float>::min();
+  std::vector<float> halves(2, -1.0f);
+  const auto halve = [&](int index) { halves[static_cast<size_t>(index)] = smallest * 0.5f; };
+  {
+    const TeamScope team(2);
+    parallel(2, halve);
+    EXPECT_THAT(halves, Each(0.0f));
+    volatile float tiny = std::numeric_limits<float>::denorm_min();
+    EXPECT_EQ(tiny * 0x1p100f, 0x1p-49f) << "operands are what they are";
+  }
+  halve(0);
+  EXPECT_GT(halves[0], 0.0f);
 }
 
 // Whose caller is on `core`; the core of the thread it adds.
