@@ -12,6 +12,7 @@
 #include "device/device_name.h"
 #include "device/gpu_driver.h"
 #include "device/launch_graph.h"
+#include "device/memory_ledger.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -31,7 +32,8 @@ Device::Device(DeviceKind kind, int index, int threads)
     : kind_(kind),
       index_(index),
       threads_(threads),
-      name_("/" + std::string(lockstep::name(kind)) + ":" + std::to_string(index)) {}
+      name_("/" + std::string(lockstep::name(kind)) + ":" + std::to_string(index)),
+      ledger_(std::make_unique<MemoryLedger>(name_, index)) {}
 
 Device::~Device() = default;
 
