@@ -212,7 +212,11 @@ std::string to_text(const RunSummary& summary) {
       text += fmt::format("  {}{}\n", several ? fmt::format("replica {}:", r) : std::string(),
                           several ? shares(summary.replicas[r]) : shares(summary.replicas[r]).substr(1));
   if (!summary.sums.empty()) text += fmt::format("  sums over replicas: {}\n", summary.sums);
-  for (const MemorySummary& memory : summary.memory) text += to_text(memory);
+  const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
+                                        [](const auto& a, const auto& b) { return a.peak < b.peak; });
+  if (largest != summary.memory.end() && largest->peak > 0) text += to_text(*largest);
+  if (summary.memory.size() > 1)
+    text += fmt::format("    the most of {} devices\n", summary.memory.size());
   return text;
 }
 

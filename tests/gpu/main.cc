@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "gpu/gpu.h"
+#include "gpu/ranks.h"
 
 int main(int argc, char** argv) {
+  if (const int status = lockstep::testing::run_as_rank(argc, argv); status >= 0) return status;
   ::testing::InitGoogleTest(&argc, argv);
   namespace config = lockstep::config;
   if (const auto gpus = config::list_physical_devices("GPU"); !gpus.empty()) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "data/host.h"
+#include "device/memory_ledger.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
@@ -246,6 +247,18 @@ namespace {
 constexpr int64_t kWorthWarningNs = 1'000'000'000;
 
 // A dataset that keeps the steps waiting is not to be missed.
+std::vector<observe::MemorySummary> memory_of(const std::vector<Device*>& devices) {
+  std::vector<observe::MemorySummary> all;
+  for (const Device* device : devices) {
+    observe::MemorySummary& memory = all.emplace_back(device->ledger()->summary());
+    const MemoryInfo info = device->memory_info();
+    memory.limit = info.limit;
+    memory.reserved = info.reserved;
+    memory.largest_free = info.largest_free;
+  }
+  return all;
+}
+
 void warn_of_input(const observe::RunSummary& time) {
   if (time.input.bottleneck.empty()) return;
   if (time.replicas[0][observe::Category::input_wait].total < kWorthWarningNs) return;
@@ -304,6 +317,9 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   build_for(handle, data, where);
   const Interrupt interrupt;
   start_clock();
+  const std::vector<Device*> devices =
+      strategy.devices().empty() ? std::vector<Device*>{&current_device()} : strategy.devices();
+  for (Device* device : devices) device->ledger()->begin_run();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -341,6 +357,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     for (const Callback& callback : callbacks) callback.base()->add_logs(epoch, logs);
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
+    for (Device* device : devices) device->ledger()->settle();
     if (Interrupt::requested()) break;
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
@@ -349,6 +366,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   history.time = clock_->summary();
   history.time.input = stream_->input_summary();
   stream_.reset();
+  history.time.memory = memory_of(devices);
+  if (devices.size() > 1) history.time.sums = strategy.sums_description();
   warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
   if (options.verbose > 0 && strategy.kind() != distribute::Strategy::Kind::none)
