@@ -13,6 +13,7 @@
 #include "device/gpu_driver.h"
 #include "device/launch_graph.h"
 #include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -50,6 +51,15 @@ void Device::fill(void* target, const void* pattern, size_t width, size_t count)
 }
 
 std::unique_ptr<LaunchGraph> Device::record(std::span<const RecordedLaunch>) { return nullptr; }
+
+observe::MemorySummary memory_summary(const Device& device) {
+  observe::MemorySummary summary = device.ledger()->summary();
+  const MemoryInfo info = device.memory_info();
+  summary.limit = info.limit;
+  summary.reserved = info.reserved;
+  summary.largest_free = info.largest_free;
+  return summary;
+}
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
 

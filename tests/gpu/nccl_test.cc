@@ -174,7 +174,11 @@ void killed(int rank, int size, const std::string& address) {
   const auto communicator = comm::join(group, card(), {.timeout_s = 60});
   const Tensor values = Tensor::full(DType::float32, {100'000}, 1, card());
   for (int i = 0; i < 3; ++i) sum_once(*communicator, values);
-  if (rank == size - 1) raise(SIGKILL);
+  if (rank == size - 1) {
+    // The others wait for it by then.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    raise(SIGKILL);
+  }
   const std::vector<std::string> words = {"rank " + std::to_string(rank) + " of",
                                           "all_reduce_sum of 100000 float32",
                                           "rank " + std::to_string(size - 1) + " (process", "is gone"};

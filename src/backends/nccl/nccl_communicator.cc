@@ -12,6 +12,7 @@ using std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::milliseconds(50);
 constexpr auto kPoll = std::chrono::microseconds(50);
+constexpr auto kPatience = std::chrono::milliseconds(200);
 constexpr double kFarewell = 10;  // seconds for the others to finish as well
 
 steady_clock::time_point in_seconds(double s) {
@@ -235,9 +236,12 @@ void NcclCommunicator::settle(ncclResult_t result, const std::string& what) {
 
 void NcclCommunicator::give_up(std::string reason) noexcept {
   try {
+    // Where a connection of NCCL's breaks, the group's is about to.
+    std::string lost;
+    for (int i = 0; options_.group && i < 10 && (lost = options_.group->lost()).empty() && !failed(); ++i)
+      std::this_thread::sleep_for(kPatience / 10);
     const std::lock_guard lock(mutex_);
     if (!reason_.empty()) return;
-    const std::string lost = options_.group ? options_.group->lost() : std::string();
     reason_ = detail::concat("NCCL, rank ", rank_, " of ", size_, " on ", device_.name(), ": ", reason,
                              lost.empty() ? "" : "; " + lost);
   } catch (...) {
@@ -279,8 +283,7 @@ void NcclCommunicator::look() {
                                 ") has not ended within ", options_.timeout_s, " s");
       const int64_t begun = begun_, ended = ended_;
       const int64_t waited_for = queued_.empty() ? 0 : queued_.front().number;
-      const std::string operation =
-          queued_.empty() ? "no operation was queued" : queued_.front().operation.text();
+      const std::string operation = queued_.empty() ? std::string() : queued_.front().operation.text();
       lock.unlock();
       if (options_.group) {
         options_.group->progress(begun, ended);
@@ -288,7 +291,7 @@ void NcclCommunicator::look() {
           const std::string behind = options_.group->behind(waited_for);
           reason += behind.empty() ? "; all ranks have begun it" : "; " + behind;
         } else if (!options_.group->lost().empty()) {
-          reason = operation + " cannot end";
+          reason = operation.empty() ? "nothing can be joined any more" : operation + " cannot end";
         }
       }
       ncclResult_t error = ncclSuccess;
@@ -296,7 +299,7 @@ void NcclCommunicator::look() {
         const std::lock_guard held(comm_mutex_, std::adopt_lock);
         if (comm_ && nccl_.CommGetAsyncError(comm_, &error) == ncclSuccess && error != ncclSuccess &&
             error != ncclInProgress)
-          reason = detail::concat(operation, " failed: ", words(error));
+          reason = detail::concat(operation.empty() ? "a connection" : operation, " failed: ", words(error));
       }
       if (!reason.empty()) give_up(reason);
       lock.lock();

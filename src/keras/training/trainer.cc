@@ -6,6 +6,7 @@
 
 #include "data/host.h"
 #include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
@@ -247,18 +248,6 @@ namespace {
 constexpr int64_t kWorthWarningNs = 1'000'000'000;
 
 // A dataset that keeps the steps waiting is not to be missed.
-std::vector<observe::MemorySummary> memory_of(const std::vector<Device*>& devices) {
-  std::vector<observe::MemorySummary> all;
-  for (const Device* device : devices) {
-    observe::MemorySummary& memory = all.emplace_back(device->ledger()->summary());
-    const MemoryInfo info = device->memory_info();
-    memory.limit = info.limit;
-    memory.reserved = info.reserved;
-    memory.largest_free = info.largest_free;
-  }
-  return all;
-}
-
 void warn_of_input(const observe::RunSummary& time) {
   if (time.input.bottleneck.empty()) return;
   if (time.replicas[0][observe::Category::input_wait].total < kWorthWarningNs) return;
@@ -366,7 +355,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   history.time = clock_->summary();
   history.time.input = stream_->input_summary();
   stream_.reset();
-  history.time.memory = memory_of(devices);
+  for (const Device* device : devices) history.time.memory.push_back(memory_summary(*device));
   if (devices.size() > 1) history.time.sums = strategy.sums_description();
   warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
