@@ -84,7 +84,8 @@ void MemoryLedger::changed(Use use, int64_t bytes) noexcept {
   if (now - sampled_ns_ >= interval_ns_) sample(now);
   if (observe::tracing() && now - traced_ns_ >= kTraceIntervalNs) [[unlikely]] {
     traced_ns_ = now;
-    observe::record_counter("memory in use", static_cast<double>(current_), {.device = index_});
+    observe::record_counter(observe::intern("memory in use on " + device_), static_cast<double>(current_),
+                            {.device = index_});
   }
 }
 

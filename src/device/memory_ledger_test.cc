@@ -101,7 +101,7 @@ TEST(MemoryLedger, BecomesACounterOfTheTrace) {
   const observe::Trace trace = observe::take_trace();
   ASSERT_EQ(trace.events.size(), 1u);
   EXPECT_EQ(trace.events[0].kind, observe::EventKind::counter);
-  EXPECT_STREQ(trace.events[0].name.c_str(), "memory in use");
+  EXPECT_STREQ(trace.events[0].name.c_str(), "memory in use on /X:3");
   EXPECT_EQ(trace.events[0].value, 4096);
   EXPECT_EQ(trace.events[0].device, 3);
 }
