@@ -1,6 +1,7 @@
 #include "device/memory_ledger.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 
 #include "lockstep/base/clock.h"
@@ -11,7 +12,8 @@ namespace {
 constexpr size_t kMostSamples = 256;
 constexpr int64_t kFirstIntervalNs = 1'000'000;
 constexpr int64_t kTraceIntervalNs = 20'000;
-constexpr size_t kMostUses = 1024;  // of which later ones are counted as tensors
+constexpr int64_t kLargeChange = 64 << 10;  // bytes
+constexpr size_t kMostUses = 1024;          // of which later ones are counted as tensors
 
 struct Uses {
   std::mutex mutex;
@@ -80,6 +82,9 @@ void MemoryLedger::changed(Use use, int64_t bytes) noexcept {
     peak_ = current_;
     new_peak_ = true;
   }
+  // Looking at the clock takes as long as all of the above: of small changes, only some do.
+  thread_local unsigned changes = 0;
+  if (std::abs(bytes) < kLargeChange && ++changes % 16 != 0 && !observe::tracing()) return;
   const int64_t now = monotonic_ns();
   if (now - sampled_ns_ >= interval_ns_) sample(now);
   if (observe::tracing() && now - traced_ns_ >= kTraceIntervalNs) [[unlikely]] {
