@@ -159,6 +159,7 @@ std::string plot(const MemorySummary& memory) {
 }
 
 std::string to_text(const MemorySummary& memory) {
+  constexpr int64_t kNotable = 4096;  // bytes: a scalar here and there is not worth a word
   std::string text = fmt::format("  memory of {}: peak {}", memory.device, bytes_text(memory.peak));
   if (memory.limit > 0) text += " of " + bytes_text(memory.limit);
   std::string parts;
@@ -171,17 +172,17 @@ std::string to_text(const MemorySummary& memory) {
                         bytes_text(memory.reserved), 100 * fragmentation(memory));
   text += '\n';
   if (const std::string line = plot(memory); !line.empty()) text += "    " + line + '\n';
-  if (memory.after > memory.before) {
+  if (memory.after - memory.before >= kNotable) {
     std::string held;
     for (const MemorySummary::Use& use : memory.uses)
-      if (use.after > use.before)
+      if (use.after - use.before >= kNotable)
         held +=
             fmt::format("{}{} {}", held.empty() ? "" : ", ", use.name, bytes_text(use.after - use.before));
     text += fmt::format("    still held: {} more than before: {}\n", bytes_text(memory.after - memory.before),
                         held);
   }
   for (const MemorySummary::Use& use : memory.uses)
-    if (use.grown > 0)
+    if (use.grown >= kNotable)
       text += fmt::format("    grown since the first epoch: {} by {}\n", use.name, bytes_text(use.grown));
   return text;
 }
@@ -215,8 +216,7 @@ std::string to_text(const RunSummary& summary) {
   const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
                                         [](const auto& a, const auto& b) { return a.peak < b.peak; });
   if (largest != summary.memory.end() && largest->peak > 0) text += to_text(*largest);
-  if (summary.memory.size() > 1)
-    text += fmt::format("    the most of {} devices\n", summary.memory.size());
+  if (summary.memory.size() > 1) text += fmt::format("    the most of {} devices\n", summary.memory.size());
   return text;
 }
 

@@ -175,8 +175,8 @@ MixedRun train_mixed(Device& device, const char* policy) {
   model.compile({.optimizer = keras::optimizers::Adam(),
                  .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy"}});
-  const keras::History history =
-      model.fit(train, {.batch_size = 128, .epochs = 2, .verbose = 0, .shuffle = false});
+  const keras::History history = model.fit(
+      train, {.batch_size = 64, .epochs = 3, .verbose = 0, .shuffle = false, .steps_per_epoch = 40});
   keras::mixed_precision::set_global_policy("float32");
   for (const Variable& weight : model.weights())
     EXPECT_EQ(weight.spec().dtype, DType::float32) << weight.name();
@@ -186,17 +186,22 @@ MixedRun train_mixed(Device& device, const char* policy) {
   return run;
 }
 
-TEST_F(GpuRobustness, MixedPrecisionTrainsAsOnTheCpu) {
+TEST_F(GpuRobustness, LongMixedPrecisionTrainsAsOnTheCpu) {
   const std::vector<double> full = train_mixed(gpu(), "float32").losses;
   for (const char* policy : {"mixed_bfloat16", "mixed_float16"}) {
     SCOPED_TRACE(policy);
     const MixedRun on_cpu = train_mixed(cpu(), policy), on_gpu = train_mixed(gpu(), policy);
-    ASSERT_EQ(on_gpu.losses.size(), 2u);
-    for (size_t i = 0; i < on_gpu.losses.size(); ++i) {
+    // The first steps of float16 are left out until the scale fits, so that it learns a little later.
+    const bool scales = std::string(policy) == "mixed_float16";
+    ASSERT_EQ(on_gpu.losses.size(), full.size());
+    for (size_t i = 0; i < full.size(); ++i) {
       EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 0.05 * on_cpu.losses[i]);
-      EXPECT_NEAR(on_gpu.losses[i], full[i], 0.1 * full[i]) << "against float32";
+      if (!scales) {
+        EXPECT_NEAR(on_gpu.losses[i], full[i], 0.05 * full[i]) << "against float32";
+      }
     }
-    EXPECT_EQ(on_gpu.scale > 1, std::string(policy) == "mixed_float16");
+    EXPECT_LT(on_gpu.losses.back(), 0.7 * on_gpu.losses.front());
+    EXPECT_EQ(on_gpu.scale > 1, scales);
     EXPECT_EQ(on_gpu.scale, on_cpu.scale);
   }
 }

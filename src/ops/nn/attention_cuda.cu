@@ -146,6 +146,7 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
     }
 #pragma unroll
     for (int mask = kTeam / 2; mask > 0; mask /= 2) sum_of_row += shuffle_xor(sum_of_row, mask);
+    __syncwarp();  // all of a row's threads have read its largest
     if (part == 0) {
       const C factor = most == C(-INFINITY) ? C(1) : exponential(largest[row] - most);
       shrink[row] = factor;
