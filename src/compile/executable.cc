@@ -80,6 +80,8 @@ Tensor with_storage_on(Device& device, const TensorImpl& impl) {
   return make_view(*whole.impl(), impl.spec, impl.strides, impl.offset);
 }
 
+constexpr size_t kSentAhead = 256 << 10;  // bytes from which on a copy beside the computation pays
+
 int total_threads(const ReplicaLayout& layout) {
   int total = 0;
   for (const Device* device : layout.devices) total += device->threads();
@@ -91,7 +93,10 @@ int total_threads(const ReplicaLayout& layout) {
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))) {
+      : plans_(std::move(plans)),
+        layout_(std::move(layout)),
+        use_(current_memory_use()),
+        waiting_(waiting_of(total_threads(layout_))) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
@@ -111,6 +116,7 @@ class Executable::Impl {
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
     clock_ = clock;
+    const MemoryUseScope use(use_);
     {
       const observe::TimeScopeOfAll scope(clock, Category::host);
       bind_outputs(outputs);
@@ -414,7 +420,10 @@ class Executable::Impl {
           auto& mirror = device->mirrors[v];
           const size_t bytes = variable.spec.bytes();
           const bool stale = !mirror || mirror_versions_[v] != variable.version;
-          if (!mirror) mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+          if (!mirror) {
+            mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+            mirror->set_use(memory_use("variables"));
+          }
           if (stale) copy_across(home, data, *device->device, mirror->data(), bytes);
           own = mirror->data();
         }
@@ -505,11 +514,18 @@ class Executable::Impl {
     if (here && (device.device->kind() != DeviceKind::gpu || stage.is_usual(source))) return source;
     if (!stage.storage || stage.storage->bytes() < bytes)
       stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
-    if (here)
-      device.device->copy_within(stage.storage->data(), source, bytes);
-    else
-      copy_across(input.storage->device(), source, *device.device, stage.storage->data(), bytes);
-    return stage.storage->data();
+    void* const target = stage.storage->data();
+    if (here) {
+      device.device->copy_within(target, source, bytes);
+    } else if (input.storage->device().kind() == DeviceKind::cpu && bytes >= kSentAhead) {
+      // The GPU still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
+      const Storage ahead(*device.device, bytes, std::source_location::current(), true);
+      copy_across(input.storage->device(), source, *device.device, ahead.data(), bytes);
+      device.device->copy_within(target, ahead.data(), bytes);
+    } else {
+      copy_across(input.storage->device(), source, *device.device, target, bytes);
+    }
+    return target;
   }
 
   // --- running ---------------------------------------------------------------------------------------------------
@@ -561,6 +577,7 @@ class Executable::Impl {
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
+    const MemoryUseScope use(use_);
     // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
     // that this thread waits for it.
     int64_t& before_last = device.marks[device.runs++ % 2];
@@ -646,6 +663,7 @@ class Executable::Impl {
 
   std::vector<Plan> plans_;
   ReplicaLayout layout_;
+  const MemoryLedger::Use use_;  // whose its memory is
   std::vector<std::vector<int>>
       variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;
