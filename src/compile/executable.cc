@@ -272,6 +272,8 @@ class Executable::Impl {
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] =
           std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
+      if (!layout_.replicated() && context->uniform[p]->recordable())
+        context->launches[p].join(join_steps(plans_[p], *context->device));
     }
     for (const auto& replica : context->replicas) {
       const auto p = static_cast<size_t>(replica->plan);
@@ -579,9 +581,11 @@ class Executable::Impl {
     const TeamScope team(device.threads);
     const MemoryUseScope use(use_);
     // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
-    // that this thread waits for it.
-    int64_t& before_last = device.marks[device.runs++ % 2];
-    if (before_last >= 0) {
+    // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
+    const uint64_t together = device.launches[0].joined() ? kShortRuns : 1;
+    int64_t& before_last = device.marks[device.runs / together % 2];
+    const bool waits = device.runs % together == 0, marks = ++device.runs % together == 0;
+    if (waits && before_last >= 0) {
       const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
       device.device->wait_until(before_last);
     }
@@ -612,7 +616,7 @@ class Executable::Impl {
       kernels += replica->program->kernels();
       flops += replica->program->flops();
     }
-    if (device.device->kind() == DeviceKind::gpu) before_last = device.device->mark();
+    if (marks && device.device->kind() == DeviceKind::gpu) before_last = device.device->mark();
     device.device->count_kernels(kernels, flops);
     if (observe::ReplicaClock* clock = clock_of(d)) {
       clock->count(observe::Counter::flops, flops);
@@ -675,6 +679,7 @@ class Executable::Impl {
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
+  static constexpr uint64_t kShortRuns = 8;
   std::vector<OutputPool> output_pool_;
 };
 
