@@ -20,6 +20,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/normalize.h"
 
 namespace lockstep::compile {
 namespace {
@@ -466,6 +467,51 @@ TEST(JoinLosses, NotWhereTheGradientNeedsTheLoss) {
   const Graph after = join_losses(before);
   EXPECT_EQ(count_ops(after, kSparseCrossEntropyWithGrad), 0);
   EXPECT_EQ(count_ops(after, kSparseCrossEntropyGrad), 1);
+}
+
+// Layer normalisation of 16-bit floats as Keras writes it, on devices whose kernel can read and write them.
+class AbsorbCasts : public ::testing::Test {
+ protected:
+  static Graph absorbed(const TracedBody& body) {
+    static const KernelDef none{}, narrow{.narrow_inputs = 0b1, .narrow_outputs = 0b1};
+    const TensorSpec x{DType::bfloat16, {4, 8}}, weight{DType::float32, {8}};
+    return absorb_casts(
+        remove_dead_nodes(traced({x, weight, weight}, body)),
+        [&](const Node& node) -> const KernelDef& { return node.op == &kLayerNorm ? narrow : none; });
+  }
+  static const Node& norm_of(const Graph& graph) {
+    return *std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                         [](const Node& node) { return node.op == &kLayerNorm; });
+  }
+};
+
+TEST_F(AbsorbCasts, AroundAKernelThatCan) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    return TensorList{cast(layer_norm(cast(p[0], DType::float32), p[1], p[2]), DType::bfloat16)};
+  });
+  EXPECT_TRUE(is_sorted(graph));
+  EXPECT_EQ(count_ops(graph, kCast), 0);
+  EXPECT_EQ(graph.spec(norm_of(graph).inputs[0]).dtype, DType::bfloat16);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::bfloat16);
+  EXPECT_EQ(norm_of(graph).outputs[1].dtype, DType::float32);
+}
+
+TEST_F(AbsorbCasts, NotWhereSomebodyReadsTheWideResult) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    const Tensor y = layer_norm(cast(p[0], DType::float32), p[1], p[2]);
+    return TensorList{cast(y, DType::bfloat16), y};
+  });
+  EXPECT_EQ(count_ops(graph, kCast), 2);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::float32);
+}
+
+TEST_F(AbsorbCasts, ElementwiseOpsConvertForThemselves) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    const Tensor x = cast(p[0], DType::float32);
+    return TensorList{cast(layer_norm(x, p[1], p[2]), DType::bfloat16), exp(x), x * 2.0};
+  });
+  EXPECT_EQ(count_ops(graph, kCast), 2);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::bfloat16);
 }
 
 TEST(Simplify, ComputesTheSame) {
