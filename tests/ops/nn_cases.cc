@@ -553,6 +553,7 @@ OpCases cases() {
        .reference = batch_norm_sums_of,
        .tolerance = Tolerance::summed,
        .results = {wide, wide},
+       .stops = {1},
        .edge_shapes = {{{0, 3}, {}, {0, 3}}, {{5, 1}, {}, {5, 1}}},
        .large = {{90, 10, 83}, {}, {90, 10, 83}},
        .same_bits_on_threads = true},

@@ -73,7 +73,7 @@ struct BatchNormSums {
   Tensor sum;      // of dy
   Tensor product;  // of dy (x - mean)
 };
-// and the sums over the same dimensions that its gradients need. All results are of the statistics' dtype.
+// and the sums over the same dimensions that its gradients need; `mean` is that of x. All results are of the statistics' dtype.
 BatchNormSums batch_norm_sums(const TensorArg& x, const TensorArg& mean, const TensorArg& dy);
 
 struct GroupNormOptions {

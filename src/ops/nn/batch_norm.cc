@@ -74,12 +74,15 @@ Tensor column_mean(const Tensor& x) {
   return axes.empty() ? x : reduce_mean(x, {.axis = axes});
 }
 
+double share_of_row(const Tensor& x) {
+  return static_cast<double>(x.shape()[-1]) / static_cast<double>(std::max<int64_t>(1, x.size()));
+}
+
 // What mean(x) and mean((x - mean)^2) change by.
 Tensor moments_gradient(const Tensor& input, const Tensor& mean, const Tensor& dmean,
                         const Tensor& dvariance) {
   const Tensor x = cast(input, mean.dtype());
-  const double share =
-      static_cast<double>(x.shape()[-1]) / static_cast<double>(std::max<int64_t>(1, x.size()));
+  const double share = share_of_row(x);
   return cast(dmean * share + dvariance * (2 * share) * (x - mean), input.dtype());
 }
 
@@ -120,15 +123,16 @@ TensorList grad_moments(const GradContext& g) {
   return {moments_gradient(g.in(0), g.out(0), g.dout(0), g.dout(1))};
 }
 
-// For gradients s and p that arrive at the two sums: dy p to x, -sum(dy) p to the mean, s + (x - mean) p to dy.
+// For gradients s and p that arrive at the two sums: p (dy - mean(dy)) to x, because the mean is x's own, and s + (x - mean) p
+// to dy. The means are made again, so that this can be differentiated in turn.
 TensorList grad_sums(const GradContext& g) {
-  const Tensor &x = g.in(0), &mean = g.in(1), &dy = g.in(2);
+  const DType type = g.in(1).dtype();
+  const Tensor x = cast(g.in(0), type), dy = cast(g.in(2), type);
   const Tensor s = g.dout(0), p = g.dout(1);
-  Tensor dx, dmean, ddy;
-  if (g.needs(0)) dx = cast(cast(dy, mean.dtype()) * p, x.dtype());
-  if (g.needs(1)) dmean = -(g.out(0) * p);
-  if (g.needs(2)) ddy = cast(s + (cast(x, mean.dtype()) - mean) * p, dy.dtype());
-  return {dx, dmean, ddy};
+  Tensor dx, ddy;
+  if (g.needs(0)) dx = cast((dy - column_mean(dy)) * p, g.in(0).dtype());
+  if (g.needs(2)) ddy = cast(s + (x - column_mean(x)) * p, g.in(2).dtype());
+  return {dx, Tensor(), ddy};
 }
 
 }  // namespace

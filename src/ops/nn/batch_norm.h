@@ -15,8 +15,8 @@ extern const OpDef kBatchNormGrad;
 // (x [..., n]) -> (mean [n], variance [n]), the statistics alone.
 extern const OpDef kBatchMoments;
 
-// (x [..., n], mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the gradients
-// of a normalisation are made of.
+// (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the
+// gradients of a normalisation are made of.
 extern const OpDef kBatchNormSums;
 
 struct BatchNormAttrs {
