@@ -7,20 +7,11 @@
 namespace lockstep::cuda {
 namespace {
 
-// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, four at a time, so that their loads
-// are under way together.
-template <class F>
-__device__ void each_row(int64_t first, int64_t last, F f) {
-  int64_t row = first + threadIdx.y;
-  for (; row + 3 * blockDim.y < last; row += 4 * blockDim.y) f.template operator()<4>(row);
-  for (; row < last; row += blockDim.y) f.template operator()<1>(row);
-}
-
 // A chunk's mean and sum of squared distances from it.
 template <int unit, class T>
 __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   // Sums of distances from an element of the column: these do not cancel as sums of the elements would.
@@ -107,7 +98,7 @@ template <int unit, class T>
 __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
                               int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};

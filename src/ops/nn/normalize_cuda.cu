@@ -15,10 +15,11 @@ __device__ double inverse_root(double x) { return 1 / sqrt(x); }
 __device__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ double product(double a, double b) { return __dmul_rn(a, b); }
 
-// A row in the registers of a warp, `unit` neighbouring elements of every 32 * unit a lane; n is a multiple of unit.
-template <class T>
+// A row of at most 256 * `quarters` elements in the registers of a warp, 16 bytes of every 512 a lane; its length is a
+// multiple of what 16 bytes hold.
+template <class T, int quarters>
 struct WarpRow {
-  static constexpr int kUnit = RowUnit<T>::kSize, kUnits = RowGrid::kLongest / (kWarp * kUnit);
+  static constexpr int kUnit = RowUnit<T>::kSize, kUnits = quarters * 256 / (kWarp * kUnit);
   using C = Real<T>;
 
   // f(unit, first element) for each unit of the lane that lies in the row.
@@ -37,24 +38,36 @@ struct WarpRow {
   Pack<T, kUnit> packs[kUnits];
 };
 
-// gamma and beta, P elements, as they are computed with.
-template <int unit, class P, class C>
-__device__ void load_weights(const P* weights, int i, C (&values)[unit]) {
+// gamma or beta for the elements of a lane, as they are computed with.
+template <class Row, class P>
+struct WarpWeights {
+  typename Row::C values[Row::kUnits][Row::kUnit] = {};
+  __device__ void load(const P* weights, int64_t n) {
+    Row::each(n, [&](int u, int i) {
 #pragma unroll
-  for (int k = 0; k < unit; ++k) values[k] = static_cast<C>(weights[i + k]);
-}
+      for (int k = 0; k < Row::kUnit; ++k) values[u][k] = static_cast<typename Row::C>(weights[i + k]);
+    });
+  }
+};
 
-// Without beta and means: RMS normalisation.
-template <class T, class P>
-__global__ void normalize_units(const T* x, const P* gamma, const P* beta, Real<T> epsilon, T* y,
-                                Real<T>* means, Real<T>* rstds, int64_t rows, int64_t n) {
+// Without beta and means: RMS normalisation. Rows are loaded one ahead.
+template <int quarters, class T, class P>
+__global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
+    normalize_units(const T* x, const P* gamma, const P* beta, Real<T> epsilon, T* y, Real<T>* means,
+                    Real<T>* rstds, int64_t rows, int64_t n) {
   using C = Real<T>;
-  using Row = WarpRow<T>;
+  using Row = WarpRow<T, quarters>;
   constexpr int kUnit = Row::kUnit;
   const RowTeam<true> team;
-  for (int64_t at = team.first_row(); at < rows; at += team.row_step()) {
-    Row row;
-    row.load(x + at * n, n);
+  WarpWeights<Row, P> g, b;
+  g.load(gamma, n);
+  if (beta) b.load(beta, n);
+  Row row, next;
+  int64_t at = team.first_row();
+  if (at < rows) next.load(x + at * n, n);
+  for (; at < rows; at += team.row_step()) {
+    row = next;
+    if (at + team.row_step() < rows) next.load(x + (at + team.row_step()) * n, n);
     C mean = 0, squares = 0, v[kUnit];
     if (means) {
       Row::each(n, [&](int u, int) {
@@ -75,12 +88,9 @@ __global__ void normalize_units(const T* x, const P* gamma, const P* beta, Real<
       rstds[at] = rstd;
     }
     Row::each(n, [&](int u, int i) {
-      C g[kUnit], b[kUnit] = {};
-      load_weights(gamma, i, g);
-      if (beta) load_weights(beta, i, b);
       row.packs[u].get(v);
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) v[k] = (v[k] - mean) * rstd * g[k] + b[k];
+      for (int k = 0; k < kUnit; ++k) v[k] = (v[k] - mean) * rstd * g.values[u][k] + b.values[u][k];
       row.packs[u].set(v);
       store_pack(y + at * n + i, row.packs[u]);
     });
@@ -114,29 +124,30 @@ __global__ void normalize(const T* x, const P* gamma, const P* beta, Real<T> eps
 
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and for the rows of this block the sums
 // of dy h and, where there are means, of dy.
-template <class T, class P>
+template <int quarters, class T, class P>
 __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
     gradient_units(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy, T* dx,
                    Real<T>* sums, int64_t rows, int64_t n) {
   using C = Real<T>;
-  using Row = WarpRow<T>;
+  using Row = WarpRow<T, quarters>;
   constexpr int kUnit = Row::kUnit, kWarps = kThreads / kWarp;
   __shared__ C shared[kWarps / 2][RowGrid::kLongest];
   const RowTeam<true> team;
   C along[Row::kUnits][kUnit] = {}, sum[Row::kUnits][kUnit] = {};
+  WarpWeights<Row, P> g;
+  g.load(gamma, n);
   for (int64_t at = team.first_row(); at < rows; at += team.row_step()) {
     Row x_row, dy_row;
     x_row.load(x + at * n, n);
     dy_row.load(dy + at * n, n);
     const C mean = means ? means[at] : C(0), rstd = rstds[at];
-    C sum_a = 0, sum_ha = 0, v[kUnit], d[kUnit], g[kUnit];
-    Row::each(n, [&](int u, int i) {
+    C sum_a = 0, sum_ha = 0, v[kUnit], d[kUnit];
+    Row::each(n, [&](int u, int) {
       x_row.packs[u].get(v);
       dy_row.packs[u].get(d);
-      load_weights(gamma, i, g);
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) {
-        const C h = (v[k] - mean) * rstd, a = d[k] * g[k];
+        const C h = (v[k] - mean) * rstd, a = d[k] * g.values[u][k];
         along[u][k] += d[k] * h;
         sum[u][k] += d[k];
         sum_a += a;
@@ -148,9 +159,9 @@ __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
     Row::each(n, [&](int u, int i) {
       x_row.packs[u].get(v);
       dy_row.packs[u].get(d);
-      load_weights(gamma, i, g);
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) v[k] = rstd * (d[k] * g[k] - mean_a - (v[k] - mean) * rstd * mean_ha);
+      for (int k = 0; k < kUnit; ++k)
+        v[k] = rstd * (d[k] * g.values[u][k] - mean_a - (v[k] - mean) * rstd * mean_ha);
       x_row.packs[u].set(v);
       store_pack(dx + at * n + i, x_row.packs[u]);
     });
@@ -210,7 +221,7 @@ template <int unit, class T>
 __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rstds, const T* dy,
                             Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
@@ -247,6 +258,12 @@ __global__ void add_chunks(const C* sums, int64_t chunks, int64_t n, P* dgamma, 
     for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) sum += sums[chunk * width + i];
   sum = fold_columns(sum, shared);
   if (threadIdx.y == 0 && i < width) (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<P>(sum);
+}
+
+// f.operator()<quarters>() for rows of n elements.
+template <class F>
+void dispatch_quarters(int64_t n, F f) {
+  n <= 256 ? f.template operator()<1>() : n <= 768 ? f.template operator()<3>() : f.template operator()<4>();
 }
 
 class NormBase : public Kernel {
@@ -294,9 +311,13 @@ class NormKernel final : public NormBase {
       auto* y = static_cast<T*>(args.outputs[0]);
       C *means = centered_ ? static_cast<C*>(args.outputs[1]) : nullptr,
         *rstds = static_cast<C*>(args.outputs[centered_ ? 2 : 1]);
-      const auto run = !grid_.warps              ? normalize<false, T, P>
-                       : in_units<T>(n_, {x, y}) ? normalize_units<T, P>
-                                                 : normalize<true, T, P>;
+      if (grid_.warps && in_units<T>(n_, {x, y}))
+        return dispatch_quarters(n_, [&]<int quarters>() {
+          constexpr unsigned kMostBlocks = 1056;
+          normalize_units<quarters><<<std::min(grid_.blocks, kMostBlocks), kThreads, 0, stream_of(args)>>>(
+              x, gamma, beta, static_cast<C>(epsilon_), y, means, rstds, rows_, n_);
+        });
+      const auto run = grid_.warps ? normalize<true, T, P> : normalize<false, T, P>;
       run<<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(x, gamma, beta, static_cast<C>(epsilon_), y,
                                                                means, rstds, rows_, n_);
     });
@@ -333,7 +354,10 @@ class NormGradKernel final : public NormBase {
       };
       if (rows_ > 0 && grid_.warps && in_units<T>(n_, {x, dy, dx})) {
         const auto blocks = static_cast<unsigned>(std::min<int64_t>(grid_.blocks, kMostChunks));
-        gradient_units<<<blocks, kThreads, 0, stream>>>(x, gamma, means, rstds, dy, dx, sums, rows_, n_);
+        dispatch_quarters(n_, [&]<int quarters>() {
+          gradient_units<quarters>
+              <<<blocks, kThreads, 0, stream>>>(x, gamma, means, rstds, dy, dx, sums, rows_, n_);
+        });
         return add(blocks);
       }
       // The sums come first: dx may be written over what they read.
