@@ -7,9 +7,12 @@
 #include "compile/control_flow_ops.h"
 #include "compile/rewriter.h"
 #include "graph/emit.h"
+#include "ops/array/array.h"
+#include "ops/array/join.h"
 #include "ops/elementwise/evaluate.h"
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
+#include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
 
 namespace lockstep::compile {
@@ -276,6 +279,77 @@ Graph join_losses(const Graph& graph) {
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) add(static_cast<int>(i));
   return rewriter.finish();
+}
+
+namespace {
+
+// The window over images that are not padded yet; nothing where it would be another on the two sides, or where more than
+// height and width grow.
+std::optional<Window> padded_by(Window window, const Shape& images, const Dims& before, const Dims& after) {
+  const int rank = window.rank();
+  if (images.rank() != rank + 2 || before[0] + after[0] + before[rank + 1] + after[rank + 1] != 0)
+    return std::nullopt;
+  for (int i = 0; i < rank; ++i) {
+    window.input[i] = images[i + 1];
+    window.before[i] += before[i + 1];
+    window.after[i] += after[i + 1];
+  }
+  if (!(window.before == window.after)) return std::nullopt;
+  return window;
+}
+
+}  // namespace
+
+Graph fold_padding(const Graph& graph) {
+  const auto uses = count_uses(graph);
+  const auto is_conv = [](const OpDef* op, ConvDirection direction) {
+    return (op == &kConv2d || op == &kConv2dBackpropInput || op == &kConv2dBackpropFilter) &&
+           conv_direction(*op) == direction;
+  };
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    const Node& node = graph.nodes[i];
+    const Node* first = node.inputs.empty() ? nullptr : &graph.node(node.inputs[0]);
+    if ((is_conv(node.op, ConvDirection::forward) || is_conv(node.op, ConvDirection::backprop_filter)) &&
+        first->op == &kPad && first->device == node.device) {
+      const auto& pad = first->attrs.as<PadAttrs>();
+      auto attrs = node.attrs.as<ConvAttrs>();
+      const auto window = padded_by(attrs.window, graph.spec(first->inputs[0]).shape, pad.before, pad.after);
+      if (pad.value == 0 && window) {
+        Node folded = rewriter.mapped(id);
+        attrs.window = *window;
+        folded.attrs = attrs;
+        folded.inputs[0] = rewriter.mapped(first->inputs[0]);
+        rewriter.replace_with(id, std::move(folded));
+        continue;
+      }
+    }
+    // What arrives at the padding is cut off.
+    if (node.op == &kStridedSlice && is_conv(first->op, ConvDirection::backprop_input) &&
+        first->device == node.device && uses[static_cast<size_t>(node.inputs[0].node)][0] == 1) {
+      const auto& slice = node.attrs.as<StridedSliceAttrs>();
+      const Shape &images = node.outputs[0].shape, &whole = graph.spec(node.inputs[0]).shape;
+      auto attrs = first->attrs.as<ConvAttrs>();
+      Dims after = slice.begin;
+      bool dense = true;
+      for (int d = 0; d < images.rank(); ++d) {
+        after[d] = whole[d] - slice.begin[d] - images[d];
+        dense = dense && slice.stride[d] == 1;
+      }
+      const auto window = padded_by(attrs.window, images, slice.begin, after);
+      if (dense && window) {
+        Node folded = rewriter.mapped(node.inputs[0].node);
+        attrs.window = *window;
+        folded.attrs = attrs;
+        folded.outputs = node.outputs;
+        rewriter.replace_with(id, std::move(folded));
+        continue;
+      }
+    }
+    rewriter.keep(id);
+  }
+  return remove_dead_nodes(rewriter.finish());
 }
 
 namespace {
