@@ -50,11 +50,32 @@ __device__ C fold_columns(C value, C* shared) {
   return shared[threadIdx.x];
 }
 
-// The same for each of several columns of a thread.
+// The same for each of several columns of a thread; `shared` has kThreads * unit places.
 template <int unit, class C>
 __device__ void fold_columns(C (&values)[unit], C* shared) {
+  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads();
 #pragma unroll
-  for (int k = 0; k < unit; ++k) values[k] = fold_columns(values[k], shared);
+  for (int k = 0; k < unit; ++k) shared[k * kThreads + at] = values[k];
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int k = 0; k < unit; ++k)
+        shared[k * kThreads + at] += shared[k * kThreads + at + half * blockDim.x];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < unit; ++k) values[k] = shared[k * kThreads + threadIdx.x];
+}
+
+// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, four at a time, so that their loads
+// are under way together.
+template <class F>
+__device__ void each_row(int64_t first, int64_t last, F f) {
+  int64_t row = first + threadIdx.y;
+  for (; row + 3 * blockDim.y < last; row += 4 * blockDim.y) f.template operator()<4>(row);
+  for (; row < last; row += blockDim.y) f.template operator()<1>(row);
 }
 
 // Neighbouring columns of a thread.

@@ -11,23 +11,26 @@ namespace {
 template <int unit, class T>
 __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   // Sums of distances from an element of the column: these do not cancel as sums of the elements would.
   C center[unit] = {}, sum[unit] = {}, squares[unit] = {};
   if (column < n && first < last) {
     load_columns(x + first * n + column, center);
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      C v[unit];
-      load_columns(x + row * n + column, v);
+    each_row(first, last, [&]<int rows>(int64_t row) {
+      C v[rows][unit];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) {
-        const C distance = v[k] - center[k];
-        sum[k] += distance;
-        squares[k] += distance * distance;
-      }
-    }
+      for (int r = 0; r < rows; ++r) load_columns(x + (row + r * blockDim.y) * n + column, v[r]);
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int k = 0; k < unit; ++k) {
+          const C distance = v[r][k] - center[k];
+          sum[k] += distance;
+          squares[k] += distance * distance;
+        }
+    });
   }
   fold_columns(sum, shared);
   fold_columns(squares, shared);
@@ -40,6 +43,7 @@ __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int6
   }
 }
 
+// `gamma` and `scale`: null where nobody needs the factor.
 template <class T>
 __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_rows, int64_t rows, int64_t n,
                              double epsilon, const T* gamma, Real<T>* means, Real<T>* variances,
@@ -65,7 +69,7 @@ __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_
   const double variance = squares / static_cast<double>(rows);
   means[i] = static_cast<C>(center);
   variances[i] = static_cast<C>(variance);
-  scale[i] = static_cast<C>(1 / sqrt(variance + epsilon)) * static_cast<C>(gamma[i]);
+  if (scale) scale[i] = static_cast<C>(1 / sqrt(variance + epsilon)) * static_cast<C>(gamma[i]);
 }
 
 // A thread keeps to its columns, `unit` of them.
@@ -94,7 +98,7 @@ template <int unit, class T>
 __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
                               int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
@@ -102,16 +106,22 @@ __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Rea
     C mean[unit];
 #pragma unroll
     for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      C v[unit], d[unit];
-      load_columns(x + row * n + column, v);
-      load_columns(dy + row * n + column, d);
+    each_row(first, last, [&]<int rows>(int64_t row) {
+      C v[rows][unit], d[rows][unit];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) {
-        along[k] += d[k] * (v[k] - mean[k]);
-        sum[k] += d[k];
+      for (int r = 0; r < rows; ++r) {
+        const int64_t at = (row + r * blockDim.y) * n + column;
+        load_columns(x + at, v[r]);
+        load_columns(dy + at, d[r]);
       }
-    }
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int k = 0; k < unit; ++k) {
+          along[k] += d[r][k] * (v[r][k] - mean[k]);
+          sum[k] += d[r][k];
+        }
+    });
   }
   fold_columns(along, shared);
   fold_columns(sum, shared);
@@ -123,15 +133,11 @@ __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Rea
   }
 }
 
-// What dx = scale ((dy - offset) - (x - mean) slope) needs, in columns[0], [1] and [2].
-template <class T>
-__global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows, int64_t n, double epsilon,
-                               const T* gamma, const Real<T>* variances, T* dgamma, T* dbeta,
-                               Real<T>* columns) {
-  using C = Real<T>;
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+// Sums of the chunks' `along` and `sum` of column i, in the threads with threadIdx.y == 0.
+template <class C>
+__device__ void add_chunks(const C* sums, int64_t chunks, int64_t n, int64_t i, double& along, double& sum) {
   __shared__ double shared[kThreads];
-  double along = 0, sum = 0;
+  along = sum = 0;
   if (i < n)
     for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) {
       along += static_cast<double>(sums[chunk * 2 * n + i]);
@@ -139,6 +145,27 @@ __global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows
     }
   along = fold_columns(along, shared);
   sum = fold_columns(sum, shared);
+}
+
+template <class C>
+__global__ void join_sums(const C* sums, int64_t chunks, int64_t n, C* sum_of, C* along_of) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  double along, sum;
+  add_chunks(sums, chunks, n, i, along, sum);
+  if (threadIdx.y != 0 || i >= n) return;
+  sum_of[i] = static_cast<C>(sum);
+  along_of[i] = static_cast<C>(along);
+}
+
+// What dx = scale ((dy - offset) - (x - mean) slope) needs, in columns[0], [1] and [2].
+template <class T>
+__global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows, int64_t n, double epsilon,
+                               const T* gamma, const Real<T>* variances, T* dgamma, T* dbeta,
+                               Real<T>* columns) {
+  using C = Real<T>;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  double along, sum;
+  add_chunks(sums, chunks, n, i, along, sum);
   if (threadIdx.y != 0 || i >= n) return;
   const double rstd = 1 / sqrt(static_cast<double>(variances[i]) + epsilon);
   dgamma[i] = static_cast<T>(rows > 0 ? static_cast<C>(along * rstd) : C(0));
@@ -174,10 +201,7 @@ __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Re
 class BatchNormBase : public Kernel {
  public:
   explicit BatchNormBase(const KernelRequest& request)
-      : dtype_(request.dtype(0)),
-        epsilon_(request.attrs<BatchNormAttrs>().epsilon),
-        n_(request.shape(0)[-1]),
-        rows_(request.shape(0).drop_last(1).size()) {}
+      : dtype_(request.dtype(0)), n_(request.shape(0)[-1]), rows_(request.shape(0).drop_last(1).size()) {}
 
   // The chunks' sums, and three numbers a column.
   size_t workspace_bytes() const override {
@@ -187,14 +211,14 @@ class BatchNormBase : public Kernel {
 
  protected:
   DType dtype_;
-  double epsilon_;
   int64_t n_, rows_;
-  static constexpr int64_t kMostChunks = 512;
+  static constexpr int64_t kMostChunks = 1024;
 };
 
 class BatchNormKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return input == 0 && output == 0; }
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
@@ -217,11 +241,15 @@ class BatchNormKernel final : public BatchNormBase {
     });
     launched();
   }
+
+ private:
+  double epsilon_;
 };
 
 class BatchNormGradKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormGradKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return output == 0 && (input == 0 || input == 4); }
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
@@ -247,11 +275,59 @@ class BatchNormGradKernel final : public BatchNormBase {
     });
     launched();
   }
+
+ private:
+  double epsilon_;
+};
+
+class BatchMomentsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto* x = static_cast<const T*>(args.inputs[0]);
+      auto* sums = static_cast<C*>(args.workspace);
+      dispatch_unit<T>(n_, {x}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
+        moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
+        join_moments<T><<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, chunks.chunk_rows, rows_, n_, 0, nullptr, static_cast<C*>(args.outputs[0]),
+            static_cast<C*>(args.outputs[1]), nullptr);
+      });
+    });
+    launched();
+  }
+};
+
+class BatchNormSumsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto *x = static_cast<const T*>(args.inputs[0]), *dy = static_cast<const T*>(args.inputs[2]);
+      const auto* mean = static_cast<const C*>(args.inputs[1]);
+      auto* sums = static_cast<C*>(args.workspace);
+      dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
+        gradient_sums<unit>
+            <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
+        join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
+      });
+    });
+    launched();
+  }
 };
 
 const RegisterKernel registered[] = {
     {DeviceKind::gpu, kBatchNorm, {.prepare = prepare<BatchNormKernel>}},
-    {DeviceKind::gpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>}}};
+    {DeviceKind::gpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>}},
+    {DeviceKind::gpu, kBatchMoments, {.prepare = prepare<BatchMomentsKernel>, .narrow_inputs = 0b1}},
+    {DeviceKind::gpu, kBatchNormSums, {.prepare = prepare<BatchNormSumsKernel>, .narrow_inputs = 0b101}}};
 
 }  // namespace
 }  // namespace lockstep::cuda

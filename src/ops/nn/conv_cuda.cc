@@ -60,6 +60,16 @@ CudnnConvolution problem_of(const KernelRequest& request, const Operands& operan
   return c;
 }
 
+// cuDNN's fast algorithms for 16-bit floats want channels in eights: images of fewer (the three colours of a picture) are
+// brought there.
+int64_t planned_channels(const KernelRequest& request, const Operands& operands) {
+  const int64_t channels = operands.x[-1];
+  const bool widens = size_of(request.dtype(0)) == 2 && channels < 8 &&
+                      request.attrs<ConvAttrs>().groups == 1 &&
+                      conv_direction(request.op) != ConvDirection::backprop_input;
+  return widens ? 8 : channels;
+}
+
 // The window over images that hold their padding.
 Window written_out(Window window) {
   for (int i = 0; i < window.rank(); ++i) {
@@ -72,7 +82,7 @@ Window written_out(Window window) {
 class CudnnConvKernel final : public Kernel {
  public:
   CudnnConvKernel(const KernelRequest& request, const Operands& operands, std::unique_ptr<CudnnPlan> plan,
-                  bool padded)
+                  bool padded, int64_t in_channels)
       : direction_(conv_direction(request.op)),
         attrs_(request.attrs<ConvAttrs>()),
         dtype_(request.dtype(0)),
@@ -81,13 +91,21 @@ class CudnnConvKernel final : public Kernel {
         channels_(operands.y[-1]),
         rows_(operands.y.size() / std::max<int64_t>(1, channels_)) {
     const auto width = static_cast<int64_t>(size_of(dtype_));
-    const int64_t taps = operands.filter.size() / channels_;
-    const Shape filter = {taps, channels_};
-    const Strides ours = {channels_, 1}, theirs = {1, taps};
     const bool makes_filter = direction_ == ConvDirection::backprop_filter;
-    if (taps > 1 && channels_ > 1) {
+    const bool widens = in_channels != operands.x[-1];
+    const int64_t taps = attrs_.window.taps(), depth = operands.filter.size() / channels_ / taps;
+    const int64_t wide = widens ? in_channels : depth;
+    if ((taps * depth > 1 && channels_ > 1) || widens) {
+      const Shape filter = {taps, depth, channels_};
+      const Strides ours = {depth * channels_, channels_, 1}, theirs = {wide, 1, taps * wide};
       filter_copy_.emplace(filter, makes_filter ? theirs : ours, makes_filter ? ours : theirs, dtype_);
-      filter_ = take(operands.filter.size() * width);
+      filter_bytes_ = static_cast<size_t>(taps * wide * channels_ * width);
+      filter_ = take(static_cast<int64_t>(filter_bytes_));
+    }
+    if (widens) {
+      pixels_ = operands.x.size() / operands.x[-1];
+      wide_channels_ = in_channels, own_channels_ = operands.x[-1];
+      image_ = take(pixels_ * in_channels * width);
     }
     if (padded) {
       const Window window = written_out(attrs_.window);
@@ -117,9 +135,14 @@ class CudnnConvKernel final : public Kernel {
     // cuDNN's algorithms were chosen for aligned memory; a view into a tensor may begin anywhere.
     if (!is_aligned(x) || !is_aligned(filter) || !is_aligned(y)) return loops_->launch(args);
     void* const filter_there = filter_copy_ ? workspace + filter_ : filter;
-    void* const x_there = image_copy_ ? workspace + image_ : x;
+    void* const x_there = image_copy_ || wide_channels_ > 0 ? workspace + image_ : x;
 
-    if (filter_copy_ && !makes_filter) filter_copy_->run(filter, filter_there, stream);
+    if (filter_copy_ && !makes_filter) {
+      if (wide_channels_ > 0)
+        check(cudaMemsetAsync(filter_there, 0, filter_bytes_, stream), "cudaMemsetAsync");
+      filter_copy_->run(filter, filter_there, stream);
+    }
+    if (wide_channels_ > 0) widen_pixels(x, x_there, pixels_, own_channels_, wide_channels_, stream);
     if (image_copy_ && !makes_x) {
       check(cudaMemsetAsync(x_there, 0, image_bytes_, stream), "cudaMemsetAsync");
       image_copy_->run(x, static_cast<char*>(x_there) + offset_, stream);
@@ -148,7 +171,9 @@ class CudnnConvKernel final : public Kernel {
   std::optional<StridedCopy> filter_copy_;  // between our order of the filter and cuDNN's
   std::optional<StridedCopy> image_copy_;   // between images and those with padding
   int64_t offset_ = 0;                      // of the images in those with padding, in bytes
-  size_t image_bytes_ = 0;
+  size_t image_bytes_ = 0, filter_bytes_ = 0;
+  int64_t pixels_ = 0, own_channels_ = 0,
+          wide_channels_ = 0;  // of images with more channels; 0: they keep theirs
   size_t workspace_ = 0, filter_ = 0, image_ = 0, plan_place_ = 0;
 };
 
@@ -160,8 +185,10 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   if (!served) return prepare_conv_loops(request);
   const bool padded = !(window.before == window.after);
   const Window& planned = padded ? written_out(window) : window;
-  if (auto plan = CudnnPlan::find(problem_of(request, operands, planned), request.where))
-    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded);
+  CudnnConvolution problem = problem_of(request, operands, planned);
+  if (!padded) problem.in_channels = planned_channels(request, operands);
+  if (auto plan = CudnnPlan::find(problem, request.where))
+    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded, problem.in_channels);
   return prepare_conv_loops(request);
 }
 

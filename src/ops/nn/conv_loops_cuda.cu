@@ -196,6 +196,19 @@ class ConvLoops final : public Kernel {
   int64_t elements_;
 };
 
+// A unit is 8 channels of a pixel.
+__global__ void widen(const uint16_t* x, uint4* y, int64_t units, int64_t channels, Divider per_pixel) {
+  for (int64_t i = first_index(); i < units; i += index_step()) {
+    const int64_t pixel = per_pixel.quotient(i), first = (i - pixel * per_pixel.divisor()) * 8;
+    const uint16_t* from = x + pixel * channels + first;
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int k = 0; k < 8; ++k)
+      if (first + k < channels) words[k / 2] |= static_cast<uint32_t>(from[k]) << (k % 2 * 16);
+    y[i] = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
@@ -207,6 +220,13 @@ std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
     case ConvDirection::forward: break;
   }
   return std::make_unique<ConvLoops>(request, request.shape(0), result);
+}
+
+void widen_pixels(const void* x, void* y, int64_t pixels, int64_t channels, int64_t wide, void* stream) {
+  const int64_t units = pixels * (wide / 8);
+  widen<<<blocks_for(units), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<const uint16_t*>(x), static_cast<uint4*>(y), units, channels, Divider(wide / 8));
+  launched();
 }
 
 void apply_epilogue(DType dtype, void* y, const void* bias, Epilogue epilogue, int64_t rows, int64_t channels,

@@ -51,8 +51,8 @@ __global__ void softmax(const T* x, T* y, int64_t rows, int64_t n) {
   }
 }
 
-template <bool warps, class T>
-__global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* statistics, int64_t rows,
+template <bool warps, class T, class L>
+__global__ void cross_entropy(const T* x, IndexReader labels, L* loss, Real<T>* statistics, int64_t rows,
                               int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
@@ -64,14 +64,14 @@ __global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* 
       note(finding, row, label);
       continue;
     }
-    loss[row] = static_cast<T>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
+    loss[row] = static_cast<L>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
     statistics[2 * row] = stats.max;
     statistics[2 * row + 1] = stats.sum;
   }
 }
 
-template <bool warps, class T>
-__global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const T* dloss,
+template <bool warps, class T, class L>
+__global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const L* dloss,
                                    T* dx, int64_t rows, int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
@@ -86,10 +86,12 @@ __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>
   }
 }
 
-// Loss and gradient at once; dx may be x.
-template <bool warps, class T>
-__global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const T* dloss, T* loss, T* dx,
-                                        int64_t rows, int64_t n, Finding* finding) {
+// Loss and gradient at once; dx may be x. Where the row's elements fit (`held` of them a thread, in registers), it is read
+// once.
+template <bool warps, int held, class T, class L>
+__global__ void __launch_bounds__(warps ? kThreads : 1024)
+    cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
+                            int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -98,16 +100,54 @@ __global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const T*
     // Read before any thread writes over it.
     const C chosen = exists ? static_cast<C>(x[row * n + label]) : C(0);
     const C d = static_cast<C>(dloss[row]);
-    const RowStats<C> stats = row_stats(team, x + row * n, n);
-    const C scale = 1 / stats.sum;
-    if (team.rank() == 0) {
-      if (!exists) note(finding, row, label);
-      loss[row] = static_cast<T>(logarithm(stats.sum) - (chosen - stats.max));
-    }
-    map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
+    const auto gradient = [&](int64_t i, C v, const RowStats<C>& stats, C scale) {
       const C p = exponential(v - stats.max) * scale;
       return (i == label ? p - 1 : p) * d;
-    });
+    };
+    RowStats<C> stats;
+    if constexpr (held > 0) {
+      constexpr int kUnit = RowUnit<T>::kSize, kUnits = held / kUnit;
+      Pack<T, kUnit> packs[kUnits];
+      C v[kUnit];
+      const auto each = [&](auto f) {
+#pragma unroll
+        for (int u = 0; u < kUnits; ++u) {
+          const int64_t i = (static_cast<int64_t>(u) * team.size() + team.rank()) * kUnit;
+          if (i < n) f(u, i);
+        }
+      };
+      each([&](int u, int64_t i) { packs[u] = load_pack<T, kUnit>(x + row * n + i); });
+      C max = -INFINITY, sum = 0;
+      each([&](int u, int64_t) {
+        packs[u].get(v);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) max = Larger()(v[k], max);
+      });
+      stats.max = team.fold(max, C(-INFINITY), Larger());
+      each([&](int u, int64_t) {
+        packs[u].get(v);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) sum += exponential(v[k] - stats.max);
+      });
+      stats.sum = team.sum(sum);
+      const C scale = 1 / stats.sum;
+      each([&](int u, int64_t i) {
+        packs[u].get(v);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) v[k] = gradient(i + k, v[k], stats, scale);
+        packs[u].set(v);
+        store_pack(dx + row * n + i, packs[u]);
+      });
+    } else {
+      stats = row_stats(team, x + row * n, n);
+      const C scale = 1 / stats.sum;
+      map_row(team, x + row * n, dx + row * n, n,
+              [&](int64_t i, C v) { return gradient(i, v, stats, scale); });
+    }
+    if (team.rank() == 0) {
+      if (!exists) note(finding, row, label);
+      loss[row] = static_cast<L>(logarithm(stats.sum) - (chosen - stats.max));
+    }
   }
 }
 
@@ -148,27 +188,40 @@ class SoftmaxKernel final : public RowKernel {
   }
 };
 
+// `loss`: the type of the losses, which is that of the logits or float32.
 class LabelKernel : public RowKernel {
  public:
-  explicit LabelKernel(const KernelRequest& request)
+  LabelKernel(const KernelRequest& request, DType loss)
       : RowKernel(request),
+        wide_loss_(loss != dtype_),
         wide_(request.dtype(1) == DType::int64),
         report_(label_complaint(request.shape(1), n_, request.where)) {}
 
  protected:
   IndexReader labels(const LaunchArgs& args) const { return {args.inputs[1], wide_}; }
+  // f.operator()<T, type of the losses, whether a warp has a row>()
+  template <class F>
+  void each_loss(F f) const {
+    each_type([&]<class T, bool warps>() {
+      if constexpr (kIs16Bit<T>)
+        if (wide_loss_) return f.template operator()<T, float, warps>();
+      f.template operator()<T, T, warps>();
+    });
+  }
 
+  bool wide_loss_;
   bool wide_;
   Report report_;
 };
 
 class CrossEntropyKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyKernel(const KernelRequest& request)
+      : LabelKernel(request, request.outputs[0].spec.dtype) {}
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
+    each_loss([&]<class T, class L, bool warps>() {
       cross_entropy<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<T*>(args.outputs[0]),
+          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<L*>(args.outputs[0]),
           static_cast<Real<T>*>(args.outputs[1]), rows_, n_, report_.on(args.stream));
     });
   }
@@ -176,13 +229,13 @@ class CrossEntropyKernel final : public LabelKernel {
 
 class CrossEntropyGradKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyGradKernel(const KernelRequest& request) : LabelKernel(request, request.dtype(3)) {}
   bool in_place(int input, int) const override { return input == 0; }
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
+    each_loss([&]<class T, class L, bool warps>() {
       cross_entropy_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const Real<T>*>(args.inputs[2]),
-          static_cast<const T*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
+          static_cast<const L*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
           report_.on(args.stream));
     });
   }
@@ -190,24 +243,39 @@ class CrossEntropyGradKernel final : public LabelKernel {
 
 class CrossEntropyWithGradKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyWithGradKernel(const KernelRequest& request)
+      : LabelKernel(request, request.dtype(2)) {}
   bool in_place(int input, int output) const override { return input == 0 && output == 1; }
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
-      cross_entropy_with_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const T*>(args.inputs[2]),
-          static_cast<T*>(args.outputs[0]), static_cast<T*>(args.outputs[1]), rows_, n_,
-          report_.on(args.stream));
+    each_loss([&]<class T, class L, bool warps>() {
+      const auto* x = static_cast<const T*>(args.inputs[0]);
+      auto* dx = static_cast<T*>(args.outputs[1]);
+      // A long row in the registers of a block.
+      constexpr int kHeld = kIs16Bit<T> && !warps ? 64 : 0;
+      const bool holds =
+          kHeld > 0 && n_ <= int64_t{kHeld} * kMostThreads && n_ > 8192 && in_units<T>(n_, {x, dx});
+      const auto run =
+          holds ? cross_entropy_with_grad<warps, kHeld, T, L> : cross_entropy_with_grad<warps, 0, T, L>;
+      run<<<grid_.blocks, holds ? kMostThreads : grid_.threads, 0, stream_of(args)>>>(
+          x, labels(args), static_cast<const L*>(args.inputs[2]), static_cast<L*>(args.outputs[0]), dx, rows_,
+          n_, report_.on(args.stream));
     });
   }
+
+ private:
+  static constexpr int kMostThreads = 1024;
 };
 
 const RegisterKernel registered[] = {
-    {DeviceKind::gpu, kSparseCrossEntropyWithGrad, {.prepare = prepare<CrossEntropyWithGradKernel>}},
+    {DeviceKind::gpu,
+     kSparseCrossEntropyWithGrad,
+     {.prepare = prepare<CrossEntropyWithGradKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b10}},
     {DeviceKind::gpu, kSoftmax, {.prepare = prepare<SoftmaxKernel<false>>}},
     {DeviceKind::gpu, kLogSoftmax, {.prepare = prepare<SoftmaxKernel<true>>}},
-    {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>}},
-    {DeviceKind::gpu, kSparseCrossEntropyGrad, {.prepare = prepare<CrossEntropyGradKernel>}}};
+    {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>, .narrow_inputs = 0b1}},
+    {DeviceKind::gpu,
+     kSparseCrossEntropyGrad,
+     {.prepare = prepare<CrossEntropyGradKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b1}}};
 
 }  // namespace
 }  // namespace lockstep::cuda
