@@ -142,6 +142,39 @@ class Executable::Impl {
     settle_variables();
   }
 
+  bool run_rows(const FunctionCore::RowRuns& runs, std::span<Tensor> outputs, observe::StepClock* clock) {
+    if (devices_.size() > 1 || layout_.replicated() || !devices_[0]->launches[0].joined()) return false;
+    RowRuns rows{.arrays = {}, .order = nullptr, .first = runs.first, .rows = runs.rows, .runs = runs.runs};
+    for (const Tensor& array : runs.arrays) {
+      if (&array.device() != devices_[0]->device) return false;
+      rows.arrays.push_back(array.impl()->data());
+    }
+    if (runs.order.defined()) {
+      if (&runs.order.device() != devices_[0]->device) return false;
+      rows.order = static_cast<const int64_t*>(runs.order.impl()->data());
+    }
+    clock_ = clock;
+    {
+      const observe::TimeScopeOfAll scope(clock, Category::host);
+      bind_outputs(outputs);
+      bind_variables();
+    }
+    DeviceContext& device = *devices_[0];
+    wait_for_earlier(device, 0);
+    device.uniform[0]->bind(device.memory[0]);
+    {
+      const observe::TimeScope scope(clock_of(0), Category::compute);
+      if (!device.launches[0].run(*device.uniform[0], rows, *device.device)) return false;
+    }
+    mark_end(device);
+    device.device->count_kernels(runs.runs * device.uniform[0]->kernels(),
+                                 runs.runs * device.uniform[0]->flops());
+    if (observe::ReplicaClock* replica = clock_of(0))
+      replica->count(observe::Counter::flops, runs.runs * device.uniform[0]->flops());
+    settle_variables();
+    return true;
+  }
+
   const Plan& plan() const { return plans_[0]; }
 
   MemoryFigures memory() const {
@@ -580,15 +613,7 @@ class Executable::Impl {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
     const MemoryUseScope use(use_);
-    // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
-    // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
-    const uint64_t together = device.launches[0].joined() ? kShortRuns : 1;
-    int64_t& before_last = device.marks[device.runs / together % 2];
-    const bool waits = device.runs % together == 0, marks = ++device.runs % together == 0;
-    if (waits && before_last >= 0) {
-      const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
-      device.device->wait_until(before_last);
-    }
+    wait_for_earlier(device, d);
     {
       const observe::TimeScope scope(clock_of(d), Category::copy);
       bind_inputs(device, inputs_);
@@ -616,7 +641,7 @@ class Executable::Impl {
       kernels += replica->program->kernels();
       flops += replica->program->flops();
     }
-    if (marks && device.device->kind() == DeviceKind::gpu) before_last = device.device->mark();
+    mark_end(device);
     device.device->count_kernels(kernels, flops);
     if (observe::ReplicaClock* clock = clock_of(d)) {
       clock->count(observe::Counter::flops, flops);
@@ -627,6 +652,25 @@ class Executable::Impl {
         clock->count(observe::Counter::slots, layout_.slices[0].size * (last - first));
       }
     }
+  }
+
+  // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
+  // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
+  static uint64_t runs_together(const DeviceContext& device) {
+    return device.launches[0].joined() ? kShortRuns : 1;
+  }
+  void wait_for_earlier(DeviceContext& device, int d) const {
+    const uint64_t together = runs_together(device);
+    if (device.runs % together != 0) return;
+    if (const int64_t before_last = device.marks[device.runs / together % 2]; before_last >= 0) {
+      const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
+      device.device->wait_until(before_last);
+    }
+  }
+  static void mark_end(DeviceContext& device) {
+    const uint64_t together = runs_together(device), run = device.runs++;
+    if (device.device->kind() == DeviceKind::gpu && device.runs % together == 0)
+      device.marks[run / together % 2] = device.device->mark();
   }
 
   // The last phase makes the updates, and results that no replica waits for.
@@ -689,6 +733,10 @@ Executable::~Executable() = default;
 
 void Executable::run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
   impl_->run(inputs, outputs, clock);
+}
+bool Executable::run_rows(const FunctionCore::RowRuns& runs, std::span<Tensor> outputs,
+                          observe::StepClock* clock) {
+  return impl_->run_rows(runs, outputs, clock);
 }
 MemoryFigures Executable::memory() const { return impl_->memory(); }
 const Plan& Executable::plan() const { return impl_->plan(); }

@@ -17,6 +17,10 @@ class RepeatedLaunches {
   // The whole program as one launch, from now on.
   void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
   void run(const BoundProgram& program, int phase, Device& device);
+  // Several runs as one launch; false: not with this program.
+  bool run(const BoundProgram& program, const RowRuns& runs, Device& device) {
+    return joined_ && joined_->launch(program.pointers(), runs, device.stream());
+  }
   bool joined() const { return joined_ != nullptr; }
 
  private:

@@ -101,6 +101,18 @@ class FunctionCore {
   void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where);
   TensorList call(std::span<const Tensor> inputs, std::source_location where);
 
+  // A call for each of `runs` batches: run i gets the `rows` rows of every array that order[first + i * rows], ... name,
+  // or that lie there (an undefined order). The arrays, one for each argument, and the order (int64) are on one GPU.
+  struct RowRuns {
+    std::span<const Tensor> arrays;
+    Tensor order;
+    int64_t first = 0;
+    int64_t rows = 0;
+    int64_t runs = 0;
+  };
+  // All runs as one launch, with the results of the last. False: nothing was done, for the program or its device cannot.
+  bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where);
+
   int traces() const;
   // Of the program for these arguments, compiled if need be.
   ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where);

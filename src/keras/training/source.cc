@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/worker.h"
 #include "data/host.h"
+#include "device/gpu_driver.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -24,6 +25,8 @@ namespace {
 // Less than this is not worth waking a thread for, or giving to one more of a team.
 constexpr size_t kPrefetchBytes = size_t{64} << 10;
 constexpr size_t kThreadBytes = size_t{16} << 10;
+// Of a GPU's memory that is left, the part that data may take.
+constexpr int64_t kShareOfGpu = 4;
 // Where the processor's own prefetching has seen enough of a row to go on by itself.
 constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
 constexpr int64_t kRowsAhead = 2;
@@ -200,6 +203,13 @@ class GpuShuffledReader final : public BatchReader {
     return true;
   }
 
+  std::optional<Rows> rows(int64_t most) const override {
+    const int64_t batches = std::min(most, (order_.size() - at_) / batch_size_);
+    if (batches == 0) return std::nullopt;
+    return Rows{&arrays_, order_, at_, batch_size_, batches};
+  }
+  void skip(int64_t batches) override { at_ += batches * batch_size_; }
+
  private:
   const Batch& arrays_;
   Device& device_;
@@ -221,6 +231,13 @@ class OrderedReader final : public BatchReader {
     at_ += size;
     return true;
   }
+
+  std::optional<Rows> rows(int64_t most) const override {
+    const int64_t batches = std::min(most, (examples_ - at_) / batch_size_);
+    if (batches == 0 || arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
+    return Rows{&arrays_, Tensor(), at_, batch_size_, batches};
+  }
+  void skip(int64_t batches) override { at_ += batches * batch_size_; }
 
  private:
   TensorList cut(const TensorList& list, int64_t size) const {
@@ -337,6 +354,27 @@ int64_t examples_in(const Batch& batch) {
   int64_t examples = 0;
   each_array(batch, [&](const Tensor& tensor) { examples = tensor.shape()[0]; });
   return examples;
+}
+
+Data on_device(const Data& data) {
+  const Batch* const arrays = data.source()->arrays();
+  Device& device = current_device();
+  if (!arrays || device.kind() != DeviceKind::gpu) return data;
+  int64_t bytes = 0;
+  bool in_host = true;
+  each_array(*arrays, [&](const Tensor& tensor) {
+    bytes += static_cast<int64_t>(tensor.spec().bytes());
+    in_host = in_host && tensor.device().kind() == DeviceKind::cpu;
+  });
+  const MemoryInfo memory = device.memory_info();
+  const auto& gpus = machine_gpus().list;
+  const int64_t all = memory.limit > 0 ? memory.limit : gpus.empty() ? 0 : gpus[0].memory;
+  if (!in_host || bytes > (all - memory.current) / kShareOfGpu) return data;
+  Batch there = *arrays;
+  for (TensorList* list : {&there.x, &there.y, &there.sample_weight})
+    for (Tensor& tensor : *list)
+      if (tensor.defined()) tensor = tensor.to(device);
+  return Data(array_source(std::move(there)));
 }
 
 std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::string> x_names,

@@ -204,6 +204,32 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
   return true;
 }
 
+// Where the data is on a GPU and the step one kernel: all of them as one launch, and as one step of the clock. How many
+// were made.
+int64_t Trainer::steps_at_once(StepKind kind, BatchStream& stream, int64_t most, std::source_location where) {
+  if (options_.run_eagerly) return 0;
+  const std::optional<BatchReader::Rows> rows = stream.rows(most);
+  if (!rows) return 0;
+  const bool timed = kind == StepKind::train;
+  if (timed) clock_->begin_step();
+  bool made = false;
+  {
+    const observe::TimeScopeOfAll scope(timed ? &*clock_ : nullptr, observe::Category::host);
+    Tensor other;
+    made = steps().run(kind, *rows, timed ? last_loss_ : other, where);
+  }
+  if (made) stream.skip(rows->batches);
+  if (!timed) return made ? rows->batches : 0;
+  if (!made) {
+    clock_->abandon_step();
+    return 0;
+  }
+  if (counts_examples_)
+    clock_->replica(0).count(observe::Counter::examples, rows->batches * rows->batch_size);
+  clock_->end_step();
+  return rows->batches;
+}
+
 void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where) {
   const bool trains = kind == StepKind::train;
@@ -215,10 +241,9 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
   while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
-    int64_t done = 0;
-    while (done < options_.steps_per_execution && step + done != steps &&
-           timed_step(kind, stream, batch, where))
-      ++done;
+    const int64_t most = options_.steps_per_execution;
+    int64_t done = steps_at_once(kind, stream, steps > 0 ? std::min(most, steps - step) : most, where);
+    while (done < most && step + done != steps && timed_step(kind, stream, batch, where)) ++done;
     if (done == 0) {
       if (steps > 0)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
@@ -283,6 +308,10 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   if (options.validation_split > 0 && !validation.defined())
     std::tie(data, validation) = split_off(data, options.validation_split, where);
   if (!options.class_weight.empty()) data = with_class_weight(data, options.class_weight, where);
+  if (this->strategy().kind() == distribute::Strategy::Kind::none) {
+    data = on_device(data);
+    if (validation.defined()) validation = on_device(validation);
+  }
 
   const distribute::Strategy strategy = this->strategy();
   if (strategy.kind() == distribute::Strategy::Kind::none)

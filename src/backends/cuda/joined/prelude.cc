@@ -61,6 +61,14 @@ __device__ inline void leave_grid(unsigned* arrivals) {
   }
 }
 
+// Where launches overlap: the next may get ready, and what was launched before has ended.
+__device__ inline void begin_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The task of this block in a round: there and back again, so that the shortest are beside the longest.
 __device__ inline int task_of(int round) {
   return round * (int)gridDim.x + (round % 2 ? (int)gridDim.x - 1 - (int)blockIdx.x : (int)blockIdx.x);
@@ -198,40 +206,45 @@ template <int lanes> __device__ inline Candidate best_of(Candidate best) {
 // way round. `vectors`: four elements may be fetched at once. `early`: before the block waits. E: In, what is needed
 // beside the sum, load_early(In&, m, n), load_late(In&, m, n), and finish(In, m, n, sum).
 
-template <bool by_k, bool vectors, int extent, int depth, int pitch>
-__device__ inline void fetch_tile(float* to, const float* from, int at, int size, int k0, int k, int stride) {
-  if constexpr (by_k) {
-    if constexpr (vectors) {
+// Fetches a tile of one operand, `depth` of the inner dimension after the other. Where a thread's elements lie is worked
+// out once.
+template <bool by_k, bool vectors, int extent, int depth, int pitch> struct TileFetch {
+  static constexpr int kUnit = vectors ? 4 : 1, kAlong = (by_k ? depth : extent) / kUnit;
+  static constexpr int kUnits = (extent * depth / kUnit + kThreads - 1) / kThreads;
+  const float* base;
+  const float* from;  // the thread's first element
+  int stride, inside;  // how much of the outer dimension there is from its first element on
+  int x, k;            // of that in the tile
+
+  __device__ TileFetch(const float* base, int stride, int at, int size, int k0) : base(base), stride(stride) {
+    const int u = threadIdx.x, along = u % kAlong * kUnit, across = u / kAlong;
+    x = by_k ? across : along;
+    k = by_k ? along : across;
+    inside = size - at - x;
+    from = base + (by_k ? (at + x) * stride + k0 + k : (k0 + k) * stride + at + x);
+  }
+  // `left`: of the inner dimension, from where the chunk begins.
+  __device__ void operator()(float* to, int chunk, int left) const {
+    const float* at = from + (by_k ? chunk * depth : chunk * depth * stride);
+    to += by_k ? x * pitch + k : k * pitch + x;
+    left -= k;
 #pragma unroll
-      for (int u = threadIdx.x; u < extent * depth / 4; u += kThreads) {
-        const int x = u / (depth / 4), kk = u % (depth / 4) * 4;
-        const int bytes = at + x < size ? 4 * max(0, min(4, k - k0 - kk)) : 0;
-        fetch_16(to + x * pitch + kk, bytes ? from + (at + x) * stride + k0 + kk : from, bytes);
-      }
-    } else {
-      for (int u = threadIdx.x; u < extent * depth; u += kThreads) {
-        const int x = u / depth, kk = u % depth;
-        const bool there = at + x < size && k0 + kk < k;
-        fetch_4(to + x * pitch + kk, there ? from + (at + x) * stride + k0 + kk : from, there ? 4 : 0);
-      }
-    }
-  } else {
-    if constexpr (vectors) {
-#pragma unroll
-      for (int u = threadIdx.x; u < extent * depth / 4; u += kThreads) {
-        const int x = u % (extent / 4) * 4, kk = u / (extent / 4);
-        const int bytes = k0 + kk < k ? 4 * max(0, min(4, size - at - x)) : 0;
-        fetch_16(to + kk * pitch + x, bytes ? from + (k0 + kk) * stride + at + x : from, bytes);
-      }
-    } else {
-      for (int u = threadIdx.x; u < extent * depth; u += kThreads) {
-        const int x = u % extent, kk = u / extent;
-        const bool there = at + x < size && k0 + kk < k;
-        fetch_4(to + kk * pitch + x, there ? from + (k0 + kk) * stride + at + x : from, there ? 4 : 0);
-      }
+    for (int u = 0; u < kUnits; ++u) {
+      constexpr int kStep = kThreads / kAlong;  // of the dimension across
+      if (kUnits * kThreads * kUnit > extent * depth && threadIdx.x + u * kThreads >= extent * depth / kUnit) break;
+      const int step = u * kStep;
+      const int more_x = inside - (by_k ? step : 0), more_k = left - (by_k ? 0 : step);
+      const int more = by_k ? (more_x > 0 ? more_k : 0) : (more_k > 0 ? more_x : 0);
+      const int bytes = 4 * max(0, min(kUnit, more));
+      float* target = to + step * pitch;
+      const float* source = at + step * stride;
+      if constexpr (vectors)
+        fetch_16(target, bytes > 0 ? source : base, bytes);
+      else
+        fetch_4(target, bytes > 0 ? source : base, bytes);
     }
   }
-}
+};
 
 // A float as the sum of two that the matrix units take as they are: 11 and 11 bits of its 24, rounded.
 __device__ inline void split(float x, unsigned& high, unsigned& low) {
@@ -254,10 +267,11 @@ __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
   }
 }
 
-// A block has a tile, and its warps share out the inner dimension, eight steps of it at a time. A product of floats is
+// A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other), and its
+// warps share that out, eight steps of it at a time. A product of floats is
 // three of the matrix units': what is left out is smaller than what float32 rounds away.
 template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
-          int rows, int columns, int depth, class E>
+          int rows, int columns, int depth, int share, class E>
 __device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
                                     float* shared, const Wait& wait) {
   constexpr int kStages = 4, kTeams = depth / 8 < kThreads / 32 ? depth / 8 : kThreads / 32;
@@ -265,17 +279,22 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
   constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
   constexpr int kStage = kSizeA + (b_by_k ? columns : depth) * kPitchB;
-  constexpr int kAcross = (N + columns - 1) / columns, kChunks = (K + depth - 1) / depth;
-  constexpr int kResults = (rows * columns + kThreads - 1) / kThreads;
+  constexpr int kPitchC = columns + 8;
+  constexpr int kAcross = (N + columns - 1) / columns, kChunks = (share + depth - 1) / depth;
+  constexpr int kParts = (K + share - 1) / share, kResults = (rows * columns + kThreads - 1) / kThreads;
+  const int part = task % kParts, begin = part * share, end = min(K, begin + share);
+  task /= kParts;
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
   const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
 
+  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB> fetch_b(b, b_stride, n0, N, begin);
   const auto fetch = [&](int chunk, bool with_a, bool with_b) {
     if (chunk >= kChunks) return;
     float* to = shared + chunk % kStages * kStage;
-    if (with_a) fetch_tile<a_by_k, a_vectors, rows, depth, kPitchA>(to, a, m0, M, chunk * depth, K, a_stride);
-    if (with_b)
-      fetch_tile<b_by_k, b_vectors, columns, depth, kPitchB>(to + kSizeA, b, n0, N, chunk * depth, K, b_stride);
+    const int left = end - begin - chunk * depth;
+    if (with_a) fetch_a(to, chunk, left);
+    if (with_b) fetch_b(to + kSizeA, chunk, left);
   };
   using In = typename E::In;
   In in[kResults];
@@ -308,19 +327,20 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
+      unsigned a_high[rows / 16][4], a_low[rows / 16][4];
 #pragma unroll
-      for (int r = 0; r < rows / 16; ++r) {
-        unsigned a_high[4], a_low[4];
+      for (int r = 0; r < rows / 16; ++r)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[i], a_low[i]);
+          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
+      // The small ones first; those of one sum are apart, for each has to wait for the one before.
 #pragma unroll
-        for (int j = 0; j < columns / 8; ++j) {
-          multiply(sums[r][j], a_low, b_high[j]);
-          multiply(sums[r][j], a_high, b_low[j]);
-          multiply(sums[r][j], a_high, b_high[j]);
-        }
-      }
+      for (int product = 0; product < 3; ++product)
+#pragma unroll
+        for (int r = 0; r < rows / 16; ++r)
+#pragma unroll
+          for (int j = 0; j < columns / 8; ++j)
+            multiply(sums[r][j], product == 0 ? a_low[r] : a_high[r], product == 1 ? b_low[j] : b_high[j]);
     }
   }
   await_fetches<0>();
@@ -331,14 +351,16 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          shared[(warp * rows + r * 16 + group + i / 2 * 8) * columns + j * 8 + rank * 2 + i % 2] = sums[r][j][i];
+        for (int i = 0; i < 4; i += 2)
+          *(float2*)(shared + (warp * rows + r * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {
+              sums[r][j][i], sums[r][j][i + 1]};
   __syncthreads();
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
-    float sum = shared[i];
+    const float* from = shared + i / columns * kPitchC + i % columns;
+    float sum = from[0];
 #pragma unroll
-    for (int w = 1; w < kTeams; ++w) sum += shared[w * rows * columns + i];
-    e.finish(in, m, n, sum);
+    for (int w = 1; w < kTeams; ++w) sum += from[w * rows * kPitchC];
+    e.finish(in, part * M + m, n, sum);
   });
 }
 

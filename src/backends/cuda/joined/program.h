@@ -37,6 +37,7 @@ struct Access {
 
 enum class Kind : uint8_t {
   matmul,
+  partial_sums,  // of a product whose inner dimension was cut: [parts, m, n] to [m, n]
   elementwise,
   reduce,
   argmax,
@@ -57,6 +58,8 @@ struct Op {
   elementwise::Program
       program;  // elementwise: inputs have the strides that broadcast them to the results' shape
   int64_t m = 0, n = 0, k = 0;  // matmul: inputs are [m, k] and [k, n], whatever was transposed
+  int64_t parts = 1;     // its results are the sums of parts of the inner dimension, one behind the other
+  int part_columns = 0;  // of a tile of such a product
   bool bias = false;
   Epilogue epilogue = Epilogue::none;
   int64_t outer = 1, length = 1, inner = 1;  // others: lines of the input, [outer, length, inner]

@@ -15,6 +15,97 @@ constexpr int64_t kMostElements = 1 << 28;    // of anything: indices are 32 bit
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+constexpr double kBytesPerCycle = 40;  // that a multiprocessor gets from the second-level cache
+
+// What a task takes, in cycles: to fetch, to multiply, and to add up.
+double tile_cost(int rows, int columns, int depth, int64_t share) {
+  const auto chunks = static_cast<double>(ceil_div(share, depth));
+  const double outputs = rows * columns;
+  const double chunk =
+      std::max((rows + columns) * depth * 4 / kBytesPerCycle, outputs * 0.35) + (rows + columns) * 2.5 + 120;
+  return 1100 + chunks * chunk + outputs * 0.6;
+}
+
+double dot_cost(int rows, int columns, int64_t k) {
+  const auto turns = static_cast<double>(ceil_div(k, kThreads));
+  const double outputs = rows * columns,
+               fetch = static_cast<double>(k) * (rows + columns) * 4 / kBytesPerCycle;
+  return 900 + std::max(2.5 * fetch, turns * outputs * 2.5) + outputs * 8;
+}
+
+int64_t matrix_bytes(const Op& o) { return o.kind == Kind::matmul ? 4 * (o.n * o.k + o.n) : 0; }
+
+// Whether each of `rows` rows of the results follows from the same row of inputs that have rows.
+bool is_row_op(const Op& o, int64_t rows) {
+  switch (o.kind) {
+    case Kind::matmul:
+      return o.m == rows && o.parts == 1 && o.inputs[0].strides[1] == 1 && o.inputs[0].strides[0] == o.k &&
+             matrix_bytes(o) <= kMostMatrix;
+    case Kind::partial_sums: return o.m == rows;
+    case Kind::elementwise: return o.outputs[0].shape.rank() > 0 && o.outputs[0].shape[0] == rows;
+    default: break;
+  }
+  const Shape& shape = o.inputs[0].shape;
+  if (shape.rank() == 0 || shape[0] != rows) return false;
+  if (o.kind == Kind::one_hot) return o.inputs[0].contiguous();
+  return o.inner == 1 && o.outer % rows == 0;
+}
+
+struct TileChoice {
+  bool dot;
+  int rows, columns;
+};
+constexpr TileChoice kTileChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},
+                                       {true, 16, 8},   {true, 8, 16},   {false, 16, 8},
+                                       {false, 16, 16}, {false, 32, 16}, {false, 32, 32}};
+
+int depth_for(int64_t share) { return share <= 32 ? 32 : 64; }
+
+// The best tile without parts, for a share of so many blocks.
+std::pair<Tile, double> best_tile(const Op& o, double blocks) {
+  std::pair<Tile, double> best{{}, std::numeric_limits<double>::infinity()};
+  for (const TileChoice& c : kTileChoices) {
+    if (c.dot && o.k < 128) continue;
+    const int64_t tasks = ceil_div(o.m, c.rows) * ceil_div(o.n, c.columns);
+    const int depth = depth_for(o.k);
+    const double cost = c.dot ? dot_cost(c.rows, c.columns, o.k) : tile_cost(c.rows, c.columns, depth, o.k);
+    const double all = cost * std::max(1.0, std::ceil(static_cast<double>(tasks) / blocks));
+    if (all < best.second) best = {{c.dot, c.rows, c.columns, depth, o.k}, all};
+  }
+  return best;
+}
+
+int64_t share_of(int64_t k, int64_t parts) { return ceil_div(ceil_div(k, 8), parts) * 8; }
+
+// The tile of a product with so many parts.
+Tile split_tile(const Op& o, int columns, int64_t parts) {
+  const int64_t share = share_of(o.k, parts);
+  return {false, o.m > 16 ? 32 : 16, columns, depth_for(share), share};
+}
+
+struct Split {
+  int columns = 0;
+  int64_t parts = 1;
+  double cost = std::numeric_limits<double>::infinity();
+};
+Split best_split(const Op& o, int blocks) {
+  constexpr double kCostOfPart = 30;  // for whoever adds them up
+  Split best;
+  for (const int columns : {32, 16, 8}) {
+    const Tile whole = split_tile(o, columns, 1);
+    const int64_t tiles = ceil_div(o.m, whole.rows) * ceil_div(o.n, columns);
+    // As many parts as blocks have no tile, less a few for what else there is to do.
+    int64_t parts = std::min({(blocks - 3) / tiles, ceil_div(o.k, 32), int64_t{32}});
+    if (parts < 2) continue;
+    parts = ceil_div(o.k, share_of(o.k, parts));
+    const Tile tile = split_tile(o, columns, parts);
+    const double cost =
+        tile_cost(tile.rows, columns, tile.depth, tile.share) + kCostOfPart * static_cast<double>(parts);
+    if (cost < best.cost) best = {columns, parts, cost};
+  }
+  return best;
+}
+
 class Grouping {
  public:
   Grouping(const Program& program, int blocks) : program_(program), blocks_(blocks) {
@@ -78,7 +169,9 @@ class Grouping {
       const std::optional<Form> form = form_of(o);
       if (!form) return false;
       fresh.form = *form;
-      if (fresh.form == Form::rows) fresh.rows = o.inputs[0].shape[0], fresh.staged = matrix_bytes(o);
+      if (fresh.form == Form::rows)
+        fresh.rows = o.kind == Kind::partial_sums ? o.m : o.inputs[0].shape[0],
+        fresh.staged = matrix_bytes(o);
       for (const Before& b : all) fresh.level = std::max(fresh.level, group(group_of(b.op)).level + 1);
       chosen = static_cast<int>(schedule_.groups.size());
       schedule_.groups.push_back(std::move(fresh));
@@ -172,29 +265,12 @@ class Grouping {
   }
 
   static bool is_small(const Op& o) {
-    if (o.kind == Kind::matmul) return false;
+    if (o.kind == Kind::matmul || o.kind == Kind::partial_sums) return false;
     for (const Access& input : o.inputs)
       if (input.shape.size() > (o.kind == Kind::reduce ? kMostSummed : kMostSerial)) return false;
     for (const Access& output : o.outputs)
       if (output.shape.size() > kMostSerial) return false;
     return o.kind != Kind::reduce || o.inner == 1;
-  }
-
-  static int64_t matrix_bytes(const Op& o) { return o.kind == Kind::matmul ? 4 * (o.n * o.k + o.n) : 0; }
-
-  // Whether each of `rows` rows of the results follows from the same row of inputs that have rows.
-  static bool is_row_op(const Op& o, int64_t rows) {
-    switch (o.kind) {
-      case Kind::matmul:
-        return o.m == rows && o.inputs[0].strides[1] == 1 && o.inputs[0].strides[0] == o.k &&
-               matrix_bytes(o) <= kMostMatrix;
-      case Kind::elementwise: return o.outputs[0].shape.rank() > 0 && o.outputs[0].shape[0] == rows;
-      default: break;
-    }
-    const Shape& shape = o.inputs[0].shape;
-    if (shape.rank() == 0 || shape[0] != rows) return false;
-    if (o.kind == Kind::one_hot) return o.inputs[0].contiguous();
-    return o.inner == 1 && o.outer % rows == 0;
   }
 
   // Whether a row of the results needs the same row of this input alone.
@@ -210,6 +286,7 @@ class Grouping {
   std::optional<Form> form_of(const Op& o) const {
     switch (o.kind) {
       case Kind::matmul: return is_row_op(o, o.m) ? Form::rows : Form::tile;
+      case Kind::partial_sums: return Form::rows;
       case Kind::elementwise: return o.outputs[0].shape.size() <= 1024 ? Form::serial : Form::elements;
       case Kind::reduce:
         if (o.inner > 1) return o.outer == 1 ? std::optional(Form::columns) : std::nullopt;
@@ -264,41 +341,17 @@ class Grouping {
       }
   }
 
-  // By what a task takes: to fetch, to multiply, and to add up.
-  void choose_tile(Group& g, const Op& o, double blocks) const {
-    struct Choice {
-      bool dot;
-      int rows, columns;
-    };
-    static constexpr Choice kChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},
-                                          {true, 16, 8},   {true, 8, 16},   {false, 16, 8},
-                                          {false, 16, 16}, {false, 32, 16}, {false, 32, 32}};
-    double best = std::numeric_limits<double>::infinity();
-    const auto k = static_cast<double>(o.k);
-    for (const Choice& c : kChoices) {
-      const int64_t tasks = ceil_div(o.m, c.rows) * ceil_div(o.n, c.columns);
-      const double outputs = c.rows * c.columns;
-      const double fetch = k * (c.rows + c.columns) * 4 / 40;
-      double cost = 0;
-      const int depth = o.k <= 32 ? 32 : 64;
-      if (c.dot) {
-        if (o.k < 128) continue;
-        const auto turns = static_cast<double>(ceil_div(o.k, kThreads));
-        cost = 900 + std::max(fetch, turns * outputs * 2.5) + outputs * 8;
-      } else {
-        const auto chunks = static_cast<double>(ceil_div(o.k, depth));
-        const double chunk = std::max((c.rows + c.columns) * depth * 4 / 40.0, outputs * 0.35) +
-                             (c.rows + c.columns) * 2.5 + 120;
-        cost = 1100 + chunks * chunk + outputs * 0.6;
-      }
-      const double waves = std::max(1.0, std::ceil(static_cast<double>(tasks) / blocks));
-      if (cost * waves < best) {
-        best = cost * waves;
-        g.tile = {c.dot, c.rows, c.columns, depth};
-        g.tasks = tasks;
-        g.cost = cost;
-      }
+  static void choose_tile(Group& g, const Op& o, double blocks) {
+    if (o.parts > 1) {
+      g.tile = split_tile(o, o.part_columns, o.parts);
+      g.cost = tile_cost(g.tile.rows, g.tile.columns, g.tile.depth, g.tile.share);
+    } else {
+      const auto [tile, all] = best_tile(o, blocks);
+      g.tile = tile;
+      g.cost = tile.dot ? dot_cost(tile.rows, tile.columns, o.k)
+                        : tile_cost(tile.rows, tile.columns, tile.depth, o.k);
     }
+    g.tasks = ceil_div(o.m, g.tile.rows) * ceil_div(o.n, g.tile.columns) * o.parts;
   }
 
   const Program& program_;
@@ -316,6 +369,42 @@ bool Schedule::leaves_group(const Program& program, int op, size_t output) const
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     return group_of[static_cast<size_t>(reader)] != group_of[static_cast<size_t>(op)];
   });
+}
+
+void split_products(Program& program, int blocks) {
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op product = program.ops[i];
+    if (product.kind != Kind::matmul || is_row_op(product, product.m)) continue;
+    const int buffer = product.outputs[0].buffer;
+    const auto reader = std::find_if(
+        program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.ops.end(), [&](const Op& o) {
+          return std::any_of(o.inputs.begin(), o.inputs.end(),
+                             [&](const Access& a) { return a.buffer == buffer; });
+        });
+    if (reader == program.ops.end() || reader->kind == Kind::elementwise || !is_row_op(*reader, product.m))
+      continue;
+    if (reader->kind == Kind::matmul && reader->inputs[0].buffer != buffer) continue;
+    const auto [columns, parts, cost] = best_split(product, blocks);
+    if (cost >= best_tile(product, blocks).second) continue;
+    Op sums;
+    sums.kind = Kind::partial_sums;
+    sums.step = product.step;
+    sums.m = product.m, sums.n = product.n, sums.parts = parts;
+    sums.bias = product.bias, sums.epilogue = product.epilogue;
+    sums.outputs = product.outputs;
+    const Shape shape{parts, product.m, product.n};
+    const Access partial{static_cast<int>(program.buffers.size()), 0, DType::float32, shape,
+                         contiguous_strides(shape)};
+    program.buffers.push_back({-1, 4 * shape.size()});
+    sums.inputs.push_back(partial);
+    if (product.bias) sums.inputs.push_back(product.inputs[2]);
+    Op& cut = program.ops[i];
+    cut.parts = parts, cut.part_columns = columns;
+    cut.outputs = {partial};
+    cut.bias = false, cut.epilogue = Epilogue::none;
+    cut.inputs.resize(2);
+    program.ops.insert(program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(sums));
+  }
 }
 
 std::optional<Schedule> make_schedule(const Program& program, int blocks) {

@@ -26,7 +26,8 @@ enum class Form : uint8_t {
 struct Tile {
   bool dot = false;
   int rows = 0, columns = 0;
-  int depth = 64;  // of the inner dimension in shared memory at once
+  int depth = 64;     // of the inner dimension in shared memory at once
+  int64_t share = 0;  // of the inner dimension in a task
 };
 
 struct Group {
@@ -50,6 +51,10 @@ struct Schedule {
   // Somebody else reads it, or it belongs to somebody else.
   bool leaves_group(const Program& program, int op, size_t output) const;
 };
+
+// Cuts the inner dimension of products that have too few tiles for so many blocks, where the rows of the result are read
+// next: whoever reads them adds up the parts.
+void split_products(Program& program, int blocks);
 
 // For so many blocks. Nothing where a part is too large for one kernel.
 std::optional<Schedule> make_schedule(const Program& program, int blocks);

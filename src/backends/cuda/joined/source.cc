@@ -78,7 +78,7 @@ class Writer {
     text +=
         concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
                "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
-               "  unsigned goal = 0;\n");
+               "  begin_launch();\n  unsigned goal = 0;\n");
     if (gathers_ > 0)
       text += concat("  if (p.staged) {\n    for (int task = blockIdx.x; task < ", gathers_,
                      "; task += gridDim.x) gather(p, 0, task);\n",
@@ -334,11 +334,11 @@ class Writer {
     add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ",
         yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ", yes(b_vectors), ", ", yes(is_early(o.inputs[1])),
         ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
-        t.dot ? std::string() : concat(", ", t.depth), ">(", global(o.inputs[0].buffer, DType::float32),
-        plus(o.inputs[0].offset), ", ", a_stride, ", ", global(o.inputs[1].buffer, DType::float32),
-        plus(o.inputs[1].offset), ", ", b_stride, ", task, Epilogue", number,
-        "{p, x}, (float*)shared, wait);");
-    const int64_t results = 8 * t.rows * t.columns;
+        t.dot ? std::string() : concat(", ", t.depth, ", ", t.share), ">(",
+        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ", a_stride, ", ",
+        global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
+        ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
+    const int64_t results = 8 * t.rows * (t.columns + 8);
     int64_t stages = 0;
     if (!t.dot)
       stages = 4 * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
@@ -401,7 +401,9 @@ class Writer {
         for (size_t k = 0; k < o.inputs.size(); ++k) {
           const Access& input = o.inputs[k];
           if (computed_here(input, i) || is_early(input) != early) continue;
-          if (o.kind == Kind::matmul && k > 0)
+          if (o.kind == Kind::partial_sums) {
+            if (k > 0) hold_vector(input);
+          } else if (o.kind == Kind::matmul && k > 0)
             k == 1 ? hold_matrix(input) : hold_vector(input);
           else if (!held_.contains(input.buffer))
             hold_rows(input, rows, group.unit);
@@ -522,6 +524,7 @@ class Writer {
     add("  {  // ", o.step->op->name);
     switch (o.kind) {
       case Kind::matmul: write_rows_product(i, rows, unit); break;
+      case Kind::partial_sums: write_partial_sums(i, rows); break;
       case Kind::elementwise: write_rows_elements(i, rows); break;
       case Kind::one_hot: write_one_hot(i, rows); break;
       default: write_lines(i, rows); break;
@@ -542,13 +545,7 @@ class Writer {
     const Matrix& matrix =
         matrices_.at(std::tuple(b.buffer, b.offset, lines, width, b.strides[by_rows ? 0 : 1]));
     std::string value = "sum";
-    if (o.bias) {
-      const Access& bias = o.inputs[2];
-      value = concat(
-          "sum + ",
-          matrices_.at(std::tuple(bias.buffer, bias.offset, int64_t{1}, bias.shape.size(), int64_t{0})).name,
-          "[n]");
-    }
+    if (o.bias) value = concat("sum + ", vector_name(o.inputs[2]), "[n]");
     std::string rows_of_a;
     if (const auto it = held_.find(a.buffer); it != held_.end()) {
       rows_of_a = it->second.name;
@@ -564,6 +561,26 @@ class Writer {
     add("      const float result = ", activated(o.epilogue, value), ";");
     add("      ", put(i, 0, concat("(r * ", o.n, " + n)"), "result", rows));
     add("    });");
+  }
+
+  void write_partial_sums(int i, int64_t rows) {
+    const Op& o = op(i);
+    const Access& parts = o.inputs[0];
+    add("    for (int i = threadIdx.x; i < rows * ", o.n, "; i += kThreads) {");
+    add("      float part[", o.parts, "];\n#pragma unroll\n      for (int s = 0; s < ", o.parts,
+        "; ++s) part[s] = __ldcg(", global(parts.buffer, DType::float32), " + s * ", o.m * o.n, " + lo * ",
+        o.n, " + i);");
+    add("      float sum = part[0];\n#pragma unroll\n      for (int s = 1; s < ", o.parts,
+        "; ++s) sum += part[s];");
+    std::string value = "sum";
+    if (o.bias) value = concat("sum + ", vector_name(o.inputs[1]), "[i % ", o.n, "]");
+    add("      const float result = ", activated(o.epilogue, value), ";");
+    add("      ", put(i, 0, "i", "result", rows));
+    add("    }");
+  }
+
+  std::string vector_name(const Access& x) const {
+    return matrices_.at(std::tuple(x.buffer, x.offset, int64_t{1}, x.shape.size(), int64_t{0})).name;
   }
 
   void write_rows_elements(int i, int64_t rows) {

@@ -136,6 +136,21 @@ class JoinedKernel final : public compile::JoinedSteps {
   unsigned blocks_, shared_bytes_;
 };
 
+// Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or two that
+// the compiler takes.
+bool trains(const joined::Program& program) {
+  for (const joined::Op& product : program.ops) {
+    if (product.kind != joined::Kind::matmul) continue;
+    for (const joined::Access& factor : product.inputs)
+      for (const joined::Op& op : program.ops)
+        for (const joined::Access& output : op.outputs)
+          if (output.buffer == factor.buffer &&
+              program.buffers[static_cast<size_t>(output.buffer)].external >= 0)
+            return true;
+  }
+  return false;
+}
+
 std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
                                            std::span<const TensorSpec> parameters, Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
@@ -145,9 +160,10 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
   device.stream();  // binds the thread
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
-  const std::optional<joined::Program> program = joined::read_steps(steps);
-  if (!program) return nullptr;
+  std::optional<joined::Program> program = joined::read_steps(steps);
+  if (!program || !trains(*program)) return nullptr;
   const int processors = multiprocessors();
+  joined::split_products(*program, processors);
   const std::optional<joined::Schedule> schedule = joined::make_schedule(*program, processors);
   if (!schedule) return nullptr;
   joined::Source source = joined::make_source(*program, *schedule, parameters);
