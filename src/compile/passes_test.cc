@@ -574,7 +574,9 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
   })));
   EXPECT_EQ(count_ops(first, kMatmul), 1);
   for (const Node& node : first.nodes)
-    if (node.op == &kMatmul) EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
+    if (node.op == &kMatmul) {
+      EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
+    }
 }
 
 TEST(Simplify, ComputesTheSame) {
