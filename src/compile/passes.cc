@@ -12,8 +12,10 @@
 #include "ops/elementwise/evaluate.h"
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
+#include "ops/matmul/matmul.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/normalize.h"
 
 namespace lockstep::compile {
 
@@ -430,6 +432,51 @@ Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(cons
     rewriter.replace_with(id, std::move(node));
   }
   return remove_dead_nodes(rewriter.finish());
+}
+
+Graph fuse_addends(const Graph& graph) {
+  const auto uses = count_uses(graph);
+  Rewriter rewriter(graph);
+  // The node of the new graph that can add `other` to its result `v`, or -1; its attributes then.
+  const auto host = [&](Value v, Value other, const Node& add, Attrs& attrs) {
+    if (uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] != 1 || v.output != 0) return -1;
+    if (graph.spec(v) != add.outputs[0] || graph.spec(other) != add.outputs[0]) return -1;
+    const Value mapped = rewriter.mapped(v);
+    const Node& node = rewriter.graph().node(mapped);
+    if (node.device != add.device || rewriter.mapped(other).node >= mapped.node) return -1;
+    if (node.op == &kMatmul) {
+      auto changed = node.attrs.as<MatmulAttrs>();
+      if (changed.addend || changed.epilogue != Epilogue::none) return -1;
+      changed.addend = true;
+      attrs = changed;
+    } else if (node.op == &kLayerNormGrad || node.op == &kRmsNormGrad) {
+      auto changed = node.attrs.as<LayerNormAttrs>();
+      if (changed.addend) return -1;
+      changed.addend = true;
+      attrs = changed;
+    } else {
+      return -1;
+    }
+    return static_cast<int>(mapped.node);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    const Node& node = graph.nodes[i];
+    bool fused = false;
+    if (node.op == &kAdd && is_narrow(node.outputs[0].dtype))
+      for (size_t side = 0; side < 2 && !fused; ++side) {
+        Attrs attrs;
+        const int target = host(node.inputs[side], node.inputs[1 - side], node, attrs);
+        if (target < 0) continue;
+        Node& changed = rewriter.mutable_node(target);
+        changed.attrs = std::move(attrs);
+        changed.inputs.push_back(rewriter.mapped(node.inputs[1 - side]));
+        rewriter.map({id, 0}, {target, 0});
+        fused = true;
+      }
+    if (!fused) rewriter.keep(id);
+  }
+  return rewriter.finish();
 }
 
 Graph simplify(Graph graph, bool replicated, bool join) {

@@ -34,7 +34,11 @@ Graph fold_padding(const Graph& graph);
 // and gives every elementwise op conversions of its own. No bit changes. `kernel_of`: of a node that has one.
 Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(const Node&)>& kernel_of);
 
-// All of the above but join_losses, fold_padding and absorb_casts, in order. `join`: whether ops may move into others.
+// Lets matrix products and gradients of normalisations of 16-bit floats add another tensor to their result: a residual
+// connection, or the other gradients of a value. For devices whose kernels can.
+Graph fuse_addends(const Graph& graph);
+
+// All of the above but join_losses, fold_padding, absorb_casts and fuse_addends, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.

@@ -546,6 +546,39 @@ TEST_F(AbsorbCasts, ElementwiseOpsConvertForThemselves) {
   EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::bfloat16);
 }
 
+const TensorSpec kNarrow{DType::bfloat16, {4, 4}};
+
+TEST(FuseAddends, AProductAddsAResidual) {
+  const Graph graph = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]), b = matmul(p[1], p[0]);
+    return TensorList{p[0] + a + b};
+  })));
+  EXPECT_TRUE(is_sorted(graph));
+  EXPECT_EQ(count_ops(graph, kAdd), 0);
+  for (const Node& node : graph.nodes)
+    if (node.op == &kMatmul) {
+      EXPECT_TRUE(node.attrs.as<MatmulAttrs>().addend);
+      EXPECT_EQ(node.inputs.size(), 3u);
+    }
+}
+
+TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
+  const Graph read = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]);
+    return TensorList{a + p[0], a};
+  })));
+  EXPECT_EQ(count_ops(read, kAdd), 1);
+  const Graph first = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]);
+    return TensorList{a + exp(a * 0.0 + p[0])};
+  })));
+  EXPECT_EQ(count_ops(first, kMatmul), 1);
+  for (const Node& node : first.nodes)
+    if (node.op == &kMatmul) {
+      EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
+    }
+}
+
 TEST(Simplify, ComputesTheSame) {
   const Variable v(counting({4, 4}));
   const TracedBody body = [&](const TensorList& p) {

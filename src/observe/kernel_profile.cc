@@ -75,6 +75,13 @@ std::vector<KernelTime> kernel_profile(const Trace& trace) {
   return profile;
 }
 
+int steps_in(const Trace& trace) {
+  return static_cast<int>(std::count_if(trace.events.begin(), trace.events.end(), [](const Event& event) {
+    return event.replica <= 0 && std::string_view(event.name.c_str()) == "step" &&
+           std::string_view(event.category.c_str()) == "step";
+  }));
+}
+
 std::string to_text(const std::vector<KernelTime>& profile, const KernelProfileOptions& options) {
   std::map<std::string, KernelTime> by_op;
   for (const KernelTime& kernel : profile) {

@@ -20,7 +20,9 @@ Trace three_launches() {
 }
 
 TEST(KernelProfile, AddsUpLaunchesOfOneName) {
-  const auto profile = kernel_profile(three_launches());
+  const Trace trace = three_launches();
+  EXPECT_EQ(steps_in(trace), 1);
+  const auto profile = kernel_profile(trace);
   ASSERT_EQ(profile.size(), 2u);
   EXPECT_EQ(profile[0].name, "matmul float32(2, 2)  model/dense");
   EXPECT_EQ(profile[0].calls, 2);

@@ -29,6 +29,9 @@ struct KernelTime {
 // The one that takes longest first.
 std::vector<KernelTime> kernel_profile(const Trace& trace);
 
+// Steps of the first replica that a trace holds.
+int steps_in(const Trace& trace);
+
 struct KernelProfileOptions {
   int steps = 1;                // in the trace: times are given for one
   size_t rows = 40;             // of the table; the rest is one line

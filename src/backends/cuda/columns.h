@@ -35,6 +35,21 @@ struct ColumnGrid {
 inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
 inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
 
+// The most chunks that one of join_threads() joins: all are in its registers, so that it waits for memory once.
+inline constexpr int kChunksPerThread = 32;
+inline constexpr int64_t kMostChunks = kChunksPerThread * 32;
+
+// Of chunks that left a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
+// behind the last.
+template <class C>
+__device__ void load_chunks(const C* at, int64_t step, int64_t chunks, C (&values)[kChunksPerThread]) {
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    const int64_t chunk = threadIdx.y + static_cast<int64_t>(k) * blockDim.y;
+    values[k] = chunk < chunks ? at[chunk * step] : C(0);
+  }
+}
+
 // Sums over the y threads of a block whose x threads are columns, into those with threadIdx.y == 0. `shared` has
 // kThreads places.
 template <class C>

@@ -30,7 +30,7 @@ SpecList infer(const InferContext& c) {
 // For C = A B:  dA = dC B^T,  dB = A^T dC; with transposes the factors move accordingly.
 // Broadcast batch axes sum back.
 TensorList grad(const GradContext& g) {
-  const auto [ta, tb, bias, epilogue] = g.attrs<MatmulAttrs>();
+  const auto [ta, tb, bias, epilogue, addend] = g.attrs<MatmulAttrs>();
   const Tensor &a = g.in(0), &b = g.in(1), dc = g.dout();
   Tensor da, db;
   if (g.needs(0))
@@ -57,7 +57,7 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
 
 constinit const OpDef kMatmul{.name = "matmul",
                               .min_inputs = 2,
-                              .max_inputs = 3,
+                              .max_inputs = 4,
                               .infer = infer,
                               .grad = grad,
                               .cost = cost,

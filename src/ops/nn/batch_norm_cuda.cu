@@ -51,18 +51,24 @@ __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_
   using C = Real<T>;
   __shared__ double shared[kThreads];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const auto rows_of = [&](int64_t chunk) {
-    return static_cast<double>(min(chunk_rows, rows - chunk * chunk_rows));
-  };
   const int64_t used = i < n && rows > 0 ? chunks : 0;
+  C centers[kChunksPerThread], distances[kChunksPerThread];
+  load_chunks(sums + i, 2 * n, used, centers);
+  load_chunks(sums + n + i, 2 * n, used, distances);
+  const auto rows_of = [&](int k) {
+    const int64_t chunk = threadIdx.y + static_cast<int64_t>(k) * blockDim.y;
+    return chunk >= used ? 0.0
+                         : static_cast<double>(chunk + 1 == chunks ? rows - chunk * chunk_rows : chunk_rows);
+  };
   double center = 0, squares = 0;
-  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y)
-    center += static_cast<double>(sums[chunk * 2 * n + i]) * rows_of(chunk);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) center += static_cast<double>(centers[k]) * rows_of(k);
   // NaN where there are no rows, as the mean of nothing is.
   center = fold_columns(center, shared) / static_cast<double>(rows);
-  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y) {
-    const double distance = static_cast<double>(sums[chunk * 2 * n + i]) - center;
-    squares += static_cast<double>(sums[(chunk * 2 + 1) * n + i]) + distance * distance * rows_of(chunk);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    const double distance = static_cast<double>(centers[k]) - center, more = rows_of(k);
+    if (more > 0) squares += static_cast<double>(distances[k]) + distance * distance * more;
   }
   squares = fold_columns(squares, shared);
   if (threadIdx.y != 0 || i >= n) return;
@@ -138,11 +144,14 @@ template <class C>
 __device__ void add_chunks(const C* sums, int64_t chunks, int64_t n, int64_t i, double& along, double& sum) {
   __shared__ double shared[kThreads];
   along = sum = 0;
-  if (i < n)
-    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) {
-      along += static_cast<double>(sums[chunk * 2 * n + i]);
-      sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
-    }
+  C alongs[kChunksPerThread], sums_of[kChunksPerThread];
+  load_chunks(sums + i, 2 * n, i < n ? chunks : 0, alongs);
+  load_chunks(sums + n + i, 2 * n, i < n ? chunks : 0, sums_of);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    along += static_cast<double>(alongs[k]);
+    sum += static_cast<double>(sums_of[k]);
+  }
   along = fold_columns(along, shared);
   sum = fold_columns(sum, shared);
 }
@@ -212,7 +221,6 @@ class BatchNormBase : public Kernel {
  protected:
   DType dtype_;
   int64_t n_, rows_;
-  static constexpr int64_t kMostChunks = 1024;
 };
 
 class BatchNormKernel final : public BatchNormBase {

@@ -126,8 +126,8 @@ __global__ void normalize(const T* x, const P* gamma, const P* beta, Real<T> eps
 // of dy h and, where there are means, of dy.
 template <int quarters, class T, class P>
 __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
-    gradient_units(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy, T* dx,
-                   Real<T>* sums, int64_t rows, int64_t n) {
+    gradient_units(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
+                   const T* addend, T* dx, Real<T>* sums, int64_t rows, int64_t n) {
   using C = Real<T>;
   using Row = WarpRow<T, quarters>;
   constexpr int kUnit = Row::kUnit, kWarps = kThreads / kWarp;
@@ -162,6 +162,11 @@ __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
 #pragma unroll
       for (int k = 0; k < kUnit; ++k)
         v[k] = rstd * (d[k] * g.values[u][k] - mean_a - (v[k] - mean) * rstd * mean_ha);
+      if (addend) {
+        load_pack<T, kUnit>(addend + at * n + i).get(d);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) v[k] += d[k];
+      }
       x_row.packs[u].set(v);
       store_pack(dx + at * n + i, x_row.packs[u]);
     });
@@ -195,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
 
 template <bool warps, class T, class P>
 __global__ void gradient(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
-                         T* dx, int64_t rows, int64_t n) {
+                         const T* addend, T* dx, int64_t rows, int64_t n) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -254,8 +259,10 @@ __global__ void add_chunks(const C* sums, int64_t chunks, int64_t n, P* dgamma, 
   const int64_t width = dbeta ? 2 * n : n;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   C sum = 0;
-  if (i < width)
-    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) sum += sums[chunk * width + i];
+  C values[kChunksPerThread];
+  load_chunks(sums + i, width, i < width ? chunks : 0, values);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) sum += values[k];
   sum = fold_columns(sum, shared);
   if (threadIdx.y == 0 && i < width) (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<P>(sum);
 }
@@ -272,6 +279,7 @@ class NormBase : public Kernel {
       : centered_(&request.op == &kLayerNorm || &request.op == &kLayerNormGrad),
         dtype_(request.dtype(0)),
         wide_weights_(request.dtype(1) != request.dtype(0)),
+        addend_(request.attrs<LayerNormAttrs>().addend),
         epsilon_(request.attrs<LayerNormAttrs>().epsilon),
         n_(request.shape(0)[-1]),
         rows_(request.shape(0).drop_last(1).size()),
@@ -291,7 +299,7 @@ class NormBase : public Kernel {
 
   bool centered_;
   DType dtype_;
-  bool wide_weights_;
+  bool wide_weights_, addend_;
   double epsilon_;
   int64_t n_, rows_;
   RowGrid grid_;
@@ -333,7 +341,7 @@ class NormGradKernel final : public NormBase {
            (dtype_ == DType::float64 ? sizeof(double) : sizeof(float));
   }
   bool in_place(int input, int output) const override {
-    return output == 0 && (input == 0 || input == (centered_ ? 4 : 3));
+    return output == 0 && (input == 0 || input >= (centered_ ? 4 : 3));
   }
 
   void launch(const LaunchArgs& args) const override {
@@ -345,6 +353,7 @@ class NormGradKernel final : public NormBase {
       const C* means = centered_ ? static_cast<const C*>(args.inputs[2]) : nullptr;
       const auto* rstds = static_cast<const C*>(args.inputs[centered_ ? 3 : 2]);
       const auto* dy = static_cast<const T*>(args.inputs[centered_ ? 4 : 3]);
+      const T* addend = addend_ ? static_cast<const T*>(args.inputs[centered_ ? 5 : 4]) : nullptr;
       auto* sums = static_cast<C*>(args.workspace);
       auto* dx = static_cast<T*>(args.outputs[0]);
       const auto add = [&](int64_t chunks) {
@@ -352,11 +361,11 @@ class NormGradKernel final : public NormBase {
             sums, chunks, n_, static_cast<P*>(args.outputs[1]),
             centered_ ? static_cast<P*>(args.outputs[2]) : nullptr);
       };
-      if (rows_ > 0 && grid_.warps && in_units<T>(n_, {x, dy, dx})) {
-        const auto blocks = static_cast<unsigned>(std::min<int64_t>(grid_.blocks, kMostChunks));
+      if (rows_ > 0 && grid_.warps && in_units<T>(n_, {x, dy, addend, dx})) {
+        const auto blocks = static_cast<unsigned>(std::min<int64_t>(grid_.blocks, 528));
         dispatch_quarters(n_, [&]<int quarters>() {
           gradient_units<quarters>
-              <<<blocks, kThreads, 0, stream>>>(x, gamma, means, rstds, dy, dx, sums, rows_, n_);
+              <<<blocks, kThreads, 0, stream>>>(x, gamma, means, rstds, dy, addend, dx, sums, rows_, n_);
         });
         return add(blocks);
       }
@@ -369,12 +378,9 @@ class NormGradKernel final : public NormBase {
       });
       if (rows_ == 0) return;
       const auto run = grid_.warps ? gradient<true, T, P> : gradient<false, T, P>;
-      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, dx, rows_, n_);
+      run<<<grid_.blocks, grid_.threads, 0, stream>>>(x, gamma, means, rstds, dy, addend, dx, rows_, n_);
     });
   }
-
- private:
-  static constexpr int64_t kMostChunks = 528;
 };
 
 const RegisterKernel registered[] = {

@@ -86,12 +86,10 @@ __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>
   }
 }
 
-// Loss and gradient at once; dx may be x. Where the row's elements fit (`held` of them a thread, in registers), it is read
-// once.
-template <bool warps, int held, class T, class L>
-__global__ void __launch_bounds__(warps ? kThreads : 1024)
-    cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
-                            int64_t n, Finding* finding) {
+// Loss and gradient at once; dx may be x.
+template <bool warps, class T, class L>
+__global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx,
+                                        int64_t rows, int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -100,54 +98,85 @@ __global__ void __launch_bounds__(warps ? kThreads : 1024)
     // Read before any thread writes over it.
     const C chosen = exists ? static_cast<C>(x[row * n + label]) : C(0);
     const C d = static_cast<C>(dloss[row]);
-    const auto gradient = [&](int64_t i, C v, const RowStats<C>& stats, C scale) {
-      const C p = exponential(v - stats.max) * scale;
-      return (i == label ? p - 1 : p) * d;
-    };
-    RowStats<C> stats;
-    if constexpr (held > 0) {
-      constexpr int kUnit = RowUnit<T>::kSize, kUnits = held / kUnit;
-      Pack<T, kUnit> packs[kUnits];
-      C v[kUnit];
-      const auto each = [&](auto f) {
-#pragma unroll
-        for (int u = 0; u < kUnits; ++u) {
-          const int64_t i = (static_cast<int64_t>(u) * team.size() + team.rank()) * kUnit;
-          if (i < n) f(u, i);
-        }
-      };
-      each([&](int u, int64_t i) { packs[u] = load_pack<T, kUnit>(x + row * n + i); });
-      C max = -INFINITY, sum = 0;
-      each([&](int u, int64_t) {
-        packs[u].get(v);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) max = Larger()(v[k], max);
-      });
-      stats.max = team.fold(max, C(-INFINITY), Larger());
-      each([&](int u, int64_t) {
-        packs[u].get(v);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) sum += exponential(v[k] - stats.max);
-      });
-      stats.sum = team.sum(sum);
-      const C scale = 1 / stats.sum;
-      each([&](int u, int64_t i) {
-        packs[u].get(v);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) v[k] = gradient(i + k, v[k], stats, scale);
-        packs[u].set(v);
-        store_pack(dx + row * n + i, packs[u]);
-      });
-    } else {
-      stats = row_stats(team, x + row * n, n);
-      const C scale = 1 / stats.sum;
-      map_row(team, x + row * n, dx + row * n, n,
-              [&](int64_t i, C v) { return gradient(i, v, stats, scale); });
-    }
+    const RowStats<C> stats = row_stats(team, x + row * n, n);
+    const C scale = 1 / stats.sum;
     if (team.rank() == 0) {
       if (!exists) note(finding, row, label);
       loss[row] = static_cast<L>(logarithm(stats.sum) - (chosen - stats.max));
     }
+    map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
+      const C p = exponential(v - stats.max) * scale;
+      return (i == label ? p - 1 : p) * d;
+    });
+  }
+}
+
+__device__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The same for long rows of 16-bit floats, whole units of 16 bytes: a block has one row in its shared memory while the next
+// one arrives. Powers of two are within 2 units in the last place of a float32, which 16 bits do not show.
+constexpr int kLongThreads = 1024;
+template <class T, class L>
+__global__ void __launch_bounds__(kLongThreads)
+    long_cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
+                                 int n, Finding* finding) {
+  constexpr int kUnit = RowUnit<T>::kSize;
+  constexpr float kLog2E = 1.4426950408889634f;
+  extern __shared__ __align__(16) char memory[];
+  const RowTeam<false> team;
+  T* const buffers[] = {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory) + n};
+  const auto fetch = [&](int64_t row, int stage) {
+    if (row < rows)
+      for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                         static_cast<uint32_t>(__cvta_generic_to_shared(buffers[stage] + i))),
+                     "l"(x + row * n + i));
+    asm volatile("cp.async.commit_group;");
+  };
+  fetch(blockIdx.x, 0);
+  int stage = 0;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, stage ^= 1) {
+    fetch(row + gridDim.x, stage ^ 1);
+    asm volatile("cp.async.wait_group 1;");
+    __syncthreads();
+    const T* const own = buffers[stage];
+    const int64_t label = labels[row];
+    const bool exists = label >= 0 && label < n;
+    float v[kUnit], max = -INFINITY, sum = 0;
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      load_pack<T, kUnit>(own + i).get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) max = Larger()(v[k], max);
+    }
+    max = team.fold(max, -INFINITY, Larger());
+    const float center = max * kLog2E;
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      load_pack<T, kUnit>(own + i).get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) sum += power_of_two(v[k] * kLog2E - center);
+    }
+    sum = team.sum(sum);
+    const float d = static_cast<float>(dloss[row]), scale = d / sum;
+    if (threadIdx.x == 0) {
+      if (!exists) note(finding, row, label);
+      loss[row] = static_cast<L>(logf(sum) - ((exists ? static_cast<float>(own[label]) : 0.0f) - max));
+    }
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      auto pack = load_pack<T, kUnit>(own + i);
+      pack.get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) {
+        v[k] = power_of_two(v[k] * kLog2E - center) * scale;
+        if (i + k == label) v[k] -= d;
+      }
+      pack.set(v);
+      store_pack(dx + row * n + i, pack);
+    }
+    __syncthreads();  // before the next row but one comes in its place
   }
 }
 
@@ -250,20 +279,36 @@ class CrossEntropyWithGradKernel final : public LabelKernel {
     each_loss([&]<class T, class L, bool warps>() {
       const auto* x = static_cast<const T*>(args.inputs[0]);
       auto* dx = static_cast<T*>(args.outputs[1]);
-      // A long row in the registers of a block.
-      constexpr int kHeld = kIs16Bit<T> && !warps ? 64 : 0;
-      const bool holds =
-          kHeld > 0 && n_ <= int64_t{kHeld} * kMostThreads && n_ > 8192 && in_units<T>(n_, {x, dx});
-      const auto run =
-          holds ? cross_entropy_with_grad<warps, kHeld, T, L> : cross_entropy_with_grad<warps, 0, T, L>;
-      run<<<grid_.blocks, holds ? kMostThreads : grid_.threads, 0, stream_of(args)>>>(
-          x, labels(args), static_cast<const L*>(args.inputs[2]), static_cast<L*>(args.outputs[0]), dx, rows_,
-          n_, report_.on(args.stream));
+      const auto* dloss = static_cast<const L*>(args.inputs[2]);
+      auto* loss = static_cast<L*>(args.outputs[0]);
+      if constexpr (kIs16Bit<T> && !warps) {
+        const size_t bytes = 2 * static_cast<size_t>(n_) * sizeof(T);
+        if (n_ > 8192 && bytes <= shared_ && in_units<T>(n_, {x, dx})) {
+          const auto run = long_cross_entropy_with_grad<T, L>;
+          check(
+              cudaFuncSetAttribute(run, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+              "cudaFuncSetAttribute");
+          run<<<static_cast<unsigned>(std::min<int64_t>(rows_, processors_)), kLongThreads, bytes,
+                stream_of(args)>>>(x, labels(args), dloss, loss, dx, rows_, static_cast<int>(n_),
+                                   report_.on(args.stream));
+          return;
+        }
+      }
+      cross_entropy_with_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
+          x, labels(args), dloss, loss, dx, rows_, n_, report_.on(args.stream));
     });
   }
 
  private:
-  static constexpr int kMostThreads = 1024;
+  static int attribute(cudaDeviceAttr name) {
+    int device = 0, value = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
+    return value;
+  }
+
+  size_t shared_ = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) - 1024;
+  int processors_ = attribute(cudaDevAttrMultiProcessorCount);
 };
 
 const RegisterKernel registered[] = {

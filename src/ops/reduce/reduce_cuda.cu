@@ -165,8 +165,14 @@ struct Stage {
   int lanes = 32;  // threads of a block side by side
   int64_t chunks = 1, chunk = 1;
 
-  Stage(DType dtype, int64_t outer, int64_t n, int64_t inner)
+  // `joins`: the rows are what the chunks of a stage before have left.
+  Stage(DType dtype, int64_t outer, int64_t n, int64_t inner, bool joins)
       : outer(outer), n(n), inner(inner), unit(unit_of(dtype, inner)) {
+    if (joins && inner > 1 && n <= 1024) {  // few rows: more threads to a column, and no further stage
+      lanes = 8;
+      chunk = n;
+      return;
+    }
     constexpr int64_t kBlocks = 1024;  // fill the machine
     int64_t blocks, least;
     if (inner == 1) {
@@ -197,12 +203,14 @@ std::vector<Stage> plan(DType dtype, const Shape& shape, const Dims& axes) {
     int64_t n = 1, outer = 1;
     while (i >= 0 && reduced(i)) n *= shape[i--];
     for (int k = 0; k <= i; ++k) outer *= shape[k];
+    bool joins = false;
     do {
-      stages.emplace_back(stages.empty() ? dtype : DType::float32, outer, n, inner);
+      stages.emplace_back(stages.empty() ? dtype : DType::float32, outer, n, inner, joins);
       n = stages.back().chunks;
+      joins = true;
     } while (n > 1);
   }
-  if (stages.empty()) stages.emplace_back(dtype, 1, 1, shape.size());
+  if (stages.empty()) stages.emplace_back(dtype, 1, 1, shape.size(), false);
   return stages;
 }
 
