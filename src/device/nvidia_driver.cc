@@ -217,7 +217,8 @@ Machine discover(const Search& search) {
 
 std::string other_processes(const std::string& uuid, const Search& search) {
   Machine machine;
-  ask_nvml(search, [](std::string_view) {}, machine);
+  ask_nvml(
+      search, [](std::string_view) {}, machine);
   std::string text;
   for (const Gpu& gpu : machine.gpus)
     for (const Process& process : gpu.processes) {

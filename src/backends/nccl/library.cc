@@ -27,16 +27,28 @@ Attempt load() {
   }
   Library& library = attempt.library;
   library.path = result.library->path();
-#define LOCKSTEP_NCCL_LOOK_UP(name)                                                            \
-  if (const auto found =                                                                       \
-          result.library->symbol<std::remove_pointer_t<decltype(library.name)>>("nccl" #name)) \
-    library.name = found.address;                                                              \
-  else if (attempt.reason.empty())                                                             \
-    attempt.reason = detail::concat(library.path, " is not NCCL 2: ", found.error);
-  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_NCCL_LOOK_UP)
-#undef LOCKSTEP_NCCL_LOOK_UP
+  const auto look_up = [&]<class F>(F*& function, const char* name) {
+    const auto found = result.library->symbol<F>(name);
+    function = found.address;
+    if (!found && attempt.reason.empty())
+      attempt.reason = detail::concat(library.path, " is not NCCL 2: ", found.error);
+  };
+  look_up(library.get_version, "ncclGetVersion");
+  look_up(library.get_unique_id, "ncclGetUniqueId");
+  look_up(library.get_error_string, "ncclGetErrorString");
+  look_up(library.get_last_error, "ncclGetLastError");
+  look_up(library.comm_init_rank, "ncclCommInitRankConfig");
+  look_up(library.comm_finalize, "ncclCommFinalize");
+  look_up(library.comm_destroy, "ncclCommDestroy");
+  look_up(library.comm_abort, "ncclCommAbort");
+  look_up(library.comm_get_async_error, "ncclCommGetAsyncError");
+  look_up(library.all_reduce, "ncclAllReduce");
+  look_up(library.broadcast, "ncclBroadcast");
+  look_up(library.all_gather, "ncclAllGather");
+  look_up(library.group_start, "ncclGroupStart");
+  look_up(library.group_end, "ncclGroupEnd");
   if (!attempt.reason.empty()) return attempt;
-  library.GetVersion(&library.version);
+  library.get_version(&library.version);
   if (library.version < kOldest)
     attempt.reason = detail::concat(library.path, " is NCCL ", library.version / 10000, ".",
                                     library.version % 10000 / 100, "; 2.18 or newer is needed");

@@ -12,14 +12,20 @@ struct Library {
   std::string path;
   int version = 0;  // NCCL_VERSION_CODE of what was loaded
 
-#define LOCKSTEP_NCCL_FUNCTIONS(X)                                                                    \
-  X(GetVersion)                                                                                       \
-  X(GetUniqueId)                                                                                      \
-  X(GetErrorString) X(GetLastError) X(CommInitRankConfig) X(CommFinalize) X(CommDestroy) X(CommAbort) \
-      X(CommGetAsyncError) X(AllReduce) X(Broadcast) X(AllGather) X(GroupStart) X(GroupEnd)
-#define LOCKSTEP_NCCL_MEMBER(name) decltype(&nccl##name) name = nullptr;
-  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_NCCL_MEMBER)
-#undef LOCKSTEP_NCCL_MEMBER
+  decltype(&ncclGetVersion) get_version = nullptr;
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclGetErrorString) get_error_string = nullptr;
+  decltype(&ncclGetLastError) get_last_error = nullptr;
+  decltype(&ncclCommInitRankConfig) comm_init_rank = nullptr;
+  decltype(&ncclCommFinalize) comm_finalize = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
+  decltype(&ncclCommAbort) comm_abort = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
 // Throws Error(unsupported) that says what is missing and where it was looked for. Thread-safe.

@@ -62,7 +62,7 @@ NcclCommunicator::NcclCommunicator(Device& device, const ncclUniqueId& id, int r
   check_cuda(cudaMemset(meeting_, 0, sizeof(int)), "cudaMemset");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const ncclResult_t result = nccl_.CommInitRankConfig(&comm_, size, id, rank, &config);
+  const ncclResult_t result = nccl_.comm_init_rank(&comm_, size, id, rank, &config);
   require(result == ncclSuccess || result == ncclInProgress, ErrorCode::io, std::source_location::current(),
           "NCCL, rank ", rank, " of ", size, " on ", device.name(), ": connecting failed: ", words(result));
   watcher_ = std::thread([this] { look(); });
@@ -85,13 +85,13 @@ NcclCommunicator::~NcclCommunicator() {
     const std::lock_guard lock(comm_mutex_);
     if (comm_ && !failed()) {
       const Moment until = in_seconds(kFarewell);
-      ncclResult_t result = nccl_.CommFinalize(comm_);
+      ncclResult_t result = nccl_.comm_finalize(comm_);
       while (result == ncclInProgress && steady_clock::now() < until) {
         std::this_thread::sleep_for(kPoll);
-        if (nccl_.CommGetAsyncError(comm_, &result) != ncclSuccess) break;
+        if (nccl_.comm_get_async_error(comm_, &result) != ncclSuccess) break;
       }
       if (result == ncclSuccess) {
-        nccl_.CommDestroy(comm_);
+        nccl_.comm_destroy(comm_);
         comm_ = nullptr;
       }
     }
@@ -128,8 +128,8 @@ void NcclCommunicator::all_reduce_sum(const void* source, void* target, int64_t 
                                       void* stream) {
   const ncclDataType_t type = type_of(dtype);
   queue({"all_reduce_sum", count, dtype}, stream, [&] {
-    return nccl_.AllReduce(source, target, static_cast<size_t>(count), type, ncclSum, comm_,
-                           static_cast<cudaStream_t>(stream));
+    return nccl_.all_reduce(source, target, static_cast<size_t>(count), type, ncclSum, comm_,
+                            static_cast<cudaStream_t>(stream));
   });
 }
 
@@ -137,7 +137,7 @@ void NcclCommunicator::broadcast(const void* source, void* target, int64_t count
                                  void* stream) {
   const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
   queue({"broadcast", count, dtype}, stream, [&] {
-    return nccl_.Broadcast(source, target, bytes, ncclUint8, root, comm_, static_cast<cudaStream_t>(stream));
+    return nccl_.broadcast(source, target, bytes, ncclUint8, root, comm_, static_cast<cudaStream_t>(stream));
   });
 }
 
@@ -145,13 +145,13 @@ void NcclCommunicator::all_gather(const void* source, void* target, int64_t coun
                                   void* stream) {
   const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
   queue({"all_gather", count, dtype}, stream, [&] {
-    return nccl_.AllGather(source, target, bytes, ncclUint8, comm_, static_cast<cudaStream_t>(stream));
+    return nccl_.all_gather(source, target, bytes, ncclUint8, comm_, static_cast<cudaStream_t>(stream));
   });
 }
 
 void NcclCommunicator::begin_batch() {
   check();
-  nccl_.GroupStart();
+  nccl_.group_start();
   in_batch_ = true;
   batch_stream_ = nullptr;
 }
@@ -160,7 +160,7 @@ void NcclCommunicator::end_batch() {
   in_batch_ = false;
   {
     const std::lock_guard lock(comm_mutex_);
-    const ncclResult_t result = nccl_.GroupEnd();
+    const ncclResult_t result = nccl_.group_end();
     if (comm_) settle(result, batch_.text());
   }
   check();
@@ -169,8 +169,8 @@ void NcclCommunicator::end_batch() {
 
 void NcclCommunicator::barrier(void* stream) {
   queue({.what = "barrier"}, stream, [&] {
-    return nccl_.AllReduce(meeting_, meeting_, 1, ncclInt32, ncclSum, comm_,
-                           static_cast<cudaStream_t>(stream));
+    return nccl_.all_reduce(meeting_, meeting_, 1, ncclInt32, ncclSum, comm_,
+                            static_cast<cudaStream_t>(stream));
   });
   wait(stream);
 }
@@ -212,8 +212,8 @@ void NcclCommunicator::note(const Operation& operation, void* stream) {
 }
 
 std::string NcclCommunicator::words(ncclResult_t result) const {
-  std::string text = nccl_.GetErrorString(result);
-  const char* more = nccl_.GetLastError(comm_);
+  std::string text = nccl_.get_error_string(result);
+  const char* more = nccl_.get_last_error(comm_);
   if (more && *more) text += detail::concat(" (", more, ")");
   return text;
 }
@@ -228,7 +228,7 @@ void NcclCommunicator::settle(ncclResult_t result, const std::string& what) {
       return;
     }
     std::this_thread::sleep_for(kPoll);
-    if (const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &result); asked != ncclSuccess)
+    if (const ncclResult_t asked = nccl_.comm_get_async_error(comm_, &result); asked != ncclSuccess)
       result = asked;
   }
   if (result != ncclSuccess) give_up(detail::concat(what, " failed: ", words(result)));
@@ -261,7 +261,7 @@ void NcclCommunicator::check() {
 
 void NcclCommunicator::abort_communicator() noexcept {
   const std::lock_guard lock(comm_mutex_);
-  if (comm_) nccl_.CommAbort(comm_);
+  if (comm_) nccl_.comm_abort(comm_);
   comm_ = nullptr;
 }
 
@@ -297,7 +297,7 @@ void NcclCommunicator::look() {
       ncclResult_t error = ncclSuccess;
       if (reason.empty() && comm_mutex_.try_lock()) {
         const std::lock_guard held(comm_mutex_, std::adopt_lock);
-        if (comm_ && nccl_.CommGetAsyncError(comm_, &error) == ncclSuccess && error != ncclSuccess &&
+        if (comm_ && nccl_.comm_get_async_error(comm_, &error) == ncclSuccess && error != ncclSuccess &&
             error != ncclInProgress)
           reason = detail::concat(operation.empty() ? "a connection" : operation, " failed: ", words(error));
       }

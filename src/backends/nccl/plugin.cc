@@ -20,10 +20,10 @@ class Backend final : public comm::CommunicatorBackend {
 
   std::string make_id() const override {
     ncclUniqueId id;
-    const ncclResult_t result = library().GetUniqueId(&id);
+    const ncclResult_t result = library().get_unique_id(&id);
     require(result == ncclSuccess, ErrorCode::io, std::source_location::current(),
-            "NCCL finds no network to connect ranks through: ", library().GetErrorString(result), " (",
-            library().GetLastError(nullptr), "); NCCL_SOCKET_IFNAME names the interface to use");
+            "NCCL finds no network to connect ranks through: ", library().get_error_string(result), " (",
+            library().get_last_error(nullptr), "); NCCL_SOCKET_IFNAME names the interface to use");
     return {id.internal, sizeof id.internal};
   }
 
