@@ -61,6 +61,9 @@ class Data::Source {
  public:
   virtual ~Source() = default;
   virtual std::unique_ptr<BatchReader> read(const EpochOptions& options) const = 0;
+  // To be called when the last step of a pass was queued on a device: what the next read() will probably need is made
+  // ready while the device works. Not thread-safe.
+  virtual void prepare(const EpochOptions& /*options*/) const {}
   // Batches of an epoch, kUnknown or kEndless.
   virtual int64_t batches(int64_t batch_size) const = 0;
   static constexpr int64_t kUnknown = -1, kEndless = -2;

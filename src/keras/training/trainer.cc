@@ -364,6 +364,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
       stream_->begin_epoch();
     }
     run_epoch(StepKind::train, *stream_, done, steps, callbacks, where);
+    if (epoch + 1 < options.epochs) stream_->prepare_next_pass();
     logs = results();
     if (validation.defined() && (epoch + 1) % options.validation_freq == 0 && !Interrupt::requested()) {
       const int64_t size =

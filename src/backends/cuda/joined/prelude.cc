@@ -5,7 +5,7 @@ namespace lockstep::cuda::joined {
 // Memory that other blocks have written is read past the first-level cache. Sums have an order that depends on the shape
 // alone.
 const char* const kPrelude = R"(
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr unsigned kAll = 0xffffffffu;
 
 struct Finding {
@@ -267,14 +267,16 @@ __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
   }
 }
 
-// A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other), and its
-// warps share that out, eight steps of it at a time. A product of floats is
-// three of the matrix units': what is left out is smaller than what float32 rounds away.
+// A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other). A warp has
+// 16 rows of it, and those with the same rows take turns along the inner dimension, eight steps at a time. A product of
+// floats is three of the matrix units': what is left out is smaller than what float32 rounds away. The units do not round
+// sums to nearest, so that only a few products are added there.
 template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
           int rows, int columns, int depth, int share, class E>
 __device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
                                     float* shared, const Wait& wait) {
-  constexpr int kStages = 4, kTeams = depth / 8 < kThreads / 32 ? depth / 8 : kThreads / 32;
+  constexpr int kBands = rows / 16, kMost = kThreads / 32 / kBands, kTeams = depth / 8 < kMost ? depth / 8 : kMost;
+  constexpr int kStages = depth > 64 ? 3 : 4;
   // Whichever way a matrix lies, the lanes of a warp meet all banks.
   constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
   constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
@@ -285,7 +287,8 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   const int part = task % kParts, begin = part * share, end = min(K, begin + share);
   task /= kParts;
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
-  const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
+  const int band = threadIdx.x / 32 % kBands, team = threadIdx.x / 32 / kBands;
+  const int group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
 
   const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA> fetch_a(a, a_stride, m0, M, begin);
   const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB> fetch_b(b, b_stride, n0, N, begin);
@@ -309,7 +312,7 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   }
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
-  float sums[rows / 16][columns / 8][4] = {};
+  float sums[columns / 8][4] = {};
 #pragma unroll 1
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     await_fetches<kStages - 2>();
@@ -319,41 +322,41 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
     const float* left = shared + chunk % kStages * kStage;
     const float* right = left + kSizeA;
 #pragma unroll
-    for (int kk = warp * 8; kk < depth; kk += kTeams * 8) {
+    for (int turn = 0; turn < (depth / 8 + kTeams - 1) / kTeams; ++turn) {
+      const int kk = (turn * kTeams + team) * 8;
+      if (kk >= depth) break;
       const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
       const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
-      unsigned b_high[columns / 8][2], b_low[columns / 8][2];
+      unsigned a_high[4], a_low[4], b_high[columns / 8][2], b_low[columns / 8][2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        split(from_a(band * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[i], a_low[i]);
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
-      unsigned a_high[rows / 16][4], a_low[rows / 16][4];
-#pragma unroll
-      for (int r = 0; r < rows / 16; ++r)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
       // The small ones first; those of one sum are apart, for each has to wait for the one before.
+      float few[columns / 8][4] = {};
 #pragma unroll
       for (int product = 0; product < 3; ++product)
 #pragma unroll
-        for (int r = 0; r < rows / 16; ++r)
+        for (int j = 0; j < columns / 8; ++j)
+          multiply(few[j], product == 0 ? a_low : a_high, product == 1 ? b_low[j] : b_high[j]);
 #pragma unroll
-          for (int j = 0; j < columns / 8; ++j)
-            multiply(sums[r][j], product == 0 ? a_low[r] : a_high[r], product == 1 ? b_low[j] : b_high[j]);
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[j][i] += few[j][i];
     }
   }
   await_fetches<0>();
   __syncthreads();
-  if (warp < kTeams)
+  if (team < kTeams)
 #pragma unroll
-    for (int r = 0; r < rows / 16; ++r)
+    for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
-      for (int j = 0; j < columns / 8; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; i += 2)
-          *(float2*)(shared + (warp * rows + r * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {
-              sums[r][j][i], sums[r][j][i + 1]};
+      for (int i = 0; i < 4; i += 2)
+        *(float2*)(shared + (team * rows + band * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {sums[j][i],
+                                                                                                   sums[j][i + 1]};
   __syncthreads();
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
     const float* from = shared + i / columns * kPitchC + i % columns;

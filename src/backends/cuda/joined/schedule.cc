@@ -21,8 +21,7 @@ constexpr double kBytesPerCycle = 40;  // that a multiprocessor gets from the se
 double tile_cost(int rows, int columns, int depth, int64_t share) {
   const auto chunks = static_cast<double>(ceil_div(share, depth));
   const double outputs = rows * columns;
-  const double chunk =
-      std::max((rows + columns) * depth * 4 / kBytesPerCycle, outputs * 0.35) + (rows + columns) * 2.5 + 120;
+  const double chunk = std::max((rows + columns) * depth * 4 / kBytesPerCycle, outputs * depth * 0.006) + 200;
   return 1100 + chunks * chunk + outputs * 0.6;
 }
 
@@ -55,11 +54,10 @@ struct TileChoice {
   bool dot;
   int rows, columns;
 };
-constexpr TileChoice kTileChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},
-                                       {true, 16, 8},   {true, 8, 16},   {false, 16, 8},
+constexpr TileChoice kTileChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},   {false, 16, 8},
                                        {false, 16, 16}, {false, 32, 16}, {false, 32, 32}};
 
-int depth_for(int64_t share) { return share <= 32 ? 32 : 64; }
+int depth_for(int64_t share) { return share <= 32 ? 32 : share <= 64 ? 64 : 128; }
 
 // The best tile without parts, for a share of so many blocks.
 std::pair<Tile, double> best_tile(const Op& o, double blocks) {

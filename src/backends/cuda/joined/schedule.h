@@ -9,7 +9,7 @@
 
 namespace lockstep::cuda::joined {
 
-inline constexpr int kThreads = 256;  // of a block
+inline constexpr int kThreads = 512;  // of a block
 inline constexpr int kMostRows = 8;   // of a task
 
 // How the work of a group is cut into tasks, of which a block does one at a time.

@@ -338,11 +338,11 @@ class Writer {
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ", a_stride, ", ",
         global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
         ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
-    const int64_t results = 8 * t.rows * (t.columns + 8);
+    const int64_t results = kThreads / 2 * (t.columns + 8);
     int64_t stages = 0;
     if (!t.dot)
-      stages = 4 * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
-                    (b_by_k ? t.columns * (t.depth + 4) : t.depth * (t.columns + 8)));
+      stages = (t.depth > 64 ? 3 : 4) * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
+                                         (b_by_k ? t.columns * (t.depth + 4) : t.depth * (t.columns + 8)));
     needs_shared(4 * std::max(results, stages));
   }
 
