@@ -11,6 +11,7 @@
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "models/models.h"
 
@@ -137,7 +138,7 @@ Step engine_fit_epoch(int64_t batch, int threads) {
   };
 }
 
-Step engine_fit_step(int64_t batch, int threads) {
+Step engine_fit_step(int64_t batch, int threads, Batches batches) {
   Device& device = device_with(threads);
   const DeviceScope scope(device);
   auto step = function([model = keras_mlp(), optimizer = keras::optimizers::Adam(), loss_of = crossentropy()](
@@ -148,10 +149,15 @@ Step engine_fit_step(int64_t batch, int threads) {
     optimizer.apply_gradients(tape.gradient(loss, weights), weights);
     return loss;
   });
-  return [step, x = models::random_inputs({batch, 784}, 1), labels = models::random_labels(batch, 10, 2),
-          &device]() mutable {
+  const int64_t count = batches == Batches::same ? 1 : kFitExamples / batch;
+  const std::vector<Tensor> x =
+      split(models::random_inputs({count * batch, 784}, 1), static_cast<int>(count), 0);
+  const std::vector<Tensor> labels =
+      split(models::random_labels(count * batch, 10, 2), static_cast<int>(count), 0);
+  return [step, x, labels, at = size_t{0}, &device]() mutable {
     const DeviceScope inner(device);
-    step(x, labels);
+    step(x[at], labels[at]);
+    at = (at + 1) % x.size();
   };
 }
 

@@ -26,7 +26,9 @@ Step engine_mlp(int64_t batch, int threads, Mode mode);
 // same batch every time.
 inline constexpr int64_t kFitExamples = 60000;
 Step engine_fit_epoch(int64_t batch, int threads);
-Step engine_fit_step(int64_t batch, int threads);
+// What fit runs, by hand: on one batch, which stays in the cache, or on the next one of fit's examples.
+enum class Batches : uint8_t { same, next };
+Step engine_fit_step(int64_t batch, int threads, Batches batches);
 
 // One training step of the convolutional network of convnet_floor, compiled.
 Step engine_convnet(int64_t batch, int threads);

@@ -72,7 +72,8 @@ std::vector<Work> all_works() {
   for (const int64_t batch : {32L, 128L})
     works.push_back({.name = "fit", .batch = batch, .candidates = [=](int threads) {
                        std::vector<Candidate> list;
-                       add(list, "bare step", engine_fit_step(batch, threads));
+                       add(list, "bare step", engine_fit_step(batch, threads, Batches::same));
+                       add(list, "bare step, next batch", engine_fit_step(batch, threads, Batches::next));
                        const int64_t steps = (kFitExamples + batch - 1) / batch;
                        list.push_back(whole("Lockstep fit", engine_fit_epoch(batch, threads), steps));
                        return list;

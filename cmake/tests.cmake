@@ -44,7 +44,7 @@ file(GLOB rooms CONFIGURE_DEPENDS LIST_DIRECTORIES TRUE RELATIVE ${PROJECT_SOURC
 foreach(room ${rooms})
   file(GLOB_RECURSE room_tests CONFIGURE_DEPENDS src/${room}/*_test.cc)
   list(FILTER room_tests EXCLUDE REGEX "/testdata/|/src/backends/(nccl|mpi|gloo)/")
-  if(NOT LOCKSTEP_CUDA)
+  if(NOT LOCKSTEP_WITH_CUDA)
     list(FILTER room_tests EXCLUDE REGEX "/src/backends/cuda/|_cuda_test\\.cc$")
   endif()
   if(room_tests AND room STREQUAL "cli")

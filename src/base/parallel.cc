@@ -2,14 +2,18 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/environment.h"
+#include "base/flush_to_zero.h"
 
 // libgomp is not instrumented, so its fork and join are told to the thread sanitizer by hand.
 #if defined(__SANITIZE_THREAD__)
@@ -27,14 +31,15 @@ namespace {
 std::mutex error_mutex;  // of all teams: errors are rare
 
 thread_local int first_core = 0;
-thread_local int pinned_team = 1;  // threads of this thread's team that have been given a core
+thread_local int pinned_team = 1;    // threads of this thread's team that have been given a core
+thread_local int callers_core = -1;  // the one of them that its own thread is left; none before
 
-// The cores of the process, as they were when it started.
+// The cores of the process: those of its first thread, for any other may have been given some of them.
 const std::vector<int>& process_cores() {
   static const auto* cores = [] {
     auto* list = new std::vector<int>;
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
+    if (sched_getaffinity(getpid(), sizeof set, &set) == 0)
       for (int core = 0; core < CPU_SETSIZE; ++core)
         if (CPU_ISSET(core, &set)) list->push_back(core);
     return list;
@@ -56,17 +61,34 @@ void pin_to(int core) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// The calling thread itself is the program's: it stays free.
+std::span<const int> cores_of_team(int threads) {
+  return std::span(process_cores()).subspan(static_cast<size_t>(first_core), static_cast<size_t>(threads));
+}
+
+// The calling thread itself is the program's: it stays free, and the others keep off the core it is on.
 void pin_team(int threads) {
-  const std::vector<int>& cores = process_cores();
-  const int first = first_core;
   pinned_team = threads;
-  if (!pins_threads() || first + threads > static_cast<int>(cores.size())) return;
+  if (!pins_threads() || first_core + threads > static_cast<int>(process_cores().size())) return;
+  const std::span<const int> cores = cores_of_team(threads);
+  const int here = sched_getcpu();
+  const auto callers = std::find(cores.begin(), cores.end(), here);
+  const size_t left_free = callers == cores.end() ? 0 : static_cast<size_t>(callers - cores.begin());
+  callers_core = cores[left_free];
   // By the thread's own number: a team can come up smaller, and its caller then runs several indices.
   parallel(threads, [&](int) {
-    const int own = omp_get_thread_num();
-    if (own > 0) pin_to(cores[static_cast<size_t>(first + own)]);
+    const auto own = static_cast<size_t>(omp_get_thread_num());
+    if (own > 0) pin_to(cores[own == left_free ? 0 : own]);
   });
+}
+
+// The system may move the caller to a core of one of its team, and then leaves both there for long: the
+// one cannot go, and the other is never seen waiting.
+bool caller_is_in_the_way() {
+  if (callers_core < 0) return false;
+  const int here = sched_getcpu();
+  if (here == callers_core) return false;
+  const std::span<const int> cores = cores_of_team(pinned_team);
+  return std::find(cores.begin(), cores.end(), here) != cores.end();
 }
 
 }  // namespace
@@ -82,11 +104,20 @@ int thread_limit() { return limit; }
 ThreadLimit::ThreadLimit(int threads) : previous_(std::exchange(limit, threads)) {}
 ThreadLimit::~ThreadLimit() { limit = previous_; }
 
-TeamScope::TeamScope(int threads) : previous_(omp_get_max_threads()) {
+TeamScope::TeamScope(int threads)
+    : previous_(omp_get_max_threads()), caller_flushes_to_zero_(flushes_to_zero()) {
   omp_set_num_threads(threads);
-  if (threads > pinned_team && !omp_in_parallel()) pin_team(threads);
+  set_flush_to_zero(true);
+  if (omp_in_parallel()) return;
+  if (threads > pinned_team)
+    pin_team(threads);
+  else if (threads > 1 && caller_is_in_the_way())
+    pin_team(pinned_team);
 }
-TeamScope::~TeamScope() { omp_set_num_threads(previous_); }
+TeamScope::~TeamScope() {
+  omp_set_num_threads(previous_);
+  set_flush_to_zero(caller_flushes_to_zero_);
+}
 
 namespace detail {
 
@@ -96,10 +127,13 @@ __attribute__((no_sanitize("thread"))) void run_team(int threads, void (*body)(v
   std::exception_ptr error;
   char fork = 0;
   char join = 0;
+  const bool flush = flushes_to_zero();
   __tsan_release(&fork);
 #pragma omp parallel num_threads(threads) shared(error, fork, join)
   {
     __tsan_acquire(&fork);
+    // They keep it, so that libraries' regions on the same threads round as their caller's part does.
+    set_flush_to_zero(flush);
     // A team can come up smaller than asked for; every index must still run.
     for (int index = omp_get_thread_num(); index < threads; index += omp_get_num_threads()) {
       try {

@@ -22,7 +22,8 @@ int team_size();
 // a device's thread says where its share of the machine begins.
 void set_first_core(int core);
 
-// Sets the calling thread's team size for a scope.
+// Sets the calling thread's team size for a scope, in which results too small for a normal number become
+// zero, on all threads of the team (base/flush_to_zero.h says why).
 class TeamScope {
  public:
   explicit TeamScope(int threads);
@@ -32,6 +33,7 @@ class TeamScope {
 
  private:
   int previous_;
+  bool caller_flushes_to_zero_;
 };
 
 // Threads that one kernel run by the calling thread may use, whatever its device has. No limit unless set.

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -126,6 +128,50 @@ TEST(TeamScope, RestoresWhenLeftByAnException) {
   } catch (int) {
   }
   EXPECT_EQ(team_size(), before);
+}
+
+TEST(TeamScope, TinyResultsBecomeZeroOnEveryThreadAndOnlyInTheScope) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "this processor's mode is not set";
+#endif
+  volatile float smallest = std::numeric_limits<float>::min();
+  std::vector<float> halves(2, -1.0f);
+  const auto halve = [&](int index) { halves[static_cast<size_t>(index)] = smallest * 0.5f; };
+  {
+    const TeamScope team(2);
+    parallel(2, halve);
+    EXPECT_THAT(halves, Each(0.0f));
+    volatile float tiny = std::numeric_limits<float>::denorm_min();
+    EXPECT_EQ(tiny * 0x1p100f, 0x1p-49f) << "operands are what they are";
+  }
+  halve(0);
+  EXPECT_GT(halves[0], 0.0f);
+}
+
+// Whose caller is on `core`; the core of the thread it adds.
+int core_of_the_other(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
+  const TeamScope team(2);
+  int other = -1;
+  parallel(2, [&](int index) {
+    if (index == 1) other = sched_getcpu();
+  });
+  return other;
+}
+
+TEST(TeamScope, KeepsTheTeamOffTheCoreOfItsCaller) {
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &own)) cores.push_back(core);
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  std::thread([&] {
+    for (const int core : {cores[1], cores[0], cores[1]}) EXPECT_NE(core_of_the_other(core), core);
+  }).join();
 }
 
 // Every element once, whole grains, consecutive ranges.

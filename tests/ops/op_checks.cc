@@ -32,6 +32,15 @@ double smallest(DType dtype) {
   }
 }
 
+// Results below it may be zero. float16's are computed in float32.
+double smallest_normal(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return std::numeric_limits<double>::min();
+    case DType::float16: return 0;
+    default: return std::numeric_limits<float>::min();
+  }
+}
+
 // Units in the last place. 16-bit floats are computed in float32 and rounded once.
 double ulps(Tolerance tolerance, DType dtype) {
   if (tolerance == Tolerance::exact) return 0;
@@ -138,6 +147,7 @@ void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, dou
         is_floating(dtype) && tolerance != Tolerance::exact ? want.values[i] : held(want.values[i], dtype);
     if (elements[i] == expected || (std::isnan(elements[i]) && std::isnan(expected))) continue;
     if (elements[i] == held(expected, dtype)) continue;  // too large or too small for the dtype
+    if (elements[i] == 0 && std::abs(expected) < smallest_normal(dtype)) continue;  // flushed to zero
     const double bound = slack * ulps(tolerance, dtype) *
                          (epsilon(dtype) * std::max(scale, std::abs(expected)) + smallest(dtype));
     ASSERT_LE(std::abs(elements[i] - expected), bound)

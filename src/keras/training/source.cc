@@ -26,6 +26,7 @@ constexpr size_t kPrefetchBytes = size_t{64} << 10;
 constexpr size_t kThreadBytes = size_t{16} << 10;
 // Where the processor's own prefetching has seen enough of a row to go on by itself.
 constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
+constexpr int64_t kRowsAhead = 2;
 
 // A number below `bound`. A product is many times faster than a remainder.
 size_t below(size_t bound, std::mt19937_64& engine) {
@@ -54,10 +55,10 @@ class Gathering {
               return copy.source + static_cast<size_t>(rows_[static_cast<size_t>(i)]) * copy.row_bytes;
             };
             for (int64_t i = begin; i < end; ++i) {
-              // Rows are anywhere: the next one is on its way while this one is copied.
-              if (i + 1 < end)
+              // Rows are anywhere: the next ones are on their way while this one is copied.
+              if (i + kRowsAhead < end)
                 for (size_t at = 0; at < std::min(copy.row_bytes, kAheadBytes); at += kLine)
-                  __builtin_prefetch(row(i + 1) + at);
+                  __builtin_prefetch(row(i + kRowsAhead) + at);
               std::memcpy(copy.target + static_cast<size_t>(i) * copy.row_bytes, row(i), copy.row_bytes);
             }
           });

@@ -118,7 +118,10 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
   load_rows<tile>(q, query + p.row_at(n, p.queries, first_query, p.heads, h, dim), p.heads * dim,
                   p.queries - first_query, p.scale_as<C>());
   clear_rows<tile>(sum);
-  for (int i = threadIdx.x; i < tile; i += blockDim.x) largest[i] = -INFINITY, total[i] = 0;
+  // 256 / tile neighbouring threads have a row. What they know of it so far, each of them knows.
+  constexpr int kTeam = 256 / tile, kEach = tile / kTeam;
+  const int row = threadIdx.x / kTeam, part = threadIdx.x % kTeam;
+  C largest_so_far = -INFINITY, total_so_far = 0;
 
   const int64_t end = p.causal ? min(p.keys, first_query + tile) : p.keys;
   for (int64_t first_key = 0; first_key < end; first_key += tile) {
@@ -136,10 +139,7 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
           s(i, j) = p.sees(n, h, at, to) ? score + p.bias_at<T>(n, h, at, to) : C(-INFINITY);
         });
     __syncthreads();
-    // 256 / tile neighbouring threads have a row.
-    constexpr int kTeam = 256 / tile, kEach = tile / kTeam;
-    const int row = threadIdx.x / kTeam, part = threadIdx.x % kTeam;
-    C most = largest[row], sum_of_row = 0;
+    C most = largest_so_far, sum_of_row = 0;
     for (int c = 0; c < kEach; ++c) most = max(most, s(row, part * kEach + c));
 #pragma unroll
     for (int mask = kTeam / 2; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
@@ -151,24 +151,23 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
     }
 #pragma unroll
     for (int mask = kTeam / 2; mask > 0; mask /= 2) sum_of_row += shuffle_xor(sum_of_row, mask);
-    if (part == 0) {
-      const C factor = most == C(-INFINITY) ? C(1) : exponential(largest[row] - most);
-      shrink[row] = factor;
-      total[row] = total[row] * factor + sum_of_row;
-      largest[row] = most;
-    }
+    const C factor = most == C(-INFINITY) ? C(1) : exponential(largest_so_far - most);
+    total_so_far = total_so_far * factor + sum_of_row;
+    largest_so_far = most;
+    if (part == 0) shrink[row] = factor;
     __syncthreads();
     multiply<tile, C>(
         value_dim, tile, [&](int i, int c) { return s(i, c); }, [&](int c, int j) { return v(c, j); },
         [&](int i, int j, C product) { sum(i, j) = sum(i, j) * shrink[i] + product; });
   }
+  if (part == 0) largest[row] = largest_so_far, total[row] = total_so_far;
   __syncthreads();
   T* const to = result + p.row_at(n, p.queries, first_query, p.heads, h, value_dim);
   for (int i = threadIdx.x; i < tile * value_dim; i += blockDim.x) {
-    const int row = i / value_dim, column = i % value_dim;
-    if (first_query + row < p.queries)
-      to[row * p.heads * value_dim + column] =
-          static_cast<T>(total[row] > 0 ? sum(row, column) / total[row] : sum(row, column));
+    const int at = i / value_dim, column = i % value_dim;
+    if (first_query + at < p.queries)
+      to[at * p.heads * value_dim + column] =
+          static_cast<T>(total[at] > 0 ? sum(at, column) / total[at] : sum(at, column));
   }
   for (int i = threadIdx.x; i < tile; i += blockDim.x)
     if (first_query + i < p.queries)
