@@ -32,7 +32,7 @@ namespace {
 struct Options {
   bool quick = false, json = false, no_peers = false, list = false;
   std::vector<int> threads;
-  std::string filter = ".*";
+  std::string filter = ".*", peers = ".*";
   std::string profile = {};
 };
 
@@ -200,10 +200,13 @@ int run(const Options& options) {
       std::vector<Candidate> candidates = work.candidates(threads);
       Effort own = effort;
       own.rounds = std::min(own.rounds, work.most_rounds);
-      if (on_gpu) own.reading_us = 200000;  // many steps: a GPU is waited for once
+      if (on_gpu) {  // many steps a reading: a GPU is waited for once
+        own.reading_us = options.quick ? 100000 : 200000;
+        own.rounds = options.quick ? 5 : own.rounds;
+      }
       if (peers && work.batch > 0)
         for (Candidate& peer : peers->candidates(work.name, work.batch))
-          candidates.push_back(std::move(peer));
+          if (std::regex_search(peer.name, std::regex(options.peers))) candidates.push_back(std::move(peer));
       measurements.push_back({.work = work.name,
                               .batch = work.batch,
                               .threads = threads,
@@ -254,6 +257,8 @@ int main(int argc, char** argv) {
   app.add_option(
       "--profile", options.profile,
       "Instead: which kernels a step of this network (resnet50, gpt2) spends its time in, on the first GPU");
+  app.add_option("--peers", options.peers,
+                 "Only other frameworks whose name matches this regular expression");
   app.add_flag("--no-peers", options.no_peers, "Leave the other frameworks out");
   app.add_flag("--list", options.list, "Name the works and stop");
   CLI11_PARSE(app, argc, argv);

@@ -127,6 +127,9 @@ class Executable::Impl {
     // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones
     // there, and in front of whoever reads these.
     for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
+    // A copy between GPUs waits for all that both have been given: it comes before they are given this run.
+    if (binds_first())
+      for (size_t d = 0; d < devices_.size(); ++d) bring_inputs(static_cast<int>(d));
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -520,6 +523,12 @@ class Executable::Impl {
       memory.variables[static_cast<size_t>(index)] = data;
   }
 
+  bool binds_first() const { return devices_.size() > 1 && layout_.devices[0]->kind() == DeviceKind::gpu; }
+  void bring_inputs(int d) {
+    const observe::TimeScope scope(clock_of(d), Category::copy);
+    bind_inputs(*devices_[static_cast<size_t>(d)], inputs_);
+  }
+
   void bind_inputs(DeviceContext& device, std::span<const Tensor> inputs) {
     for (size_t i = 0; i < plans_[0].parameters.size(); ++i) {
       const TensorImpl& input = *inputs[i].impl();
@@ -614,10 +623,7 @@ class Executable::Impl {
     const TeamScope team(device.threads);
     const MemoryUseScope use(use_);
     wait_for_earlier(device, d);
-    {
-      const observe::TimeScope scope(clock_of(d), Category::copy);
-      bind_inputs(device, inputs_);
-    }
+    if (!binds_first()) bring_inputs(d);
     for (size_t p = 0; p < plans_.size(); ++p)
       if (device.uniform[p]) device.uniform[p]->bind(device.memory[p]);
     for (const auto& replica : device.replicas) replica->program->bind(replica->memory);

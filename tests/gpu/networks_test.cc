@@ -9,7 +9,10 @@
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/kernel_profile.h"
+#include "lockstep/ops/conv.h"
+#include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 #include "models/models.h"
 
 namespace lockstep::testing {
@@ -81,6 +84,40 @@ TEST_F(GpuNetworks, TiedEmbeddingsAgreeWithTheCpu) {
                [] { return keras::optimizers::AdamW({.learning_rate = 1e-3}); },
                models::random_tokens({4, 32}, 120, 1), models::random_tokens({4, 32}, 120, 2)};
   expect_agreement(c, 4, 0.01);
+}
+
+// Pictures of three colours are folded for cuDNN; the same numbers must come out, on the edges too.
+TEST_F(GpuNetworks, StridedConvolutionsOfFewChannelsEqualTheCpus) {
+  struct Setup {
+    Shape x, filter;
+    const char* padding;
+  };
+  for (const Setup& setup :
+       {Setup{{2, 17, 20, 3}, {7, 7, 3, 8}, "same"}, Setup{{1, 16, 13, 3}, {3, 4, 3, 16}, "valid"},
+        Setup{{2, 9, 9, 1}, {2, 5, 1, 8}, "same"}}) {
+    const auto run = [&](Device& device) {
+      const DeviceScope scope(device);
+      const auto made = [&](const Shape& shape, uint64_t seed) {
+        return cast(models::random_inputs(shape, seed).to(device), DType::bfloat16);
+      };
+      const Tensor x = made(setup.x, 1), filter = made(setup.filter, 2);
+      GradientTape tape;
+      tape.watch(filter);
+      const Tensor y = conv2d(x, filter, {.strides = {2}, .padding = setup.padding});
+      const Tensor gradient = tape.gradient(reduce_sum(cast(y, DType::float32) * 0.125), filter);
+      return std::pair(cast(y, DType::float32).to_vector<float>(),
+                       cast(gradient, DType::float32).to_vector<float>());
+    };
+    const auto expected = run(cpu()), found = run(gpu());
+    const auto compare = [](const std::vector<float>& a, const std::vector<float>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      float most = 0;
+      for (const float v : a) most = std::max(most, std::abs(v));
+      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.02 * most) << "element " << i;
+    };
+    compare(expected.first, found.first);
+    compare(expected.second, found.second);
+  }
 }
 
 // While tracing, every launch is timed on the device.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
-#include "ops/nn/attention_cudnn.h"
+#include "ops/nn/attention_cudnn_cuda.h"
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/launch.h"

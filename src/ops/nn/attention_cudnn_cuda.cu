@@ -1,4 +1,4 @@
-#include "ops/nn/attention_cudnn.h"
+#include "ops/nn/attention_cudnn_cuda.h"
 
 #include <algorithm>
 #include <limits>

@@ -60,14 +60,26 @@ CudnnConvolution problem_of(const KernelRequest& request, const Operands& operan
   return c;
 }
 
-// cuDNN's fast algorithms for 16-bit floats want channels in eights: images of fewer (the three colours of a picture) are
-// brought there.
-int64_t planned_channels(const KernelRequest& request, const Operands& operands) {
-  const int64_t channels = operands.x[-1];
-  const bool widens = size_of(request.dtype(0)) == 2 && channels < 8 &&
-                      request.attrs<ConvAttrs>().groups == 1 &&
-                      conv_direction(request.op) != ConvDirection::backprop_input;
-  return widens ? 8 : channels;
+// Whether a convolution is best folded: pictures of few colours, at the entrance of a network.
+std::optional<FoldedConvolution> folded(const KernelRequest& request, const Operands& operands) {
+  const auto& attrs = request.attrs<ConvAttrs>();
+  const Window& w = attrs.window;
+  const bool folds = size_of(request.dtype(0)) == 2 && w.rank() == 2 && operands.x[-1] < 8 &&
+                     attrs.groups == 1 && w.strides == Dims{2, 2} && w.dilations == Dims{1, 1} &&
+                     w.size[0] > 1 && w.size[1] > 1 &&
+                     conv_direction(request.op) != ConvDirection::backprop_input;
+  if (!folds) return std::nullopt;
+  return FoldedConvolution{.batch = operands.x[0],
+                           .height = w.input[0],
+                           .width = w.input[1],
+                           .channels = operands.x[-1],
+                           .filters = operands.y[-1],
+                           .rows = w.size[0],
+                           .columns = w.size[1],
+                           .before_rows = w.before[0],
+                           .before_columns = w.before[1],
+                           .out_rows = w.output(0),
+                           .out_columns = w.output(1)};
 }
 
 // The window over images that hold their padding.
@@ -82,7 +94,7 @@ Window written_out(Window window) {
 class CudnnConvKernel final : public Kernel {
  public:
   CudnnConvKernel(const KernelRequest& request, const Operands& operands, std::unique_ptr<CudnnPlan> plan,
-                  bool padded, int64_t in_channels)
+                  bool padded)
       : direction_(conv_direction(request.op)),
         attrs_(request.attrs<ConvAttrs>()),
         dtype_(request.dtype(0)),
@@ -91,21 +103,13 @@ class CudnnConvKernel final : public Kernel {
         channels_(operands.y[-1]),
         rows_(operands.y.size() / std::max<int64_t>(1, channels_)) {
     const auto width = static_cast<int64_t>(size_of(dtype_));
+    const int64_t taps = operands.filter.size() / channels_;
+    const Shape filter = {taps, channels_};
+    const Strides ours = {channels_, 1}, theirs = {1, taps};
     const bool makes_filter = direction_ == ConvDirection::backprop_filter;
-    const bool widens = in_channels != operands.x[-1];
-    const int64_t taps = attrs_.window.taps(), depth = operands.filter.size() / channels_ / taps;
-    const int64_t wide = widens ? in_channels : depth;
-    if ((taps * depth > 1 && channels_ > 1) || widens) {
-      const Shape filter = {taps, depth, channels_};
-      const Strides ours = {depth * channels_, channels_, 1}, theirs = {wide, 1, taps * wide};
+    if (taps > 1 && channels_ > 1) {
       filter_copy_.emplace(filter, makes_filter ? theirs : ours, makes_filter ? ours : theirs, dtype_);
-      filter_bytes_ = static_cast<size_t>(taps * wide * channels_ * width);
-      filter_ = take(static_cast<int64_t>(filter_bytes_));
-    }
-    if (widens) {
-      pixels_ = operands.x.size() / operands.x[-1];
-      wide_channels_ = in_channels, own_channels_ = operands.x[-1];
-      image_ = take(pixels_ * in_channels * width);
+      filter_ = take(operands.filter.size() * width);
     }
     if (padded) {
       const Window window = written_out(attrs_.window);
@@ -135,14 +139,9 @@ class CudnnConvKernel final : public Kernel {
     // cuDNN's algorithms were chosen for aligned memory; a view into a tensor may begin anywhere.
     if (!is_aligned(x) || !is_aligned(filter) || !is_aligned(y)) return loops_->launch(args);
     void* const filter_there = filter_copy_ ? workspace + filter_ : filter;
-    void* const x_there = image_copy_ || wide_channels_ > 0 ? workspace + image_ : x;
+    void* const x_there = image_copy_ ? workspace + image_ : x;
 
-    if (filter_copy_ && !makes_filter) {
-      if (wide_channels_ > 0)
-        check(cudaMemsetAsync(filter_there, 0, filter_bytes_, stream), "cudaMemsetAsync");
-      filter_copy_->run(filter, filter_there, stream);
-    }
-    if (wide_channels_ > 0) widen_pixels(x, x_there, pixels_, own_channels_, wide_channels_, stream);
+    if (filter_copy_ && !makes_filter) filter_copy_->run(filter, filter_there, stream);
     if (image_copy_ && !makes_x) {
       check(cudaMemsetAsync(x_there, 0, image_bytes_, stream), "cudaMemsetAsync");
       image_copy_->run(x, static_cast<char*>(x_there) + offset_, stream);
@@ -177,6 +176,47 @@ class CudnnConvKernel final : public Kernel {
   size_t workspace_ = 0, filter_ = 0, image_ = 0, plan_place_ = 0;
 };
 
+class FoldedConvKernel final : public Kernel {
+ public:
+  FoldedConvKernel(const KernelRequest& request, const FoldedConvolution& fold,
+                   std::unique_ptr<CudnnPlan> plan)
+      : makes_filter_(conv_direction(request.op) == ConvDirection::backprop_filter),
+        attrs_(request.attrs<ConvAttrs>()),
+        dtype_(request.dtype(0)),
+        fold_(fold),
+        plan_(std::move(plan)),
+        loops_(prepare_conv_loops(request)),
+        filter_(aligned(static_cast<size_t>(fold.image_elements()) * 2)),
+        plan_place_(filter_ + aligned(static_cast<size_t>(fold.filter_elements()) * 2)) {}
+
+  size_t workspace_bytes() const override { return plan_place_ + plan_->workspace_bytes() + kAlignment; }
+
+  void launch(const LaunchArgs& args) const override {
+    const cudaStream_t stream = stream_of(args);
+    char* images = static_cast<char*>(args.workspace);
+    images += (kAlignment - reinterpret_cast<uintptr_t>(images) % kAlignment) % kAlignment;
+    char *const filter = images + filter_, *const own = images + plan_place_;
+    void* const y = makes_filter_ ? args.inputs[1] : args.outputs[0];
+    if (!is_aligned(y)) return loops_->launch(args);
+    fold_.fold_images(args.inputs[0], images, stream);
+    if (!makes_filter_) fold_.fold_filter(args.inputs[1], filter, stream);
+    plan_->launch(images, filter, y, own, stream);
+    if (makes_filter_) fold_.unfold_filter(filter, args.outputs[0], stream);
+    if (attrs_.bias || attrs_.epilogue != Epilogue::none)
+      apply_epilogue(dtype_, y, attrs_.bias ? args.inputs[2] : nullptr, attrs_.epilogue,
+                     fold_.batch * fold_.out_rows * fold_.out_columns, fold_.filters, stream);
+  }
+
+ private:
+  bool makes_filter_;
+  ConvAttrs attrs_;
+  DType dtype_;
+  FoldedConvolution fold_;
+  std::unique_ptr<CudnnPlan> plan_;
+  std::unique_ptr<Kernel> loops_;
+  size_t filter_, plan_place_;  // in the workspace, behind the images
+};
+
 std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   const Operands operands(request);
   const Window& window = request.attrs<ConvAttrs>().window;
@@ -185,10 +225,19 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   if (!served) return prepare_conv_loops(request);
   const bool padded = !(window.before == window.after);
   const Window& planned = padded ? written_out(window) : window;
-  CudnnConvolution problem = problem_of(request, operands, planned);
-  if (!padded) problem.in_channels = planned_channels(request, operands);
+  const CudnnConvolution problem = problem_of(request, operands, planned);
+  if (const auto fold = folded(request, operands)) {
+    CudnnConvolution quarter = problem;
+    quarter.in_channels = fold->folded_channels();
+    quarter.input = {fold->folded_height(), fold->folded_width()};
+    quarter.window = {fold->folded_rows(), fold->folded_columns()};
+    quarter.strides = {1, 1};
+    quarter.before = quarter.after = {0, 0};
+    if (auto plan = CudnnPlan::find(quarter, request.where))
+      return std::make_unique<FoldedConvKernel>(request, *fold, std::move(plan));
+  }
   if (auto plan = CudnnPlan::find(problem, request.where))
-    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded, problem.in_channels);
+    return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded);
   return prepare_conv_loops(request);
 }
 
