@@ -152,7 +152,7 @@ TEST_F(GpuRobustness, LongTenThousandStepsOfFitTakeNoMoreMemory) {
   EXPECT_EQ(after.current, before.current);
   EXPECT_EQ(after.reserved, before.reserved);
   ASSERT_EQ(history.time.memory.size(), 1u);
-  for (const auto& use : history.time.memory[0].uses) EXPECT_EQ(use.grown, 0) << use.name;
+  for (const auto& use : history.time.memory[0].uses) EXPECT_LE(use.grown, 0) << use.name;
 }
 
 // --- 16 bits ---
