@@ -145,10 +145,11 @@ std::string as_table(const Measurement& m) {
   size_t width = 10;
   for (const Result& r : m.results) width = std::max(width, r.name.size());
   std::string text =
-      fmt::format("{}{}, {} thread{}\n", m.work, m.batch > 0 ? fmt::format(", batch {}", m.batch) : "",
-                  m.threads, m.threads == 1 ? "" : "s");
-  text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}\n", "", width, "us/step", "quartiles",
-                      "x floor", "clean", m.bytes > 0 ? "      GB/s" : "");
+      fmt::format("{}{}, {}\n", m.work, m.batch > 0 ? fmt::format(", batch {}", m.batch) : "",
+                  m.on_gpu ? "GPU" : fmt::format("{} thread{}", m.threads, m.threads == 1 ? "" : "s"));
+  text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}{}\n", "", width, "us/step", "quartiles",
+                      m.on_gpu ? "x first" : "x floor", "clean", m.bytes > 0 ? "      GB/s" : "",
+                      m.items > 0 ? fmt::format("  {:>10}", m.item + "/s") : "");
   bool doubtful = false;
   for (const Result& r : m.results) {
     if (!r.error.empty()) {
@@ -161,6 +162,7 @@ std::string as_table(const Measurement& m) {
                         doubt(r.ratio_is_clean), fmt::format("{}/{}", r.clean, r.rounds));
     doubtful |= !r.us_is_clean || !r.ratio_is_clean;
     if (m.bytes > 0) text += fmt::format("  {:>8.1f}", m.bytes / r.us * 1e-3);
+    if (m.items > 0) text += fmt::format("  {:>10.0f}", m.items / r.us * 1e6);
     text += "\n";
   }
   if (doubtful) text += "  ? too few readings were undisturbed: other processes are in this figure\n";
@@ -173,7 +175,8 @@ nlohmann::json as_json(const std::vector<Measurement>& measurements) {
   auto list = nlohmann::json::array();
   for (const Measurement& m : measurements)
     for (const Result& r : m.results) {
-      nlohmann::json entry{{"work", m.work}, {"threads", m.threads}, {"candidate", r.name}};
+      nlohmann::json entry{{"work", m.work}, {"candidate", r.name}};
+      if (!m.on_gpu) entry["threads"] = m.threads;
       if (m.batch > 0) entry["batch"] = m.batch;
       if (!r.note.empty()) entry["note"] = r.note;
       if (!r.error.empty()) {
@@ -185,10 +188,11 @@ nlohmann::json as_json(const std::vector<Measurement>& measurements) {
         entry["clean"] = r.clean;
         entry["rounds"] = r.rounds;
         if (r.ratio) {
-          entry["ratio_to_floor"] = *r.ratio;
+          entry[m.on_gpu ? "ratio_to_first" : "ratio_to_floor"] = *r.ratio;
           entry["ratio_is_clean"] = r.ratio_is_clean;
         }
         if (m.bytes > 0) entry["gb_per_s"] = m.bytes / r.us * 1e-3;
+        if (m.items > 0) entry[m.item + "_per_s"] = m.items / r.us * 1e6;
       }
       list.push_back(std::move(entry));
     }

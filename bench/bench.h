@@ -61,6 +61,9 @@ struct Measurement {
   int64_t batch = 0;  // 0: none
   int threads = 1;
   double bytes = 0;  // moved by one iteration, 0 where a rate in bytes says nothing
+  bool on_gpu = false;
+  double items = 0;  // that one iteration works on, 0 where nobody counts them
+  std::string item;  // what they are called: "images"
   std::vector<Result> results;
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -21,7 +22,9 @@
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
 #include "bench/gpu.h"
+#include "bench/networks.h"
 #include "bench/peers.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::bench {
 namespace {
@@ -29,7 +32,8 @@ namespace {
 struct Options {
   bool quick = false, json = false, no_peers = false, list = false;
   std::vector<int> threads;
-  std::string filter = ".*";
+  std::string filter = ".*", peers = ".*";
+  std::string profile = {};
 };
 
 // One piece of work; the floor comes first among its candidates.
@@ -39,6 +43,9 @@ struct Work {
   double bytes = 0;
   std::function<std::vector<Candidate>(int threads)> candidates = {};
   int most_rounds = std::numeric_limits<int>::max();  // of works that take long
+  bool on_gpu = false;
+  double items = 0;  // see Measurement
+  std::string item = {};
 
   std::string id() const { return batch > 0 ? fmt::format("{}/{}", name, batch) : name; }
 };
@@ -110,11 +117,19 @@ std::vector<Work> all_works() {
                    .candidates = [](int) { return tfrecord_candidates(); }});
   works.push_back({.name = "data/jpeg", .candidates = jpeg_candidates});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
-  for (const int64_t batch : {32L, 128L, 1024L})
-    works.push_back({.name = "gpu/mlp",
+  const auto add_gpu = [&](const char* name, int64_t batch, auto candidates, double items = 0,
+                           const char* item = "") {
+    works.push_back({.name = name,
                      .batch = batch,
-                     .candidates = [=](int) { return gpu_mlp_candidates(batch); },
-                     .most_rounds = 10});
+                     .candidates = [=](int) { return candidates(batch); },
+                     .most_rounds = 10,
+                     .on_gpu = true,
+                     .items = items,
+                     .item = item});
+  };
+  for (const int64_t batch : {32L, 128L, 1024L}) add_gpu("gpu/mlp", batch, gpu_mlp_candidates);
+  add_gpu("gpu/resnet50", 256, gpu_resnet50_candidates, 256, "images");
+  add_gpu("gpu/gpt2", 32, gpu_gpt2_candidates, 32.0 * kGptContext, "tokens");
   constexpr int kCheckpointRounds = 10;
   const auto saved = static_cast<double>(checkpoint_bytes());
   const auto add_checkpoint = [&](const char* name, double bytes, auto candidates) {
@@ -142,6 +157,13 @@ std::string plan_table(const std::vector<MemoryPlan>& plans) {
 
 int run(const Options& options) {
   configure_devices();
+  configure_gpus();
+  if (!options.profile.empty()) {
+    const std::string reason = why_no_gpu();
+    require(reason.empty(), ErrorCode::failed_precondition, std::source_location::current(), reason);
+    fmt::print("{}", gpu_profile(options.profile));
+    return 0;
+  }
   std::vector<Work> works = all_works();
   const std::regex filter(options.filter);
   std::erase_if(works, [&](const Work& work) { return !std::regex_search(work.id(), filter); });
@@ -158,33 +180,50 @@ int run(const Options& options) {
                "The machine is busy (load {:.1f} on {} cores): trust ratios with many clean readings.\n\n",
                load, std::thread::hardware_concurrency());
   std::vector<Measurement> measurements;
-  for (const int threads : options.threads) {
+  const auto run_works = [&](bool on_gpu, int threads) {
+    const auto runs = [&](const Work& work) { return work.on_gpu == on_gpu; };
+    if (std::ranges::none_of(works, runs)) return;
+    if (const std::string reason = on_gpu ? why_no_gpu() : std::string(); !reason.empty()) {
+      fmt::print(progress, "works on a GPU are left out: {}\n\n", reason);
+      return;
+    }
     std::optional<Peers> peers;
     if (!options.no_peers) {
-      peers.emplace(threads);
-      fmt::print(progress, "peers at {} thread{}:", threads, threads == 1 ? "" : "s");
+      on_gpu ? peers.emplace(Peers::on_gpu()) : peers.emplace(threads);
+      fmt::print(progress, "peers {}:",
+                 on_gpu ? "on the GPU" : fmt::format("at {} thread{}", threads, threads == 1 ? "" : "s"));
       for (const std::string& line : peers->inventory()) fmt::print(progress, "\n  {}", line);
       fmt::print(progress, "\n\n");
     }
     for (const Work& work : works) {
+      if (!runs(work)) continue;
       std::vector<Candidate> candidates = work.candidates(threads);
-      if (candidates.empty()) {
-        fmt::print(progress, "{}: there is no GPU\n\n", work.id());
-        continue;
-      }
       Effort own = effort;
       own.rounds = std::min(own.rounds, work.most_rounds);
+      if (on_gpu) {  // many steps a reading: a GPU is waited for once
+        own.reading_us = options.quick ? 100000 : 200000;
+        own.rounds = options.quick ? 5 : own.rounds;
+      }
       if (peers && work.batch > 0)
         for (Candidate& peer : peers->candidates(work.name, work.batch))
-          candidates.push_back(std::move(peer));
+          if (std::regex_search(peer.name, std::regex(options.peers))) candidates.push_back(std::move(peer));
       measurements.push_back({.work = work.name,
                               .batch = work.batch,
                               .threads = threads,
                               .bytes = work.bytes,
+                              .on_gpu = on_gpu,
+                              .items = work.items,
+                              .item = work.item,
                               .results = measure(candidates, own)});
       fmt::print(progress, "{}\n", as_table(measurements.back()));
       std::fflush(progress);
     }
+  };
+  for (const int threads : options.threads) run_works(false, threads);
+  run_works(true, 1);
+  if (std::ranges::all_of(works, [](const Work& work) { return work.on_gpu; })) {
+    if (options.json) fmt::print("{}\n", nlohmann::json{{"results", as_json(measurements)}}.dump(2));
+    return 0;
   }
   const std::vector<MemoryPlan> plans = engine_memory_plans();
   fmt::print(progress, "{}", plan_table(plans));
@@ -215,6 +254,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Thread counts to measure at")->delimiter(',');
   app.add_option("filter,--filter", options.filter,
                  "Only works whose name (see --list) matches this regular expression");
+  app.add_option(
+      "--profile", options.profile,
+      "Instead: which kernels a step of this network (resnet50, gpt2) spends its time in, on the first GPU");
+  app.add_option("--peers", options.peers,
+                 "Only other frameworks whose name matches this regular expression");
   app.add_flag("--no-peers", options.no_peers, "Leave the other frameworks out");
   app.add_flag("--list", options.list, "Name the works and stop");
   CLI11_PARSE(app, argc, argv);

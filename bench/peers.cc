@@ -124,24 +124,46 @@ class Peers::Process {
   std::string received_;
 };
 
-Peers::Peers(int threads) {
-  signal(SIGPIPE, SIG_IGN);  // a peer that has died is an error of its own reading only
-  const std::string python = environment("LOCKSTEP_BENCH_PYTHON", "python3");
+namespace {
+
+std::string python() { return environment("LOCKSTEP_BENCH_PYTHON", "python3"); }
+
+std::string script(const char* name) {
+  return environment("LOCKSTEP_BENCH_PEERS", LOCKSTEP_SOURCE_DIR "/bench/peers") + "/" + name;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> cpu_commands(int threads) {
   const std::string count = std::to_string(threads);
   std::vector<std::pair<std::string, std::vector<std::string>>> commands;
   for (const char* framework : {"torch", "jax", "tensorflow"})
-    commands.push_back({framework,
-                        {python, LOCKSTEP_SOURCE_DIR "/bench/peers/peers.py", "--serve", "--threads", count,
-                         "--framework", framework}});
+    commands.push_back(
+        {framework, {python(), script("peers.py"), "--serve", "--threads", count, "--framework", framework}});
 #ifdef LOCKSTEP_BENCH_LIBTORCH
   // Its BLAS reads the thread count when it is loaded, before main.
   commands.push_back({"libtorch",
                       {"env", "OMP_NUM_THREADS=" + count, "OPENBLAS_NUM_THREADS=" + count,
                        "MKL_NUM_THREADS=" + count, LOCKSTEP_BENCH_LIBTORCH, count}});
-#else
+#endif
+  return commands;
+}
+
+}  // namespace
+
+Peers::Peers(int threads) : Peers(cpu_commands(threads)) {
+#ifndef LOCKSTEP_BENCH_LIBTORCH
   inventory_.push_back("libtorch: missing (not found when the benchmark was configured)");
 #endif
+}
 
+Peers Peers::on_gpu() {
+  std::vector<Command> commands;
+  for (const char* framework : {"torch", "jax"})
+    commands.push_back({framework, {python(), script("gpu_peers.py"), "--serve", "--framework", framework}});
+  return Peers(commands);
+}
+
+Peers::Peers(const std::vector<Command>& commands) {
+  signal(SIGPIPE, SIG_IGN);  // a peer that has died is an error of its own reading only
   std::vector<std::pair<std::string, std::shared_ptr<Process>>> started;
   for (const auto& [name, command] : commands) {
     try {
@@ -167,6 +189,7 @@ Peers::Peers(int threads) {
 }
 
 Peers::~Peers() = default;
+Peers::Peers(Peers&&) noexcept = default;
 
 std::vector<Candidate> Peers::candidates(const std::string& work, int64_t batch) const {
   std::vector<Candidate> list;

@@ -14,6 +14,9 @@ class Peers {
  public:
   explicit Peers(int threads);
   ~Peers();
+  // The same on the first GPU.
+  static Peers on_gpu();
+  Peers(Peers&&) noexcept;
 
   // One candidate a peer.
   std::vector<Candidate> candidates(const std::string& work, int64_t batch) const;
@@ -23,6 +26,9 @@ class Peers {
 
  private:
   class Process;
+  using Command = std::pair<std::string, std::vector<std::string>>;  // framework, words
+  explicit Peers(const std::vector<Command>& commands);
+
   std::vector<std::shared_ptr<Process>> processes_;
   std::vector<std::string> inventory_;
 };

@@ -10,6 +10,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/observe/kernel_profile.h"
 #include "lockstep/observe/trace.h"
 
 namespace lockstep::cli {
@@ -29,6 +30,7 @@ struct Flags {
   std::string step_log;
   std::string tensorboard;
   std::string trace;
+  bool profile = false;
   // Of the digits run.
   std::optional<double> learning_rate;
   std::optional<int64_t> train_size;
@@ -99,16 +101,23 @@ int train(const Flags& flags) {
   const RunReports reports{
       .out = flags.json ? stderr : stdout, .step_log = flags.step_log, .tensorboard = flags.tensorboard};
   set_logical_cpus({.count = flags.devices, .threads = flags.threads});
-  if (!flags.trace.empty()) observe::start_tracing();
+  const bool traces = flags.profile || !flags.trace.empty();
+  if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   distribute::Strategy strategy;
   if (flags.devices > 1 || flags.reproducible)
     strategy = distribute::MirroredStrategy(
         {}, {.reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices)});
   const Json result = carry_out(run, strategy, reports);
-  if (!flags.trace.empty()) {
+  if (traces) {
     observe::stop_tracing();
-    observe::write_trace(observe::take_trace(), flags.trace);
-    fmt::print(reports.out, "trace written to {}: open it at https://ui.perfetto.dev\n", flags.trace);
+    const observe::Trace trace = observe::take_trace();
+    if (flags.profile)
+      fmt::print(reports.out, "{}",
+                 to_text(observe::kernel_profile(trace), {.steps = std::max(1, observe::steps_in(trace))}));
+    if (!flags.trace.empty()) {
+      observe::write_trace(trace, flags.trace);
+      fmt::print(reports.out, "trace written to {}: open it at https://ui.perfetto.dev\n", flags.trace);
+    }
   }
   fmt::print("{}\n", result.dump());
   return result.contains("interrupted") ? 130 : 0;
@@ -136,6 +145,8 @@ void add_train(CLI::App& app, int& status) {
   command->add_option("--step-log", f->step_log, "Write every step's own loss to this file: step,epoch,loss");
   command->add_option("--tensorboard", f->tensorboard, "Write event files for TensorBoard into this folder");
   command->add_option("--trace", f->trace, "Write a Chrome/Perfetto trace of every kernel to this file");
+  command->add_flag("--profile", f->profile,
+                    "Say which kernels the time goes into; a GPU's launches are made and timed one by one");
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

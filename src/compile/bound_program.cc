@@ -6,19 +6,23 @@
 #include "compile/fusion.h"
 #include "compile/transfers.h"
 #include "device/copy.h"
+#include "device/stream_work.h"
 #include "graph/numerics.h"
 
 namespace lockstep::compile {
 namespace {
 
-// "fused(mul, add, relu)": what a person looks for in a trace.
+// "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace.
 std::string launch_name(const Step& step) {
   std::string text(step.op->name);
-  if (step.op != &kFused) return text;
-  const auto& ops = step.attrs.as<FusedAttrs>().ops;
-  text += '(';
-  for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
-  return text + (ops.size() > 6 ? ",...)" : ")");
+  if (step.op == &kFused) {
+    const auto& ops = step.attrs.as<FusedAttrs>().ops;
+    text += '(';
+    for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
+    text += ops.size() > 6 ? ",...)" : ")";
+  }
+  if (!step.output_layouts.empty()) text += detail::concat(" ", step.output_layouts[0].spec);
+  return step.layer.empty() ? text : text + "  " + step.layer;
 }
 
 bool changes_between_runs(Space space) {
@@ -255,10 +259,20 @@ const Device& BoundProgram::place_of(const Launch& l) const {
 }
 
 void BoundProgram::launch(const Launch& l, int device, void* stream) const {
-  const observe::Span span(l.name, "kernel",
-                           {.device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes});
-  try {
+  const observe::EventOptions about{
+      .device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes};
+  const auto enqueue = [&] {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
+  };
+  try {
+    if (stream && observe::tracing()) [[unlikely]] {
+      const int64_t start = monotonic_ns();
+      observe::record_span(l.name, "kernel", start,
+                           start + stream_work(place_of(l).kind()).timed(enqueue, stream), about);
+    } else {
+      const observe::Span span(l.name, "kernel", about);
+      enqueue();
+    }
     if (checked_) [[unlikely]]
       check_numerics(place_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
                      pointers_.data() + l.inputs, l.step->where);

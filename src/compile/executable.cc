@@ -80,6 +80,8 @@ Tensor with_storage_on(Device& device, const TensorImpl& impl) {
   return make_view(*whole.impl(), impl.spec, impl.strides, impl.offset);
 }
 
+constexpr size_t kSentAhead = 256 << 10;  // bytes from which on a copy beside the computation pays
+
 int total_threads(const ReplicaLayout& layout) {
   int total = 0;
   for (const Device* device : layout.devices) total += device->threads();
@@ -91,7 +93,10 @@ int total_threads(const ReplicaLayout& layout) {
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))) {
+      : plans_(std::move(plans)),
+        layout_(std::move(layout)),
+        use_(current_memory_use()),
+        waiting_(waiting_of(total_threads(layout_))) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
@@ -111,6 +116,7 @@ class Executable::Impl {
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
     clock_ = clock;
+    const MemoryUseScope use(use_);
     {
       const observe::TimeScopeOfAll scope(clock, Category::host);
       bind_outputs(outputs);
@@ -121,6 +127,9 @@ class Executable::Impl {
     // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones
     // there, and in front of whoever reads these.
     for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
+    // A copy between GPUs waits for all that both have been given: it comes before they are given this run.
+    if (binds_first())
+      for (size_t d = 0; d < devices_.size(); ++d) bring_inputs(static_cast<int>(d));
     try {
       if (devices_.size() == 1) {
         run_device(0);
@@ -449,7 +458,10 @@ class Executable::Impl {
           auto& mirror = device->mirrors[v];
           const size_t bytes = variable.spec.bytes();
           const bool stale = !mirror || mirror_versions_[v] != variable.version;
-          if (!mirror) mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+          if (!mirror) {
+            mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+            mirror->set_use(memory_use("variables"));
+          }
           if (stale) copy_across(home, data, *device->device, mirror->data(), bytes);
           own = mirror->data();
         }
@@ -511,6 +523,12 @@ class Executable::Impl {
       memory.variables[static_cast<size_t>(index)] = data;
   }
 
+  bool binds_first() const { return devices_.size() > 1 && layout_.devices[0]->kind() == DeviceKind::gpu; }
+  void bring_inputs(int d) {
+    const observe::TimeScope scope(clock_of(d), Category::copy);
+    bind_inputs(*devices_[static_cast<size_t>(d)], inputs_);
+  }
+
   void bind_inputs(DeviceContext& device, std::span<const Tensor> inputs) {
     for (size_t i = 0; i < plans_[0].parameters.size(); ++i) {
       const TensorImpl& input = *inputs[i].impl();
@@ -540,11 +558,18 @@ class Executable::Impl {
     if (here && (device.device->kind() != DeviceKind::gpu || stage.is_usual(source))) return source;
     if (!stage.storage || stage.storage->bytes() < bytes)
       stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
-    if (here)
-      device.device->copy_within(stage.storage->data(), source, bytes);
-    else
-      copy_across(input.storage->device(), source, *device.device, stage.storage->data(), bytes);
-    return stage.storage->data();
+    void* const target = stage.storage->data();
+    if (here) {
+      device.device->copy_within(target, source, bytes);
+    } else if (input.storage->device().kind() == DeviceKind::cpu && bytes >= kSentAhead) {
+      // The GPU still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
+      const Storage ahead(*device.device, bytes, std::source_location::current(), true);
+      copy_across(input.storage->device(), source, *device.device, ahead.data(), bytes);
+      device.device->copy_within(target, ahead.data(), bytes);
+    } else {
+      copy_across(input.storage->device(), source, *device.device, target, bytes);
+    }
+    return target;
   }
 
   // --- running ---------------------------------------------------------------------------------------------------
@@ -596,11 +621,9 @@ class Executable::Impl {
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
+    const MemoryUseScope use(use_);
     wait_for_earlier(device, d);
-    {
-      const observe::TimeScope scope(clock_of(d), Category::copy);
-      bind_inputs(device, inputs_);
-    }
+    if (!binds_first()) bring_inputs(d);
     for (size_t p = 0; p < plans_.size(); ++p)
       if (device.uniform[p]) device.uniform[p]->bind(device.memory[p]);
     for (const auto& replica : device.replicas) replica->program->bind(replica->memory);
@@ -694,6 +717,7 @@ class Executable::Impl {
 
   std::vector<Plan> plans_;
   ReplicaLayout layout_;
+  const MemoryLedger::Use use_;  // whose its memory is
   std::vector<std::vector<int>>
       variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;

@@ -7,6 +7,7 @@
 #include "compile/replicated_program.h"
 #include "compile/split_executable.h"
 #include "compile/transfers.h"
+#include "device/memory_ledger.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
@@ -219,6 +220,7 @@ class FunctionCore::Impl {
     }
     ReplicaLayout layout;
     layout.devices = {&device};
+    const MemoryUseScope use("function " + options_.name);
     program.executable =
         std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
   }

@@ -59,6 +59,8 @@ class Fuser {
       for (const Value v : graph_.nodes[i].inputs)
         if (fusible(v.node)) try_join(cluster_of(v.node), cluster_of(static_cast<int>(i)));
     }
+    for (size_t i = graph_.nodes.size(); i-- > 0;)
+      if (fusible(static_cast<int>(i))) try_move(static_cast<int>(i));
     return emit();
   }
 
@@ -86,6 +88,69 @@ class Fuser {
     into.insert(into.end(), from.begin(), from.end());
     std::sort(into.begin(), into.end());
     from.clear();
+  }
+
+  // The cluster that alone reads a node's value; -1: there is none, or it is its own.
+  int only_reader(int member) const {
+    if (node(member).outputs.size() != 1) return -1;
+    int reader = -1, reads = 0;
+    for (const int next : consumers_[static_cast<size_t>(member)]) {
+      const int cluster = cluster_of(next);
+      if (!fusible(next) || cluster == cluster_of(member) || (reader >= 0 && reader != cluster)) return -1;
+      reader = cluster;
+      ++reads;
+    }
+    return uses_[static_cast<size_t>(member)][0] == reads ? reader : -1;
+  }
+
+  // A value that only one other cluster reads is computed there, with all that nobody else reads, if that moves fewer bytes:
+  // a 16-bit tensor that is there anyhow instead of a product with it in float32, say. What the other cluster reads then
+  // comes from this one or lies before it, so that no circle comes to be.
+  void try_move(int value) {
+    const int from = cluster_of(value), to = only_reader(value);
+    if (to < 0) return;
+    const int other = members_[static_cast<size_t>(to)].front();
+    if (shape(value) != shape(other) ||
+        placement_.nodes[static_cast<size_t>(value)] != placement_.nodes[static_cast<size_t>(other)])
+      return;
+    std::vector<int> moved = {value};
+    const auto moves = [&](int i) { return std::find(moved.begin(), moved.end(), i) != moved.end(); };
+    const auto& members = members_[static_cast<size_t>(from)];
+    for (auto it = members.rbegin(); it != members.rend(); ++it) {
+      const auto& readers = consumers_[static_cast<size_t>(*it)];
+      if (*it < value && node(*it).outputs.size() == 1 && !readers.empty() &&
+          std::all_of(readers.begin(), readers.end(), moves) &&
+          uses_[static_cast<size_t>(*it)][0] == static_cast<int>(readers.size()))
+        moved.push_back(*it);
+    }
+    std::vector<Value> inputs;  // of the other cluster as it will be
+    size_t more = 0;
+    const auto read = [&](int member, bool anew) {
+      for (const Value v : node(member).inputs) {
+        if (node(v.node).op == &kConstant || cluster_of(v.node) == to || moves(v.node) ||
+            std::find(inputs.begin(), inputs.end(), v) != inputs.end())
+          continue;
+        inputs.push_back(v);
+        if (!anew) continue;
+        const bool kept = cluster_of(v.node) != from || needed_outside(v.node, static_cast<size_t>(v.output));
+        more += graph_.spec(v).bytes() * (kept ? 1 : 2);
+      }
+    };
+    for (const int member : members_[static_cast<size_t>(to)]) read(member, false);
+    for (const int member : moved) read(member, true);
+    size_t outputs = 0;
+    for (const int member : members_[static_cast<size_t>(to)])
+      for (size_t k = 0; k < node(member).outputs.size(); ++k) outputs += needed_outside(member, k) ? 1 : 0;
+    if (more >= 2 * node(value).outputs[0].bytes() || inputs.size() + outputs > kMaxOperands ||
+        members_[static_cast<size_t>(to)].size() + moved.size() > kMaxNodes)
+      return;
+    std::erase_if(members_[static_cast<size_t>(from)], moves);
+    auto& into = members_[static_cast<size_t>(to)];
+    for (const int member : moved) {
+      cluster_[static_cast<size_t>(member)] = to;
+      into.push_back(member);
+    }
+    std::sort(into.begin(), into.end());
   }
 
   // Whether something outside both clusters lies on a way from one to the other: joining them would

@@ -243,6 +243,23 @@ TEST(Fusion, HasLimits) {
       }
 }
 
+// A wide product of a narrow value that is there anyhow is made where it is read.
+TEST(Fusion, ValuesMoveToTheirOnlyReaderWhereThatMovesFewerBytes) {
+  const SpecList specs = {{DType::bfloat16, {3, 4}}, {DType::float32, {4}}};
+  const Graph graph = fuse(specs, [](const TensorList& p) {
+    const Tensor narrow = p[0] * 2.0;
+    const Tensor wide = cast(narrow, DType::float32) * p[1];
+    const Tensor sum = cast(reduce_sum(narrow, {.axis = {0}}), DType::float32);
+    return TensorList{wide + sum};
+  });
+  ASSERT_EQ(elementwise_nodes(graph), 3);  // the vector of sums is converted by itself
+  for (const Node& node : graph.nodes)
+    if (node.op->expand && graph.node(node.inputs[0]).op == &kParameter) {
+      ASSERT_EQ(node.outputs.size(), 1u);
+      EXPECT_EQ(node.outputs[0].dtype, DType::bfloat16);
+    }
+}
+
 TEST(Fusion, AloneAnOpStaysAlone) {
   const Graph graph = fuse({kMatrix}, [](const TensorList& p) {
     return TensorList{reduce_sum(exp(p[0])), p[0]};

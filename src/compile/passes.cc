@@ -7,10 +7,15 @@
 #include "compile/control_flow_ops.h"
 #include "compile/rewriter.h"
 #include "graph/emit.h"
+#include "ops/array/array.h"
+#include "ops/array/join.h"
 #include "ops/elementwise/evaluate.h"
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
+#include "ops/matmul/matmul.h"
+#include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/normalize.h"
 
 namespace lockstep::compile {
 
@@ -30,11 +35,18 @@ Graph remove_dead_nodes(const Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;)
     if (live[i])
       for (const Value v : graph.nodes[i].inputs) live[static_cast<size_t>(v.node)] = true;
-  // Sources depend on nothing: in front, they are in nobody's way when nodes are merged.
+  // Sources depend on nothing: in front, they are in nobody's way when nodes are merged; neither are conversions and views
+  // of them, such as a bias in another dtype.
+  std::vector<bool> front(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    front[i] = is_source(*node.op) || ((node.op == &kCast || node.op->view) && node.inputs.size() == 1 &&
+                                       front[static_cast<size_t>(node.inputs[0].node)]);
+  }
   Rewriter rewriter(graph);
-  for (const bool sources : {true, false})
+  for (const bool first : {true, false})
     for (size_t i = 0; i < graph.nodes.size(); ++i)
-      if (live[i] && is_source(*graph.nodes[i].op) == sources) rewriter.keep(static_cast<int>(i));
+      if (live[i] && front[i] == first) rewriter.keep(static_cast<int>(i));
   return rewriter.finish();
 }
 
@@ -268,6 +280,202 @@ Graph join_losses(const Graph& graph) {
     rewriter.map({found->second, 0}, {added.node, 1});
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) add(static_cast<int>(i));
+  return rewriter.finish();
+}
+
+namespace {
+
+// The window over images that are not padded yet; nothing where it would be another on the two sides, or where more than
+// height and width grow.
+std::optional<Window> padded_by(Window window, const Shape& images, const Dims& before, const Dims& after) {
+  const int rank = window.rank();
+  if (images.rank() != rank + 2 || before[0] + after[0] + before[rank + 1] + after[rank + 1] != 0)
+    return std::nullopt;
+  for (int i = 0; i < rank; ++i) {
+    window.input[i] = images[i + 1];
+    window.before[i] += before[i + 1];
+    window.after[i] += after[i + 1];
+  }
+  if (!(window.before == window.after)) return std::nullopt;
+  return window;
+}
+
+}  // namespace
+
+Graph fold_padding(const Graph& graph) {
+  const auto uses = count_uses(graph);
+  const auto is_conv = [](const OpDef* op, ConvDirection direction) {
+    return (op == &kConv2d || op == &kConv2dBackpropInput || op == &kConv2dBackpropFilter) &&
+           conv_direction(*op) == direction;
+  };
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    const Node& node = graph.nodes[i];
+    const Node* first = node.inputs.empty() ? nullptr : &graph.node(node.inputs[0]);
+    if ((is_conv(node.op, ConvDirection::forward) || is_conv(node.op, ConvDirection::backprop_filter)) &&
+        first->op == &kPad && first->device == node.device) {
+      const auto& pad = first->attrs.as<PadAttrs>();
+      auto attrs = node.attrs.as<ConvAttrs>();
+      const auto window = padded_by(attrs.window, graph.spec(first->inputs[0]).shape, pad.before, pad.after);
+      if (pad.value == 0 && window) {
+        Node folded = rewriter.mapped(id);
+        attrs.window = *window;
+        folded.attrs = attrs;
+        folded.inputs[0] = rewriter.mapped(first->inputs[0]);
+        rewriter.replace_with(id, std::move(folded));
+        continue;
+      }
+    }
+    // What arrives at the padding is cut off.
+    if (node.op == &kStridedSlice && is_conv(first->op, ConvDirection::backprop_input) &&
+        first->device == node.device && uses[static_cast<size_t>(node.inputs[0].node)][0] == 1) {
+      const auto& slice = node.attrs.as<StridedSliceAttrs>();
+      const Shape &images = node.outputs[0].shape, &whole = graph.spec(node.inputs[0]).shape;
+      auto attrs = first->attrs.as<ConvAttrs>();
+      Dims after = slice.begin;
+      bool dense = true;
+      for (int d = 0; d < images.rank(); ++d) {
+        after[d] = whole[d] - slice.begin[d] - images[d];
+        dense = dense && slice.stride[d] == 1;
+      }
+      const auto window = padded_by(attrs.window, images, slice.begin, after);
+      if (dense && window) {
+        Node folded = rewriter.mapped(node.inputs[0].node);
+        attrs.window = *window;
+        folded.attrs = attrs;
+        folded.outputs = node.outputs;
+        rewriter.replace_with(id, std::move(folded));
+        continue;
+      }
+    }
+    rewriter.keep(id);
+  }
+  return remove_dead_nodes(rewriter.finish());
+}
+
+namespace {
+
+bool is_narrow(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+
+// Of a float32 value that was converted from a 16-bit one: that one.
+Value narrow_source(const Graph& graph, Value v) {
+  const Node& node = graph.node(v);
+  if (node.op != &kCast || graph.spec(v).dtype != DType::float32) return {};
+  return is_narrow(graph.spec(node.inputs[0]).dtype) ? node.inputs[0] : Value{};
+}
+
+// The 16-bit type that a node's kernel can read and write in place of float32.
+std::optional<DType> narrow_type(const Graph& graph, const Node& node, const KernelDef& kernel,
+                                 const std::vector<std::vector<DType>>& read_as) {
+  std::optional<DType> type;
+  const auto agrees = [&](DType dtype) { return *(type = type.value_or(dtype)) == dtype; };
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if ((kernel.narrow_inputs >> i & 1) == 0) continue;
+    const Value source = narrow_source(graph, node.inputs[i]);
+    if (!source.valid() || !agrees(graph.spec(source).dtype)) return std::nullopt;
+  }
+  for (size_t k = 0; k < node.outputs.size(); ++k)
+    if ((kernel.narrow_outputs >> k & 1) != 0)
+      for (const DType dtype : read_as[k])
+        if (!is_narrow(dtype) || !agrees(dtype)) return std::nullopt;
+  return type;
+}
+
+}  // namespace
+
+Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(const Node&)>& kernel_of) {
+  // What the readers of each value convert it to; float32: they do not, or it is a result.
+  std::vector<std::vector<std::vector<DType>>> read_as;
+  for (const Node& node : graph.nodes) read_as.emplace_back(node.outputs.size());
+  const auto read = [&](Value v, DType as) {
+    read_as[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)].push_back(as);
+  };
+  for (const Node& node : graph.nodes)
+    for (const Value v : node.inputs)
+      read(v,
+           node.op == &kCast && node.device == graph.node(v).device ? node.outputs[0].dtype : DType::float32);
+  for (const Value v : graph.results()) read(v, DType::float32);
+
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    const Node& old = graph.nodes[i];
+    Node node = rewriter.mapped(id);
+    if (is_source(*old.op) || old.op == &kAllReduceSum) {
+      rewriter.keep(id);
+      continue;
+    }
+    if (old.op == &kCast && rewriter.graph().spec(node.inputs[0]) == node.outputs[0]) {
+      rewriter.map({id, 0}, node.inputs[0]);  // of a value that is made narrow now
+      continue;
+    }
+    if (old.op->expand) {
+      // A conversion of its own costs an elementwise op nothing; a shared one is a tensor of twice the size.
+      for (size_t k = 0; k < node.inputs.size(); ++k)
+        if (narrow_source(graph, old.inputs[k]).valid())
+          node.inputs[k] = rewriter.add(rewriter.mapped(old.inputs[k].node));
+      rewriter.replace_with(id, std::move(node));
+      continue;
+    }
+    if (old.op->view == nullptr) {
+      const KernelDef& kernel = kernel_of(old);
+      if (const auto type =
+              kernel.narrow_inputs != 0 ? narrow_type(graph, old, kernel, read_as[i]) : std::nullopt) {
+        for (size_t k = 0; k < node.inputs.size(); ++k)
+          if ((kernel.narrow_inputs >> k & 1) != 0)
+            node.inputs[k] = rewriter.mapped(narrow_source(graph, old.inputs[k]));
+        for (size_t k = 0; k < node.outputs.size(); ++k)
+          if ((kernel.narrow_outputs >> k & 1) != 0) node.outputs[k].dtype = *type;
+      }
+    }
+    rewriter.replace_with(id, std::move(node));
+  }
+  return remove_dead_nodes(rewriter.finish());
+}
+
+Graph fuse_addends(const Graph& graph) {
+  const auto uses = count_uses(graph);
+  Rewriter rewriter(graph);
+  // The node of the new graph that can add `other` to its result `v`, or -1; its attributes then.
+  const auto host = [&](Value v, Value other, const Node& add, Attrs& attrs) {
+    if (uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] != 1 || v.output != 0) return -1;
+    if (graph.spec(v) != add.outputs[0] || graph.spec(other) != add.outputs[0]) return -1;
+    const Value mapped = rewriter.mapped(v);
+    const Node& node = rewriter.graph().node(mapped);
+    if (node.device != add.device || rewriter.mapped(other).node >= mapped.node) return -1;
+    if (node.op == &kMatmul) {
+      auto changed = node.attrs.as<MatmulAttrs>();
+      if (changed.addend || changed.epilogue != Epilogue::none) return -1;
+      changed.addend = true;
+      attrs = changed;
+    } else if (node.op == &kLayerNormGrad || node.op == &kRmsNormGrad) {
+      auto changed = node.attrs.as<LayerNormAttrs>();
+      if (changed.addend) return -1;
+      changed.addend = true;
+      attrs = changed;
+    } else {
+      return -1;
+    }
+    return static_cast<int>(mapped.node);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    const Node& node = graph.nodes[i];
+    bool fused = false;
+    if (node.op == &kAdd && is_narrow(node.outputs[0].dtype))
+      for (size_t side = 0; side < 2 && !fused; ++side) {
+        Attrs attrs;
+        const int target = host(node.inputs[side], node.inputs[1 - side], node, attrs);
+        if (target < 0) continue;
+        Node& changed = rewriter.mutable_node(target);
+        changed.attrs = std::move(attrs);
+        changed.inputs.push_back(rewriter.mapped(node.inputs[1 - side]));
+        rewriter.map({id, 0}, {target, 0});
+        fused = true;
+      }
+    if (!fused) rewriter.keep(id);
+  }
   return rewriter.finish();
 }
 

@@ -1,11 +1,14 @@
 // Rewrites of a traced graph. Each returns a new graph that computes the same results.
 #pragma once
 
+#include <functional>
+
 #include "graph/graph.h"
+#include "graph/kernel.h"
 
 namespace lockstep::compile {
 
-// Drops nodes that no result depends on, and puts sources in front.
+// Drops nodes that no result depends on, and puts sources and conversions of them in front.
 Graph remove_dead_nodes(const Graph& graph);
 
 // Computes equal expressions once.
@@ -24,7 +27,18 @@ Graph fuse_epilogues(const Graph& graph);
 // on it: as with every mean or sum of losses. For devices whose kernels can.
 Graph join_losses(const Graph& graph);
 
-// All of the above but join_losses, in order. `join`: whether ops may move into others.
+// Lets convolutions and their gradients pad images themselves that are padded with zeros alike on both sides.
+Graph fold_padding(const Graph& graph);
+
+// Lets kernels read and write 16-bit floats where they can (KernelDef::narrow_inputs) and the graph converts around them,
+// and gives every elementwise op conversions of its own. No bit changes. `kernel_of`: of a node that has one.
+Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(const Node&)>& kernel_of);
+
+// Lets matrix products and gradients of normalisations of 16-bit floats add another tensor to their result: a residual
+// connection, or the other gradients of a value. For devices whose kernels can.
+Graph fuse_addends(const Graph& graph);
+
+// All of the above but join_losses, fold_padding, absorb_casts and fuse_addends, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.

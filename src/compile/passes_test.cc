@@ -16,10 +16,13 @@
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/array/array.h"
+#include "ops/array/join.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/normalize.h"
 
 namespace lockstep::compile {
 namespace {
@@ -466,6 +469,114 @@ TEST(JoinLosses, NotWhereTheGradientNeedsTheLoss) {
   const Graph after = join_losses(before);
   EXPECT_EQ(count_ops(after, kSparseCrossEntropyWithGrad), 0);
   EXPECT_EQ(count_ops(after, kSparseCrossEntropyGrad), 1);
+}
+
+// A convolution of padded images, with the gradients of its inputs.
+Graph padded_convolution(const Dims& before, const Dims& after, double value) {
+  return traced({{DType::float32, {1, 6, 6, 2}}, {DType::float32, {3, 3, 2, 4}}},
+                [&](const TensorList& p) -> TensorList {
+                  GradientTape tape;
+                  tape.watch(p[0]);
+                  tape.watch(p[1]);
+                  const Tensor y = reduce_sum(square(
+                      conv2d(pad(p[0], before, after, {.constant_value = value}), p[1], {.strides = {2}})));
+                  const GradientSource sources[] = {p[0], p[1]};
+                  const TensorList gradients = tape.gradient(y, sources);
+                  return {y, gradients[0], gradients[1]};
+                });
+}
+
+TEST(FoldPadding, IntoAConvolutionAndItsGradients) {
+  const SpecList specs = {{DType::float32, {1, 6, 6, 2}}, {DType::float32, {3, 3, 2, 4}}};
+  const Graph before = padded_convolution({0, 1, 2, 0}, {0, 1, 2, 0}, 0);
+  const Graph after = fold_padding(before);
+  EXPECT_EQ(count_ops(before, kPad), 1);
+  EXPECT_EQ(count_ops(after, kPad) + count_ops(after, kStridedSlice), 0);
+  expect_same_results(before, after, specs, 1e-4);
+}
+
+TEST(FoldPadding, NotWhereItIsNoConvolutionsPadding) {
+  for (const auto& [before, after, value] :
+       {std::tuple<Dims, Dims, double>{{0, 0, 0, 0}, {0, 1, 1, 0}, 0}, {{0, 1, 1, 0}, {0, 1, 1, 0}, 1}})
+    EXPECT_EQ(count_ops(fold_padding(padded_convolution(before, after, value)), kPad), 1);
+}
+
+// Layer normalisation of 16-bit floats as Keras writes it, on devices whose kernel can read and write them.
+class AbsorbCasts : public ::testing::Test {
+ protected:
+  static Graph absorbed(const TracedBody& body) {
+    static const KernelDef none{}, narrow{.narrow_inputs = 0b1, .narrow_outputs = 0b1};
+    const TensorSpec x{DType::bfloat16, {4, 8}}, weight{DType::float32, {8}};
+    return absorb_casts(
+        remove_dead_nodes(traced({x, weight, weight}, body)),
+        [&](const Node& node) -> const KernelDef& { return node.op == &kLayerNorm ? narrow : none; });
+  }
+  static const Node& norm_of(const Graph& graph) {
+    return *std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                         [](const Node& node) { return node.op == &kLayerNorm; });
+  }
+};
+
+TEST_F(AbsorbCasts, AroundAKernelThatCan) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    return TensorList{cast(layer_norm(cast(p[0], DType::float32), p[1], p[2]), DType::bfloat16)};
+  });
+  EXPECT_TRUE(is_sorted(graph));
+  EXPECT_EQ(count_ops(graph, kCast), 0);
+  EXPECT_EQ(graph.spec(norm_of(graph).inputs[0]).dtype, DType::bfloat16);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::bfloat16);
+  EXPECT_EQ(norm_of(graph).outputs[1].dtype, DType::float32);
+}
+
+TEST_F(AbsorbCasts, NotWhereSomebodyReadsTheWideResult) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    const Tensor y = layer_norm(cast(p[0], DType::float32), p[1], p[2]);
+    return TensorList{cast(y, DType::bfloat16), y};
+  });
+  EXPECT_EQ(count_ops(graph, kCast), 2);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::float32);
+}
+
+TEST_F(AbsorbCasts, ElementwiseOpsConvertForThemselves) {
+  const Graph graph = absorbed([](const TensorList& p) {
+    const Tensor x = cast(p[0], DType::float32);
+    return TensorList{cast(layer_norm(x, p[1], p[2]), DType::bfloat16), exp(x), x * 2.0};
+  });
+  EXPECT_EQ(count_ops(graph, kCast), 2);
+  EXPECT_EQ(norm_of(graph).outputs[0].dtype, DType::bfloat16);
+}
+
+const TensorSpec kNarrow{DType::bfloat16, {4, 4}};
+
+TEST(FuseAddends, AProductAddsAResidual) {
+  const Graph graph = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]), b = matmul(p[1], p[0]);
+    return TensorList{p[0] + a + b};
+  })));
+  EXPECT_TRUE(is_sorted(graph));
+  EXPECT_EQ(count_ops(graph, kAdd), 0);
+  for (const Node& node : graph.nodes)
+    if (node.op == &kMatmul) {
+      EXPECT_TRUE(node.attrs.as<MatmulAttrs>().addend);
+      EXPECT_EQ(node.inputs.size(), 3u);
+    }
+}
+
+TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
+  const Graph read = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]);
+    return TensorList{a + p[0], a};
+  })));
+  EXPECT_EQ(count_ops(read, kAdd), 1);
+  const Graph first = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
+    const Tensor a = matmul(p[0], p[1]);
+    return TensorList{a + exp(a * 0.0 + p[0])};
+  })));
+  EXPECT_EQ(count_ops(first, kMatmul), 1);
+  for (const Node& node : first.nodes)
+    if (node.op == &kMatmul) {
+      EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
+    }
 }
 
 TEST(Simplify, ComputesTheSame) {

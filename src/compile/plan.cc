@@ -44,6 +44,7 @@ class Lowering {
   }
 
   Plan run(const std::vector<int>& order) {
+    name_layers();
     collect_sources();
     assign_results();
     for (const int node : order) lower(node);
@@ -62,6 +63,30 @@ class Lowering {
 
   static OperandLayout contiguous_layout(const TensorSpec& spec) {
     return {spec, contiguous_strides(spec.shape)};
+  }
+
+  // A node that reads a weight, or a conversion or view of one, belongs to its layer, and so does one whose result an update
+  // of the weight reads.
+  void name_layers() {
+    layers_.resize(graph_.nodes.size());
+    const auto layer_of = [](const Variable& variable) {
+      return variable.name().substr(0, variable.name().rfind('/'));
+    };
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (const Value v : node(static_cast<int>(i)).inputs) {
+        const Node* source = &graph_.node(v);
+        if (source->inputs.size() == 1) source = &graph_.node(source->inputs[0]);
+        if (source->op == &kVariable && layers_[i].empty())
+          layers_[i] = layer_of(source->attrs.as<VariableAttrs>().variable);
+      }
+    for (const VariableUpdate& update : graph_.updates)
+      for (Value v : graph_.node(update.value).inputs)
+        for (int hops = 0; hops < 2; ++hops) {
+          if (std::string& layer = layers_[static_cast<size_t>(v.node)]; layer.empty())
+            layer = layer_of(update.variable);
+          if (graph_.node(v).inputs.size() != 1) break;
+          v = graph_.node(v).inputs[0];
+        }
   }
 
   // --- sources and results ---------------------------------------------------------------------------------------
@@ -150,7 +175,8 @@ class Lowering {
               .workspace_offset = 0,
               .place = place,
               .cost = {},
-              .where = n.where};
+              .where = n.where,
+              .layer = layers_[static_cast<size_t>(i)]};
     const DeviceKind kind = step_kind(place, options_);
     const bool needs_contiguous =
         kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
@@ -408,6 +434,7 @@ class Lowering {
   const Placement& placement_;
   const PlanOptions& options_;
   Plan plan_;
+  std::vector<std::string> layers_;  // by node
   std::vector<std::vector<Home>> homes_;
   std::vector<Value> settled_;
   std::vector<Buffer> buffers_;
@@ -449,7 +476,11 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   // Joined ops could not be told apart when one of them goes wrong.
   const bool checked = numerics_checked();
   graph = simplify(std::move(graph), replicated, !checked);
-  if (!checked && options.kind == DeviceKind::gpu && options.devices.empty()) graph = join_losses(graph);
+  if (!checked && options.kind == DeviceKind::gpu && options.devices.empty())
+    graph = fuse_addends(
+        absorb_casts(fold_padding(join_losses(graph)), [&](const Node& node) -> const KernelDef& {
+          return find_kernel(options.kind, *node.op, node.where);
+        }));
   if (!checked)
     graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
   if (!options.devices.empty()) graph = insert_transfers(graph);

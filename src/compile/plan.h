@@ -43,6 +43,7 @@ struct Step {
   NodePlace place;
   Cost cost;
   std::source_location where;
+  std::string layer = {};  // whose weights it works with, as far as that can be told
 };
 
 // A sum over replicas: input in every replica (or uniform), result in the device arena.

@@ -6,7 +6,8 @@ namespace lockstep::compile {
 
 void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& device) {
   void* const stream = device.stream();
-  if (!stream || !program.recordable()) return program.run(phase);
+  // A trace shows every launch with the time that it takes on the device.
+  if (!stream || !program.recordable() || observe::tracing()) return program.run(phase);
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
     return r.phase == phase &&

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device/gpu_driver.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -19,6 +20,11 @@ class HostWork final : public StreamWork {
   }
   void read(void* host, const void* source, size_t bytes, void* stream) const override {
     copy(host, source, bytes, stream);
+  }
+  int64_t timed(const std::function<void()>& launch, void*) const override {
+    const int64_t start = monotonic_ns();
+    launch();
+    return monotonic_ns() - start;
   }
 };
 

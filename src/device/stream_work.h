@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "lockstep/device/device.h"
 
@@ -17,6 +18,8 @@ class StreamWork {
   virtual void fill(void* target, uint64_t pattern, size_t width, size_t count, void* stream) const = 0;
   // Waits for the stream.
   virtual void read(void* host, const void* source, size_t bytes, void* stream) const = 0;
+  // Calls `launch`, waits for what it queued, and gives the nanoseconds which that took on the device.
+  virtual int64_t timed(const std::function<void()>& launch, void* stream) const = 0;
 };
 
 const StreamWork& stream_work(DeviceKind kind);

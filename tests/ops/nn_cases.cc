@@ -251,6 +251,17 @@ Arrays batch_norm_grad_of(const Arrays& in) {
   return {dx, dgamma, dbeta};
 }
 
+Arrays batch_norm_sums_of(const Arrays& in) {
+  const Array &x = in[0], &mean = in[1], &dy = in[2];
+  Array sum(mean.shape), product(mean.shape);
+  const size_t n = mean.values.size();
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    sum.values[i % n] += dy.values[i];
+    product.values[i % n] += dy.values[i] * (x.values[i] - mean.values[i % n]);
+  }
+  return {sum, product};
+}
+
 Array scaled(const Array& h, const Array& gamma, const Array& beta) {
   return broadcast_each({h, gamma, beta}, 1,
                         [](const double* v, double* out) { *out = v[0] * v[1] + v[2]; })[0];
@@ -521,6 +532,30 @@ OpCases cases() {
        .stops = {2, 3},
        .edge_shapes = {{{0, 3}, {3}, {}, {}, {0, 3}}, {{5, 1}, {1}, {}, {}, {5, 1}}},
        .large = {{90, 10, 83}, {83}, {}, {}, {90, 10, 83}},
+       .same_bits_on_threads = true},
+      {.name = "batch_moments",
+       .op = "batch_moments",
+       .inputs = {normal({2, 4, 3})},
+       .reference = [](const Arrays& in) -> Arrays {
+         const ColumnMoments m = column_moments(in[0]);
+         return {m.mean, m.variance};
+       },
+       .tolerance = Tolerance::summed,
+       .results = {wide, wide},
+       .edge_shapes = {{{5, 1}}, {{1, 3}}},
+       .large = {{90, 10, 83}},
+       .same_bits_on_threads = true},
+      {.name = "batch_norm_sums",
+       .op = "batch_norm_sums",
+       .inputs = {normal({2, 4, 3}),
+                  derived([](const Arrays& in) { return column_moments(in[0]).mean; }, wide),
+                  normal({2, 4, 3})},
+       .reference = batch_norm_sums_of,
+       .tolerance = Tolerance::summed,
+       .results = {wide, wide},
+       .stops = {1},
+       .edge_shapes = {{{0, 3}, {}, {0, 3}}, {{5, 1}, {}, {5, 1}}},
+       .large = {{90, 10, 83}, {}, {90, 10, 83}},
        .same_bits_on_threads = true},
       {.name = "fused_batch_norm",
        .inputs = {normal({2, 4, 3}), normal({3}), normal({3})},

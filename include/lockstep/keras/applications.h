@@ -49,6 +49,8 @@ struct ResnetOptions {
   // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3
   // that keeps their size, for images of a few dozen pixels.
   std::string stem = "small";
+  // Of resnet50: "v1" is Keras' network; "v1.5" has no biases, and strides in the 3 x 3 convolutions, as most others have.
+  std::string version = "v1";
   Activation classifier_activation = {};
   std::string name = {};  // empty: the function's
 };
@@ -87,9 +89,22 @@ struct GptOptions {
 // A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what comes next.
 Model gpt_tiny(const GptOptions& options = {});
 
+struct Gpt2Options {
+  int64_t vocabulary = 50257;
+  int64_t context = 1024;
+  int64_t dim = 768;
+  int64_t depth = 12;
+  int64_t heads = 12;
+  int64_t mlp_dim = 0;  // 0: 4 dim
+  double dropout = 0;
+  std::string name = "gpt2";
+};
+// GPT-2 of 124 million parameters: the same network, of which the logits are products with the token embeddings.
+Model gpt2(const Gpt2Options& options = {});
+
 // --- by name, for files --------------------------------------------------------------------------------------------
 
-// mlp, lenet, resnet18, resnet50, vit_tiny, gpt_tiny.
+// mlp, lenet, resnet18, resnet50, vit_tiny, gpt_tiny, gpt2.
 std::vector<std::string> names();
 // Every option with its default, by the names of the structs above.
 Json default_options(const std::string& name, std::source_location where = std::source_location::current());

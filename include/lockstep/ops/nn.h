@@ -67,6 +67,15 @@ struct BatchNormResult {
 BatchNormResult fused_batch_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                                  double epsilon = 1e-3);
 
+// Its parts, for who makes something else of them. The moments of x over all but its last dimension:
+Moments batch_moments(const TensorArg& x);
+struct BatchNormSums {
+  Tensor sum;      // of dy
+  Tensor product;  // of dy (x - mean)
+};
+// and the sums over the same dimensions that its gradients need; `mean` is that of x. All results are of the statistics' dtype.
+BatchNormSums batch_norm_sums(const TensorArg& x, const TensorArg& mean, const TensorArg& dy);
+
 struct GroupNormOptions {
   int64_t groups = 32;  // of neighbouring channels; -1: each channel is one, which is instance normalisation
   double epsilon = 1e-3;

@@ -35,6 +35,21 @@ struct ColumnGrid {
 inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
 inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
 
+// The most chunks that one of join_threads() joins: all are in its registers, so that it waits for memory once.
+inline constexpr int kChunksPerThread = 32;
+inline constexpr int64_t kMostChunks = kChunksPerThread * 32;
+
+// Of chunks that left a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
+// behind the last.
+template <class C>
+__device__ void load_chunks(const C* at, int64_t step, int64_t chunks, C (&values)[kChunksPerThread]) {
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    const int64_t chunk = threadIdx.y + static_cast<int64_t>(k) * blockDim.y;
+    values[k] = chunk < chunks ? at[chunk * step] : C(0);
+  }
+}
+
 // Sums over the y threads of a block whose x threads are columns, into those with threadIdx.y == 0. `shared` has
 // kThreads places.
 template <class C>
@@ -50,11 +65,32 @@ __device__ C fold_columns(C value, C* shared) {
   return shared[threadIdx.x];
 }
 
-// The same for each of several columns of a thread.
+// The same for each of several columns of a thread; `shared` has kThreads * unit places.
 template <int unit, class C>
 __device__ void fold_columns(C (&values)[unit], C* shared) {
+  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads();
 #pragma unroll
-  for (int k = 0; k < unit; ++k) values[k] = fold_columns(values[k], shared);
+  for (int k = 0; k < unit; ++k) shared[k * kThreads + at] = values[k];
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int k = 0; k < unit; ++k)
+        shared[k * kThreads + at] += shared[k * kThreads + at + half * blockDim.x];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < unit; ++k) values[k] = shared[k * kThreads + threadIdx.x];
+}
+
+// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, four at a time, so that their loads
+// are under way together.
+template <class F>
+__device__ void each_row(int64_t first, int64_t last, F f) {
+  int64_t row = first + threadIdx.y;
+  for (; row + 3 * blockDim.y < last; row += 4 * blockDim.y) f.template operator()<4>(row);
+  for (; row < last; row += blockDim.y) f.template operator()<1>(row);
 }
 
 // Neighbouring columns of a thread.

@@ -13,6 +13,8 @@
 
 namespace lockstep::cuda {
 
+class CudnnGraph;
+
 enum class CudnnDirection : uint8_t { forward, backprop_input, backprop_filter };
 
 // Images are (batch, spatial dimensions..., channels), filters (out channels, spatial dimensions..., in channels of a
@@ -37,9 +39,8 @@ class CudnnPlan {
   void launch(void* x, void* filter, void* y, void* workspace, cudaStream_t stream) const;
 
  private:
-  struct State;
-  explicit CudnnPlan(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit CudnnPlan(std::unique_ptr<CudnnGraph> graph);
+  std::unique_ptr<CudnnGraph> graph_;
 };
 
 }  // namespace lockstep::cuda

@@ -136,6 +136,31 @@ TEST_F(Applications, GptTiny) {
   expect_learns(model, tokens, tokens);
 }
 
+TEST_F(Applications, Gpt2TiesItsLogitsToTheEmbedding) {
+  const Model model = gpt2({.vocabulary = 50, .context = 32, .dim = 16, .depth = 1, .heads = 2});
+  const int64_t attention = 4 * (16 * 16 + 16), dense = 16 * 64 + 64 + 64 * 16 + 16;
+  EXPECT_EQ(model.count_params(), 50 * 16 + 32 * 16 + attention + dense + 4 * 16 + 2 * 16);
+  const Tensor tokens = reshape(labels(2 * 32, 50), {2, 32});
+  EXPECT_EQ(model(tokens).shape(), (Shape{2, 32, 50}));
+  expect_round_trip(model);
+  expect_learns(model, tokens, tokens);
+}
+
+TEST_F(Applications, Resnet50OfLaterVersionsHasNoBiases) {
+  const ResnetOptions small{.input_shape = {16, 16, 3}, .width = 4};
+  ResnetOptions later = small;
+  later.version = "v1.5";
+  const Model first = resnet50(small), second = resnet50(later);
+  int64_t biases = 0;
+  for (const Variable& weight : first.weights())
+    if (weight.name().ends_with("conv/bias")) biases += weight.shape().size();
+  EXPECT_GT(biases, 0);
+  EXPECT_EQ(second.count_params(), first.count_params() - biases);
+  expect_round_trip(second);
+  later.version = "v2";
+  EXPECT_THROW(resnet50(later), Error);
+}
+
 TEST_F(Applications, GptTinySeesNoLaterToken) {
   const Model model = gpt_tiny({.vocabulary = 8, .context = 6, .dim = 8, .heads = 2});
   const Tensor a = model(Tensor::from<int32_t>({1, 2, 3, 4, 5, 6}, {1, 6}));

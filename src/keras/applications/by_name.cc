@@ -14,6 +14,7 @@ void visit_options(Visitor& v, Options& o) {
   if constexpr (requires { o.hidden; }) v("hidden", o.hidden);
   if constexpr (requires { o.width; }) v("width", o.width);
   if constexpr (requires { o.stem; }) v("stem", o.stem);
+  if constexpr (requires { o.version; }) v("version", o.version);
   if constexpr (requires { o.patch_size; }) v("patch_size", o.patch_size);
   if constexpr (requires { o.vocabulary; }) v("vocabulary", o.vocabulary);
   if constexpr (requires { o.context; }) v("context", o.context);
@@ -49,6 +50,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
       entry("mlp", mlp),           entry("lenet", lenet),       entry("resnet18", resnet18),
       entry("resnet50", resnet50), entry("vit_tiny", vit_tiny), entry("gpt_tiny", gpt_tiny),
+      entry("gpt2", gpt2),
   };
   return all;
 }

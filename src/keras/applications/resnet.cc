@@ -27,6 +27,8 @@ class Builder {
             architecture.name, ": stem must be \"imagenet\" or \"small\", received \"", options.stem, "\"");
     require(options.width > 0, ErrorCode::invalid_argument, here, architecture.name,
             ": width must be positive, received ", options.width);
+    require(options.version == "v1" || options.version == "v1.5", ErrorCode::invalid_argument, here,
+            architecture.name, ": version must be \"v1\" or \"v1.5\", received \"", options.version, "\"");
   }
 
   Model build() const {
@@ -45,6 +47,8 @@ class Builder {
   }
 
  private:
+  bool later() const { return options_.version == "v1.5"; }
+
   KerasTensor stem(KerasTensor x) const {
     const bool small = options_.stem == "small";
     if (!small) x = layers::ZeroPadding2D(3, {.name = "conv1_pad"})(x);
@@ -61,7 +65,7 @@ class Builder {
     const KerasTensor y = layers::Conv2D(filters, size,
                                          {.strides = stride,
                                           .padding = same ? "same" : "valid",
-                                          .use_bias = architecture_.use_bias,
+                                          .use_bias = architecture_.use_bias && !later(),
                                           .kernel_initializer = "he_normal",
                                           .name = name + "_conv"})(x);
     return layers::BatchNormalization({.epsilon = architecture_.epsilon, .name = name + "_bn"})(y);
@@ -85,8 +89,8 @@ class Builder {
       x = relu(spatial(input, filters, stride, name + "_1"), "_1_relu");
       x = spatial(x, results, 1, name + "_2");
     } else {
-      x = relu(convolution(input, filters, 1, stride, false, name + "_1"), "_1_relu");
-      x = relu(convolution(x, filters, 3, 1, true, name + "_2"), "_2_relu");
+      x = relu(convolution(input, filters, 1, later() ? 1 : stride, false, name + "_1"), "_1_relu");
+      x = relu(spatial(x, filters, later() ? stride : 1, name + "_2"), "_2_relu");
       x = convolution(x, results, 1, 1, false, name + "_3");
     }
     return relu(layers::Add({.name = name + "_add"})(KerasTensorList{shortcut, x}), "_out");

@@ -68,10 +68,18 @@ Model vit_tiny(const VitOptions& options) {
   return {input, x, {.name = options.name}};
 }
 
-Model gpt_tiny(const GptOptions& options) {
-  check_sizes("gpt_tiny", options.dim, options.depth, options.heads);
+namespace {
+
+// `tied`: the logits are made with the token embeddings.
+template <class Options>
+Model causal_transformer(const char* model, const Options& options, bool tied) {
+  check_sizes(model, options.dim, options.depth, options.heads);
   const KerasTensor tokens = Input({-1}, {.dtype = DType::int32, .name = "tokens"});
-  KerasTensor x = layers::Embedding(options.vocabulary, options.dim, {.name = "token_embedding"})(tokens);
+  const layers::EmbeddingOptions named{
+      .embeddings_initializer = tied ? Initializer("random_normal") : "uniform", .name = "token_embedding"};
+  const Layer embedding = tied ? layers::ReversibleEmbedding(options.vocabulary, options.dim, named)
+                               : layers::Embedding(options.vocabulary, options.dim, named);
+  KerasTensor x = embedding(tokens);
   const KerasTensor positions =
       layers::PositionEmbedding(options.context, {.initializer = "random_normal", .name = "positions"})(x);
   x = layers::Add({.name = "embedded"})(KerasTensorList{x, positions});
@@ -80,8 +88,14 @@ Model gpt_tiny(const GptOptions& options) {
   for (int64_t i = 0; i < options.depth; ++i)
     x = transformer_block(x, {options.dim, options.heads, mlp_dim, options.dropout, true},
                           "block" + std::to_string(i + 1));
-  x = layers::Dense(options.vocabulary, {.use_bias = false, .name = "logits"})(normalized(x, "norm"));
+  x = normalized(x, "norm");
+  x = tied ? embedding(x) : layers::Dense(options.vocabulary, {.use_bias = false, .name = "logits"})(x);
   return {tokens, x, {.name = options.name}};
 }
+
+}  // namespace
+
+Model gpt_tiny(const GptOptions& options) { return causal_transformer("gpt_tiny", options, false); }
+Model gpt2(const Gpt2Options& options) { return causal_transformer("gpt2", options, true); }
 
 }  // namespace lockstep::keras::applications

@@ -9,6 +9,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras::layers {
@@ -46,11 +47,6 @@ struct ClippingSettings : RenormClipping {
     v("rmax", rmax);
     v("dmax", dmax);
   }
-};
-
-struct Moments {
-  Tensor mean;
-  Tensor variance;
 };
 
 // The square root of what another initializer makes.
@@ -182,12 +178,19 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     const auto gradients = [=, this](std::span<const Tensor> arriving) {
       const Tensor& dy = arriving[0];
       const Moments again = local_moments(x, {});
-      const Tensor h = normalized(x, again, {}, {});
-      const Tensor sum = feature_sums(dy), product = feature_sums(dy * h);
+      const Tensor rstd = rsqrt(again.variance + settings_.options.epsilon);
+      Tensor sum, product;
+      if (has_columns(x)) {
+        const BatchNormSums sums = batch_norm_sums(x, again.mean, dy);
+        sum = sums.sum, product = sums.product * rstd;
+      } else {
+        sum = feature_sums(dy), product = feature_sums(dy * normalized(x, again, {}, {}));
+      }
       const double share = 1.0 / static_cast<double>(elements_of(x));
-      Tensor factor = rsqrt(again.variance + settings_.options.epsilon);
-      if (gamma.defined()) factor = factor * gamma;
-      TensorList found{(dy - (along(sum * share, x) + h * along(product * share, x))) * along(factor, x)};
+      const Tensor factor = gamma.defined() ? rstd * gamma : rstd;
+      const Tensor slope = product * share * rstd * factor,
+                   offset = again.mean * slope - sum * share * factor;
+      TensorList found{dy * along(factor, x) - x * along(slope, x) + along(offset, x)};
       if (gamma.defined()) found.push_back(product);
       if (beta.defined()) found.push_back(sum);
       return found;
@@ -224,8 +227,11 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   Moments local_moments(const Tensor& x, const Tensor& mask) const {
     const auto own = [](const Tensor& t) { return t; };
     if (mask.defined()) return moments_of(x, mask, reciprocal(count_of(x, mask) + kKerasEpsilon), own);
+    if (has_columns(x)) return batch_moments(x);
     return moments_of(x, mask, 1.0 / static_cast<double>(elements_of(x)), own);
   }
+  // Whether the features are the columns that batch_moments() knows, with numbers in them.
+  bool has_columns(const Tensor& x) const { return axis_ == x.rank() - 1 && x.size() > 0; }
 
   Moments global_moments(const Tensor& x, const Tensor& mask) const {
     const auto all = [](const Tensor& t) { return all_reduce_sum(t); };

@@ -4,6 +4,7 @@
 #include "keras/layers/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 
@@ -119,6 +120,12 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
                          {.initializer = with_fans(o.kernel_initializer, input_axes, output_axes),
                           .regularizer = o.kernel_regularizer,
                           .constraint = o.kernel_constraint});
+    const std::string made = kernel_letters_.substr(input_axes.size());
+    const std::string lead = in.substr(0, in.size() - std::min(in.size(), input_axes.size()));
+    if (!lead.empty() && !made.empty() && in == lead + kernel_letters_.substr(0, input_axes.size()) &&
+        out == lead + made && (!o.bias_axes || o.bias_axes->empty() || *o.bias_axes == made) &&
+        kernel.size() > 0)
+      summed_ = static_cast<int>(input_axes.size());
     if (!o.bias_axes || o.bias_axes->empty()) return;
 
     // From the first letter of the bias on, 1 where it has none.
@@ -139,14 +146,31 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
   }
 
   Tensor call(const Tensor& x, const CallContext&) override {
+    if (summed_ > 0) return settings_.options.activation(product(x));
     const Tensor y = einsum(settings_.equation, {x, kernel_.value()});
     return settings_.options.activation(bias_.defined() ? y + bias_ : y);
   }
 
  private:
+  // The equation sums over the last `summed_` dimensions of x, which are the kernel's first, and the bias has all of its
+  // others: a matrix product, which adds the bias itself.
+  Tensor product(const Tensor& x) const {
+    const Tensor kernel = kernel_.value();
+    const Shape lead = x.shape().drop_last(summed_);
+    int64_t inner = 1;
+    for (int d = 0; d < summed_; ++d) inner *= kernel.shape()[d];
+    Shape rows = lead, result = lead;
+    rows.push_back(inner);
+    for (int d = summed_; d < kernel.rank(); ++d) result.push_back(kernel.shape()[d]);
+    Tensor y = matmul(summed_ > 1 ? reshape(x, rows) : x, reshape(kernel, {inner, kernel.size() / inner}));
+    if (bias_.defined()) y = y + reshape(bias_, {bias_.shape().size()});
+    return kernel.rank() > summed_ + 1 ? reshape(y, result) : y;
+  }
+
   std::string input_, kernel_letters_, output_;  // as in the equation, without the dots
   bool elides_ = false;
   bool left_elided_ = false;
+  int summed_ = 0;  // see product(); 0: the equation is another one
   Variable kernel_;
   Variable bias_;
 };

@@ -2,6 +2,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 
 namespace lockstep::keras::layers {
@@ -22,19 +23,19 @@ struct EmbeddingSettings {
   }
 };
 
-class EmbeddingLayer final : public ConfiguredLayer<EmbeddingSettings> {
+class EmbeddingLayer : public ConfiguredLayer<EmbeddingSettings> {
  public:
   static constexpr const char* kClassName = "Embedding";
   EmbeddingLayer(const char* class_name, EmbeddingSettings settings)
       : ConfiguredLayer(class_name, std::move(settings)) {
     require(settings_.input_dim > 0 && settings_.output_dim > 0, ErrorCode::invalid_argument,
-            std::source_location::current(),
-            "Embedding: input_dim and output_dim must be positive, received ", settings_.input_dim, " and ",
+            std::source_location::current(), class_name,
+            ": input_dim and output_dim must be positive, received ", settings_.input_dim, " and ",
             settings_.output_dim);
     const Tensor& weights = settings_.options.weights;
     const Shape shape{settings_.input_dim, settings_.output_dim};
     require(!weights.defined() || weights.shape() == shape, ErrorCode::shape_mismatch,
-            std::source_location::current(), "Embedding: weights must be of shape ", shape, ", received ",
+            std::source_location::current(), class_name, ": weights must be of shape ", shape, ", received ",
             weights.defined() ? weights.shape() : Shape());
   }
 
@@ -59,7 +60,7 @@ class EmbeddingLayer final : public ConfiguredLayer<EmbeddingSettings> {
   bool supports_masking() const override { return settings_.options.mask_zero; }
   bool autocast_inputs() const override { return false; }
 
- private:
+ protected:
   static Tensor as_integers(const Tensor& x) {
     return x.dtype() == DType::int32 || x.dtype() == DType::int64 ? x : cast(x, DType::int32);
   }
@@ -68,10 +69,32 @@ class EmbeddingLayer final : public ConfiguredLayer<EmbeddingSettings> {
 };
 const RegisterLayer<EmbeddingLayer> registered;
 
+class ReversibleEmbeddingLayer final : public EmbeddingLayer {
+ public:
+  static constexpr const char* kClassName = "ReversibleEmbedding";
+  using EmbeddingLayer::EmbeddingLayer;
+
+  Tensor call(const Tensor& x, const CallContext& context) override {
+    if (!is_floating(x.dtype())) return EmbeddingLayer::call(x, context);
+    require(x.rank() > 0 && x.shape()[-1] == settings_.output_dim, ErrorCode::shape_mismatch, where(),
+            "ReversibleEmbedding: vectors must have ", settings_.output_dim, " elements, received shape ",
+            x.shape());
+    return matmul(cast(x, compute_dtype()), cast(embeddings_, compute_dtype()), {.transpose_b = true});
+  }
+  TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override {
+    if (is_floating(inputs[0].dtype())) return LayerBase::compute_mask(inputs, masks, results);
+    return EmbeddingLayer::compute_mask(inputs, masks, results);
+  }
+};
+const RegisterLayer<ReversibleEmbeddingLayer> registered_reversible;
+
 }  // namespace
 
 Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
   return make_configured<EmbeddingLayer>({input_dim, output_dim, options});
+}
+Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
+  return make_configured<ReversibleEmbeddingLayer>({input_dim, output_dim, options});
 }
 
 }  // namespace lockstep::keras::layers

@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "data/host.h"
+#include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
@@ -333,6 +335,9 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   build_for(handle, data, where);
   const Interrupt interrupt;
   start_clock();
+  const std::vector<Device*> devices =
+      strategy.devices().empty() ? std::vector<Device*>{&current_device()} : strategy.devices();
+  for (Device* device : devices) device->ledger()->begin_run();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -371,6 +376,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     for (const Callback& callback : callbacks) callback.base()->add_logs(epoch, logs);
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
+    for (Device* device : devices) device->ledger()->settle();
     if (Interrupt::requested()) break;
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
@@ -379,6 +385,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   history.time = clock_->summary();
   history.time.input = stream_->input_summary();
   stream_.reset();
+  for (const Device* device : devices) history.time.memory.push_back(memory_summary(*device));
+  if (devices.size() > 1) history.time.sums = strategy.sums_description();
   warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
   if (options.verbose > 0 && strategy.kind() != distribute::Strategy::Kind::none)

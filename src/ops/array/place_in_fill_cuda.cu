@@ -1,5 +1,6 @@
 // A tensor at its place among zeros or another number: the gradient of a slice, and pad. One pass over the result.
 #include <bit>
+#include <cstring>
 
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
@@ -66,25 +67,49 @@ class PlaceInFill final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const int64_t elements = out_.size();
     if (elements == 0) return;
+    const int64_t width = unit(args);
     Places places;
     for (int d = out_.rank() - 1; d >= 0; --d) {
-      places.size[places.rank] = Divider(out_[d]);
-      places.begin[places.rank] = begin_[d];
+      const int64_t share = d == out_.rank() - 1 ? width : 1;
+      places.size[places.rank] = Divider(out_[d] / share);
+      places.begin[places.rank] = begin_[d] / share;
       places.step[places.rank] = step_[d];
-      places.count[places.rank] = in_.spec.shape[d];
-      places.stride[places.rank] = in_.strides[d];
+      places.count[places.rank] = in_.spec.shape[d] / share;
+      places.stride[places.rank] = share > 1 ? 1 : in_.strides[d] / width;
       ++places.rank;
     }
-    dispatch_bytes(size_of(in_.spec.dtype), [&]<class Unit>() {
-      if constexpr (!std::is_same_v<Unit, uint4>)
-        place<<<blocks_for(elements), kThreads, 0, stream_of(args)>>>(
-            static_cast<const Unit*>(args.inputs[0]), static_cast<Unit*>(args.outputs[0]),
-            static_cast<Unit>(fill_), places, elements);
+    dispatch_bytes(size_of(in_.spec.dtype) * static_cast<size_t>(width), [&]<class Unit>() {
+      place<<<blocks_for(elements / width), kThreads, 0, stream_of(args)>>>(
+          static_cast<const Unit*>(args.inputs[0]), static_cast<Unit*>(args.outputs[0]), filled<Unit>(),
+          places, elements / width);
     });
     launched();
   }
 
  private:
+  // Neighbouring elements that are moved together: those of 16 bytes where rows of the last dimension are whole and
+  // aligned, else one.
+  int64_t unit(const LaunchArgs& args) const {
+    const int last = out_.rank() - 1;
+    const auto width = static_cast<int64_t>(16 / size_of(in_.spec.dtype));
+    const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+    if (last < 0 || begin_[last] % width != 0 || step_[last] != 1 || in_.spec.shape[last] % width != 0 ||
+        out_[last] % width != 0 || in_.strides[last] != 1 || !aligned(args.inputs[0]) ||
+        !aligned(args.outputs[0]))
+      return 1;
+    for (int d = 0; d < last; ++d)
+      if (in_.strides[d] % width != 0) return 1;
+    return width;
+  }
+
+  template <class Unit>
+  Unit filled() const {
+    Unit all;
+    for (size_t i = 0; i < sizeof all; i += size_of(in_.spec.dtype))
+      std::memcpy(reinterpret_cast<char*>(&all) + i, &fill_, size_of(in_.spec.dtype));
+    return all;
+  }
+
   OperandLayout in_;
   Shape out_;
   Dims begin_, step_;

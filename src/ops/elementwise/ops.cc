@@ -64,7 +64,7 @@ TensorList grad_extremum(const GradContext& g) {
   return to_inputs(g, where(mask, g.dout(), 0.0), where(mask, 0.0, g.dout()));
 }
 
-Scalar gelu_of(Expander& e, Scalar x) {
+Scalar gelu_of(Scalar x, Expander& e) {
   if (e.attrs<GeluAttrs>().approximate) {
     const Scalar inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * (x * x * x));
     return 0.5 * x * (1.0 + unary(Opcode::tanh, inner));
@@ -73,15 +73,19 @@ Scalar gelu_of(Expander& e, Scalar x) {
 }
 
 TensorList grad_gelu(const GradContext& g) {
-  const Tensor& x = g.in();
+  // 16-bit floats are computed with in float32, as forward.
+  const DType dtype = g.in().dtype();
+  const DType computed = size_of(dtype) == 2 ? DType::float32 : dtype;
+  const Tensor x = cast(g.in(), computed), dout = cast(g.dout(), computed);
   if (g.attrs<GeluAttrs>().approximate) {
     const double k = std::sqrt(2.0 / std::numbers::pi);
     const Tensor t = tanh(k * (x + 0.044715 * (x * x * x)));
-    return {g.dout() * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * (k * (1.0 + 3 * 0.044715 * (x * x))))};
+    return {cast(dout * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * (k * (1.0 + 3 * 0.044715 * (x * x)))),
+                 dtype)};
   }
   const Tensor cdf = 0.5 * (1.0 + erf(x * (1.0 / std::numbers::sqrt2)));
   const Tensor pdf = exp(-0.5 * (x * x)) * (1.0 / std::sqrt(2.0 * std::numbers::pi));
-  return {g.dout() * (cdf + x * pdf)};
+  return {cast(dout * (cdf + x * pdf), dtype)};
 }
 
 }  // namespace
@@ -221,7 +225,7 @@ constinit const OpDef kRelu = activation(number("relu",
     [](Expander& e) { e.out(binary(Opcode::maximum, e.in(0), e.constant(0, e.in(0).dtype()))); },
     [](const GradContext& g) -> TensorList { return {where(g.out() > 0.0, g.dout(), 0.0)}; }),
     [](const Attrs&) { return Epilogue::relu; });
-constinit const OpDef kGelu = activation(floating("gelu", [](Expander& e) { e.out(gelu_of(e, e.in(0))); }, grad_gelu),
+constinit const OpDef kGelu = activation(floating("gelu", widened<gelu_of>, grad_gelu),
     [](const Attrs& attrs) { return attrs.as<GeluAttrs>().approximate ? Epilogue::gelu_tanh : Epilogue::gelu_erf; });
 
 constinit const OpDef kLess = comparison<Opcode::less>("less");

@@ -1,6 +1,7 @@
 #include "ops/matmul/matmul.h"
 
 #include "graph/emit.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "ops/elementwise/ops.h"
 
@@ -29,13 +30,18 @@ SpecList infer(const InferContext& c) {
 // For C = A B:  dA = dC B^T,  dB = A^T dC; with transposes the factors move accordingly.
 // Broadcast batch axes sum back.
 TensorList grad(const GradContext& g) {
-  const auto [ta, tb, bias, epilogue] = g.attrs<MatmulAttrs>();
+  const auto [ta, tb, bias, epilogue, addend] = g.attrs<MatmulAttrs>();
   const Tensor &a = g.in(0), &b = g.in(1), dc = g.dout();
   Tensor da, db;
   if (g.needs(0))
     da = ta ? matmul(b, dc, {.transpose_a = tb, .transpose_b = true}) : matmul(dc, b, {.transpose_b = !tb});
-  if (g.needs(1))
-    db = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, dc, {.transpose_a = !ta});
+  if (g.needs(1)) {
+    // One matrix for the whole batch: its gradient is one product over all rows.
+    const bool shared = b.rank() == 2 && a.rank() > 2 && !ta;
+    const auto rows = [&](const Tensor& x) { return shared ? reshape(x, {-1, x.shape()[-1]}) : x; };
+    db = tb ? matmul(rows(dc), rows(a), {.transpose_a = true, .transpose_b = ta})
+            : matmul(rows(a), rows(dc), {.transpose_a = !ta});
+  }
   return {da.defined() ? sum_to_shape(da, a.shape()) : da, db.defined() ? sum_to_shape(db, b.shape()) : db};
 }
 
@@ -51,7 +57,7 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
 
 constinit const OpDef kMatmul{.name = "matmul",
                               .min_inputs = 2,
-                              .max_inputs = 3,
+                              .max_inputs = 4,
                               .infer = infer,
                               .grad = grad,
                               .cost = cost,

@@ -116,31 +116,49 @@ elementwise::Scalar activated(Epilogue epilogue, elementwise::Scalar x) {
   return x;
 }
 
-// Adds a bias and applies an activation in place, where the product itself cannot.
-std::unique_ptr<cuda::ElementwiseKernel> make_finish(const KernelRequest& request, bool bias,
-                                                     Epilogue epilogue) {
-  if (!bias && epilogue == Epilogue::none) return nullptr;
+// What a product is finished with in place, where it cannot do it itself. A bias and an addend come behind the operands.
+struct Finish {
+  bool bias = false;
+  Epilogue epilogue = Epilogue::none;
+  bool addend = false;
+  int bias_input = 2, addend_input = 2;
+
+  // All that is asked of a product.
+  static Finish all(const MatmulAttrs& attrs) {
+    return {attrs.bias, attrs.epilogue, attrs.addend, 2, attrs.bias ? 3 : 2};
+  }
+};
+
+std::unique_ptr<cuda::ElementwiseKernel> make_finish(const KernelRequest& request, const Finish& finish) {
+  if (!finish.bias && !finish.addend && finish.epilogue == Epilogue::none) return nullptr;
   const OperandLayout& c = request.outputs[0];
   const DType dtype = c.spec.dtype;
   elementwise::Program program;
   std::vector<int16_t> values;
   std::vector<Strides> strides = {c.strides};
-  for (int16_t i = 0; i < (bias ? 2 : 1); ++i) {
+  for (int16_t i = 0; i < 1 + (finish.bias ? 1 : 0) + (finish.addend ? 1 : 0); ++i) {
     program.inputs.push_back(dtype);
     values.push_back(append(program, {.op = elementwise::Opcode::input, .dtype = dtype, .index = i}));
   }
-  if (bias) strides.push_back(broadcast_strides(request.shape(2), request.inputs[2].strides, c.spec.shape));
+  for (const int input : {finish.bias ? finish.bias_input : -1, finish.addend ? finish.addend_input : -1})
+    if (input >= 0)
+      strides.push_back(broadcast_strides(request.shape(input),
+                                          request.inputs[static_cast<size_t>(input)].strides, c.spec.shape));
   elementwise::Expander e(program, request.attributes, values);
-  e.out(activated(epilogue, bias ? e.in(0) + e.in(1) : e.in(0)));
+  const elementwise::Scalar sum = finish.bias ? e.in(0) + e.in(1) : e.in(0);
+  e.out(activated(finish.epilogue, finish.addend ? sum + e.in(finish.bias ? 2 : 1) : sum));
   program.outputs.assign(e.outputs().begin(), e.outputs().end());
   strides.push_back(c.strides);
   return std::make_unique<cuda::ElementwiseKernel>(program, c.spec.shape, strides);
 }
 
-void launch_finish(const cuda::ElementwiseKernel* finish, bool bias, const LaunchArgs& args) {
-  if (!finish) return;
-  void* operands[] = {args.outputs[0], bias ? args.inputs[2] : args.outputs[0], args.outputs[0]};
-  finish->launch(operands, args.stream);
+void launch_finish(const cuda::ElementwiseKernel* kernel, const Finish& finish, const LaunchArgs& args) {
+  if (!kernel) return;
+  std::vector<void*> operands = {args.outputs[0]};
+  if (finish.bias) operands.push_back(args.inputs[finish.bias_input]);
+  if (finish.addend) operands.push_back(args.inputs[finish.addend_input]);
+  operands.push_back(args.outputs[0]);
+  kernel->launch(operands.data(), args.stream);
 }
 
 // --- cuBLASLt -----------------------------------------------------------------------------------------------------------
@@ -247,12 +265,14 @@ class LtMatmul final : public Kernel {
   size_t workspace_bytes() const override {
     return algorithm_->workspace > 0 ? algorithm_->workspace + kWorkspaceAlignment : 0;
   }
+  bool in_place(int input, int) const override { return input == addend_; }
 
   void launch(const LaunchArgs& args) const override {
     const float one32 = 1, zero32 = 0;
     const double one64 = 1, zero64 = 0;
     const void* one = wide_ ? static_cast<const void*>(&one64) : &one32;
     const void* zero = wide_ ? static_cast<const void*>(&zero64) : &zero32;
+    const auto* addend = addend_ >= 0 ? static_cast<const char*>(args.inputs[addend_]) : nullptr;
     if (lt_bias_) lt_->set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.inputs[2]);
     const LtAlgorithm& algorithm = aligned(args) ? *algorithm_ : unaligned();
     const auto address = reinterpret_cast<uintptr_t>(args.workspace);
@@ -262,11 +282,12 @@ class LtMatmul final : public Kernel {
     const auto* b = static_cast<const char*>(args.inputs[1]);
     auto* c = static_cast<char*>(args.outputs[0]);
     for (const Offsets& at : outer_)
-      check(cublasLtMatmul(handle_, lt_->product, one, b + at.b, lt_->a, a + at.a, lt_->b, zero, c + at.c,
-                           lt_->c, c + at.c, lt_->c, &algorithm.algorithm, workspace, algorithm.workspace,
-                           static_cast<cudaStream_t>(args.stream)),
-            "cublasLtMatmul");
-    launch_finish(finish_.get(), finish_bias_, args);
+      check(
+          cublasLtMatmul(handle_, lt_->product, one, b + at.b, lt_->a, a + at.a, lt_->b, addend ? one : zero,
+                         addend ? addend + at.c : c + at.c, lt_->c, c + at.c, lt_->c, &algorithm.algorithm,
+                         workspace, algorithm.workspace, static_cast<cudaStream_t>(args.stream)),
+          "cublasLtMatmul");
+    launch_finish(finish_kernel_.get(), finish_, args);
   }
 
  private:
@@ -281,13 +302,19 @@ class LtMatmul final : public Kernel {
     wide_ = dtype == DType::float64;
     const bool dense_bias = attrs.bias && request.inputs[2].contiguous();
     lt_bias_ = dense_bias && !wide_;
-    finish_bias_ = attrs.bias && !lt_bias_;
-    const bool lt_relu = attrs.epilogue == Epilogue::relu && !wide_ && !finish_bias_;
+    finish_ = Finish::all(attrs);
+    finish_.bias = attrs.bias && !lt_bias_;
+    if (attrs.addend && request.inputs[static_cast<size_t>(finish_.addend_input)].contiguous()) {
+      addend_ = finish_.addend_input;
+      finish_.addend = false;
+    }
+    const bool lt_relu = attrs.epilogue == Epilogue::relu && !wide_ && !finish_.bias;
     const cublasLtEpilogue_t epilogue = lt_bias_
                                             ? (lt_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
                                         : lt_relu ? CUBLASLT_EPILOGUE_RELU
                                                   : CUBLASLT_EPILOGUE_DEFAULT;
-    finish_ = make_finish(request, finish_bias_, lt_relu ? Epilogue::none : attrs.epilogue);
+    if (lt_relu) finish_.epilogue = Epilogue::none;
+    finish_kernel_ = make_finish(request, finish_);
     const cublasComputeType_t compute =
         wide_ ? CUBLAS_COMPUTE_64F
         : dtype == DType::float32 && config::tensor_float_32_execution_enabled()
@@ -322,7 +349,7 @@ class LtMatmul final : public Kernel {
   bool aligned(const LaunchArgs& args) const {
     const auto fits = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; };
     return outer_.size() == 1 && fits(args.inputs[0]) && fits(args.inputs[1]) && fits(args.outputs[0]) &&
-           (!lt_bias_ || fits(args.inputs[2]));
+           (!lt_bias_ || fits(args.inputs[2])) && (addend_ < 0 || fits(args.inputs[addend_]));
   }
 
   // Views may begin at any element.
@@ -335,31 +362,34 @@ class LtMatmul final : public Kernel {
 
   cublasLtHandle_t handle_;
   mutable std::optional<LtDescriptions> lt_;
-  bool wide_ = false, lt_bias_ = false, finish_bias_ = false;
+  bool wide_ = false, lt_bias_ = false;
+  int addend_ = -1;  // the input that cuBLASLt adds
+  Finish finish_;
   uint32_t element_ = 4;
   std::vector<Offsets> outer_;
   std::optional<LtAlgorithm> algorithm_;
   mutable std::optional<LtAlgorithm> unaligned_;
-  std::unique_ptr<cuda::ElementwiseKernel> finish_;
+  std::unique_ptr<cuda::ElementwiseKernel> finish_kernel_;
 };
 
 class StridedKernel final : public Kernel {
  public:
   StridedKernel(const KernelRequest& request, const StridedMatmul& p)
-      : product_(p), dtype_(request.dtype(0)), bias_(request.attrs<MatmulAttrs>().bias) {
-    finish_ = make_finish(request, bias_, request.attrs<MatmulAttrs>().epilogue);
-  }
+      : product_(p),
+        dtype_(request.dtype(0)),
+        finish_(Finish::all(request.attrs<MatmulAttrs>())),
+        finish_kernel_(make_finish(request, finish_)) {}
   void launch(const LaunchArgs& args) const override {
     cuda::launch_strided_matmul(dtype_, product_, args.inputs[0], args.inputs[1], args.outputs[0],
                                 args.stream);
-    launch_finish(finish_.get(), bias_, args);
+    launch_finish(finish_kernel_.get(), finish_, args);
   }
 
  private:
   StridedMatmul product_;
   DType dtype_;
-  bool bias_;
-  std::unique_ptr<cuda::ElementwiseKernel> finish_;
+  Finish finish_;
+  std::unique_ptr<cuda::ElementwiseKernel> finish_kernel_;
 };
 
 class SmallKernel final : public Kernel {
@@ -394,7 +424,8 @@ bool has_clusters() {
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   const StridedMatmul p = describe(request);
   const bool dense_bias = !request.attrs<MatmulAttrs>().bias || request.inputs[2].contiguous();
-  if (dense_bias && cuda::is_small_matmul(request.dtype(0), p) && has_clusters())
+  if (dense_bias && !request.attrs<MatmulAttrs>().addend && cuda::is_small_matmul(request.dtype(0), p) &&
+      has_clusters())
     return std::make_unique<SmallKernel>(request, p);
   if (is_floating(request.dtype(0)) && request.outputs[0].spec.shape.size() > 0 && p.k > 0)
     if (auto kernel = LtMatmul::make(request, p)) return kernel;

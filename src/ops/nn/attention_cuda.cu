@@ -3,6 +3,11 @@
 // is added by more than one block, so that results are the same every time.
 #include "ops/nn/attention_cuda.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include "ops/nn/attention_cudnn_cuda.h"
+
 #include "backends/cuda/block.h"
 #include "backends/cuda/launch.h"
 
@@ -353,6 +358,13 @@ class AttentionBase : public Kernel {
   }
 
  protected:
+  bool is_plain() const { return mask_input_ < 0 && bias_input_ < 0 && !problem_.drops(); }
+  // cuDNN's kernels were chosen for aligned memory; a view into a tensor may begin anywhere.
+  static bool are_aligned(std::initializer_list<const void*> pointers) {
+    return std::all_of(pointers.begin(), pointers.end(),
+                       [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; });
+  }
+
   AttentionProblem problem(const LaunchArgs& args) const {
     AttentionProblem p = problem_;
     if (mask_input_ >= 0) p.mask.data = args.inputs[mask_input_];
@@ -417,10 +429,16 @@ class AttentionKernel final : public AttentionBase {
  public:
   explicit AttentionKernel(const KernelRequest& request) : AttentionBase(request, kAttentionOptional) {
     if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
+    if (matrix_units_ && is_plain()) cudnn_ = CudnnAttention::find(problem_, dtype_);
   }
+
+  size_t workspace_bytes() const override { return cudnn_ ? cudnn_->workspace_bytes() : 0; }
 
   void launch(const LaunchArgs& args) const override {
     if (problem_.batch * problem_.heads * problem_.queries == 0) return;
+    if (cudnn_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]}))
+      return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
+                            static_cast<float*>(args.outputs[1]), args.workspace, stream_of(args));
     if (matrix_units_)
       return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
                                     args.outputs[0], static_cast<float*>(args.outputs[1]), args.stream);
@@ -437,6 +455,7 @@ class AttentionKernel final : public AttentionBase {
     return shared_bytes(tile, 2, problem_.dim, 2, problem_.value_dim, 1, wide_);
   }
   int tile_ = 64;
+  std::unique_ptr<CudnnAttention> cudnn_;
 };
 
 class AttentionGradKernel final : public AttentionBase {
@@ -444,10 +463,12 @@ class AttentionGradKernel final : public AttentionBase {
   explicit AttentionGradKernel(const KernelRequest& request)
       : AttentionBase(request, kAttentionGradOptional) {
     if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
+    if (matrix_units_ && is_plain()) cudnn_ = CudnnAttentionGradients::find(problem_, dtype_);
   }
 
   size_t workspace_bytes() const override {
-    return static_cast<size_t>(problem_.batch * problem_.heads * problem_.queries) * wide_;
+    const size_t dots = static_cast<size_t>(problem_.batch * problem_.heads * problem_.queries) * wide_;
+    return cudnn_ ? std::max(dots, cudnn_->workspace_bytes()) : dots;
   }
 
   void launch(const LaunchArgs& args) const override {
@@ -463,6 +484,11 @@ class AttentionGradKernel final : public AttentionBase {
       clear(args.outputs[1], s.dim);
       return clear(args.outputs[2], s.value_dim);
     }
+    if (cudnn_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3], args.inputs[5],
+                               args.outputs[0], args.outputs[1], args.outputs[2]}))
+      return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3],
+                            static_cast<const float*>(args.inputs[4]), args.inputs[5], args.outputs[0],
+                            args.outputs[1], args.outputs[2], args.workspace, stream_of(args));
     each_type(tile_, [&]<int tile, class T>() {
       using C = Real<T>;
       const auto *query = static_cast<const T*>(args.inputs[0]), *key = static_cast<const T*>(args.inputs[1]),
@@ -497,6 +523,7 @@ class AttentionGradKernel final : public AttentionBase {
     return shared_bytes(tile, 3, problem_.dim, 2, problem_.value_dim, 2, wide_);
   }
   int tile_ = 64;
+  std::unique_ptr<CudnnAttentionGradients> cudnn_;
 };
 
 const RegisterKernel registered[] = {

@@ -1,5 +1,7 @@
 #include "ops/nn/batch_norm.h"
 
+#include <algorithm>
+
 #include "graph/emit.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
@@ -45,6 +47,20 @@ SpecList infer_grad(const InferContext& c) {
   return {c.inputs[0], columns, columns};
 }
 
+SpecList infer_moments(const InferContext& c) {
+  const TensorSpec columns = checked_columns(c);
+  const TensorSpec stats{wide(columns.dtype), columns.shape};
+  return {stats, stats};
+}
+
+SpecList infer_sums(const InferContext& c) {
+  const TensorSpec columns = checked_columns(c);
+  const TensorSpec stats{wide(columns.dtype), columns.shape};
+  check_input(c, 1, stats, "mean");
+  check_input(c, 2, c.inputs[0], "the gradient");
+  return {stats, stats};
+}
+
 Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
   Cost cost{.flops = 8 * c.shape(0).size()};
   for (const TensorSpec& spec : c.inputs) cost.bytes += static_cast<int64_t>(spec.bytes());
@@ -58,15 +74,24 @@ Tensor column_mean(const Tensor& x) {
   return axes.empty() ? x : reduce_mean(x, {.axis = axes});
 }
 
+double share_of_row(const Tensor& x) {
+  return static_cast<double>(x.shape()[-1]) / static_cast<double>(std::max<int64_t>(1, x.size()));
+}
+
+// What mean(x) and mean((x - mean)^2) change by.
+Tensor moments_gradient(const Tensor& input, const Tensor& mean, const Tensor& dmean,
+                        const Tensor& dvariance) {
+  const Tensor x = cast(input, mean.dtype());
+  const double share = share_of_row(x);
+  return cast(dmean * share + dvariance * (2 * share) * (x - mean), input.dtype());
+}
+
 // Gradients that arrive at the statistics: mean(x) and mean((x - mean)^2).
 TensorList grad(const GradContext& g) {
   const Tensor inputs[] = {g.in(0), g.in(1), g.out(1), g.out(2), g.dout()};
   TensorList made = emit(kBatchNormGrad, inputs, g.attributes(), std::source_location::current());
   if (g.has_dout(1) || g.has_dout(2)) {
-    const Tensor x = cast(g.in(0), wide(g.in(0).dtype()));
-    const double share = static_cast<double>(x.shape()[-1]) / static_cast<double>(x.size());
-    const Tensor more = g.dout(1) * share + g.dout(2) * (2 * share) * (x - g.out(1));
-    made[0] = made[0] + cast(more, made[0].dtype());
+    made[0] = made[0] + moments_gradient(g.in(0), g.out(1), g.dout(1), g.dout(2));
   }
   return made;
 }
@@ -94,8 +119,36 @@ TensorList grad_grad(const GradContext& g) {
   return {dx, dgamma, Tensor(), Tensor(), ddy};
 }
 
+TensorList grad_moments(const GradContext& g) {
+  return {moments_gradient(g.in(0), g.out(0), g.dout(0), g.dout(1))};
+}
+
+// For gradients s and p that arrive at the two sums: p (dy - mean(dy)) to x, because the mean is x's own, and s + (x - mean) p
+// to dy. The means are made again, so that this can be differentiated in turn.
+TensorList grad_sums(const GradContext& g) {
+  const DType type = g.in(1).dtype();
+  const Tensor x = cast(g.in(0), type), dy = cast(g.in(2), type);
+  const Tensor s = g.dout(0), p = g.dout(1);
+  Tensor dx, ddy;
+  if (g.needs(0)) dx = cast((dy - column_mean(dy)) * p, g.in(0).dtype());
+  if (g.needs(2)) ddy = cast(s + (x - column_mean(x)) * p, g.in(2).dtype());
+  return {dx, Tensor(), ddy};
+}
+
 }  // namespace
 
+constinit const OpDef kBatchMoments{.name = "batch_moments",
+                                    .min_inputs = 1,
+                                    .max_inputs = 1,
+                                    .infer = infer_moments,
+                                    .grad = grad_moments,
+                                    .cost = cost};
+constinit const OpDef kBatchNormSums{.name = "batch_norm_sums",
+                                     .min_inputs = 3,
+                                     .max_inputs = 3,
+                                     .infer = infer_sums,
+                                     .grad = grad_sums,
+                                     .cost = cost};
 constinit const OpDef kBatchNorm{
     .name = "batch_norm", .min_inputs = 3, .max_inputs = 3, .infer = infer, .grad = grad, .cost = cost};
 constinit const OpDef kBatchNormGrad{.name = "batch_norm_grad",
@@ -106,7 +159,8 @@ constinit const OpDef kBatchNormGrad{.name = "batch_norm_grad",
                                      .cost = cost};
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kBatchNorm), RegisterOp(kBatchNormGrad)};
+const RegisterOp registered[] = {RegisterOp(kBatchNorm), RegisterOp(kBatchNormGrad),
+                                 RegisterOp(kBatchMoments), RegisterOp(kBatchNormSums)};
 }
 
 BatchNormResult fused_batch_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
@@ -115,6 +169,19 @@ BatchNormResult fused_batch_norm(const TensorArg& x, const TensorArg& gamma, con
   const Tensor inputs[] = {x.tensor(op), gamma.tensor(op), beta.tensor(op)};
   TensorList made = emit(kBatchNorm, inputs, BatchNormAttrs{epsilon}, x.where());
   return {made[0], made[1], made[2]};
+}
+
+Moments batch_moments(const TensorArg& x) {
+  const Tensor inputs[] = {x.tensor("batch_moments")};
+  TensorList made = emit(kBatchMoments, inputs, {}, x.where());
+  return {made[0], made[1]};
+}
+
+BatchNormSums batch_norm_sums(const TensorArg& x, const TensorArg& mean, const TensorArg& dy) {
+  const char* op = "batch_norm_sums";
+  const Tensor inputs[] = {x.tensor(op), mean.tensor(op), dy.tensor(op)};
+  TensorList made = emit(kBatchNormSums, inputs, {}, x.where());
+  return {made[0], made[1]};
 }
 
 }  // namespace lockstep

@@ -12,6 +12,13 @@ extern const OpDef kBatchNorm;
 // (x, gamma, mean, variance, dy) -> (dx, dgamma, dbeta)
 extern const OpDef kBatchNormGrad;
 
+// (x [..., n]) -> (mean [n], variance [n]), the statistics alone.
+extern const OpDef kBatchMoments;
+
+// (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the
+// gradients of a normalisation are made of.
+extern const OpDef kBatchNormSums;
+
 struct BatchNormAttrs {
   double epsilon = 1e-3;
   bool operator==(const BatchNormAttrs&) const = default;

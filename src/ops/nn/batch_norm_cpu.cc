@@ -30,7 +30,6 @@ class BatchNormBase : public Kernel {
         dtype_(request.dtype(0)),
         element_(size_of(dtype_)),
         wide_(dtype_ == DType::float64 ? sizeof(double) : sizeof(float)),
-        epsilon_(request.attrs<BatchNormAttrs>().epsilon),
         n_(request.shape(0)[-1]),
         rows_(request.shape(0).drop_last(1).size()) {
     constexpr int64_t kBlockElements = 4096, kMinRows = 16, kElementsPerThread = 16384;
@@ -70,17 +69,48 @@ class BatchNormBase : public Kernel {
       }
   }
 
+  // Of what functions_.moments() gave for every block: calls f(column, mean, variance). NaN where there are no rows, as
+  // the mean of nothing is.
+  template <class C, class F>
+  void join_moments(const C* sums, F f) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      double count = 0, center = 0, squares = 0;
+      for (int64_t block = 0; block < blocks_; ++block) {
+        const auto more = static_cast<double>(rows_of(block));
+        const double distance = static_cast<double>(sums[block * 2 * n_ + i]) - center;
+        center += distance * more / (count + more);
+        squares += static_cast<double>(sums[(block * 2 + 1) * n_ + i]) +
+                   distance * distance * count * more / (count + more);
+        count += more;
+      }
+      const double spread = squares / count;
+      f(i, count > 0 ? center : spread, spread);
+    }
+  }
+  // Of what functions_.gradient_sums() gave: calls f(column, sum of dy h, sum of dy).
+  template <class C, class F>
+  void join_sums(const C* sums, F f) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      double along = 0, sum = 0;
+      for (int64_t block = 0; block < blocks_; ++block) {
+        along += static_cast<double>(sums[block * 2 * n_ + i]);
+        sum += static_cast<double>(sums[(block * 2 + 1) * n_ + i]);
+      }
+      f(i, along, sum);
+    }
+  }
+
   const cpu::BatchNormFunctions& functions_;
   DType dtype_;
   size_t element_, wide_;
-  double epsilon_;
   int64_t n_, rows_, block_rows_, blocks_;
   int threads_;
 };
 
 class BatchNormKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return input == 0 && output == 0; }
   void launch(const LaunchArgs& args) const override {
     dtype_ == DType::float64 ? run<double>(args) : run<float>(args);
@@ -95,32 +125,25 @@ class BatchNormKernel final : public BatchNormBase {
     each_block([&](int64_t block) {
       functions_.moments(at(args.inputs[0], block), rows_of(block), n_, sums + block * 2 * n_);
     });
-    for (int64_t i = 0; i < n_; ++i) {
-      double count = 0, center = 0, squares = 0;
-      for (int64_t block = 0; block < blocks_; ++block) {
-        const auto more = static_cast<double>(rows_of(block));
-        const double distance = static_cast<double>(sums[block * 2 * n_ + i]) - center;
-        center += distance * more / (count + more);
-        squares += static_cast<double>(sums[(block * 2 + 1) * n_ + i]) +
-                   distance * distance * count * more / (count + more);
-        count += more;
-      }
-      const double spread = squares / count;  // NaN where there are no rows, as the mean of nothing is
-      mean[i] = static_cast<C>(count > 0 ? center : spread);
+    join_moments(sums, [&](int64_t i, double center, double spread) {
+      mean[i] = static_cast<C>(center);
       variance[i] = static_cast<C>(spread);
       scale[i] = static_cast<C>(1 / std::sqrt(spread + epsilon_)) * weight<C>(args.inputs[1], i);
       shift[i] = weight<C>(args.inputs[2], i);
-    }
+    });
     each_block([&](int64_t block) {
       functions_.normalize(at(args.inputs[0], block), mean, scale, shift, at(args.outputs[0], block),
                            rows_of(block), n_);
     });
   }
+
+  double epsilon_;
 };
 
 class BatchNormGradKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormGradKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return output == 0 && (input == 0 || input == 4); }
   void launch(const LaunchArgs& args) const override {
     dtype_ == DType::float64 ? run<double>(args) : run<float>(args);
@@ -139,12 +162,7 @@ class BatchNormGradKernel final : public BatchNormBase {
       functions_.gradient_sums(at(args.inputs[0], block), at(args.inputs[4], block), mean, rstd,
                                rows_of(block), n_, sums + block * 2 * n_);
     });
-    for (int64_t i = 0; i < n_; ++i) {
-      double along = 0, sum = 0;
-      for (int64_t block = 0; block < blocks_; ++block) {
-        along += static_cast<double>(sums[block * 2 * n_ + i]);
-        sum += static_cast<double>(sums[(block * 2 + 1) * n_ + i]);
-      }
+    join_sums(sums, [&](int64_t i, double along, double sum) {
       scale[i] = rstd[i] * weight<C>(args.inputs[1], i);
       slope[i] = static_cast<C>(along / static_cast<double>(rows_));
       offset[i] = static_cast<C>(sum / static_cast<double>(rows_));
@@ -152,10 +170,57 @@ class BatchNormGradKernel final : public BatchNormBase {
         static_cast<T*>(args.outputs[1])[i] = static_cast<T>(static_cast<C>(along));
         static_cast<T*>(args.outputs[2])[i] = static_cast<T>(static_cast<C>(sum));
       });
-    }
+    });
     each_block([&](int64_t block) {
       functions_.gradient(at(args.inputs[0], block), at(args.inputs[4], block), mean, rstd, scale, offset,
                           slope, at(args.outputs[0], block), rows_of(block), n_);
+    });
+  }
+
+  double epsilon_;
+};
+
+class BatchMomentsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dtype_ == DType::float64 ? run<double>(args) : run<float>(args);
+  }
+
+ private:
+  template <class C>
+  void run(const LaunchArgs& args) const {
+    auto* sums = static_cast<C*>(args.workspace);
+    each_block([&](int64_t block) {
+      functions_.moments(at(args.inputs[0], block), rows_of(block), n_, sums + block * 2 * n_);
+    });
+    join_moments(sums, [&](int64_t i, double center, double spread) {
+      static_cast<C*>(args.outputs[0])[i] = static_cast<C>(center);
+      static_cast<C*>(args.outputs[1])[i] = static_cast<C>(spread);
+    });
+  }
+};
+
+class BatchNormSumsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dtype_ == DType::float64 ? run<double>(args) : run<float>(args);
+  }
+
+ private:
+  template <class C>
+  void run(const LaunchArgs& args) const {
+    auto* sums = static_cast<C*>(args.workspace);
+    C* ones = sums + 2 * blocks_ * n_;
+    std::fill_n(ones, n_, C(1));
+    each_block([&](int64_t block) {
+      functions_.gradient_sums(at(args.inputs[0], block), at(args.inputs[2], block), args.inputs[1], ones,
+                               rows_of(block), n_, sums + block * 2 * n_);
+    });
+    join_sums(sums, [&](int64_t i, double along, double sum) {
+      static_cast<C*>(args.outputs[0])[i] = static_cast<C>(sum);
+      static_cast<C*>(args.outputs[1])[i] = static_cast<C>(along);
     });
   }
 };
@@ -167,7 +232,9 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
 
 const RegisterKernel registered[] = {
     {DeviceKind::cpu, kBatchNorm, {.prepare = prepare<BatchNormKernel>, .thread_invariant = true}},
-    {DeviceKind::cpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>, .thread_invariant = true}}};
+    {DeviceKind::cpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>, .thread_invariant = true}},
+    {DeviceKind::cpu, kBatchMoments, {.prepare = prepare<BatchMomentsKernel>, .thread_invariant = true}},
+    {DeviceKind::cpu, kBatchNormSums, {.prepare = prepare<BatchNormSumsKernel>, .thread_invariant = true}}};
 
 }  // namespace
 }  // namespace lockstep

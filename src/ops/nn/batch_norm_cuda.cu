@@ -11,23 +11,26 @@ namespace {
 template <int unit, class T>
 __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   // Sums of distances from an element of the column: these do not cancel as sums of the elements would.
   C center[unit] = {}, sum[unit] = {}, squares[unit] = {};
   if (column < n && first < last) {
     load_columns(x + first * n + column, center);
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      C v[unit];
-      load_columns(x + row * n + column, v);
+    each_row(first, last, [&]<int rows>(int64_t row) {
+      C v[rows][unit];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) {
-        const C distance = v[k] - center[k];
-        sum[k] += distance;
-        squares[k] += distance * distance;
-      }
-    }
+      for (int r = 0; r < rows; ++r) load_columns(x + (row + r * blockDim.y) * n + column, v[r]);
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int k = 0; k < unit; ++k) {
+          const C distance = v[r][k] - center[k];
+          sum[k] += distance;
+          squares[k] += distance * distance;
+        }
+    });
   }
   fold_columns(sum, shared);
   fold_columns(squares, shared);
@@ -40,6 +43,7 @@ __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int6
   }
 }
 
+// `gamma` and `scale`: null where nobody needs the factor.
 template <class T>
 __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_rows, int64_t rows, int64_t n,
                              double epsilon, const T* gamma, Real<T>* means, Real<T>* variances,
@@ -47,25 +51,31 @@ __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_
   using C = Real<T>;
   __shared__ double shared[kThreads];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const auto rows_of = [&](int64_t chunk) {
-    return static_cast<double>(min(chunk_rows, rows - chunk * chunk_rows));
-  };
   const int64_t used = i < n && rows > 0 ? chunks : 0;
+  C centers[kChunksPerThread], distances[kChunksPerThread];
+  load_chunks(sums + i, 2 * n, used, centers);
+  load_chunks(sums + n + i, 2 * n, used, distances);
+  const auto rows_of = [&](int k) {
+    const int64_t chunk = threadIdx.y + static_cast<int64_t>(k) * blockDim.y;
+    return chunk >= used ? 0.0
+                         : static_cast<double>(chunk + 1 == chunks ? rows - chunk * chunk_rows : chunk_rows);
+  };
   double center = 0, squares = 0;
-  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y)
-    center += static_cast<double>(sums[chunk * 2 * n + i]) * rows_of(chunk);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) center += static_cast<double>(centers[k]) * rows_of(k);
   // NaN where there are no rows, as the mean of nothing is.
   center = fold_columns(center, shared) / static_cast<double>(rows);
-  for (int64_t chunk = threadIdx.y; chunk < used; chunk += blockDim.y) {
-    const double distance = static_cast<double>(sums[chunk * 2 * n + i]) - center;
-    squares += static_cast<double>(sums[(chunk * 2 + 1) * n + i]) + distance * distance * rows_of(chunk);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    const double distance = static_cast<double>(centers[k]) - center, more = rows_of(k);
+    if (more > 0) squares += static_cast<double>(distances[k]) + distance * distance * more;
   }
   squares = fold_columns(squares, shared);
   if (threadIdx.y != 0 || i >= n) return;
   const double variance = squares / static_cast<double>(rows);
   means[i] = static_cast<C>(center);
   variances[i] = static_cast<C>(variance);
-  scale[i] = static_cast<C>(1 / sqrt(variance + epsilon)) * static_cast<C>(gamma[i]);
+  if (scale) scale[i] = static_cast<C>(1 / sqrt(variance + epsilon)) * static_cast<C>(gamma[i]);
 }
 
 // A thread keeps to its columns, `unit` of them.
@@ -94,7 +104,7 @@ template <int unit, class T>
 __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
                               int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads];
+  __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
@@ -102,16 +112,22 @@ __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Rea
     C mean[unit];
 #pragma unroll
     for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
-    for (int64_t row = first + threadIdx.y; row < last; row += blockDim.y) {
-      C v[unit], d[unit];
-      load_columns(x + row * n + column, v);
-      load_columns(dy + row * n + column, d);
+    each_row(first, last, [&]<int rows>(int64_t row) {
+      C v[rows][unit], d[rows][unit];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) {
-        along[k] += d[k] * (v[k] - mean[k]);
-        sum[k] += d[k];
+      for (int r = 0; r < rows; ++r) {
+        const int64_t at = (row + r * blockDim.y) * n + column;
+        load_columns(x + at, v[r]);
+        load_columns(dy + at, d[r]);
       }
-    }
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int k = 0; k < unit; ++k) {
+          along[k] += d[r][k] * (v[r][k] - mean[k]);
+          sum[k] += d[r][k];
+        }
+    });
   }
   fold_columns(along, shared);
   fold_columns(sum, shared);
@@ -123,6 +139,33 @@ __global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Rea
   }
 }
 
+// Sums of the chunks' `along` and `sum` of column i, in the threads with threadIdx.y == 0.
+template <class C>
+__device__ void add_chunks(const C* sums, int64_t chunks, int64_t n, int64_t i, double& along, double& sum) {
+  __shared__ double shared[kThreads];
+  along = sum = 0;
+  C alongs[kChunksPerThread], sums_of[kChunksPerThread];
+  load_chunks(sums + i, 2 * n, i < n ? chunks : 0, alongs);
+  load_chunks(sums + n + i, 2 * n, i < n ? chunks : 0, sums_of);
+#pragma unroll
+  for (int k = 0; k < kChunksPerThread; ++k) {
+    along += static_cast<double>(alongs[k]);
+    sum += static_cast<double>(sums_of[k]);
+  }
+  along = fold_columns(along, shared);
+  sum = fold_columns(sum, shared);
+}
+
+template <class C>
+__global__ void join_sums(const C* sums, int64_t chunks, int64_t n, C* sum_of, C* along_of) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  double along, sum;
+  add_chunks(sums, chunks, n, i, along, sum);
+  if (threadIdx.y != 0 || i >= n) return;
+  sum_of[i] = static_cast<C>(sum);
+  along_of[i] = static_cast<C>(along);
+}
+
 // What dx = scale ((dy - offset) - (x - mean) slope) needs, in columns[0], [1] and [2].
 template <class T>
 __global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows, int64_t n, double epsilon,
@@ -130,15 +173,8 @@ __global__ void join_gradients(const Real<T>* sums, int64_t chunks, int64_t rows
                                Real<T>* columns) {
   using C = Real<T>;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  __shared__ double shared[kThreads];
-  double along = 0, sum = 0;
-  if (i < n)
-    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y) {
-      along += static_cast<double>(sums[chunk * 2 * n + i]);
-      sum += static_cast<double>(sums[(chunk * 2 + 1) * n + i]);
-    }
-  along = fold_columns(along, shared);
-  sum = fold_columns(sum, shared);
+  double along, sum;
+  add_chunks(sums, chunks, n, i, along, sum);
   if (threadIdx.y != 0 || i >= n) return;
   const double rstd = 1 / sqrt(static_cast<double>(variances[i]) + epsilon);
   dgamma[i] = static_cast<T>(rows > 0 ? static_cast<C>(along * rstd) : C(0));
@@ -174,10 +210,7 @@ __global__ void gradient(const T* x, const T* dy, const Real<T>* means, const Re
 class BatchNormBase : public Kernel {
  public:
   explicit BatchNormBase(const KernelRequest& request)
-      : dtype_(request.dtype(0)),
-        epsilon_(request.attrs<BatchNormAttrs>().epsilon),
-        n_(request.shape(0)[-1]),
-        rows_(request.shape(0).drop_last(1).size()) {}
+      : dtype_(request.dtype(0)), n_(request.shape(0)[-1]), rows_(request.shape(0).drop_last(1).size()) {}
 
   // The chunks' sums, and three numbers a column.
   size_t workspace_bytes() const override {
@@ -187,14 +220,13 @@ class BatchNormBase : public Kernel {
 
  protected:
   DType dtype_;
-  double epsilon_;
   int64_t n_, rows_;
-  static constexpr int64_t kMostChunks = 512;
 };
 
 class BatchNormKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return input == 0 && output == 0; }
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
@@ -217,11 +249,15 @@ class BatchNormKernel final : public BatchNormBase {
     });
     launched();
   }
+
+ private:
+  double epsilon_;
 };
 
 class BatchNormGradKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormGradKernel(const KernelRequest& request)
+      : BatchNormBase(request), epsilon_(request.attrs<BatchNormAttrs>().epsilon) {}
   bool in_place(int input, int output) const override { return output == 0 && (input == 0 || input == 4); }
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
@@ -247,11 +283,59 @@ class BatchNormGradKernel final : public BatchNormBase {
     });
     launched();
   }
+
+ private:
+  double epsilon_;
+};
+
+class BatchMomentsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto* x = static_cast<const T*>(args.inputs[0]);
+      auto* sums = static_cast<C*>(args.workspace);
+      dispatch_unit<T>(n_, {x}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
+        moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
+        join_moments<T><<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, chunks.chunk_rows, rows_, n_, 0, nullptr, static_cast<C*>(args.outputs[0]),
+            static_cast<C*>(args.outputs[1]), nullptr);
+      });
+    });
+    launched();
+  }
+};
+
+class BatchNormSumsKernel final : public BatchNormBase {
+ public:
+  using BatchNormBase::BatchNormBase;
+  void launch(const LaunchArgs& args) const override {
+    dispatch_floats(dtype_, [&]<class T>() {
+      using C = Real<T>;
+      const cudaStream_t stream = stream_of(args);
+      const auto *x = static_cast<const T*>(args.inputs[0]), *dy = static_cast<const T*>(args.inputs[2]);
+      const auto* mean = static_cast<const C*>(args.inputs[1]);
+      auto* sums = static_cast<C*>(args.workspace);
+      dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
+        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
+        gradient_sums<unit>
+            <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
+        join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
+            sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
+      });
+    });
+    launched();
+  }
 };
 
 const RegisterKernel registered[] = {
     {DeviceKind::gpu, kBatchNorm, {.prepare = prepare<BatchNormKernel>}},
-    {DeviceKind::gpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>}}};
+    {DeviceKind::gpu, kBatchNormGrad, {.prepare = prepare<BatchNormGradKernel>}},
+    {DeviceKind::gpu, kBatchMoments, {.prepare = prepare<BatchMomentsKernel>, .narrow_inputs = 0b1}},
+    {DeviceKind::gpu, kBatchNormSums, {.prepare = prepare<BatchNormSumsKernel>, .narrow_inputs = 0b101}}};
 
 }  // namespace
 }  // namespace lockstep::cuda

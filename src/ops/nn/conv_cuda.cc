@@ -60,6 +60,28 @@ CudnnConvolution problem_of(const KernelRequest& request, const Operands& operan
   return c;
 }
 
+// Whether a convolution is best folded: pictures of few colours, at the entrance of a network.
+std::optional<FoldedConvolution> folded(const KernelRequest& request, const Operands& operands) {
+  const auto& attrs = request.attrs<ConvAttrs>();
+  const Window& w = attrs.window;
+  const bool folds = size_of(request.dtype(0)) == 2 && w.rank() == 2 && operands.x[-1] < 8 &&
+                     attrs.groups == 1 && w.strides == Dims{2, 2} && w.dilations == Dims{1, 1} &&
+                     w.size[0] > 1 && w.size[1] > 1 &&
+                     conv_direction(request.op) != ConvDirection::backprop_input;
+  if (!folds) return std::nullopt;
+  return FoldedConvolution{.batch = operands.x[0],
+                           .height = w.input[0],
+                           .width = w.input[1],
+                           .channels = operands.x[-1],
+                           .filters = operands.y[-1],
+                           .rows = w.size[0],
+                           .columns = w.size[1],
+                           .before_rows = w.before[0],
+                           .before_columns = w.before[1],
+                           .out_rows = w.output(0),
+                           .out_columns = w.output(1)};
+}
+
 // The window over images that hold their padding.
 Window written_out(Window window) {
   for (int i = 0; i < window.rank(); ++i) {
@@ -148,8 +170,51 @@ class CudnnConvKernel final : public Kernel {
   std::optional<StridedCopy> filter_copy_;  // between our order of the filter and cuDNN's
   std::optional<StridedCopy> image_copy_;   // between images and those with padding
   int64_t offset_ = 0;                      // of the images in those with padding, in bytes
-  size_t image_bytes_ = 0;
+  size_t image_bytes_ = 0, filter_bytes_ = 0;
+  int64_t pixels_ = 0, own_channels_ = 0,
+          wide_channels_ = 0;  // of images with more channels; 0: they keep theirs
   size_t workspace_ = 0, filter_ = 0, image_ = 0, plan_place_ = 0;
+};
+
+class FoldedConvKernel final : public Kernel {
+ public:
+  FoldedConvKernel(const KernelRequest& request, const FoldedConvolution& fold,
+                   std::unique_ptr<CudnnPlan> plan)
+      : makes_filter_(conv_direction(request.op) == ConvDirection::backprop_filter),
+        attrs_(request.attrs<ConvAttrs>()),
+        dtype_(request.dtype(0)),
+        fold_(fold),
+        plan_(std::move(plan)),
+        loops_(prepare_conv_loops(request)),
+        filter_(aligned(static_cast<size_t>(fold.image_elements()) * 2)),
+        plan_place_(filter_ + aligned(static_cast<size_t>(fold.filter_elements()) * 2)) {}
+
+  size_t workspace_bytes() const override { return plan_place_ + plan_->workspace_bytes() + kAlignment; }
+
+  void launch(const LaunchArgs& args) const override {
+    const cudaStream_t stream = stream_of(args);
+    char* images = static_cast<char*>(args.workspace);
+    images += (kAlignment - reinterpret_cast<uintptr_t>(images) % kAlignment) % kAlignment;
+    char *const filter = images + filter_, *const own = images + plan_place_;
+    void* const y = makes_filter_ ? args.inputs[1] : args.outputs[0];
+    if (!is_aligned(y)) return loops_->launch(args);
+    fold_.fold_images(args.inputs[0], images, stream);
+    if (!makes_filter_) fold_.fold_filter(args.inputs[1], filter, stream);
+    plan_->launch(images, filter, y, own, stream);
+    if (makes_filter_) fold_.unfold_filter(filter, args.outputs[0], stream);
+    if (attrs_.bias || attrs_.epilogue != Epilogue::none)
+      apply_epilogue(dtype_, y, attrs_.bias ? args.inputs[2] : nullptr, attrs_.epilogue,
+                     fold_.batch * fold_.out_rows * fold_.out_columns, fold_.filters, stream);
+  }
+
+ private:
+  bool makes_filter_;
+  ConvAttrs attrs_;
+  DType dtype_;
+  FoldedConvolution fold_;
+  std::unique_ptr<CudnnPlan> plan_;
+  std::unique_ptr<Kernel> loops_;
+  size_t filter_, plan_place_;  // in the workspace, behind the images
 };
 
 std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
@@ -160,7 +225,18 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   if (!served) return prepare_conv_loops(request);
   const bool padded = !(window.before == window.after);
   const Window& planned = padded ? written_out(window) : window;
-  if (auto plan = CudnnPlan::find(problem_of(request, operands, planned), request.where))
+  const CudnnConvolution problem = problem_of(request, operands, planned);
+  if (const auto fold = folded(request, operands)) {
+    CudnnConvolution quarter = problem;
+    quarter.in_channels = fold->folded_channels();
+    quarter.input = {fold->folded_height(), fold->folded_width()};
+    quarter.window = {fold->folded_rows(), fold->folded_columns()};
+    quarter.strides = {1, 1};
+    quarter.before = quarter.after = {0, 0};
+    if (auto plan = CudnnPlan::find(quarter, request.where))
+      return std::make_unique<FoldedConvKernel>(request, *fold, std::move(plan));
+  }
+  if (auto plan = CudnnPlan::find(problem, request.where))
     return std::make_unique<CudnnConvKernel>(request, operands, std::move(plan), padded);
   return prepare_conv_loops(request);
 }

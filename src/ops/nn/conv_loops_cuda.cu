@@ -196,6 +196,50 @@ class ConvLoops final : public Kernel {
   int64_t elements_;
 };
 
+// A thread makes 8 channels of a folded pixel.
+__global__ void fold_pixels(const FoldedConvolution c, const uint16_t* x, uint4* folded, int64_t units,
+                            Divider per_pixel, Divider width, Divider height) {
+  for (int64_t i = first_index(); i < units; i += index_step()) {
+    const int64_t pixel = per_pixel.quotient(i), line = width.quotient(pixel), n = height.quotient(line);
+    const int first = static_cast<int>(i - pixel * per_pixel.divisor()) * 8;
+    const int row = static_cast<int>(line - n * height.divisor()) * 2 - static_cast<int>(c.before_rows);
+    const int column =
+        static_cast<int>(pixel - line * width.divisor()) * 2 - static_cast<int>(c.before_columns);
+    const int channels = static_cast<int>(c.channels);
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const int place = (first + k) / channels, channel = first + k - place * channels;
+      const int r = row + place / 2, q = column + place % 2;
+      if (place < 4 && r >= 0 && r < c.height && q >= 0 && q < c.width)
+        words[k / 2] |= static_cast<uint32_t>(x[((n * c.height + r) * c.width + q) * channels + channel])
+                        << (k % 2 * 16);
+    }
+    folded[i] = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
+// Where an element of the filter lies among the folded ones.
+__device__ int64_t folded_place(const FoldedConvolution& c, int64_t row, int64_t column, int64_t channel,
+                                int64_t filter) {
+  const int64_t place = (row % 2) * 2 + column % 2;
+  return ((filter * c.folded_rows() + row / 2) * c.folded_columns() + column / 2) * c.folded_channels() +
+         place * c.channels + channel;
+}
+
+// `folded` has been cleared where it is written.
+template <bool back>
+__global__ void move_filter(FoldedConvolution c, uint16_t* filter, uint16_t* folded, int64_t elements) {
+  for (int64_t i = first_index(); i < elements; i += index_step()) {
+    const int64_t tap = i / (c.channels * c.filters), rest = i - tap * c.channels * c.filters;
+    const int64_t at = folded_place(c, tap / c.columns, tap % c.columns, rest / c.filters, rest % c.filters);
+    if (back)
+      filter[i] = folded[at];
+    else
+      folded[at] = filter[i];
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
@@ -207,6 +251,30 @@ std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
     case ConvDirection::forward: break;
   }
   return std::make_unique<ConvLoops>(request, request.shape(0), result);
+}
+
+void FoldedConvolution::fold_images(const void* x, void* folded, void* stream) const {
+  const int64_t per_pixel = folded_channels() / 8, units = image_elements() / 8;
+  fold_pixels<<<blocks_for(units), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      *this, static_cast<const uint16_t*>(x), static_cast<uint4*>(folded), units, Divider(per_pixel),
+      Divider(folded_width()), Divider(folded_height()));
+  launched();
+}
+
+void FoldedConvolution::fold_filter(const void* filter, void* folded, void* stream) const {
+  const auto on = static_cast<cudaStream_t>(stream);
+  const int64_t elements = rows * columns * channels * filters;
+  check(cudaMemsetAsync(folded, 0, static_cast<size_t>(filter_elements()) * 2, on), "cudaMemsetAsync");
+  move_filter<false><<<blocks_for(elements), kThreads, 0, on>>>(
+      *this, static_cast<uint16_t*>(const_cast<void*>(filter)), static_cast<uint16_t*>(folded), elements);
+  launched();
+}
+
+void FoldedConvolution::unfold_filter(const void* folded, void* filter, void* stream) const {
+  const int64_t elements = rows * columns * channels * filters;
+  move_filter<true><<<blocks_for(elements), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      *this, static_cast<uint16_t*>(filter), static_cast<uint16_t*>(const_cast<void*>(folded)), elements);
+  launched();
 }
 
 void apply_epilogue(DType dtype, void* y, const void* bias, Epilogue epilogue, int64_t rows, int64_t channels,

@@ -141,7 +141,7 @@ constinit const OpDef kLayerNorm{
     .name = "layer_norm", .min_inputs = 3, .max_inputs = 3, .infer = infer, .grad = grad, .cost = cost};
 constinit const OpDef kLayerNormGrad{.name = "layer_norm_grad",
                                      .min_inputs = 5,
-                                     .max_inputs = 5,
+                                     .max_inputs = 6,
                                      .infer = infer_grad,
                                      .grad = grad_grad,
                                      .cost = cost};
@@ -150,7 +150,7 @@ constinit const OpDef kRmsNorm{
     .name = "rms_norm", .min_inputs = 2, .max_inputs = 2, .infer = infer_rms, .grad = grad_rms, .cost = cost};
 constinit const OpDef kRmsNormGrad{.name = "rms_norm_grad",
                                    .min_inputs = 4,
-                                   .max_inputs = 4,
+                                   .max_inputs = 5,
                                    .infer = infer_rms_grad,
                                    .grad = grad_rms_grad,
                                    .cost = cost};

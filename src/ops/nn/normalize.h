@@ -19,8 +19,9 @@ extern const OpDef kRmsNorm, kRmsNormGrad;
 // Of all four.
 struct LayerNormAttrs {
   double epsilon = 1e-3;
+  bool addend = false;  // of gradients: the last input is added to that of x; made by the compiler
   bool operator==(const LayerNormAttrs&) const = default;
-  void visit(auto&& v) const { v("epsilon", epsilon); }
+  void visit(auto&& v) const { v("epsilon", epsilon), v("addend", addend); }
 };
 
 }  // namespace lockstep

@@ -51,8 +51,8 @@ __global__ void softmax(const T* x, T* y, int64_t rows, int64_t n) {
   }
 }
 
-template <bool warps, class T>
-__global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* statistics, int64_t rows,
+template <bool warps, class T, class L>
+__global__ void cross_entropy(const T* x, IndexReader labels, L* loss, Real<T>* statistics, int64_t rows,
                               int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
@@ -64,14 +64,14 @@ __global__ void cross_entropy(const T* x, IndexReader labels, T* loss, Real<T>* 
       note(finding, row, label);
       continue;
     }
-    loss[row] = static_cast<T>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
+    loss[row] = static_cast<L>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
     statistics[2 * row] = stats.max;
     statistics[2 * row + 1] = stats.sum;
   }
 }
 
-template <bool warps, class T>
-__global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const T* dloss,
+template <bool warps, class T, class L>
+__global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const L* dloss,
                                    T* dx, int64_t rows, int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
@@ -87,8 +87,8 @@ __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>
 }
 
 // Loss and gradient at once; dx may be x.
-template <bool warps, class T>
-__global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const T* dloss, T* loss, T* dx,
+template <bool warps, class T, class L>
+__global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx,
                                         int64_t rows, int64_t n, Finding* finding) {
   using C = Real<T>;
   const RowTeam<warps> team;
@@ -102,12 +102,81 @@ __global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const T*
     const C scale = 1 / stats.sum;
     if (team.rank() == 0) {
       if (!exists) note(finding, row, label);
-      loss[row] = static_cast<T>(logarithm(stats.sum) - (chosen - stats.max));
+      loss[row] = static_cast<L>(logarithm(stats.sum) - (chosen - stats.max));
     }
     map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
       const C p = exponential(v - stats.max) * scale;
       return (i == label ? p - 1 : p) * d;
     });
+  }
+}
+
+__device__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The same for long rows of 16-bit floats, whole units of 16 bytes: a block has one row in its shared memory while the next
+// one arrives. Powers of two are within 2 units in the last place of a float32, which 16 bits do not show.
+constexpr int kLongThreads = 1024;
+template <class T, class L>
+__global__ void __launch_bounds__(kLongThreads)
+    long_cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
+                                 int n, Finding* finding) {
+  constexpr int kUnit = RowUnit<T>::kSize;
+  constexpr float kLog2E = 1.4426950408889634f;
+  extern __shared__ __align__(16) char memory[];
+  const RowTeam<false> team;
+  T* const buffers[] = {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory) + n};
+  const auto fetch = [&](int64_t row, int stage) {
+    if (row < rows)
+      for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                         static_cast<uint32_t>(__cvta_generic_to_shared(buffers[stage] + i))),
+                     "l"(x + row * n + i));
+    asm volatile("cp.async.commit_group;");
+  };
+  fetch(blockIdx.x, 0);
+  int stage = 0;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, stage ^= 1) {
+    fetch(row + gridDim.x, stage ^ 1);
+    asm volatile("cp.async.wait_group 1;");
+    __syncthreads();
+    const T* const own = buffers[stage];
+    const int64_t label = labels[row];
+    const bool exists = label >= 0 && label < n;
+    float v[kUnit], max = -INFINITY, sum = 0;
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      load_pack<T, kUnit>(own + i).get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) max = Larger()(v[k], max);
+    }
+    max = team.fold(max, -INFINITY, Larger());
+    const float center = max * kLog2E;
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      load_pack<T, kUnit>(own + i).get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) sum += power_of_two(v[k] * kLog2E - center);
+    }
+    sum = team.sum(sum);
+    const float d = static_cast<float>(dloss[row]), scale = d / sum;
+    if (threadIdx.x == 0) {
+      if (!exists) note(finding, row, label);
+      loss[row] = static_cast<L>(logf(sum) - ((exists ? static_cast<float>(own[label]) : 0.0f) - max));
+    }
+    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+      auto pack = load_pack<T, kUnit>(own + i);
+      pack.get(v);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) {
+        v[k] = power_of_two(v[k] * kLog2E - center) * scale;
+        if (i + k == label) v[k] -= d;
+      }
+      pack.set(v);
+      store_pack(dx + row * n + i, pack);
+    }
+    __syncthreads();  // before the next row but one comes in its place
   }
 }
 
@@ -148,27 +217,40 @@ class SoftmaxKernel final : public RowKernel {
   }
 };
 
+// `loss`: the type of the losses, which is that of the logits or float32.
 class LabelKernel : public RowKernel {
  public:
-  explicit LabelKernel(const KernelRequest& request)
+  LabelKernel(const KernelRequest& request, DType loss)
       : RowKernel(request),
+        wide_loss_(loss != dtype_),
         wide_(request.dtype(1) == DType::int64),
         report_(label_complaint(request.shape(1), n_, request.where)) {}
 
  protected:
   IndexReader labels(const LaunchArgs& args) const { return {args.inputs[1], wide_}; }
+  // f.operator()<T, type of the losses, whether a warp has a row>()
+  template <class F>
+  void each_loss(F f) const {
+    each_type([&]<class T, bool warps>() {
+      if constexpr (kIs16Bit<T>)
+        if (wide_loss_) return f.template operator()<T, float, warps>();
+      f.template operator()<T, T, warps>();
+    });
+  }
 
+  bool wide_loss_;
   bool wide_;
   Report report_;
 };
 
 class CrossEntropyKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyKernel(const KernelRequest& request)
+      : LabelKernel(request, request.outputs[0].spec.dtype) {}
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
+    each_loss([&]<class T, class L, bool warps>() {
       cross_entropy<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<T*>(args.outputs[0]),
+          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<L*>(args.outputs[0]),
           static_cast<Real<T>*>(args.outputs[1]), rows_, n_, report_.on(args.stream));
     });
   }
@@ -176,13 +258,13 @@ class CrossEntropyKernel final : public LabelKernel {
 
 class CrossEntropyGradKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyGradKernel(const KernelRequest& request) : LabelKernel(request, request.dtype(3)) {}
   bool in_place(int input, int) const override { return input == 0; }
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
+    each_loss([&]<class T, class L, bool warps>() {
       cross_entropy_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const Real<T>*>(args.inputs[2]),
-          static_cast<const T*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
+          static_cast<const L*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
           report_.on(args.stream));
     });
   }
@@ -190,24 +272,55 @@ class CrossEntropyGradKernel final : public LabelKernel {
 
 class CrossEntropyWithGradKernel final : public LabelKernel {
  public:
-  using LabelKernel::LabelKernel;
+  explicit CrossEntropyWithGradKernel(const KernelRequest& request)
+      : LabelKernel(request, request.dtype(2)) {}
   bool in_place(int input, int output) const override { return input == 0 && output == 1; }
   void launch(const LaunchArgs& args) const override {
-    each_type([&]<class T, bool warps>() {
+    each_loss([&]<class T, class L, bool warps>() {
+      const auto* x = static_cast<const T*>(args.inputs[0]);
+      auto* dx = static_cast<T*>(args.outputs[1]);
+      const auto* dloss = static_cast<const L*>(args.inputs[2]);
+      auto* loss = static_cast<L*>(args.outputs[0]);
+      if constexpr (kIs16Bit<T> && !warps) {
+        const size_t bytes = 2 * static_cast<size_t>(n_) * sizeof(T);
+        if (n_ > 8192 && bytes <= shared_ && in_units<T>(n_, {x, dx})) {
+          const auto run = long_cross_entropy_with_grad<T, L>;
+          check(
+              cudaFuncSetAttribute(run, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+              "cudaFuncSetAttribute");
+          run<<<static_cast<unsigned>(std::min<int64_t>(rows_, processors_)), kLongThreads, bytes,
+                stream_of(args)>>>(x, labels(args), dloss, loss, dx, rows_, static_cast<int>(n_),
+                                   report_.on(args.stream));
+          return;
+        }
+      }
       cross_entropy_with_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const T*>(args.inputs[2]),
-          static_cast<T*>(args.outputs[0]), static_cast<T*>(args.outputs[1]), rows_, n_,
-          report_.on(args.stream));
+          x, labels(args), dloss, loss, dx, rows_, n_, report_.on(args.stream));
     });
   }
+
+ private:
+  static int attribute(cudaDeviceAttr name) {
+    int device = 0, value = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
+    return value;
+  }
+
+  size_t shared_ = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) - 1024;
+  int processors_ = attribute(cudaDevAttrMultiProcessorCount);
 };
 
 const RegisterKernel registered[] = {
-    {DeviceKind::gpu, kSparseCrossEntropyWithGrad, {.prepare = prepare<CrossEntropyWithGradKernel>}},
+    {DeviceKind::gpu,
+     kSparseCrossEntropyWithGrad,
+     {.prepare = prepare<CrossEntropyWithGradKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b10}},
     {DeviceKind::gpu, kSoftmax, {.prepare = prepare<SoftmaxKernel<false>>}},
     {DeviceKind::gpu, kLogSoftmax, {.prepare = prepare<SoftmaxKernel<true>>}},
-    {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>}},
-    {DeviceKind::gpu, kSparseCrossEntropyGrad, {.prepare = prepare<CrossEntropyGradKernel>}}};
+    {DeviceKind::gpu, kSparseCrossEntropy, {.prepare = prepare<CrossEntropyKernel>, .narrow_inputs = 0b1}},
+    {DeviceKind::gpu,
+     kSparseCrossEntropyGrad,
+     {.prepare = prepare<CrossEntropyGradKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b1}}};
 
 }  // namespace
 }  // namespace lockstep::cuda

@@ -112,16 +112,21 @@ __global__ void reduce_columns(const T* x, Output y, int64_t n, int64_t inner, i
 #pragma unroll
   for (int k = 0; k < unit; ++k) value[k] = Op::template neutral<C>();
   if (column < inner)
-    for (int64_t i = first + threadIdx.y; i < last; i += blockDim.y) {
-      const T* from = x + (outer * n + i) * inner + column;
-      C v[unit];
-      if constexpr (unit == 1)
-        v[0] = static_cast<C>(*from);
-      else
-        load_pack<T, unit>(from).get(v);
+    each_row(first, last, [&]<int rows>(int64_t i) {
+      C v[rows][unit];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[k]);
-    }
+      for (int r = 0; r < rows; ++r) {
+        const T* from = x + (outer * n + i + r * blockDim.y) * inner + column;
+        if constexpr (unit == 1)
+          v[r][0] = static_cast<C>(*from);
+        else
+          load_pack<T, unit>(from).get(v[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[r][k]);
+    });
   const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < unit; ++k) shared[k][at] = value[k];
@@ -148,31 +153,45 @@ __global__ void fill(Output y, int64_t count, float value) {
     }
 }
 
+// 16-bit elements are best read in units of 16 bytes.
+constexpr int unit_of(DType dtype, int64_t inner) {
+  const bool narrow = dtype == DType::bfloat16 || dtype == DType::float16;
+  return narrow && inner % 8 == 0 ? 8 : 1;
+}
+
 struct Stage {
   int64_t outer, n, inner;
-  int lanes = 32;  // columns of a block
+  int unit = 1;    // neighbouring columns of a thread, where memory is aligned
+  int lanes = 32;  // threads of a block side by side
   int64_t chunks = 1, chunk = 1;
 
-  Stage(int64_t outer, int64_t n, int64_t inner) : outer(outer), n(n), inner(inner) {
+  // `joins`: the rows are what the chunks of a stage before have left.
+  Stage(DType dtype, int64_t outer, int64_t n, int64_t inner, bool joins)
+      : outer(outer), n(n), inner(inner), unit(unit_of(dtype, inner)) {
+    if (joins && inner > 1 && n <= 1024) {  // few rows: more threads to a column, and no further stage
+      lanes = 8;
+      chunk = n;
+      return;
+    }
     constexpr int64_t kBlocks = 1024;  // fill the machine
     int64_t blocks, least;
     if (inner == 1) {
       blocks = outer, least = 4096;
     } else {
-      while (lanes > 1 && lanes / 2 >= inner) lanes /= 2;
-      blocks = outer * across(), least = kThreads / lanes * 8;
+      while (lanes > 1 && lanes / 2 * unit >= inner) lanes /= 2;
+      blocks = outer * across(unit), least = kThreads / lanes * 8;
     }
     chunks = std::clamp<int64_t>(kBlocks / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(1, n / least));
     chunk = ceil_div(n, chunks);
     if (inner == 1) chunk = ceil_div(chunk, 16) * 16;  // whole units of 16 bytes
     chunks = ceil_div(n, chunk);
   }
-  int64_t across() const { return ceil_div(inner, lanes); }
+  int64_t across(int units) const { return ceil_div(inner, lanes * units); }
   int64_t results() const { return outer * chunks * inner; }
 };
 
 // Reduced dimensions that stand side by side form one group; groups are reduced innermost first.
-std::vector<Stage> plan(const Shape& shape, const Dims& axes) {
+std::vector<Stage> plan(DType dtype, const Shape& shape, const Dims& axes) {
   std::vector<Stage> stages;
   const auto reduced = [&](int i) { return std::count(axes.begin(), axes.end(), i) > 0; };
   int64_t inner = 1;
@@ -184,12 +203,14 @@ std::vector<Stage> plan(const Shape& shape, const Dims& axes) {
     int64_t n = 1, outer = 1;
     while (i >= 0 && reduced(i)) n *= shape[i--];
     for (int k = 0; k <= i; ++k) outer *= shape[k];
+    bool joins = false;
     do {
-      stages.emplace_back(outer, n, inner);
+      stages.emplace_back(stages.empty() ? dtype : DType::float32, outer, n, inner, joins);
       n = stages.back().chunks;
+      joins = true;
     } while (n > 1);
   }
-  if (stages.empty()) stages.emplace_back(1, 1, shape.size());
+  if (stages.empty()) stages.emplace_back(dtype, 1, 1, shape.size(), false);
   return stages;
 }
 
@@ -210,7 +231,7 @@ class ReduceKernel final : public Kernel {
         outputs_(request.outputs[0].spec.shape.size()),
         empty_(request.shape(0).size() == 0) {
     if (empty_) return;
-    stages_ = plan(request.shape(0), request.attrs<ReduceAttrs>().axes);
+    stages_ = plan(dtype_, request.shape(0), request.attrs<ReduceAttrs>().axes);
     for (size_t i = 0; i + 1 < stages_.size(); ++i)
       halves_[i % 2] = std::max(
           halves_[i % 2],
@@ -262,12 +283,10 @@ class ReduceKernel final : public Kernel {
       kernel<<<grid.blocks, grid.threads, 0, stream>>>(x, to, s.outer * s.chunks, s.n, s.chunks, s.chunk);
     } else {
       const dim3 threads(static_cast<unsigned>(s.lanes), static_cast<unsigned>(kThreads / s.lanes));
-      // 16-bit elements go in pairs: single ones take as long as wider ones would.
-      constexpr int kUnit = kIs16Bit<T> ? 2 : 1;
-      const bool pairs =
-          kUnit == 2 && s.inner % 2 == 0 && s.inner > 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0;
-      const int64_t across = pairs ? ceil_div(s.inner, 2 * s.lanes) : s.across();
-      const auto kernel = pairs ? reduce_columns<Op, kUnit, T> : reduce_columns<Op, 1, T>;
+      constexpr int kUnit = kIs16Bit<T> ? 8 : 1;
+      const bool units = kUnit > 1 && s.unit == kUnit && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+      const int64_t across = s.across(units ? kUnit : 1);
+      const auto kernel = units ? reduce_columns<Op, kUnit, T> : reduce_columns<Op, 1, T>;
       kernel<<<static_cast<unsigned>(s.outer * s.chunks * across), threads, 0, stream>>>(
           x, to, s.n, s.inner, across, s.chunks, s.chunk);
     }

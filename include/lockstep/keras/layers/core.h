@@ -78,6 +78,9 @@ struct EmbeddingOptions {
 };
 // A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to int32.
 Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+// The same table in both directions: rows for int32 or int64 indices, and for floating-point vectors (..., output_dim)
+// their products with every row (..., input_dim), the logits of a language model that ties them to its embedding.
+Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
 
 Layer Activation(const keras::Activation& activation, const LayerOptions& options = {});
 Layer Identity(const LayerOptions& options = {});

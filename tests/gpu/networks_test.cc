@@ -1,0 +1,147 @@
+// Networks in mixed precision on a GPU against float32 on the CPU.
+#include <cmath>
+
+#include "gpu/gpu.h"
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/compile/function.h"
+#include "lockstep/keras/applications.h"
+#include "lockstep/keras/losses.h"
+#include "lockstep/keras/mixed_precision.h"
+#include "lockstep/keras/optimizers.h"
+#include "lockstep/observe/kernel_profile.h"
+#include "lockstep/ops/conv.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
+#include "models/models.h"
+
+namespace lockstep::testing {
+namespace {
+
+class GpuNetworks : public Gpu {
+ protected:
+  struct Case {
+    keras::Model (*model)();
+    keras::optimizers::Optimizer (*optimizer)();
+    Tensor x, y;
+  };
+
+  // The losses of the first steps, always of the same batch.
+  static std::vector<double> losses(const Case& c, Device& device, const std::string& policy, int steps) {
+    const DeviceScope scope(device);
+    keras::mixed_precision::set_global_policy(policy);
+    set_random_seed(5);
+    const keras::Model model = c.model();
+    keras::mixed_precision::set_global_policy("float32");
+    keras::optimizers::Optimizer optimizer = c.optimizer();
+    if (policy == "mixed_float16") optimizer = keras::optimizers::LossScaleOptimizer(optimizer);
+    const auto loss_of = keras::losses::SparseCategoricalCrossentropy({.from_logits = true});
+    auto step = function([&](const Tensor& x, const Tensor& y) {
+      GradientTape tape;
+      const Tensor loss = loss_of(y, model(x, {.training = true}));
+      const std::vector<Variable> weights = model.trainable_weights();
+      optimizer.apply_gradients(tape.gradient(optimizer.scale_loss(loss), weights), weights);
+      return loss;
+    });
+    const Tensor x = c.x.to(device), y = c.y.to(device);
+    std::vector<double> found;
+    for (int i = 0; i < steps; ++i) found.push_back(step(x, y).to_vector<float>()[0]);
+    return found;
+  }
+
+  static void expect_agreement(const Case& c, int steps, double bound) {
+    const std::vector<double> expected = losses(c, cpu(), "float32", steps);
+    EXPECT_LT(expected.back(), expected.front());
+    for (const char* policy : {"float32", "mixed_bfloat16", "mixed_float16"}) {
+      SCOPED_TRACE(policy);
+      const std::vector<double> found = losses(c, gpu(), policy, steps);
+      const double allowed = std::string_view(policy) == "float32" ? 1e-3 : bound;
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], expected[i], allowed * expected[i]) << "step " << i;
+    }
+  }
+};
+
+TEST_F(GpuNetworks, ResnetAgreesWithTheCpuLong) {
+  const Case c{[] { return keras::applications::resnet18({.width = 16}); },
+               [] { return keras::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}); },
+               models::random_inputs({16, 32, 32, 3}, 1), models::random_labels(16, 10, 2)};
+  expect_agreement(c, 5, 0.04);
+}
+
+TEST_F(GpuNetworks, GptAgreesWithTheCpuLong) {
+  const Case c{[] { return keras::applications::gpt_tiny(); },
+               [] { return keras::optimizers::AdamW({.learning_rate = 1e-3}); },
+               models::random_tokens({8, 64}, 256, 1), models::random_tokens({8, 64}, 256, 2)};
+  expect_agreement(c, 5, 0.01);
+}
+
+TEST_F(GpuNetworks, TiedEmbeddingsAgreeWithTheCpu) {
+  const Case c{[] {
+                 return keras::applications::gpt2(
+                     {.vocabulary = 120, .context = 32, .dim = 64, .depth = 1, .heads = 4});
+               },
+               [] { return keras::optimizers::AdamW({.learning_rate = 1e-3}); },
+               models::random_tokens({4, 32}, 120, 1), models::random_tokens({4, 32}, 120, 2)};
+  expect_agreement(c, 4, 0.01);
+}
+
+// Pictures of three colours are folded for cuDNN; the same numbers must come out, on the edges too.
+TEST_F(GpuNetworks, StridedConvolutionsOfFewChannelsEqualTheCpus) {
+  struct Setup {
+    Shape x, filter;
+    const char* padding;
+  };
+  for (const Setup& setup :
+       {Setup{{2, 17, 20, 3}, {7, 7, 3, 8}, "same"}, Setup{{1, 16, 13, 3}, {3, 4, 3, 16}, "valid"},
+        Setup{{2, 9, 9, 1}, {2, 5, 1, 8}, "same"}}) {
+    const auto run = [&](Device& device) {
+      const DeviceScope scope(device);
+      const auto made = [&](const Shape& shape, uint64_t seed) {
+        return cast(models::random_inputs(shape, seed).to(device), DType::bfloat16);
+      };
+      const Tensor x = made(setup.x, 1), filter = made(setup.filter, 2);
+      GradientTape tape;
+      tape.watch(filter);
+      const Tensor y = conv2d(x, filter, {.strides = {2}, .padding = setup.padding});
+      const Tensor gradient = tape.gradient(reduce_sum(cast(y, DType::float32) * 0.125), filter);
+      return std::pair(cast(y, DType::float32).to_vector<float>(),
+                       cast(gradient, DType::float32).to_vector<float>());
+    };
+    const auto expected = run(cpu()), found = run(gpu());
+    const auto compare = [](const std::vector<float>& a, const std::vector<float>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      float most = 0;
+      for (const float v : a) most = std::max(most, std::abs(v));
+      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.02 * most) << "element " << i;
+    };
+    compare(expected.first, found.first);
+    compare(expected.second, found.second);
+  }
+}
+
+// While tracing, every launch is timed on the device.
+TEST_F(GpuNetworks, ProfileNamesEveryKernel) {
+  const DeviceScope scope(gpu());
+  models::Mlp model(7);
+  auto optimizer = keras::optimizers::Adam();
+  auto step =
+      function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
+  const Tensor x = models::random_inputs({256, 784}, 1).to(gpu()),
+               y = models::random_labels(256, 10, 1).to(gpu());
+  for (int i = 0; i < 3; ++i) step(x, y);
+  observe::start_tracing();
+  for (int i = 0; i < 2; ++i) step(x, y);
+  observe::stop_tracing();
+  const auto profile = observe::kernel_profile(observe::take_trace());
+  int64_t calls = 0;
+  for (const observe::KernelTime& kernel : profile) {
+    EXPECT_GT(kernel.total_ns, 0) << kernel.name;
+    EXPECT_LT(kernel.total_ns, 100'000'000) << kernel.name;
+    calls += kernel.calls;
+  }
+  EXPECT_EQ(calls, 2 * step.figures(x, y).launches);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
