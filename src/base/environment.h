@@ -32,6 +32,8 @@ inline constexpr std::array kVariables{
     Variable{"HOME", "a folder", "none", "where ~/.cache/lockstep is, the folder of downloaded data sets"},
     Variable{"LOCKSTEP_DATA_DIR", "a folder", "lockstep in XDG_CACHE_HOME",
              "where data sets are looked for and kept"},
+    Variable{"LOCKSTEP_JOIN_STEPS", "0|1", "1",
+             "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
              "lowest level of messages that are shown"},
     Variable{"LOCKSTEP_PIN_THREADS", "0|1", "1", "whether the threads of a CPU device keep a core each"},

@@ -54,6 +54,8 @@ class BoundProgram {
   size_t launches_until(int steps) const;
   // What bind() filled in: a program whose pointers are the same makes the same launches.
   std::span<void* const> bound_pointers() const { return bound_; }
+  // Of all steps in order, of each the inputs and then the outputs.
+  std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
   // The launches of one phase, each behind those whose memory it shares. They refer to this.

@@ -32,19 +32,22 @@ int last_leaf(const ReplicaLayout& layout, int first, int last) {
 
 CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<ReplicaSum> sums, Waiting waiting)
     : layout_(layout),
-      on_gpus_(layout.devices[0]->kind() == DeviceKind::gpu),
       sums_(std::move(sums)),
       waiting_(waiting),
       barrier_(static_cast<int>(layout.devices.size()), waiting) {
   if (sums_.empty()) return;
+  const bool on_gpus = layout.devices[0]->kind() == DeviceKind::gpu;
+  require(on_gpus || layout.cross_device_ops != CrossDeviceOps::nccl, ErrorCode::invalid_argument,
+          std::source_location::current(), "CrossDeviceOps::nccl joins GPUs; ", layout.devices[0]->name(),
+          " is none. Leave cross_device_ops at automatic");
   size_t scratch = 0;
   for (const ReplicaSum& sum : sums_) {
     scratch_.push_back(scratch);
     scratch += (static_cast<size_t>(sum.size) * partial_size(sum.dtype) + 63) / 64 * 64;
   }
   for (int r = 0; r < last_leaf(layout, 0, layout.replicas); ++r) leaves_.push_back({r, r + 1});
-  if (on_gpus_) {
-    make_kernels();
+  if (on_gpus) {
+    on_gpus_ = std::make_unique<GpuSums>(layout_, sums_, leaves_, barrier_);
     return;
   }
   const bool alone = layout.devices.size() == 1;
@@ -104,63 +107,6 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
 }
 
 CrossDeviceSums::~CrossDeviceSums() = default;
-
-// --- on GPUs -------------------------------------------------------------------------------------------------------
-
-void CrossDeviceSums::make_kernels() {
-  for (Device* device : layout_.devices) {
-    auto state = std::make_unique<DeviceState>();
-    state->device = device;
-    for (const ReplicaSum& sum : sums_)
-      state->kernels.push_back(
-          std::make_unique<DeviceSum>(*device, sum.dtype, sum.size, layout_.replicas, leaves_));
-    devices_.push_back(std::move(state));
-  }
-}
-
-// What any device queues from now on happens after all that every device has queued.
-bool CrossDeviceSums::meet_on_gpu(int d, observe::ReplicaClock* clock) {
-  if (devices_.size() == 1) return true;
-  {
-    const observe::TimeScope scope(clock, Category::waiting_for_others);
-    if (!barrier_.meet()) return false;
-  }
-  for (const auto& other : devices_) devices_[static_cast<size_t>(d)]->device->wait_for(*other->device);
-  // Nobody goes on to queue what the others would wait for as well.
-  const observe::TimeScope scope(clock, Category::waiting_for_others);
-  return barrier_.meet();
-}
-
-bool CrossDeviceSums::finish_on_gpu(int d, int phase, observe::ReplicaClock* clock) {
-  if (std::none_of(sums_.begin(), sums_.end(), [&](const ReplicaSum& sum) { return sum.phase == phase; }))
-    return true;
-  if (!meet_on_gpu(d, clock)) return false;
-  DeviceState& state = *devices_[static_cast<size_t>(d)];
-  {
-    const observe::Span span("all_reduce_sum", "communication", {.device = d});
-    const observe::TimeScope scope(clock, Category::exposed_communication);
-    for (size_t s = 0; s < sums_.size(); ++s) {
-      const ReplicaSum& sum = sums_[s];
-      if (sum.phase != phase) continue;
-      const auto& results = sum.results[static_cast<size_t>(d)];
-      bool wanted = true;
-      if (!sum.conditions.empty())
-        state.device->copy_to_host(&wanted, sum.conditions[static_cast<size_t>(d)], sizeof wanted);
-      const char zero = 0;
-      if (wanted)
-        state.kernels[s]->launch({sum.inputs.data(), leaves_.size()}, results[0]);
-      else
-        state.device->fill(results[0], &zero, 1, sum.bytes());
-      for (size_t p = 1; p < results.size(); ++p)
-        if (results[p]) state.device->copy_within(results[p], results[0], sum.bytes());
-      for (size_t r = 0; wanted && r < leaves_.size(); ++r)
-        if (const int from = holder(static_cast<int>(r)); from != d)
-          count_copy(static_cast<size_t>(from), static_cast<size_t>(d), static_cast<int64_t>(sum.bytes()));
-    }
-  }
-  // Nobody may overwrite what others still read.
-  return meet_on_gpu(d, clock);
-}
 
 // --- construction --------------------------------------------------------------------------------------------------
 
@@ -250,6 +196,10 @@ CrossDeviceSums::Division CrossDeviceSums::divide(int64_t bytes) const {
 
 void CrossDeviceSums::begin_run(observe::StepClock* clock) {
   clock_ = clock;
+  if (on_gpus_) {
+    barrier_.reset();
+    on_gpus_->begin_run();
+  }
   if (divisions_.empty()) return;
   if (divisions_.size() > 1 && trial_ < kTrials * static_cast<int>(divisions_.size())) {
     current_ = static_cast<size_t>(std::max(0, trial_)) % divisions_.size();
@@ -285,6 +235,7 @@ std::span<const size_t> CrossDeviceSums::stops(int d, int phase) const {
 
 void CrossDeviceSums::abort() {
   barrier_.abort();
+  if (on_gpus_) on_gpus_->abort();
   if (divisions_.empty()) return;
   for (auto& buckets : divisions_[current_].buckets)
     for (Bucket& bucket : buckets)
@@ -331,7 +282,7 @@ bool CrossDeviceSums::advance(int d, int phase, bool waits, observe::ReplicaCloc
 }
 
 bool CrossDeviceSums::finish(int d, int phase, observe::ReplicaClock* clock) {
-  if (on_gpus_) return finish_on_gpu(d, phase, clock);
+  if (on_gpus_) return on_gpus_->finish(d, phase, clock);
   if (divisions_.empty()) {
     if (std::none_of(sums_.begin(), sums_.end(), [&](const ReplicaSum& sum) { return sum.phase == phase; }))
       return true;
@@ -403,6 +354,7 @@ std::pair<int64_t, int64_t> CrossDeviceSums::share(const Piece& piece, int64_t d
   auto count = static_cast<int64_t>(devices_.size());
   switch (layout_.cross_device_ops) {
     case CrossDeviceOps::automatic:
+    case CrossDeviceOps::nccl:
     case CrossDeviceOps::ring: break;
     case CrossDeviceOps::hierarchical_copy:
       if (d % 2 == 1) return {piece.last, piece.last};

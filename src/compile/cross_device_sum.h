@@ -7,9 +7,7 @@
 //
 // The devices' own threads do the adding: a CPU has no engine beside its cores, and a thread for communication
 // takes them from the kernels (docs/decisions/0014-strategies.md).
-//
-// GPUs add up with a kernel each, behind the phase that computes what is summed: every device reads all addends, so
-// that nothing has to be handed around, and their streams wait for each other, not their threads.
+// GPUs have their own way (gpu_sums.h).
 #pragma once
 
 #include <array>
@@ -18,8 +16,8 @@
 #include <vector>
 
 #include "base/worker.h"
-#include "compile/device_sum.h"
 #include "compile/executable.h"
+#include "compile/gpu_sums.h"
 #include "compile/replica_sum.h"
 #include "lockstep/observe/step_clock.h"
 #include "tensor/tensor_impl.h"
@@ -94,16 +92,12 @@ class CrossDeviceSums {
   };
   struct DeviceState {
     Device* device = nullptr;
-    std::vector<TreeNode> nodes;                      // of the summation tree that this device adds up itself
-    std::vector<std::unique_ptr<Storage>> partials;   // by node, for those of more than one leaf
-    std::vector<int> done;                            // by bucket of the phase at hand: works
-    size_t contributed = 0;                           // buckets of it
-    std::vector<std::unique_ptr<DeviceSum>> kernels;  // of a GPU: by sum
+    std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
+    std::vector<std::unique_ptr<Storage>> partials;  // by node, for those of more than one leaf
+    std::vector<int> done;                           // by bucket of the phase at hand: works
+    size_t contributed = 0;                          // buckets of it
   };
 
-  void make_kernels();
-  bool finish_on_gpu(int d, int phase, observe::ReplicaClock* clock);
-  bool meet_on_gpu(int d, observe::ReplicaClock* clock);
   void make_tree(size_t scratch);
   int link_up(TreeNode node);
   Division divide(int64_t bytes) const;
@@ -122,7 +116,6 @@ class CrossDeviceSums {
   const void* operand(size_t sum, int from) const;
 
   const ReplicaLayout& layout_;
-  const bool on_gpus_;
   std::vector<ReplicaSum> sums_;
   std::vector<size_t> scratch_;                    // by sum: where it begins in the partials
   std::vector<std::vector<const void*>> addends_;  // by sum, by node of sum_nodes_
@@ -138,6 +131,7 @@ class CrossDeviceSums {
   std::vector<Stores> stores_;                   // by phase
   const Waiting waiting_;
   Barrier barrier_;
+  std::unique_ptr<GpuSums> on_gpus_;  // null: on CPUs
   std::vector<Division> divisions_;
   size_t current_ = 0;  // of the divisions
 

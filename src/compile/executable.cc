@@ -80,6 +80,8 @@ Tensor with_storage_on(Device& device, const TensorImpl& impl) {
   return make_view(*whole.impl(), impl.spec, impl.strides, impl.offset);
 }
 
+constexpr size_t kSentAhead = 256 << 10;  // bytes from which on a copy beside the computation pays
+
 int total_threads(const ReplicaLayout& layout) {
   int total = 0;
   for (const Device* device : layout.devices) total += device->threads();
@@ -91,7 +93,10 @@ int total_threads(const ReplicaLayout& layout) {
 class Executable::Impl {
  public:
   Impl(std::vector<Plan> plans, std::vector<int64_t> plan_slices, ReplicaLayout layout)
-      : plans_(std::move(plans)), layout_(std::move(layout)), waiting_(waiting_of(total_threads(layout_))) {
+      : plans_(std::move(plans)),
+        layout_(std::move(layout)),
+        use_(current_memory_use()),
+        waiting_(waiting_of(total_threads(layout_))) {
     const std::source_location where = std::source_location::current();
     mirror_versions_.assign(plans_[0].variables.size(), kNoVersion);
     map_variables();
@@ -111,6 +116,7 @@ class Executable::Impl {
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
     clock_ = clock;
+    const MemoryUseScope use(use_);
     {
       const observe::TimeScopeOfAll scope(clock, Category::host);
       bind_outputs(outputs);
@@ -137,6 +143,39 @@ class Executable::Impl {
     sums_->end_run();
     for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[0]->wait_for(*layout_.devices[d]);
     settle_variables();
+  }
+
+  bool run_rows(const FunctionCore::RowRuns& runs, std::span<Tensor> outputs, observe::StepClock* clock) {
+    if (devices_.size() > 1 || layout_.replicated() || !devices_[0]->launches[0].joined()) return false;
+    RowRuns rows{.arrays = {}, .order = nullptr, .first = runs.first, .rows = runs.rows, .runs = runs.runs};
+    for (const Tensor& array : runs.arrays) {
+      if (&array.device() != devices_[0]->device) return false;
+      rows.arrays.push_back(array.impl()->data());
+    }
+    if (runs.order.defined()) {
+      if (&runs.order.device() != devices_[0]->device) return false;
+      rows.order = static_cast<const int64_t*>(runs.order.impl()->data());
+    }
+    clock_ = clock;
+    {
+      const observe::TimeScopeOfAll scope(clock, Category::host);
+      bind_outputs(outputs);
+      bind_variables();
+    }
+    DeviceContext& device = *devices_[0];
+    wait_for_earlier(device, 0);
+    device.uniform[0]->bind(device.memory[0]);
+    {
+      const observe::TimeScope scope(clock_of(0), Category::compute);
+      if (!device.launches[0].run(*device.uniform[0], rows, *device.device)) return false;
+    }
+    mark_end(device);
+    device.device->count_kernels(runs.runs * device.uniform[0]->kernels(),
+                                 runs.runs * device.uniform[0]->flops());
+    if (observe::ReplicaClock* replica = clock_of(0))
+      replica->count(observe::Counter::flops, runs.runs * device.uniform[0]->flops());
+    settle_variables();
+    return true;
   }
 
   const Plan& plan() const { return plans_[0]; }
@@ -269,6 +308,8 @@ class Executable::Impl {
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] =
           std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
+      if (!layout_.replicated() && context->uniform[p]->recordable())
+        context->launches[p].join(join_steps(plans_[p], *context->device));
     }
     for (const auto& replica : context->replicas) {
       const auto p = static_cast<size_t>(replica->plan);
@@ -417,7 +458,10 @@ class Executable::Impl {
           auto& mirror = device->mirrors[v];
           const size_t bytes = variable.spec.bytes();
           const bool stale = !mirror || mirror_versions_[v] != variable.version;
-          if (!mirror) mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+          if (!mirror) {
+            mirror = std::make_unique<Storage>(*device->device, bytes, variable.where);
+            mirror->set_use(memory_use("variables"));
+          }
           if (stale) copy_across(home, data, *device->device, mirror->data(), bytes);
           own = mirror->data();
         }
@@ -514,11 +558,18 @@ class Executable::Impl {
     if (here && (device.device->kind() != DeviceKind::gpu || stage.is_usual(source))) return source;
     if (!stage.storage || stage.storage->bytes() < bytes)
       stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
-    if (here)
-      device.device->copy_within(stage.storage->data(), source, bytes);
-    else
-      copy_across(input.storage->device(), source, *device.device, stage.storage->data(), bytes);
-    return stage.storage->data();
+    void* const target = stage.storage->data();
+    if (here) {
+      device.device->copy_within(target, source, bytes);
+    } else if (input.storage->device().kind() == DeviceKind::cpu && bytes >= kSentAhead) {
+      // The GPU still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
+      const Storage ahead(*device.device, bytes, std::source_location::current(), true);
+      copy_across(input.storage->device(), source, *device.device, ahead.data(), bytes);
+      device.device->copy_within(target, ahead.data(), bytes);
+    } else {
+      copy_across(input.storage->device(), source, *device.device, target, bytes);
+    }
+    return target;
   }
 
   // --- running ---------------------------------------------------------------------------------------------------
@@ -570,13 +621,8 @@ class Executable::Impl {
   void run_device(int d) {
     DeviceContext& device = *devices_[static_cast<size_t>(d)];
     const TeamScope team(device.threads);
-    // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
-    // that this thread waits for it.
-    int64_t& before_last = device.marks[device.runs++ % 2];
-    if (before_last >= 0) {
-      const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
-      device.device->wait_until(before_last);
-    }
+    const MemoryUseScope use(use_);
+    wait_for_earlier(device, d);
     if (!binds_first()) bring_inputs(d);
     for (size_t p = 0; p < plans_.size(); ++p)
       if (device.uniform[p]) device.uniform[p]->bind(device.memory[p]);
@@ -601,7 +647,7 @@ class Executable::Impl {
       kernels += replica->program->kernels();
       flops += replica->program->flops();
     }
-    if (device.device->kind() == DeviceKind::gpu) before_last = device.device->mark();
+    mark_end(device);
     device.device->count_kernels(kernels, flops);
     if (observe::ReplicaClock* clock = clock_of(d)) {
       clock->count(observe::Counter::flops, flops);
@@ -612,6 +658,25 @@ class Executable::Impl {
         clock->count(observe::Counter::slots, layout_.slices[0].size * (last - first));
       }
     }
+  }
+
+  // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
+  // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
+  static uint64_t runs_together(const DeviceContext& device) {
+    return device.launches[0].joined() ? kShortRuns : 1;
+  }
+  void wait_for_earlier(DeviceContext& device, int d) const {
+    const uint64_t together = runs_together(device);
+    if (device.runs % together != 0) return;
+    if (const int64_t before_last = device.marks[device.runs / together % 2]; before_last >= 0) {
+      const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
+      device.device->wait_until(before_last);
+    }
+  }
+  static void mark_end(DeviceContext& device) {
+    const uint64_t together = runs_together(device), run = device.runs++;
+    if (device.device->kind() == DeviceKind::gpu && device.runs % together == 0)
+      device.marks[run / together % 2] = device.device->mark();
   }
 
   // The last phase makes the updates, and results that no replica waits for.
@@ -652,6 +717,7 @@ class Executable::Impl {
 
   std::vector<Plan> plans_;
   ReplicaLayout layout_;
+  const MemoryLedger::Use use_;  // whose its memory is
   std::vector<std::vector<int>>
       variable_index_;  // by plan: where plan 0's variables stand there, -1: nowhere
   std::vector<std::unique_ptr<DeviceContext>> devices_;
@@ -663,6 +729,7 @@ class Executable::Impl {
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
+  static constexpr uint64_t kShortRuns = 8;
   std::vector<OutputPool> output_pool_;
 };
 
@@ -672,6 +739,10 @@ Executable::~Executable() = default;
 
 void Executable::run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) {
   impl_->run(inputs, outputs, clock);
+}
+bool Executable::run_rows(const FunctionCore::RowRuns& runs, std::span<Tensor> outputs,
+                          observe::StepClock* clock) {
+  return impl_->run_rows(runs, outputs, clock);
 }
 MemoryFigures Executable::memory() const { return impl_->memory(); }
 const Plan& Executable::plan() const { return impl_->plan(); }

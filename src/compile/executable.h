@@ -53,6 +53,11 @@ class Runnable {
  public:
   virtual ~Runnable() = default;
   virtual void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) = 0;
+  // See FunctionCore::call.
+  virtual bool run_rows(const FunctionCore::RowRuns& /*runs*/, std::span<Tensor> /*outputs*/,
+                        observe::StepClock* /*clock*/) {
+    return false;
+  }
   virtual MemoryFigures memory() const = 0;
   virtual const Plan& plan() const = 0;
   size_t num_outputs() const { return plan().outputs.size(); }
@@ -71,6 +76,8 @@ class Executable final : public Runnable {
   // allocate, as long as the caller lets go of earlier outputs. One run at a time. `clock`: may be
   // null, else has a replica for each device.
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) override;
+  bool run_rows(const FunctionCore::RowRuns& runs, std::span<Tensor> outputs,
+                observe::StepClock* clock) override;
 
   MemoryFigures memory() const override;
   const Plan& plan() const override;

@@ -7,6 +7,7 @@
 #include "compile/replicated_program.h"
 #include "compile/split_executable.h"
 #include "compile/transfers.h"
+#include "device/memory_ledger.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
@@ -50,6 +51,26 @@ class FunctionCore::Impl {
     TensorList outputs(program.executable->num_outputs());
     program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
     return outputs;
+  }
+
+  bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
+    if (runs_op_by_op()) return false;
+    const int64_t last = runs.first + runs.rows * runs.runs;
+    TensorList batch;
+    for (const Tensor& array : runs.arrays) {
+      const TensorImpl& impl = *array.impl();
+      const int64_t examples = runs.order.defined() ? runs.order.size() : array.shape()[0];
+      require(array.rank() > 0 && runs.rows <= array.shape()[0] && last <= examples,
+              ErrorCode::invalid_argument, where, "function \"", options_.name, "\": ", runs.runs,
+              " batches of ", runs.rows, " from row ", runs.first, " of ", examples, " do not exist");
+      if (!is_contiguous(array.shape(), impl.strides)) return false;
+      Shape shape = array.shape();
+      shape[0] = runs.rows;
+      batch.push_back(make_view(impl, {array.dtype(), shape}, impl.strides, impl.offset));
+    }
+    Program& program = program_for(batch, where);
+    check_outputs(program.executable->num_outputs(), outputs.size(), where);
+    return program.executable->run_rows(runs, outputs, options_.clock);
   }
 
   int traces() const { return traces_; }
@@ -199,6 +220,7 @@ class FunctionCore::Impl {
     }
     ReplicaLayout layout;
     layout.devices = {&device};
+    const MemoryUseScope use("function " + options_.name);
     program.executable =
         std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
   }
@@ -247,6 +269,9 @@ void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> output
 }
 TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) {
   return impl_->call(inputs, where);
+}
+bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
+  return impl_->call(runs, outputs, where);
 }
 int FunctionCore::traces() const { return impl_->traces(); }
 ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) {

@@ -5,8 +5,9 @@
 namespace lockstep::compile {
 
 void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& device) {
+  void* const stream = device.stream();
   // A trace shows every launch with the time that it takes on the device.
-  if (!device.stream() || !program.recordable() || observe::tracing()) return program.run(phase);
+  if (!stream || !program.recordable() || observe::tracing()) return program.run(phase);
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
     return r.phase == phase &&
@@ -16,11 +17,19 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
     if (recordings_.size() == kMost)
       recordings_.erase(std::min_element(recordings_.begin(), recordings_.end(),
                                          [](const auto& a, const auto& b) { return a.used < b.used; }));
-    recordings_.push_back({phase, {pointers.begin(), pointers.end()}, nullptr, ++runs_});
-    return program.run(phase);
+    const bool joined = joined_ && joined_->launch(program.pointers(), stream);
+    recordings_.push_back({phase, {pointers.begin(), pointers.end()}, joined, nullptr, ++runs_});
+    if (!joined) program.run(phase);
+    return;
   }
   found->used = ++runs_;
-  if (!found->graph) found->graph = device.record(program.recorded(phase));
+  if (!found->graph) {
+    // A graph of one launch is still queued faster than the launch.
+    const RecordedLaunch whole{.launch = [&](void* on) { joined_->launch(program.pointers(), on); },
+                               .after = {}};
+    found->graph =
+        device.record(found->joined ? std::vector<RecordedLaunch>{whole} : program.recorded(phase));
+  }
   if (!found->graph) return program.run(phase);
   found->graph->launch();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compile/bound_program.h"
+#include "compile/joined_steps.h"
 #include "device/launch_graph.h"
 
 namespace lockstep::compile {
@@ -13,17 +14,26 @@ namespace lockstep::compile {
 // when it is about to run for the second time with the same ones.
 class RepeatedLaunches {
  public:
+  // The whole program as one launch, from now on.
+  void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
   void run(const BoundProgram& program, int phase, Device& device);
+  // Several runs as one launch; false: not with this program.
+  bool run(const BoundProgram& program, const RowRuns& runs, Device& device) {
+    return joined_ && joined_->launch(program.pointers(), runs, device.stream());
+  }
+  bool joined() const { return joined_ != nullptr; }
 
  private:
   struct Recording {
     int phase = 0;
     std::vector<void*> pointers;
+    bool joined = false;
     std::unique_ptr<LaunchGraph> graph;  // null: seen once
     uint64_t used = 0;
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places
 
+  std::unique_ptr<JoinedSteps> joined_;
   std::vector<Recording> recordings_;
   uint64_t runs_ = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/memory_ledger.h"
+
 namespace lockstep::compile {
 namespace {
 
@@ -113,6 +115,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
   }
   add_figures(program.figures, plans[0], true, static_cast<int64_t>(layout.devices.size()));
   program.slices = layout.slices;
+  const MemoryUseScope use("function " + settings.name);
   program.executable = std::make_unique<Executable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;
 }

@@ -5,6 +5,8 @@
 #include "device/configuration.h"
 #include "device/device_name.h"
 #include "device/gpu_driver.h"
+#include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 
@@ -70,8 +72,13 @@ bool get_memory_growth(const PhysicalDevice& device, std::source_location where)
 MemoryInfo get_memory_info(std::string_view device, std::source_location where) {
   return device_by_name(device, where).memory_info();
 }
+observe::MemorySummary get_memory_summary(std::string_view device, std::source_location where) {
+  return memory_summary(device_by_name(device, where));
+}
 void reset_memory_stats(std::string_view device, std::source_location where) {
-  device_by_name(device, where).reset_peak_memory();
+  Device& found = device_by_name(device, where);
+  found.reset_peak_memory();
+  found.ledger()->begin_run();
 }
 
 namespace threading {

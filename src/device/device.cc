@@ -12,6 +12,8 @@
 #include "device/device_name.h"
 #include "device/gpu_driver.h"
 #include "device/launch_graph.h"
+#include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -31,7 +33,8 @@ Device::Device(DeviceKind kind, int index, int threads)
     : kind_(kind),
       index_(index),
       threads_(threads),
-      name_("/" + std::string(lockstep::name(kind)) + ":" + std::to_string(index)) {}
+      name_("/" + std::string(lockstep::name(kind)) + ":" + std::to_string(index)),
+      ledger_(std::make_unique<MemoryLedger>(name_, index)) {}
 
 Device::~Device() = default;
 
@@ -48,6 +51,15 @@ void Device::fill(void* target, const void* pattern, size_t width, size_t count)
 }
 
 std::unique_ptr<LaunchGraph> Device::record(std::span<const RecordedLaunch>) { return nullptr; }
+
+observe::MemorySummary memory_summary(const Device& device) {
+  observe::MemorySummary summary = device.ledger()->summary();
+  const MemoryInfo info = device.memory_info();
+  summary.limit = info.limit;
+  summary.reserved = info.reserved;
+  summary.largest_free = info.largest_free;
+  return summary;
+}
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
 

@@ -1,6 +1,7 @@
 #include "device/nvidia_driver.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -212,6 +213,22 @@ Machine discover(const Search& search) {
   machine.container = container(search.root);
   number_visible(machine);
   return machine;
+}
+
+std::string other_processes(const std::string& uuid, const Search& search) {
+  Machine machine;
+  ask_nvml(
+      search, [](std::string_view) {}, machine);
+  std::string text;
+  for (const Gpu& gpu : machine.gpus)
+    for (const Process& process : gpu.processes) {
+      if (gpu.uuid != uuid || process.pid == getpid()) continue;
+      if (!text.empty()) text += ", ";
+      const std::string name = fs::path(process.name).filename().string();
+      text += (name.empty() ? "process" : name) + " (" + std::to_string(process.pid) + ")";
+      if (process.bytes) text += " with " + std::to_string(*process.bytes >> 20) + " MiB";
+    }
+  return text;
 }
 
 RegisterBuild::RegisterBuild(const Build& build) { build_slot() = new Build(build); }

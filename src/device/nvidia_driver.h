@@ -104,6 +104,10 @@ struct Machine {
 // Throws nothing that depends on the machine. May take as long as cuInit does: seconds on large machines.
 Machine discover(const Search& search = {});
 
+// "python (4242) with 1024 MiB, x (7)": the processes that NVML sees on the GPU of this UUID, this one left out. Empty:
+// there are none, or it cannot say. In this process: for one that has initialised CUDA.
+std::string other_processes(const std::string& uuid, const Search& search = {});
+
 // "13.0" of 13000.
 std::string cuda_version_text(int version);
 

@@ -121,6 +121,17 @@ TEST(NvidiaDriver, EverythingNvmlTellsIsKept) {
   EXPECT_EQ(found.peers[0].distance, "between NUMA nodes");
 }
 
+TEST(NvidiaDriver, OtherProcessesOfAGpuInWords) {
+  FakeMachine fake;
+  fake.with_gpus(2);
+  fake.script["gpus"][0]["processes"] = {{{"pid", 4242}, {"name", "/usr/bin/python"}, {"bytes", 1 << 30}},
+                                         {{"pid", getpid()}, {"name", "self"}, {"bytes", 1 << 20}},
+                                         {{"pid", 7}, {"name", ""}}};
+  EXPECT_EQ(other_processes(test_uuid(0), fake.search()), "python (4242) with 1024 MiB, process (7)");
+  EXPECT_EQ(other_processes(test_uuid(1), fake.search()), "");
+  EXPECT_EQ(other_processes("GPU-unknown", fake.search()), "");
+}
+
 TEST(NvidiaDriver, MoreProcessesThanFitAtFirstAreAllListed) {
   FakeMachine fake;
   fake.with_gpus(1);

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "compile/replicated_runs.h"
+#include "compile/sum_choice.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -30,7 +31,8 @@ class Strategy::Impl {
   ~Impl() {
     constexpr int64_t kWorthReporting = 10;  // steps
     if (!clock || !options.report) return;
-    const observe::RunSummary summary = clock->summary();
+    observe::RunSummary summary = clock->summary();
+    summary.sums = sums;
     if (summary.replicas[0].wall.count < kWorthReporting) return;
     std::fputs(
         (name + "::run\n" + observe::to_text(summary) + observe::to_text(observe::judge(summary))).c_str(),
@@ -44,6 +46,7 @@ class Strategy::Impl {
   std::shared_ptr<const VariableOwner> owner;
   std::unique_ptr<compile::ReplicatedRuns> runs;
   std::unique_ptr<observe::StepClock> clock;
+  std::string sums;  // who makes them, of several devices
 };
 
 // A strategy as variables know it. Does not keep it alive: variables outlive strategies.
@@ -163,6 +166,11 @@ std::string Strategy::description() const {
     text += (d == 0 ? " on " : ", ") + impl_->devices[d]->name();
   return text;
 }
+std::string Strategy::sums_description() const {
+  if (impl_->devices.empty()) return "one replica: nothing is added up";
+  return compile::choose_sum(impl_->devices, impl_->options.reproducible, impl_->options.cross_device_ops)
+      .reason;
+}
 ReplicaOptions Strategy::replica_options() const { return replicas_of(*impl_); }
 
 // --- scope ---------------------------------------------------------------------------------------------------------
@@ -257,6 +265,7 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   if (!impl_->clock)
     impl_->clock = std::make_unique<observe::StepClock>(
         observe::StepClockOptions{.replicas = static_cast<int>(impl_->devices.size())});
+  if (impl_->sums.empty() && impl_->devices.size() > 1) impl_->sums = sums_description();
   observe::StepClock& clock = *impl_->clock;
   clock.begin_step();
   compile::ReplicatedRuns::Result run;
@@ -297,7 +306,9 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
 }
 
 observe::RunSummary Strategy::summary() const {
-  return impl_->clock ? impl_->clock->summary() : observe::RunSummary();
+  observe::RunSummary summary = impl_->clock ? impl_->clock->summary() : observe::RunSummary();
+  summary.sums = impl_->sums;
+  return summary;
 }
 
 // --- joining -------------------------------------------------------------------------------------------------------

@@ -27,9 +27,12 @@ Variable::Variable(const Tensor& initial, VariableOptions options, std::source_l
   impl_->value = scoped ? initial.to(*scoped, where) : initial;
   if (impl_->owner) impl_->owner->mark_used();
   impl_->mutable_data(true);
+  impl_->value.impl()->storage->set_use(memory_use("variables"));
 }
 
 void* VariableImpl::mutable_data(bool keep) {
+  static const MemoryLedger::Use use = memory_use("variables");
+  const MemoryUseScope scope(use);
   const TensorImpl* held = value.impl().get();
   if (!sole_owner(value) || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);

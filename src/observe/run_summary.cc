@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -66,7 +68,36 @@ Json to_json(const ReplicaSummary& replica) {
           {"outside_times_ms", to_json(replica.outside)}};
 }
 
+Json to_json(const MemorySummary& memory) {
+  Json uses = Json::array(), samples = Json::array();
+  for (const MemorySummary::Use& use : memory.uses)
+    uses.push_back({{"name", use.name},
+                    {"before", use.before},
+                    {"at_peak", use.at_peak},
+                    {"after", use.after},
+                    {"grown", use.grown}});
+  for (const MemorySummary::Sample& sample : memory.samples)
+    samples.push_back({ms(static_cast<double>(sample.ns)), sample.bytes});
+  return {{"device", memory.device},
+          {"before", memory.before},
+          {"peak", memory.peak},
+          {"peak_ms", ms(static_cast<double>(memory.peak_ns))},
+          {"after", memory.after},
+          {"limit", memory.limit},
+          {"reserved", memory.reserved},
+          {"largest_free", memory.largest_free},
+          {"fragmentation", fragmentation(memory)},
+          {"uses", std::move(uses)},
+          {"samples_ms_bytes", std::move(samples)}};
+}
+
 }  // namespace
+
+double fragmentation(const MemorySummary& memory) {
+  const int64_t cached = memory.reserved - memory.after;
+  if (memory.reserved == 0 || cached <= 0) return 0;
+  return std::clamp(1 - static_cast<double>(memory.largest_free) / static_cast<double>(cached), 0.0, 1.0);
+}
 
 std::string_view name(Category category) { return kCategoryNames[static_cast<size_t>(category)]; }
 std::string_view name(Counter counter) { return kCounterNames[static_cast<size_t>(counter)]; }
@@ -95,6 +126,67 @@ std::string shares(const ReplicaSummary& replica) {
   return text;
 }
 
+std::string bytes_text(int64_t bytes) {
+  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; std::abs(value) >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
+}
+
+// Bytes over time in a line of blocks, eight heights each: the highest in every span of time.
+std::string plot(const MemorySummary& memory) {
+  constexpr size_t kColumns = 40;
+  constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  if (memory.samples.size() < 4 || memory.peak == 0) return {};
+  const int64_t end = std::max<int64_t>(1, memory.samples.back().ns);
+  std::array<int64_t, kColumns> highest{};
+  const auto column = [&](int64_t ns) {
+    return static_cast<size_t>(std::min<int64_t>(kColumns - 1, ns * static_cast<int64_t>(kColumns) / end));
+  };
+  // What is held holds until the next sample.
+  for (size_t i = 0; i < memory.samples.size(); ++i) {
+    const size_t last = i + 1 < memory.samples.size() ? column(memory.samples[i + 1].ns) : kColumns - 1;
+    for (size_t c = column(memory.samples[i].ns); c <= last; ++c)
+      highest[c] = std::max(highest[c], memory.samples[i].bytes);
+  }
+  highest[column(memory.peak_ns)] = memory.peak;
+  std::string text;
+  for (const int64_t bytes : highest)
+    text += kBlocks[std::min<size_t>(
+        7, static_cast<size_t>(8 * static_cast<double>(bytes) / static_cast<double>(memory.peak)))];
+  return text;
+}
+
+std::string to_text(const MemorySummary& memory) {
+  constexpr int64_t kNotable = 4096;  // bytes: a scalar here and there is not worth a word
+  std::string text = fmt::format("  memory of {}: peak {}", memory.device, bytes_text(memory.peak));
+  if (memory.limit > 0) text += " of " + bytes_text(memory.limit);
+  std::string parts;
+  for (const MemorySummary::Use& use : memory.uses)
+    if (use.at_peak * 100 >= memory.peak && use.at_peak > 0)
+      parts += fmt::format("{}{} {}", parts.empty() ? " (" : ", ", use.name, bytes_text(use.at_peak));
+  if (!parts.empty()) text += parts + ")";
+  if (memory.reserved > 0)
+    text += fmt::format("; {} held from the card, {:.0f}% of what is unused in pieces",
+                        bytes_text(memory.reserved), 100 * fragmentation(memory));
+  text += '\n';
+  if (const std::string line = plot(memory); !line.empty()) text += "    " + line + '\n';
+  if (memory.after - memory.before >= kNotable) {
+    std::string held;
+    for (const MemorySummary::Use& use : memory.uses)
+      if (use.after - use.before >= kNotable)
+        held +=
+            fmt::format("{}{} {}", held.empty() ? "" : ", ", use.name, bytes_text(use.after - use.before));
+    text += fmt::format("    still held: {} more than before: {}\n", bytes_text(memory.after - memory.before),
+                        held);
+  }
+  for (const MemorySummary::Use& use : memory.uses)
+    if (use.grown >= kNotable)
+      text += fmt::format("    grown since the first epoch: {} by {}\n", use.name, bytes_text(use.grown));
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const RunSummary& summary) {
@@ -120,6 +212,11 @@ std::string to_text(const RunSummary& summary) {
     if (summary.replicas[r].wall.total > 0)
       text += fmt::format("  {}{}\n", several ? fmt::format("replica {}:", r) : std::string(),
                           several ? shares(summary.replicas[r]) : shares(summary.replicas[r]).substr(1));
+  if (!summary.sums.empty()) text += fmt::format("  sums over replicas: {}\n", summary.sums);
+  const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
+                                        [](const auto& a, const auto& b) { return a.peak < b.peak; });
+  if (largest != summary.memory.end() && largest->peak > 0) text += to_text(*largest);
+  if (summary.memory.size() > 1) text += fmt::format("    the most of {} devices\n", summary.memory.size());
   return text;
 }
 
@@ -128,6 +225,8 @@ std::string to_json(const RunSummary& summary) {
   for (const ReplicaSummary& replica : summary.replicas) json["replicas"].push_back(to_json(replica));
   if (!summary.input.bottleneck.empty())
     json["input"] = {{"bottleneck", summary.input.bottleneck}, {"fix", summary.input.fix}};
+  if (!summary.sums.empty()) json["sums"] = summary.sums;
+  for (const MemorySummary& memory : summary.memory) json["memory"].push_back(to_json(memory));
   return json.dump(2);
 }
 

@@ -50,6 +50,64 @@ TEST(RunSummary, TextShowsTheStepAndTheShares) {
             "  replica 1: compute 75.0%, host 12.5%, unattributed 12.5%\n");
 }
 
+MemorySummary some_memory() {
+  constexpr int64_t kMiB = 1 << 20;
+  return {.device = "/GPU:0",
+          .before = 10 * kMiB,
+          .peak = 100 * kMiB,
+          .after = 40 * kMiB,
+          .peak_ns = 500'000'000,
+          .limit = 4096 * kMiB,
+          .reserved = 140 * kMiB,
+          .largest_free = 75 * kMiB,
+          .uses = {{"function train", 0, 70 * kMiB, 20 * kMiB, 0},
+                   {"variables", 10 * kMiB, 30 * kMiB, 18 * kMiB, 0},
+                   {"tensors", 0, 100, 2 * kMiB, kMiB}},
+          .samples = {{0, 10 * kMiB},
+                      {250'000'000, 50 * kMiB},
+                      {500'000'000, 100 * kMiB},
+                      {750'000'000, 40 * kMiB},
+                      {1'000'000'000, 40 * kMiB}}};
+}
+
+TEST(RunSummary, TextSaysWhoHeldTheMemory) {
+  RunSummary summary = some_run();
+  summary.sums = "NCCL: every GPU is a card of its own";
+  summary.memory = {some_memory()};
+  const std::string text = to_text(summary);
+  const std::string rest = text.substr(text.find("  sums over replicas"));
+  EXPECT_EQ(rest,
+            "  sums over replicas: NCCL: every GPU is a card of its own\n"
+            "  memory of /GPU:0: peak 100 MiB of 4 GiB (function train 70 MiB, variables 30 MiB); 140 MiB "
+            "held from the "
+            "card, 25% of what is unused in pieces\n"
+            "    ▁▁▁▁▁▁▁▁▁▁▅▅▅▅▅▅▅▅▅▅███████████▄▄▄▄▄▄▄▄▄\n"
+            "    still held: 30 MiB more than before: function train 20 MiB, variables 8 MiB, tensors 2 MiB\n"
+            "    grown since the first epoch: tensors by 1 MiB\n");
+}
+
+TEST(RunSummary, FragmentationIsThePartThatTheLargestPieceIsNot) {
+  MemorySummary memory = some_memory();
+  EXPECT_DOUBLE_EQ(fragmentation(memory), 0.25);
+  memory.largest_free = 100 << 20;
+  EXPECT_DOUBLE_EQ(fragmentation(memory), 0);
+  memory.reserved = 0;
+  EXPECT_DOUBLE_EQ(fragmentation(memory), 0);
+}
+
+TEST(RunSummary, JsonHoldsTheMemory) {
+  RunSummary summary = some_run();
+  summary.memory = {some_memory()};
+  const auto json = nlohmann::json::parse(to_json(summary));
+  const auto& memory = json.at("memory").at(0);
+  EXPECT_EQ(memory.at("device"), "/GPU:0");
+  EXPECT_EQ(memory.at("peak"), 100 << 20);
+  EXPECT_EQ(memory.at("uses").at(0).at("name"), "function train");
+  EXPECT_EQ(memory.at("uses").at(2).at("grown"), 1 << 20);
+  EXPECT_EQ(memory.at("samples_ms_bytes").at(2).at(0), 500);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(some_run())).contains("memory"));
+}
+
 TEST(RunSummary, TextOfNoStepSaysSo) {
   EXPECT_EQ(to_text(RunSummary{}), "step clock: no step was timed\n");
   EXPECT_EQ(to_text(StepClock({.replicas = 2}).summary()), "step clock: no step was timed\n");

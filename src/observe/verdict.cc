@@ -22,6 +22,7 @@ constexpr double kWastedSlots = 0.05;
 constexpr double kDescheduledShare = 0.05;
 constexpr double kCopyShare = 0.02;
 constexpr int64_t kLateTraces = 3;
+constexpr int64_t kGrownBytes = 1 << 20;
 constexpr double kTargetOverhead = 0.10;
 constexpr double kMaxBatchFactor = 64;
 
@@ -281,6 +282,23 @@ std::optional<Verdict> unattributed(const Run& run) {
   return v;
 }
 
+std::optional<Verdict> memory_grows(const Run& run) {
+  for (const MemorySummary& memory : run.summary->memory)
+    for (const MemorySummary::Use& use : memory.uses) {
+      if (use.grown < kGrownBytes || use.grown * 100 < memory.peak) continue;
+      Verdict v;
+      v.cause = fmt::format("{} on {} take more memory with every epoch", use.name, memory.device);
+      v.evidence = fmt::format("{:.3g} MB more at the end than after the first epoch; {:.3g} MB at the peak",
+                               static_cast<double>(use.grown) / 1e6, static_cast<double>(memory.peak) / 1e6);
+      v.fix =
+          "double total = 0; total += loss.item<float>();  // what a step returns is kept by whoever holds "
+          "it";
+      v.gain = "no speed, but a run that does not end with out_of_memory";
+      return v;
+    }
+  return std::nullopt;
+}
+
 struct Rule {
   const char* id;
   std::optional<Verdict> (*judge)(const Run&);
@@ -297,6 +315,7 @@ constexpr Rule kRules[] = {
     {"host-copies", host_copies},
     {"descheduled", descheduled},
     {"unattributed", unattributed},
+    {"memory-grows", memory_grows},
 };
 
 }  // namespace

@@ -281,6 +281,17 @@ TEST(Verdict, UnattributedTimeIsSaidAndPromisesNothing) {
   EXPECT_EQ(verdicts[0].speedup, 1);
 }
 
+TEST(Verdict, MemoryThatGrowsIsNamed) {
+  RunSummary summary = play(1, 11, [](int, int) { return Part{.times = {{Category::compute, 8}}}; });
+  summary.memory = {
+      {.device = "/GPU:0", .peak = 100 << 20, .uses = {{.name = "tensors", .grown = 512 << 10}}}};
+  EXPECT_THAT(ids(judge(summary)), ElementsAre());
+  summary.memory[0].uses[0].grown = 20 << 20;
+  const auto verdicts = judge(summary);
+  ASSERT_THAT(ids(verdicts), ElementsAre("memory-grows"));
+  EXPECT_EQ(verdicts[0].cause, "tensors on /GPU:0 take more memory with every epoch");
+}
+
 TEST(Verdict, TheLargestGainComesFirstInTextAndJson) {
   const auto verdicts = judge(play(2, 11, [](int, int) {
     return Part{

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/memory_ledger.h"
 #include "lockstep/device/device.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/tensor.h"
@@ -13,20 +14,33 @@ namespace lockstep {
 // A block of device memory; freed with its last owner.
 class Storage {
  public:
-  Storage(Device& device, size_t bytes, std::source_location where)
-      : device_(device), bytes_(bytes), data_(device.allocate(bytes, where)) {}
-  ~Storage() { device_.deallocate(data_, bytes_); }
+  // `ahead`: see Device::allocate_ahead().
+  Storage(Device& device, size_t bytes, std::source_location where, bool ahead = false)
+      : device_(device),
+        bytes_(bytes),
+        data_(ahead ? device.allocate_ahead(bytes, where) : device.allocate(bytes, where)),
+        use_(device.ledger()->add(bytes)) {}
+  ~Storage() {
+    device_.ledger()->remove(use_, bytes_);
+    device_.deallocate(data_, bytes_);
+  }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   Device& device() const { return device_; }
   size_t bytes() const { return bytes_; }
   void* data() const { return data_; }
+  // What the device's ledger knows it as from now on.
+  void set_use(MemoryLedger::Use use) {
+    device_.ledger()->move(use_, use, bytes_);
+    use_ = use;
+  }
 
  private:
   Device& device_;
   size_t bytes_;
   void* data_;
+  MemoryLedger::Use use_;
 };
 
 // Where a symbolic tensor stands in its traced graph.

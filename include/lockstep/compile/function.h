@@ -37,13 +37,16 @@ namespace observe {
 class StepClock;
 }
 
-// Who adds up what the devices hold. The sums have the same bits.
+// Who adds up what the devices hold. The sums have the same bits, but for NCCL's.
 enum class CrossDeviceOps : uint8_t {
-  automatic,                // ring
-  ring,                     // every device adds up a share of the elements for all
+  automatic,  // CPUs: ring. GPUs: nccl where every one is a card of its own, else kernels that read all
+  ring,       // every device adds up a share of the elements for all
   hierarchical_copy,        // one of every two devices does
   reduction_to_one_device,  // the first does, and the others copy
   tree,                     // two by two, then two of these, until the first has it, and the others copy
+  // NCCL, between GPUs that are cards of their own. It adds in an order of its own, which depends on their number: not
+  // to be had together with `reproducible`.
+  nccl,
 };
 
 // Runs the function as replicas, each on a consecutive slice of the batch (the first dimension of
@@ -97,6 +100,18 @@ class FunctionCore {
   // signature nothing is allocated, as long as the caller lets go of earlier outputs.
   void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where);
   TensorList call(std::span<const Tensor> inputs, std::source_location where);
+
+  // A call for each of `runs` batches: run i gets the `rows` rows of every array that order[first + i * rows], ... name,
+  // or that lie there (an undefined order). The arrays, one for each argument, and the order (int64) are on one GPU.
+  struct RowRuns {
+    std::span<const Tensor> arrays;
+    Tensor order;
+    int64_t first = 0;
+    int64_t rows = 0;
+    int64_t runs = 0;
+  };
+  // All runs as one launch, with the results of the last. False: nothing was done, for the program or its device cannot.
+  bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where);
 
   int traces() const;
   // Of the program for these arguments, compiled if need be.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lockstep/device/device.h"
+#include "lockstep/observe/run_summary.h"
 
 namespace lockstep::config {
 
@@ -79,6 +80,10 @@ bool get_memory_growth(const PhysicalDevice& device,
 // Of a logical device, by a name as tf::device() takes it. Initialise the devices.
 MemoryInfo get_memory_info(std::string_view device,
                            std::source_location where = std::source_location::current());
+// What the memory is for and how much of it was in use over time, since the program started, reset_memory_stats() was
+// called or the last fit() began.
+observe::MemorySummary get_memory_summary(std::string_view device,
+                                          std::source_location where = std::source_location::current());
 // The peak is what is held now.
 void reset_memory_stats(std::string_view device,
                         std::source_location where = std::source_location::current());

@@ -22,6 +22,7 @@ namespace lockstep {
 
 struct DeviceName;
 class LaunchGraph;
+class MemoryLedger;
 struct RecordedLaunch;
 
 enum class DeviceKind : uint8_t { cpu, gpu, null };
@@ -32,6 +33,9 @@ struct MemoryInfo {
   int64_t current = 0;  // bytes held by live tensors and plans
   int64_t peak = 0;     // highest `current` since the last reset
   int64_t limit = 0;    // bytes that may be held; 0: no limit
+  // Where memory is cached for whoever comes next: bytes held from the card, and the largest piece that nobody uses.
+  int64_t reserved = 0;
+  int64_t largest_free = 0;
 };
 
 // What a device has done since the process started, or since reset_counters().
@@ -54,16 +58,26 @@ class Device {
   // Threads that one kernel on this device may use.
   int threads() const { return threads_; }
 
+  // The card that it is, or is a share of: logical devices of one card have the same number.
+  virtual int physical() const { return 0; }
+  // Whether kernels of this device can follow pointers into the other's memory.
+  virtual bool reads(const Device& other) const { return other.kind() == kind_; }
+
   // False: the device keeps account of memory but has none (null_device.h).
   virtual bool has_memory() const { return true; }
   // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
   virtual void* allocate(size_t bytes, std::source_location where) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;
+  // Memory for what the host sends ahead of its use: copy_from_host() into it happens beside what the device computes,
+  // not behind it. Nothing else may write there.
+  virtual void* allocate_ahead(size_t bytes, std::source_location where) { return allocate(bytes, where); }
   // The source may be overwritten, and the target is written, when these return.
   virtual void copy_from_host(void* target, const void* source, size_t bytes) = 0;
   virtual void copy_to_host(void* target, const void* source, size_t bytes) const = 0;
 
   virtual MemoryInfo memory_info() const = 0;
+  // What the memory is used for, over time. Never null.
+  MemoryLedger* ledger() const { return ledger_.get(); }
   virtual void reset_peak_memory() = 0;
   // Throws Error(invalid_argument) where more than `bytes` is held already.
   virtual void set_memory_limit(int64_t bytes) = 0;
@@ -101,6 +115,7 @@ class Device {
   int index_;
   int threads_;
   std::string name_;
+  std::unique_ptr<MemoryLedger> ledger_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Device& device);

@@ -94,10 +94,40 @@ struct InputSummary {
   std::string fix = {};         // code
 };
 
+// The memory of one device over a run. Bytes, as they were asked for.
+struct MemorySummary {
+  // What it was used for: "variables", "train_step: program", "data ahead".
+  struct Use {
+    std::string name;
+    int64_t before = 0;  // the run
+    int64_t at_peak = 0;
+    int64_t after = 0;
+    int64_t grown = 0;  // since the first epoch, where there were several
+  };
+  struct Sample {
+    int64_t ns = 0;  // since the run began
+    int64_t bytes = 0;
+  };
+
+  std::string device = {};
+  int64_t before = 0, peak = 0, after = 0;
+  int64_t peak_ns = 0;               // when, since the run began
+  int64_t limit = 0;                 // 0: none
+  int64_t reserved = 0;              // held from the card, with what is cached; 0: the device caches nothing
+  int64_t largest_free = 0;          // piece of what is cached
+  std::vector<Use> uses = {};        // the largest at the peak first
+  std::vector<Sample> samples = {};  // some hundred at most
+};
+
+// Of the memory that is cached after the run, the part that the largest piece is not: 0 where it is all one piece.
+double fragmentation(const MemorySummary& memory);
+
 struct RunSummary {
   std::vector<ReplicaSummary> replicas;
   bool measures_descheduled = false;
   InputSummary input = {};
+  std::string sums = {};                   // who adds up what several devices hold, and why
+  std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
 };
 
 // A few lines: the step's time, examples a second, and for each replica the share of each category.

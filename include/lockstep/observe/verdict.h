@@ -21,7 +21,7 @@ struct Verdict {
 // The verdicts on a run, the largest gain first. The first step (tracing, warming up) is left out; a
 // run of fewer than kMinSteps further steps has none. Ids: input-bound, communication-bound,
 // overhead-bound, slow-replica, waiting-for-others, partial-replicas, retracing, host-copies,
-// descheduled, unattributed.
+// descheduled, unattributed, memory-grows.
 std::vector<Verdict> judge(const RunSummary& summary);
 inline constexpr int kMinSteps = 3;
 

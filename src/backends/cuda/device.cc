@@ -7,6 +7,7 @@
 #include "backends/cuda/check.h"
 #include "backends/cuda/report.h"
 #include "device/launch_graph.h"
+#include "device/nvidia_driver.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -63,13 +64,15 @@ void enable_peers(int ordinal) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
-    : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal) {
+CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options)
+    : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(card.uuid) {
   enable_peers(ordinal_);
   bind(ordinal_);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check(cudaStreamCreateWithFlags(&ahead_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  for (cudaEvent_t* event : {&marker_, &ahead_copied_})
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   for (cudaEvent_t& event : marks_)
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   memory_.limit = options.memory_limit;
@@ -80,10 +83,20 @@ CudaDevice::CudaDevice(int ordinal, int index, const GpuOptions& options)
   const size_t wanted = options.memory_limit > 0 ? static_cast<size_t>(options.memory_limit)
                                                  : free - std::min(free / 16, kLeftFree);
   if (!allocator_.reserve(wanted)) fail_out_of_memory(wanted, std::source_location::current());
+  count_memory();
 }
 
 // Devices live until the process ends: what they hold goes with it.
 CudaDevice::~CudaDevice() = default;
+
+bool CudaDevice::reads(const Device& other) const {
+  if (other.kind() != DeviceKind::gpu) return false;
+  const int from = static_cast<const CudaDevice&>(other).ordinal_;
+  if (from == ordinal_) return true;
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, ordinal_, from), "cudaDeviceCanAccessPeer");
+  return can != 0;
+}
 
 // --- memory --------------------------------------------------------------------------------------------------------
 
@@ -101,20 +114,74 @@ void* CudaDevice::take(size_t bytes) {
 
 void CudaDevice::give_back(void* segment, size_t) noexcept { cudaFree(segment); }
 
+// What is kept for copies goes first where memory is short.
+void* CudaDevice::try_allocate(size_t bytes) {
+  void* data = allocator_.allocate(bytes);
+  if (data || ahead_kept_.empty()) return data;
+  for (const auto& [block, ahead] : ahead_kept_) allocator_.deallocate(block);
+  ahead_kept_.clear();
+  return allocator_.allocate(bytes);
+}
+
+void CudaDevice::count_memory() {
+  const CachingAllocator::Figures figures = allocator_.figures();
+  size_t kept = 0;
+  for (const auto& [block, ahead] : ahead_kept_) kept += ahead.bytes;
+  memory_.current = static_cast<int64_t>(figures.used - kept);
+  memory_.peak = std::max(memory_.peak, memory_.current);
+  memory_.reserved = static_cast<int64_t>(figures.reserved);
+  memory_.largest_free = static_cast<int64_t>(figures.largest_free);
+}
+
 void* CudaDevice::allocate(size_t bytes, std::source_location where) {
   const std::lock_guard lock(memory_mutex_);
-  void* data = allocator_.allocate(bytes);
+  void* data = try_allocate(bytes);
   if (!data) fail_out_of_memory(bytes, where);
-  memory_.current = static_cast<int64_t>(allocator_.figures().used);
-  memory_.peak = std::max(memory_.peak, memory_.current);
+  count_memory();
   return data;
 }
 
 void CudaDevice::deallocate(void* data, size_t) noexcept {
   if (!data) return;
   const std::lock_guard lock(memory_mutex_);
-  allocator_.deallocate(data);
-  memory_.current = static_cast<int64_t>(allocator_.figures().used);
+  if (const auto found = ahead_.find(data); found != ahead_.end()) {
+    try {
+      if (ahead_kept_.size() == kAheadKept) {
+        allocator_.deallocate(ahead_kept_.front().first);
+        ahead_kept_.erase(ahead_kept_.begin());
+      }
+      ahead_kept_.push_back(*found);
+      ahead_kept_.back().second.mark = mark();
+    } catch (...) {
+      // The process ends, and the driver went first.
+    }
+    ahead_.erase(found);
+  } else {
+    allocator_.deallocate(data);
+  }
+  count_memory();
+}
+
+void* CudaDevice::allocate_ahead(size_t bytes, std::source_location where) {
+  const size_t rounded = CachingAllocator::rounded(bytes);
+  const std::lock_guard lock(memory_mutex_);
+  // The one that was given back first: the stream is most likely past it.
+  const auto found = std::find_if(ahead_kept_.begin(), ahead_kept_.end(), [&](const auto& block) {
+    return block.second.bytes >= rounded && block.second.bytes / 2 <= rounded;
+  });
+  void* data = nullptr;
+  if (found != ahead_kept_.end()) {
+    data = found->first;
+    ahead_[data] = found->second;
+    ahead_kept_.erase(found);
+  } else {
+    data = try_allocate(rounded);
+    if (!data) fail_out_of_memory(bytes, where);
+    ahead_[data] = {.bytes = rounded, .mark = mark()};
+  }
+  ahead_[data].fresh = true;
+  count_memory();
+  return data;
 }
 
 void CudaDevice::fail_out_of_memory(size_t bytes, std::source_location where) {
@@ -126,16 +193,18 @@ void CudaDevice::fail_out_of_memory(size_t bytes, std::source_location where) {
   };
   const size_t cached = figures.reserved - figures.used;
   const size_t others = total - std::min(total, free + figures.reserved);
+  const std::string processes = nvidia::other_processes(uuid_);
   std::string help = "use a smaller batch or model";
   if (memory_.limit > 0) help = "raise the memory limit, " + help;
   if (cached > bytes) help += ", or steps of one shape (what is cached is in pieces)";
-  if (others > bytes) help += ", or end the other processes (nvidia-smi lists them)";
+  if (others > bytes) help += ", or end other processes on the card";
   fail(ErrorCode::out_of_memory, where, "out of memory on ", name(), ": ", bytes, " bytes (", mib(bytes),
        ") were asked for; live tensors and plans hold ", mib(figures.used), ", ", mib(cached),
        " are cached in pieces of at most ", mib(figures.largest_free),
        memory_.limit > 0 ? ", the limit is " + mib(static_cast<size_t>(memory_.limit)) : "",
        "; of the card's ", mib(total), " ", mib(free), " are free and ", mib(others),
-       " are held by other devices, processes and the driver; ", help);
+       " are held by other devices, processes and the driver",
+       processes.empty() ? "" : " (other processes: " + processes + ")", "; ", help);
 }
 
 MemoryInfo CudaDevice::memory_info() const {
@@ -160,8 +229,7 @@ void CudaDevice::set_memory_limit(int64_t bytes) {
 // --- copies --------------------------------------------------------------------------------------------------------
 
 // The next slot, once its last copy has happened. With the staging's mutex held.
-char* CudaDevice::slot(size_t& index) const {
-  Staging& s = staging_;
+char* CudaDevice::slot(Staging& s, size_t& index) {
   if (!s.data) {
     void* data = nullptr;
     check(cudaHostAlloc(&data, Staging::kSlots * Staging::kSlotBytes, cudaHostAllocDefault), "cudaHostAlloc");
@@ -174,19 +242,42 @@ char* CudaDevice::slot(size_t& index) const {
   return s.data + index * Staging::kSlotBytes;
 }
 
-void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) {
-  if (bytes == 0) return;
-  bind(ordinal_);
-  const std::lock_guard lock(staging_.mutex);
+// With the staging's mutex held.
+void CudaDevice::copy_pieces(void* target, const void* source, size_t bytes, Staging& staging,
+                             cudaStream_t stream) {
   for (size_t at = 0; at < bytes; at += Staging::kSlotBytes) {
     const size_t piece = std::min(Staging::kSlotBytes, bytes - at);
     size_t index = 0;
-    char* staged = slot(index);
+    char* staged = slot(staging, index);
     std::memcpy(staged, static_cast<const char*>(source) + at, piece);
-    check(cudaMemcpyAsync(static_cast<char*>(target) + at, staged, piece, cudaMemcpyHostToDevice, stream_),
+    check(cudaMemcpyAsync(static_cast<char*>(target) + at, staged, piece, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync to the device");
-    check(cudaEventRecord(staging_.free[index], stream_), "cudaEventRecord");
+    check(cudaEventRecord(staging.free[index], stream), "cudaEventRecord");
   }
+}
+
+void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  bind(ordinal_);
+  int64_t read_until = -1;
+  {
+    const std::lock_guard lock(memory_mutex_);
+    if (const auto found = ahead_.find(target); found != ahead_.end() && found->second.fresh) {
+      found->second.fresh = false;
+      read_until = found->second.mark;
+    }
+  }
+  if (read_until < 0) {
+    const std::lock_guard lock(staging_.mutex);
+    return copy_pieces(target, source, bytes, staging_, stream_);
+  }
+  const std::lock_guard lock(ahead_staging_.mutex);
+  check(cudaStreamWaitEvent(ahead_stream_, marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
+        "cudaStreamWaitEvent");
+  copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_);
+  // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to wait for.
+  check(cudaEventRecord(ahead_copied_, ahead_stream_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, ahead_copied_, 0), "cudaStreamWaitEvent");
 }
 
 void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) const {
@@ -199,7 +290,7 @@ void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) co
   }
   const std::lock_guard lock(staging_.mutex);
   size_t index = 0;
-  char* staged = slot(index);
+  char* staged = slot(staging_, index);
   check(cudaMemcpyAsync(staged, source, bytes, cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync to the host");
   synchronize();

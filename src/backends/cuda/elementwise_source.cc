@@ -117,19 +117,6 @@ template <class F> __device__ inline u8 to_u8(F x) { return saturate<u8, F>(x, 0
 template <class T, int V> struct alignas(sizeof(T) * V <= 16 ? sizeof(T) * V : 16) Pack { T at[V]; };
 )";
 
-// In memory.
-const char* stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32: return "float";
-    case DType::float64: return "double";
-    case DType::bfloat16:
-    case DType::float16: return "unsigned short";
-    case DType::int32: return "int";
-    case DType::int64: return "i64";
-    default: return "u8";
-  }
-}
-
 // While it is computed.
 const char* computed_type(DType dtype) {
   switch (dtype) {
@@ -244,10 +231,8 @@ const char* operator_of(Opcode op) {
   }
 }
 
-std::string value_name(int number) { return "v" + std::to_string(number); }
-
-std::string expression(const Program& program, const Instruction& i) {
-  const auto arg = [&](size_t k) { return value_name(i.args[k]); };
+std::string expression(const Program& program, const Instruction& i, const std::string& prefix) {
+  const auto arg = [&](size_t k) { return prefix + std::to_string(i.args[k]); };
   if (i.op == Opcode::cast)
     return cast_text(program.instructions[static_cast<size_t>(i.args[0])].dtype, i.dtype, arg(0));
   if (i.op == Opcode::select) return arg(0) + " ? " + arg(1) + " : " + arg(2);
@@ -259,6 +244,37 @@ std::string expression(const Program& program, const Instruction& i) {
 }
 
 }  // namespace
+
+const char* stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return "float";
+    case DType::float64: return "double";
+    case DType::bfloat16:
+    case DType::float16: return "unsigned short";
+    case DType::int32: return "int";
+    case DType::int64: return "i64";
+    default: return "u8";
+  }
+}
+
+std::string_view scalar_prelude() { return kPrelude; }
+
+ScalarCode scalar_code(const Program& program, const std::function<std::string(size_t)>& element,
+                       const std::string& prefix) {
+  ScalarCode code;
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    const std::string value = i.op == Opcode::input ? loaded(i.dtype, element(static_cast<size_t>(i.index)))
+                              : i.op == Opcode::constant ? constant_text(i.dtype, i.immediate)
+                                                         : expression(program, i, prefix);
+    code.statements +=
+        detail::concat("      const ", computed_type(i.dtype), " ", prefix, n, " = ", value, ";\n");
+  }
+  for (const int16_t output : program.outputs)
+    code.outputs.push_back(
+        to_store(program.instructions[static_cast<size_t>(output)].dtype, prefix + std::to_string(output)));
+  return code;
+}
 
 int64_t Walk::size() const {
   int64_t size = 1;
@@ -366,22 +382,15 @@ std::string elementwise_source(const Program& program, const Walk& walk, std::sp
   }
   for (size_t o = inputs; o < operands; ++o) add("    Pack<", stored_type(dtypes[o]), ", V> out", o, ";");
   add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
-  for (size_t n = 0; n < program.instructions.size(); ++n) {
-    const Instruction& i = program.instructions[n];
-    std::string value;
-    if (i.op == Opcode::input) {
-      const auto k = static_cast<size_t>(i.index);
-      const bool packed = inner_access(walk, k, dtypes[k]) == InnerAccess::contiguous;
-      value = loaded(i.dtype, detail::concat("in", k, packed ? ".at[j]" : ""));
-    } else if (i.op == Opcode::constant) {
-      value = constant_text(i.dtype, i.immediate);
-    } else {
-      value = expression(program, i);
-    }
-    add("      const ", computed_type(i.dtype), " ", value_name(static_cast<int>(n)), " = ", value, ";");
-  }
-  for (size_t o = inputs; o < operands; ++o)
-    add("      out", o, ".at[j] = ", to_store(dtypes[o], value_name(program.outputs[o - inputs])), ";");
+  const ScalarCode code = scalar_code(
+      program,
+      [&](size_t k) {
+        const bool packed = inner_access(walk, k, dtypes[k]) == InnerAccess::contiguous;
+        return detail::concat("in", k, packed ? ".at[j]" : "");
+      },
+      "v");
+  text += code.statements;
+  for (size_t o = inputs; o < operands; ++o) add("      out", o, ".at[j] = ", code.outputs[o - inputs], ";");
   add("    }");
   for (size_t o = inputs; o < operands; ++o)
     add("    *(Pack<", stored_type(dtypes[o]), ", V>*)a", o, " = out", o, ";");

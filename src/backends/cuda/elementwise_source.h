@@ -1,8 +1,10 @@
 // Scalar programs as CUDA C.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/tensor/shape.h"
@@ -32,5 +34,21 @@ inline constexpr const char* kElementwiseKernel = "elementwise";
 // units in all, and whether that width is vector_width() or 1.
 std::string elementwise_source(const elementwise::Program& program, const Walk& walk,
                                std::span<const DType> dtypes);
+
+// --- for kernels with loops of their own -------------------------------------------------------------------------
+
+// What an element is in memory; bfloat16 and float16 are their bits.
+const char* stored_type(DType dtype);
+
+// What the code below calls; to stand in front of it once.
+std::string_view scalar_prelude();
+
+struct ScalarCode {
+  std::string statements;            // constants `prefix`0, `prefix`1, ... : one an instruction
+  std::vector<std::string> outputs;  // as they are stored
+};
+// `element(k)`: an expression for an element of input k, as it is stored.
+ScalarCode scalar_code(const elementwise::Program& program, const std::function<std::string(size_t)>& element,
+                       const std::string& prefix);
 
 }  // namespace lockstep::cuda

@@ -1,6 +1,9 @@
 // The plugin's entry: what the library learns of NVIDIA GPUs.
 #include "device/plugin.h"
 
+#include <cublasLt.h>
+#include <cudnn_version.h>
+
 #include <cstdio>
 
 #include "backends/cuda/check.h"
@@ -8,6 +11,7 @@
 #include "backends/cuda/stream_work.h"
 #include "device/backend_facts.h"
 #include "device/gpu_driver.h"
+#include "device/nvidia_driver.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -56,7 +60,7 @@ class Driver final : public GpuDriver {
             std::source_location::current(), description.name, " has compute capability ",
             description.capability_major, ".", description.capability_minor, "; this build needs ",
             kLeastMajor, ".0 or newer. Hide it with CUDA_VISIBLE_DEVICES or config::set_visible_devices()");
-    return std::make_unique<CudaDevice>(gpu, index, options);
+    return std::make_unique<CudaDevice>(gpu, index, description, options);
   }
 
   const StreamWork& stream_work() const override { return stream_work_; }
@@ -92,6 +96,13 @@ BackendFacts describe_backend() {
 }
 
 const RegisterBackendFacts registered(describe_backend);
+
+const nvidia::RegisterBuild built({.cuda = CUDART_VERSION,
+                                   .cublas = CUBLAS_VERSION,
+                                   .cudnn = CUDNN_VERSION,
+                                   .nccl = LOCKSTEP_NCCL_VERSION,
+                                   .architectures = {LOCKSTEP_CUDA_MACHINE_CODE},
+                                   .ptx_architectures = {LOCKSTEP_CUDA_INTERMEDIATE_CODE}});
 
 }  // namespace
 }  // namespace lockstep::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/elements.h"
 #include "backends/cuda/strided_matmul.h"
 
 namespace lockstep::cuda {
@@ -11,28 +12,10 @@ namespace {
 
 constexpr int kBlock = 128;
 
-// Integers wrap around: computed without a sign, where that is defined.
-template <class T>
-struct Sum {
-  using type = float;
-};
-template <>
-struct Sum<double> {
-  using type = double;
-};
-template <>
-struct Sum<int32_t> {
-  using type = uint32_t;
-};
-template <>
-struct Sum<int64_t> {
-  using type = uint64_t;
-};
-
 template <class T>
 __global__ void multiply(const __grid_constant__ StridedMatmul p, const T* a, const T* b, T* c,
                          int64_t size) {
-  using Accumulator = typename Sum<T>::type;
+  using Accumulator = Sum<T>;
   for (int64_t at = blockIdx.x * int64_t{kBlock} + threadIdx.x; at < size;
        at += gridDim.x * int64_t{kBlock}) {
     const int64_t column = at % p.n;

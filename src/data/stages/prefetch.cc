@@ -1,8 +1,23 @@
 #include "data/conveyor.h"
 #include "data/node.h"
+#include "device/copy.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
 namespace {
+
+// The tensor on this device, brought there beside what it computes.
+Tensor sent_ahead(const Tensor& tensor, Device& device) {
+  static const MemoryLedger::Use use = memory_use("data sent ahead");
+  const MemoryUseScope scope(use);
+  const TensorImpl& impl = *tensor.impl();
+  Device& from = impl.storage->device();
+  if (&from == &device || from.kind() != DeviceKind::cpu || !is_contiguous(impl.spec.shape, impl.strides))
+    return tensor.to(device);
+  auto storage = std::make_shared<Storage>(device, impl.spec.bytes(), std::source_location::current(), true);
+  copy_across(from, impl.data(), device, storage->data(), impl.spec.bytes());
+  return make_tensor(std::move(storage), impl.spec);
+}
 
 class PrefetchCursor final : public Cursor {
  public:
@@ -25,7 +40,7 @@ class PrefetchCursor final : public Cursor {
   bool fetch(Item& item) {
     if (!input_->next(item)) return false;
     if (device_)
-      for (Tensor& tensor : item.element().flat()) tensor = tensor.to(*device_);
+      for (Tensor& tensor : item.element().flat()) tensor = sent_ahead(tensor, *device_);
     return true;
   }
   bool advance(Item& item) override {

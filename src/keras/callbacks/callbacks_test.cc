@@ -369,7 +369,7 @@ TEST_F(Callbacks, TensorBoardWritesEventsOfBothRuns) {
   };
   EXPECT_THAT(events("train"),
               AllOf(HasSubstr("epoch_loss"), HasSubstr("batch_loss"), HasSubstr("/histogram"),
-                    HasSubstr("epoch_learning_rate"), HasSubstr("dense")));
+                    HasSubstr("epoch_learning_rate"), HasSubstr("memory_mib/CPU:0"), HasSubstr("dense")));
   EXPECT_THAT(events("validation"), AllOf(HasSubstr("epoch_loss"), ::testing::Not(HasSubstr("val_loss"))));
 }
 

@@ -5,6 +5,7 @@
 
 #include "keras/functional_graph.h"
 #include "keras/models/functional_model.h"
+#include "lockstep/device/device.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/event_writer.h"
 
@@ -80,6 +81,9 @@ class TensorBoardCallback final : public CallbackBase {
       train_->scalar("epoch_steps_per_second", static_cast<double>(step_ - epoch_step_) / elapsed.count(),
                      epoch);
     }
+    for (const Device* device : logical_devices())
+      if (const MemoryInfo memory = device->memory_info(); memory.current > 0)
+        train_->scalar("memory_mib" + device->name(), static_cast<double>(memory.current) / (1 << 20), epoch);
     if (options_.histogram_freq > 0 && epoch % options_.histogram_freq == 0)
       for (const Variable& weight : model().weights())
         train_->histogram(weight.name() + "/histogram", weight.value(), epoch);

@@ -6,10 +6,12 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "base/parallel.h"
 #include "base/worker.h"
 #include "data/host.h"
+#include "device/gpu_driver.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -24,6 +26,8 @@ namespace {
 // Less than this is not worth waking a thread for, or giving to one more of a team.
 constexpr size_t kPrefetchBytes = size_t{64} << 10;
 constexpr size_t kThreadBytes = size_t{16} << 10;
+// What data may take of a GPU: a part of the memory that is left, and no more than is copied in about a second.
+constexpr int64_t kShareOfGpu = 4, kMostOnGpu = int64_t{4} << 30;
 // Where the processor's own prefetching has seen enough of a row to go on by itself.
 constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
 constexpr int64_t kRowsAhead = 2;
@@ -90,11 +94,12 @@ class Gathering {
   std::span<const int64_t> rows_;
 };
 
+uint64_t next_seed() { return static_cast<uint64_t>(random::default_generator().advance()); }
+
 // All rows in a random order.
-std::vector<int64_t> shuffled_rows(int64_t count) {
+std::vector<int64_t> shuffled_rows(int64_t count, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), int64_t{0});
-  const uint64_t seed = static_cast<uint64_t>(random::default_generator().advance());
   std::mt19937_64 engine(seed);
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, engine)]);
   return order;
@@ -106,7 +111,7 @@ class ShuffledReader final : public BatchReader {
       : arrays_(arrays),
         batch_size_(static_cast<size_t>(options.batch_size)),
         threads_(options.threads),
-        order_(shuffled_rows(examples_in(arrays))) {
+        order_(shuffled_rows(examples_in(arrays), next_seed())) {
     size_t bytes = 0;
     each_array(arrays, [&](const Tensor& tensor) { bytes += tensor.spec().bytes(); });
     const bool large = bytes / std::max<size_t>(1, order_.size()) * batch_size_ >= kPrefetchBytes;
@@ -178,9 +183,8 @@ class ShuffledReader final : public BatchReader {
 // Of arrays on a GPU, which gathers the rows itself: they never leave it.
 class GpuShuffledReader final : public BatchReader {
  public:
-  GpuShuffledReader(const Batch& arrays, int64_t batch_size)
+  GpuShuffledReader(const Batch& arrays, int64_t batch_size, const std::vector<int64_t>& rows)
       : arrays_(arrays), device_(arrays.x[0].device()), batch_size_(batch_size) {
-    const std::vector<int64_t> rows = shuffled_rows(examples_in(arrays));
     const DeviceScope scope(device_);
     order_ = Tensor::from(rows, {static_cast<int64_t>(rows.size())});
   }
@@ -199,6 +203,13 @@ class GpuShuffledReader final : public BatchReader {
     batch = {taken(arrays_.x), taken(arrays_.y), taken(arrays_.sample_weight)};
     return true;
   }
+
+  std::optional<Rows> rows(int64_t most) const override {
+    const int64_t batches = std::min(most, (order_.size() - at_) / batch_size_);
+    if (batches == 0) return std::nullopt;
+    return Rows{&arrays_, order_, at_, batch_size_, batches};
+  }
+  void skip(int64_t batches) override { at_ += batches * batch_size_; }
 
  private:
   const Batch& arrays_;
@@ -221,6 +232,13 @@ class OrderedReader final : public BatchReader {
     at_ += size;
     return true;
   }
+
+  std::optional<Rows> rows(int64_t most) const override {
+    const int64_t batches = std::min(most, (examples_ - at_) / batch_size_);
+    if (batches == 0 || arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
+    return Rows{&arrays_, Tensor(), at_, batch_size_, batches};
+  }
+  void skip(int64_t batches) override { at_ += batches * batch_size_; }
 
  private:
   TensorList cut(const TensorList& list, int64_t size) const {
@@ -251,10 +269,21 @@ class ArraySource final : public Data::Source {
       : arrays_(std::move(arrays)), x_names_(std::move(x_names)), y_names_(std::move(y_names)) {}
 
   std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
-    if (options.shuffle && arrays_.x[0].device().kind() == DeviceKind::gpu)
-      return std::make_unique<GpuShuffledReader>(arrays_, options.batch_size);
+    if (options.shuffle && on_gpu()) {
+      const uint64_t seed = next_seed();
+      if (seeds_ > 0) step_ = seed - last_seed_;
+      last_seed_ = seed;
+      ++seeds_;
+      if (order_.empty() || order_seed_ != seed) order_ = shuffled_rows(examples_in(arrays_), seed);
+      return std::make_unique<GpuShuffledReader>(arrays_, options.batch_size, std::exchange(order_, {}));
+    }
     if (options.shuffle) return std::make_unique<ShuffledReader>(arrays_, options);
     return std::make_unique<OrderedReader>(arrays_, options.batch_size);
+  }
+  void prepare(const EpochOptions& options) const override {
+    if (!options.shuffle || !on_gpu() || seeds_ == 0) return;
+    order_seed_ = last_seed_ + step_;
+    order_ = shuffled_rows(examples_in(arrays_), order_seed_);
   }
   int64_t batches(int64_t batch_size) const override {
     return (examples_in(arrays_) + batch_size - 1) / batch_size;
@@ -295,9 +324,15 @@ class ArraySource final : public Data::Source {
     return list;
   }
 
+  bool on_gpu() const { return arrays_.x[0].device().kind() == DeviceKind::gpu; }
+
   Batch arrays_;
   std::vector<std::string> x_names_;
   std::vector<std::string> y_names_;
+  // The seeds of passes are usually as far apart as the last two were: so the next order can be made ahead.
+  mutable uint64_t last_seed_ = 0, step_ = 1, seeds_ = 0;
+  mutable std::vector<int64_t> order_;
+  mutable uint64_t order_seed_ = 0;
 };
 
 TensorList listed(const Tensor& tensor) { return tensor.defined() ? TensorList{tensor} : TensorList{}; }
@@ -337,6 +372,27 @@ int64_t examples_in(const Batch& batch) {
   int64_t examples = 0;
   each_array(batch, [&](const Tensor& tensor) { examples = tensor.shape()[0]; });
   return examples;
+}
+
+Data on_device(const Data& data) {
+  const Batch* const arrays = data.source()->arrays();
+  Device& device = current_device();
+  if (!arrays || device.kind() != DeviceKind::gpu) return data;
+  int64_t bytes = 0;
+  bool in_host = true;
+  each_array(*arrays, [&](const Tensor& tensor) {
+    bytes += static_cast<int64_t>(tensor.spec().bytes());
+    in_host = in_host && tensor.device().kind() == DeviceKind::cpu;
+  });
+  const MemoryInfo memory = device.memory_info();
+  const auto& gpus = machine_gpus().list;
+  const int64_t all = memory.limit > 0 ? memory.limit : gpus.empty() ? 0 : gpus[0].memory;
+  if (!in_host || bytes > std::min(kMostOnGpu, (all - memory.current) / kShareOfGpu)) return data;
+  Batch there = *arrays;
+  for (TensorList* list : {&there.x, &there.y, &there.sample_weight})
+    for (Tensor& tensor : *list)
+      if (tensor.defined()) tensor = tensor.to(device);
+  return Data(array_source(std::move(there)));
 }
 
 std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::string> x_names,

@@ -29,6 +29,19 @@ class BatchReader {
   // else holds them.
   virtual bool next(Batch& batch) = 0;
 
+  // Whole batches that next() would give, as rows of arrays on a GPU.
+  struct Rows {
+    const Batch* arrays = nullptr;
+    Tensor order;  // the numbers of the rows, there as well; undefined: as they lie
+    int64_t first = 0;
+    int64_t batch_size = 0;
+    int64_t batches = 0;
+  };
+  // At most `most` of them; none where they cannot be had like that, or where there is no whole one left.
+  virtual std::optional<Rows> rows(int64_t /*most*/) const { return {}; }
+  // As if next() had given so many of these.
+  virtual void skip(int64_t /*batches*/) {}
+
   // The exact position, for a reader of the same source that has given nothing yet. Empty where there is no other way
   // than to read up to it.
   virtual data::IteratorState save() { return {}; }
@@ -48,6 +61,9 @@ class Data::Source {
  public:
   virtual ~Source() = default;
   virtual std::unique_ptr<BatchReader> read(const EpochOptions& options) const = 0;
+  // To be called when the last step of a pass was queued on a device: what the next read() will probably need is made
+  // ready while the device works. Not thread-safe.
+  virtual void prepare(const EpochOptions& /*options*/) const {}
   // Batches of an epoch, kUnknown or kEndless.
   virtual int64_t batches(int64_t batch_size) const = 0;
   static constexpr int64_t kUnknown = -1, kEndless = -2;
@@ -78,5 +94,8 @@ void each_array(const Batch& batch, F&& f) {
       if (tensor.defined()) f(tensor);
 }
 int64_t examples_in(const Batch& batch);
+
+// Arrays in host memory that fit on the GPU where the caller's ops run, copied there; others as they are.
+Data on_device(const Data& data);
 
 }  // namespace lockstep::keras

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "keras/training/source.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/data.h"
 
@@ -29,6 +30,9 @@ class Steps {
   // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with a set
   // of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
   void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
+  // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have to be made
+  // one by one.
+  bool run(StepKind kind, const BatchReader::Rows& rows, Tensor& loss, std::source_location where);
   TensorList predict(const Batch& batch, bool eagerly, std::source_location where);
 
   // What the step costs. The program is made for this call and let go.

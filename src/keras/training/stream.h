@@ -22,6 +22,16 @@ class BatchStream {
   void begin_epoch();
   // False where the data has ended.
   bool next(Batch& batch);
+  // See Data::Source::prepare.
+  void prepare_next_pass() const {
+    if (!continues_) source_->prepare(options_);
+  }
+  // The next batches, where they are rows of arrays on a GPU (BatchReader::rows), and as if they had been taken.
+  std::optional<BatchReader::Rows> rows(int64_t most) const { return reader_->rows(most); }
+  void skip(int64_t batches) {
+    reader_->skip(batches);
+    taken_ += batches;
+  }
 
   // What it takes to stand where the stream stands: the generator (random::default_generator()) when the pass
   // under way began, and how many batches of it were taken; -1: no pass is under way. Where the data knows its

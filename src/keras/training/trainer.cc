@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "data/host.h"
+#include "device/memory_ledger.h"
+#include "device/memory_summary.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
@@ -202,6 +204,32 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
   return true;
 }
 
+// Where the data is on a GPU and the step one kernel: all of them as one launch, and as one step of the clock. How many
+// were made.
+int64_t Trainer::steps_at_once(StepKind kind, BatchStream& stream, int64_t most, std::source_location where) {
+  if (options_.run_eagerly) return 0;
+  const std::optional<BatchReader::Rows> rows = stream.rows(most);
+  if (!rows) return 0;
+  const bool timed = kind == StepKind::train;
+  if (timed) clock_->begin_step();
+  bool made = false;
+  {
+    const observe::TimeScopeOfAll scope(timed ? &*clock_ : nullptr, observe::Category::host);
+    Tensor other;
+    made = steps().run(kind, *rows, timed ? last_loss_ : other, where);
+  }
+  if (made) stream.skip(rows->batches);
+  if (!timed) return made ? rows->batches : 0;
+  if (!made) {
+    clock_->abandon_step();
+    return 0;
+  }
+  if (counts_examples_)
+    clock_->replica(0).count(observe::Counter::examples, rows->batches * rows->batch_size);
+  clock_->end_step();
+  return rows->batches;
+}
+
 void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where) {
   const bool trains = kind == StepKind::train;
@@ -213,10 +241,9 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
   while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
-    int64_t done = 0;
-    while (done < options_.steps_per_execution && step + done != steps &&
-           timed_step(kind, stream, batch, where))
-      ++done;
+    const int64_t most = options_.steps_per_execution;
+    int64_t done = steps_at_once(kind, stream, steps > 0 ? std::min(most, steps - step) : most, where);
+    while (done < most && step + done != steps && timed_step(kind, stream, batch, where)) ++done;
     if (done == 0) {
       if (steps > 0)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
@@ -281,6 +308,10 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   if (options.validation_split > 0 && !validation.defined())
     std::tie(data, validation) = split_off(data, options.validation_split, where);
   if (!options.class_weight.empty()) data = with_class_weight(data, options.class_weight, where);
+  if (this->strategy().kind() == distribute::Strategy::Kind::none) {
+    data = on_device(data);
+    if (validation.defined()) validation = on_device(validation);
+  }
 
   const distribute::Strategy strategy = this->strategy();
   if (strategy.kind() == distribute::Strategy::Kind::none)
@@ -304,6 +335,9 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   build_for(handle, data, where);
   const Interrupt interrupt;
   start_clock();
+  const std::vector<Device*> devices =
+      strategy.devices().empty() ? std::vector<Device*>{&current_device()} : strategy.devices();
+  for (Device* device : devices) device->ledger()->begin_run();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -330,6 +364,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
       stream_->begin_epoch();
     }
     run_epoch(StepKind::train, *stream_, done, steps, callbacks, where);
+    if (epoch + 1 < options.epochs) stream_->prepare_next_pass();
     logs = results();
     if (validation.defined() && (epoch + 1) % options.validation_freq == 0 && !Interrupt::requested()) {
       const int64_t size =
@@ -341,6 +376,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     for (const Callback& callback : callbacks) callback.base()->add_logs(epoch, logs);
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
+    for (Device* device : devices) device->ledger()->settle();
     if (Interrupt::requested()) break;
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
@@ -349,6 +385,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   history.time = clock_->summary();
   history.time.input = stream_->input_summary();
   stream_.reset();
+  for (const Device* device : devices) history.time.memory.push_back(memory_summary(*device));
+  if (devices.size() > 1) history.time.sums = strategy.sums_description();
   warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
   if (options.verbose > 0 && strategy.kind() != distribute::Strategy::Kind::none)

@@ -73,6 +73,7 @@ class Trainer {
   void start_clock();
   TensorList run_body(StepKind kind, const Batch& batch);
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
+  int64_t steps_at_once(StepKind kind, BatchStream& stream, int64_t most, std::source_location where);
   bool timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::source_location where);
   void run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_t steps,
                  const std::vector<Callback>& callbacks, std::source_location where);

@@ -4,6 +4,7 @@
 #include "backends/cuda/note.h"
 #include "backends/cuda/rows.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/label_report_cuda.h"
 #include "ops/nn/softmax.h"
 
 namespace lockstep::cuda {
@@ -223,17 +224,7 @@ class LabelKernel : public RowKernel {
       : RowKernel(request),
         wide_loss_(loss != dtype_),
         wide_(request.dtype(1) == DType::int64),
-        report_([shape = request.shape(1), n = n_, where = request.where](const Finding& finding) {
-          int64_t index = finding.position;
-          Dims position = Dims::filled(shape.rank(), 0);
-          for (int d = shape.rank() - 1; d >= 0; --d) {
-            position[d] = index % shape[d];
-            index /= shape[d];
-          }
-          fail(ErrorCode::invalid_argument, where, "sparse_softmax_cross_entropy: the label at position ",
-               position, " is ", finding.value(), ", but there are ", n, " classes: labels run from 0 to ",
-               n - 1);
-        }) {}
+        report_(label_complaint(request.shape(1), n_, request.where)) {}
 
  protected:
   IndexReader labels(const LaunchArgs& args) const { return {args.inputs[1], wide_}; }

@@ -1,0 +1,515 @@
+#include "backends/cuda/joined/prelude.h"
+
+namespace lockstep::cuda::joined {
+
+// Memory that other blocks have written is read past the first-level cache. Sums have an order that depends on the shape
+// alone.
+const char* const kPrelude = R"(
+constexpr int kThreads = 512;
+constexpr unsigned kAll = 0xffffffffu;
+
+struct Finding {
+  int locked, found;
+  i64 position;
+  i64 values[8];
+};
+
+// The first position at which something is wrong is kept, for the host to complain about.
+__device__ void note(Finding* finding, i64 position, i64 value) {
+  volatile Finding* f = finding;
+  if (f->found && f->position <= position) return;
+  while (atomicCAS(&finding->locked, 0, 1) != 0) __nanosleep(1000);
+  __threadfence_system();
+  if (!f->found || position < f->position) {
+    f->position = position;
+    f->values[0] = value;
+    f->found = 1;
+  }
+  __threadfence_system();
+  atomicExch(&finding->locked, 0);
+}
+
+// --- order -------------------------------------------------------------------------------------------------------
+
+// Blocks arrive when they have done a level's tasks, and wait before they read what others have done. What nobody has
+// written meanwhile can be fetched in between.
+__device__ inline void arrive(unsigned* arrivals) {
+  __syncthreads();
+  if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
+}
+struct Wait {
+  unsigned* arrivals;
+  unsigned goal;  // 0: nothing is waited for
+  __device__ void operator()() const {
+    if (goal == 0) return;
+    if (threadIdx.x == 0) {
+      unsigned seen;
+      do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
+      while (seen < goal);
+    }
+    __syncthreads();
+  }
+};
+
+// The last block to leave makes the counters ready for the next launch.
+__device__ inline void leave_grid(unsigned* arrivals) {
+  if (threadIdx.x != 0) return;
+  __threadfence();  // behind its arrivals
+  if (atomicAdd(arrivals + 32, 1u) == gridDim.x - 1) {
+    arrivals[0] = 0;
+    arrivals[32] = 0;
+  }
+}
+
+// Where launches overlap: the next may get ready, and what was launched before has ended.
+__device__ inline void begin_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The task of this block in a round: there and back again, so that the shortest are beside the longest.
+__device__ inline int task_of(int round) {
+  return round * (int)gridDim.x + (round % 2 ? (int)gridDim.x - 1 - (int)blockIdx.x : (int)blockIdx.x);
+}
+
+// --- copies to shared memory -------------------------------------------------------------------------------------
+
+// Of `bytes` bytes, the rest of 16 or 4 is filled with zeros.
+__device__ inline void fetch_16(float* to, const float* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(bytes)
+               : "memory");
+}
+__device__ inline void fetch_4(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(bytes)
+               : "memory");
+}
+__device__ inline void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ inline void await_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// `words` words from an array to rows of `pitch` for every `width`.
+__device__ inline void fetch_words(void* to, const void* from, int words) {
+  for (int i = threadIdx.x; i < words; i += kThreads) fetch_4((int*)to + i, (const int*)from + i, 4);
+}
+template <int width, int pitch> __device__ inline void fetch_matrix(float* to, const float* from, int stride, int rows) {
+  for (int i = threadIdx.x; i < rows * width; i += kThreads)
+    fetch_4(to + i / width * pitch + i % width, from + i / width * stride + i % width, 4);
+}
+
+// Rows of an array, in the order that `order` says from `first` on (null: as they lie), one behind the other. `width`:
+// units of a row.
+template <class Unit, int width, int rows, int at_once>
+__device__ inline void gather_rows(const char* from, char* to, const i64* order, i64 first, int task) {
+  Unit held[at_once];
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) {
+    const int i = (task * at_once + u) * kThreads + threadIdx.x;
+    if (i >= rows * width) continue;
+    const i64 row = order ? __ldcg(order + first + i / width) : first + i / width;
+    held[u] = __ldcg((const Unit*)from + row * width + i % width);
+  }
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) {
+    const int i = (task * at_once + u) * kThreads + threadIdx.x;
+    if (i < rows * width) ((Unit*)to)[i] = held[u];
+  }
+}
+
+// --- sums over threads -------------------------------------------------------------------------------------------
+
+struct Sum {
+  static __device__ float neutral() { return 0.f; }
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Product {
+  static __device__ float neutral() { return 1.f; }
+  __device__ float operator()(float a, float b) const { return a * b; }
+};
+// NaN stays.
+struct Largest {
+  static __device__ float neutral() { return __int_as_float(0xff800000); }
+  __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
+};
+struct Smallest {
+  static __device__ float neutral() { return __int_as_float(0x7f800000); }
+  __device__ float operator()(float a, float b) const { return a < b || a != a ? a : b; }
+};
+
+// Over `lanes` neighbouring threads; every one gets the result.
+template <int lanes, class F> __device__ inline float fold(float x, F f) {
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(kAll, x, step));
+  return x;
+}
+// Over the block.
+template <class F> __device__ inline float fold_block(float x, F f, float* shared) {
+  x = fold<32>(x, f);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = shared[0];
+#pragma unroll
+  for (int w = 1; w < kThreads / 32; ++w) x = f(x, shared[w]);
+  return x;
+}
+
+// A line of `length` elements x(0), x(1), ... over the block.
+template <int length, class F, class X> __device__ inline float fold_line(X x, F f, float* shared) {
+  constexpr int kTurns = (length + kThreads - 1) / kThreads, kAtOnce = kTurns < 16 ? kTurns : 16;
+  float all = F::neutral();
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; turn += kAtOnce) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int i = (turn + u) * kThreads + threadIdx.x;
+      values[u] = i < length ? x(i) : F::neutral();
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) all = f(all, values[u]);
+  }
+  return fold_block(all, f, shared);
+}
+
+__device__ inline float relu(float x) { return x > 0 || x != x ? x : 0.f; }
+__device__ inline float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+__device__ inline float gelu_erf(float x) { return 0.5f * x * (1.f + erff(x * 0.70710678118654752440f)); }
+__device__ inline float gelu_tanh(float x) {
+  return 0.5f * x * (1.f + tanhf(0.79788456080286535588f * (x + 0.044715f * (x * x * x))));
+}
+
+struct Candidate {
+  float value;
+  int place;  // -1: none
+  __device__ bool beats(const Candidate& other) const {
+    if (place < 0 || other.place < 0) return other.place < 0;
+    const bool nan = value != value, other_nan = other.value != other.value;
+    if (nan != other_nan) return nan;
+    if (!nan && value != other.value) return value > other.value;
+    return place < other.place;
+  }
+};
+template <int lanes> __device__ inline Candidate best_of(Candidate best) {
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) {
+    const Candidate other = {__shfl_xor_sync(kAll, best.value, step), __shfl_xor_sync(kAll, best.place, step)};
+    if (other.beats(best)) best = other;
+  }
+  return best;
+}
+
+// --- products ----------------------------------------------------------------------------------------------------
+// C[m, n] = sum of A[m, k] B[k, n]. `by_k`: the inner dimension lies densely, the other has the stride; else the other
+// way round. `vectors`: four elements may be fetched at once. `early`: before the block waits. E: In, what is needed
+// beside the sum, load_early(In&, m, n), load_late(In&, m, n), and finish(In, m, n, sum).
+
+// Fetches a tile of one operand, `depth` of the inner dimension after the other. Where a thread's elements lie is worked
+// out once.
+template <bool by_k, bool vectors, int extent, int depth, int pitch> struct TileFetch {
+  static constexpr int kUnit = vectors ? 4 : 1, kAlong = (by_k ? depth : extent) / kUnit;
+  static constexpr int kUnits = (extent * depth / kUnit + kThreads - 1) / kThreads;
+  const float* base;
+  const float* from;  // the thread's first element
+  int stride, inside;  // how much of the outer dimension there is from its first element on
+  int x, k;            // of that in the tile
+
+  __device__ TileFetch(const float* base, int stride, int at, int size, int k0) : base(base), stride(stride) {
+    const int u = threadIdx.x, along = u % kAlong * kUnit, across = u / kAlong;
+    x = by_k ? across : along;
+    k = by_k ? along : across;
+    inside = size - at - x;
+    from = base + (by_k ? (at + x) * stride + k0 + k : (k0 + k) * stride + at + x);
+  }
+  // `left`: of the inner dimension, from where the chunk begins.
+  __device__ void operator()(float* to, int chunk, int left) const {
+    const float* at = from + (by_k ? chunk * depth : chunk * depth * stride);
+    to += by_k ? x * pitch + k : k * pitch + x;
+    left -= k;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      constexpr int kStep = kThreads / kAlong;  // of the dimension across
+      if (kUnits * kThreads * kUnit > extent * depth && threadIdx.x + u * kThreads >= extent * depth / kUnit) break;
+      const int step = u * kStep;
+      const int more_x = inside - (by_k ? step : 0), more_k = left - (by_k ? 0 : step);
+      const int more = by_k ? (more_x > 0 ? more_k : 0) : (more_k > 0 ? more_x : 0);
+      const int bytes = 4 * max(0, min(kUnit, more));
+      float* target = to + step * pitch;
+      const float* source = at + step * stride;
+      if constexpr (vectors)
+        fetch_16(target, bytes > 0 ? source : base, bytes);
+      else
+        fetch_4(target, bytes > 0 ? source : base, bytes);
+    }
+  }
+};
+
+// A float as the sum of two that the matrix units take as they are: 11 and 11 bits of its 24, rounded.
+__device__ inline void split(float x, unsigned& high, unsigned& low) {
+  high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+  low = (__float_as_uint(x - __uint_as_float(high)) + 0x1000u) & 0xffffe000u;
+}
+__device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// f(in, number in the tile, m, n) for the results of a tile that are this thread's.
+template <int M, int N, int rows, int columns, class In, int count, class F>
+__device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
+#pragma unroll
+  for (int r = 0; r < count; ++r) {
+    const int i = threadIdx.x + r * kThreads, m = m0 + i / columns, n = n0 + i % columns;
+    if (i < rows * columns && m < M && n < N) f(in[r], i, m, n);
+  }
+}
+
+// A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other). A warp has
+// 16 rows of it, and those with the same rows take turns along the inner dimension, eight steps at a time. A product of
+// floats is three of the matrix units': what is left out is smaller than what float32 rounds away. The units do not round
+// sums to nearest, so that only a few products are added there.
+template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
+          int rows, int columns, int depth, int share, class E>
+__device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
+                                    float* shared, const Wait& wait) {
+  constexpr int kBands = rows / 16, kMost = kThreads / 32 / kBands, kTeams = depth / 8 < kMost ? depth / 8 : kMost;
+  constexpr int kStages = depth > 64 ? 3 : 4;
+  // Whichever way a matrix lies, the lanes of a warp meet all banks.
+  constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
+  constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
+  constexpr int kStage = kSizeA + (b_by_k ? columns : depth) * kPitchB;
+  constexpr int kPitchC = columns + 8;
+  constexpr int kAcross = (N + columns - 1) / columns, kChunks = (share + depth - 1) / depth;
+  constexpr int kParts = (K + share - 1) / share, kResults = (rows * columns + kThreads - 1) / kThreads;
+  const int part = task % kParts, begin = part * share, end = min(K, begin + share);
+  task /= kParts;
+  const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
+  const int band = threadIdx.x / 32 % kBands, team = threadIdx.x / 32 / kBands;
+  const int group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
+
+  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB> fetch_b(b, b_stride, n0, N, begin);
+  const auto fetch = [&](int chunk, bool with_a, bool with_b) {
+    if (chunk >= kChunks) return;
+    float* to = shared + chunk % kStages * kStage;
+    const int left = end - begin - chunk * depth;
+    if (with_a) fetch_a(to, chunk, left);
+    if (with_b) fetch_b(to + kSizeA, chunk, left);
+  };
+  using In = typename E::In;
+  In in[kResults];
+#pragma unroll 1
+  for (int chunk = 0; chunk < kStages - 1; ++chunk) fetch(chunk, a_early, b_early);
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_early(in, m, n); });
+  wait();
+#pragma unroll 1
+  for (int chunk = 0; chunk < kStages - 1; ++chunk) {
+    fetch(chunk, !a_early, !b_early);
+    end_fetches();
+  }
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
+
+  float sums[columns / 8][4] = {};
+#pragma unroll 1
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    await_fetches<kStages - 2>();
+    __syncthreads();
+    fetch(chunk + kStages - 1, true, true);
+    end_fetches();
+    const float* left = shared + chunk % kStages * kStage;
+    const float* right = left + kSizeA;
+#pragma unroll
+    for (int turn = 0; turn < (depth / 8 + kTeams - 1) / kTeams; ++turn) {
+      const int kk = (turn * kTeams + team) * 8;
+      if (kk >= depth) break;
+      const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
+      const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
+      unsigned a_high[4], a_low[4], b_high[columns / 8][2], b_low[columns / 8][2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        split(from_a(band * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[i], a_low[i]);
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
+      // The small ones first; those of one sum are apart, for each has to wait for the one before.
+      float few[columns / 8][4] = {};
+#pragma unroll
+      for (int product = 0; product < 3; ++product)
+#pragma unroll
+        for (int j = 0; j < columns / 8; ++j)
+          multiply(few[j], product == 0 ? a_low : a_high, product == 1 ? b_low[j] : b_high[j]);
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[j][i] += few[j][i];
+    }
+  }
+  await_fetches<0>();
+  __syncthreads();
+  if (team < kTeams)
+#pragma unroll
+    for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2)
+        *(float2*)(shared + (team * rows + band * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {sums[j][i],
+                                                                                                   sums[j][i + 1]};
+  __syncthreads();
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
+    const float* from = shared + i / columns * kPitchC + i % columns;
+    float sum = from[0];
+#pragma unroll
+    for (int w = 1; w < kTeams; ++w) sum += from[w * rows * kPitchC];
+    e.finish(in, part * M + m, n, sum);
+  });
+}
+
+// Sums `count` values over the lanes of a warp: afterwards a lane has count / 32 of the results, those from place_of on.
+template <int count, int step> __device__ inline void scatter_sums(float* x) {
+  const bool upper = threadIdx.x & step;
+#pragma unroll
+  for (int i = 0; i < count / 2; ++i) {
+    const float sent = upper ? x[i] : x[i + count / 2], kept = upper ? x[i + count / 2] : x[i];
+    x[i] = kept + __shfl_xor_sync(kAll, sent, step);
+  }
+  if constexpr (step > 1) scatter_sums<count / 2, step / 2>(x);
+}
+template <int count> __device__ inline int place_of() {
+  int place = 0;
+#pragma unroll
+  for (int step = 16, half = count / 2; step > 0; step /= 2, half /= 2) place += threadIdx.x & step ? half : 0;
+  return place;
+}
+
+template <bool by_k, bool vectors, int count>
+__device__ inline void read_line(float (&to)[count], const float* from, int stride, int at, int size, int k, int K) {
+  if constexpr (!by_k && vectors && count % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      float4 v = {0, 0, 0, 0};
+      if (k < K && at + i < size) v = __ldcg((const float4*)(from + k * stride + at + i));
+      to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      to[i] = k < K && at + i < size ? __ldcg(from + (by_k ? (at + i) * stride + k : k * stride + at + i)) : 0.f;
+  }
+}
+
+// Every thread has its share of the inner dimension, for the whole of a small tile.
+template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
+          int rows, int columns, class E>
+__device__ inline void dot_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
+                                   float* shared, const Wait& wait) {
+  constexpr int kAcross = (N + columns - 1) / columns, kResults = rows * columns;
+  constexpr int kTurns = (K + kThreads - 1) / kThreads, kAtOnce = rows + columns <= 12 ? 4 : 2;
+  const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
+  typename E::In in;
+  const int m = m0 + (int)threadIdx.x / columns, n = n0 + (int)threadIdx.x % columns;
+  const bool has_result = threadIdx.x < kResults && m < M && n < N;
+  if (has_result) e.load_early(in, m, n);
+  float left[kAtOnce][rows], right[kAtOnce][columns];
+  const auto read = [&](int turn, bool with_a, bool with_b) {
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int k = (turn + u) * kThreads + threadIdx.x;
+      if (with_a) read_line<a_by_k, a_vectors>(left[u], a, a_stride, m0, M, k, K);
+      if (with_b) read_line<b_by_k, b_vectors>(right[u], b, b_stride, n0, N, k, K);
+    }
+  };
+  read(0, a_early, b_early);
+  wait();
+  read(0, !a_early, !b_early);
+  if (has_result) e.load_late(in, m, n);
+
+  float sums[kResults] = {};
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; turn += kAtOnce) {
+    if (turn > 0) read(turn, true, true);
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u)
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int c = 0; c < columns; ++c)
+          sums[r * columns + c] = __fmaf_rn(left[u][r], right[u][c], sums[r * columns + c]);
+  }
+  scatter_sums<kResults, 16>(sums);
+  float* own = shared + threadIdx.x / 32 * kResults + place_of<kResults>();
+#pragma unroll
+  for (int i = 0; i < kResults / 32; ++i) own[i] = sums[i];
+  __syncthreads();
+  if (!has_result) return;
+  float sum = shared[threadIdx.x];
+#pragma unroll
+  for (int w = 1; w < kThreads / 32; ++w) sum += shared[w * kResults + threadIdx.x];
+  e.finish(in, m, n, sum);
+}
+
+// Rows in shared memory times a matrix in shared memory. E: finish(row, column, sum).
+template <int N, int K, int most_rows, int matrix_k, int matrix_n, class E>
+__device__ inline void rows_product(const float* a, const float* matrix, int rows, const E& e) {
+  constexpr int kLanes = []() {
+    int lanes = 1;
+    while (lanes < 32 && 2 * lanes * N <= kThreads && 2 * lanes <= K) lanes *= 2;
+    return lanes;
+  }();
+  const int lane = threadIdx.x % kLanes;
+  for (int n0 = 0; n0 < N; n0 += kThreads / kLanes) {
+    const int n = n0 + (int)threadIdx.x / kLanes;
+    float sums[most_rows] = {};
+    if (n < N)
+#pragma unroll 4
+      for (int k = lane; k < K; k += kLanes) {
+        const float factor = matrix[k * matrix_k + n * matrix_n];
+#pragma unroll
+        for (int r = 0; r < most_rows; ++r) sums[r] = __fmaf_rn(a[r * K + k], factor, sums[r]);
+      }
+#pragma unroll
+    for (int r = 0; r < most_rows; ++r) {
+      const float sum = fold<kLanes>(sums[r], Sum());
+      if (n < N && r < rows && lane == r % kLanes) e(r, n, sum);
+    }
+  }
+}
+
+// Sums over the rows of `columns` neighbouring columns of [length, inner]. E as for products, but with one index.
+template <int length, int inner, int columns, class F, class E>
+__device__ inline void fold_columns(const float* x, int task, const E& e, float* shared, const Wait& wait) {
+  constexpr int kTogether = 32 / columns, kStep = kTogether * kThreads / 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, column = task * columns + lane % columns;
+  const bool has_result = warp == 0 && lane < columns && column < inner;
+  typename E::In in;
+  if (has_result) e.load_early(in, column);
+  wait();
+  if (has_result) e.load_late(in, column);
+  float sum = F::neutral();
+  constexpr int kTurns = (length + kStep - 1) / kStep, kAtOnce = kTurns < 16 ? kTurns : 16;
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; turn += kAtOnce) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int r = (turn + u) * kStep + warp * kTogether + lane / columns;
+      values[u] = r < length && column < inner ? __ldcg(x + r * inner + column) : F::neutral();
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) sum = F()(sum, values[u]);
+  }
+#pragma unroll
+  for (int step = 16; step >= columns; step /= 2) sum = F()(sum, __shfl_xor_sync(kAll, sum, step));
+  if (lane < columns) shared[warp * columns + lane] = sum;
+  __syncthreads();
+  if (!has_result) return;
+  sum = shared[lane];
+#pragma unroll
+  for (int w = 1; w < kThreads / 32; ++w) sum = F()(sum, shared[w * columns + lane]);
+  e.finish(in, column, sum);
+}
+)";
+
+}  // namespace lockstep::cuda::joined

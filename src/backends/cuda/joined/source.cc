@@ -1,0 +1,723 @@
+#include "backends/cuda/joined/source.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backends/cuda/elementwise_source.h"
+#include "backends/cuda/joined/prelude.h"
+#include "lockstep/base/error.h"
+#include "ops/reduce/reduce.h"
+
+namespace lockstep::cuda::joined {
+namespace {
+
+using detail::concat;
+
+constexpr int64_t kAlignment = 256;
+
+int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
+
+const char* folding(const Op& op) {
+  const OpDef* def = op.step->op;
+  return def == &kReduceMax    ? "Largest"
+         : def == &kReduceMin  ? "Smallest"
+         : def == &kReduceProd ? "Product"
+                               : "Sum";
+}
+
+std::string activated(Epilogue epilogue, const std::string& x) {
+  switch (epilogue) {
+    case Epilogue::relu: return "relu(" + x + ")";
+    case Epilogue::tanh: return "tanhf(" + x + ")";
+    case Epilogue::sigmoid: return "sigmoid(" + x + ")";
+    case Epilogue::gelu_erf: return "gelu_erf(" + x + ")";
+    case Epilogue::gelu_tanh: return "gelu_tanh(" + x + ")";
+    default: return x;
+  }
+}
+
+bool reports(Kind kind) {
+  return kind == Kind::cross_entropy || kind == Kind::cross_entropy_grad ||
+         kind == Kind::cross_entropy_with_grad;
+}
+
+// Threads that share a line.
+int lanes_for(int64_t length) {
+  int lanes = 1;
+  while (lanes < 32 && lanes < length) lanes *= 2;
+  return lanes;
+}
+
+class Writer {
+ public:
+  Writer(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters)
+      : program_(program), schedule_(schedule) {
+    find_rows(parameters);
+    for (size_t i = 0; i < program.ops.size(); ++i)
+      if (reports(program.ops[i].kind)) source_.reporters.push_back(static_cast<int>(i));
+    for (const Buffer& buffer : program.buffers) {
+      scratch_.push_back(source_.scratch_bytes);
+      if (buffer.external < 0) source_.scratch_bytes += aligned(buffer.bytes);
+    }
+  }
+
+  Source run() {
+    const std::string gather = write_gather();
+    std::string kernel;
+    for (int level = 0; level < schedule_.levels; ++level) kernel += write_level(level);
+    std::string& text = source_.text;
+    text = scalar_prelude();
+    text += kPrelude;
+    text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
+                   "]; Finding* finding[", std::max<size_t>(1, source_.reporters.size()),
+                   "]; char* scratch; unsigned* arrivals; i64 steps; const i64* order; i64 first; ",
+                   "char* staged; char* array[", std::max<size_t>(1, source_.rows.size()), "]; };\n");
+    text += gather;
+    text += functions_;
+    text +=
+        concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
+               "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
+               "  begin_launch();\n  unsigned goal = 0;\n");
+    if (gathers_ > 0)
+      text += concat("  if (p.staged) {\n    for (int task = blockIdx.x; task < ", gathers_,
+                     "; task += gridDim.x) gather(p, 0, task);\n",
+                     "    arrive(p.arrivals);\n    goal = gridDim.x;\n    Wait{p.arrivals, goal}();\n  }\n");
+    text += "  for (i64 step = 0; step < p.steps; ++step) {\n    const Inputs x = inputs(p, step);\n" +
+            kernel + "  }\n  leave_grid(p.arrivals);\n}\n";
+    return std::move(source_);
+  }
+
+ private:
+  const Op& op(int i) const { return program_.ops[static_cast<size_t>(i)]; }
+
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    body_ += concat(parts..., "\n");
+  }
+
+  // --- memory ------------------------------------------------------------------------------------------------------
+
+  // The buffer as a pointer to its elements.
+  std::string global(int buffer, DType dtype) const {
+    const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
+    const std::string at = b.external >= 0
+                               ? concat(is_input(b.external) ? "x.at[" : "p.external[", b.external, "]")
+                               : concat("(p.scratch + ", scratch_[static_cast<size_t>(buffer)], ")");
+    return concat("((", stored_type(dtype), "*)", at, ")");
+  }
+
+  // --- rows that every run takes from arrays -----------------------------------------------------------------------
+
+  bool is_input(int external) const {
+    return std::any_of(source_.rows.begin(), source_.rows.end(),
+                       [&](const Source::Rows& r) { return r.external == external; });
+  }
+
+  // All parameters that are read have one number of rows, in whole words.
+  void find_rows(std::span<const TensorSpec> parameters) {
+    for (size_t e = 0; e < program_.externals.size(); ++e) {
+      const int parameter = program_.externals[e].parameter;
+      if (parameter < 0) continue;
+      const TensorSpec& spec = parameters[static_cast<size_t>(parameter)];
+      const auto bytes = static_cast<int64_t>(spec.bytes());
+      if (spec.shape.rank() == 0 || (source_.row_count > 0 && spec.shape[0] != source_.row_count) ||
+          bytes / spec.shape[0] % 4 != 0) {
+        source_.rows.clear();
+        return;
+      }
+      source_.row_count = spec.shape[0];
+      source_.rows.push_back({static_cast<int>(e), parameter, bytes});
+    }
+  }
+
+  // The level in which the rows of the next run are fetched: not the last, so that the next run's first level may read
+  // them before it waits.
+  int gather_level() const { return std::max(0, schedule_.levels - 2); }
+
+  std::string write_gather() {
+    const size_t externals = std::max<size_t>(1, program_.externals.size());
+    std::string inputs =
+        concat("struct Inputs { char* at[", externals, "]; };\n",
+               "__device__ inline Inputs inputs(const Arguments& p, i64 step) {\n  Inputs x;\n");
+    std::string gather = "__device__ inline void gather(const Arguments& p, i64 step, int task) {\n";
+    int64_t offset = 0;
+    for (size_t j = 0; j < source_.rows.size(); ++j) {
+      const auto [external, parameter, bytes] = source_.rows[j];
+      const int64_t row = bytes / source_.row_count, unit = row % 16 == 0 ? 16 : 4;
+      const int64_t units = bytes / unit, at_once = std::clamp<int64_t>(units / (64 * kThreads), 1, 8);
+      const int64_t tasks = (units + at_once * kThreads - 1) / (at_once * kThreads);
+      const std::string place = concat("p.staged + ", offset, " + (step & 1) * ", aligned(bytes));
+      inputs += concat("  x.at[", external, "] = p.staged ? ", place, " : p.external[", external, "];\n");
+      gather += concat("  if (task >= ", gathers_, " && task < ", gathers_ + tasks, ") gather_rows<",
+                       unit == 16 ? "float4" : "int", ", ", row / unit, ", ", source_.row_count, ", ",
+                       at_once, ">(p.array[", j, "], ", place, ", p.order, p.first + step * ",
+                       source_.row_count, ", task - ", gathers_, ");\n");
+      gathers_ += tasks;
+      offset += 2 * aligned(bytes);
+    }
+    source_.staged_bytes = offset;
+    return inputs + "  return x;\n}\n" + gather + "}\n";
+  }
+
+  static std::string plus(int64_t offset) { return offset == 0 ? std::string() : concat(" + ", offset); }
+
+  // The place of an element whose number in row-major order is `flat`, in elements of the access.
+  static std::string place(const Access& access, const std::string& flat) {
+    if (access.contiguous()) return concat("(", flat, ")");
+    std::string text;
+    int64_t inner = 1;
+    for (int d = access.shape.rank() - 1; d >= 0; --d) {
+      const int64_t size = access.shape[d], stride = access.strides[d];
+      if (size > 1 && stride != 0) {
+        std::string index = concat("(", flat, ")");
+        if (inner > 1) index = concat(index, " / ", inner);
+        if (d > 0) index = concat("(", index, ") % ", size);
+        if (!text.empty()) text += " + ";
+        text += concat("(", index, ")", stride != 1 ? concat(" * ", stride) : "");
+      }
+      inner *= size;
+    }
+    return text.empty() ? "0" : concat("(", text, ")");
+  }
+
+  std::string load_global(const Access& access, const std::string& flat) const {
+    return concat("__ldcg(", global(access.buffer, access.dtype), " + ", place(access, flat),
+                  plus(access.offset), ")");
+  }
+
+  // --- levels and tasks --------------------------------------------------------------------------------------------
+
+  std::string write_level(int level) {
+    std::vector<const Group*> groups;
+    for (const Group& group : schedule_.groups)
+      if (group.level == level) groups.push_back(&group);
+    // The longest first: blocks that have two tasks have short ones.
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const Group* a, const Group* b) { return a->cost > b->cost; });
+    int64_t tasks = 0;
+    std::string text;
+    for (const Group* group : groups) {
+      const auto number = group - schedule_.groups.data();
+      write_group(*group, static_cast<int>(number));
+      text += concat("        ", tasks == 0 ? "if" : "else if", " (task < ", tasks + group->tasks, ") group",
+                     number, "(p, x, task - ", tasks, ", shared, wait);\n");
+      tasks += group->tasks;
+    }
+    source_.most_tasks = std::max(source_.most_tasks, tasks);
+    std::string bound = concat(tasks);
+    if (level == gather_level() && gathers_ > 0) {
+      const std::string rows = concat("gather(p, step + 1, task - ", tasks, ");");
+      // In the first level others may still read what the run before the last has left there.
+      text += concat("        else { ", level > 0 ? rows + " wait();" : "wait(); " + rows, " }\n");
+      bound = concat("(p.staged && step + 1 < p.steps ? ", tasks + gathers_, " : ", tasks, ")");
+    }
+    return concat("    {\n      Wait wait{p.arrivals, goal};\n",
+                  "      for (int round = 0, task; (task = task_of(round)) < ", bound, "; ++round) {\n",
+                  "        if (round > 0) __syncthreads();\n", text, "        wait.goal = 0;\n      }\n",
+                  "      wait();\n",
+                  level + 1 < schedule_.levels ? "" : "      if (step + 1 == p.steps) break;\n",
+                  "      arrive(p.arrivals);\n      goal += gridDim.x;\n    }\n");
+  }
+
+  void write_group(const Group& group, int number) {
+    body_.clear();
+    group_ = number;
+    switch (group.form) {
+      case Form::tile: write_tile(group, number); break;
+      case Form::columns: write_columns(group, number); break;
+      case Form::elements: write_elements(group); break;
+      case Form::rows: write_rows(group); break;
+      case Form::serial: write_serial(group); break;
+    }
+    functions_ += concat(
+        "__device__ inline void group", number,
+        "(const Arguments& p, const Inputs& x, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
+  }
+
+  bool written_here(const Access& access) const {
+    const int w = schedule_.writer[static_cast<size_t>(access.buffer)];
+    return w >= 0 && schedule_.group_of[static_cast<size_t>(w)] == group_;
+  }
+  // Whether it is written by a member of the group that comes before `op`: a variable's old value is not.
+  bool computed_here(const Access& access, int op) const {
+    return written_here(access) && schedule_.writer[static_cast<size_t>(access.buffer)] < op;
+  }
+
+  // Whether what the group reads there was not written by the level before it (of the first: by the last of the step
+  // before), for which the group waits.
+  bool is_early(const Access& access) const {
+    const int w = schedule_.writer[static_cast<size_t>(access.buffer)];
+    if (w < 0)
+      return schedule_.levels > 1 || !is_input(program_.buffers[static_cast<size_t>(access.buffer)].external);
+    const auto level = [&](int group) { return schedule_.groups[static_cast<size_t>(group)].level; };
+    return level(schedule_.group_of[static_cast<size_t>(w)]) !=
+           (level(group_) + schedule_.levels - 1) % schedule_.levels;
+  }
+
+  // --- elements: ops that follow one another on the same element -----------------------------------------------------
+
+  // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and what they do
+  // with it. `index`: the parameters of load() and finish(), `flat`: an element's number.
+  void write_epilogue(const Group& group, int number, const std::string& index, const std::string& flat) {
+    const Op& first = op(group.ops[0]);
+    const bool starts = first.kind != Kind::elementwise;
+    std::string members, early, late, finish;
+    const auto loads = [&](const Access& access) -> std::string& { return is_early(access) ? early : late; };
+    std::map<int, std::string> held;  // by buffer: the element, as it is stored
+    if (starts) {
+      std::string value = "value";
+      if (first.kind == Kind::matmul) {
+        if (first.bias) {
+          members += "float bias; ";
+          loads(first.inputs[2]) += concat("    in.bias = ", load_global(first.inputs[2], "n"), ";\n");
+          value = "value + in.bias";
+        }
+        value = activated(first.epilogue, value);
+      }
+      finish += concat("    const float result = ", value, ";\n");
+      finish += store(group.ops[0], 0, "result", flat);
+      held[first.outputs[0].buffer] = "result";
+    }
+    for (const int i : group.ops) {
+      const Op& o = op(i);
+      if (o.kind != Kind::elementwise) continue;
+      for (size_t k = 0; k < o.inputs.size(); ++k) {
+        if (computed_here(o.inputs[k], i)) continue;
+        members += concat(stored_type(o.inputs[k].dtype), " i", i, "_", k, "; ");
+        loads(o.inputs[k]) += concat("    in.i", i, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
+      }
+      const std::string name = concat("o", i);
+      const ScalarCode code = scalar_code(
+          o.program,
+          [&](size_t k) {
+            return computed_here(o.inputs[k], i) ? held.at(o.inputs[k].buffer) : concat("in.i", i, "_", k);
+          },
+          name + "_");
+      finish += code.statements;
+      for (size_t k = 0; k < o.outputs.size(); ++k) {
+        const std::string result = concat(name, "s", k);
+        finish +=
+            concat("    const ", stored_type(o.outputs[k].dtype), " ", result, " = ", code.outputs[k], ";\n");
+        finish += store(i, k, result, flat);
+        held[o.outputs[k].buffer] = result;
+      }
+    }
+    functions_ += concat(
+        "struct Epilogue", number, " {\n  const Arguments& p;\n  const Inputs& x;\n  struct In { ", members,
+        "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
+        "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
+        "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish, "  }\n};\n");
+  }
+
+  std::string store(int i, size_t output, const std::string& value, const std::string& flat) const {
+    const Access& to = op(i).outputs[output];
+    if (!schedule_.leaves_group(program_, i, output)) return {};
+    return concat("    ", global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";\n");
+  }
+
+  void write_tile(const Group& group, int number) {
+    const Op& o = op(group.ops[0]);
+    write_epilogue(group, number, "int m, int n", concat("m * ", o.n, " + n"));
+    const Tile& t = group.tile;
+    const auto matrix = [&](const Access& x, int inner_axis) {
+      const bool by_k =
+          x.strides[inner_axis] == 1 && !(x.strides[1 - inner_axis] == 1 && x.shape[inner_axis] == 1);
+      const int64_t stride = by_k ? x.strides[1 - inner_axis] : x.strides[inner_axis];
+      const int64_t dense = by_k ? x.shape[inner_axis] : x.shape[1 - inner_axis];
+      const bool vectors = stride % 4 == 0 && x.offset % 4 == 0 && dense % 4 == 0;
+      return std::tuple(by_k, vectors, stride);
+    };
+    const auto [a_by_k, a_vectors, a_stride] = matrix(o.inputs[0], 1);
+    const auto [b_by_k, b_vectors, b_stride] = matrix(o.inputs[1], 0);
+    const auto yes = [](bool b) { return b ? "true" : "false"; };
+    add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ",
+        yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ", yes(b_vectors), ", ", yes(is_early(o.inputs[1])),
+        ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
+        t.dot ? std::string() : concat(", ", t.depth, ", ", t.share), ">(",
+        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ", a_stride, ", ",
+        global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
+        ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
+    const int64_t results = kThreads / 2 * (t.columns + 8);
+    int64_t stages = 0;
+    if (!t.dot)
+      stages = (t.depth > 64 ? 3 : 4) * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
+                                         (b_by_k ? t.columns * (t.depth + 4) : t.depth * (t.columns + 8)));
+    needs_shared(4 * std::max(results, stages));
+  }
+
+  void write_columns(const Group& group, int number) {
+    const Op& o = op(group.ops[0]);
+    write_epilogue(group, number, "int n", "n");
+    add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", folding(o), ">(",
+        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
+        "{p, x}, (float*)shared, wait);");
+    needs_shared(4 * kThreads);
+  }
+
+  void write_elements(const Group& group) {
+    write_epilogue(group, group_, "int n", "n");
+    add("  wait();");
+    add("  const int end = min(", op(group.ops[0]).outputs[0].shape.size(), ", (task + 1) * ", group.unit,
+        ");");
+    add("  for (int n = task * ", group.unit, " + threadIdx.x; n < end; n += kThreads) {");
+    add("    const Epilogue", group_, " e{p, x};\n    Epilogue", group_,
+        "::In in;\n    e.load_early(in, n);\n    e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
+  }
+
+  void needs_shared(int64_t bytes) { source_.shared_bytes = std::max(source_.shared_bytes, bytes); }
+
+  // --- rows, and small things one after the other --------------------------------------------------------------------
+
+  // Where a value lies in shared memory while a task works on its rows.
+  struct Held {
+    std::string name;
+    int64_t row = 0;  // elements
+  };
+
+  // Elements of a row, of a value that has one for each of the group's.
+  static int64_t row_size(const Access& access, int64_t rows) { return access.shape.size() / rows; }
+
+  std::string reserve(const std::string& type, const std::string& name, int64_t bytes) {
+    const int64_t at = shared_;
+    shared_ += aligned(bytes, 16);
+    return concat("  ", type, "* const ", name, " = (", type, "*)(shared + ", at, ");\n");
+  }
+
+  void write_rows(const Group& group) {
+    whole_ = false;
+    shared_ = 0;
+    held_.clear();
+    matrices_.clear();
+    const int64_t rows = group.rows;
+    add("  const int lo = task * ", group.unit, ", hi = min(", rows, ", lo + ", group.unit,
+        "), rows = hi - lo;");
+    scratch_words_ = "fold_space";
+    body_ += reserve("float", "fold_space", 4 * kThreads / 32);
+    // Everything that is read comes at once, before the first of it is needed.
+    for (const bool early : {true, false}) {
+      for (const int i : group.ops) {
+        const Op& o = op(i);
+        for (size_t k = 0; k < o.inputs.size(); ++k) {
+          const Access& input = o.inputs[k];
+          if (computed_here(input, i) || is_early(input) != early) continue;
+          if (o.kind == Kind::partial_sums) {
+            if (k > 0) hold_vector(input);
+          } else if (o.kind == Kind::matmul && k > 0)
+            k == 1 ? hold_matrix(input) : hold_vector(input);
+          else if (!held_.contains(input.buffer))
+            hold_rows(input, rows, group.unit);
+        }
+      }
+      if (early) add("  wait();");
+    }
+    add("  end_fetches();\n  await_fetches<0>();\n  __syncthreads();");
+    for (const int i : group.ops)
+      for (const Access& output : op(i).outputs) {
+        if (held_.contains(output.buffer)) continue;
+        const auto& readers = schedule_.readers[static_cast<size_t>(output.buffer)];
+        if (std::none_of(readers.begin(), readers.end(), [&](int r) {
+              return schedule_.group_of[static_cast<size_t>(r)] == group_ && r > i;
+            }))
+          continue;
+        const std::string name = concat("v", output.buffer);
+        const int64_t row = row_size(output, rows);
+        body_ += reserve(stored_type(output.dtype), name,
+                         group.unit * row * static_cast<int64_t>(size_of(output.dtype)));
+        held_[output.buffer] = {name, row};
+      }
+    for (const int i : group.ops) {
+      write_op(i, rows, static_cast<int>(group.unit));
+      add("  __syncthreads();");
+    }
+    needs_shared(shared_);
+  }
+
+  void hold_rows(const Access& input, int64_t rows, int64_t unit) {
+    // Whole rows, one behind the other, in whole words.
+    if (input.shape.rank() == 0 || input.shape[0] != rows || !input.contiguous()) return;
+    const auto width = static_cast<int64_t>(size_of(input.dtype));
+    const int64_t row = row_size(input, rows), bytes = row * width;
+    if (bytes % 4 != 0 || input.offset * width % 4 != 0 || unit * bytes > (32 << 10) || input.offset != 0)
+      return;
+    const std::string name = concat("v", input.buffer);
+    body_ += reserve(stored_type(input.dtype), name, unit * bytes);
+    add("  fetch_words(", name, ", ", global(input.buffer, input.dtype), " + lo * ", row, ", rows * ",
+        bytes / 4, ");");
+    held_[input.buffer] = {name, row};
+  }
+
+  // A matrix as it lies in memory, with rows of an odd length: any way through it meets all banks.
+  struct Matrix {
+    std::string name;
+    int64_t pitch = 0;
+  };
+
+  void hold_matrix(const Access& input) {
+    const bool by_rows = input.strides[1] == 1;
+    const int64_t lines = input.shape[by_rows ? 0 : 1], width = input.shape[by_rows ? 1 : 0];
+    const int64_t stride = input.strides[by_rows ? 0 : 1];
+    const auto key = std::tuple(input.buffer, input.offset, lines, width, stride);
+    if (matrices_.contains(key)) return;
+    const Matrix matrix{concat("matrix", matrices_.size()), width | 1};
+    body_ += reserve("float", matrix.name, 4 * lines * matrix.pitch);
+    add("  fetch_matrix<", width, ", ", matrix.pitch, ">(", matrix.name, ", ",
+        global(input.buffer, DType::float32), plus(input.offset), ", ", stride, ", ", lines, ");");
+    matrices_[key] = matrix;
+  }
+
+  void hold_vector(const Access& input) {
+    const auto key = std::tuple(input.buffer, input.offset, int64_t{1}, input.shape.size(), int64_t{0});
+    if (matrices_.contains(key)) return;
+    const Matrix vector{concat("matrix", matrices_.size()), 0};
+    body_ += reserve("float", vector.name, 4 * input.shape.size());
+    add("  fetch_words(", vector.name, ", ", global(input.buffer, DType::float32), plus(input.offset), ", ",
+        input.shape.size(), ");");
+    matrices_[key] = vector;
+  }
+
+  void write_serial(const Group& group) {
+    whole_ = true;
+    shared_ = 0;
+    held_.clear();
+    scratch_words_ = "((float*)shared)";
+    add("  wait();");
+    for (size_t n = 0; n < group.ops.size(); ++n) {
+      if (n > 0) add("  __syncthreads();");
+      write_op(group.ops[n], 1, 1);
+    }
+    needs_shared(4 * kThreads);
+  }
+
+  // Whether it reads from each row of a value what is in that row.
+  static bool in_rows(const Access& access, int64_t row) {
+    if (access.offset != 0 || access.shape.rank() == 0) return false;
+    int64_t reach = 0;
+    for (int d = 1; d < access.shape.rank(); ++d) reach += (access.shape[d] - 1) * access.strides[d];
+    return (access.shape[0] == 1 || access.strides[0] == row) && reach < row;
+  }
+
+  // An element, given its number among those of the rows at hand (of all, in a serial group).
+  std::string element(const Access& access, const std::string& flat, int64_t rows) const {
+    if (whole_) return load_global(access, flat);
+    if (const auto it = held_.find(access.buffer); it != held_.end() && in_rows(access, it->second.row))
+      return concat(it->second.name, "[", place(access, flat), "]");
+    const int64_t size = access.shape.size() / rows;
+    return load_global(access, concat("lo * ", size, " + ", flat));
+  }
+
+  std::string put(int i, size_t output, const std::string& flat, const std::string& value,
+                  int64_t rows) const {
+    const Access& to = op(i).outputs[output];
+    std::string text;
+    if (whole_) return concat(global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";");
+    if (const auto it = held_.find(to.buffer); it != held_.end())
+      text = concat(it->second.name, "[", flat, "] = ", value, "; ");
+    if (schedule_.leaves_group(program_, i, output))
+      text += concat(global(to.buffer, to.dtype), "[lo * ", row_size(to, rows), " + ", flat, plus(to.offset),
+                     "] = ", value, ";");
+    return text;
+  }
+
+  void write_op(int i, int64_t rows, int unit) {
+    const Op& o = op(i);
+    add("  {  // ", o.step->op->name);
+    switch (o.kind) {
+      case Kind::matmul: write_rows_product(i, rows, unit); break;
+      case Kind::partial_sums: write_partial_sums(i, rows); break;
+      case Kind::elementwise: write_rows_elements(i, rows); break;
+      case Kind::one_hot: write_one_hot(i, rows); break;
+      default: write_lines(i, rows); break;
+    }
+    add("  }");
+  }
+
+  // How many of something the rows at hand have, of `all` in all rows.
+  std::string count(int64_t all, int64_t rows) const {
+    return whole_ ? concat(all) : concat("rows * ", all / rows);
+  }
+
+  void write_rows_product(int i, int64_t rows, int unit) {
+    const Op& o = op(i);
+    const Access &a = o.inputs[0], &b = o.inputs[1];
+    const bool by_rows = b.strides[1] == 1;
+    const int64_t lines = b.shape[by_rows ? 0 : 1], width = b.shape[by_rows ? 1 : 0];
+    const Matrix& matrix =
+        matrices_.at(std::tuple(b.buffer, b.offset, lines, width, b.strides[by_rows ? 0 : 1]));
+    std::string value = "sum";
+    if (o.bias) value = concat("sum + ", vector_name(o.inputs[2]), "[n]");
+    std::string rows_of_a;
+    if (const auto it = held_.find(a.buffer); it != held_.end()) {
+      rows_of_a = it->second.name;
+    } else {
+      body_ += reserve("float", concat("a", i), 4 * unit * o.k);
+      rows_of_a = concat("a", i);
+      add("    fetch_words(a", i, ", ", global(a.buffer, DType::float32), plus(a.offset), " + lo * ", o.k,
+          ", rows * ", o.k, ");\n    end_fetches();\n    await_fetches<0>();\n    __syncthreads();");
+    }
+    add("    rows_product<", o.n, ", ", o.k, ", ", unit, ", ", by_rows ? matrix.pitch : 1, ", ",
+        by_rows ? 1 : matrix.pitch, ">(", rows_of_a, ", ", matrix.name,
+        ", rows, [&](int r, int n, float sum) {");
+    add("      const float result = ", activated(o.epilogue, value), ";");
+    add("      ", put(i, 0, concat("(r * ", o.n, " + n)"), "result", rows));
+    add("    });");
+  }
+
+  void write_partial_sums(int i, int64_t rows) {
+    const Op& o = op(i);
+    const Access& parts = o.inputs[0];
+    add("    for (int i = threadIdx.x; i < rows * ", o.n, "; i += kThreads) {");
+    add("      float part[", o.parts, "];\n#pragma unroll\n      for (int s = 0; s < ", o.parts,
+        "; ++s) part[s] = __ldcg(", global(parts.buffer, DType::float32), " + s * ", o.m * o.n, " + lo * ",
+        o.n, " + i);");
+    add("      float sum = part[0];\n#pragma unroll\n      for (int s = 1; s < ", o.parts,
+        "; ++s) sum += part[s];");
+    std::string value = "sum";
+    if (o.bias) value = concat("sum + ", vector_name(o.inputs[1]), "[i % ", o.n, "]");
+    add("      const float result = ", activated(o.epilogue, value), ";");
+    add("      ", put(i, 0, "i", "result", rows));
+    add("    }");
+  }
+
+  std::string vector_name(const Access& x) const {
+    return matrices_.at(std::tuple(x.buffer, x.offset, int64_t{1}, x.shape.size(), int64_t{0})).name;
+  }
+
+  void write_rows_elements(int i, int64_t rows) {
+    const Op& o = op(i);
+    add("    for (int i = threadIdx.x; i < ", count(o.outputs[0].shape.size(), rows), "; i += kThreads) {");
+    const ScalarCode code = scalar_code(
+        o.program, [&](size_t k) { return element(o.inputs[k], "i", rows); }, "s");
+    body_ += code.statements;
+    for (size_t k = 0; k < o.outputs.size(); ++k) {
+      add("      const ", stored_type(o.outputs[k].dtype), " r", k, " = ", code.outputs[k], ";");
+      add("      ", put(i, k, "i", concat("r", k), rows));
+    }
+    add("    }");
+  }
+
+  void write_one_hot(int i, int64_t rows) {
+    const Op& o = op(i);
+    const int64_t depth = o.outputs[0].shape.size() / o.inputs[0].shape.size();
+    add("    for (int i = threadIdx.x; i < ", count(o.outputs[0].shape.size(), rows), "; i += kThreads) {");
+    const char* one = o.outputs[0].dtype == DType::bfloat16  ? "0x3f80"
+                      : o.outputs[0].dtype == DType::float16 ? "0x3c00"
+                                                             : "1";
+    add("      const ", stored_type(o.outputs[0].dtype),
+        " r = ", element(o.inputs[0], concat("(i / ", depth, ")"), rows), " == i % ", depth, " ? ", one,
+        " : 0;");
+    add("      ", put(i, 0, "i", "r", rows));
+    add("    }");
+  }
+
+  // Sums, softmax and losses: a few threads a line, all lines of the rows at hand.
+  void write_lines(int i, int64_t rows) {
+    const Op& o = op(i);
+    const int64_t n = o.length;
+    if (o.kind == Kind::reduce && whole_ && o.outer == 1 && n > 32) {
+      add("    const float all = fold_line<", n, ">([&](int c) { return ", element(o.inputs[0], "c", rows),
+          "; }, ", folding(o), "(), ", scratch_words_, ");");
+      add("    if (threadIdx.x == 0) {", put(i, 0, "0", "all", rows), "}");
+      return;
+    }
+    const int lanes = lanes_for(n);
+    add("    const int lines = ", count(o.outer, rows), ", lane = threadIdx.x % ", lanes, ";");
+    add("    for (int first = 0; first < lines; first += kThreads / ", lanes, ") {");
+    add("      const int line = first + threadIdx.x / ", lanes, ";\n      const bool live = line < lines;");
+    add("      const auto at = [&](int c) { return live ? ",
+        element(o.inputs[0], concat("(line * ", n, " + c)"), rows), " : 0.f; };");
+    const std::string loop = concat("for (int c = lane; c < ", n, "; c += ", lanes, ") ");
+    const auto label = [&] {
+      add("      const i64 label = live ? (i64)", element(o.inputs[1], "line", rows), " : 0;");
+      add("      const bool exists = label >= 0 && label < ", n, ";");
+      const auto reporter =
+          std::find(source_.reporters.begin(), source_.reporters.end(), i) - source_.reporters.begin();
+      add("      if (live && lane == 0 && !exists) note(p.finding[", reporter, "], ",
+          whole_ ? std::string("line") : concat("lo * ", o.outer / rows, " + line"), ", label);");
+    };
+    const auto statistics = [&] {
+      add("      float top = Largest::neutral(), sum = 0.f;\n      ", loop,
+          "top = at(c) > top ? at(c) : top;");
+      add("      top = fold<", lanes, ">(top, [](float a, float b) { return b > a ? b : a; });");
+      add("      ", loop, "sum += expf(at(c) - top);\n      sum = fold<", lanes, ">(sum, Sum());");
+    };
+    const std::string at = concat("(line * ", n, " + c)");
+    switch (o.kind) {
+      case Kind::reduce:
+        add("      float all = ", folding(o), "::neutral();\n      ", loop, "all = ", folding(o),
+            "()(all, at(c));");
+        add("      all = fold<", lanes, ">(all, ", folding(o), "());");
+        add("      if (live && lane == 0) {", put(i, 0, "line", "all", rows), "}");
+        break;
+      case Kind::argmax:
+        add("      Candidate best = {0.f, -1};\n      ", loop,
+            "{ const Candidate next = {at(c), c}; if (next.beats(best)) best = next; }");
+        add("      best = best_of<", lanes, ">(best);");
+        add("      if (live && lane == 0) {", put(i, 0, "line", "(i64)best.place", rows), "}");
+        break;
+      case Kind::softmax:
+      case Kind::log_softmax: {
+        const bool log = o.kind == Kind::log_softmax;
+        statistics();
+        add("      const float scale = ", log ? "logf(sum)" : "1.f / sum", ";");
+        add("      if (live) ", loop,
+            "{ const float y = ", log ? "(at(c) - top) - scale" : "expf(at(c) - top) * scale", "; ",
+            put(i, 0, at, "y", rows), " }");
+        break;
+      }
+      case Kind::cross_entropy:
+        label();
+        statistics();
+        add("      if (live && lane == 0 && exists) { const float loss = logf(sum) - (at((int)label) - "
+            "top); ",
+            put(i, 0, "line", "loss", rows), put(i, 1, "(2 * line)", "top", rows),
+            put(i, 1, "(2 * line + 1)", "sum", rows), " }");
+        break;
+      case Kind::cross_entropy_grad:
+        label();
+        add("      if (live) { const float top = ", element(o.inputs[2], "(2 * line)", rows),
+            ", scale = 1.f / ", element(o.inputs[2], "(2 * line + 1)", rows),
+            ", d = ", element(o.inputs[3], "line", rows), ";");
+        add("      ", loop,
+            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
+            put(i, 0, at, "y", rows), " } }");
+        break;
+      default:
+        label();
+        statistics();
+        add("      const float scale = 1.f / sum, d = live ? ", element(o.inputs[2], "line", rows),
+            " : 0.f;");
+        add("      if (live && lane == 0) { const float loss = logf(sum) - ((exists ? at((int)label) : 0.f) "
+            "- "
+            "top); ",
+            put(i, 0, "line", "loss", rows), " }");
+        add("      if (live) ", loop,
+            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
+            put(i, 1, at, "y", rows), " }");
+        break;
+    }
+    add("    }");
+  }
+
+  const Program& program_;
+  const Schedule& schedule_;
+  Source source_;
+  std::vector<int64_t> scratch_;  // by buffer
+  int64_t gathers_ = 0;           // tasks that fetch the rows of a run
+  std::string functions_;
+  std::string body_;  // of the group at hand
+  int group_ = 0;
+  bool whole_ = false;
+  int64_t shared_ = 0;  // bytes given out
+  std::string scratch_words_;
+  std::map<int, Held> held_;
+  std::map<std::tuple<int, int64_t, int64_t, int64_t, int64_t>, Matrix> matrices_;
+};
+
+}  // namespace
+
+Source make_source(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters) {
+  return Writer(program, schedule, parameters).run();
+}
+
+}  // namespace lockstep::cuda::joined

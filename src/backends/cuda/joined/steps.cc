@@ -1,0 +1,181 @@
+// A small program as one kernel: read, cut into tasks, written, compiled, launched.
+#include <algorithm>
+#include <bit>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/joined/source.h"
+#include "backends/cuda/report.h"
+#include "backends/cuda/runtime_code.h"
+#include "compile/joined_steps.h"
+#include "lockstep/base/log.h"
+#include "ops/nn/label_report_cuda.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Beyond these a step is long enough for kernels of its own, which are faster at each part.
+constexpr int64_t kMostFlops = int64_t{1} << 30;
+constexpr int64_t kMostBytes = int64_t{24} << 20;  // half of the second-level cache
+constexpr size_t kMostSteps = 160;
+// Fewer are as fast one by one.
+constexpr size_t kLeastSteps = 4;
+
+constexpr size_t kCounterBytes = 256;
+
+int attribute(cudaDeviceAttr which) {
+  int ordinal = 0, value = 0;
+  check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&value, which, ordinal), "cudaDeviceGetAttribute");
+  return value;
+}
+
+class JoinedKernel final : public compile::JoinedSteps {
+ public:
+  JoinedKernel(const joined::Program& program, joined::Source source, Device& device, unsigned blocks)
+      : function_(compiled_kernel(source.text, joined::kJoinedKernel)),
+        externals_(program.externals),
+        memory_(device, static_cast<size_t>(source.scratch_bytes) + kCounterBytes,
+                std::source_location::current()),
+        device_(device),
+        rows_(std::move(source.rows)),
+        row_count_(source.row_count),
+        staged_bytes_(source.staged_bytes),
+        blocks_(blocks),
+        shared_bytes_(static_cast<unsigned>(source.shared_bytes)) {
+    int ordinal = 0;
+    check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    check(
+        cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared_bytes_),
+                             reinterpret_cast<CUkernel>(function_), ordinal),
+        "cuKernelSetAttribute");
+    const uint8_t zero = 0;
+    device.fill(memory_.data(), &zero, 1, kCounterBytes);
+    for (const int i : source.reporters) {
+      const joined::Op& op = program.ops[static_cast<size_t>(i)];
+      reports_.push_back(std::make_unique<Report>(
+          label_complaint(op.step->input_layouts[1].spec.shape, op.length, op.step->where)));
+    }
+    first_finding_ = std::max<size_t>(1, externals_.size());
+    arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
+    arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()) + kCounterBytes);
+    arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()));
+    runs_ = arguments_.size();
+    arguments_.resize(runs_ + 4 + std::max<size_t>(1, rows_.size()));
+  }
+
+  bool launch(std::span<void* const> pointers, void* stream) override {
+    if (!place(pointers, true)) return false;
+    arguments_[runs_] = 1;
+    arguments_[runs_ + 3] = 0;
+    launch(stream);
+    return true;
+  }
+
+  bool launch(std::span<void* const> pointers, const compile::RowRuns& runs, void* stream) override {
+    if (rows_.empty() || runs.rows != row_count_ || !place(pointers, false)) return false;
+    for (size_t j = 0; j < rows_.size(); ++j) {
+      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)];
+      if (!array || !is_aligned(array)) return false;
+      arguments_[runs_ + 4 + j] = std::bit_cast<uint64_t>(array);
+    }
+    if (!staged_)
+      staged_ = std::make_unique<Storage>(device_, static_cast<size_t>(staged_bytes_),
+                                          std::source_location::current());
+    arguments_[runs_] = static_cast<uint64_t>(runs.runs);
+    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(runs.order);
+    arguments_[runs_ + 2] = static_cast<uint64_t>(runs.first);
+    arguments_[runs_ + 3] = std::bit_cast<uint64_t>(staged_->data());
+    launch(stream);
+    return true;
+  }
+
+ private:
+  static bool is_aligned(const void* pointer) { return std::bit_cast<uint64_t>(pointer) % 16 == 0; }
+
+  // Fills in the operands.
+  bool place(std::span<void* const> pointers, bool with_parameters) {
+    for (size_t i = 0; i < externals_.size(); ++i) {
+      if (externals_[i].parameter >= 0 && !with_parameters) continue;
+      const void* at = static_cast<const char*>(pointers[externals_[i].pointer]) - externals_[i].offset;
+      if (!is_aligned(at)) return false;
+      arguments_[i] = std::bit_cast<uint64_t>(at);
+    }
+    return true;
+  }
+
+  void launch(void* stream) {
+    for (size_t i = 0; i < reports_.size(); ++i)
+      arguments_[first_finding_ + i] = std::bit_cast<uint64_t>(reports_[i]->on(stream));
+    CUlaunchAttribute together{};
+    together.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    together.value.cooperative = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = blocks_;
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = joined::kThreads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = shared_bytes_;
+    config.hStream = static_cast<CUstream>(stream);
+    config.attrs = &together;
+    config.numAttrs = 1;
+    void* parameters[] = {arguments_.data()};
+    check(cuLaunchKernelEx(&config, function_, parameters, nullptr), "launch of a program's kernel");
+  }
+
+  CUfunction function_;
+  std::vector<joined::External> externals_;
+  Storage memory_;
+  std::vector<std::unique_ptr<Report>> reports_;
+  std::vector<uint64_t> arguments_;
+  size_t first_finding_ = 0, runs_ = 0;  // in the arguments
+  Device& device_;
+  std::vector<joined::Source::Rows> rows_;
+  int64_t row_count_, staged_bytes_;
+  std::unique_ptr<Storage> staged_;  // the rows of two runs
+  unsigned blocks_, shared_bytes_;
+};
+
+// Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or two that
+// the compiler takes.
+bool trains(const joined::Program& program) {
+  for (const joined::Op& product : program.ops) {
+    if (product.kind != joined::Kind::matmul) continue;
+    for (const joined::Access& factor : product.inputs)
+      for (const joined::Op& op : program.ops)
+        for (const joined::Access& output : op.outputs)
+          if (output.buffer == factor.buffer &&
+              program.buffers[static_cast<size_t>(output.buffer)].external >= 0)
+            return true;
+  }
+  return false;
+}
+
+std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
+                                           std::span<const TensorSpec> parameters, Device& device) {
+  if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
+  int64_t flops = 0;
+  for (const compile::Step& step : steps) flops += step.cost.flops;
+  if (flops > kMostFlops) return nullptr;
+  device.stream();  // binds the thread
+  if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
+    return nullptr;
+  std::optional<joined::Program> program = joined::read_steps(steps);
+  if (!program || !trains(*program)) return nullptr;
+  const int processors = multiprocessors();
+  joined::split_products(*program, processors);
+  const std::optional<joined::Schedule> schedule = joined::make_schedule(*program, processors);
+  if (!schedule) return nullptr;
+  joined::Source source = joined::make_source(*program, *schedule, parameters);
+  if (source.scratch_bytes > kMostBytes ||
+      source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
+    return nullptr;
+  log(LogLevel::debug, steps.size(), " steps of a program are one kernel of ", schedule->levels, " parts");
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(processors, source.most_tasks));
+  return std::make_unique<JoinedKernel>(*program, std::move(source), device, blocks);
+}
+
+const compile::RegisterJoinSteps registered(DeviceKind::gpu, join);
+
+}  // namespace
+}  // namespace lockstep::cuda

@@ -1,0 +1,166 @@
+#include "comm/group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// An address at which nobody listens.
+std::string free_address() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+// Until it holds, for at most ten seconds.
+bool soon(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+std::vector<std::unique_ptr<Group>> groups(int size) {
+  const std::string address = free_address();
+  std::vector<std::unique_ptr<Group>> all(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int r = size - 1; r >= 0; --r)
+    threads.emplace_back([&, r] {
+      all[static_cast<size_t>(r)] =
+          std::make_unique<Group>(GroupOptions{.address = address, .rank = r, .size = size, .timeout_s = 30});
+    });
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+TEST(Group, OfOneNeedsNobody) {
+  Group group({.address = "nowhere", .rank = 0, .size = 1});
+  EXPECT_EQ(group.share("abc"), "abc");
+  EXPECT_EQ(group.lost(), "");
+}
+
+TEST(Group, SharesWhatRankZeroGives) {
+  auto all = groups(4);
+  const std::string bytes(100'000, 'x');
+  EXPECT_EQ(all[0]->share(bytes), bytes);
+  EXPECT_EQ(all[0]->share(std::string("a\0b", 3)), std::string("a\0b", 3));
+  for (int r = 1; r < 4; ++r) {
+    EXPECT_EQ(all[static_cast<size_t>(r)]->share({}), bytes);
+    EXPECT_EQ(all[static_cast<size_t>(r)]->share({}), std::string("a\0b", 3));
+  }
+}
+
+TEST(Group, KnowsWhoIsBehind) {
+  auto all = groups(3);
+  all[0]->progress(5, 4);
+  all[1]->progress(5, 5);
+  all[2]->progress(3, 3);
+  for (const auto& group : all) {
+    EXPECT_TRUE(soon([&] {
+      const std::string text = group->behind(5);
+      return text.find("rank 2 (process ") == 0 && text.find("has begun 3") != std::string::npos &&
+             text.find("rank 1") == std::string::npos;
+    })) << group->rank()
+        << ": " << group->behind(5);
+    EXPECT_EQ(group->behind(3), "");
+  }
+}
+
+TEST(Group, DoesNotMissWhoSaidGoodbye) {
+  auto all = groups(3);
+  all[2].reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(all[0]->lost(), "");
+  EXPECT_EQ(all[1]->lost(), "");
+}
+
+TEST(Group, EverybodyLearnsWhoDied) {
+  const std::string address = free_address();
+  const GroupOptions options{.address = address, .rank = 0, .size = 3, .timeout_s = 30};
+  const pid_t child = fork();
+  if (child == 0) {
+    GroupOptions own = options;
+    own.rank = 1;
+    const Group group(own);
+    pause();
+    _exit(0);
+  }
+  std::unique_ptr<Group> second;
+  std::thread thread([&] {
+    GroupOptions own = options;
+    own.rank = 2;
+    second = std::make_unique<Group>(own);
+  });
+  const Group first(options);
+  thread.join();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const std::string who = "rank 1 (process " + std::to_string(child);
+  EXPECT_TRUE(soon([&] { return first.lost().find(who) == 0; })) << first.lost();
+  EXPECT_TRUE(soon([&] { return second->lost().find(who) == 0; })) << second->lost();
+  EXPECT_THAT(first.lost(), HasSubstr("is gone: it closed the connection"));
+}
+
+TEST(Group, ThatIsIncompleteNamesWhoDidNotCome) {
+  const std::string address = free_address();
+  std::string second;
+  std::thread thread([&] {
+    second = message_of([&] { Group({.address = address, .rank = 2, .size = 4, .timeout_s = 20}); });
+  });
+  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 0, .size = 4, .timeout_s = 1}); }),
+              HasSubstr("and ranks 1, 3 of 4 did not come"));
+  thread.join();
+  EXPECT_THAT(second, HasSubstr("ranks 1, 3 of 4 did not come"));
+  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 1, .size = 4, .timeout_s = 0.2}); }),
+              AllOf(HasSubstr("rank 1 of 4"), HasSubstr("nobody listens there")));
+}
+
+TEST(Group, RefusesWhoDoesNotFit) {
+  const std::string address = free_address();
+  std::string refused;
+  std::thread thread([&] {
+    refused = message_of([&] { Group({.address = address, .rank = 1, .size = 3, .timeout_s = 20}); });
+  });
+  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 0, .size = 2, .timeout_s = 20}); }),
+              AllOf(HasSubstr("says that it is rank 1 of 3"), HasSubstr("rank 0 expects 2 ranks")));
+  thread.join();
+  EXPECT_THAT(refused, HasSubstr("rank 0 expects 2 ranks"));
+  EXPECT_THAT(message_of([] { Group({.address = "x", .rank = 0, .size = 2}); }), HasSubstr("host:port"));
+  EXPECT_THAT(message_of([] { Group({.address = "x:1", .rank = 2, .size = 2}); }), HasSubstr("rank 2 of 2"));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,190 @@
+// Small programs that a GPU runs as one kernel, against the same programs launched step by step.
+#include <cmath>
+#include <cstdlib>
+
+#include "gpu/gpu.h"
+#include "lockstep/compile/function.h"
+#include "lockstep/keras/layers.h"
+#include "lockstep/keras/losses.h"
+#include "lockstep/keras/model.h"
+#include "lockstep/keras/optimizers.h"
+#include "lockstep/ops/random.h"
+#include "models/models.h"
+
+namespace lockstep::testing {
+namespace {
+
+class JoinedSteps : public Gpu {
+ protected:
+  void TearDown() override { unsetenv("LOCKSTEP_JOIN_STEPS"); }
+  static void join(bool on) { setenv("LOCKSTEP_JOIN_STEPS", on ? "1" : "0", 1); }
+};
+
+struct Net {
+  std::vector<int64_t> hidden = {128};
+  int64_t inputs = 784;
+  int64_t batch = 32;
+  bool bias = true;
+  bool probabilities = false;
+  std::string optimizer = "adam";
+  std::string activation = "relu";
+  double dropout = 0;
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> weights;
+};
+
+keras::optimizers::Optimizer optimizer_of(const std::string& name) {
+  if (name == "sgd") return keras::optimizers::SGD();
+  if (name == "rmsprop") return keras::optimizers::RMSprop();
+  if (name == "adamw") return keras::optimizers::AdamW();
+  return keras::optimizers::Adam();
+}
+
+keras::Sequential made(const Net& net, int steps_per_execution = 1) {
+  set_random_seed(3);
+  std::vector<keras::Layer> layers{keras::layers::Flatten({.input_shape = {net.inputs}})};
+  for (const int64_t units : net.hidden) {
+    layers.push_back(keras::layers::Dense(units, {.activation = net.activation, .use_bias = net.bias}));
+    if (net.dropout > 0) layers.push_back(keras::layers::Dropout(net.dropout));
+  }
+  layers.push_back(net.probabilities ? keras::layers::Dense(10, {.activation = "softmax"})
+                                     : keras::layers::Dense(10));
+  keras::Sequential model(layers);
+  model.compile({.optimizer = optimizer_of(net.optimizer),
+                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = !net.probabilities}),
+                 .metrics = {"accuracy"},
+                 .steps_per_execution = steps_per_execution});
+  return model;
+}
+
+Outcome train(Device& device, const Net& net, int steps = 5) {
+  const DeviceScope scope(device);
+  keras::Sequential model = made(net);
+  Outcome outcome;
+  for (int i = 0; i < steps; ++i) {
+    const auto seed = static_cast<uint64_t>(i);
+    const keras::Logs logs =
+        model.train_on_batch(keras::Batch{{models::random_inputs({net.batch, net.inputs}, seed)},
+                                          {models::random_labels(net.batch, 10, seed)},
+                                          {}});
+    outcome.losses.push_back(logs.find("loss").value());
+    outcome.losses.push_back(logs.find("accuracy").value());
+  }
+  for (const Variable& variable : model.weights())
+    outcome.weights.push_back(variable.value().to_vector<float>());
+  return outcome;
+}
+
+// max|a - b| <= bound * max|a| for each tensor.
+void expect_close(const Outcome& a, const Outcome& b, double bound) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (size_t i = 0; i < a.losses.size(); ++i)
+    EXPECT_NEAR(a.losses[i], b.losses[i], bound * std::abs(a.losses[i])) << "figure " << i;
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (size_t t = 0; t < a.weights.size(); ++t) {
+    double scale = 0, worst = 0;
+    for (size_t i = 0; i < a.weights[t].size(); ++i) {
+      scale = std::max(scale, std::abs(static_cast<double>(a.weights[t][i])));
+      worst = std::max(worst, std::abs(static_cast<double>(a.weights[t][i]) - b.weights[t][i]));
+    }
+    EXPECT_LE(worst, bound * scale) << "tensor " << t;
+  }
+}
+
+TEST_F(JoinedSteps, EqualStepsOneByOneLong) {
+  const std::vector<Net> nets = {
+      {},
+      {.batch = 1},
+      {.batch = 100, .optimizer = "sgd"},
+      {.batch = 1024},
+      {.hidden = {65}, .inputs = 77, .batch = 100, .optimizer = "adamw"},
+      {.hidden = {64, 33}, .batch = 128, .bias = false, .probabilities = true},
+      {.hidden = {256, 100, 33}, .inputs = 301, .batch = 33, .optimizer = "rmsprop", .activation = "gelu"},
+      {.hidden = {}, .batch = 32, .probabilities = true, .optimizer = "sgd"},
+      {.hidden = {300}, .inputs = 64, .batch = 1000, .activation = "tanh"},
+      {.batch = 32, .dropout = 0.3},
+  };
+  for (size_t i = 0; i < nets.size(); ++i) {
+    SCOPED_TRACE(i);
+    join(false);
+    const Outcome apart = train(gpu(), nets[i]);
+    join(true);
+    const Outcome joined = train(gpu(), nets[i]);
+    expect_close(apart, joined, 1e-4);
+    // The same bits every time.
+    const Outcome again = train(gpu(), nets[i]);
+    EXPECT_EQ(joined.losses, again.losses);
+    EXPECT_EQ(joined.weights, again.weights);
+  }
+}
+
+TEST_F(JoinedSteps, ALargeProgramKeepsItsKernels) {
+  const Net net{.hidden = {2048, 2048}, .batch = 512};
+  join(false);
+  const Outcome apart = train(gpu(), net, 2);
+  join(true);
+  const Outcome same = train(gpu(), net, 2);
+  EXPECT_EQ(apart.losses, same.losses);
+  EXPECT_EQ(apart.weights, same.weights);
+}
+
+TEST_F(JoinedSteps, RefuseALabelThatDoesNotExist) {
+  const DeviceScope scope(gpu());
+  models::Mlp model(7);
+  auto optimizer = keras::optimizers::SGD();
+  auto step =
+      function([&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); });
+  const Tensor x = models::random_inputs({4, 784}, 1);
+  step(x, Tensor::from<int32_t>({1, 2, 3, 4}, {4}));
+  gpu().synchronize();
+  step(x, Tensor::from<int32_t>({1, 2, 11, 4}, {4}));
+  EXPECT_THROW(gpu().synchronize(), Error);
+}
+
+// --- several steps a launch, on rows of arrays that are on the card --------------------------------------------------
+
+struct Fit {
+  std::vector<double> losses, accuracies;
+  std::vector<std::vector<float>> weights;
+};
+
+Fit fitted(Device& device, int64_t examples, int64_t batch, int steps_per_execution, bool shuffle,
+           bool on_card) {
+  const DeviceScope scope(device);
+  keras::Sequential model = made({.hidden = {32}, .inputs = 50}, steps_per_execution);
+  Tensor x = models::random_inputs({examples, 50}, 5), y = models::random_labels(examples, 10, 5);
+  if (on_card) x = x.to(device), y = y.to(device);
+  const keras::History history =
+      model.fit({x, y}, {.batch_size = batch, .epochs = 2, .verbose = 0, .shuffle = shuffle});
+  Fit fit{history["loss"], history["accuracy"], {}};
+  for (const Variable& variable : model.weights()) fit.weights.push_back(variable.value().to_vector<float>());
+  return fit;
+}
+
+TEST_F(JoinedSteps, SeveralStepsALaunchAreTheSameSteps) {
+  for (const bool shuffle : {false, true}) {
+    SCOPED_TRACE(shuffle);
+    // 200 examples make six whole batches and a part of one.
+    const Fit one = fitted(gpu(), 200, 32, 1, shuffle, false);
+    for (const int steps : {2, 4, 100})
+      for (const bool on_card : {false, true}) {
+        SCOPED_TRACE(steps);
+        const Fit many = fitted(gpu(), 200, 32, steps, shuffle, on_card);
+        EXPECT_EQ(one.losses, many.losses);
+        EXPECT_EQ(one.accuracies, many.accuracies);
+        EXPECT_EQ(one.weights, many.weights);
+      }
+    join(false);
+    const Fit apart = fitted(gpu(), 200, 32, 4, shuffle, true);
+    join(true);
+    for (size_t i = 0; i < apart.losses.size(); ++i) EXPECT_NEAR(apart.losses[i], one.losses[i], 1e-4);
+    const Fit on_cpu = fitted(cpu(), 200, 32, 4, shuffle, false);
+    for (size_t i = 0; i < apart.losses.size(); ++i) EXPECT_NEAR(on_cpu.losses[i], one.losses[i], 1e-3);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing
