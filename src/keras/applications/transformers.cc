@@ -75,10 +75,11 @@ template <class Options>
 Model causal_transformer(const char* model, const Options& options, bool tied) {
   check_sizes(model, options.dim, options.depth, options.heads);
   const KerasTensor tokens = Input({-1}, {.dtype = DType::int32, .name = "tokens"});
-  const layers::EmbeddingOptions named{
-      .embeddings_initializer = tied ? Initializer("random_normal") : "uniform", .name = "token_embedding"};
-  const Layer embedding = tied ? layers::ReversibleEmbedding(options.vocabulary, options.dim, named)
-                               : layers::Embedding(options.vocabulary, options.dim, named);
+  const Layer embedding =
+      tied ? layers::ReversibleEmbedding(
+                 options.vocabulary, options.dim,
+                 {.embeddings_initializer = "random_normal", .name = "token_embedding"})
+           : layers::Embedding(options.vocabulary, options.dim, {.name = "token_embedding"});
   KerasTensor x = embedding(tokens);
   const KerasTensor positions =
       layers::PositionEmbedding(options.context, {.initializer = "random_normal", .name = "positions"})(x);

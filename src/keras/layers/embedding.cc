@@ -8,10 +8,11 @@
 namespace lockstep::keras::layers {
 namespace {
 
-struct EmbeddingSettings {
+template <class Options>
+struct TableSettings {
   int64_t input_dim = 0;
   int64_t output_dim = 0;
-  EmbeddingOptions options;
+  Options options;
   void visit(auto& v) {
     v("input_dim", input_dim);
     v("output_dim", output_dim);
@@ -20,20 +21,25 @@ struct EmbeddingSettings {
     v("activity_regularizer", options.activity_regularizer);
     v("embeddings_constraint", options.embeddings_constraint);
     v("mask_zero", options.mask_zero);
+    if constexpr (requires { options.tie_weights; }) {
+      v("tie_weights", options.tie_weights);
+      v("reverse_dtype", options.reverse_dtype);
+      v("logit_soft_cap", options.logit_soft_cap);
+    }
   }
 };
 
-class EmbeddingLayer : public ConfiguredLayer<EmbeddingSettings> {
+template <class Options>
+class TableLayer : public ConfiguredLayer<TableSettings<Options>> {
  public:
-  static constexpr const char* kClassName = "Embedding";
-  EmbeddingLayer(const char* class_name, EmbeddingSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)) {
-    require(settings_.input_dim > 0 && settings_.output_dim > 0, ErrorCode::invalid_argument,
-            std::source_location::current(), class_name,
-            ": input_dim and output_dim must be positive, received ", settings_.input_dim, " and ",
-            settings_.output_dim);
-    const Tensor& weights = settings_.options.weights;
-    const Shape shape{settings_.input_dim, settings_.output_dim};
+  TableLayer(const char* class_name, TableSettings<Options> settings)
+      : ConfiguredLayer<TableSettings<Options>>(class_name, std::move(settings)) {
+    const TableSettings<Options>& s = this->settings_;
+    require(s.input_dim > 0 && s.output_dim > 0, ErrorCode::invalid_argument, std::source_location::current(),
+            class_name, ": input_dim and output_dim must be positive, received ", s.input_dim, " and ",
+            s.output_dim);
+    const Tensor& weights = s.options.weights;
+    const Shape shape{s.input_dim, s.output_dim};
     require(!weights.defined() || weights.shape() == shape, ErrorCode::shape_mismatch,
             std::source_location::current(), class_name, ": weights must be of shape ", shape, ", received ",
             weights.defined() ? weights.shape() : Shape());
@@ -41,59 +47,82 @@ class EmbeddingLayer : public ConfiguredLayer<EmbeddingSettings> {
 
   // Rows are converted after they are looked up: the table itself is read as it is.
   void build(const Shape&) override {
-    const EmbeddingOptions& o = settings_.options;
-    embeddings_ = add_weight("embeddings", {settings_.input_dim, settings_.output_dim},
-                             {.initializer = o.embeddings_initializer,
-                              .regularizer = o.embeddings_regularizer,
-                              .constraint = o.embeddings_constraint,
-                              .autocast = false});
-    if (o.weights.defined()) embeddings_.assign(cast(o.weights, embeddings_.dtype()));
+    const TableSettings<Options>& s = this->settings_;
+    embeddings_ = this->add_weight("embeddings", {s.input_dim, s.output_dim},
+                                   {.initializer = s.options.embeddings_initializer,
+                                    .regularizer = s.options.embeddings_regularizer,
+                                    .constraint = s.options.embeddings_constraint,
+                                    .autocast = false});
+    if (s.options.weights.defined()) embeddings_.assign(cast(s.options.weights, embeddings_.dtype()));
   }
 
   Tensor call(const Tensor& indices, const CallContext&) override {
-    return cast(gather(embeddings_, as_integers(indices)), compute_dtype());
+    return cast(gather(embeddings_, as_integers(indices)), this->compute_dtype());
   }
   TensorList compute_mask(const TensorList& inputs, const TensorList&, size_t) override {
-    if (!settings_.options.mask_zero) return {};
+    if (!this->settings_.options.mask_zero) return {};
     return {not_equal(inputs[0], 0)};
   }
-  bool supports_masking() const override { return settings_.options.mask_zero; }
+  bool supports_masking() const override { return this->settings_.options.mask_zero; }
   bool autocast_inputs() const override { return false; }
 
  protected:
+  Variable embeddings_;
+
+ private:
   static Tensor as_integers(const Tensor& x) {
     return x.dtype() == DType::int32 || x.dtype() == DType::int64 ? x : cast(x, DType::int32);
   }
-
-  Variable embeddings_;
 };
-const RegisterLayer<EmbeddingLayer> registered;
 
-class ReversibleEmbeddingLayer final : public EmbeddingLayer {
+class EmbeddingLayer final : public TableLayer<EmbeddingOptions> {
+ public:
+  static constexpr const char* kClassName = "Embedding";
+  using TableLayer::TableLayer;
+};
+const RegisterLayer<EmbeddingLayer> embedding;
+
+class ReversibleEmbeddingLayer final : public TableLayer<ReversibleEmbeddingOptions> {
  public:
   static constexpr const char* kClassName = "ReversibleEmbedding";
-  using EmbeddingLayer::EmbeddingLayer;
+  using TableLayer::TableLayer;
+
+  void build(const Shape& input) override {
+    TableLayer::build(input);
+    const ReversibleEmbeddingOptions& o = settings_.options;
+    if (!o.tie_weights)
+      reverse_ = add_weight("reverse_embeddings", {settings_.output_dim, settings_.input_dim},
+                            {.initializer = o.embeddings_initializer, .autocast = false});
+  }
 
   Tensor call(const Tensor& x, const CallContext& context) override {
-    if (!is_floating(x.dtype())) return EmbeddingLayer::call(x, context);
-    require(x.rank() > 0 && x.shape()[-1] == settings_.output_dim, ErrorCode::shape_mismatch, where(),
-            "ReversibleEmbedding: vectors must have ", settings_.output_dim, " elements, received shape ",
+    if (!is_floating(x.dtype())) return TableLayer::call(x, context);
+    const ReversibleEmbeddingOptions& o = settings_.options;
+    require(x.rank() > 1 && x.shape()[-1] == settings_.output_dim, ErrorCode::shape_mismatch, where(),
+            "ReversibleEmbedding: vectors must be (batch, ..., ", settings_.output_dim, "), received shape ",
             x.shape());
-    return matmul(cast(x, compute_dtype()), cast(embeddings_, compute_dtype()), {.transpose_b = true});
+    const DType dtype = o.reverse_dtype ? DTypePolicy(*o.reverse_dtype).compute_dtype() : compute_dtype();
+    Tensor logits = matmul(cast(x, dtype), cast(o.tie_weights ? embeddings_ : reverse_, dtype),
+                           {.transpose_b = o.tie_weights});
+    if (o.logit_soft_cap) logits = tanh(logits / *o.logit_soft_cap) * *o.logit_soft_cap;
+    return logits;
   }
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override {
-    if (is_floating(inputs[0].dtype())) return LayerBase::compute_mask(inputs, masks, results);
-    return EmbeddingLayer::compute_mask(inputs, masks, results);
+    if (is_floating(inputs[0].dtype())) return {};
+    return TableLayer::compute_mask(inputs, masks, results);
   }
+
+ private:
+  Variable reverse_;
 };
-const RegisterLayer<ReversibleEmbeddingLayer> registered_reversible;
+const RegisterLayer<ReversibleEmbeddingLayer> reversible_embedding;
 
 }  // namespace
 
 Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
   return make_configured<EmbeddingLayer>({input_dim, output_dim, options});
 }
-Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
+Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const ReversibleEmbeddingOptions& options) {
   return make_configured<ReversibleEmbeddingLayer>({input_dim, output_dim, options});
 }
 

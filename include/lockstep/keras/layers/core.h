@@ -78,9 +78,27 @@ struct EmbeddingOptions {
 };
 // A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to int32.
 Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+
+struct ReversibleEmbeddingOptions {
+  Initializer embeddings_initializer = "uniform";
+  Regularizer embeddings_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint embeddings_constraint = {};
+  bool mask_zero = false;
+  bool tie_weights = true;                        // false: the way back has a table of its own
+  std::optional<std::string> reverse_dtype = {};  // in which the way back is computed; none: the policy's
+  std::optional<double> logit_soft_cap = {};      // c: logits become c tanh(logits / c)
+  Tensor weights = {};
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
 // The same table in both directions: rows for int32 or int64 indices, and for floating-point vectors (..., output_dim)
-// their products with every row (..., input_dim), the logits of a language model that ties them to its embedding.
-Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+// their products with every row (..., input_dim), the logits of a language model that ties them to its embedding. (Keras'
+// argument `reverse` is the dtype of the input here.)
+Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim,
+                          const ReversibleEmbeddingOptions& options = {});
 
 Layer Activation(const keras::Activation& activation, const LayerOptions& options = {});
 Layer Identity(const LayerOptions& options = {});
