@@ -62,8 +62,8 @@ struct Measurement {
   int threads = 1;
   double bytes = 0;  // moved by one iteration, 0 where a rate in bytes says nothing
   bool on_gpu = false;
-  double items = 0;  // that one iteration works on, 0 where nobody counts them
-  std::string item;  // what they are called: "images"
+  double items = 0;       // that one iteration works on, 0 where nobody counts them
+  std::string item = {};  // what they are called: "images"
   std::vector<Result> results;
 };
 

@@ -157,8 +157,14 @@ Peers::Peers(int threads) : Peers(cpu_commands(threads)) {
 
 Peers Peers::on_gpu() {
   std::vector<Command> commands;
-  for (const char* framework : {"torch", "jax"})
-    commands.push_back({framework, {python(), script("gpu_peers.py"), "--serve", "--framework", framework}});
+  // A process each: an illegal access on a GPU ends all that its process does there.
+  for (const auto& [framework, peer] : {std::pair("torch", "PyTorch eager"),
+                                        {"torch", "PyTorch CUDA graph"},
+                                        {"torch", "torch.compile"},
+                                        {"jax", "JAX jit"},
+                                        {"jax", "JAX scan"}})
+    commands.push_back(
+        {peer, {python(), script("gpu_peers.py"), "--serve", "--framework", framework, "--peer", peer}});
   return Peers(commands);
 }
 

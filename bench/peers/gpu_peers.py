@@ -102,6 +102,7 @@ class Torch:
                 step()
             torch.cuda.synchronize()
 
+        run.keeps = (model, optimizer, x, y)  # what a recorded graph points into lives as long as it
         return run
 
     def tidy(self):
@@ -278,6 +279,7 @@ class Jax:
 def main():
     parser = argparse.ArgumentParser(description="Times training steps of PyTorch and JAX on the first GPU.")
     parser.add_argument("--framework", choices=["torch", "jax"], required=True)
+    parser.add_argument("--peer", help="only this one: what breaks its process breaks no other's")
     parser.add_argument("--serve", action="store_true", help="answer requests on standard input")
     args = parser.parse_args()
 
@@ -294,6 +296,8 @@ def main():
         say({"framework": args.framework, "missing": f"{type(error).__name__}: {error}".splitlines()[0]})
         return
 
+    if args.peer is not None:
+        framework.peers = {name: works for name, works in framework.peers.items() if name == args.peer}
     steps = {}
 
     def reading(peer, work, batch, iterations):

@@ -12,7 +12,7 @@ extern const OpDef kBatchNorm;
 // (x, gamma, mean, variance, dy) -> (dx, dgamma, dbeta)
 extern const OpDef kBatchNormGrad;
 
-// (x [..., n]) -> (mean [n], variance [n]), the statistics alone.
+// (x [..., n]) -> (mean [n], variance [n]), the statistics alone; 0 where there are no rows.
 extern const OpDef kBatchMoments;
 
 // (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the

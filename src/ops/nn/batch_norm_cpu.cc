@@ -195,8 +195,8 @@ class BatchMomentsKernel final : public BatchNormBase {
       functions_.moments(at(args.inputs[0], block), rows_of(block), n_, sums + block * 2 * n_);
     });
     join_moments(sums, [&](int64_t i, double center, double spread) {
-      static_cast<C*>(args.outputs[0])[i] = static_cast<C>(center);
-      static_cast<C*>(args.outputs[1])[i] = static_cast<C>(spread);
+      static_cast<C*>(args.outputs[0])[i] = static_cast<C>(rows_ > 0 ? center : 0);
+      static_cast<C*>(args.outputs[1])[i] = static_cast<C>(rows_ > 0 ? spread : 0);
     });
   }
 };

@@ -295,6 +295,11 @@ class BatchMomentsKernel final : public BatchNormBase {
     dispatch_floats(dtype_, [&]<class T>() {
       using C = Real<T>;
       const cudaStream_t stream = stream_of(args);
+      if (rows_ == 0) {
+        for (void* const result : {args.outputs[0], args.outputs[1]})
+          check(cudaMemsetAsync(result, 0, static_cast<size_t>(n_) * sizeof(C), stream), "cudaMemsetAsync");
+        return;
+      }
       const auto* x = static_cast<const T*>(args.inputs[0]);
       auto* sums = static_cast<C*>(args.workspace);
       dispatch_unit<T>(n_, {x}, [&]<int unit>() {
