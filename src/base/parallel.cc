@@ -1,6 +1,7 @@
 #include "base/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -69,6 +70,8 @@ std::span<const int> cores_of_team(int threads) {
 void pin_team(int threads) {
   pinned_team = threads;
   if (!pins_threads() || first_core + threads > static_cast<int>(process_cores().size())) return;
+  // A child of fork() has none of the team's threads: they must not be called together there.
+  static const int in_children [[maybe_unused]] = pthread_atfork(nullptr, nullptr, [] { callers_core = -1; });
   const std::span<const int> cores = cores_of_team(threads);
   const int here = sched_getcpu();
   const auto callers = std::find(cores.begin(), cores.end(), here);

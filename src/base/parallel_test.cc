@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <limits>
@@ -172,6 +174,30 @@ TEST(TeamScope, KeepsTheTeamOffTheCoreOfItsCaller) {
   std::thread([&] {
     for (const int core : {cores[1], cores[0], cores[1]}) EXPECT_NE(core_of_the_other(core), core);
   }).join();
+}
+
+TEST(TeamScope, AChildOfForkIsNotWaitedForByThreadsItDoesNotHave) {
+  const TeamScope team(2);
+  parallel(2, [](int) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    // Wherever the caller goes, its team is not called together.
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        const TeamScope again(2);
+      }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 // Every element once, whole grains, consecutive ranges.

@@ -23,7 +23,7 @@ struct Answer {
 Answer called(const nvidia::FakeMachine& fake, const std::string& variables, const std::string& arguments) {
   fake.search();  // writes the script
   const std::string command =
-      "LD_LIBRARY_PATH=" + fake.libraries() + " " + variables + " " LOCKSTEP_TOOL " " + arguments + " 2>&1";
+      "LD_LIBRARY_PATH=" + fake.libraries() + " " + variables + " " LOCKSTEP_TOOL " " + arguments;
   Answer answer;
   std::FILE* pipe = popen(command.c_str(), "r");
   char buffer[4096];
