@@ -47,6 +47,31 @@ Candidate mlp_step(const char* name, const Tensor& x, const Tensor& y) {
   return on_gpu(name, kSmallSteps, [=]() mutable { step(x, y); });
 }
 
+// The next rows of arrays on the card with every step, and many steps with one launch.
+Candidate mlp_steps_at_once(int64_t batch) {
+  constexpr int64_t kAtOnce = 50;
+  const DeviceScope scope(gpu());
+  auto mlp = std::make_shared<Mlp>();
+  const auto step = std::make_shared<FunctionCore>(
+      [mlp](std::span<const Tensor> in) -> TensorList {
+        return {models::train_step(mlp->model, mlp->optimizer, in[0], in[1])};
+      },
+      FunctionOptions{}, std::source_location::current());
+  const TensorList arrays = {models::random_inputs({kAtOnce * batch, 784}, 1).to(gpu()),
+                             models::random_labels(kAtOnce * batch, 10, 1).to(gpu())};
+  const auto run = [=] {
+    const DeviceScope here(gpu());
+    const std::source_location where = std::source_location::current();
+    Tensor loss;
+    for (int64_t i = 0; i < kSmallSteps / kAtOnce; ++i)
+      require(step->call({.arrays = arrays, .order = {}, .first = 0, .rows = batch, .runs = kAtOnce},
+                         std::span(&loss, 1), where),
+              ErrorCode::unsupported, where, "the step is not one kernel");
+    gpu().synchronize();
+  };
+  return whole("Lockstep, 50 steps a launch", run, kSmallSteps);
+}
+
 Candidate mlp_fit(int64_t batch) {
   const DeviceScope scope(gpu());
   const keras::Sequential model(
@@ -98,7 +123,7 @@ std::vector<Candidate> gpu_mlp_candidates(int64_t batch) {
   const Tensor x = models::random_inputs({batch, 784}, 1).to(gpu());
   const Tensor y = models::random_labels(batch, 10, 1).to(gpu());
   Device& host = device_by_name("/CPU:0");
-  return {mlp_step("Lockstep", x, y), mlp_fit(batch),
+  return {mlp_step("Lockstep", x, y), mlp_steps_at_once(batch), mlp_fit(batch),
           mlp_step("Lockstep, batch from the host", x.to(host), y.to(host))};
 }
 

@@ -94,16 +94,27 @@ class Gathering {
   std::span<const int64_t> rows_;
 };
 
-uint64_t next_seed() { return static_cast<uint64_t>(random::default_generator().advance()); }
+// All rows in a random order, of which the first ones can be had before the others.
+class ShuffledRows {
+ public:
+  explicit ShuffledRows(int64_t count)
+      : order_(static_cast<size_t>(count)),
+        engine_(static_cast<uint64_t>(random::default_generator().advance())) {
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+  }
+  // Those before `end`.
+  std::span<const int64_t> until(size_t end) {
+    for (; ready_ < end; ++ready_)
+      std::swap(order_[ready_], order_[ready_ + below(order_.size() - ready_, engine_)]);
+    return {order_.data(), end};
+  }
+  size_t size() const { return order_.size(); }
 
-// All rows in a random order.
-std::vector<int64_t> shuffled_rows(int64_t count, uint64_t seed) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::mt19937_64 engine(seed);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, engine)]);
-  return order;
-}
+ private:
+  std::vector<int64_t> order_;
+  std::mt19937_64 engine_;
+  size_t ready_ = 0;
+};
 
 class ShuffledReader final : public BatchReader {
  public:
@@ -111,7 +122,8 @@ class ShuffledReader final : public BatchReader {
       : arrays_(arrays),
         batch_size_(static_cast<size_t>(options.batch_size)),
         threads_(options.threads),
-        order_(shuffled_rows(examples_in(arrays), next_seed())) {
+        shuffled_(examples_in(arrays)),
+        order_(shuffled_.until(shuffled_.size())) {
     size_t bytes = 0;
     each_array(arrays, [&](const Tensor& tensor) { bytes += tensor.spec().bytes(); });
     const bool large = bytes / std::max<size_t>(1, order_.size()) * batch_size_ >= kPrefetchBytes;
@@ -170,7 +182,8 @@ class ShuffledReader final : public BatchReader {
   const Batch& arrays_;
   size_t batch_size_;
   int threads_;
-  std::vector<int64_t> order_;
+  ShuffledRows shuffled_;
+  std::span<const int64_t> order_;
   size_t at_ = 0;
   Gathering gathering_;
   Batch next_;                     // what is claimed ahead
@@ -183,15 +196,17 @@ class ShuffledReader final : public BatchReader {
 // Of arrays on a GPU, which gathers the rows itself: they never leave it.
 class GpuShuffledReader final : public BatchReader {
  public:
-  GpuShuffledReader(const Batch& arrays, int64_t batch_size, const std::vector<int64_t>& rows)
-      : arrays_(arrays), device_(arrays.x[0].device()), batch_size_(batch_size) {
-    const DeviceScope scope(device_);
-    order_ = Tensor::from(rows, {static_cast<int64_t>(rows.size())});
-  }
+  GpuShuffledReader(const Batch& arrays, int64_t batch_size)
+      : arrays_(arrays),
+        device_(arrays.x[0].device()),
+        batch_size_(batch_size),
+        shuffled_(examples_in(arrays)),
+        order_(Tensor::empty(DType::int64, {examples_in(arrays)}, device_)) {}
 
   bool next(Batch& batch) override {
     const int64_t size = std::min(batch_size_, order_.size() - at_);
     if (size <= 0) return false;
+    make(at_ + size);
     const Tensor rows = make_view(*order_.impl(), {DType::int64, {size}}, order_.impl()->strides, at_);
     at_ += size;
     const DeviceScope scope(device_);
@@ -204,18 +219,32 @@ class GpuShuffledReader final : public BatchReader {
     return true;
   }
 
-  std::optional<Rows> as_rows(int64_t most) const override {
-    const int64_t batches = std::min(most, (order_.size() - at_) / batch_size_);
-    if (batches == 0) return std::nullopt;
-    return Rows{&arrays_, order_, at_, batch_size_, batches};
+  std::optional<Rows> as_rows(int64_t most) override {
+    if (order_.size() - at_ < batch_size_) return std::nullopt;
+    make(at_ + batch_size_);
+    return Rows{&arrays_, order_, at_, batch_size_, std::min(most, (ready_ - at_) / batch_size_)};
   }
   void skip(int64_t batches) override { at_ += batches * batch_size_; }
 
  private:
+  // The order of the rows before `end` is on the GPU, and some more, so that it has work while the rest is made.
+  void make(int64_t end) {
+    constexpr int64_t kAtOnce = 8192;
+    if (end <= ready_) return;
+    end = std::min(order_.size(), std::max(end, ready_ + kAtOnce));
+    const std::span<const int64_t> rows =
+        shuffled_.until(static_cast<size_t>(end)).subspan(static_cast<size_t>(ready_));
+    device_.copy_from_host(static_cast<int64_t*>(order_.impl()->data()) + ready_, rows.data(),
+                           rows.size_bytes());
+    ready_ = end;
+  }
+
   const Batch& arrays_;
   Device& device_;
   int64_t batch_size_;
-  Tensor order_;
+  ShuffledRows shuffled_;
+  Tensor order_;       // on the GPU
+  int64_t ready_ = 0;  // of the order
   int64_t at_ = 0;
 };
 
@@ -233,7 +262,7 @@ class OrderedReader final : public BatchReader {
     return true;
   }
 
-  std::optional<Rows> as_rows(int64_t most) const override {
+  std::optional<Rows> as_rows(int64_t most) override {
     const int64_t batches = std::min(most, (examples_ - at_) / batch_size_);
     if (batches == 0 || arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
     return Rows{&arrays_, Tensor(), at_, batch_size_, batches};
@@ -269,21 +298,10 @@ class ArraySource final : public Data::Source {
       : arrays_(std::move(arrays)), x_names_(std::move(x_names)), y_names_(std::move(y_names)) {}
 
   std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
-    if (options.shuffle && on_gpu()) {
-      const uint64_t seed = next_seed();
-      if (seeds_ > 0) step_ = seed - last_seed_;
-      last_seed_ = seed;
-      ++seeds_;
-      if (order_.empty() || order_seed_ != seed) order_ = shuffled_rows(examples_in(arrays_), seed);
-      return std::make_unique<GpuShuffledReader>(arrays_, options.batch_size, std::exchange(order_, {}));
-    }
+    if (options.shuffle && arrays_.x[0].device().kind() == DeviceKind::gpu)
+      return std::make_unique<GpuShuffledReader>(arrays_, options.batch_size);
     if (options.shuffle) return std::make_unique<ShuffledReader>(arrays_, options);
     return std::make_unique<OrderedReader>(arrays_, options.batch_size);
-  }
-  void prepare(const EpochOptions& options) const override {
-    if (!options.shuffle || !on_gpu() || seeds_ == 0) return;
-    order_seed_ = last_seed_ + step_;
-    order_ = shuffled_rows(examples_in(arrays_), order_seed_);
   }
   int64_t batches(int64_t batch_size) const override {
     return (examples_in(arrays_) + batch_size - 1) / batch_size;
@@ -324,15 +342,9 @@ class ArraySource final : public Data::Source {
     return list;
   }
 
-  bool on_gpu() const { return arrays_.x[0].device().kind() == DeviceKind::gpu; }
-
   Batch arrays_;
   std::vector<std::string> x_names_;
   std::vector<std::string> y_names_;
-  // The seeds of passes are usually as far apart as the last two were: so the next order can be made ahead.
-  mutable uint64_t last_seed_ = 0, step_ = 1, seeds_ = 0;
-  mutable std::vector<int64_t> order_;
-  mutable uint64_t order_seed_ = 0;
 };
 
 TensorList listed(const Tensor& tensor) { return tensor.defined() ? TensorList{tensor} : TensorList{}; }

@@ -38,7 +38,7 @@ class BatchReader {
     int64_t batches = 0;
   };
   // At most `most` of them; none where they cannot be had like that, or where there is no whole one left.
-  virtual std::optional<Rows> as_rows(int64_t /*most*/) const { return {}; }
+  virtual std::optional<Rows> as_rows(int64_t /*most*/) { return {}; }
   // As if next() had given so many of these.
   virtual void skip(int64_t /*batches*/) {}
 
@@ -61,9 +61,6 @@ class Data::Source {
  public:
   virtual ~Source() = default;
   virtual std::unique_ptr<BatchReader> read(const EpochOptions& options) const = 0;
-  // To be called when the last step of a pass was queued on a device: what the next read() will probably need is made
-  // ready while the device works. Not thread-safe.
-  virtual void prepare(const EpochOptions& /*options*/) const {}
   // Batches of an epoch, kUnknown or kEndless.
   virtual int64_t batches(int64_t batch_size) const = 0;
   static constexpr int64_t kUnknown = -1, kEndless = -2;

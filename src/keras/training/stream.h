@@ -22,12 +22,8 @@ class BatchStream {
   void begin_epoch();
   // False where the data has ended.
   bool next(Batch& batch);
-  // See Data::Source::prepare.
-  void prepare_next_pass() const {
-    if (!continues_) source_->prepare(options_);
-  }
   // The next batches, where they are rows of arrays on a GPU (BatchReader::as_rows), and as if they had been taken.
-  std::optional<BatchReader::Rows> rows(int64_t most) const { return reader_->as_rows(most); }
+  std::optional<BatchReader::Rows> rows(int64_t most) { return reader_->as_rows(most); }
   void skip(int64_t batches) {
     reader_->skip(batches);
     taken_ += batches;

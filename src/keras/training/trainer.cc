@@ -146,6 +146,14 @@ bool any_wants_batch_logs(const std::vector<Callback>& callbacks) {
                      [](const Callback& callback) { return callback.base()->wants_batch_logs(); });
 }
 
+// Then steps may be made together that nobody asked to make together.
+constexpr int64_t kUnheardSteps = 64;
+bool nobody_hears_batches(const std::vector<Callback>& callbacks) {
+  return std::all_of(callbacks.begin(), callbacks.end(), [](const Callback& callback) {
+    return dynamic_cast<const HistoryRecorder*>(callback.base().get()) != nullptr;
+  });
+}
+
 void check_batch_size(const char* what, int64_t batch_size, std::source_location where) {
   require(batch_size > 0, ErrorCode::invalid_argument, where, what,
           ": batch_size must be positive, received ", batch_size);
@@ -234,6 +242,7 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
                         const std::vector<Callback>& callbacks, std::source_location where) {
   const bool trains = kind == StepKind::train;
   const bool logs_wanted = any_wants_batch_logs(callbacks);
+  const bool unheard = nobody_hears_batches(callbacks);
   const auto begin = trains ? &CallbackBase::on_train_batch_begin : &CallbackBase::on_test_batch_begin;
   const auto end = trains ? &CallbackBase::on_train_batch_end : &CallbackBase::on_test_batch_end;
   const Logs none;
@@ -241,8 +250,9 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
   while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
-    const int64_t most = options_.steps_per_execution;
-    int64_t done = steps_at_once(kind, stream, steps > 0 ? std::min(most, steps - step) : most, where);
+    const int64_t most = options_.steps_per_execution,
+                  at_once = unheard ? std::max(most, kUnheardSteps) : most;
+    int64_t done = steps_at_once(kind, stream, steps > 0 ? std::min(at_once, steps - step) : at_once, where);
     while (done < most && step + done != steps && timed_step(kind, stream, batch, where)) ++done;
     if (done == 0) {
       if (steps > 0)
@@ -364,7 +374,6 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
       stream_->begin_epoch();
     }
     run_epoch(StepKind::train, *stream_, done, steps, callbacks, where);
-    if (epoch + 1 < options.epochs) stream_->prepare_next_pass();
     logs = results();
     if (validation.defined() && (epoch + 1) % options.validation_freq == 0 && !Interrupt::requested()) {
       const int64_t size =
