@@ -5,7 +5,6 @@ namespace lockstep::cuda::joined {
 // Memory that other blocks have written is read past the first-level cache. Sums have an order that depends on the shape
 // alone.
 const char* const kPrelude = R"(
-constexpr int kThreads = 512;
 constexpr unsigned kAll = 0xffffffffu;
 
 struct Finding {
@@ -246,10 +245,11 @@ template <bool by_k, bool vectors, int extent, int depth, int pitch> struct Tile
   }
 };
 
-// A float as the sum of two that the matrix units take as they are: 11 and 11 bits of its 24, rounded.
+// A float as the sum of two that the matrix units take, of which they read the upper 11 bits of 24: the first rounded to
+// that many, the second what is left of it, and cut off by the units.
 __device__ inline void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
-  low = (__float_as_uint(x - __uint_as_float(high)) + 0x1000u) & 0xffffe000u;
+  low = __float_as_uint(x - __uint_as_float(high));
 }
 __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -268,14 +268,14 @@ __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
 }
 
 // A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other). A warp has
-// 16 rows of it, and those with the same rows take turns along the inner dimension, eight steps at a time. A product of
+// `warp_rows` rows of it, and those with the same rows take turns along the inner dimension, eight steps at a time. A product of
 // floats is three of the matrix units': what is left out is smaller than what float32 rounds away. The units do not round
 // sums to nearest, so that only a few products are added there.
 template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
-          int rows, int columns, int depth, int share, class E>
+          int rows, int columns, int warp_rows, int depth, int share, class E>
 __device__ inline void tile_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
                                     float* shared, const Wait& wait) {
-  constexpr int kBands = rows / 16, kMost = kThreads / 32 / kBands, kTeams = depth / 8 < kMost ? depth / 8 : kMost;
+  constexpr int kBands = rows / warp_rows, kSteps = warp_rows / 16, kMost = kThreads / 32 / kBands, kTeams = depth / 8 < kMost ? depth / 8 : kMost;
   constexpr int kStages = depth > 64 ? 3 : 4;
   // Whichever way a matrix lies, the lanes of a warp meet all banks.
   constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
@@ -312,7 +312,7 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   }
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
-  float sums[columns / 8][4] = {};
+  float sums[kSteps][columns / 8][4] = {};
 #pragma unroll 1
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     await_fetches<kStages - 2>();
@@ -327,36 +327,44 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
       if (kk >= depth) break;
       const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
       const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
-      unsigned a_high[4], a_low[4], b_high[columns / 8][2], b_low[columns / 8][2];
+      unsigned a_high[kSteps][4], a_low[kSteps][4], b_high[columns / 8][2], b_low[columns / 8][2];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        split(from_a(band * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[i], a_low[i]);
+      for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          split(from_a(band * warp_rows + r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
       // The small ones first; those of one sum are apart, for each has to wait for the one before.
-      float few[columns / 8][4] = {};
+      float few[kSteps][columns / 8][4] = {};
 #pragma unroll
       for (int product = 0; product < 3; ++product)
 #pragma unroll
+        for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+          for (int j = 0; j < columns / 8; ++j)
+            multiply(few[r][j], product == 0 ? a_low[r] : a_high[r], product == 1 ? b_low[j] : b_high[j]);
+#pragma unroll
+      for (int r = 0; r < kSteps; ++r)
+#pragma unroll
         for (int j = 0; j < columns / 8; ++j)
-          multiply(few[j], product == 0 ? a_low : a_high, product == 1 ? b_low[j] : b_high[j]);
 #pragma unroll
-      for (int j = 0; j < columns / 8; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[j][i] += few[j][i];
+          for (int i = 0; i < 4; ++i) sums[r][j][i] += few[r][j][i];
     }
   }
   await_fetches<0>();
   __syncthreads();
   if (team < kTeams)
 #pragma unroll
-    for (int j = 0; j < columns / 8; ++j)
+    for (int r = 0; r < kSteps; ++r)
 #pragma unroll
-      for (int i = 0; i < 4; i += 2)
-        *(float2*)(shared + (team * rows + band * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {sums[j][i],
-                                                                                                   sums[j][i + 1]};
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          *(float2*)(shared + (team * rows + band * warp_rows + r * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {
+              sums[r][j][i], sums[r][j][i + 1]};
   __syncthreads();
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
     const float* from = shared + i / columns * kPitchC + i % columns;

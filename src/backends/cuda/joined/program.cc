@@ -171,7 +171,6 @@ class Reader {
   static void explain_lines(Op& op, const Dims& axes) {
     const Access& x = op.inputs[0];
     for (const Access& input : op.inputs) known(input.contiguous());
-    int before = 0;
     bool inside = false, behind = false;
     for (int d = 0; d < x.shape.rank(); ++d) {
       const bool reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
@@ -182,7 +181,7 @@ class Reader {
       else if (inside)
         op.inner *= x.shape[d], behind = true;
       else
-        op.outer *= x.shape[d], ++before;
+        op.outer *= x.shape[d];
     }
   }
 

@@ -15,6 +15,7 @@ constexpr int64_t kMostElements = 1 << 28;    // of anything: indices are 32 bit
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+constexpr double kLongProduct = 5e7;   // multiplications
 constexpr double kBytesPerCycle = 40;  // that a multiprocessor gets from the second-level cache
 
 // What a task takes, in cycles: to fetch, to multiply, and to add up.
@@ -26,7 +27,7 @@ double tile_cost(int rows, int columns, int depth, int64_t share) {
 }
 
 double dot_cost(int rows, int columns, int64_t k) {
-  const auto turns = static_cast<double>(ceil_div(k, kThreads));
+  const auto turns = static_cast<double>(ceil_div(k, 256));
   const double outputs = rows * columns,
                fetch = static_cast<double>(k) * (rows + columns) * 4 / kBytesPerCycle;
   return 900 + std::max(2.5 * fetch, turns * outputs * 2.5) + outputs * 8;
@@ -57,7 +58,8 @@ struct TileChoice {
 constexpr TileChoice kTileChoices[] = {{true, 4, 8},    {true, 8, 4},    {true, 8, 8},   {false, 16, 8},
                                        {false, 16, 16}, {false, 32, 16}, {false, 32, 32}};
 
-int depth_for(int64_t share) { return share <= 32 ? 32 : share <= 64 ? 64 : 128; }
+// Long products have less than the whole of a chunk in flight anyhow.
+int depth_for(int64_t share) { return share <= 32 ? 32 : share <= 64 || share > 256 ? 64 : 128; }
 
 // The best tile without parts, for a share of so many blocks.
 std::pair<Tile, double> best_tile(const Op& o, double blocks) {
@@ -78,7 +80,7 @@ int64_t share_of(int64_t k, int64_t parts) { return ceil_div(ceil_div(k, 8), par
 // The tile of a product with so many parts.
 Tile split_tile(const Op& o, int columns, int64_t parts) {
   const int64_t share = share_of(o.k, parts);
-  return {false, o.m > 16 ? 32 : 16, columns, depth_for(share), share};
+  return {false, o.m >= 512 ? 64 : o.m > 16 ? 32 : 16, columns, depth_for(share), share};
 }
 
 struct Split {
@@ -119,6 +121,8 @@ class Grouping {
     for (const Group& group : schedule_.groups)
       schedule_.levels = std::max(schedule_.levels, group.level + 1);
     for (int level = 0; level < schedule_.levels; ++level) cut(level);
+    for (const Op& o : program_.ops)
+      if (o.kind == Kind::matmul && flops(o) >= kLongProduct) schedule_.threads = 256;
     return std::move(schedule_);
   }
 

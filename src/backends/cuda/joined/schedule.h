@@ -9,8 +9,7 @@
 
 namespace lockstep::cuda::joined {
 
-inline constexpr int kThreads = 512;  // of a block
-inline constexpr int kMostRows = 8;   // of a task
+inline constexpr int kMostRows = 8;  // of a task
 
 // How the work of a group is cut into tasks, of which a block does one at a time.
 enum class Form : uint8_t {
@@ -45,6 +44,8 @@ struct Group {
 struct Schedule {
   std::vector<Group> groups;
   int levels = 0;
+  int threads =
+      512;  // of a block: many of them where waiting counts, fewer with more registers where products do
   std::vector<int> group_of;              // by op
   std::vector<int> writer;                // by buffer: the op that writes it, -1: none
   std::vector<std::vector<int>> readers;  // by buffer, all of them

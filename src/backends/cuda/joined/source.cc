@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "backends/cuda/elementwise_source.h"
 #include "backends/cuda/joined/prelude.h"
@@ -15,6 +14,7 @@ namespace {
 using detail::concat;
 
 constexpr int64_t kAlignment = 256;
+constexpr int64_t kLeastGathering = 8;  // blocks that fetch rows
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
@@ -66,9 +66,10 @@ class Writer {
     const std::string gather = write_gather();
     std::string kernel;
     for (int level = 0; level < schedule_.levels; ++level) kernel += write_level(level);
+    source_.threads = schedule_.threads;
     std::string& text = source_.text;
     text = scalar_prelude();
-    text += kPrelude;
+    text += concat("constexpr int kThreads = ", threads(), ";\n", kPrelude);
     text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
                    "]; Finding* finding[", std::max<size_t>(1, source_.reporters.size()),
                    "]; char* scratch; unsigned* arrivals; i64 steps; const i64* order; i64 first; ",
@@ -89,6 +90,7 @@ class Writer {
   }
 
  private:
+  int64_t threads() const { return schedule_.threads; }
   const Op& op(int i) const { return program_.ops[static_cast<size_t>(i)]; }
 
   template <class... Parts>
@@ -131,10 +133,6 @@ class Writer {
     }
   }
 
-  // The level in which the rows of the next run are fetched: not the last, so that the next run's first level may read
-  // them before it waits.
-  int gather_level() const { return std::max(0, schedule_.levels - 2); }
-
   std::string write_gather() {
     const size_t externals = std::max<size_t>(1, program_.externals.size());
     std::string inputs =
@@ -145,8 +143,8 @@ class Writer {
     for (size_t j = 0; j < source_.rows.size(); ++j) {
       const auto [external, parameter, bytes] = source_.rows[j];
       const int64_t row = bytes / source_.row_count, unit = row % 16 == 0 ? 16 : 4;
-      const int64_t units = bytes / unit, at_once = std::clamp<int64_t>(units / (64 * kThreads), 1, 8);
-      const int64_t tasks = (units + at_once * kThreads - 1) / (at_once * kThreads);
+      const int64_t units = bytes / unit, at_once = std::clamp<int64_t>(units / (64 * threads()), 1, 8);
+      const int64_t tasks = (units + at_once * threads() - 1) / (at_once * threads());
       const std::string place = concat("p.staged + ", offset, " + (step & 1) * ", aligned(bytes));
       inputs += concat("  x.at[", external, "] = p.staged ? ", place, " : p.external[", external, "];\n");
       gather += concat("  if (task >= ", gathers_, " && task < ", gathers_ + tasks, ") gather_rows<",
@@ -205,15 +203,21 @@ class Writer {
       tasks += group->tasks;
     }
     source_.most_tasks = std::max(source_.most_tasks, tasks);
-    std::string bound = concat(tasks);
-    if (level == gather_level() && gathers_ > 0) {
-      const std::string rows = concat("gather(p, step + 1, task - ", tasks, ");");
-      // In the first level others may still read what the run before the last has left there.
-      text += concat("        else { ", level > 0 ? rows + " wait();" : "wait(); " + rows, " }\n");
-      bound = concat("(p.staged && step + 1 < p.steps ? ", tasks + gathers_, " : ", tasks, ")");
+    // The rows of the next run are fetched by blocks with little else to do in the last level.
+    std::string rows;
+    if (level + 1 == schedule_.levels && gathers_ > 0) {
+      int64_t busy = 0;
+      for (const Group* group : groups)
+        if (group->cost > groups[0]->cost / 2) busy += group->tasks;
+      rows = concat("      if (p.staged && step + 1 < p.steps) {\n",
+                    "        const int first = gridDim.x >= ", busy + kLeastGathering, " ? ", busy, " : 0;\n",
+                    // With one level, others may still read what the run before the last has left there.
+                    level == 0 ? "        wait();\n        wait.goal = 0;\n" : "",
+                    "        if (blockIdx.x >= first)\n          for (int task = blockIdx.x - first; task < ",
+                    gathers_, "; task += gridDim.x - first) gather(p, step + 1, task);\n      }\n");
     }
-    return concat("    {\n      Wait wait{p.arrivals, goal};\n",
-                  "      for (int round = 0, task; (task = task_of(round)) < ", bound, "; ++round) {\n",
+    return concat("    {\n      Wait wait{p.arrivals, goal};\n", rows,
+                  "      for (int round = 0, task; (task = task_of(round)) < ", tasks, "; ++round) {\n",
                   "        if (round > 0) __syncthreads();\n", text, "        wait.goal = 0;\n      }\n",
                   "      wait();\n",
                   level + 1 < schedule_.levels ? "" : "      if (step + 1 == p.steps) break;\n",
@@ -248,9 +252,10 @@ class Writer {
   // before), for which the group waits.
   bool is_early(const Access& access) const {
     const int w = schedule_.writer[static_cast<size_t>(access.buffer)];
-    if (w < 0)
-      return schedule_.levels > 1 || !is_input(program_.buffers[static_cast<size_t>(access.buffer)].external);
     const auto level = [&](int group) { return schedule_.groups[static_cast<size_t>(group)].level; };
+    // Rows that every run takes are written by the last level of the run before.
+    if (w < 0)
+      return level(group_) > 0 || !is_input(program_.buffers[static_cast<size_t>(access.buffer)].external);
     return level(schedule_.group_of[static_cast<size_t>(w)]) !=
            (level(group_) + schedule_.levels - 1) % schedule_.levels;
   }
@@ -330,15 +335,16 @@ class Writer {
     };
     const auto [a_by_k, a_vectors, a_stride] = matrix(o.inputs[0], 1);
     const auto [b_by_k, b_vectors, b_stride] = matrix(o.inputs[1], 0);
+    const int64_t warp_rows = threads() > 256 ? 16 : t.rows;
     const auto yes = [](bool b) { return b ? "true" : "false"; };
     add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ",
         yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ", yes(b_vectors), ", ", yes(is_early(o.inputs[1])),
         ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
-        t.dot ? std::string() : concat(", ", t.depth, ", ", t.share), ">(",
+        t.dot ? std::string() : concat(", ", warp_rows, ", ", t.depth, ", ", t.share), ">(",
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ", a_stride, ", ",
         global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
         ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
-    const int64_t results = kThreads / 2 * (t.columns + 8);
+    const int64_t results = threads() / 32 * warp_rows * (t.columns + 8);
     int64_t stages = 0;
     if (!t.dot)
       stages = (t.depth > 64 ? 3 : 4) * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
@@ -352,7 +358,7 @@ class Writer {
     add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", folding(o), ">(",
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
         "{p, x}, (float*)shared, wait);");
-    needs_shared(4 * kThreads);
+    needs_shared(4 * threads());
   }
 
   void write_elements(const Group& group) {
@@ -392,8 +398,6 @@ class Writer {
     const int64_t rows = group.rows;
     add("  const int lo = task * ", group.unit, ", hi = min(", rows, ", lo + ", group.unit,
         "), rows = hi - lo;");
-    scratch_words_ = "fold_space";
-    body_ += reserve("float", "fold_space", 4 * kThreads / 32);
     // Everything that is read comes at once, before the first of it is needed.
     for (const bool early : {true, false}) {
       for (const int i : group.ops) {
@@ -480,13 +484,12 @@ class Writer {
     whole_ = true;
     shared_ = 0;
     held_.clear();
-    scratch_words_ = "((float*)shared)";
     add("  wait();");
     for (size_t n = 0; n < group.ops.size(); ++n) {
       if (n > 0) add("  __syncthreads();");
       write_op(group.ops[n], 1, 1);
     }
-    needs_shared(4 * kThreads);
+    needs_shared(4 * threads());
   }
 
   // Whether it reads from each row of a value what is in that row.
@@ -616,7 +619,7 @@ class Writer {
     const int64_t n = o.length;
     if (o.kind == Kind::reduce && whole_ && o.outer == 1 && n > 32) {
       add("    const float all = fold_line<", n, ">([&](int c) { return ", element(o.inputs[0], "c", rows),
-          "; }, ", folding(o), "(), ", scratch_words_, ");");
+          "; }, ", folding(o), "(), (float*)shared);");
       add("    if (threadIdx.x == 0) {", put(i, 0, "0", "all", rows), "}");
       return;
     }
@@ -709,7 +712,6 @@ class Writer {
   int group_ = 0;
   bool whole_ = false;
   int64_t shared_ = 0;  // bytes given out
-  std::string scratch_words_;
   std::map<int, Held> held_;
   std::map<std::tuple<int, int64_t, int64_t, int64_t, int64_t>, Matrix> matrices_;
 };

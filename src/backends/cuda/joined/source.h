@@ -21,7 +21,8 @@ struct Source {
   std::string text;
   int64_t scratch_bytes = 0;
   int64_t shared_bytes = 0;    // dynamic, of a block
-  int64_t most_tasks = 0;      // of a level: more blocks have nothing to do
+  int64_t most_tasks = 0;      // of a level: more blocks have nothing to do, but for fetching rows
+  int threads = 0;             // of a block
   std::vector<int> reporters;  // ops, in the order of their pointers
 
   struct Rows {

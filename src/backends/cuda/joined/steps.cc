@@ -42,6 +42,7 @@ class JoinedKernel final : public compile::JoinedSteps {
         row_count_(source.row_count),
         staged_bytes_(source.staged_bytes),
         blocks_(blocks),
+        threads_(static_cast<unsigned>(source.threads)),
         shared_bytes_(static_cast<unsigned>(source.shared_bytes)) {
     int ordinal = 0;
     check(cudaGetDevice(&ordinal), "cudaGetDevice");
@@ -113,7 +114,7 @@ class JoinedKernel final : public compile::JoinedSteps {
     CUlaunchConfig config{};
     config.gridDimX = blocks_;
     config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = joined::kThreads;
+    config.blockDimX = threads_;
     config.blockDimY = config.blockDimZ = 1;
     config.sharedMemBytes = shared_bytes_;
     config.hStream = static_cast<CUstream>(stream);
@@ -133,7 +134,7 @@ class JoinedKernel final : public compile::JoinedSteps {
   std::vector<joined::Source::Rows> rows_;
   int64_t row_count_, staged_bytes_;
   std::unique_ptr<Storage> staged_;  // the rows of two runs
-  unsigned blocks_, shared_bytes_;
+  unsigned blocks_, threads_, shared_bytes_;
 };
 
 // Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or two that
@@ -171,7 +172,8 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
   log(LogLevel::debug, steps.size(), " steps of a program are one kernel of ", schedule->levels, " parts");
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(processors, source.most_tasks));
+  const auto blocks = static_cast<unsigned>(
+      source.rows.empty() ? std::min<int64_t>(processors, source.most_tasks) : processors);
   return std::make_unique<JoinedKernel>(*program, std::move(source), device, blocks);
 }
 
