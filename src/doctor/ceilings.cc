@@ -11,7 +11,7 @@ namespace {
 // Enough chains to hide the latency of two units of four cycles.
 constexpr int kChains = 12;
 
-volatile float sink;  // what is computed must be used
+thread_local volatile float sink;  // what is computed must be used
 
 #if defined(__clang__)
 #define LOCKSTEP_UNROLLED _Pragma("unroll")
