@@ -56,6 +56,7 @@ if(NCCL_INCLUDE_DIR)
   lockstep_add_plugin(lockstep_nccl nccl ${nccl_sources})
   target_include_directories(lockstep_nccl PRIVATE ${NCCL_INCLUDE_DIR})
   target_link_libraries(lockstep_nccl PRIVATE CUDA::cudart)
+  add_dependencies(lockstep_plugins lockstep_nccl)
   install(TARGETS lockstep_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 else()
   message(STATUS "nccl.h was not found: without the plugin that joins several cards and processes")
@@ -77,4 +78,5 @@ list(JOIN intermediate_code "," intermediate_code)
 set_property(SOURCE src/backends/cuda/plugin.cc APPEND PROPERTY COMPILE_DEFINITIONS
              LOCKSTEP_CUDA_MACHINE_CODE=${machine_code} LOCKSTEP_CUDA_INTERMEDIATE_CODE=${intermediate_code}
              LOCKSTEP_NCCL_VERSION=${nccl_version})
+add_dependencies(lockstep_plugins lockstep_cuda)
 install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

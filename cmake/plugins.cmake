@@ -24,6 +24,9 @@ function(lockstep_knows_plugins)
 endfunction()
 lockstep_knows_plugins(${sources})
 
+# What the programs load at run time: built with each of them, for a tool without its plugin would train on the CPU alone.
+add_custom_target(lockstep_plugins)
+
 # lockstep_add_plugin(TARGET NAME SOURCE...): the plugin liblockstep_NAME.so.
 function(lockstep_add_plugin target name)
   add_library(${target} MODULE ${ARGN})
