@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,35 +12,14 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "base/error_of_test.h"
+#include "comm/free_address_test.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// An address at which nobody listens.
-std::string free_address() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
 
 // Until it holds, for at most ten seconds.
 bool soon(const std::function<bool()>& condition) {
@@ -138,28 +115,31 @@ TEST(Group, ThatIsIncompleteNamesWhoDidNotCome) {
   const std::string address = free_address();
   std::string second;
   std::thread thread([&] {
-    second = message_of([&] { Group({.address = address, .rank = 2, .size = 4, .timeout_s = 20}); });
+    second = error_of([&] { Group({.address = address, .rank = 2, .size = 4, .timeout_s = 20}); }).message();
   });
-  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 0, .size = 4, .timeout_s = 1}); }),
+  EXPECT_THAT(error_of([&] { Group({.address = address, .rank = 0, .size = 4, .timeout_s = 1}); }).message(),
               HasSubstr("and ranks 1, 3 of 4 did not come"));
   thread.join();
   EXPECT_THAT(second, HasSubstr("ranks 1, 3 of 4 did not come"));
-  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 1, .size = 4, .timeout_s = 0.2}); }),
-              AllOf(HasSubstr("rank 1 of 4"), HasSubstr("nobody listens there")));
+  EXPECT_THAT(
+      error_of([&] { Group({.address = address, .rank = 1, .size = 4, .timeout_s = 0.2}); }).message(),
+      AllOf(HasSubstr("rank 1 of 4"), HasSubstr("nobody listens there")));
 }
 
 TEST(Group, RefusesWhoDoesNotFit) {
   const std::string address = free_address();
   std::string refused;
   std::thread thread([&] {
-    refused = message_of([&] { Group({.address = address, .rank = 1, .size = 3, .timeout_s = 20}); });
+    refused = error_of([&] { Group({.address = address, .rank = 1, .size = 3, .timeout_s = 20}); }).message();
   });
-  EXPECT_THAT(message_of([&] { Group({.address = address, .rank = 0, .size = 2, .timeout_s = 20}); }),
+  EXPECT_THAT(error_of([&] { Group({.address = address, .rank = 0, .size = 2, .timeout_s = 20}); }).message(),
               AllOf(HasSubstr("says that it is rank 1 of 3"), HasSubstr("rank 0 expects 2 ranks")));
   thread.join();
   EXPECT_THAT(refused, HasSubstr("rank 0 expects 2 ranks"));
-  EXPECT_THAT(message_of([] { Group({.address = "x", .rank = 0, .size = 2}); }), HasSubstr("host:port"));
-  EXPECT_THAT(message_of([] { Group({.address = "x:1", .rank = 2, .size = 2}); }), HasSubstr("rank 2 of 2"));
+  EXPECT_THAT(error_of([] { Group({.address = "x", .rank = 0, .size = 2}); }).message(),
+              HasSubstr("host:port"));
+  EXPECT_THAT(error_of([] { Group({.address = "x:1", .rank = 2, .size = 2}); }).message(),
+              HasSubstr("rank 2 of 2"));
 }
 
 }  // namespace

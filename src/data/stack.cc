@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/copy_rows.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
 namespace {
-
-// Where the processor's own prefetching has seen enough of a row to go on by itself.
-constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
 
 Shape stacked(int64_t count, Shape shape) {
   shape.insert(0, count);
@@ -34,17 +32,7 @@ Element gather(std::span<const Item> items) {
     const auto* source = static_cast<const char*>(array.impl()->data());
     auto* out = static_cast<char*>(target.impl()->data());
     const auto row = [&](size_t i) { return source + static_cast<size_t>(items[i].row()) * bytes; };
-    if (bytes == 8) {
-      for (size_t i = 0; i < items.size(); ++i) std::memcpy(out + 8 * i, row(i), 8);
-    } else {
-      for (size_t i = 0; i < items.size(); ++i) {
-        // Rows are anywhere: the next one is on its way while this one is copied.
-        if (i + 1 < items.size())
-          for (size_t at = 0; at < std::min(bytes, kAheadBytes); at += kLine)
-            __builtin_prefetch(row(i + 1) + at);
-        std::memcpy(out + i * bytes, row(i), bytes);
-      }
-    }
+    copy_rows(row, bytes, 0, items.size(), out);
     tensors.push_back(std::move(target));
   }
   return {rows.structure(), std::move(tensors)};

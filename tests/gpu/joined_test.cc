@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "gpu/gpu.h"
+#include "gpu/outcome.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"
@@ -29,11 +30,6 @@ struct Net {
   std::string optimizer = "adam";
   std::string activation = "relu";
   double dropout = 0;
-};
-
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> weights;
 };
 
 keras::optimizers::Optimizer optimizer_of(const std::string& name) {
@@ -76,22 +72,6 @@ Outcome train(Device& device, const Net& net, int steps = 5) {
   for (const Variable& variable : model.weights())
     outcome.weights.push_back(variable.value().to_vector<float>());
   return outcome;
-}
-
-// max|a - b| <= bound * max|a| for each tensor.
-void expect_close(const Outcome& a, const Outcome& b, double bound) {
-  ASSERT_EQ(a.losses.size(), b.losses.size());
-  for (size_t i = 0; i < a.losses.size(); ++i)
-    EXPECT_NEAR(a.losses[i], b.losses[i], bound * std::abs(a.losses[i])) << "figure " << i;
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (size_t t = 0; t < a.weights.size(); ++t) {
-    double scale = 0, worst = 0;
-    for (size_t i = 0; i < a.weights[t].size(); ++i) {
-      scale = std::max(scale, std::abs(static_cast<double>(a.weights[t][i])));
-      worst = std::max(worst, std::abs(static_cast<double>(a.weights[t][i]) - b.weights[t][i]));
-    }
-    EXPECT_LE(worst, bound * scale) << "tensor " << t;
-  }
 }
 
 TEST_F(JoinedSteps, EqualStepsOneByOneLong) {

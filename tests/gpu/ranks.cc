@@ -1,9 +1,7 @@
 #include "gpu/ranks.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <map>
 #include <thread>
 
+#include "comm/free_address_test.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::testing {
@@ -25,18 +24,6 @@ constexpr const char* kFlag = "--as-rank";
 std::map<std::string, Scenario>& scenarios() {
   static std::map<std::string, Scenario> all;
   return all;
-}
-
-std::string free_address() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
 }
 
 std::string read_all(int fd) {
@@ -63,7 +50,7 @@ int run_as_rank(int argc, char** argv) {
 }
 
 std::vector<RankResult> run_ranks(const char* scenario, int size, double seconds) {
-  const std::string address = free_address();
+  const std::string address = comm::free_address();
   struct Rank {
     pid_t pid = 0;
     int output = -1;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "gpu/gpu.h"
+#include "gpu/outcome.h"
 #include "lockstep/compile/function.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/datasets.h"
@@ -15,27 +16,6 @@ namespace lockstep::testing {
 namespace {
 
 using GpuTraining = Gpu;
-
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> weights;
-};
-
-// max|a - b| <= bound * max|a| for each tensor.
-void expect_close(const Outcome& a, const Outcome& b, double bound) {
-  ASSERT_EQ(a.losses.size(), b.losses.size());
-  for (size_t i = 0; i < a.losses.size(); ++i)
-    EXPECT_NEAR(a.losses[i], b.losses[i], bound * std::abs(a.losses[i])) << "step " << i;
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (size_t t = 0; t < a.weights.size(); ++t) {
-    double scale = 0, worst = 0;
-    for (size_t i = 0; i < a.weights[t].size(); ++i) {
-      scale = std::max(scale, std::abs(static_cast<double>(a.weights[t][i])));
-      worst = std::max(worst, std::abs(static_cast<double>(a.weights[t][i]) - b.weights[t][i]));
-    }
-    EXPECT_LE(worst, bound * scale) << "tensor " << t;
-  }
-}
 
 Outcome train_mlp(Device& device, int64_t batch, int steps, const ReplicaOptions& replicas = {}) {
   const DeviceScope scope(device);

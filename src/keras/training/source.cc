@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -10,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "base/worker.h"
+#include "data/copy_rows.h"
 #include "data/host.h"
 #include "device/gpu_driver.h"
 #include "graph/eager.h"
@@ -28,10 +28,6 @@ constexpr size_t kPrefetchBytes = size_t{64} << 10;
 constexpr size_t kThreadBytes = size_t{16} << 10;
 // What data may take of a GPU: a part of the memory that is left, and no more than is copied in about a second.
 constexpr int64_t kShareOfGpu = 4, kMostOnGpu = int64_t{4} << 30;
-// Where the processor's own prefetching has seen enough of a row to go on by itself.
-constexpr size_t kLine = 64, kAheadBytes = 8 * kLine;
-constexpr int64_t kRowsAhead = 2;
-
 // A number below `bound`. A product is many times faster than a remainder.
 size_t below(size_t bound, std::mt19937_64& engine) {
   return bound >> 32 == 0 ? ((engine() >> 32) * bound) >> 32 : engine() % bound;
@@ -53,19 +49,14 @@ class Gathering {
     for (const Copy& copy : copies_) {
       const auto rows_per_thread =
           static_cast<int64_t>(kThreadBytes / std::max<size_t>(1, copy.row_bytes) + 1);
-      parallel_for(
-          static_cast<int64_t>(rows_.size()), rows_per_thread, threads, [&](int64_t begin, int64_t end) {
-            const auto row = [&](int64_t i) {
-              return copy.source + static_cast<size_t>(rows_[static_cast<size_t>(i)]) * copy.row_bytes;
-            };
-            for (int64_t i = begin; i < end; ++i) {
-              // Rows are anywhere: the next ones are on their way while this one is copied.
-              if (i + kRowsAhead < end)
-                for (size_t at = 0; at < std::min(copy.row_bytes, kAheadBytes); at += kLine)
-                  __builtin_prefetch(row(i + kRowsAhead) + at);
-              std::memcpy(copy.target + static_cast<size_t>(i) * copy.row_bytes, row(i), copy.row_bytes);
-            }
-          });
+      parallel_for(static_cast<int64_t>(rows_.size()), rows_per_thread, threads,
+                   [&](int64_t begin, int64_t end) {
+                     const auto row = [&](size_t i) {
+                       return copy.source + static_cast<size_t>(rows_[i]) * copy.row_bytes;
+                     };
+                     data::copy_rows(row, copy.row_bytes, static_cast<size_t>(begin),
+                                     static_cast<size_t>(end), copy.target);
+                   });
     }
   }
 

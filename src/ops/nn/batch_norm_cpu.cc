@@ -69,10 +69,11 @@ class BatchNormBase : public Kernel {
       }
   }
 
-  // Of what functions_.moments() gave for every block: calls f(column, mean, variance). NaN where there are no rows, as
-  // the mean of nothing is.
+  // Calls f(column, mean, variance). NaN where there are no rows, as the mean of nothing is. `sums`: two rows a block.
   template <class C, class F>
-  void join_moments(const C* sums, F f) const {
+  void moments(const void* x, C* sums, F f) const {
+    each_block(
+        [&](int64_t block) { functions_.moments(at(x, block), rows_of(block), n_, sums + block * 2 * n_); });
     for (int64_t i = 0; i < n_; ++i) {
       double count = 0, center = 0, squares = 0;
       for (int64_t block = 0; block < blocks_; ++block) {
@@ -87,9 +88,13 @@ class BatchNormBase : public Kernel {
       f(i, count > 0 ? center : spread, spread);
     }
   }
-  // Of what functions_.gradient_sums() gave: calls f(column, sum of dy h, sum of dy).
+  // Calls f(column, sum of dy h, sum of dy) with h = (x - mean) rstd.
   template <class C, class F>
-  void join_sums(const C* sums, F f) const {
+  void gradient_sums(const void* x, const void* dy, const void* mean, const C* rstd, C* sums, F f) const {
+    each_block([&](int64_t block) {
+      functions_.gradient_sums(at(x, block), at(dy, block), mean, rstd, rows_of(block), n_,
+                               sums + block * 2 * n_);
+    });
     for (int64_t i = 0; i < n_; ++i) {
       double along = 0, sum = 0;
       for (int64_t block = 0; block < blocks_; ++block) {
@@ -122,10 +127,7 @@ class BatchNormKernel final : public BatchNormBase {
     auto* sums = static_cast<C*>(args.workspace);
     C *scale = sums + 2 * blocks_ * n_, *shift = scale + n_;
     auto *mean = static_cast<C*>(args.outputs[1]), *variance = static_cast<C*>(args.outputs[2]);
-    each_block([&](int64_t block) {
-      functions_.moments(at(args.inputs[0], block), rows_of(block), n_, sums + block * 2 * n_);
-    });
-    join_moments(sums, [&](int64_t i, double center, double spread) {
+    moments(args.inputs[0], sums, [&](int64_t i, double center, double spread) {
       mean[i] = static_cast<C>(center);
       variance[i] = static_cast<C>(spread);
       scale[i] = static_cast<C>(1 / std::sqrt(spread + epsilon_)) * weight<C>(args.inputs[1], i);
@@ -158,11 +160,7 @@ class BatchNormGradKernel final : public BatchNormBase {
                *variance = static_cast<const C*>(args.inputs[3]);
     for (int64_t i = 0; i < n_; ++i)
       rstd[i] = static_cast<C>(1 / std::sqrt(static_cast<double>(variance[i]) + epsilon_));
-    each_block([&](int64_t block) {
-      functions_.gradient_sums(at(args.inputs[0], block), at(args.inputs[4], block), mean, rstd,
-                               rows_of(block), n_, sums + block * 2 * n_);
-    });
-    join_sums(sums, [&](int64_t i, double along, double sum) {
+    gradient_sums(args.inputs[0], args.inputs[4], mean, rstd, sums, [&](int64_t i, double along, double sum) {
       scale[i] = rstd[i] * weight<C>(args.inputs[1], i);
       slope[i] = static_cast<C>(along / static_cast<double>(rows_));
       offset[i] = static_cast<C>(sum / static_cast<double>(rows_));
@@ -191,10 +189,7 @@ class BatchMomentsKernel final : public BatchNormBase {
   template <class C>
   void run(const LaunchArgs& args) const {
     auto* sums = static_cast<C*>(args.workspace);
-    each_block([&](int64_t block) {
-      functions_.moments(at(args.inputs[0], block), rows_of(block), n_, sums + block * 2 * n_);
-    });
-    join_moments(sums, [&](int64_t i, double center, double spread) {
+    moments(args.inputs[0], sums, [&](int64_t i, double center, double spread) {
       static_cast<C*>(args.outputs[0])[i] = static_cast<C>(rows_ > 0 ? center : 0);
       static_cast<C*>(args.outputs[1])[i] = static_cast<C>(rows_ > 0 ? spread : 0);
     });
@@ -214,14 +209,11 @@ class BatchNormSumsKernel final : public BatchNormBase {
     auto* sums = static_cast<C*>(args.workspace);
     C* ones = sums + 2 * blocks_ * n_;
     std::fill_n(ones, n_, C(1));
-    each_block([&](int64_t block) {
-      functions_.gradient_sums(at(args.inputs[0], block), at(args.inputs[2], block), args.inputs[1], ones,
-                               rows_of(block), n_, sums + block * 2 * n_);
-    });
-    join_sums(sums, [&](int64_t i, double along, double sum) {
-      static_cast<C*>(args.outputs[0])[i] = static_cast<C>(sum);
-      static_cast<C*>(args.outputs[1])[i] = static_cast<C>(along);
-    });
+    gradient_sums(args.inputs[0], args.inputs[2], args.inputs[1], ones, sums,
+                  [&](int64_t i, double along, double sum) {
+                    static_cast<C*>(args.outputs[0])[i] = static_cast<C>(sum);
+                    static_cast<C*>(args.outputs[1])[i] = static_cast<C>(along);
+                  });
   }
 };
 
