@@ -26,6 +26,9 @@ SpecList infer(const InferContext& c) {
   if (&c.op == &kRandomThreshold)
     c.check(attrs.dtype == DType::boolean, ErrorCode::dtype_mismatch, "makes booleans, received dtype ",
             attrs.dtype);
+  else if (&c.op == &kRandomPermutation)
+    c.check(attrs.dtype == DType::int64 && attrs.shape.rank() == 1, ErrorCode::internal,
+            "makes int64 numbers in one dimension, received ", attrs.dtype, attrs.shape);
   else if (&c.op == &kRandomInteger)
     c.check(attrs.dtype == DType::int32 || attrs.dtype == DType::int64, ErrorCode::dtype_mismatch,
             "makes int32 or int64 numbers, received dtype ", attrs.dtype);
@@ -66,11 +69,12 @@ constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
                                       return {{DType::int64, {}}};
                                     }};
 constinit const OpDef kRandomInteger = random_op("random_integer");
+constinit const OpDef kRandomPermutation = random_op("random_permutation");
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
+const RegisterOp registered[] = {RegisterOp(kRandomUniform),         RegisterOp(kRandomNormal),
                                  RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
-                                 RegisterOp(kRandomInteger)};
+                                 RegisterOp(kRandomInteger),         RegisterOp(kRandomPermutation)};
 }
 
 namespace random {
@@ -193,10 +197,7 @@ namespace random {
 Tensor permutation(int64_t n, const PermutationOptions& options, std::source_location where) {
   require(n >= 0, ErrorCode::invalid_argument, where,
           "permutation: the number of elements is not negative, received ", n);
-  // In the order of random keys of 64 bits: two are equal once in 2^64 pairs.
-  const Tensor keys =
-      draw(kRandomInteger, {.shape = {n}, .dtype = DType::int64}, options.generator, false, where);
-  return cast(argsort(keys), DType::int64);
+  return draw(kRandomPermutation, {.shape = {n}, .dtype = DType::int64}, options.generator, false, where);
 }
 
 Tensor shuffle(const TensorArg& x, const PermutationOptions& options) {
