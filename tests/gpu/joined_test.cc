@@ -80,6 +80,8 @@ TEST_F(JoinedSteps, EqualStepsOneByOneLong) {
       {.batch = 1},
       {.batch = 100, .optimizer = "sgd"},
       {.batch = 1024},
+      {.hidden = {129}, .inputs = 785, .batch = 601},
+      {.hidden = {256}, .batch = 512, .optimizer = "sgd", .activation = "tanh"},
       {.hidden = {65}, .inputs = 77, .batch = 100, .optimizer = "adamw"},
       {.hidden = {64, 33}, .batch = 128, .bias = false, .probabilities = true},
       {.hidden = {256, 100, 33}, .inputs = 301, .batch = 33, .optimizer = "rmsprop", .activation = "gelu"},

@@ -102,19 +102,19 @@ template <int width, int pitch> __device__ inline void fetch_matrix(float* to, c
 // units of a row.
 template <class Unit, int width, int rows, int at_once>
 __device__ inline void gather_rows(const char* from, char* to, const i64* order, i64 first, int task) {
+  // Those behind the last are the last once more: without a branch all are under way at once.
+  const auto place = [&](int u) { return min((task * at_once + u) * kThreads + (int)threadIdx.x, rows * width - 1); };
+  i64 row[at_once];
   Unit held[at_once];
 #pragma unroll
-  for (int u = 0; u < at_once; ++u) {
-    const int i = (task * at_once + u) * kThreads + threadIdx.x;
-    if (i >= rows * width) continue;
-    const i64 row = order ? __ldcg(order + first + i / width) : first + i / width;
-    held[u] = __ldcg((const Unit*)from + row * width + i % width);
-  }
+  for (int u = 0; u < at_once; ++u) row[u] = first + place(u) / width;
+  if (order)
 #pragma unroll
-  for (int u = 0; u < at_once; ++u) {
-    const int i = (task * at_once + u) * kThreads + threadIdx.x;
-    if (i < rows * width) ((Unit*)to)[i] = held[u];
-  }
+    for (int u = 0; u < at_once; ++u) row[u] = __ldcg(order + row[u]);
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) held[u] = __ldcg((const Unit*)from + row[u] * width + place(u) % width);
+#pragma unroll
+  for (int u = 0; u < at_once; ++u) ((Unit*)to)[place(u)] = held[u];
 }
 
 // --- sums over threads -------------------------------------------------------------------------------------------
@@ -205,18 +205,18 @@ template <int lanes> __device__ inline Candidate best_of(Candidate best) {
 // way round. `vectors`: four elements may be fetched at once. `early`: before the block waits. E: In, what is needed
 // beside the sum, load_early(In&, m, n), load_late(In&, m, n), and finish(In, m, n, sum).
 
-// Fetches a tile of one operand, `depth` of the inner dimension after the other. Where a thread's elements lie is worked
-// out once.
-template <bool by_k, bool vectors, int extent, int depth, int pitch> struct TileFetch {
+// Fetches a tile of one operand, `depth` of the inner dimension after the other, with so many threads. Where a thread's
+// elements lie is worked out once.
+template <bool by_k, bool vectors, int extent, int depth, int pitch, int threads> struct TileFetch {
   static constexpr int kUnit = vectors ? 4 : 1, kAlong = (by_k ? depth : extent) / kUnit;
-  static constexpr int kUnits = (extent * depth / kUnit + kThreads - 1) / kThreads;
+  static constexpr int kUnits = (extent * depth / kUnit + threads - 1) / threads;
   const float* base;
   const float* from;  // the thread's first element
   int stride, inside;  // how much of the outer dimension there is from its first element on
   int x, k;            // of that in the tile
 
   __device__ TileFetch(const float* base, int stride, int at, int size, int k0) : base(base), stride(stride) {
-    const int u = threadIdx.x, along = u % kAlong * kUnit, across = u / kAlong;
+    const int u = threadIdx.x % threads, along = u % kAlong * kUnit, across = u / kAlong;
     x = by_k ? across : along;
     k = by_k ? along : across;
     inside = size - at - x;
@@ -229,8 +229,8 @@ template <bool by_k, bool vectors, int extent, int depth, int pitch> struct Tile
     left -= k;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      constexpr int kStep = kThreads / kAlong;  // of the dimension across
-      if (kUnits * kThreads * kUnit > extent * depth && threadIdx.x + u * kThreads >= extent * depth / kUnit) break;
+      constexpr int kStep = threads / kAlong;  // of the dimension across
+      if (kUnits * threads * kUnit > extent * depth && threadIdx.x % threads + u * threads >= extent * depth / kUnit) break;
       const int step = u * kStep;
       const int more_x = inside - (by_k ? step : 0), more_k = left - (by_k ? 0 : step);
       const int more = by_k ? (more_x > 0 ? more_k : 0) : (more_k > 0 ? more_x : 0);
@@ -290,8 +290,8 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   const int band = threadIdx.x / 32 % kBands, team = threadIdx.x / 32 / kBands;
   const int group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
 
-  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA> fetch_a(a, a_stride, m0, M, begin);
-  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB> fetch_b(b, b_stride, n0, N, begin);
+  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA, kThreads> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB, kThreads> fetch_b(b, b_stride, n0, N, begin);
   const auto fetch = [&](int chunk, bool with_a, bool with_b) {
     if (chunk >= kChunks) return;
     float* to = shared + chunk % kStages * kStage;
@@ -365,6 +365,107 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
         for (int i = 0; i < 4; i += 2)
           *(float2*)(shared + (team * rows + band * warp_rows + r * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {
               sums[r][j][i], sums[r][j][i + 1]};
+  __syncthreads();
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
+    const float* from = shared + i / columns * kPitchC + i % columns;
+    float sum = from[0];
+#pragma unroll
+    for (int w = 1; w < kTeams; ++w) sum += from[w * rows * kPitchC];
+    e.finish(in, part * M + m, n, sum);
+  });
+}
+
+// The same for a long inner dimension: every warp has the whole tile, fetches its own `depth` of every so many for itself,
+// and waits for nobody until all add up.
+template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
+          int rows, int columns, int depth, int stages, int share, class E>
+__device__ inline void stream_product(const float* a, int a_stride, const float* b, int b_stride, int task, const E& e,
+                                      float* shared, const Wait& wait) {
+  constexpr int kSteps = rows / 16, kTeams = kThreads / 32;
+  constexpr int kPitchA = a_by_k ? depth + 4 : rows + 8, kPitchB = b_by_k ? depth + 4 : columns + 8;
+  constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
+  constexpr int kStage = kSizeA + (b_by_k ? columns : depth) * kPitchB;
+  constexpr int kPitchC = columns + 8;
+  constexpr int kAcross = (N + columns - 1) / columns, kTurns = (share + depth * kTeams - 1) / (depth * kTeams);
+  constexpr int kParts = (K + share - 1) / share, kResults = (rows * columns + kThreads - 1) / kThreads;
+  const int team = threadIdx.x / 32, group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
+  const int part = task % kParts, begin = part * share, end = min(K, begin + share);
+  task /= kParts;
+  const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
+  float* const own = shared + team * stages * kStage;
+
+  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA, 32> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB, 32> fetch_b(b, b_stride, n0, N, begin);
+  const auto fetch = [&](int turn, bool with_a, bool with_b) {
+    if (turn >= kTurns) return;
+    float* to = own + turn % stages * kStage;
+    const int chunk = turn * kTeams + team, left = end - begin - chunk * depth;
+    if (with_a) fetch_a(to, chunk, left);
+    if (with_b) fetch_b(to + kSizeA, chunk, left);
+  };
+  using In = typename E::In;
+  In in[kResults];
+#pragma unroll 1
+  for (int turn = 0; turn < stages - 1; ++turn) fetch(turn, a_early, b_early);
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_early(in, m, n); });
+  wait();
+#pragma unroll 1
+  for (int turn = 0; turn < stages - 1; ++turn) {
+    fetch(turn, !a_early, !b_early);
+    end_fetches();
+  }
+  each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
+
+  float sums[kSteps][columns / 8][4] = {};
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; ++turn) {
+    await_fetches<stages - 2>();
+    __syncwarp();
+    fetch(turn + stages - 1, true, true);
+    end_fetches();
+    const float* left = own + turn % stages * kStage;
+    const float* right = left + kSizeA;
+    float few[kSteps][columns / 8][4] = {};
+#pragma unroll
+    for (int kk = 0; kk < depth; kk += 8) {
+      const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
+      const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
+      unsigned a_high[kSteps][4], a_low[kSteps][4], b_high[columns / 8][2], b_low[columns / 8][2];
+#pragma unroll
+      for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
+      // The small ones first; those of one sum are apart, for each has to wait for the one before.
+#pragma unroll
+      for (int product = 0; product < 3; ++product)
+#pragma unroll
+        for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+          for (int j = 0; j < columns / 8; ++j)
+            multiply(few[r][j], product == 0 ? a_low[r] : a_high[r], product == 1 ? b_low[j] : b_high[j]);
+    }
+#pragma unroll
+    for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[r][j][i] += few[r][j][i];
+  }
+  await_fetches<0>();
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kSteps; ++r)
+#pragma unroll
+    for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2)
+        *(float2*)(shared + (team * rows + r * 16 + group + i * 4) * kPitchC + j * 8 + rank * 2) = {sums[r][j][i],
+                                                                                                 sums[r][j][i + 1]};
   __syncthreads();
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int i, int m, int n) {
     const float* from = shared + i / columns * kPitchC + i % columns;

@@ -89,7 +89,7 @@ struct Split {
   double cost = std::numeric_limits<double>::infinity();
 };
 Split best_split(const Op& o, int blocks) {
-  constexpr double kCostOfPart = 30;  // for whoever adds them up
+  constexpr double kCostOfPart = 30;  // of a row, for whoever adds them up
   Split best;
   for (const int columns : {32, 16, 8}) {
     const Tile whole = split_tile(o, columns, 1);
@@ -99,8 +99,8 @@ Split best_split(const Op& o, int blocks) {
     if (parts < 2) continue;
     parts = ceil_div(o.k, share_of(o.k, parts));
     const Tile tile = split_tile(o, columns, parts);
-    const double cost =
-        tile_cost(tile.rows, columns, tile.depth, tile.share) + kCostOfPart * static_cast<double>(parts);
+    const double cost = tile_cost(tile.rows, columns, tile.depth, tile.share) +
+                        kCostOfPart * static_cast<double>(parts * ceil_div(o.m, blocks));
     if (cost < best.cost) best = {columns, parts, cost};
   }
   return best;

@@ -14,7 +14,8 @@ namespace {
 using detail::concat;
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kLeastGathering = 8;  // blocks that fetch rows
+constexpr int64_t kLeastGathering = 8;       // blocks that fetch rows
+constexpr int64_t kStreamBytes = 176 << 10;  // that the warps of a block have under way
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
@@ -335,21 +336,37 @@ class Writer {
     };
     const auto [a_by_k, a_vectors, a_stride] = matrix(o.inputs[0], 1);
     const auto [b_by_k, b_vectors, b_stride] = matrix(o.inputs[1], 0);
-    const int64_t warp_rows = threads() > 256 ? 16 : t.rows;
     const auto yes = [](bool b) { return b ? "true" : "false"; };
-    add("  ", t.dot ? "dot_product<" : "tile_product<", yes(a_by_k), ", ", yes(a_vectors), ", ",
-        yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ", yes(b_vectors), ", ", yes(is_early(o.inputs[1])),
-        ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ", t.columns,
-        t.dot ? std::string() : concat(", ", warp_rows, ", ", t.depth, ", ", t.share), ">(",
-        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ", a_stride, ", ",
-        global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
+    // Elements of shared memory for `depth` of the inner dimension.
+    const auto stage = [&](int64_t depth) {
+      return (a_by_k ? t.rows * (depth + 4) : depth * (t.rows + 8)) +
+             (b_by_k ? t.columns * (depth + 4) : depth * (t.columns + 8));
+    };
+    // Few threads: the inner dimension is long. A warp alone fetches at most 32 words or vectors in a row.
+    const bool stream = !t.dot && threads() <= 256 && (a_by_k || a_vectors || t.rows <= 32);
+    const int64_t warps = threads() / 32, warp_rows = threads() <= 256 ? t.rows : 16;
+    int64_t depth = t.depth, stages = t.dot ? 0 : depth > 64 ? 3 : 4;
+    if (stream) {
+      const auto fitting = [&](int64_t d) { return kStreamBytes / (4 * warps * stage(d)); };
+      depth = fitting(16) >= 4 ? 16 : 8;
+      stages = std::min<int64_t>(fitting(depth), 8);
+    }
+    std::string shape;
+    if (stream)
+      shape = concat(", ", depth, ", ", stages, ", ", t.share);
+    else if (!t.dot)
+      shape = concat(", ", warp_rows, ", ", depth, ", ", t.share);
+    add("  ",
+        t.dot    ? "dot_product<"
+        : stream ? "stream_product<"
+                 : "tile_product<",
+        yes(a_by_k), ", ", yes(a_vectors), ", ", yes(is_early(o.inputs[0])), ", ", yes(b_by_k), ", ",
+        yes(b_vectors), ", ", yes(is_early(o.inputs[1])), ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ",
+        t.columns, shape, ">(", global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ",
+        a_stride, ", ", global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
         ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
-    const int64_t results = threads() / 32 * warp_rows * (t.columns + 8);
-    int64_t stages = 0;
-    if (!t.dot)
-      stages = (t.depth > 64 ? 3 : 4) * ((a_by_k ? t.rows * (t.depth + 4) : t.depth * (t.rows + 8)) +
-                                         (b_by_k ? t.columns * (t.depth + 4) : t.depth * (t.columns + 8)));
-    needs_shared(4 * std::max(results, stages));
+    const int64_t results = warps * warp_rows * (t.columns + 8);
+    needs_shared(4 * std::max(results, stages * stage(depth) * (stream ? warps : 1)));
   }
 
   void write_columns(const Group& group, int number) {
