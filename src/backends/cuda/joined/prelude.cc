@@ -216,7 +216,7 @@ template <bool by_k, bool vectors, int extent, int depth, int pitch, int threads
   int x, k;            // of that in the tile
 
   __device__ TileFetch(const float* base, int stride, int at, int size, int k0) : base(base), stride(stride) {
-    const int u = threadIdx.x % threads, along = u % kAlong * kUnit, across = u / kAlong;
+    const int u = threads == kThreads ? threadIdx.x : threadIdx.x % threads, along = u % kAlong * kUnit, across = u / kAlong;
     x = by_k ? across : along;
     k = by_k ? along : across;
     inside = size - at - x;

@@ -15,6 +15,7 @@ using detail::concat;
 
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kLeastGathering = 8;       // blocks that fetch rows
+constexpr int64_t kMostHeld = 4096;          // bytes of a value in shared memory between ops of one block
 constexpr int64_t kStreamBytes = 176 << 10;  // that the warps of a block have under way
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
@@ -139,7 +140,8 @@ class Writer {
     std::string inputs =
         concat("struct Inputs { char* at[", externals, "]; };\n",
                "__device__ inline Inputs inputs(const Arguments& p, i64 step) {\n  Inputs x;\n");
-    std::string gather = "__device__ inline void gather(const Arguments& p, i64 step, int task) {\n";
+    // Not inline: it is not to take registers from the rest.
+    std::string gather = "__device__ __noinline__ void gather(const Arguments& p, i64 step, int task) {\n";
     int64_t offset = 0;
     for (size_t j = 0; j < source_.rows.size(); ++j) {
       const auto [external, parameter, bytes] = source_.rows[j];
@@ -247,6 +249,13 @@ class Writer {
   // Whether it is written by a member of the group that comes before `op`: a variable's old value is not.
   bool computed_here(const Access& access, int op) const {
     return written_here(access) && schedule_.writer[static_cast<size_t>(access.buffer)] < op;
+  }
+
+  // Whether a member of the group that comes after `op` reads it.
+  bool read_here(int buffer, int op) const {
+    const auto& readers = schedule_.readers[static_cast<size_t>(buffer)];
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](int r) { return schedule_.group_of[static_cast<size_t>(r)] == group_ && r > op; });
   }
 
   // Whether what the group reads there was not written by the level before it (of the first: by the last of the step
@@ -436,11 +445,7 @@ class Writer {
     for (const int i : group.ops)
       for (const Access& output : op(i).outputs) {
         if (held_.contains(output.buffer)) continue;
-        const auto& readers = schedule_.readers[static_cast<size_t>(output.buffer)];
-        if (std::none_of(readers.begin(), readers.end(), [&](int r) {
-              return schedule_.group_of[static_cast<size_t>(r)] == group_ && r > i;
-            }))
-          continue;
+        if (!read_here(output.buffer, i)) continue;
         const std::string name = concat("v", output.buffer);
         const int64_t row = row_size(output, rows);
         body_ += reserve(stored_type(output.dtype), name,
@@ -499,14 +504,23 @@ class Writer {
 
   void write_serial(const Group& group) {
     whole_ = true;
-    shared_ = 0;
+    shared_ = 4 * threads();  // behind what sums over the block need
     held_.clear();
+    // What the next op reads does not go through global memory.
+    for (const int i : group.ops)
+      for (const Access& output : op(i).outputs) {
+        const auto bytes = output.shape.size() * static_cast<int64_t>(size_of(output.dtype));
+        if (bytes > kMostHeld || output.offset != 0 || !read_here(output.buffer, i)) continue;
+        const std::string name = concat("v", output.buffer);
+        body_ += reserve(stored_type(output.dtype), name, bytes);
+        held_[output.buffer] = {name, output.shape.size()};
+      }
     add("  wait();");
     for (size_t n = 0; n < group.ops.size(); ++n) {
       if (n > 0) add("  __syncthreads();");
       write_op(group.ops[n], 1, 1);
     }
-    needs_shared(4 * threads());
+    needs_shared(shared_);
   }
 
   // Whether it reads from each row of a value what is in that row.
@@ -519,8 +533,12 @@ class Writer {
 
   // An element, given its number among those of the rows at hand (of all, in a serial group).
   std::string element(const Access& access, const std::string& flat, int64_t rows) const {
-    if (whole_) return load_global(access, flat);
-    if (const auto it = held_.find(access.buffer); it != held_.end() && in_rows(access, it->second.row))
+    const auto it = held_.find(access.buffer);
+    if (whole_) {
+      if (it == held_.end() || !computed_here(access, op_)) return load_global(access, flat);
+      return concat(it->second.name, "[", place(access, flat), plus(access.offset), "]");
+    }
+    if (it != held_.end() && in_rows(access, it->second.row))
       return concat(it->second.name, "[", place(access, flat), "]");
     const int64_t size = access.shape.size() / rows;
     return load_global(access, concat("lo * ", size, " + ", flat));
@@ -530,10 +548,11 @@ class Writer {
                   int64_t rows) const {
     const Access& to = op(i).outputs[output];
     std::string text;
-    if (whole_) return concat(global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";");
-    if (const auto it = held_.find(to.buffer); it != held_.end())
-      text = concat(it->second.name, "[", flat, "] = ", value, "; ");
-    if (schedule_.leaves_group(program_, i, output))
+    const bool held = held_.contains(to.buffer);
+    if (held) text = concat(held_.at(to.buffer).name, "[", flat, "] = ", value, "; ");
+    if (whole_ && (!held || schedule_.leaves_group(program_, i, output)))
+      text += concat(global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";");
+    if (!whole_ && schedule_.leaves_group(program_, i, output))
       text += concat(global(to.buffer, to.dtype), "[lo * ", row_size(to, rows), " + ", flat, plus(to.offset),
                      "] = ", value, ";");
     return text;
@@ -541,6 +560,7 @@ class Writer {
 
   void write_op(int i, int64_t rows, int unit) {
     const Op& o = op(i);
+    op_ = i;
     add("  {  // ", o.step->op->name);
     switch (o.kind) {
       case Kind::matmul: write_rows_product(i, rows, unit); break;
@@ -655,12 +675,23 @@ class Writer {
       add("      if (live && lane == 0 && !exists) note(p.finding[", reporter, "], ",
           whole_ ? std::string("line") : concat("lo * ", o.outer / rows, " + line"), ", label);");
     };
+    // A line of no more elements than lanes: each lane has one, and its exponential is worked out once.
+    const bool single = n <= lanes;
     const auto statistics = [&] {
-      add("      float top = Largest::neutral(), sum = 0.f;\n      ", loop,
-          "top = at(c) > top ? at(c) : top;");
+      if (single) {
+        add("      const float mine = lane < ", n, " ? at(lane) : Largest::neutral();");
+        add("      float top = mine > Largest::neutral() ? mine : Largest::neutral();");
+      } else {
+        add("      float top = Largest::neutral();\n      ", loop, "top = at(c) > top ? at(c) : top;");
+      }
       add("      top = fold<", lanes, ">(top, [](float a, float b) { return b > a ? b : a; });");
-      add("      ", loop, "sum += expf(at(c) - top);\n      sum = fold<", lanes, ">(sum, Sum());");
+      if (single)
+        add("      const float power = lane < ", n, " ? expf(mine - top) : 0.f;\n      float sum = power;");
+      else
+        add("      float sum = 0.f;\n      ", loop, "sum += expf(at(c) - top);");
+      add("      sum = fold<", lanes, ">(sum, Sum());");
     };
+    const std::string power = single ? "power" : "expf(at(c) - top)";
     const std::string at = concat("(line * ", n, " + c)");
     switch (o.kind) {
       case Kind::reduce:
@@ -681,7 +712,7 @@ class Writer {
         statistics();
         add("      const float scale = ", log ? "logf(sum)" : "1.f / sum", ";");
         add("      if (live) ", loop,
-            "{ const float y = ", log ? "(at(c) - top) - scale" : "expf(at(c) - top) * scale", "; ",
+            "{ const float y = ", log ? "(at(c) - top) - scale" : power + " * scale", "; ",
             put(i, 0, at, "y", rows), " }");
         break;
       }
@@ -706,14 +737,10 @@ class Writer {
         label();
         statistics();
         add("      const float scale = 1.f / sum, d = live ? ", element(o.inputs[2], "line", rows),
-            " : 0.f;");
-        add("      if (live && lane == 0) { const float loss = logf(sum) - ((exists ? at((int)label) : 0.f) "
-            "- "
-            "top); ",
-            put(i, 0, "line", "loss", rows), " }");
-        add("      if (live) ", loop,
-            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
-            put(i, 1, at, "y", rows), " }");
+            " : 0.f, loss = logf(sum) - ((exists ? at((int)label) : 0.f) - top);");
+        add("      if (live && lane == 0) { ", put(i, 0, "line", "loss", rows), " }");
+        add("      if (live) ", loop, "{ const float share = ", power,
+            " * scale, y = (c == label ? share - 1.f : share) * d; ", put(i, 1, at, "y", rows), " }");
         break;
     }
     add("    }");
@@ -726,7 +753,7 @@ class Writer {
   int64_t gathers_ = 0;           // tasks that fetch the rows of a run
   std::string functions_;
   std::string body_;  // of the group at hand
-  int group_ = 0;
+  int group_ = 0, op_ = 0;
   bool whole_ = false;
   int64_t shared_ = 0;  // bytes given out
   std::map<int, Held> held_;
