@@ -15,8 +15,9 @@ constexpr int64_t kMostElements = 1 << 28;    // of anything: indices are 32 bit
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-constexpr double kLongProduct = 5e7;   // multiplications
-constexpr double kBytesPerCycle = 40;  // that a multiprocessor gets from the second-level cache
+constexpr double kLongProduct = 5e7;         // multiplications
+constexpr double kBytesPerCycle = 40;        // that a multiprocessor gets from the second-level cache
+constexpr double kBytesPerCycleOfMany = 17;  // where all of them fetch
 
 // What a task takes, in cycles: to fetch, to multiply, and to add up.
 double tile_cost(int rows, int columns, int depth, int64_t share) {
@@ -80,7 +81,7 @@ int64_t share_of(int64_t k, int64_t parts) { return ceil_div(ceil_div(k, 8), par
 // The tile of a product with so many parts.
 Tile split_tile(const Op& o, int columns, int64_t parts) {
   const int64_t share = share_of(o.k, parts);
-  return {false, o.m >= 512 ? 64 : o.m > 16 ? 32 : 16, columns, depth_for(share), share};
+  return {false, o.m > 16 ? 32 : 16, columns, depth_for(share), share};
 }
 
 struct Split {
@@ -89,7 +90,7 @@ struct Split {
   double cost = std::numeric_limits<double>::infinity();
 };
 Split best_split(const Op& o, int blocks) {
-  constexpr double kCostOfPart = 30;  // of a row, for whoever adds them up
+  constexpr double kCostOfPart = 5;  // of a row, for whoever adds them up
   Split best;
   for (const int columns : {32, 16, 8}) {
     const Tile whole = split_tile(o, columns, 1);
@@ -99,8 +100,10 @@ Split best_split(const Op& o, int blocks) {
     if (parts < 2) continue;
     parts = ceil_div(o.k, share_of(o.k, parts));
     const Tile tile = split_tile(o, columns, parts);
-    const double cost = tile_cost(tile.rows, columns, tile.depth, tile.share) +
-                        kCostOfPart * static_cast<double>(parts * ceil_div(o.m, blocks));
+    // All blocks fetch at once, and the second-level cache is what they wait for.
+    const double cost =
+        1100 + static_cast<double>((tile.rows + columns) * tile.share) * 4 / kBytesPerCycleOfMany +
+        tile.rows * columns * 0.1 + kCostOfPart * static_cast<double>(parts * ceil_div(o.m, blocks));
     if (cost < best.cost) best = {columns, parts, cost};
   }
   return best;

@@ -351,9 +351,9 @@ class Writer {
       return (a_by_k ? t.rows * (depth + 4) : depth * (t.rows + 8)) +
              (b_by_k ? t.columns * (depth + 4) : depth * (t.columns + 8));
     };
-    // Few threads: the inner dimension is long. A warp alone fetches at most 32 words or vectors in a row.
-    const bool stream = !t.dot && threads() <= 256 && (a_by_k || a_vectors || t.rows <= 32);
-    const int64_t warps = threads() / 32, warp_rows = threads() <= 256 ? t.rows : 16;
+    // Few threads: the inner dimension is long.
+    const bool stream = !t.dot && threads() <= 256;
+    const int64_t warps = threads() / 32, warp_rows = stream ? t.rows : 16;
     int64_t depth = t.depth, stages = t.dot ? 0 : depth > 64 ? 3 : 4;
     if (stream) {
       const auto fitting = [&](int64_t d) { return kStreamBytes / (4 * warps * stage(d)); };
