@@ -337,9 +337,35 @@ int vector_width(const Walk& walk, std::span<const DType> dtypes) {
   return static_cast<int>(width);
 }
 
+namespace {
+
+// What a thread does with V elements: pointers a0, a1, ... say where each operand has them, or the one that all read.
+std::string unit_code(const Program& program, std::span<const DType> dtypes,
+                      const std::function<bool(size_t)>& packed) {
+  const size_t inputs = program.inputs.size();
+  std::string text;
+  const auto add = [&](const auto&... parts) { text += detail::concat(parts..., "\n"); };
+  const auto pack = [&](size_t i) { return detail::concat("Pack<", stored_type(dtypes[i]), ", V>"); };
+  for (size_t i = 0; i < inputs; ++i) {
+    const std::string type = packed(i) ? pack(i) : stored_type(dtypes[i]);
+    add("    const ", type, " in", i, " = *(const ", type, "*)a", i, ";");
+  }
+  for (size_t o = inputs; o < dtypes.size(); ++o) add("    ", pack(o), " out", o, ";");
+  add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
+  const ScalarCode code = scalar_code(
+      program, [&](size_t k) { return detail::concat("in", k, packed(k) ? ".at[j]" : ""); }, "v");
+  text += code.statements;
+  for (size_t o = inputs; o < dtypes.size(); ++o)
+    add("      out", o, ".at[j] = ", code.outputs[o - inputs], ";");
+  add("    }");
+  for (size_t o = inputs; o < dtypes.size(); ++o) add("    *(", pack(o), "*)a", o, " = out", o, ";");
+  return text;
+}
+
+}  // namespace
+
 std::string elementwise_source(const Program& program, const Walk& walk, std::span<const DType> dtypes) {
   const size_t operands = dtypes.size();
-  const size_t inputs = program.inputs.size();
   const size_t rank = walk.sizes.size();
   const int width = vector_width(walk, dtypes);
   const bool wide = walk.size() > std::numeric_limits<int32_t>::max();
@@ -372,34 +398,52 @@ std::string elementwise_source(const Program& program, const Walk& walk, std::sp
       }
     }
   }
-  for (size_t i = 0; i < inputs; ++i) {
-    if (inner_access(walk, i, dtypes[i]) == InnerAccess::contiguous)
-      add("    const Pack<", stored_type(dtypes[i]), ", V> in", i, " = *(const Pack<", stored_type(dtypes[i]),
-          ", V>*)a", i, ";");
-    else
-      add("    const ", stored_type(dtypes[i]), " in", i, " = *(const ", stored_type(dtypes[i]), "*)a", i,
-          ";");
-  }
-  for (size_t o = inputs; o < operands; ++o) add("    Pack<", stored_type(dtypes[o]), ", V> out", o, ";");
-  add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
-  const ScalarCode code = scalar_code(
-      program,
-      [&](size_t k) {
-        const bool packed = inner_access(walk, k, dtypes[k]) == InnerAccess::contiguous;
-        return detail::concat("in", k, packed ? ".at[j]" : "");
-      },
-      "v");
-  text += code.statements;
-  for (size_t o = inputs; o < operands; ++o) add("      out", o, ".at[j] = ", code.outputs[o - inputs], ";");
-  add("    }");
-  for (size_t o = inputs; o < operands; ++o)
-    add("    *(Pack<", stored_type(dtypes[o]), ", V>*)a", o, " = out", o, ";");
+  text += unit_code(program, dtypes,
+                    [&](size_t i) { return inner_access(walk, i, dtypes[i]) == InnerAccess::contiguous; });
   add("  }\n}");
   add("extern \"C\" __global__ void ", kElementwiseKernel, "(const __grid_constant__ Arguments p) {");
   if (width > 1)
     add("  if (p.vectors) walk<", width, ">(p); else walk<1>(p);");
   else
     add("  walk<1>(p);");
+  add("}");
+  return text;
+}
+
+std::string elementwise_group_source(const Program& program, const std::vector<bool>& whole,
+                                     std::span<const DType> dtypes, const GroupLayout& layout) {
+  const size_t operands = dtypes.size();
+  std::string text = kPrelude;
+  const auto add = [&](const auto&... parts) { text += detail::concat(parts..., "\n"); };
+  add("struct Arguments { u64 members; char* at[", layout.capacity, "][", operands, "]; u64 size[",
+      layout.capacity, "]; unsigned end[", layout.capacity, "]; unsigned vectors[", layout.capacity, "]; };");
+  add("template <int V> __device__ inline void walk(const Arguments& p, unsigned member, unsigned block) {");
+  add("  const u64 units = p.size[member] / V;");
+  add("  u64 unit = (u64)block * ", layout.units, " + threadIdx.x;");
+  for (size_t i = 0; i < operands; ++i) add("  char* const b", i, " = p.at[member][", i, "];");
+  add("  for (unsigned k = 0; k < ", layout.units,
+      " && unit < units; k += blockDim.x, unit += blockDim.x) {");
+  for (size_t i = 0; i < operands; ++i) {
+    if (whole[i])
+      add("    char* const a", i, " = b", i, " + unit * (V * ", size_of(dtypes[i]), ");");
+    else
+      add("    char* const a", i, " = b", i, ";");
+  }
+  text += unit_code(program, dtypes, [&](size_t i) { return whole[i]; });
+  add("  }\n}");
+  add("extern \"C\" __global__ void ", kElementwiseKernel, "(const __grid_constant__ Arguments p) {");
+  add("  unsigned member = 0, members = (unsigned)p.members;");
+  add("  while (members > 1) {  // the first whose blocks end behind this one");
+  add("    const unsigned half = members / 2;");
+  add("    if (p.end[member + half - 1] <= blockIdx.x) { member += half; members -= half; } else { members = "
+      "half; }");
+  add("  }");
+  add("  const unsigned block = blockIdx.x - (member > 0 ? p.end[member - 1] : 0);");
+  if (layout.width > 1)
+    add("  if (p.vectors[member]) walk<", layout.width,
+        ">(p, member, block); else walk<1>(p, member, block);");
+  else
+    add("  walk<1>(p, member, block);");
   add("}");
   return text;
 }
