@@ -547,6 +547,7 @@ std::string Plan::to_string() const {
     out << " ->";
     for (const Operand& o : step.outputs) print(o);
     for (const OperandLayout& layout : step.output_layouts) out << ' ' << layout.spec;
+    if (step.group >= 0) out << ", in group " << step.group;
     out << '\n';
   }
   for (const Collective& c : collectives) {
