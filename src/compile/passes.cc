@@ -13,6 +13,7 @@
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
@@ -477,6 +478,89 @@ Graph fuse_addends(const Graph& graph) {
     if (!fused) rewriter.keep(id);
   }
   return rewriter.finish();
+}
+
+namespace {
+
+// What is behind a value that was 0 where relu(x factor + shift) was, with x of 16 bits.
+struct ReluMask {
+  Value x, factor, shift;
+  Value arriving;  // what it is elsewhere
+};
+
+std::optional<ReluMask> relu_mask(const Graph& graph, Value v) {
+  const auto made_by = [&](Value value, const OpDef& op) -> const Node* {
+    return graph.node(value).op == &op ? &graph.node(value) : nullptr;
+  };
+  const auto is_zero = [&](Value value) {
+    const Node* constant = made_by(value, kConstant);
+    return constant && constant->attrs.as<ConstantAttrs>().value == 0;
+  };
+  const Node* chosen = made_by(v, kSelect);
+  if (!chosen || !is_zero(chosen->inputs[2]) || graph.spec(chosen->inputs[1]) != graph.spec(v)) return {};
+  const Node* above = made_by(chosen->inputs[0], kGreater);
+  if (!above || !is_zero(above->inputs[1])) return {};
+  const Node* relu = made_by(above->inputs[0], kRelu);
+  const Node* rounded = relu ? made_by(relu->inputs[0], kCast) : nullptr;
+  const Node* sum = rounded ? made_by(rounded->inputs[0], kAdd) : nullptr;
+  const Node* product = sum ? made_by(sum->inputs[0], kMul) : nullptr;
+  if (!product) return {};
+  const ReluMask mask{narrow_source(graph, product->inputs[0]), product->inputs[1], sum->inputs[1],
+                      chosen->inputs[1]};
+  const TensorSpec column{DType::float32, {graph.spec(v).shape[-1]}};
+  const bool fits = mask.x.valid() && graph.spec(mask.x) == graph.spec(v) &&
+                    graph.spec(mask.factor) == column && graph.spec(mask.shift) == column;
+  return fits ? std::optional(mask) : std::nullopt;
+}
+
+}  // namespace
+
+Graph fuse_relu_masks(const Graph& graph) {
+  std::unordered_map<int, ReluMask> masks;  // by the value's node
+  for (const Node& node : graph.nodes)
+    if (node.op == &kBatchNormSums && node.inputs.size() == 3 && is_narrow(graph.spec(node.inputs[2]).dtype))
+      if (const auto mask = relu_mask(graph, node.inputs[2]); mask && mask->x == node.inputs[0])
+        masks.emplace(node.inputs[2].node, *mask);
+  if (masks.empty()) return graph;
+
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    Node node = rewriter.mapped(id);
+    if (node.op == &kBatchNormSums) {
+      const Value dy = graph.nodes[i].inputs[2];
+      if (const auto found = masks.find(dy.node);
+          found != masks.end() && found->second.x == graph.nodes[i].inputs[0]) {
+        node.inputs[2] = rewriter.mapped(found->second.arriving);
+        node.inputs.push_back(rewriter.mapped(found->second.factor));
+        node.inputs.push_back(rewriter.mapped(found->second.shift));
+      }
+    } else if (const auto found = masks.find(id); found != masks.end()) {
+      // For its other readers, from the same operands: computed with what they compute.
+      const auto& [x, factor, shift, arriving] = found->second;
+      const auto add = [&](const OpDef& op, std::vector<Value> inputs, DType dtype, Attrs attrs = {}) {
+        return rewriter.add({.op = &op,
+                             .attrs = std::move(attrs),
+                             .inputs = std::move(inputs),
+                             .outputs = {{dtype, node.outputs[0].shape}},
+                             .where = node.where,
+                             .device = node.device});
+      };
+      const Node& above = graph.node(graph.nodes[i].inputs[0]);
+      const Value zero = rewriter.add({.op = &kConstant,
+                                       .attrs = ConstantAttrs{0},
+                                       .inputs = {},
+                                       .outputs = {{DType::float32, graph.spec(above.inputs[1]).shape}},
+                                       .where = node.where,
+                                       .device = node.device});
+      const Value wide = add(kCast, {rewriter.mapped(x)}, DType::float32, CastAttrs{DType::float32});
+      const Value product = add(kMul, {wide, rewriter.mapped(factor)}, DType::float32);
+      const Value sum = add(kAdd, {product, rewriter.mapped(shift)}, DType::float32);
+      node.inputs[0] = add(kGreater, {sum, zero}, DType::boolean);
+    }
+    rewriter.replace_with(id, std::move(node));
+  }
+  return remove_dead_nodes(rewriter.finish());
 }
 
 Graph simplify(Graph graph, bool replicated, bool join) {

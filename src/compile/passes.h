@@ -38,7 +38,13 @@ Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(cons
 // connection, or the other gradients of a value. For devices whose kernels can.
 Graph fuse_addends(const Graph& graph);
 
-// All of the above but join_losses, fold_padding, absorb_casts and fuse_addends, in order. `join`: whether ops may move into others.
+// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves: where it was above 0
+// follows from the normalisation's input, which they read anyhow. What arrives at the ReLU is then stored once, not twice. For
+// devices whose kernels can.
+Graph fuse_relu_masks(const Graph& graph);
+
+// All of the above but join_losses, fold_padding, absorb_casts, fuse_addends and
+// fuse_relu_masks, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.

@@ -20,6 +20,7 @@
 #include "ops/array/join.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
@@ -577,6 +578,39 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
     if (node.op == &kMatmul) {
       EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
     }
+}
+
+// relu(x factor + shift) in 16 bits, and the gradient of a normalisation in front of it as far as the sums.
+TensorList relu_gradient(const TensorList& in, const Tensor& looked_at) {
+  const Tensor &x = in[0], &dy = in[1], &factor = in[2], &shift = in[3];
+  const Tensor y = relu(cast(cast(x, DType::float32) * factor + shift, DType::bfloat16));
+  const Tensor dz = where(y > 0.0, dy, 0.0);
+  const BatchNormSums sums = batch_norm_sums(looked_at, factor, dz);
+  return {y, sums.sum, sums.product, cast(dz, DType::float32) * factor};
+}
+const SpecList kReluOperands{
+    {DType::bfloat16, {6, 4}}, {DType::bfloat16, {6, 4}}, kVector, kVector, {DType::bfloat16, {6, 4}}};
+
+TEST(FuseReluMasks, IntoTheSumsOfANormalisation) {
+  const Graph graph =
+      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[0]); }), false);
+  const Graph fused = fuse_relu_masks(graph);
+  EXPECT_TRUE(is_sorted(fused));
+  const auto sums = std::find_if(fused.nodes.begin(), fused.nodes.end(),
+                                 [](const Node& node) { return node.op == &kBatchNormSums; });
+  ASSERT_EQ(sums->inputs.size(), 5u);
+  EXPECT_EQ(fused.node(sums->inputs[2]).op, &kParameter) << "what arrives is read as it is";
+  // The other reader does not look at the ReLU's result either.
+  const auto above = std::find_if(fused.nodes.begin(), fused.nodes.end(),
+                                  [](const Node& node) { return node.op == &kGreater; });
+  EXPECT_EQ(fused.node(above->inputs[0]).op, &kAdd);
+  EXPECT_EQ(fused.spec(above->inputs[0]).dtype, DType::float32);
+}
+
+TEST(FuseReluMasks, NotWhereTheReluIsBehindSomethingElse) {
+  const Graph graph =
+      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[4]); }), false);
+  EXPECT_EQ(fuse_relu_masks(graph).nodes.size(), graph.nodes.size());
 }
 
 TEST(Simplify, ComputesTheSame) {

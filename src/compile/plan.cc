@@ -506,10 +506,10 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool checked = numerics_checked();
   graph = simplify(std::move(graph), replicated, !checked);
   if (!checked && options.kind == DeviceKind::gpu && options.devices.empty())
-    graph = fuse_addends(
+    graph = fuse_relu_masks(fuse_addends(
         absorb_casts(fold_padding(join_losses(graph)), [&](const Node& node) -> const KernelDef& {
           return find_kernel(options.kind, *node.op, node.where);
-        }));
+        })));
   if (!checked)
     graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
   if (!options.devices.empty()) graph = insert_transfers(graph);

@@ -7,6 +7,12 @@
 namespace lockstep::cuda {
 namespace {
 
+// Never contracted, as in the elementwise pass whose sign they tell.
+__device__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+__device__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
+__device__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
+
 // A chunk's mean and sum of squared distances from it.
 template <int unit, class T>
 __global__ void __launch_bounds__(kThreads, kSumBlocksEach)
@@ -103,21 +109,26 @@ __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale,
   }
 }
 
-// For a chunk of rows: the sums of dy (x - mean) and of dy.
-template <int unit, class T>
-__global__ void __launch_bounds__(kThreads, kSumBlocksEach)
-    gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows, int64_t n,
-                  int64_t chunk_rows) {
+// For a chunk of rows: the sums of dy (x - mean) and of dy. `masked`: dy is 0 where x factor + shift is not above 0.
+template <bool masked>
+constexpr int kSumsEach = masked ? 2 : kSumBlocksEach;  // blocks that run at once on a multiprocessor
+template <bool masked, int unit, class T>
+__global__ void __launch_bounds__(kThreads, kSumsEach<masked>)
+    gradient_sums(const T* x, const T* dy, const Real<T>* means, const Real<T>* factors,
+                  const Real<T>* shifts, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
   __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
   if (column < n) {
-    C mean[unit];
+    C mean[unit], factor[unit] = {}, shift[unit] = {};
 #pragma unroll
-    for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
-    each_row<4>(first, last, [&]<int rows>(int64_t row) {
+    for (int k = 0; k < unit; ++k) {
+      mean[k] = means[column + k];
+      if constexpr (masked) factor[k] = factors[column + k], shift[k] = shifts[column + k];
+    }
+    each_row<masked ? 6 : 4>(first, last, [&]<int rows>(int64_t row) {
       Pack<T, unit> xs[rows], dys[rows];
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
@@ -132,6 +143,8 @@ __global__ void __launch_bounds__(kThreads, kSumBlocksEach)
         dys[r].get(d);
 #pragma unroll
         for (int k = 0; k < unit; ++k) {
+          if constexpr (masked)
+            d[k] = rounded_sum(rounded_product(v[k], factor[k]), shift[k]) > 0 ? d[k] : C(0);
           along[k] += d[k] * (v[k] - mean[k]);
           sum[k] += d[k];
         }
@@ -235,13 +248,17 @@ class BatchNormBase : public Kernel {
     moments<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, sums, rows_, n_, grid.chunk_rows);
     join(grid);
   }
+  // `factor` and `shift`: null where nothing is masked.
   template <int unit, class T, class Join>
-  void launch_sums(const T* x, const T* dy, const Real<T>* mean, Real<T>* sums, cudaStream_t stream,
-                   Join join) const {
-    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks);
-    gradient_sums<unit>
-        <<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, grid.chunk_rows);
-    join(grid);
+  void launch_sums(const T* x, const T* dy, const Real<T>* mean, const Real<T>* factor, const Real<T>* shift,
+                   Real<T>* sums, cudaStream_t stream, Join join) const {
+    const auto run = [&]<bool masked>() {
+      const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks / kSumBlocksEach * kSumsEach<masked>);
+      gradient_sums<masked, unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, factor, shift, sums,
+                                                                            rows_, n_, grid.chunk_rows);
+      join(grid);
+    };
+    factor ? run.template operator()<true>() : run.template operator()<false>();
   }
 
   DType dtype_;
@@ -297,7 +314,7 @@ class BatchNormGradKernel final : public BatchNormBase {
       auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * kMostChunks * n_;
       dispatch_unit<T>(n_, {x, dy, dx}, [&]<int unit>() {
         const ColumnGrid grid(rows_, n_, unit);
-        launch_sums<unit>(x, dy, mean, sums, stream, [&](const ColumnGrid& chunks) {
+        launch_sums<unit>(x, dy, mean, nullptr, nullptr, sums, stream, [&](const ColumnGrid& chunks) {
           join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
               sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
               static_cast<T*>(args.outputs[2]), columns);
@@ -342,16 +359,19 @@ class BatchMomentsKernel final : public BatchNormBase {
 
 class BatchNormSumsKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormSumsKernel(const KernelRequest& request)
+      : BatchNormBase(request), masked_(request.inputs.size() == 5) {}
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
       using C = Real<T>;
       const cudaStream_t stream = stream_of(args);
       const auto *x = static_cast<const T*>(args.inputs[0]), *dy = static_cast<const T*>(args.inputs[2]);
-      const auto* mean = static_cast<const C*>(args.inputs[1]);
+      const auto columns = [&](int input) { return static_cast<const C*>(args.inputs[input]); };
+      const C *mean = columns(1), *factor = masked_ ? columns(3) : nullptr,
+              *shift = masked_ ? columns(4) : nullptr;
       auto* sums = static_cast<C*>(args.workspace);
       dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
-        launch_sums<unit>(x, dy, mean, sums, stream, [&](const ColumnGrid& chunks) {
+        launch_sums<unit>(x, dy, mean, factor, shift, sums, stream, [&](const ColumnGrid& chunks) {
           join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
               sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
         });
@@ -359,6 +379,9 @@ class BatchNormSumsKernel final : public BatchNormBase {
     });
     launched();
   }
+
+ private:
+  bool masked_;
 };
 
 const RegisterKernel registered[] = {
