@@ -27,7 +27,8 @@ Graph fuse_epilogues(const Graph& graph);
 // on it: as with every mean or sum of losses. For devices whose kernels can.
 Graph join_losses(const Graph& graph);
 
-// Lets convolutions and their gradients pad images themselves that are padded with zeros alike on both sides.
+// Lets convolutions and their gradients pad images themselves that are padded with zeros alike on both sides, and so a max
+// pooling behind a ReLU.
 Graph fold_padding(const Graph& graph);
 
 // Lets kernels read and write 16-bit floats where they can (KernelDef::narrow_inputs) and the graph converts around them,

@@ -496,6 +496,33 @@ TEST(FoldPadding, IntoAConvolutionAndItsGradients) {
   expect_same_results(before, after, specs, 1e-4);
 }
 
+// A pooling of padded images behind a ReLU, with its gradient.
+TensorList padded_pooling(const Tensor& x, bool behind_relu) {
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor images = behind_relu ? relu(x) : x * 2.0;
+  const Tensor y = max_pool2d(pad(images, {0, 1, 1, 0}, {0, 1, 1, 0}), {.pool_size = {3}, .strides = {2}});
+  return {y, tape.gradient(reduce_sum(y * y), x)};
+}
+
+TEST(FoldPadding, IntoAPoolingBehindARelu) {
+  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
+  const Graph graph =
+      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], true); }), false);
+  const Graph folded = fold_padding(graph);
+  EXPECT_EQ(count_ops(graph, kPad), 1);
+  EXPECT_EQ(count_ops(folded, kPad), 0);
+  EXPECT_EQ(count_ops(folded, kStridedSlice), 0);
+  expect_same_results(graph, folded, specs);
+}
+
+TEST(FoldPadding, NotIntoAPoolingOfWhatMayBeBelowZero) {
+  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
+  const Graph graph =
+      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], false); }), false);
+  EXPECT_EQ(count_ops(fold_padding(graph), kPad), 1);
+}
+
 TEST(FoldPadding, NotWhereItIsNoConvolutionsPadding) {
   for (const auto& [before, after, value] :
        {std::tuple<Dims, Dims, double>{{0, 0, 0, 0}, {0, 1, 1, 0}, 0}, {{0, 1, 1, 0}, {0, 1, 1, 0}, 1}})
