@@ -5,6 +5,7 @@
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
 #include "lockstep/compile/function.h"
+#include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/model.h"
@@ -165,6 +166,40 @@ TEST_F(JoinedSteps, SeveralStepsALaunchAreTheSameSteps) {
     for (size_t i = 0; i < apart.losses.size(); ++i) EXPECT_NEAR(apart.losses[i], one.losses[i], 1e-4);
     const Fit on_cpu = fitted(cpu(), 200, 32, 4, shuffle, false);
     for (size_t i = 0; i < apart.losses.size(); ++i) EXPECT_NEAR(on_cpu.losses[i], one.losses[i], 1e-3);
+  }
+}
+
+class Ear final : public keras::CallbackBase {
+ public:
+  explicit Ear(bool every) : every_(every) {}
+  bool needs_every_batch() const override { return every_; }
+  void on_train_batch_end(int64_t batch, const keras::Logs&) override { batches.push_back(batch); }
+  std::vector<int64_t> batches;
+
+ private:
+  bool every_;
+};
+
+TEST_F(JoinedSteps, CallbacksThatNeedEveryBatchHearOfIt) {
+  const DeviceScope scope(gpu());
+  keras::Sequential model = made({.hidden = {32}, .inputs = 50});
+  const keras::Data data(models::random_inputs({200, 50}, 5), models::random_labels(200, 10, 5));
+  const auto every = std::make_shared<Ear>(true), some = std::make_shared<Ear>(false);
+  model.fit(data, {.batch_size = 32, .verbose = 0, .callbacks = {keras::Callback(every)}});
+  EXPECT_EQ(every->batches, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6}));
+  model.fit(data, {.batch_size = 32, .verbose = 0, .callbacks = {keras::Callback(some)}});
+  EXPECT_EQ(some->batches, (std::vector<int64_t>{6})) << "six whole batches and the rest, told of together";
+}
+
+// The order does not depend on where it is made.
+TEST_F(JoinedSteps, PermutationsAreTheCpus) {
+  for (const int64_t count : {1, 10, 5000, 60000}) {
+    const auto made_on = [&](Device& device) {
+      const DeviceScope scope(device);
+      const random::Generator generator(3);
+      return random::permutation(count, {.generator = &generator}).to_vector<int64_t>();
+    };
+    EXPECT_EQ(made_on(gpu()), made_on(cpu())) << count;
   }
 }
 
