@@ -576,6 +576,7 @@ struct ReluMask {
 
 std::optional<ReluMask> relu_mask(const Graph& graph, Value v) {
   const auto made_by = [&](Value value, const OpDef& op) -> const Node* {
+    while (graph.node(value).op == &kIdentity) value = graph.node(value).inputs[0];
     return graph.node(value).op == &op ? &graph.node(value) : nullptr;
   };
   const auto is_zero = [&](Value value) {

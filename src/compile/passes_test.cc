@@ -610,7 +610,7 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
 // relu(x factor + shift) in 16 bits, and the gradient of a normalisation in front of it as far as the sums.
 TensorList relu_gradient(const TensorList& in, const Tensor& looked_at) {
   const Tensor &x = in[0], &dy = in[1], &factor = in[2], &shift = in[3];
-  const Tensor y = relu(cast(cast(x, DType::float32) * factor + shift, DType::bfloat16));
+  const Tensor y = relu(cast(identity(cast(x, DType::float32) * factor + shift), DType::bfloat16));
   const Tensor dz = where(y > 0.0, dy, 0.0);
   const BatchNormSums sums = batch_norm_sums(looked_at, factor, dz);
   return {y, sums.sum, sums.product, cast(dz, DType::float32) * factor};
