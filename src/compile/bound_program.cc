@@ -245,20 +245,31 @@ bool meet(const std::vector<Range>& a, const std::vector<Range>& b) {
   });
 }
 
+// Launches that fill a device for long gain nothing from running side by side, and lose what is in its caches: these keep
+// their order.
+bool fills_device(int64_t flops, int64_t bytes) {
+  constexpr int64_t kLongFlops = 4'000'000'000, kLongBytes = 20 << 20;
+  return flops >= kLongFlops || bytes >= kLongBytes;
+}
+
 }  // namespace
 
 std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
   const auto [begin, end] = launches_of(phase);
   struct Use {
     std::vector<Range> reads, writes;
-    bool pure;
+    bool pure, fills;
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
   };
   std::vector<Use> uses;
   std::vector<RecordedLaunch> all;
   for (size_t i = begin; i < end; ++i) {
     const Launch& l = launches_[i];
-    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = std::vector<bool>(i - begin)};
+    Use use{.reads = {},
+            .writes = {},
+            .pure = l.step->op->pure,
+            .fills = fills_device(l.flops, l.bytes),
+            .before = std::vector<bool>(i - begin)};
     for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
       for (const OperandLayout& layout : l.step[s].input_layouts)
         use.reads.push_back(range_of(layout, pointers_[at++]));
@@ -275,7 +286,7 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
     for (size_t j = uses.size(); j-- > 0;) {
       const Use& other = uses[j];
       if (use.before[j]) continue;
-      const bool ordered = !use.pure && !other.pure;
+      const bool ordered = (!use.pure && !other.pure) || (use.fills && other.fills);
       if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
           !meet(use.writes, other.writes))
         continue;

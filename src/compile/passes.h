@@ -39,9 +39,9 @@ Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(cons
 // connection, or the other gradients of a value. For devices whose kernels can.
 Graph fuse_addends(const Graph& graph);
 
-// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves: where it was above 0
-// follows from the normalisation's input, which they read anyhow. What arrives at the ReLU is then stored once, not twice. For
-// devices whose kernels can.
+// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves. Where it was above 0
+// follows from the normalisation's input, which they read anyhow; where a residual was added in between, they add the two
+// gradients that come back and store the sum. For 16-bit floats, and devices whose kernels can.
 Graph fuse_relu_masks(const Graph& graph);
 
 // All of the above but join_losses, fold_padding, absorb_casts, fuse_addends and

@@ -610,7 +610,7 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
 // relu(x factor + shift) in 16 bits, and the gradient of a normalisation in front of it as far as the sums.
 TensorList relu_gradient(const TensorList& in, const Tensor& looked_at) {
   const Tensor &x = in[0], &dy = in[1], &factor = in[2], &shift = in[3];
-  const Tensor y = relu(cast(cast(x, DType::float32) * factor + shift, DType::bfloat16));
+  const Tensor y = relu(cast(identity(cast(x, DType::float32) * factor + shift), DType::bfloat16));
   const Tensor dz = where(y > 0.0, dy, 0.0);
   const BatchNormSums sums = batch_norm_sums(looked_at, factor, dz);
   return {y, sums.sum, sums.product, cast(dz, DType::float32) * factor};
@@ -632,6 +632,31 @@ TEST(FuseReluMasks, IntoTheSumsOfANormalisation) {
                                   [](const Node& node) { return node.op == &kGreater; });
   EXPECT_EQ(fused.node(above->inputs[0]).op, &kAdd);
   EXPECT_EQ(fused.spec(above->inputs[0]).dtype, DType::float32);
+}
+
+TEST(FuseReluMasks, AddsWhatComesBackToAResidualSum) {
+  const TensorSpec image{DType::bfloat16, {6, 4}};
+  const Graph graph =
+      simplify(traced({image, image, image, image, kVector},
+                      [](const TensorList& in) -> TensorList {
+                        const Tensor y = relu(in[0] + in[1]);
+                        const Tensor dz = where(y > 0.0, in[2] + in[3], 0.0);
+                        const BatchNormSums sums = batch_norm_sums(in[0], in[4], dz),
+                                            others = batch_norm_sums(in[1], in[4], dz);
+                        return {y, dz * 2.0, sums.sum, sums.product, others.sum, others.product};
+                      }),
+               false);
+  const Graph fused = fuse_relu_masks(graph);
+  EXPECT_TRUE(is_sorted(fused));
+  std::vector<const Node*> sums;
+  for (const Node& node : fused.nodes)
+    if (node.op == &kBatchNormSums) sums.push_back(&node);
+  ASSERT_EQ(sums.size(), 2u);
+  EXPECT_EQ(sums[0]->inputs.size(), 5u);
+  ASSERT_EQ(sums[0]->outputs.size(), 3u);
+  EXPECT_EQ(fused.node(sums[1]->inputs[2]).op, &kBatchNormSums)
+      << "the other reads what the first has stored";
+  EXPECT_EQ(count_ops(fused, kSelect), 0);
 }
 
 TEST(FuseReluMasks, NotWhereTheReluIsBehindSomethingElse) {

@@ -551,6 +551,7 @@ OpCases cases() {
        .inputs = {normal({2, 4, 3}),
                   derived([](const Arrays& in) { return column_moments(in[0]).mean; }, wide),
                   normal({2, 4, 3})},
+       .attrs = BatchNormSumsAttrs{},
        .reference = batch_norm_sums_of,
        .tolerance = Tolerance::summed,
        .results = {wide, wide},

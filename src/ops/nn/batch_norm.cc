@@ -180,7 +180,7 @@ Moments batch_moments(const TensorArg& x) {
 BatchNormSums batch_norm_sums(const TensorArg& x, const TensorArg& mean, const TensorArg& dy) {
   const char* op = "batch_norm_sums";
   const Tensor inputs[] = {x.tensor(op), mean.tensor(op), dy.tensor(op)};
-  TensorList made = emit(kBatchNormSums, inputs, {}, x.where());
+  TensorList made = emit(kBatchNormSums, inputs, BatchNormSumsAttrs{}, x.where());
   return {made[0], made[1]};
 }
 

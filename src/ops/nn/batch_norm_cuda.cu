@@ -109,14 +109,28 @@ __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale,
   }
 }
 
-// For a chunk of rows: the sums of dy (x - mean) and of dy. `masked`: dy is 0 where x factor + shift is not above 0.
-template <bool masked>
-constexpr int kSumsEach = masked ? 2 : kSumBlocksEach;  // blocks that run at once on a multiprocessor
-template <bool masked, int unit, class T>
-__global__ void __launch_bounds__(kThreads, kSumsEach<masked>)
-    gradient_sums(const T* x, const T* dy, const Real<T>* means, const Real<T>* factors,
-                  const Real<T>* shifts, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
+using Dy = BatchNormSumsAttrs::Dy;
+
+// What the sums of a gradient are made of; what a kind of dy does not need is null.
+template <class T>
+struct SumsOperands {
+  const T *x, *dy;
+  const Real<T>* mean;
+  const Real<T>*factor = nullptr, *shift = nullptr;  // masked
+  const T *more = nullptr, *y = nullptr;             // joined
+  T* joined = nullptr;
+};
+template <Dy kind>
+constexpr int kSumsEach =
+    kind == Dy::as_is ? kSumBlocksEach : 2;  // blocks that run at once on a multiprocessor
+
+// For a chunk of rows: the sums of dy (x - mean) and of dy.
+template <Dy kind, int unit, class T>
+__global__ void __launch_bounds__(kThreads, kSumsEach<kind>)
+    gradient_sums(SumsOperands<T> in, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
+  using Packed = Pack<T, unit>;
+  constexpr int kRows = kind == Dy::as_is ? 4 : kind == Dy::masked ? 6 : 3;  // as registers allow
   __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
@@ -125,25 +139,39 @@ __global__ void __launch_bounds__(kThreads, kSumsEach<masked>)
     C mean[unit], factor[unit] = {}, shift[unit] = {};
 #pragma unroll
     for (int k = 0; k < unit; ++k) {
-      mean[k] = means[column + k];
-      if constexpr (masked) factor[k] = factors[column + k], shift[k] = shifts[column + k];
+      mean[k] = in.mean[column + k];
+      if constexpr (kind == Dy::masked) factor[k] = in.factor[column + k], shift[k] = in.shift[column + k];
     }
-    each_row<masked ? 6 : 4>(first, last, [&]<int rows>(int64_t row) {
-      Pack<T, unit> xs[rows], dys[rows];
+    each_row<kRows>(first, last, [&]<int rows>(int64_t row) {
+      Packed xs[rows], dys[rows], mores[rows], ys[rows];
+      const auto place = [&](int r) { return (row + r * blockDim.y) * n + column; };
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
-        const int64_t at = (row + r * blockDim.y) * n + column;
-        xs[r] = load_pack<T, unit>(x + at);
-        dys[r] = load_pack<T, unit>(dy + at);
+        xs[r] = load_pack<T, unit>(in.x + place(r));
+        dys[r] = load_pack<T, unit>(in.dy + place(r));
+        if constexpr (kind == Dy::joined) {
+          mores[r] = load_pack<T, unit>(in.more + place(r));
+          ys[r] = load_pack<T, unit>(in.y + place(r));
+        }
       }
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
         C v[unit], d[unit];
         xs[r].get(v);
         dys[r].get(d);
+        if constexpr (kind == Dy::joined) {
+          C more[unit], y[unit];
+          mores[r].get(more);
+          ys[r].get(y);
+#pragma unroll
+          for (int k = 0; k < unit; ++k) d[k] = y[k] > 0 ? d[k] + more[k] : C(0);
+          dys[r].set(d);
+          store_pack(in.joined + place(r), dys[r]);
+          dys[r].get(d);  // as others read it
+        }
 #pragma unroll
         for (int k = 0; k < unit; ++k) {
-          if constexpr (masked)
+          if constexpr (kind == Dy::masked)
             d[k] = rounded_sum(rounded_product(v[k], factor[k]), shift[k]) > 0 ? d[k] : C(0);
           along[k] += d[k] * (v[k] - mean[k]);
           sum[k] += d[k];
@@ -248,17 +276,12 @@ class BatchNormBase : public Kernel {
     moments<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, sums, rows_, n_, grid.chunk_rows);
     join(grid);
   }
-  // `factor` and `shift`: null where nothing is masked.
-  template <int unit, class T, class Join>
-  void launch_sums(const T* x, const T* dy, const Real<T>* mean, const Real<T>* factor, const Real<T>* shift,
-                   Real<T>* sums, cudaStream_t stream, Join join) const {
-    const auto run = [&]<bool masked>() {
-      const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks / kSumBlocksEach * kSumsEach<masked>);
-      gradient_sums<masked, unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, factor, shift, sums,
-                                                                            rows_, n_, grid.chunk_rows);
-      join(grid);
-    };
-    factor ? run.template operator()<true>() : run.template operator()<false>();
+  template <Dy kind, int unit, class T, class Join>
+  void launch_sums(const SumsOperands<T>& operands, Real<T>* sums, cudaStream_t stream, Join join) const {
+    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks / kSumBlocksEach * kSumsEach<kind>);
+    gradient_sums<kind, unit>
+        <<<grid.blocks, grid.threads, 0, stream>>>(operands, sums, rows_, n_, grid.chunk_rows);
+    join(grid);
   }
 
   DType dtype_;
@@ -314,11 +337,12 @@ class BatchNormGradKernel final : public BatchNormBase {
       auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * kMostChunks * n_;
       dispatch_unit<T>(n_, {x, dy, dx}, [&]<int unit>() {
         const ColumnGrid grid(rows_, n_, unit);
-        launch_sums<unit>(x, dy, mean, nullptr, nullptr, sums, stream, [&](const ColumnGrid& chunks) {
-          join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
-              sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
-              static_cast<T*>(args.outputs[2]), columns);
-        });
+        launch_sums<Dy::as_is, unit>(
+            SumsOperands<T>{x, dy, mean}, sums, stream, [&](const ColumnGrid& chunks) {
+              join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
+                  sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
+                  static_cast<T*>(args.outputs[2]), columns);
+            });
         if (rows_ > 0)
           gradient<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_,
                                                                    grid.chunk_rows);
@@ -360,28 +384,41 @@ class BatchMomentsKernel final : public BatchNormBase {
 class BatchNormSumsKernel final : public BatchNormBase {
  public:
   explicit BatchNormSumsKernel(const KernelRequest& request)
-      : BatchNormBase(request), masked_(request.inputs.size() == 5) {}
+      : BatchNormBase(request), kind_(request.attrs<BatchNormSumsAttrs>().dy) {}
+  bool in_place(int input, int output) const override { return output == 2 && input >= 2; }
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
-      using C = Real<T>;
-      const cudaStream_t stream = stream_of(args);
-      const auto *x = static_cast<const T*>(args.inputs[0]), *dy = static_cast<const T*>(args.inputs[2]);
-      const auto columns = [&](int input) { return static_cast<const C*>(args.inputs[input]); };
-      const C *mean = columns(1), *factor = masked_ ? columns(3) : nullptr,
-              *shift = masked_ ? columns(4) : nullptr;
-      auto* sums = static_cast<C*>(args.workspace);
-      dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
-        launch_sums<unit>(x, dy, mean, factor, shift, sums, stream, [&](const ColumnGrid& chunks) {
-          join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
-              sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
-        });
-      });
+      const auto run = [&]<Dy kind>(const SumsOperands<T>& operands) {
+        dispatch_unit<T>(
+            n_, {operands.x, operands.dy, operands.more, operands.y, operands.joined}, [&]<int unit>() {
+              using C = Real<T>;
+              const cudaStream_t stream = stream_of(args);
+              auto* sums = static_cast<C*>(args.workspace);
+              launch_sums<kind, unit>(operands, sums, stream, [&](const ColumnGrid& chunks) {
+                join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(sums, chunks.chunks, n_,
+                                                                          static_cast<C*>(args.outputs[0]),
+                                                                          static_cast<C*>(args.outputs[1]));
+              });
+            });
+      };
+      const auto rows = [&](int input) { return static_cast<const T*>(args.inputs[input]); };
+      const auto columns = [&](int input) { return static_cast<const Real<T>*>(args.inputs[input]); };
+      SumsOperands<T> operands{.x = rows(0), .dy = rows(2), .mean = columns(1)};
+      switch (kind_) {
+        case Dy::as_is: return run.template operator()<Dy::as_is>(operands);
+        case Dy::masked:
+          operands.factor = columns(3), operands.shift = columns(4);
+          return run.template operator()<Dy::masked>(operands);
+        case Dy::joined:
+          operands.more = rows(3), operands.y = rows(4), operands.joined = static_cast<T*>(args.outputs[2]);
+          return run.template operator()<Dy::joined>(operands);
+      }
     });
     launched();
   }
 
  private:
-  bool masked_;
+  Dy kind_;
 };
 
 const RegisterKernel registered[] = {

@@ -162,6 +162,8 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks<T>)
     if (!kAhead) load_next(at);
     x_row = next_x, dy_row = next_dy;
     if (kAhead) load_next(at + team.row_step());
+    Row added;
+    if (addend) added.load(addend + at * n, n);
     const C mean = means ? means[at] : C(0), rstd = rstds[at];
     C sum_a = 0, sum_ha = 0, v[kUnit], d[kUnit], g[kUnit];
     Row::each(n, [&](int u, int i) {
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks<T>)
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) v[k] = rstd * (d[k] * g[k] - mean_a - (v[k] - mean) * rstd * mean_ha);
       if (addend) {
-        load_pack<T, kUnit>(addend + at * n + i).get(d);
+        added.packs[u].get(d);
 #pragma unroll
         for (int k = 0; k < kUnit; ++k) v[k] += d[k];
       }

@@ -37,12 +37,12 @@ struct Geometry {
     int row, column, channel;
   };
   __device__ Place out(int64_t i) const { return split(i, output_rows, output_columns); }
-  __device__ int64_t input_index(const Place& p, int row, int column) const {
-    return ((p.image * rows.input + row) * columns.input + column) * channels.divisor() + p.channel;
-  }
-  __device__ int64_t output_index(const Place& p, int row, int column) const {
-    return ((p.image * rows.output + row) * columns.output + column) * channels.divisor() + p.channel;
-  }
+  // Where the images and results of a place begin, and its rows and columns from there: an image has fewer than 2^32
+  // pixels.
+  __device__ int64_t input_base(const Place& p) const { return base(p, rows.input, columns.input); }
+  __device__ int64_t output_base(const Place& p) const { return base(p, rows.output, columns.output); }
+  __device__ int64_t input_offset(int row, int column) const { return offset(row, column, columns.input); }
+  __device__ int64_t output_offset(int row, int column) const { return offset(row, column, columns.output); }
   // The tap of window (o, q) on the image's element (row, column), as positions count.
   __device__ int tap(int o, int q, int row, int column) const {
     return (row - (o * rows.stride - rows.before)) * columns.size +
@@ -54,6 +54,16 @@ struct Geometry {
     return {image, static_cast<int>(line - image * height.divisor()),
             static_cast<int>(pixel - line * width.divisor()),
             static_cast<int>(i - pixel * channels.divisor())};
+  }
+
+ private:
+  __device__ int64_t base(const Place& p, int height, int width) const {
+    return p.image * height * width * channels.divisor() + p.channel;
+  }
+  __device__ int64_t offset(int row, int column, int width) const {
+    const auto pixel =
+        static_cast<uint32_t>(row) * static_cast<uint32_t>(width) + static_cast<uint32_t>(column);
+    return static_cast<int64_t>(static_cast<uint64_t>(pixel) * static_cast<uint32_t>(channels.divisor()));
   }
 };
 
@@ -95,12 +105,13 @@ template <class T, int unit, class F>
 __device__ void each_under(const Geometry& g, const Pack<T, unit>* x, const Geometry::Place& at,
                            Axis::Range rows, Axis::Range columns, F f) {
   constexpr int kTogether = 4;
+  x += g.input_base(at);
   for (int r = rows.begin; r < rows.end; ++r)
     for (int c = columns.begin; c < columns.end; c += kTogether) {
       Pack<T, unit> packs[kTogether];
 #pragma unroll
       for (int k = 0; k < kTogether; ++k)
-        if (c + k < columns.end) packs[k] = load_pack<T, unit>(x + g.input_index(at, r, c + k));
+        if (c + k < columns.end) packs[k] = load_pack<T, unit>(x + g.input_offset(r, c + k));
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) {
         if (c + k >= columns.end) continue;
@@ -150,8 +161,9 @@ struct MaxPoolGather {
     for (int k = 0; k < unit; ++k) {
       const int row = taps.tap[k] / g.columns.size, column = taps.tap[k] - row * g.columns.size;
       const auto* from = reinterpret_cast<const T*>(
-          x + g.input_index(at, at.row * g.rows.stride - g.rows.before + row,
-                            at.column * g.columns.stride - g.columns.before + column));
+          x + g.input_base(at) +
+          g.input_offset(at.row * g.rows.stride - g.rows.before + row,
+                         at.column * g.columns.stride - g.columns.before + column));
       values[k] = static_cast<Real<T>>(from[k]);
     }
     Pack<T, unit> result;
@@ -222,6 +234,7 @@ __global__ void pool_gradient(Geometry g, Divider patch_rows, Divider patch_colu
     };
     const auto rows = over(g.rows, at.row), columns = over(g.columns, at.column);
     Sums<T, unit> sums[kPatch][kPatch];
+    const int64_t windows = g.output_base(at), elements = g.input_base(at);
     for (int o = rows.begin; o < rows.end; o += kTogether)
       for (int q = columns.begin; q < columns.end; q += kTogether) {
         Pack<T, unit> packs[kTogether][kTogether];
@@ -232,7 +245,7 @@ __global__ void pool_gradient(Geometry g, Divider patch_rows, Divider patch_colu
 #pragma unroll
           for (int b = 0; b < kTogether; ++b)
             if (exists(a, b)) {
-              const int64_t window = g.output_index(at, o + a, q + b);
+              const int64_t window = windows + g.output_offset(o + a, q + b);
               packs[a][b] = load_pack<T, unit>(dy + window);
               if constexpr (Op::kReadsPositions) taps[a][b] = positions.data[window];
             }
@@ -262,7 +275,7 @@ __global__ void pool_gradient(Geometry g, Divider patch_rows, Divider patch_colu
 #pragma unroll
       for (int x = 0; x < kPatch; ++x)
         if (at.row + y < g.rows.input && at.column + x < g.columns.input)
-          store_pack(dx + g.input_index(at, at.row + y, at.column + x), sums[y][x].rounded());
+          store_pack(dx + elements + g.input_offset(at.row + y, at.column + x), sums[y][x].rounded());
   }
 }
 
