@@ -20,7 +20,8 @@ class ShuffledGraph final : public LaunchGraph {
   ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random, int& choices)
       : launches_(launches.begin(), launches.end()), random_(random), choices_(choices) {}
 
-  void launch() override {
+  void launch() override { launch_on(nullptr); }
+  void launch_on(void*) override {
     std::vector<bool> done(launches_.size(), false);
     for (size_t left = launches_.size(); left > 0; --left) {
       std::vector<size_t> ready;

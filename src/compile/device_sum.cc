@@ -35,7 +35,7 @@ int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> use
 }  // namespace
 
 DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used)
-    : device_(device), pointers_(used.size() + 1) {
+    : pointers_(used.size() + 1) {
   const auto where = std::source_location::current();
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
@@ -49,18 +49,18 @@ DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std
     sum = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {sum, -1, -1}});
   fused.program.outputs = {sum};
   const Attrs attrs(std::move(fused));
-  device_.stream();  // binds the thread, so that the kernel is prepared for this device
+  device.stream();  // binds the thread, so that the kernel is prepared for this device
   kernel_ =
       find_kernel(device.kind(), kFused, where)
           .prepare(
               {.op = kFused, .attributes = attrs, .inputs = inputs, .outputs = {&layout, 1}, .where = where});
 }
 
-void DeviceSum::launch(std::span<const void* const> addends, void* target) {
+void DeviceSum::launch(std::span<const void* const> addends, void* target, void* stream) {
   std::transform(addends.begin(), addends.end(), pointers_.begin(),
                  [](const void* p) { return const_cast<void*>(p); });
   pointers_.back() = target;
-  kernel_->launch({pointers_.data(), &pointers_.back(), nullptr, device_.stream()});
+  kernel_->launch({pointers_.data(), &pointers_.back(), nullptr, stream});
 }
 
 }  // namespace lockstep::compile

@@ -14,11 +14,10 @@ namespace lockstep::compile {
 class DeviceSum {
  public:
   DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used);
-  // Queues it. `addends`: by leaf in use.
-  void launch(std::span<const void* const> addends, void* target);
+  // Queues it on a stream of the device. `addends`: by leaf in use.
+  void launch(std::span<const void* const> addends, void* target, void* stream);
 
  private:
-  Device& device_;
   std::unique_ptr<Kernel> kernel_;
   std::vector<void*> pointers_;
 };

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/report.h"
+#include "backends/cuda/side_stream.h"
 #include "device/launch_graph.h"
 #include "device/nvidia_driver.h"
 
@@ -27,8 +28,9 @@ class CudaLaunchGraph final : public LaunchGraph {
     if (cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)) == cudaSuccess)
       cudaGraphExecDestroy(graph_);
   }
-  void launch() override {
-    stream_ = device_.stream();
+  void launch() override { launch_on(device_.stream()); }
+  void launch_on(void* stream) override {
+    stream_ = stream;
     check(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_)), "cudaGraphLaunch");
   }
 
@@ -361,6 +363,8 @@ void CudaDevice::wait_for(const Device& other) {
   bind(ordinal_);
   check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
 }
+
+std::unique_ptr<SideStream> CudaDevice::side_stream() const { return make_side_stream(*this); }
 
 int64_t CudaDevice::mark() {
   bind(ordinal_);
