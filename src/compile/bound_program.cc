@@ -215,44 +215,62 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
 
 }  // namespace
 
-std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& crossings) const {
+std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& crossings,
+                                                   size_t lanes) const {
   struct Use {
     std::vector<MemoryRange> reads, writes;
     bool pure = true;
+    bool crosses = false;      // it is no work, and has no lane
     bool last = false;         // behind all earlier ones
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
   };
   std::vector<Use> uses;
+  std::vector<size_t> lasts;  // by lane: its last launch
   std::vector<RecordedLaunch> all;
   const auto add = [&](Use use, std::function<void(void*)> launch) {
     RecordedLaunch recorded{.launch = std::move(launch), .after = {}};
     use.before.resize(uses.size());
+    const auto wait_for = [&](size_t j) {
+      recorded.after.push_back(j);
+      use.before[j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (uses[j].before[k]) use.before[k] = true;
+    };
     // The latest first: what happens before one that is waited for needs no waiting.
     for (size_t j = uses.size(); j-- > 0;) {
       const Use& other = uses[j];
       if (use.before[j]) continue;
       const bool ordered = use.last || (!use.pure && !other.pure);
-      if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
-          !meet(use.writes, other.writes))
-        continue;
-      recorded.after.push_back(j);
-      use.before[j] = true;
-      for (size_t k = 0; k < j; ++k)
-        if (other.before[k]) use.before[k] = true;
+      if (ordered || meet(use.reads, other.writes) || meet(use.writes, other.reads) ||
+          meet(use.writes, other.writes))
+        wait_for(j);
+    }
+    if (!use.crosses) {
+      // A lane whose last launch comes before it anyhow, the latest of them; a new lane; or the one that has rested longest.
+      size_t* lane = nullptr;
+      for (size_t& last : lasts)
+        if (use.before[last] && (!lane || last > *lane)) lane = &last;
+      if (!lane && lasts.size() < lanes) lane = &lasts.emplace_back();
+      if (!lane) {
+        lane = &*std::min_element(lasts.begin(), lasts.end());
+        wait_for(*lane);
+      }
+      *lane = uses.size();
     }
     uses.push_back(std::move(use));
     all.push_back(std::move(recorded));
   };
 
   for (const Crossings::Wait& wait : crossings.waits)
-    add({.reads = {}, .writes = wait.memory, .before = {}}, [events = wait.events](void* stream) {
-      for (const StreamEvent* event : events) event->wait(stream);
-    });
+    add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
+        [events = wait.events](void* stream) {
+          for (const StreamEvent* event : events) event->wait(stream);
+        });
   auto announcement = crossings.announcements.begin();
   const auto announce = [&](size_t launches) {
     for (; announcement != crossings.announcements.end() && announcement->launches <= launches;
          ++announcement)
-      add({.reads = {}, .writes = {}, .last = true, .before = {}},
+      add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
           [event = announcement->event](void* stream) { event->record(stream); });
   };
   const auto [begin, end] = launches_of(phase);

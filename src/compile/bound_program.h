@@ -81,8 +81,12 @@ class BoundProgram {
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
-  // The launches of one phase, each behind those whose memory it shares. They refer to this, and to the events.
-  std::vector<RecordedLaunch> recorded(int phase, const Crossings& crossings = {}) const;
+  // The launches of one phase, each behind those whose memory it shares, and no more than `lanes` of them side by side: a
+  // GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those of other
+  // devices on the card, it takes a hundred. They refer to this, and to the events.
+  std::vector<RecordedLaunch> recorded(int phase, const Crossings& crossings = {},
+                                       size_t lanes = kLanes) const;
+  static constexpr size_t kLanes = 8;
 
   // Consecutive steps of a split program on one device.
   struct Segment {

@@ -102,6 +102,11 @@ class Executable::Impl {
     map_variables();
     for (size_t d = 0; d < layout_.devices.size(); ++d)
       devices_.push_back(make_device(static_cast<int>(d), plan_slices, where));
+    if (share_card())
+      for (const auto& device : devices_) {
+        for (RepeatedLaunches& launches : device->launches) launches.set_lanes(kSharedLanes);
+        for (const auto& replica : device->replicas) replica->launches.set_lanes(kSharedLanes);
+      }
     sums_.emplace(layout_, collect_sums(), waiting_);
     for (size_t d = 1; d < layout_.devices.size(); ++d)
       workers_.push_back(std::make_unique<Worker>(waiting_));
@@ -776,6 +781,9 @@ class Executable::Impl {
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
   static constexpr uint64_t kShortRuns = 8;
+  // Of each device on a card that it shares: ResNet-50 on two took 36.8 ms a step with one or two, 38 with four, 41 with
+  // eight and 63 with as many as there could be.
+  static constexpr size_t kSharedLanes = 2;
   std::vector<OutputPool> output_pool_;
 };
 

@@ -31,7 +31,7 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
     const RecordedLaunch whole{.launch = [&](void* on) { joined_->launch(program.pointers(), on); },
                                .after = {}};
     found->graph = device.record(found->joined ? std::vector<RecordedLaunch>{whole}
-                                               : program.recorded(phase, crossings));
+                                               : program.recorded(phase, crossings, lanes_));
   }
   if (!found->graph) return program.run(phase, crossings);
   found->graph->launch();

@@ -16,6 +16,8 @@ class RepeatedLaunches {
  public:
   // The whole program as one launch, from now on.
   void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
+  // So many launches of a recording run side by side.
+  void set_lanes(size_t lanes) { lanes_ = lanes; }
   // The crossings of a phase are the same in every run.
   void run(const BoundProgram& program, int phase, Device& device, const Crossings& crossings = {});
   // Several runs as one launch; false: not with this program.
@@ -36,6 +38,7 @@ class RepeatedLaunches {
 
   std::unique_ptr<JoinedSteps> joined_;
   std::vector<Recording> recordings_;
+  size_t lanes_ = BoundProgram::kLanes;
   uint64_t runs_ = 0;
 };
 

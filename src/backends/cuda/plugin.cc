@@ -97,7 +97,9 @@ class Driver final : public GpuDriver {
   CudaStreamWork stream_work_;
 };
 
-std::string version_text(int version) { return detail::concat(version / 1000, ".", version % 1000 / 10); }
+std::string version_text(int version) {
+  return version > 0 ? detail::concat(version / 1000, ".", version % 1000 / 10) : "none";
+}
 
 BackendFacts describe_backend() {
   int runtime = 0, driver = 0;
