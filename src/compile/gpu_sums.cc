@@ -269,9 +269,13 @@ void GpuSums::add_up(State& state, size_t d, size_t b, Filled& filled, void* str
   }
   if (!filled.graph) {
     std::vector<RecordedLaunch> launches;
-    for (const size_t s : bucket.sums)
+    // One after the other: so they take one queue from the card, whose others compute.
+    for (const size_t s : bucket.sums) {
+      std::vector<size_t> after;
+      if (!launches.empty()) after.push_back(launches.size() - 1);
       launches.push_back(
-          {.launch = [this, &state, d, s](void* on) { add_up(state, d, s, on); }, .after = {}});
+          {.launch = [this, &state, d, s](void* on) { add_up(state, d, s, on); }, .after = std::move(after)});
+    }
     filled.graph = state.device->record(launches);
   }
   filled.graph->launch_on(stream);

@@ -93,7 +93,9 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
     for (int d = 0; d < 2; ++d) {
       addends.push_back(Tensor::full(DType::float32, {kCount}, d + 1.5, gpu(d)));
       results.push_back(Tensor::full(DType::float32, {kCount}, 0, gpu(d)));
-      operands.push_back(Tensor::full(DType::float32, {2048, 2048}, 1, gpu(d)));
+      operands.push_back(Tensor::full(DType::float32, {8192, 8192}, 1, gpu(d)));
+      matmul(operands.back(), operands.back());
+      gpu(d).synchronize();
     }
     compile::ReplicaSum sum{.phase = 1,
                             .dtype = DType::float32,
@@ -114,8 +116,8 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
       own.enter(Category::compute, observe::ThreadState::blocks);
       const auto announce = [&] { sums.announcements(d, 1)[0].event->record(gpu(d).stream()); };
       if (early) announce();
-      for (int i = 0; i < 100; ++i)
-        matmul(operands[static_cast<size_t>(d)], operands[static_cast<size_t>(d)]);
+      // A few long launches: they are queued long before they have ended.
+      for (int i = 0; i < 6; ++i) matmul(operands[static_cast<size_t>(d)], operands[static_cast<size_t>(d)]);
       if (!early) announce();
       EXPECT_TRUE(sums.finish(d, 1, &own));
       for (const StreamEvent* event : sums.waits(d, 1)[0].events) event->wait(gpu(d).stream());
