@@ -1,9 +1,8 @@
 #include "lockstep/base/json.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <functional>
 
 #include "lockstep/base/error.h"
 
@@ -11,15 +10,6 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 TEST(Json, EveryKindIsWrittenAndReadBack) {
   const Json json = Json::object({{"none", nullptr},
@@ -35,12 +25,13 @@ TEST(Json, EveryKindIsWrittenAndReadBack) {
 
 TEST(Json, ErrorsShowWhatWasThere) {
   const Json json = Json::object({{"name", "adam"}});
-  EXPECT_THAT(error_of([&] { json.at("name").as_int(); }),
+  EXPECT_THAT(error_of([&] { json.at("name").as_int(); }).message(),
               HasSubstr("expected an integer, received \"adam\""));
-  EXPECT_THAT(error_of([&] { json.items(); }), HasSubstr("expected a list"));
-  EXPECT_THAT(error_of([&] { json.at("rate"); }), HasSubstr("no member \"rate\" in {\"name\":\"adam\"}"));
-  EXPECT_THAT(error_of([&] { Json(Json::List{}).at(0); }), HasSubstr("no item 0 in []"));
-  EXPECT_THAT(error_of([] { Json::parse("{\"a\": }", "config"); }),
+  EXPECT_THAT(error_of([&] { json.items(); }).message(), HasSubstr("expected a list"));
+  EXPECT_THAT(error_of([&] { json.at("rate"); }).message(),
+              HasSubstr("no member \"rate\" in {\"name\":\"adam\"}"));
+  EXPECT_THAT(error_of([&] { Json(Json::List{}).at(0); }).message(), HasSubstr("no item 0 in []"));
+  EXPECT_THAT(error_of([] { Json::parse("{\"a\": }", "config"); }).message(),
               HasSubstr("config: parse error at line 1"));
 }
 

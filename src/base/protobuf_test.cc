@@ -3,23 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
+#include "base/error_of_test.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::protobuf {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 // The examples of the format's documentation: 150 in field 1, "testing" in field 2.
 TEST(Protobuf, BytesAreThoseOfTheFormat) {
@@ -43,7 +33,8 @@ TEST(Protobuf, FieldsAreReadAsWritten) {
   ASSERT_TRUE(reader.next());
   EXPECT_EQ(reader.field(), 1000);
   EXPECT_EQ(reader.bytes(), "abc");
-  EXPECT_THAT(error_of([&] { reader.integer(); }), HasSubstr("field 1000 has the wire type 2 where 0"));
+  EXPECT_THAT(error_of([&] { reader.integer(); }).message(),
+              HasSubstr("field 1000 has the wire type 2 where 0"));
   ASSERT_TRUE(reader.next());
   EXPECT_EQ(reader.integer(), 1U);
   EXPECT_FALSE(reader.next());
@@ -52,9 +43,10 @@ TEST(Protobuf, FieldsAreReadAsWritten) {
 TEST(Protobuf, WhatIsNoMessageIsRefused) {
   const auto read = [](std::string_view text) {
     return error_of([&] {
-      for (Reader reader(text); reader.next();) {
-      }
-    });
+             for (Reader reader(text); reader.next();) {
+             }
+           })
+        .message();
   };
   EXPECT_THAT(read("\x12\x07test"), HasSubstr("7 bytes where only 4 are left"));
   EXPECT_THAT(read("\x08"), HasSubstr("ends inside of a number"));

@@ -1,10 +1,10 @@
 #include "lockstep/data/image.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
@@ -17,15 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 Tensor ramp(int64_t height, int64_t width, int64_t channels) {
   std::vector<uint8_t> values(static_cast<size_t>(height * width * channels));
@@ -67,18 +58,21 @@ TEST(Image, JpegIsNear) {
 TEST(Image, DamagedImagesAreRefusedByName) {
   for (const std::string& bytes : {encode_png(ramp(20, 20, 3)), encode_jpeg(ramp(20, 20, 3))}) {
     for (size_t length = 0; length + 1 < bytes.size(); length += 5)
-      EXPECT_THAT(error_of([&] { decode_image(bytes.substr(0, length), 0, "cat.png"); }),
+      EXPECT_THAT(error_of([&] { decode_image(bytes.substr(0, length), 0, "cat.png"); }).message(),
                   HasSubstr("cat.png"))
           << length;
   }
-  EXPECT_THAT(error_of([] { decode_image("GIF89a"); }), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(error_of([] { decode_image("", 2); }), HasSubstr("received 2"));
+  EXPECT_THAT(error_of([] { decode_image("GIF89a"); }).message(), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(error_of([] { decode_image("", 2); }).message(), HasSubstr("received 2"));
   std::string huge = encode_png(ramp(1, 1, 1));
   huge.replace(16, 4, "\x7f\xff\xff\xff");
-  EXPECT_THAT(error_of([&] { decode_image(huge); }), HasSubstr("PNG image"));
-  EXPECT_THAT(error_of([] { encode_png(Tensor::from<float>({1}, {1, 1, 1})); }), HasSubstr("float32"));
-  EXPECT_THAT(error_of([] { encode_jpeg(ramp(1, 1, 4)); }), HasSubstr("of 1 or 3"));
-  EXPECT_THAT(error_of([] { encode_jpeg(ramp(1, 1, 3), 0); }), HasSubstr("received 0"));
+  EXPECT_THAT(error_of([&] { decode_image(huge); }).message(), HasSubstr("PNG image"));
+  EXPECT_THAT(error_of([] {
+                encode_png(Tensor::from<float>({1}, {1, 1, 1}));
+              }).message(),
+              HasSubstr("float32"));
+  EXPECT_THAT(error_of([] { encode_jpeg(ramp(1, 1, 4)); }).message(), HasSubstr("of 1 or 3"));
+  EXPECT_THAT(error_of([] { encode_jpeg(ramp(1, 1, 3), 0); }).message(), HasSubstr("received 0"));
 }
 
 // Values of tf.image.resize.
@@ -90,7 +84,7 @@ TEST(Image, ResizingTakesPixelsAsAreas) {
               ElementsAre(0, 20, 30, 50, 30, 50));
   EXPECT_THAT(resize_image(image, 2, 2, {.crop_to_aspect_ratio = true}).to_vector<float>(),
               ElementsAre(0, 10, 30, 40));
-  EXPECT_THAT(error_of([&] { resize_image(image, 0, 2); }), HasSubstr("0 x 2"));
+  EXPECT_THAT(error_of([&] { resize_image(image, 0, 2); }).message(), HasSubstr("0 x 2"));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "lockstep/keras/preprocessing.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/ops/random.h"
@@ -15,23 +15,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
-
 TEST(Preprocessing, LabelsBecomeOneHotVectors) {
   const Tensor labels = Tensor::from<uint8_t>({2, 0}, {2, 1});
   EXPECT_EQ(to_categorical(labels).shape(), (Shape{2, 3}));
   EXPECT_THAT(to_categorical(labels).to_vector<float>(), ElementsAre(0, 0, 1, 1, 0, 0));
   EXPECT_EQ(to_categorical(Tensor::from<float>({1, 0, 1, 1}, {2, 2}), 4).shape(), (Shape{2, 2, 4}));
-  EXPECT_THAT(error_of([&] { to_categorical(labels, 2); }), HasSubstr("label 2 at position 0"));
-  EXPECT_THAT(error_of([] { to_categorical(Tensor::from<int32_t>({-1}, {1})); }), HasSubstr("label -1"));
-  EXPECT_THAT(error_of([] { to_categorical(Tensor::from<float>({0.5F}, {1})); }), HasSubstr("0.5"));
+  EXPECT_THAT(error_of([&] { to_categorical(labels, 2); }).message(), HasSubstr("label 2 at position 0"));
+  EXPECT_THAT(error_of([] { to_categorical(Tensor::from<int32_t>({-1}, {1})); }).message(),
+              HasSubstr("label -1"));
+  EXPECT_THAT(error_of([] { to_categorical(Tensor::from<float>({0.5F}, {1})); }).message(), HasSubstr("0.5"));
 }
 
 TEST(Preprocessing, VectorsAreDividedByTheirNorm) {
@@ -40,8 +32,8 @@ TEST(Preprocessing, VectorsAreDividedByTheirNorm) {
   EXPECT_THAT(normalize(x, 0).to_vector<float>(), ElementsAre(1, 1, 0, 0));
   EXPECT_THAT(normalize(Tensor::from<double>({1, -3}, {2}), -1, 1).to_vector<double>(),
               ElementsAre(0.25, -0.75));
-  EXPECT_THAT(error_of([] { normalize(Tensor::from<int32_t>({1}, {1})); }), HasSubstr("cast()"));
-  EXPECT_THAT(error_of([&] { normalize(x, 0, 0); }), HasSubstr("received 0"));
+  EXPECT_THAT(error_of([] { normalize(Tensor::from<int32_t>({1}, {1})); }).message(), HasSubstr("cast()"));
+  EXPECT_THAT(error_of([&] { normalize(x, 0, 0); }).message(), HasSubstr("received 0"));
 }
 
 // The values of keras.utils.pad_sequences.
@@ -53,7 +45,8 @@ TEST(Preprocessing, SequencesArePaddedAndCut) {
                   .to_vector<int32_t>(),
               ElementsAre(1, 9, 2, 3, 9, 9));
   EXPECT_EQ(pad_sequences({}).shape(), (Shape{0, 0}));
-  EXPECT_THAT(error_of([&] { pad_sequences(sequences, {.padding = "left"}); }), HasSubstr("\"left\""));
+  EXPECT_THAT(error_of([&] { pad_sequences(sequences, {.padding = "left"}); }).message(),
+              HasSubstr("\"left\""));
 }
 
 // The values of keras.utils.timeseries_dataset_from_array.
@@ -71,8 +64,9 @@ TEST(Preprocessing, WindowsOverASeries) {
   EXPECT_EQ(wide.x.shape(), (Shape{2, 2, 2}));
   EXPECT_THAT(wide.x.to_vector<bool>(), ElementsAre(true, false, false, true, false, true, true, true));
   EXPECT_EQ(timeseries_dataset_from_array(data, {}, 11).x.shape(), (Shape{0, 11}));
-  EXPECT_THAT(error_of([&] { timeseries_dataset_from_array(data, {}, 0); }), HasSubstr("at least 1"));
-  EXPECT_THAT(error_of([&] { timeseries_dataset_from_array(data, {}, 2, {.end_index = 11}); }),
+  EXPECT_THAT(error_of([&] { timeseries_dataset_from_array(data, {}, 0); }).message(),
+              HasSubstr("at least 1"));
+  EXPECT_THAT(error_of([&] { timeseries_dataset_from_array(data, {}, 2, {.end_index = 11}); }).message(),
               HasSubstr("end_index 11"));
 }
 

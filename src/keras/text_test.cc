@@ -1,9 +1,8 @@
 #include "lockstep/keras/text.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <functional>
 
 #include "lockstep/base/error.h"
 
@@ -12,15 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 const std::vector<std::string> kTexts{"The cat's mat, the HAT!", "a cat \t sat", "the end"};
 
@@ -51,12 +41,16 @@ TEST(TextVectorizer, TextsAreSplitAndStandardized) {
 }
 
 TEST(TextVectorizer, MistakesAreSaid) {
-  EXPECT_THAT(error_of([] { TextVectorizer()(kTexts); }), HasSubstr("adapt()"));
-  EXPECT_THAT(error_of([] { TextVectorizer({.split = "words"}); }), HasSubstr("\"words\""));
-  EXPECT_THAT(error_of([] { TextVectorizer({.standardize = "upper"}); }), HasSubstr("\"upper\""));
-  EXPECT_THAT(error_of([] { TextVectorizer({.max_tokens = 2}); }), HasSubstr("at least 3"));
-  EXPECT_THAT(error_of([] { TextVectorizer().set_vocabulary({"a", "b", "a"}); }), HasSubstr("\"a\""));
-  EXPECT_THAT(error_of([] { TextVectorizer().set_vocabulary({"[UNK]"}); }), HasSubstr("always there"));
+  EXPECT_THAT(error_of([] { TextVectorizer()(kTexts); }).message(), HasSubstr("adapt()"));
+  EXPECT_THAT(error_of([] { TextVectorizer({.split = "words"}); }).message(), HasSubstr("\"words\""));
+  EXPECT_THAT(error_of([] { TextVectorizer({.standardize = "upper"}); }).message(), HasSubstr("\"upper\""));
+  EXPECT_THAT(error_of([] { TextVectorizer({.max_tokens = 2}); }).message(), HasSubstr("at least 3"));
+  EXPECT_THAT(error_of([] {
+                TextVectorizer().set_vocabulary({"a", "b", "a"});
+              }).message(),
+              HasSubstr("\"a\""));
+  EXPECT_THAT(error_of([] { TextVectorizer().set_vocabulary({"[UNK]"}); }).message(),
+              HasSubstr("always there"));
   TextVectorizer vectorizer;
   vectorizer.set_vocabulary({"b", "a"});
   EXPECT_THAT(vectorizer(std::vector<std::string>{"a b"}).to_vector<int64_t>(), ElementsAre(3, 2));

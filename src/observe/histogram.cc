@@ -19,13 +19,14 @@ double Histogram::middle(size_t bucket) {
   return static_cast<double>(low) + (static_cast<double>(uint64_t{1} << shift) - 1) / 2;
 }
 
-void Histogram::add(int64_t value) {
-  value = std::max<int64_t>(value, 0);
+void Histogram::add(int64_t total, int64_t shares) {
+  total = std::max<int64_t>(total, 0);
+  const int64_t value = total / shares;
   min_ = count_ == 0 ? value : std::min(min_, value);
   max_ = std::max(max_, value);
-  total_ += value;
-  ++count_;
-  ++buckets_[bucket(static_cast<uint64_t>(value))];
+  total_ += total;
+  count_ += shares;
+  buckets_[bucket(static_cast<uint64_t>(value))] += static_cast<uint32_t>(shares);
 }
 
 double Histogram::quantile(double q) const {

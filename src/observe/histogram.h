@@ -13,8 +13,8 @@ namespace lockstep::observe {
 // Not thread-safe. Does not allocate.
 class Histogram {
  public:
-  // Negative values count as 0.
-  void add(int64_t value);
+  // Equal shares of `total`. Negative values count as 0.
+  void add(int64_t total, int64_t shares = 1);
 
   Distribution distribution() const;
 

@@ -7,9 +7,10 @@
 namespace lockstep::observe {
 namespace {
 
-// The replica's mean over the steps after the first.
+int64_t steady_steps(const ReplicaSummary& r) { return r.wall.count - r.first.steps; }
+
 MeanStep mean_step(const ReplicaSummary& r) {
-  const double per_step = 1.0 / static_cast<double>(r.wall.count - 1), ms_per_step = per_step / 1e6;
+  const double per_step = 1.0 / static_cast<double>(steady_steps(r)), ms_per_step = per_step / 1e6;
   MeanStep mean;
   mean.wall = static_cast<double>(r.wall.total - r.first.wall_ns) * ms_per_step;
   for (size_t c = 0; c < kCategories; ++c)
@@ -29,16 +30,17 @@ std::optional<SteadyRun> steady_run(const RunSummary& summary) {
   run.summary = &summary;
   const double n = static_cast<double>(summary.replicas.size());
   for (const ReplicaSummary& r : summary.replicas) {
-    if (r.wall.count - 1 < kMinSteps) return std::nullopt;
+    if (steady_steps(r) < kMinSteps) return std::nullopt;
     const MeanStep mean = mean_step(r);
     run.mean.wall += mean.wall / n;
     for (size_t c = 0; c < kCategories; ++c) run.mean.times[c] += mean.times[c] / n;
     for (size_t c = 0; c < kCounters; ++c) run.mean.counts[c] += mean.counts[c];
     run.mean.descheduled_share += mean.descheduled_share / n;
 
-    run.outside_input_wait += static_cast<double>(r.outside[Category::input_wait]) / 1e6 /
-                              static_cast<double>(r.wall.count - 1) / n;
+    run.outside_input_wait +=
+        static_cast<double>(r.outside[Category::input_wait]) / 1e6 / static_cast<double>(steady_steps(r)) / n;
     run.steps = std::max(run.steps, r.wall.count);
+    run.steady_steps = std::max(run.steady_steps, steady_steps(r));
     run.late_traces += r.counts[Counter::traces] - r.first.counts[Counter::traces];
     run.partial_steps += r.partial_steps;
     run.empty_steps += r.empty_steps;

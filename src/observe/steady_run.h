@@ -1,4 +1,4 @@
-// A run as the rules behind the verdicts see it: mean steps, without the first one.
+// A run as the rules behind the verdicts see it: mean steps, without the first record.
 #pragma once
 
 #include <array>
@@ -26,8 +26,9 @@ struct SteadyRun {
   std::vector<MeanStep> replicas;
   MeanStep mean;                  // times: the mean over replicas; counts: the sum over replicas
   double outside_input_wait = 0;  // milliseconds a step, between steps
-  int64_t steps = 0;              // with the first one
-  int64_t late_traces = 0;        // after the first step
+  int64_t steps = 0;              // with the first record's
+  int64_t steady_steps = 0;       // without
+  int64_t late_traces = 0;        // after the first record
   int64_t partial_steps = 0;      // summed over replicas, as the next one
   int64_t empty_steps = 0;
   int64_t incomplete_steps = 0;  // partial or empty, on the replica where that happened most

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -41,22 +42,22 @@ struct Aggregate {
   std::array<Histogram, kCategories> times;
   ReplicaSummary sums;  // all but the distributions
   std::vector<StepRecord> recent;
-  int64_t steps = 0;
+  int64_t records = 0;
 
   void add_step(const StepRecord& record) {
     std::lock_guard lock(mutex);
     if (record.index == 0) sums.first = record;
-    wall.add(record.wall_ns);
+    wall.add(record.wall_ns, record.steps);
     for (size_t c = 0; c < kCategories; ++c)
       if (record.measured_descheduled || static_cast<Category>(c) != Category::descheduled)
-        times[c].add(record.times.values[c]);
+        times[c].add(record.times.values[c], record.steps);
     if (record.measured_descheduled) sums.measured_wall_ns += record.wall_ns;
     for (size_t c = 0; c < kCounters; ++c) sums.counts.values[c] += record.counts.values[c];
     const int64_t slots = record.counts[Counter::slots], examples = record.counts[Counter::examples];
     sums.empty_steps += slots > 0 && examples == 0;
     sums.partial_steps += examples > 0 && examples < slots;
-    if (!recent.empty()) recent[static_cast<size_t>(steps) % recent.size()] = record;
-    ++steps;
+    if (!recent.empty()) recent[static_cast<size_t>(records) % recent.size()] = record;
+    ++records;
   }
 
   void add_outside(const StepRecord& record) {
@@ -152,6 +153,7 @@ struct alignas(64) ReplicaClock::State {
   bool measuring = false;
   bool in_step = false;
   int64_t next_step = 0;
+  int64_t next_record = 0;
   Times times;
   Times off_cpu;  // wall minus processor time where the thread ran, by category
   int depth = 0;
@@ -185,16 +187,20 @@ void ReplicaClock::begin_step() {
   if (s.next_step > 0) s.aggregate.add_outside(outside);
   s.in_step = true;
   // Not the first step: it traces and warms up, and is left out of verdicts.
-  s.measuring = s.measure_every > 0 && s.next_step % s.measure_every == 1 % s.measure_every;
+  s.measuring = s.measure_every > 0 && s.next_record % s.measure_every == 1 % s.measure_every;
   if (s.measuring && s.frames[s.depth].state == ThreadState::runs) s.read_cpu();
 }
 
-StepRecord ReplicaClock::end_step() {
+StepRecord ReplicaClock::end_step(int64_t steps) {
   State& s = *state_;
   require(s.in_step, ErrorCode::failed_precondition, std::source_location::current(),
           "step clock: end_step() of replica ", s.replica, " without begin_step()");
+  require(steps >= 1, ErrorCode::invalid_argument, std::source_location::current(),
+          "step clock: end_step() takes the number of steps that were made, at least 1, received ", steps);
   StepRecord record = s.cut();
-  record.index = s.next_step++;
+  record.index = std::exchange(s.next_step, s.next_step + steps);
+  record.steps = steps;
+  ++s.next_record;
   record.counts = s.take_counts();
   s.in_step = false;
   s.measuring = false;
@@ -255,7 +261,7 @@ std::vector<StepRecord> ReplicaClock::recent() const {
   std::lock_guard lock(a.mutex);
   const int64_t size = static_cast<int64_t>(a.recent.size());
   std::vector<StepRecord> records;
-  for (int64_t i = std::max<int64_t>(0, a.steps - size); i < a.steps; ++i)
+  for (int64_t i = std::max<int64_t>(0, a.records - size); i < a.records; ++i)
     records.push_back(a.recent[static_cast<size_t>(i % size)]);
   return records;
 }
@@ -289,8 +295,8 @@ void StepClock::begin_step() {
   for (const auto& replica : replicas_) replica->begin_step();
 }
 
-void StepClock::end_step() {
-  for (const auto& replica : replicas_) replica->end_step();
+void StepClock::end_step(int64_t steps) {
+  for (const auto& replica : replicas_) replica->end_step(steps);
 }
 
 void StepClock::abandon_step() {

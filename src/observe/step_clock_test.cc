@@ -204,6 +204,27 @@ TEST_F(StepClockTest, SummaryAggregatesAllStepsAndRecentKeepsTheLast) {
   EXPECT_THAT(indices, testing::ElementsAre(17, 18, 19));
 }
 
+TEST_F(StepClockTest, StepsMadeTogetherShareTheirTime) {
+  for (const int64_t steps : {1, 64, 3}) {
+    replica_.begin_step();
+    TimeScope compute(&replica_, Category::compute);
+    time_.run(10 * steps);
+    replica_.count(Counter::examples, 32 * steps);
+    const StepRecord record = replica_.end_step(steps);
+    EXPECT_EQ(record.steps, steps);
+    EXPECT_EQ(record.wall_ns, 10 * steps);
+  }
+  const ReplicaSummary summary = clock_.summary().replicas[0];
+  EXPECT_EQ(summary.wall.count, 68);
+  EXPECT_EQ(summary.wall.total, 680);
+  EXPECT_EQ(summary.wall.max, 10);
+  EXPECT_EQ(summary[Category::compute].median, 10);
+  EXPECT_EQ(summary.counts[Counter::examples], 32 * 68);
+  std::vector<int64_t> indices;
+  for (const StepRecord& record : replica_.recent()) indices.push_back(record.index);
+  EXPECT_THAT(indices, testing::ElementsAre(0, 1, 65));
+}
+
 TEST_F(StepClockTest, AnAbandonedStepCountsAsOutside) {
   replica_.begin_step();
   replica_.end_step();
@@ -222,6 +243,9 @@ TEST_F(StepClockTest, AnAbandonedStepCountsAsOutside) {
 }
 
 TEST_F(StepClockTest, RefusesWhatMakesNoSense) {
+  replica_.begin_step();
+  EXPECT_THROW(replica_.end_step(0), Error);
+  replica_.abandon_step();
   EXPECT_THROW(replica_.end_step(), Error);
   EXPECT_THROW(replica_.leave(), Error);
   replica_.begin_step();

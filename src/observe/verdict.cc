@@ -232,7 +232,7 @@ std::optional<Verdict> retracing(const Run& run) {
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);
   v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms a step", run.late_traces,
-                           run.steps - 1, traced, run.mean.wall);
+                           run.steady_steps, traced, run.mean.wall);
   v.fix =
       "auto step = tf::function(f, {.input_signature = {...}});  // one shape for all: "
       ".batch(batch_size, {.drop_remainder = true}); numbers that change as tensors: "

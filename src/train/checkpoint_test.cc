@@ -1,4 +1,5 @@
 #include "lockstep/train/checkpoint.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,6 @@
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <mutex>
 
 #include "base/file.h"
@@ -31,15 +31,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Variable variable(std::vector<float> values, const std::string& name = "v") {
   const auto size = static_cast<int64_t>(values.size());
@@ -175,10 +166,11 @@ TEST_F(Checkpoints, RestoringNothingDoesNothing) {
   const Checkpoint checkpoint({{"v", v}});
   const RestoreStatus status = checkpoint.restore(latest_checkpoint(folder_));
   EXPECT_FALSE(status.restored());
-  EXPECT_THAT(error_of([&] { status.assert_consumed(); }), HasSubstr("no checkpoint to restore from"));
+  EXPECT_THAT(error_of([&] { status.assert_consumed(); }).message(),
+              HasSubstr("no checkpoint to restore from"));
   EXPECT_THAT(values_of(v), ElementsAre(1));
   EXPECT_EQ(logged_, "");
-  EXPECT_THAT(error_of([&] { checkpoint.restore("nowhere/ckpt-1"); }),
+  EXPECT_THAT(error_of([&] { checkpoint.restore("nowhere/ckpt-1"); }).message(),
               AllOf(HasSubstr("nowhere/ckpt-1.safetensors"), HasSubstr("No such file")));
 }
 
@@ -192,9 +184,9 @@ TEST_F(Checkpoints, WhatDoesNotMatchIsListed) {
     EXPECT_THAT(values_of(a), ElementsAre(1));
     EXPECT_THAT(status.missing(), ElementsAre("c float32(1,)"));
     EXPECT_THAT(status.extra(), ElementsAre("b float32(2,)"));
-    EXPECT_THAT(error_of([&] { status.assert_existing_objects_matched(); }),
+    EXPECT_THAT(error_of([&] { status.assert_existing_objects_matched(); }).message(),
                 AllOf(HasSubstr("c float32"), Not(HasSubstr("b float32"))));
-    EXPECT_THAT(error_of([&] { status.assert_consumed(); }),
+    EXPECT_THAT(error_of([&] { status.assert_consumed(); }).message(),
                 AllOf(HasSubstr("c float32"), HasSubstr("b float32")));
   }
   EXPECT_EQ(logged_, "") << "somebody looked";
@@ -210,30 +202,33 @@ TEST_F(Checkpoints, WhatDoesNotMatchIsListed) {
   set(a, {0});
   EXPECT_THAT(error_of([&] {
                 Checkpoint({{"a", a}, {"b", wide}}).restore(saved);
-              }),
+              }).message(),
               AllOf(HasSubstr("does not fit"), HasSubstr("b is float32(3,), in the checkpoint float32(2,)")));
   EXPECT_THAT(error_of([&] {
                 Checkpoint({{"a", whole}, {"b", b}}).restore(saved);
-              }),
+              }).message(),
               HasSubstr("a is int64(), in the checkpoint float32(1,)"));
   EXPECT_THAT(values_of(a), ElementsAre(0)) << "nothing changes where something does not fit";
   int64_t counter = 3;
   EXPECT_THAT(error_of([&] {
                 Checkpoint({{"a", counter}, {"b", b}}).restore(saved);
-              }),
+              }).what(),
               AllOf(HasSubstr("a counter is one int64"), HasSubstr("while restoring \"a\"")));
   EXPECT_EQ(counter, 3);
 }
 
 TEST_F(Checkpoints, BadNamesAreRefused) {
   const Variable v = variable({1});
-  EXPECT_THAT(error_of([&] { Checkpoint({{"", v}}); }), HasSubstr("no name"));
-  EXPECT_THAT(error_of([&] { Checkpoint({{"a/b", v}}); }), HasSubstr("no name"));
-  EXPECT_THAT(error_of([&] { Checkpoint({{"a", v}, {"a", v}}); }), HasSubstr("two objects"));
-  EXPECT_THAT(error_of([&] { Checkpoint({{"a\xff", v}}).save(path("ckpt")); }), HasSubstr("not UTF-8"));
+  EXPECT_THAT(error_of([&] { Checkpoint({{"", v}}); }).message(), HasSubstr("no name"));
+  EXPECT_THAT(error_of([&] { Checkpoint({{"a/b", v}}); }).message(), HasSubstr("no name"));
+  EXPECT_THAT(error_of([&] { Checkpoint({{"a", v}, {"a", v}}); }).message(), HasSubstr("two objects"));
+  EXPECT_THAT(error_of([&] {
+                Checkpoint({{"a\xff", v}}).save(path("ckpt"));
+              }).message(),
+              HasSubstr("not UTF-8"));
   EXPECT_THAT(error_of([&] {
                 Checkpoint({{"a", v}}).save(folder_ + "/");
-              }),
+              }).message(),
               HasSubstr("names a folder only"));
 }
 
@@ -273,7 +268,8 @@ TEST_F(Checkpoints, ValuesWaitForTheirVariables) {
   std::optional<Checkpoint> checkpoint(Checkpoint({{"model", Trackable(object)}}));
   const RestoreStatus status = checkpoint->restore(saved);
   EXPECT_THAT(status.deferred(), ElementsAre("model/a float32(1,)", "model/b float32(1,)"));
-  EXPECT_THAT(error_of([&] { status.assert_consumed(); }), HasSubstr("waiting for their variables"));
+  EXPECT_THAT(error_of([&] { status.assert_consumed(); }).message(),
+              HasSubstr("waiting for their variables"));
   status.assert_existing_objects_matched();
   checkpoint.reset();  // and the file may go too
   fs::remove_all(folder_);
@@ -313,7 +309,7 @@ TEST_F(Checkpoints, ValuesThatNeverFindAVariableAreReported) {
     Checkpoint({{"model", Trackable(object)}}).restore(saved);
     EXPECT_THAT(error_of([&] {
                   object->grow("a", variable({0, 0}));
-                }),
+                }).message(),
                 AllOf(HasSubstr("does not fit what was built"), HasSubstr("model/a")));
   }
   // A later restore counts.
@@ -388,9 +384,9 @@ TEST_F(Checkpoints, TheManagerCountsSteps) {
   EXPECT_EQ(step, 6);
   ++step;
   EXPECT_EQ(next.save(), std::nullopt);
-  EXPECT_THAT(error_of([&] { CheckpointManager(checkpoint, folder_, {.checkpoint_interval = 3}); }),
+  EXPECT_THAT(error_of([&] { CheckpointManager(checkpoint, folder_, {.checkpoint_interval = 3}); }).message(),
               HasSubstr("step_counter"));
-  EXPECT_THAT(error_of([&] { CheckpointManager(checkpoint, folder_, {.max_to_keep = -1}); }),
+  EXPECT_THAT(error_of([&] { CheckpointManager(checkpoint, folder_, {.max_to_keep = -1}); }).message(),
               HasSubstr("max_to_keep is -1"));
 }
 
@@ -411,7 +407,7 @@ TEST_F(Checkpoints, TheManagerInitialisesOrFallsBack) {
   file.put('\1');
   file.close();
   set(v, {0});
-  EXPECT_THAT(error_of([&] { manager.restore_or_initialize(); }),
+  EXPECT_THAT(error_of([&] { manager.restore_or_initialize(); }).message(),
               AllOf(HasSubstr("tensor \"v\""), HasSubstr("is damaged"), HasSubstr("newest good checkpoint"),
                     HasSubstr("ckpt-1")));
   EXPECT_THAT(values_of(v), ElementsAre(0));
@@ -472,11 +468,11 @@ TEST_F(Checkpoints, WhatWentWrongInTheBackgroundIsThrownByTheNextCall) {
     files.fault = FaultyFiles::Fault::disk_full;
     files.at = 0;
     checkpoint.save(path("ckpt"));
-    EXPECT_THAT(error_of([&] { checkpoint.save(path("ckpt")); }), HasSubstr("No space left"));
+    EXPECT_THAT(error_of([&] { checkpoint.save(path("ckpt")); }).message(), HasSubstr("No space left"));
     checkpoint.save(path("ckpt"));
-    EXPECT_THAT(error_of([&] { checkpoint.wait(); }), HasSubstr("No space left"));
+    EXPECT_THAT(error_of([&] { checkpoint.wait(); }).message(), HasSubstr("No space left"));
     checkpoint.wait();
-    EXPECT_THAT(error_of([&] { checkpoint.save(path("ckpt"), {.asynchronous = false}); }),
+    EXPECT_THAT(error_of([&] { checkpoint.save(path("ckpt"), {.asynchronous = false}); }).message(),
                 HasSubstr("No space left"));
     EXPECT_EQ(logged_, "");
     checkpoint.save(path("ckpt"));

@@ -1,4 +1,5 @@
 #include "lockstep/train/safetensors.h"
+#include "base/error_of_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
@@ -22,15 +22,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 class Safetensors : public testing::Test {
  protected:
@@ -107,7 +98,8 @@ TEST_F(Safetensors, SomeTensorsAreReadAlone) {
   EXPECT_EQ(read[0].second.item<int32_t>(), 3);
   EXPECT_EQ(read[1].second.item<float>(), 1);
   EXPECT_EQ(file.find("scale"), nullptr);
-  EXPECT_THAT(error_of([&] { file.read("kernle"); }), AllOf(HasSubstr(path()), HasSubstr("\"kernel\"?")));
+  EXPECT_THAT(error_of([&] { file.read("kernle"); }).message(),
+              AllOf(HasSubstr(path()), HasSubstr("\"kernel\"?")));
 }
 
 TEST_F(Safetensors, AFileOfNoTensorsIsAFile) {
@@ -119,11 +111,12 @@ TEST_F(Safetensors, AFailedWriteLeavesTheOldFile) {
   save_safetensors(path(), {{"a", Tensor::scalar(1.0F)}});
   EXPECT_THAT(error_of([&] {
                 save_safetensors(path(), {{"a", Tensor::scalar(2.0F)}, {"a", Tensor::scalar(3.0F)}});
-              }),
+              }).message(),
               HasSubstr("two tensors are called \"a\""));
   EXPECT_EQ(load_safetensors(path())[0].second.item<float>(), 1);
-  EXPECT_THAT(error_of([&] { save_safetensors(folder_, {}); }), HasSubstr("cannot write"));
-  EXPECT_THAT(error_of([&] { save_safetensors(path("no/folder"), {}); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { save_safetensors(folder_, {}); }).message(), HasSubstr("cannot write"));
+  EXPECT_THAT(error_of([&] { save_safetensors(path("no/folder"), {}); }).message(),
+              HasSubstr("No such file"));
   int files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++files;
   EXPECT_EQ(files, 1) << "a temporary file was left";
@@ -132,13 +125,16 @@ TEST_F(Safetensors, AFailedWriteLeavesTheOldFile) {
 TEST_F(Safetensors, WhatCannotBeWrittenIsRefusedByName) {
   EXPECT_THAT(error_of([&] {
                 save_safetensors(path(), {{"none", Tensor()}});
-              }),
+              }).message(),
               AllOf(HasSubstr("\"none\""), HasSubstr("is none")));
   EXPECT_THAT(error_of([&] {
                 save_safetensors(path(), {{"__metadata__", Tensor::scalar(1)}});
-              }),
+              }).message(),
               HasSubstr("__metadata__"));
-  EXPECT_THAT(error_of([&] { save_safetensors(path(), {{"\xff", Tensor::scalar(1)}}); }), HasSubstr("UTF-8"));
+  EXPECT_THAT(error_of([&] {
+                save_safetensors(path(), {{"\xff", Tensor::scalar(1)}});
+              }).message(),
+              HasSubstr("UTF-8"));
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
@@ -173,15 +169,15 @@ TEST_F(Safetensors, DamagedFilesAreRefusedWithFileTensorAndRule) {
       {R"({"__metadata__":[]})", 0, "not an object of strings"},
   };
   for (const auto& c : kCases) {
-    EXPECT_THAT(error_of([&] { load_safetensors(write(c.header, c.data)); }),
+    EXPECT_THAT(error_of([&] { load_safetensors(write(c.header, c.data)); }).message(),
                 AllOf(HasSubstr(c.rule), HasSubstr(path())))
         << c.header;
   }
-  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes("short")); }), HasSubstr("has 5 bytes"));
-  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes(std::string(100, '\xff'))); }),
+  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes("short")); }).message(), HasSubstr("has 5 bytes"));
+  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes(std::string(100, '\xff'))); }).message(),
               HasSubstr("does not fit a file of 100 bytes"));
-  EXPECT_THAT(error_of([&] { load_safetensors(path("missing")); }), HasSubstr("No such file"));
-  EXPECT_THAT(error_of([&] { load_safetensors(folder_); }), HasSubstr("it is a folder"));
+  EXPECT_THAT(error_of([&] { load_safetensors(path("missing")); }).message(), HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { load_safetensors(folder_); }).message(), HasSubstr("it is a folder"));
 }
 
 TEST_F(Safetensors, EveryTruncationIsRefused) {
@@ -198,7 +194,8 @@ TEST_F(Safetensors, ABooleanIsZeroOrOne) {
   EXPECT_TRUE(load_safetensors(write(header, 1))[0].second.item<bool>());
   std::string bytes = read_file(path());
   bytes.back() = '\2';
-  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes(bytes)); }), HasSubstr("neither 0 nor 1"));
+  EXPECT_THAT(error_of([&] { load_safetensors(write_bytes(bytes)); }).message(),
+              HasSubstr("neither 0 nor 1"));
 }
 
 // Written by the format's reference implementation.
@@ -220,7 +217,7 @@ TEST_F(Safetensors, ReadsWhatTheReferenceWrites) {
 TEST_F(Safetensors, TensorsWithoutMemoryAreRefused) {
   EXPECT_THAT(error_of([&] {
                 save_safetensors(path(), {{"n", Tensor::empty(DType::float32, {2}, null_device())}});
-              }),
+              }).message(),
               HasSubstr("holds no elements"));
 }
 

@@ -55,6 +55,7 @@ using Counts = Table<Counter, kCounters>;
 
 struct StepRecord {
   int64_t index = -1;  // 0 is the replica's first step
+  int64_t steps = 1;   // made together, as one launch: all below is of the whole of them
   int64_t start_ns = 0;
   int64_t wall_ns = 0;                // the sum of times
   bool measured_descheduled = false;  // where not, such time is part of the other categories
@@ -62,7 +63,7 @@ struct StepRecord {
   Counts counts;
 };
 
-// Of one duration over the steps of a run, in nanoseconds. Mean, total and max are exact; median and
+// Of one duration over the steps of a run, in nanoseconds; steps made together have equal shares of theirs. Mean, total and max are exact; median and
 // p95 are within 2%.
 struct Distribution {
   int64_t count = 0;
@@ -80,7 +81,7 @@ struct ReplicaSummary {
   Counts counts;                                // over the steps
   int64_t partial_steps = 0;                    // with fewer examples than slots, but some
   int64_t empty_steps = 0;                      // with slots and no example
-  StepRecord first;                             // the first step, with its tracing and warming up
+  StepRecord first;                             // the first record, with its tracing and warming up
   int64_t outside_ns = 0;                       // between steps: validation, callbacks, checkpoints
   Times outside;
 

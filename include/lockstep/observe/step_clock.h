@@ -43,7 +43,8 @@ class ReplicaClock {
 
   // Steps follow each other; they do not nest. Scopes may stay open across the edges.
   void begin_step();
-  StepRecord end_step();
+  // `steps`: how many were made since begin_step(), where a device makes several as one launch.
+  StepRecord end_step(int64_t steps = 1);
   // After an error inside a step: forgets the step; its time counts as outside of steps.
   void abandon_step();
   bool in_step() const;
@@ -63,7 +64,7 @@ class ReplicaClock {
   // Adds to this step's counter. Thread-safe.
   void count(Counter counter, int64_t amount = 1);
 
-  // The last steps (StepClockOptions::recent of them), oldest first. Thread-safe.
+  // The last records (StepClockOptions::recent of them), oldest first. Thread-safe.
   std::vector<StepRecord> recent() const;
 
  private:
@@ -76,7 +77,7 @@ class ReplicaClock {
 struct StepClockOptions {
   int replicas = 1;
   int recent = 256;  // step records kept per replica
-  // Descheduled is measured in one step of so many, from the second step on; 0: never. Reading a
+  // Descheduled is measured in one step (or launch of several) of so many, from the second on; 0: never. Reading a
   // thread's processor time takes 20 times as long as reading the time.
   int measure_descheduled_every = 16;
   const Clock* clock = nullptr;  // not owned; null: Clock::system()
@@ -94,7 +95,7 @@ class StepClock {
 
   // For a thread that drives all replicas while their own threads rest: the same call on each.
   void begin_step();
-  void end_step();
+  void end_step(int64_t steps = 1);
   void abandon_step();
   void enter(Category category);
   void leave();

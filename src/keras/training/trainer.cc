@@ -212,8 +212,7 @@ bool Trainer::timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::
   return true;
 }
 
-// Where the data is on a GPU and the step one kernel: all of them as one launch, and as one step of the clock. How many
-// were made.
+// Where the data is on a GPU and the step one kernel: all of them as one launch. How many were made.
 int64_t Trainer::steps_at_once(StepKind kind, BatchStream& stream, int64_t most, std::source_location where) {
   if (options_.run_eagerly) return 0;
   const std::optional<BatchReader::Rows> rows = stream.rows(most);
@@ -234,7 +233,7 @@ int64_t Trainer::steps_at_once(StepKind kind, BatchStream& stream, int64_t most,
   }
   if (counts_examples_)
     clock_->replica(0).count(observe::Counter::examples, rows->batches * rows->batch_size);
-  clock_->end_step();
+  clock_->end_step(rows->batches);
   return rows->batches;
 }
 
