@@ -6,6 +6,7 @@
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
 #include "lockstep/compile/function.h"
+#include "lockstep/observe/span.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "models/models.h"
@@ -140,6 +141,32 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
     for (const Tensor& result : results)
       EXPECT_EQ(result.to_vector<float>(), std::vector<float>(kCount, 4.f));
   }
+}
+
+// A trace shows every bucket on every device, with the time that it took there.
+TEST_F(GpuOverlap, TracesShowTheSums) {
+  const DeviceScope scope(gpu());
+  models::Mlp model(7);
+  auto optimizer = keras::optimizers::Adam();
+  FunctionOptions options;
+  options.replicas = {.devices = gpus(2), .bucket_bytes = 64 << 10};
+  auto step = function(
+      [&](const Tensor& x, const Tensor& y) { return models::train_step(model, optimizer, x, y); }, options);
+  const Tensor x = models::random_inputs({64, 784}, 1).to(gpu()), y = models::random_labels(64, 10, 2);
+  for (int i = 0; i < 4; ++i) step(x, y);
+  observe::start_tracing();
+  step(x, y);
+  gpu().synchronize();
+  observe::stop_tracing();
+  int sums[2] = {0, 0};
+  for (const observe::Event& event : observe::take_trace().events) {
+    if (std::string_view(event.category.c_str()) != "communication") continue;
+    ASSERT_TRUE(event.device == 0 || event.device == 1);
+    ++sums[event.device];
+    EXPECT_GT(event.end_ns, event.start_ns);
+  }
+  EXPECT_GE(sums[0], 2) << "the weights of the first layer alone are more than a bucket";
+  EXPECT_EQ(sums[0], sums[1]);
 }
 
 }  // namespace
