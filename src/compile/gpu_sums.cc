@@ -1,6 +1,8 @@
 #include "compile/gpu_sums.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -16,9 +18,9 @@ using observe::Category;
 namespace {
 
 constexpr size_t kAligned = 512;  // bytes
-// Of a bucket, where nobody says otherwise: large enough for its bytes to count for more than its events, small enough
-// for the last one, which nothing overlaps.
-constexpr int64_t kBucketBytes = 16 << 20;
+// Of a bucket, where nobody says otherwise. At most: its bytes should take longer than what is done around them. At
+// least: else every bucket is half of what is left, so that the last one, which nothing overlaps, is a small one.
+constexpr int64_t kMostBytes = 16 << 20, kLeastBytes = 1 << 20;
 
 MemoryRange range_of(const void* data, size_t bytes) {
   return {static_cast<const char*>(data), static_cast<const char*>(data) + bytes};
@@ -52,25 +54,28 @@ int GpuSums::holder(int leaf) const {
 
 // In the order in which the first device's last replica makes the addends.
 void GpuSums::fill_buckets() {
-  const int64_t bytes = layout_.bucket_bytes < 0 ? kBucketBytes : layout_.bucket_bytes;
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t s) {
     return std::tuple(sums_[s].phase, !sums_[s].conditions.empty(), sums_[s].ready[0]);
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
-  int64_t filled = 0;
+  std::map<int, int64_t> left;  // bytes, by phase
+  for (const ReplicaSum& sum : sums_) left[sum.phase] += static_cast<int64_t>(sum.bytes());
+  int64_t room = 0;
   for (const size_t s : order) {
     const ReplicaSum& sum = sums_[s];
-    const bool fits = !buckets_.empty() && buckets_.back().phase == sum.phase &&
-                      (bytes == 0 || filled < bytes) &&
+    const bool fits = !buckets_.empty() && buckets_.back().phase == sum.phase && room > 0 &&
                       sums_[buckets_.back().sums[0]].conditions == sum.conditions;
     if (!fits) {
       buckets_.push_back({.phase = sum.phase, .sums = {}});
-      filled = 0;
+      room = layout_.bucket_bytes == 0  ? std::numeric_limits<int64_t>::max()
+             : layout_.bucket_bytes > 0 ? layout_.bucket_bytes
+                                        : std::clamp(left[sum.phase] / 2, kLeastBytes, kMostBytes);
     }
     buckets_.back().sums.push_back(s);
-    filled += static_cast<int64_t>(sum.bytes());
+    room -= static_cast<int64_t>(sum.bytes());
+    left[sum.phase] -= static_cast<int64_t>(sum.bytes());
   }
 }
 
