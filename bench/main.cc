@@ -189,11 +189,19 @@ int run(const Options& options) {
     }
     std::optional<Peers> peers;
     if (!options.no_peers) {
-      on_gpu ? peers.emplace(Peers::on_gpu()) : peers.emplace(threads);
+      on_gpu ? peers.emplace(Peers::on_gpu(options.peers)) : peers.emplace(threads);
       fmt::print(progress, "peers {}:",
                  on_gpu ? "on the GPU" : fmt::format("at {} thread{}", threads, threads == 1 ? "" : "s"));
       for (const std::string& line : peers->inventory()) fmt::print(progress, "\n  {}", line);
-      fmt::print(progress, "\n\n");
+      fmt::print(progress, "\n");
+      std::vector<std::pair<std::string, int64_t>> to_prepare;
+      for (const Work& work : works)
+        if (runs(work)) to_prepare.emplace_back(work.name, work.batch);
+      peers->prepare(to_prepare, [&](const std::string& line) {
+        fmt::print(progress, "  {}\n", line);
+        std::fflush(progress);
+      });
+      fmt::print(progress, "\n");
     }
     for (const Work& work : works) {
       if (!runs(work)) continue;

@@ -1,6 +1,7 @@
 #include "bench/peers.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 #include <utility>
 
@@ -27,6 +29,8 @@ using nlohmann::json;
 
 // The longest answer is the first, which may compile: a framework that needs longer is given up.
 constexpr std::chrono::seconds kPatience{180};
+// With a framework that was asked to get ready, and compiles a whole network.
+constexpr std::chrono::seconds kPatienceToPrepare{900};
 
 std::string environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -75,9 +79,10 @@ class Peers::Process {
   Process& operator=(const Process&) = delete;
 
   std::map<std::string, std::vector<std::string>> peers;  // the works of each
+  std::vector<std::string> slow;                          // those that compile before they run
 
-  json receive() {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+  json receive(std::chrono::seconds patience = kPatience) {
+    const auto end = std::chrono::steady_clock::now() + patience;
     size_t newline;
     while ((newline = received_.find('\n')) == std::string::npos) {
       const auto left =
@@ -86,7 +91,7 @@ class Peers::Process {
       pollfd ready{.fd = out_, .events = POLLIN, .revents = 0};
       if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) == 0) {
         kill(pid_, SIGKILL);  // a late answer would be taken for that to a later question
-        fail(ErrorCode::io, here(), "peers: ", name_, " gave no answer in ", kPatience.count(), " s");
+        fail(ErrorCode::io, here(), "peers: ", name_, " gave no answer in ", patience.count(), " s");
       }
       char text[4096];
       const ssize_t n = read(out_, text, sizeof text);
@@ -98,11 +103,14 @@ class Peers::Process {
     return message;
   }
 
-  Reading read_once(const std::string& peer, const std::string& work, int64_t batch, int iterations) {
-    const json request{{"peer", peer}, {"work", work}, {"batch", batch}, {"iterations", iterations}};
+  void ask(const json& request) {
     const std::string line = request.dump() + "\n";
     require(write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size()), ErrorCode::io, here(),
             "peers: ", name_, " has ended");
+  }
+
+  Reading read_once(const std::string& peer, const std::string& work, int64_t batch, int iterations) {
+    ask({{"peer", peer}, {"work", work}, {"batch", batch}, {"iterations", iterations}});
     const json answer = receive();
     if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
     return {.us = answer["us"], .disturbed = answer["disturbed"]};
@@ -155,16 +163,34 @@ Peers::Peers(int threads) : Peers(cpu_commands(threads)) {
 #endif
 }
 
-Peers Peers::on_gpu() {
+Peers Peers::on_gpu(const std::string& names) {
+  struct One {
+    const char* framework;
+    const char* peer;
+    const char* work = nullptr;
+  };
+  // A process each: an illegal access on a GPU ends all that its process does there. What compiles for a minute has a process
+  // for each work, so that all compile at the same time.
+  static constexpr One kAll[] = {{"torch", "PyTorch eager"},
+                                 {"torch", "PyTorch CUDA graph"},
+                                 {"torch", "torch.compile", "gpu/mlp"},
+                                 {"torch", "torch.compile", "gpu/resnet50"},
+                                 {"torch", "torch.compile", "gpu/gpt2"},
+                                 {"jax", "JAX jit", "gpu/mlp"},
+                                 {"jax", "JAX jit", "gpu/gpt2"},
+                                 {"jax", "JAX scan"}};
+  const std::regex wanted(names);
   std::vector<Command> commands;
-  // A process each: an illegal access on a GPU ends all that its process does there.
-  for (const auto& [framework, peer] : {std::pair("torch", "PyTorch eager"),
-                                        {"torch", "PyTorch CUDA graph"},
-                                        {"torch", "torch.compile"},
-                                        {"jax", "JAX jit"},
-                                        {"jax", "JAX scan"}})
-    commands.push_back(
-        {peer, {python(), script("gpu_peers.py"), "--serve", "--framework", framework, "--peer", peer}});
+  for (const auto& [framework, peer, work] : kAll) {
+    if (!std::regex_search(peer, wanted)) continue;
+    Command command = {
+        peer, {python(), script("gpu_peers.py"), "--serve", "--framework", framework, "--peer", peer}};
+    if (work) {
+      command.first += std::string(" (") + work + ")";
+      command.second.insert(command.second.end(), {"--work", work});
+    }
+    commands.push_back(std::move(command));
+  }
   return Peers(commands);
 }
 
@@ -186,6 +212,7 @@ Peers::Peers(const std::vector<Command>& commands) {
         continue;
       }
       process->peers = hello["peers"].get<decltype(process->peers)>();
+      process->slow = hello.value("slow", process->slow);
       inventory_.push_back(name + " " + hello["version"].get<std::string>());
       processes_.push_back(std::move(process));
     } catch (const std::exception& e) {
@@ -196,6 +223,33 @@ Peers::Peers(const std::vector<Command>& commands) {
 
 Peers::~Peers() = default;
 Peers::Peers(Peers&&) noexcept = default;
+
+void Peers::prepare(const std::vector<std::pair<std::string, int64_t>>& works,
+                    const std::function<void(const std::string&)>& tell) const {
+  std::vector<int> asked(processes_.size(), 0);
+  for (size_t i = 0; i < processes_.size(); ++i)
+    for (const std::string& peer : processes_[i]->slow)
+      for (const auto& [work, batch] : works) {
+        const auto it = processes_[i]->peers.find(peer);
+        if (it == processes_[i]->peers.end() || std::ranges::find(it->second, work) == it->second.end())
+          continue;
+        processes_[i]->ask({{"peer", peer}, {"work", work}, {"batch", batch}, {"prepare", true}});
+        ++asked[i];
+      }
+  for (size_t i = 0; i < processes_.size(); ++i)
+    for (; asked[i] > 0; --asked[i]) try {
+        const json answer = processes_[i]->receive(kPatienceToPrepare);
+        const std::string name =
+            fmt::format("{}, {}/{}", answer["peer"].get<std::string>(), answer["work"].get<std::string>(),
+                        answer["batch"].get<int64_t>());
+        tell(answer.contains("error")
+                 ? fmt::format("{}: {}", name, answer["error"].get<std::string>())
+                 : fmt::format("{}: ready after {:.1f} s", name, answer["prepared"].get<double>()));
+      } catch (const std::exception& e) {
+        tell(e.what());
+        break;
+      }
+}
 
 std::vector<Candidate> Peers::candidates(const std::string& work, int64_t batch) const {
   std::vector<Candidate> list;

@@ -1,8 +1,10 @@
 // Other frameworks, each in a process of its own that takes a reading when asked and is idle in between.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/bench.h"
@@ -14,9 +16,14 @@ class Peers {
  public:
   explicit Peers(int threads);
   ~Peers();
-  // The same on the first GPU.
-  static Peers on_gpu();
+  // The same on the first GPU: those whose name matches the regular expression.
+  static Peers on_gpu(const std::string& names = ".*");
   Peers(Peers&&) noexcept;
+
+  // Lets those that compile before they run do so for these works, all at the same time, and calls `tell` with a line for each
+  // that is ready. Readings need none of it; the first of such a peer takes minutes without.
+  void prepare(const std::vector<std::pair<std::string, int64_t>>& works,
+               const std::function<void(const std::string&)>& tell) const;
 
   // One candidate a peer.
   std::vector<Candidate> candidates(const std::string& work, int64_t batch) const;

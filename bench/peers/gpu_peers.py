@@ -3,7 +3,8 @@
 
     gpu_peers.py --framework torch --serve
 
-Speaks as peers.py does. Networks and data are those of bench/networks.cc: the same layers, synthetic data on the card,
+Speaks as peers.py does, and answers {"prepare": true} in a request by getting a step ready, compiled and warmed up, without
+timing it: {"prepared": seconds}. What is compiled is kept in the folder lockstep/peers of XDG_CACHE_HOME. Networks and data are those of bench/networks.cc: the same layers, synthetic data on the card,
 weights in float32, computation in bfloat16 (the MLP: float32). TF32 stays off.
 """
 
@@ -39,8 +40,19 @@ def digits_of(batch):
     return rng.standard_normal((batch, 784), dtype=np.float32), rng.integers(0, 10, batch)
 
 
+def keep_compiled(variable, name):
+    """Lets a framework find again what it has compiled, unless the environment names another place."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    os.environ.setdefault(variable, os.path.join(cache, "lockstep", "peers", name))
+
+
 class Torch:
+    slow = ["torch.compile"]  # to begin
+
     def __init__(self):
+        keep_compiled("TORCHINDUCTOR_CACHE_DIR", "inductor")
+        keep_compiled("TRITON_CACHE_DIR", "triton")
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(os.cpu_count()))
         import torch
 
         if not torch.cuda.is_available():
@@ -79,7 +91,7 @@ class Torch:
                 return torch.nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten())
 
         if "compile" in peer:
-            loss_of = torch.compile(loss_of)
+            loss_of = torch.compile(loss_of, dynamic=False)
 
         def step():
             optimizer.zero_grad(set_to_none=True)
@@ -180,7 +192,10 @@ class Torch:
 
 
 class Jax:
+    slow = ["JAX jit", "JAX scan"]
+
     def __init__(self):
+        keep_compiled("JAX_COMPILATION_CACHE_DIR", "jax")
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         import jax
 
@@ -280,6 +295,7 @@ def main():
     parser = argparse.ArgumentParser(description="Times training steps of PyTorch and JAX on the first GPU.")
     parser.add_argument("--framework", choices=["torch", "jax"], required=True)
     parser.add_argument("--peer", help="only this one: what breaks its process breaks no other's")
+    parser.add_argument("--work", help="only this one: what takes long to begin begins in processes side by side")
     parser.add_argument("--serve", action="store_true", help="answer requests on standard input")
     args = parser.parse_args()
 
@@ -298,14 +314,25 @@ def main():
 
     if args.peer is not None:
         framework.peers = {name: works for name, works in framework.peers.items() if name == args.peer}
+    if args.work is not None:
+        framework.peers = {name: [w for w in works if w == args.work] for name, works in framework.peers.items()}
     steps = {}
 
-    def reading(peer, work, batch, iterations):
+    def ready(peer, work, batch):
         key = (peer, work, batch)
         if key not in steps:
             steps[key] = framework.build(*key)
             steps[key](max(3, getattr(steps[key], "granularity", 1)))
-        run = steps[key]
+        return steps[key]
+
+    def prepared(peer, work, batch):
+        start = time.perf_counter()
+        ready(peer, work, batch)
+        framework.tidy()
+        return {"peer": peer, "work": work, "batch": batch, "prepared": time.perf_counter() - start}
+
+    def reading(peer, work, batch, iterations):
+        run = ready(peer, work, batch)
         grain = getattr(run, "granularity", 1)
         run(grain)
         iterations = max(1, round(iterations / grain)) * grain
@@ -315,9 +342,9 @@ def main():
         framework.tidy()
         return {"peer": peer, "work": work, "batch": batch, "us": us, "disturbed": False}
 
-    def guarded(peer, work, batch, iterations):
+    def guarded(action, peer, work, batch, *arguments):
         try:
-            return reading(peer, work, batch, iterations)
+            return action(peer, work, batch, *arguments)
         except Exception as error:
             return {"peer": peer, "work": work, "batch": batch, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
@@ -325,12 +352,13 @@ def main():
         for peer, works in framework.peers.items():
             for work in works:
                 for batch in {"gpu/mlp": (32, 128, 1024), "gpu/resnet50": (256,), "gpu/gpt2": (32,)}[work]:
-                    say(guarded(peer, work, batch, 1000 if work == "gpu/mlp" else 10))
+                    say(guarded(reading, peer, work, batch, 1000 if work == "gpu/mlp" else 10))
         return
-    say({"framework": args.framework, "version": framework.version, "peers": framework.peers})
+    say({"framework": args.framework, "version": framework.version, "peers": framework.peers, "slow": framework.slow})
     for line in sys.stdin:
         request = json.loads(line)
-        say(guarded(request["peer"], request["work"], request["batch"], request["iterations"]))
+        about = (request["peer"], request["work"], request["batch"])
+        say(guarded(prepared, *about) if request.get("prepare") else guarded(reading, *about, request["iterations"]))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ inline constexpr std::array kVariables{
     Variable{"HOME", "a folder", "none", "where ~/.cache/lockstep is, the folder of downloaded data sets"},
     Variable{"LOCKSTEP_DATA_DIR", "a folder", "lockstep in XDG_CACHE_HOME",
              "where data sets are looked for and kept"},
+    Variable{"LOCKSTEP_GROUP_LAUNCHES", "0|1", "1",
+             "whether elementwise launches of one program that wait for nothing of each other are made as "
+             "one on a GPU"},
     Variable{"LOCKSTEP_JOIN_STEPS", "0|1", "1",
              "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",

@@ -50,6 +50,7 @@ class StepLog final : public keras::CallbackBase {
 // Ends a run that cannot recover, with what to do about it.
 class StopAtNonsense final : public keras::CallbackBase {
  public:
+  bool needs_every_batch() const override { return false; }
   void on_epoch_end(int epoch, const Logs& logs) override {
     const double loss = logs.find("loss").value_or(0);
     require(std::isfinite(loss), ErrorCode::failed_precondition, std::source_location::current(),

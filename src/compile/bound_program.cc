@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/parallel.h"
 #include "compile/fusion.h"
+#include "compile/launch_groups.h"
 #include "compile/transfers.h"
 #include "device/copy.h"
 #include "device/stream_work.h"
@@ -13,14 +15,21 @@
 namespace lockstep::compile {
 namespace {
 
-// "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace.
-std::string launch_name(const Step& step) {
+// "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace. Of a group: "fused(mul,add,relu)*3
+// float32, 4096 elements".
+std::string launch_name(const Step& step, size_t steps) {
   std::string text(step.op->name);
   if (step.op == &kFused) {
     const auto& ops = step.attrs.as<FusedAttrs>().ops;
     text += '(';
     for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
     text += ops.size() > 6 ? ",...)" : ")";
+  }
+  if (steps > 1) {
+    int64_t elements = 0;
+    for (size_t i = 0; i < steps; ++i) elements += (&step)[i].output_layouts[0].spec.shape.size();
+    return text +
+           detail::concat("*", steps, " ", step.output_layouts[0].spec.dtype, ", ", elements, " elements");
   }
   if (!step.output_layouts.empty()) text += detail::concat(" ", step.output_layouts[0].spec);
   return step.layer.empty() ? text : text + "  " + step.layer;
@@ -64,35 +73,36 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       device_(device),
       replica_(replica) {
   int phase = -1;
-  for (const Step& step : plan.steps) {
+  for (size_t s = 0, steps = 1; s < plan.steps.size(); s += std::exchange(steps, 1)) {
+    const Step& step = plan.steps[s];
     if (step.place.per_replica != per_replica) continue;
     while (phase < step.place.phase) {
       phase_begin_.push_back(launches_.size());
       ++phase;
     }
     const bool copies = step.op == &kTransfer;
-    if (!copies) {
+    const auto count_work = [&](int64_t flops) {
       Work& work = work_[static_cast<size_t>(step.place.device)];
-      work.flops += step.cost.flops;
+      work.flops += flops;
       ++work.kernels;
-    }
+    };
     const DeviceKind kind = step_kind(step.place, options);
-    if (kind == DeviceKind::null && !copies) continue;
+    if (kind == DeviceKind::null && !copies) {
+      count_work(step.cost.flops);
+      continue;
+    }
     const int threads = step_threads(step, options);
     std::unique_ptr<Kernel> kernel;
     if (!copies) {
-      const TeamScope team(threads);
-      if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
-        place->stream();  // binds the thread, so that it is prepared for that device
-      const KernelDef& def = find_kernel(kind, *step.op, step.where);
-      kernel = def.prepare({.op = *step.op,
-                            .attributes = step.attrs,
-                            .inputs = step.input_layouts,
-                            .outputs = step.output_layouts,
-                            .threads = threads,
-                            .where = step.where});
+      kernel = prepare(plan, step, kind, threads, steps);
       recordable_ = recordable_ && !kernel->reads_values();
     }
+    Cost cost = step.cost;
+    for (size_t i = 1; i < steps; ++i) {
+      cost.flops += plan.steps[s + i].cost.flops;
+      cost.bytes += plan.steps[s + i].cost.bytes;
+    }
+    if (!copies) count_work(cost.flops);
     if (!devices_.empty()) {
       if (segments_.empty() || segments_.back().device != step.place.device ||
           segments_.back().copies != copies)
@@ -104,15 +114,17 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
                          .outputs = pointers_.size() + step.inputs.size(),
                          .workspace_offset = step.workspace_bytes > 0 ? step.workspace_offset : -1,
                          .workspace = nullptr,
-                         .name = observe::intern(launch_name(step)),
-                         .flops = step.cost.flops,
-                         .bytes = step.cost.bytes,
-                         .step = &step});
-    for (const auto* operands : {&step.inputs, &step.outputs})
-      for (const Operand& operand : *operands) {
-        (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
-        pointers_.push_back(nullptr);
-      }
+                         .name = observe::intern(launch_name(step, steps)),
+                         .flops = cost.flops,
+                         .bytes = cost.bytes,
+                         .step = &step,
+                         .steps = steps});
+    for (size_t i = 0; i < steps; ++i)
+      for (const auto* operands : {&plan.steps[s + i].inputs, &plan.steps[s + i].outputs})
+        for (const Operand& operand : *operands) {
+          (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
+          pointers_.push_back(nullptr);
+        }
   }
   while (phase < plan.phases) {
     phase_begin_.push_back(launches_.size());
@@ -120,6 +132,29 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
   }
   bound_.resize(patches_.size());
   rebase(memories);
+}
+
+std::unique_ptr<Kernel> BoundProgram::prepare(const Plan& plan, const Step& step, DeviceKind kind,
+                                              int threads, size_t& steps) {
+  const TeamScope team(threads);
+  if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
+    place->stream();  // binds the thread, so that it is prepared for that device
+  if (const GroupSteps rule = group_rule(kind); rule && step.group >= 0) {
+    const Step* const end = plan.steps.data() + plan.steps.size();
+    const Step* const last = std::find_if(&step, end, [&](const Step& s) { return s.group != step.group; });
+    GroupedSteps grouped = rule({&step, last});
+    if (grouped.kernel) {
+      steps = grouped.count;
+      return std::move(grouped.kernel);
+    }
+  }
+  const KernelDef& def = find_kernel(kind, *step.op, step.where);
+  return def.prepare({.op = *step.op,
+                      .attributes = step.attrs,
+                      .inputs = step.input_layouts,
+                      .outputs = step.output_layouts,
+                      .threads = threads,
+                      .where = step.where});
 }
 
 void BoundProgram::rebase(std::span<Memory* const> memories) {
@@ -278,10 +313,12 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
     announce(i);
     const Launch& l = launches_[i];
     Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = {}};
-    for (size_t k = 0; k < l.step->inputs.size(); ++k)
-      use.reads.push_back(range_of(l.step->input_layouts[k], pointers_[l.inputs + k]));
-    for (size_t k = 0; k < l.step->outputs.size(); ++k)
-      use.writes.push_back(range_of(l.step->output_layouts[k], pointers_[l.outputs + k]));
+    for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
+      for (const OperandLayout& layout : l.step[s].input_layouts)
+        use.reads.push_back(range_of(layout, pointers_[at++]));
+      for (const OperandLayout& layout : l.step[s].output_layouts)
+        use.writes.push_back(range_of(layout, pointers_[at++]));
+    }
     if (l.workspace) {
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});

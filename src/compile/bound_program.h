@@ -121,12 +121,16 @@ class BoundProgram {
     int64_t flops;
     int64_t bytes;
     const Step* step;
+    size_t steps = 1;  // of a group: so many from that one on
   };
   struct Patch {
     size_t pointer;
     Operand operand;
   };
 
+  // The kernel of the steps from this one on, as many as `steps` then says.
+  std::unique_ptr<Kernel> prepare(const Plan& plan, const Step& step, DeviceKind kind, int threads,
+                                  size_t& steps);
   void rebase(std::span<Memory* const> memories);
   void run(size_t begin, size_t end, void* stream) const;
   void launch(const Launch& launch, int device, void* stream) const;

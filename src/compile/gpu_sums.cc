@@ -82,26 +82,19 @@ void GpuSums::fill_buckets() {
 void GpuSums::prepare(State& state, size_t d) {
   state.device = layout_.devices[d];
   state.side = side_streams(*state.device)->side_stream();
+  const auto owns = [&](const TreeNode& leaf) { return holder(leaf.first) == static_cast<int>(d); };
+  state.leaves = std::count_if(leaves_.begin(), leaves_.end(), owns);
+  for (const TreeNode& leaf : leaves_)
+    if (method_ != SumMethod::nccl || owns(leaf)) state.used.push_back(leaf);
   size_t scratch = 0;
   for (const ReplicaSum& sum : sums_) {
-    Addends addends;
-    std::vector<TreeNode> used;
-    state.leaves = 0;
-    for (const TreeNode& leaf : leaves_) {
-      const int from = holder(leaf.first);
-      const bool own = from == static_cast<int>(d);
-      state.leaves += own ? 1 : 0;
-      if (method_ == SumMethod::nccl && !own) continue;
-      used.push_back(leaf);
+    Addends& addends = state.sums.emplace_back();
+    for (const TreeNode& leaf : state.used) {
       addends.from.push_back(sum.inputs[static_cast<size_t>(leaf.first)]);
-      if (method_ != SumMethod::copied_kernels || own) continue;
-      addends.copies.push_back({layout_.devices[static_cast<size_t>(from)], addends.from.back(), scratch});
+      if (method_ != SumMethod::copied_kernels || owns(leaf)) continue;
+      addends.copies.push_back({addends.from.back(), scratch});
       scratch += (sum.bytes() + kAligned - 1) / kAligned * kAligned;
     }
-    if (method_ != SumMethod::nccl || used.size() > 1)
-      addends.kernel =
-          std::make_unique<DeviceSum>(*state.device, sum.dtype, sum.size, layout_.replicas, used);
-    state.sums.push_back(std::move(addends));
   }
   if (scratch > 0) {
     state.scratch = std::make_unique<Storage>(*state.device, scratch, std::source_location::current());
@@ -109,8 +102,27 @@ void GpuSums::prepare(State& state, size_t d) {
       for (const Copy& copy : addends.copies)
         *std::find(addends.from.begin(), addends.from.end(), copy.source) = scratch_of(state, copy);
   }
-  for (size_t b = 0; b < buckets_.size(); ++b)
-    state.buckets.push_back({.ready = state.side->event(), .summed = state.side->event(), .graph = nullptr});
+  for (const Bucket& bucket : buckets_) fill(state.buckets.emplace_back(), state, d, bucket);
+}
+
+void GpuSums::fill(Filled& filled, State& state, size_t d, const Bucket& bucket) {
+  filled.ready = state.side->event();
+  filled.summed = state.side->event();
+  if (method_ == SumMethod::nccl && state.used.size() < 2) return;
+  std::map<DType, std::vector<size_t>> by_type;
+  for (const size_t s : bucket.sums)
+    if (sums_[s].size > 0) by_type[sums_[s].dtype].push_back(s);
+  for (const auto& [dtype, list] : by_type) {
+    std::vector<int64_t> counts;
+    for (const size_t s : list) counts.push_back(sums_[s].size);
+    DeviceSums& made = filled.sums.emplace_back(*state.device, dtype, counts, layout_.replicas, state.used);
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::span<void*> operands = made.operands(i);
+      std::transform(state.sums[list[i]].from.begin(), state.sums[list[i]].from.end(), operands.begin(),
+                     [](const void* addend) { return const_cast<void*>(addend); });
+      operands.back() = sums_[list[i]].results[d][0];
+    }
+  }
 }
 
 // What the launches of this device have to do with the buckets, all of whose events are there.
@@ -209,9 +221,9 @@ void GpuSums::queue(size_t d, int phase, observe::ReplicaClock* clock) {
     if (!summed)
       leave_out(state, d, bucket, stream);
     else if (by_nccl)
-      all_reduce(state, d, bucket, stream);
+      all_reduce(state, d, b, stream);
     else
-      add_up(state, d, b, state.buckets[b], stream);
+      launch_sums(state, d, b, stream);
     state.buckets[b].summed->record(stream);
     if (!summed) continue;
     int64_t bytes = 0;
@@ -242,69 +254,60 @@ void GpuSums::leave_out(const State& state, size_t d, const Bucket& bucket, void
       if (result) stream_work(state.device->kind()).fill(result, 0, 1, sums_[s].bytes(), stream);
 }
 
-void GpuSums::copy_result(const State& state, size_t d, size_t s, void* stream) const {
-  const auto& results = sums_[s].results[d];
-  for (size_t p = 1; p < results.size(); ++p)
-    if (results[p]) stream_work(state.device->kind()).copy(results[p], results[0], sums_[s].bytes(), stream);
+// To the other plans, which have memory of their own.
+void GpuSums::copy_results(const State& state, size_t d, const Bucket& bucket, void* stream) const {
+  for (const size_t s : bucket.sums) {
+    const auto& results = sums_[s].results[d];
+    for (size_t p = 1; p < results.size(); ++p)
+      if (results[p])
+        stream_work(state.device->kind()).copy(results[p], results[0], sums_[s].bytes(), stream);
+  }
 }
 
-// This device's addends into its results.
-void GpuSums::add_up(State& state, size_t d, size_t s, void* stream) {
-  Addends& addends = state.sums[s];
-  for (const Copy& copy : addends.copies)
-    stream_work(state.device->kind()).copy(scratch_of(state, copy), copy.source, sums_[s].bytes(), stream);
-  addends.kernel->launch(addends.from, sums_[s].results[d][0], stream);
-  copy_result(state, d, s, stream);
+// What this device adds up itself, into its results.
+void GpuSums::add_up(const State& state, size_t d, size_t b, void* stream) const {
+  for (const size_t s : buckets_[b].sums)
+    for (const Copy& copy : state.sums[s].copies)
+      stream_work(state.device->kind()).copy(scratch_of(state, copy), copy.source, sums_[s].bytes(), stream);
+  for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
+  copy_results(state, d, buckets_[b], stream);
 }
 
-void GpuSums::add_up(State& state, size_t d, size_t b, Filled& filled, void* stream) {
-  const Bucket& bucket = buckets_[b];
-  const observe::EventOptions about{.device = static_cast<int32_t>(d)};
+void GpuSums::launch_sums(State& state, size_t d, size_t b, void* stream) {
   if (observe::tracing()) [[unlikely]] {
     // As every launch is then: with the time that it takes on the device.
     const int64_t start = monotonic_ns();
-    const int64_t took = stream_work(state.device->kind())
-                             .timed(
-                                 [&] {
-                                   for (const size_t s : bucket.sums) add_up(state, d, s, stream);
-                                 },
-                                 stream);
-    observe::record_span("all_reduce_sum", "communication", start, start + took, about);
+    const int64_t took =
+        stream_work(state.device->kind()).timed([&] { add_up(state, d, b, stream); }, stream);
+    observe::record_span("all_reduce_sum", "communication", start, start + took,
+                         {.device = static_cast<int32_t>(d)});
     return;
   }
-  if (!filled.graph) {
-    std::vector<RecordedLaunch> launches;
-    // One after the other: so they take one queue from the card, whose others compute.
-    for (const size_t s : bucket.sums) {
-      std::vector<size_t> after;
-      if (!launches.empty()) after.push_back(launches.size() - 1);
-      launches.push_back(
-          {.launch = [this, &state, d, s](void* on) { add_up(state, d, s, on); }, .after = std::move(after)});
-    }
-    filled.graph = state.device->record(launches);
+  std::unique_ptr<LaunchGraph>& graph = state.buckets[b].graph;
+  if (!graph) {
+    const RecordedLaunch all{.launch = [this, &state, d, b](void* on) { add_up(state, d, b, on); },
+                             .after = {}};
+    graph = state.device->record({&all, 1});
   }
-  filled.graph->launch_on(stream);
+  graph->launch_on(stream);
 }
 
-void GpuSums::all_reduce(State& state, size_t d, const Bucket& bucket, void* stream) {
+void GpuSums::all_reduce(State& state, size_t d, size_t b, void* stream) {
   const observe::Span span("all_reduce_sum", "communication", {.device = static_cast<int32_t>(d)});
+  const Bucket& bucket = buckets_[b];
+  for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
+  if (state.used.empty())
+    for (const size_t s : bucket.sums)
+      stream_work(state.device->kind()).fill(sums_[s].results[d][0], 0, 1, sums_[s].bytes(), stream);
   comm::Communicator& communicator = *communicators_[d];
-  for (const size_t s : bucket.sums) {
-    void* const target = sums_[s].results[d][0];
-    if (state.sums[s].from.empty())
-      stream_work(state.device->kind()).fill(target, 0, 1, sums_[s].bytes(), stream);
-    else if (state.sums[s].kernel)
-      state.sums[s].kernel->launch(state.sums[s].from, target, stream);
-  }
   communicator.begin_batch();
   for (const size_t s : bucket.sums) {
     void* const target = sums_[s].results[d][0];
-    const bool alone = !state.sums[s].kernel && !state.sums[s].from.empty();
-    communicator.all_reduce_sum(alone ? state.sums[s].from[0] : target, target, sums_[s].size, sums_[s].dtype,
-                                stream);
+    communicator.all_reduce_sum(state.used.size() == 1 ? state.sums[s].from[0] : target, target,
+                                sums_[s].size, sums_[s].dtype, stream);
   }
   communicator.end_batch();
-  for (const size_t s : bucket.sums) copy_result(state, d, s, stream);
+  copy_results(state, d, bucket, stream);
 }
 
 void GpuSums::account(int d, uint64_t ago, observe::ReplicaClock& clock) {

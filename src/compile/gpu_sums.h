@@ -52,14 +52,12 @@ class GpuSums {
 
  private:
   struct Copy {
-    Device* device;
     const void* source;
     size_t target;  // in the scratch
   };
   struct Addends {
-    std::unique_ptr<DeviceSum> kernel;  // null: there is one addend or none
-    std::vector<const void*> from;      // what it reads
-    std::vector<Copy> copies;           // what is brought before
+    std::vector<const void*> from;  // what is added up, by leaf in use
+    std::vector<Copy> copies;       // what is brought before
   };
   struct Bucket {
     int phase = 0;
@@ -68,6 +66,7 @@ class GpuSums {
   // A bucket on one device.
   struct Filled {
     std::unique_ptr<StreamEvent> ready, summed;
+    std::vector<DeviceSums> sums;        // by type; none: there is one addend or none
     std::unique_ptr<LaunchGraph> graph;  // null: not recorded yet
   };
   // When the device was done with the phase before, had all addends of the last bucket, and all sums.
@@ -78,7 +77,8 @@ class GpuSums {
   struct State {
     Device* device = nullptr;
     std::unique_ptr<SideStream> side;
-    int64_t leaves = 0;  // of its own
+    int64_t leaves = 0;          // of its own
+    std::vector<TreeNode> used;  // leaves whose addends it adds up itself
     std::vector<Addends> sums;
     std::unique_ptr<Storage> scratch;
     std::vector<Filled> buckets;
@@ -92,15 +92,16 @@ class GpuSums {
     return static_cast<char*>(state.scratch->data()) + copy.target;
   }
   void prepare(State& state, size_t d);
+  void fill(Filled& filled, State& state, size_t d, const Bucket& bucket);
   void fill_buckets();
   void connect(State& state, size_t d);
   bool meet(observe::ReplicaClock* clock);
   bool wanted(const State& state, size_t d, const Bucket& bucket) const;
-  void add_up(State& state, size_t d, size_t sum, void* stream);
-  void copy_result(const State& state, size_t d, size_t sum, void* stream) const;
+  void add_up(const State& state, size_t d, size_t bucket, void* stream) const;
+  void copy_results(const State& state, size_t d, const Bucket& bucket, void* stream) const;
   void leave_out(const State& state, size_t d, const Bucket& bucket, void* stream) const;
-  void add_up(State& state, size_t d, size_t bucket, Filled& filled, void* stream);
-  void all_reduce(State& state, size_t d, const Bucket& bucket, void* stream);
+  void launch_sums(State& state, size_t d, size_t bucket, void* stream);
+  void all_reduce(State& state, size_t d, size_t bucket, void* stream);
   void queue(size_t d, int phase, observe::ReplicaClock* clock);
   int holder(int leaf) const;
 

@@ -13,9 +13,11 @@
 #include "ops/elementwise/expander.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
+#include "ops/nn/pool.h"
 
 namespace lockstep::compile {
 
@@ -302,8 +304,79 @@ std::optional<Window> padded_by(Window window, const Shape& images, const Dims& 
 
 }  // namespace
 
+namespace {
+
+// Largest elements of windows over images padded with zeros that are nowhere below 0, for they come from a ReLU: the padding is
+// never more than another element. Whether a zero of it or one of the images' was chosen is not seen either, where all
+// that comes back goes through the ReLU again, which stops it at zeros.
+struct PaddedPooling {
+  Window window;           // over the images themselves
+  Value images;            // these
+  std::vector<int> grads;  // nodes that bring gradients back
+  std::vector<int> cuts;   // and cut the padding off
+};
+
+std::optional<PaddedPooling> padded_pooling(const Graph& graph, const std::vector<std::vector<int>>& readers,
+                                            int pool) {
+  const Node& node = graph.nodes[static_cast<size_t>(pool)];
+  if (node.op != &kMaxPool2d || graph.node(node.inputs[0]).op != &kPad) return {};
+  const Node& padded = graph.node(node.inputs[0]);
+  const Value images = padded.inputs[0];
+  const auto& pad = padded.attrs.as<PadAttrs>();
+  const auto window =
+      padded_by(node.attrs.as<PoolAttrs>().window, graph.spec(images).shape, pad.before, pad.after);
+  if (pad.value != 0 || !window || graph.node(images).op != &kRelu || padded.device != node.device) return {};
+  for (int i = 0; i < window->rank(); ++i)
+    if (window->before[i] >= window->size[i]) return {};  // a window over padding alone
+  PaddedPooling found{*window, images, {}, {}};
+  const auto results = graph.results();
+  const auto is_result = [&](int i) {
+    return std::any_of(results.begin(), results.end(), [&](Value v) { return v.node == i; });
+  };
+  for (const int grad : readers[static_cast<size_t>(pool)]) {
+    const Node& reader = graph.nodes[static_cast<size_t>(grad)];
+    if (std::find(reader.inputs.begin(), reader.inputs.end(), Value{pool, 1}) == reader.inputs.end())
+      continue;
+    if (reader.op != &kMaxPool2dGrad || is_result(grad)) return {};
+    found.grads.push_back(grad);
+    for (const int cut : readers[static_cast<size_t>(grad)]) {
+      const Node& slice = graph.nodes[static_cast<size_t>(cut)];
+      if (slice.op != &kStridedSlice || slice.outputs[0] != graph.spec(images) || is_result(cut)) return {};
+      const auto& attrs = slice.attrs.as<StridedSliceAttrs>();
+      for (int d = 0; d < pad.before.rank(); ++d)
+        if (attrs.begin[d] != pad.before[d] || attrs.stride[d] != 1) return {};
+      for (const int mask : readers[static_cast<size_t>(cut)]) {
+        const Node& select = graph.nodes[static_cast<size_t>(mask)];
+        if (select.op != &kSelect || select.inputs[1] != Value{cut, 0}) return {};
+        const Node& above = graph.node(select.inputs[0]);
+        const Node& zero = graph.node(above.inputs.back());
+        if (above.op != &kGreater || above.inputs[0] != images || zero.op != &kConstant ||
+            zero.attrs.as<ConstantAttrs>().value != 0)
+          return {};
+      }
+      found.cuts.push_back(cut);
+    }
+  }
+  if (std::any_of(results.begin(), results.end(), [&](Value v) { return v == Value{pool, 1}; })) return {};
+  return found;
+}
+
+}  // namespace
+
 Graph fold_padding(const Graph& graph) {
   const auto uses = count_uses(graph);
+  std::vector<std::vector<int>> readers(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    for (const Value v : graph.nodes[i].inputs)
+      readers[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
+  std::unordered_map<int, PaddedPooling> pools;  // by the node of the pooling and of each gradient
+  std::vector<bool> is_cut(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (const auto found = padded_pooling(graph, readers, static_cast<int>(i))) {
+      pools.emplace(static_cast<int>(i), *found);
+      for (const int grad : found->grads) pools.emplace(grad, *found);
+      for (const int cut : found->cuts) is_cut[static_cast<size_t>(cut)] = true;
+    }
   const auto is_conv = [](const OpDef* op, ConvDirection direction) {
     return (op == &kConv2d || op == &kConv2dBackpropInput || op == &kConv2dBackpropFilter) &&
            conv_direction(*op) == direction;
@@ -313,6 +386,20 @@ Graph fold_padding(const Graph& graph) {
     const int id = static_cast<int>(i);
     const Node& node = graph.nodes[i];
     const Node* first = node.inputs.empty() ? nullptr : &graph.node(node.inputs[0]);
+    if (const auto found = pools.find(id); found != pools.end()) {
+      Node folded = rewriter.mapped(id);
+      folded.attrs = PoolAttrs{found->second.window};
+      if (node.op == &kMaxPool2d)
+        folded.inputs[0] = rewriter.mapped(found->second.images);
+      else
+        folded.outputs[0] = graph.spec(found->second.images);
+      rewriter.replace_with(id, std::move(folded));
+      continue;
+    }
+    if (is_cut[i]) {
+      rewriter.map({id, 0}, rewriter.mapped(node.inputs[0]));
+      continue;
+    }
     if ((is_conv(node.op, ConvDirection::forward) || is_conv(node.op, ConvDirection::backprop_filter)) &&
         first->op == &kPad && first->device == node.device) {
       const auto& pad = first->attrs.as<PadAttrs>();
@@ -477,6 +564,89 @@ Graph fuse_addends(const Graph& graph) {
     if (!fused) rewriter.keep(id);
   }
   return rewriter.finish();
+}
+
+namespace {
+
+// What is behind a value that was 0 where relu(x factor + shift) was, with x of 16 bits.
+struct ReluMask {
+  Value x, factor, shift;
+  Value arriving;  // what it is elsewhere
+};
+
+std::optional<ReluMask> relu_mask(const Graph& graph, Value v) {
+  const auto made_by = [&](Value value, const OpDef& op) -> const Node* {
+    return graph.node(value).op == &op ? &graph.node(value) : nullptr;
+  };
+  const auto is_zero = [&](Value value) {
+    const Node* constant = made_by(value, kConstant);
+    return constant && constant->attrs.as<ConstantAttrs>().value == 0;
+  };
+  const Node* chosen = made_by(v, kSelect);
+  if (!chosen || !is_zero(chosen->inputs[2]) || graph.spec(chosen->inputs[1]) != graph.spec(v)) return {};
+  const Node* above = made_by(chosen->inputs[0], kGreater);
+  if (!above || !is_zero(above->inputs[1])) return {};
+  const Node* relu = made_by(above->inputs[0], kRelu);
+  const Node* rounded = relu ? made_by(relu->inputs[0], kCast) : nullptr;
+  const Node* sum = rounded ? made_by(rounded->inputs[0], kAdd) : nullptr;
+  const Node* product = sum ? made_by(sum->inputs[0], kMul) : nullptr;
+  if (!product) return {};
+  const ReluMask mask{narrow_source(graph, product->inputs[0]), product->inputs[1], sum->inputs[1],
+                      chosen->inputs[1]};
+  const TensorSpec column{DType::float32, {graph.spec(v).shape[-1]}};
+  const bool fits = mask.x.valid() && graph.spec(mask.x) == graph.spec(v) &&
+                    graph.spec(mask.factor) == column && graph.spec(mask.shift) == column;
+  return fits ? std::optional(mask) : std::nullopt;
+}
+
+}  // namespace
+
+Graph fuse_relu_masks(const Graph& graph) {
+  std::unordered_map<int, ReluMask> masks;  // by the value's node
+  for (const Node& node : graph.nodes)
+    if (node.op == &kBatchNormSums && node.inputs.size() == 3 && is_narrow(graph.spec(node.inputs[2]).dtype))
+      if (const auto mask = relu_mask(graph, node.inputs[2]); mask && mask->x == node.inputs[0])
+        masks.emplace(node.inputs[2].node, *mask);
+  if (masks.empty()) return graph;
+
+  Rewriter rewriter(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int id = static_cast<int>(i);
+    Node node = rewriter.mapped(id);
+    if (node.op == &kBatchNormSums) {
+      const Value dy = graph.nodes[i].inputs[2];
+      if (const auto found = masks.find(dy.node);
+          found != masks.end() && found->second.x == graph.nodes[i].inputs[0]) {
+        node.inputs[2] = rewriter.mapped(found->second.arriving);
+        node.inputs.push_back(rewriter.mapped(found->second.factor));
+        node.inputs.push_back(rewriter.mapped(found->second.shift));
+      }
+    } else if (const auto found = masks.find(id); found != masks.end()) {
+      // For its other readers, from the same operands: computed with what they compute.
+      const auto& [x, factor, shift, arriving] = found->second;
+      const auto add = [&](const OpDef& op, std::vector<Value> inputs, DType dtype, Attrs attrs = {}) {
+        return rewriter.add({.op = &op,
+                             .attrs = std::move(attrs),
+                             .inputs = std::move(inputs),
+                             .outputs = {{dtype, node.outputs[0].shape}},
+                             .where = node.where,
+                             .device = node.device});
+      };
+      const Node& above = graph.node(graph.nodes[i].inputs[0]);
+      const Value zero = rewriter.add({.op = &kConstant,
+                                       .attrs = ConstantAttrs{0},
+                                       .inputs = {},
+                                       .outputs = {{DType::float32, graph.spec(above.inputs[1]).shape}},
+                                       .where = node.where,
+                                       .device = node.device});
+      const Value wide = add(kCast, {rewriter.mapped(x)}, DType::float32, CastAttrs{DType::float32});
+      const Value product = add(kMul, {wide, rewriter.mapped(factor)}, DType::float32);
+      const Value sum = add(kAdd, {product, rewriter.mapped(shift)}, DType::float32);
+      node.inputs[0] = add(kGreater, {sum, zero}, DType::boolean);
+    }
+    rewriter.replace_with(id, std::move(node));
+  }
+  return remove_dead_nodes(rewriter.finish());
 }
 
 Graph simplify(Graph graph, bool replicated, bool join) {

@@ -27,7 +27,8 @@ Graph fuse_epilogues(const Graph& graph);
 // on it: as with every mean or sum of losses. For devices whose kernels can.
 Graph join_losses(const Graph& graph);
 
-// Lets convolutions and their gradients pad images themselves that are padded with zeros alike on both sides.
+// Lets convolutions and their gradients pad images themselves that are padded with zeros alike on both sides, and so a max
+// pooling behind a ReLU.
 Graph fold_padding(const Graph& graph);
 
 // Lets kernels read and write 16-bit floats where they can (KernelDef::narrow_inputs) and the graph converts around them,
@@ -38,7 +39,13 @@ Graph absorb_casts(const Graph& graph, const std::function<const KernelDef&(cons
 // connection, or the other gradients of a value. For devices whose kernels can.
 Graph fuse_addends(const Graph& graph);
 
-// All of the above but join_losses, fold_padding, absorb_casts and fuse_addends, in order. `join`: whether ops may move into others.
+// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves: where it was above 0
+// follows from the normalisation's input, which they read anyhow. What arrives at the ReLU is then stored once, not twice. For
+// devices whose kernels can.
+Graph fuse_relu_masks(const Graph& graph);
+
+// All of the above but join_losses, fold_padding, absorb_casts, fuse_addends and
+// fuse_relu_masks, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // How often each value is read; results count as reads.

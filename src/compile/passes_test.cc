@@ -20,6 +20,7 @@
 #include "ops/array/join.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
+#include "ops/nn/batch_norm.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
@@ -495,6 +496,33 @@ TEST(FoldPadding, IntoAConvolutionAndItsGradients) {
   expect_same_results(before, after, specs, 1e-4);
 }
 
+// A pooling of padded images behind a ReLU, with its gradient.
+TensorList padded_pooling(const Tensor& x, bool behind_relu) {
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor images = behind_relu ? relu(x) : x * 2.0;
+  const Tensor y = max_pool2d(pad(images, {0, 1, 1, 0}, {0, 1, 1, 0}), {.pool_size = {3}, .strides = {2}});
+  return {y, tape.gradient(reduce_sum(y * y), x)};
+}
+
+TEST(FoldPadding, IntoAPoolingBehindARelu) {
+  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
+  const Graph graph =
+      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], true); }), false);
+  const Graph folded = fold_padding(graph);
+  EXPECT_EQ(count_ops(graph, kPad), 1);
+  EXPECT_EQ(count_ops(folded, kPad), 0);
+  EXPECT_EQ(count_ops(folded, kStridedSlice), 0);
+  expect_same_results(graph, folded, specs);
+}
+
+TEST(FoldPadding, NotIntoAPoolingOfWhatMayBeBelowZero) {
+  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
+  const Graph graph =
+      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], false); }), false);
+  EXPECT_EQ(count_ops(fold_padding(graph), kPad), 1);
+}
+
 TEST(FoldPadding, NotWhereItIsNoConvolutionsPadding) {
   for (const auto& [before, after, value] :
        {std::tuple<Dims, Dims, double>{{0, 0, 0, 0}, {0, 1, 1, 0}, 0}, {{0, 1, 1, 0}, {0, 1, 1, 0}, 1}})
@@ -577,6 +605,39 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
     if (node.op == &kMatmul) {
       EXPECT_FALSE(node.attrs.as<MatmulAttrs>().addend);
     }
+}
+
+// relu(x factor + shift) in 16 bits, and the gradient of a normalisation in front of it as far as the sums.
+TensorList relu_gradient(const TensorList& in, const Tensor& looked_at) {
+  const Tensor &x = in[0], &dy = in[1], &factor = in[2], &shift = in[3];
+  const Tensor y = relu(cast(cast(x, DType::float32) * factor + shift, DType::bfloat16));
+  const Tensor dz = where(y > 0.0, dy, 0.0);
+  const BatchNormSums sums = batch_norm_sums(looked_at, factor, dz);
+  return {y, sums.sum, sums.product, cast(dz, DType::float32) * factor};
+}
+const SpecList kReluOperands{
+    {DType::bfloat16, {6, 4}}, {DType::bfloat16, {6, 4}}, kVector, kVector, {DType::bfloat16, {6, 4}}};
+
+TEST(FuseReluMasks, IntoTheSumsOfANormalisation) {
+  const Graph graph =
+      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[0]); }), false);
+  const Graph fused = fuse_relu_masks(graph);
+  EXPECT_TRUE(is_sorted(fused));
+  const auto sums = std::find_if(fused.nodes.begin(), fused.nodes.end(),
+                                 [](const Node& node) { return node.op == &kBatchNormSums; });
+  ASSERT_EQ(sums->inputs.size(), 5u);
+  EXPECT_EQ(fused.node(sums->inputs[2]).op, &kParameter) << "what arrives is read as it is";
+  // The other reader does not look at the ReLU's result either.
+  const auto above = std::find_if(fused.nodes.begin(), fused.nodes.end(),
+                                  [](const Node& node) { return node.op == &kGreater; });
+  EXPECT_EQ(fused.node(above->inputs[0]).op, &kAdd);
+  EXPECT_EQ(fused.spec(above->inputs[0]).dtype, DType::float32);
+}
+
+TEST(FuseReluMasks, NotWhereTheReluIsBehindSomethingElse) {
+  const Graph graph =
+      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[4]); }), false);
+  EXPECT_EQ(fuse_relu_masks(graph).nodes.size(), graph.nodes.size());
 }
 
 TEST(Simplify, ComputesTheSame) {

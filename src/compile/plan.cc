@@ -4,8 +4,10 @@
 #include <numeric>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/parallel.h"
 #include "compile/fusion.h"
+#include "compile/launch_groups.h"
 #include "compile/memory_plan.h"
 #include "compile/passes.h"
 #include "compile/results.h"
@@ -35,8 +37,11 @@ struct Home {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const Placement& placement, const PlanOptions& options)
-      : graph_(graph), placement_(placement), options_(options) {
+  Lowering(const Graph& graph, const Placement& placement, const PlanOptions& options,
+           const std::vector<std::vector<int>>& groups)
+      : graph_(graph), placement_(placement), options_(options), group_(graph.nodes.size(), -1) {
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (const int node : groups[g]) group_[static_cast<size_t>(node)] = static_cast<int>(g);
     for (const Node& node : graph.nodes) homes_.emplace_back(node.outputs.size());
     written_.assign(graph.nodes.size(), 0);
     plan_.phases = placement.phases;
@@ -50,6 +55,7 @@ class Lowering {
     for (const int node : order) lower(node);
     extend_to_readers();
     reuse_in_place();
+    settle_groups();
     place_buffers();
     return std::move(plan_);
   }
@@ -182,6 +188,7 @@ class Lowering {
         kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
     for (const Value v : n.inputs) add_input(step, v, needs_contiguous);
     add_outputs(step);
+    if (can_be_grouped(step)) step.group = group_[static_cast<size_t>(i)];
     push(std::move(step));
   }
 
@@ -319,6 +326,7 @@ class Lowering {
 
   void record_in_place(const Kernel& kernel, const Step& step) {
     if (numerics_checked()) return;  // what went in is part of the report
+    if (step.group >= 0) return;     // another of the group may read it meanwhile
     for (size_t o = 0; o < step.outputs.size(); ++o)
       for (size_t i = 0; i < step.inputs.size(); ++i)
         if (kernel.in_place(static_cast<int>(i), static_cast<int>(o)))
@@ -372,6 +380,26 @@ class Lowering {
       if (&source == &target) continue;
       target.same_as = resolve(in.index);
       source.last = std::max(source.last, target.last);
+    }
+  }
+
+  // The steps of a group run at the same time.
+  void settle_groups() {
+    std::vector<Step>& steps = plan_.steps;
+    for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+      const int group = steps[begin].group;
+      for (end = begin + 1; group >= 0 && end < steps.size() && steps[end].group == group;) ++end;
+      if (end - begin < 2) {
+        steps[begin].group = -1;
+        continue;
+      }
+      const int from = static_cast<int>(begin), to = static_cast<int>(end);
+      for (Buffer& buffer : buffers_) {
+        if (buffer.first > from && buffer.first < to) buffer.first = from;
+        if (buffer.last >= from && buffer.last < to) buffer.last = to - 1;
+      }
+      for (Collective& collective : plan_.collectives)
+        if (collective.ready > from && collective.ready < to) collective.ready = to;
     }
   }
 
@@ -434,6 +462,7 @@ class Lowering {
   const Placement& placement_;
   const PlanOptions& options_;
   Plan plan_;
+  std::vector<int> group_;           // by node; -1: none
   std::vector<std::string> layers_;  // by node
   std::vector<std::vector<Home>> homes_;
   std::vector<Value> settled_;
@@ -477,10 +506,10 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool checked = numerics_checked();
   graph = simplify(std::move(graph), replicated, !checked);
   if (!checked && options.kind == DeviceKind::gpu && options.devices.empty())
-    graph = fuse_addends(
+    graph = fuse_relu_masks(fuse_addends(
         absorb_casts(fold_padding(join_losses(graph)), [&](const Node& node) -> const KernelDef& {
           return find_kernel(options.kind, *node.op, node.where);
-        }));
+        })));
   if (!checked)
     graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
   if (!options.devices.empty()) graph = insert_transfers(graph);
@@ -488,7 +517,14 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   std::vector<OrderEdge> edges;
   graph = settle_results(graph, options.split_parameters, edges);
   const Placement placement = place_nodes(graph, options.split_parameters, options.devices);
-  Plan plan = Lowering(graph, placement, options).run(schedule(graph, placement, edges));
+  std::vector<int> order = schedule(graph, placement, edges);
+  std::vector<std::vector<int>> groups;
+  if (!checked && options.devices.empty() && group_rule(options.kind) &&
+      env::read_bool("LOCKSTEP_GROUP_LAUNCHES", true)) {
+    groups = group_launches(graph, placement, edges, order);
+    if (!groups.empty()) order = schedule(graph, placement, edges, groups);
+  }
+  Plan plan = Lowering(graph, placement, options, groups).run(order);
   plan.checks_numerics = checked;
   return plan;
 }
@@ -511,6 +547,7 @@ std::string Plan::to_string() const {
     out << " ->";
     for (const Operand& o : step.outputs) print(o);
     for (const OperandLayout& layout : step.output_layouts) out << ' ' << layout.spec;
+    if (step.group >= 0) out << ", in group " << step.group;
     out << '\n';
   }
   for (const Collective& c : collectives) {

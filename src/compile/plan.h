@@ -43,6 +43,7 @@ struct Step {
   NodePlace place;
   Cost cost;
   std::source_location where;
+  int group = -1;  // of steps one behind the other that may run at the same time (launch_groups.h); -1: none
   std::string layer = {};  // whose weights it works with, as far as that can be told
 };
 

@@ -78,7 +78,9 @@ void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_
     if (step.place.per_replica == uniform) continue;
     figures.flops += step.cost.flops * times;
     figures.bytes_accessed += step.cost.bytes * times;
-    figures.launches += times;
+    const bool with_the_last =
+        step.group >= 0 && &step != plan.steps.data() && step.group == (&step)[-1].group;
+    figures.launches += with_the_last ? 0 : times;
   }
 }
 

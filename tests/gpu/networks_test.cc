@@ -11,6 +11,7 @@
 #include "lockstep/observe/kernel_profile.h"
 #include "lockstep/ops/conv.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 #include "models/models.h"
@@ -117,6 +118,67 @@ TEST_F(GpuNetworks, StridedConvolutionsOfFewChannelsEqualTheCpus) {
     };
     compare(expected.first, found.first);
     compare(expected.second, found.second);
+  }
+}
+
+// Long rows of 16 bits have a kernel of their own for a loss and its gradient.
+TEST_F(GpuNetworks, LossesOfManyClassesEqualTheCpus) {
+  for (const int64_t classes : {8200, 50304, 100000}) {
+    SCOPED_TRACE(classes);
+    constexpr int64_t kRows = 300;
+    const auto run = [&](Device& device, DType dtype) {
+      const DeviceScope scope(device);
+      auto step = function([&](const Tensor& logits, const Tensor& labels) {
+        GradientTape tape;
+        tape.watch(logits);
+        const Tensor losses =
+            nn::sparse_softmax_cross_entropy_with_logits(labels, cast(cast(logits, dtype), DType::float32));
+        const Tensor gradient = tape.gradient(reduce_mean(losses), logits);
+        return std::tuple(losses, cast(cast(gradient, dtype), DType::float32));
+      });
+      Tensor logits = models::random_inputs({kRows, classes}, 1) * 6.0F;
+      logits = cast(cast(logits, DType::bfloat16), DType::float32);
+      const Tensor labels = models::random_labels(kRows, classes, 2);
+      const auto [losses, gradient] = step(logits.to(device), labels.to(device));
+      return std::pair(losses.template to_vector<float>(), gradient.template to_vector<float>());
+    };
+    const auto expected = run(cpu(), DType::float32), found = run(gpu(), DType::bfloat16);
+    for (size_t i = 0; i < expected.first.size(); ++i)
+      ASSERT_NEAR(expected.first[i], found.first[i], 1e-4 * expected.first[i]) << "row " << i;
+    for (size_t i = 0; i < expected.second.size(); ++i)
+      ASSERT_NEAR(expected.second[i], found.second[i], 0.005 * std::abs(expected.second[i]) + 1e-12)
+          << "element " << i;
+  }
+}
+
+// 1 + erf(x) is cheaper for results of 16 bits, and none the worse.
+TEST_F(GpuNetworks, GeluIsRightToTheLastOfSixteenBits) {
+  const auto run = [](Device& device, DType dtype) {
+    const DeviceScope scope(device);
+    std::vector<float> values;
+    for (float x = -9; x <= 9; x += 0.001F) values.push_back(static_cast<float>(bfloat16(x)));
+    const auto size = static_cast<int64_t>(values.size());
+    const Tensor input = cast(Tensor::from(values, {size}).to(device), dtype);
+    auto both = function([](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = gelu(x);
+      return std::tuple(cast(y, DType::float64), cast(tape.gradient(reduce_sum(y), x), DType::float64));
+    });
+    const auto [y, dx] = both(input);
+    return std::pair(y.template to_vector<double>(), dx.template to_vector<double>());
+  };
+  const auto expected = run(cpu(), DType::float64);
+  for (const auto& [dtype, last] : {std::pair(DType::bfloat16, 0x1p-8), {DType::float16, 0x1p-11}}) {
+    SCOPED_TRACE(dtype);
+    const auto found = run(gpu(), dtype);
+    for (size_t i = 0; i < expected.first.size(); ++i) {
+      // Half of the last place, and a little of what float32 leaves over.
+      ASSERT_NEAR(expected.first[i], found.first[i], 1.02 * last * std::abs(expected.first[i]) + 3e-7)
+          << "element " << i;
+      ASSERT_NEAR(expected.second[i], found.second[i], 1.02 * last * std::abs(expected.second[i]) + 3e-7)
+          << "element " << i;
+    }
   }
 }
 

@@ -61,6 +61,9 @@ class CallbackBase {
   // True: the logs of every batch are wanted, so they are read from the device after each. The logs of
   // on_*_batch_end are empty otherwise, and steps follow each other without waiting.
   virtual bool wants_batch_logs() const { return false; }
+  // False: steps may be made together where that is faster, and it is told of the last of them, as it is where
+  // steps_per_execution says so.
+  virtual bool needs_every_batch() const { return true; }
 
   // Set before the run begins; alive as long as it lasts.
   void bind(Model* model, const RunParams& params) { model_ = model, params_ = params; }

@@ -28,6 +28,8 @@ class Generator {
   // restoring it saves and restores the generator.
   const Variable& state() const;
 
+  // The state as a number. A GPU is asked only where somebody else has changed it since the last call.
+  int64_t position() const;
   // Moves one step on and returns the state before it: what one draw outside of traced functions takes.
   int64_t advance() const;
 

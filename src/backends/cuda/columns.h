@@ -17,12 +17,12 @@ struct ColumnGrid {
   int64_t chunks, chunk_rows;
   dim3 threads, blocks;
 
-  // A thread has `unit` neighbouring columns.
-  ColumnGrid(int64_t rows, int64_t n, int unit = 1, int64_t max_chunks = 65535) {
-    constexpr int64_t kBlocks = 1024, kRowsPerThread = 8;
+  // A thread has `unit` neighbouring columns. `most_blocks`: about as many as there are to be, where there are rows for them.
+  ColumnGrid(int64_t rows, int64_t n, int unit = 1, int64_t max_chunks = 65535, int64_t most_blocks = 1024) {
+    constexpr int64_t kRowsPerThread = 8;
     while (lanes > 1 && lanes / 2 * unit >= n) lanes /= 2;
     const int64_t across = ceil_div(n, lanes * unit), team = kThreads / lanes;
-    chunks = std::clamp<int64_t>(ceil_div(kBlocks, across), 1,
+    chunks = std::clamp<int64_t>(most_blocks / across, 1,
                                  std::min(max_chunks, std::max<int64_t>(1, rows / (team * kRowsPerThread))));
     chunk_rows = std::max<int64_t>(1, ceil_div(rows, chunks));
     chunks = std::max<int64_t>(1, ceil_div(rows, chunk_rows));
@@ -84,12 +84,17 @@ __device__ void fold_columns(C (&values)[unit], C* shared) {
   for (int k = 0; k < unit; ++k) values[k] = shared[k * kThreads + threadIdx.x];
 }
 
-// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, four at a time, so that their loads
+// Passes over columns that leave sums: as many blocks as run at once on a large card (132 multiprocessors), so that none is left
+// to run alone.
+inline constexpr int kSumBlocksEach = 3;
+inline constexpr int64_t kSumBlocks = 132 * kSumBlocksEach;
+
+// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, `most` at a time, so that their loads
 // are under way together.
-template <class F>
+template <int most, class F>
 __device__ void each_row(int64_t first, int64_t last, F f) {
   int64_t row = first + threadIdx.y;
-  for (; row + 3 * blockDim.y < last; row += 4 * blockDim.y) f.template operator()<4>(row);
+  for (; row + (most - 1) * blockDim.y < last; row += most * blockDim.y) f.template operator()<most>(row);
   for (; row < last; row += blockDim.y) f.template operator()<1>(row);
 }
 

@@ -103,6 +103,23 @@ __device__ inline unsigned short store_f16(float x) {
 __device__ inline float round_bf16(float x) { return load_bf16(store_bf16(x)); }
 __device__ inline float round_f16(float x) { return load_f16(store_f16(x)); }
 
+// 1 + erf(x) within 2^-16 of itself, where erf() alone leaves an error of 2^-24: for results of 16 bits. A polynomial for
+// log2(erfc(|x|)), good up to 5 and falling from there on.
+__device__ inline float one_plus_erf(float x) {
+  const float t = fabsf(x);
+  float p = -1.7699424e-05f;
+  p = fmaf(p, t, 0.00044483834f);
+  p = fmaf(p, t, -0.0049682026f);
+  p = fmaf(p, t, 0.033124427f);
+  p = fmaf(p, t, -0.15118154f);
+  p = fmaf(p, t, -0.91803877f);
+  p = fmaf(p, t, -1.6277785f);
+  p = fmaf(p, t, -1.5370244e-05f);
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(p));
+  return x < 0 ? e : 2 - e;
+}
+
 // Values outside the integer's range become its nearest end, NaN becomes 0.
 template <class T, class F> __device__ inline T saturate(F x, T low, T high, F above) {
   return x != x ? (T)0 : x <= (F)low ? low : x >= above ? high : (T)x;
@@ -245,6 +262,38 @@ std::string expression(const Program& program, const Instruction& i, const std::
 
 }  // namespace
 
+namespace {
+
+bool is_narrow(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+
+// By value: whether more than 16 bits of it are seen, in results or in decisions.
+std::vector<bool> seen_whole(const Program& program) {
+  std::vector<bool> whole(program.instructions.size(), false);
+  for (const int16_t output : program.outputs)
+    if (!is_narrow(program.instructions[static_cast<size_t>(output)].dtype))
+      whole[static_cast<size_t>(output)] = true;
+  for (size_t n = program.instructions.size(); n-- > 0;) {
+    const Instruction& i = program.instructions[n];
+    if (i.op == Opcode::cast && is_narrow(i.dtype)) continue;
+    for (const int16_t arg : i.args)
+      if (arg >= 0 && (whole[n] || i.dtype == DType::boolean)) whole[static_cast<size_t>(arg)] = true;
+  }
+  return whole;
+}
+
+// The argument x of the instruction where it is 1 + erf(x) in float32 for results of 16 bits; -1: it is not.
+int16_t erf_plus_one(const Program& program, const Instruction& i, bool whole) {
+  if (whole || i.op != Opcode::add || std::string_view(computed_type(i.dtype)) != "float") return -1;
+  for (const size_t side : {0, 1}) {
+    const Instruction& one = program.instructions[static_cast<size_t>(i.args[side])];
+    const Instruction& erf = program.instructions[static_cast<size_t>(i.args[1 - side])];
+    if (one.op == Opcode::constant && one.immediate == 1 && erf.op == Opcode::erf) return erf.args[0];
+  }
+  return -1;
+}
+
+}  // namespace
+
 const char* stored_type(DType dtype) {
   switch (dtype) {
     case DType::float32: return "float";
@@ -262,11 +311,14 @@ std::string_view scalar_prelude() { return kPrelude; }
 ScalarCode scalar_code(const Program& program, const std::function<std::string(size_t)>& element,
                        const std::string& prefix) {
   ScalarCode code;
+  const std::vector<bool> whole = seen_whole(program);
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     const Instruction& i = program.instructions[n];
+    const int16_t erf_of = erf_plus_one(program, i, whole[n]);
     const std::string value = i.op == Opcode::input ? loaded(i.dtype, element(static_cast<size_t>(i.index)))
                               : i.op == Opcode::constant ? constant_text(i.dtype, i.immediate)
-                                                         : expression(program, i, prefix);
+                              : erf_of >= 0 ? detail::concat("one_plus_erf(", prefix, erf_of, ")")
+                                            : expression(program, i, prefix);
     code.statements +=
         detail::concat("      const ", computed_type(i.dtype), " ", prefix, n, " = ", value, ";\n");
   }
@@ -337,9 +389,35 @@ int vector_width(const Walk& walk, std::span<const DType> dtypes) {
   return static_cast<int>(width);
 }
 
+namespace {
+
+// What a thread does with V elements: pointers a0, a1, ... say where each operand has them, or the one that all read.
+std::string unit_code(const Program& program, std::span<const DType> dtypes,
+                      const std::function<bool(size_t)>& packed) {
+  const size_t inputs = program.inputs.size();
+  std::string text;
+  const auto add = [&](const auto&... parts) { text += detail::concat(parts..., "\n"); };
+  const auto pack = [&](size_t i) { return detail::concat("Pack<", stored_type(dtypes[i]), ", V>"); };
+  for (size_t i = 0; i < inputs; ++i) {
+    const std::string type = packed(i) ? pack(i) : stored_type(dtypes[i]);
+    add("    const ", type, " in", i, " = *(const ", type, "*)a", i, ";");
+  }
+  for (size_t o = inputs; o < dtypes.size(); ++o) add("    ", pack(o), " out", o, ";");
+  add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
+  const ScalarCode code = scalar_code(
+      program, [&](size_t k) { return detail::concat("in", k, packed(k) ? ".at[j]" : ""); }, "v");
+  text += code.statements;
+  for (size_t o = inputs; o < dtypes.size(); ++o)
+    add("      out", o, ".at[j] = ", code.outputs[o - inputs], ";");
+  add("    }");
+  for (size_t o = inputs; o < dtypes.size(); ++o) add("    *(", pack(o), "*)a", o, " = out", o, ";");
+  return text;
+}
+
+}  // namespace
+
 std::string elementwise_source(const Program& program, const Walk& walk, std::span<const DType> dtypes) {
   const size_t operands = dtypes.size();
-  const size_t inputs = program.inputs.size();
   const size_t rank = walk.sizes.size();
   const int width = vector_width(walk, dtypes);
   const bool wide = walk.size() > std::numeric_limits<int32_t>::max();
@@ -372,34 +450,52 @@ std::string elementwise_source(const Program& program, const Walk& walk, std::sp
       }
     }
   }
-  for (size_t i = 0; i < inputs; ++i) {
-    if (inner_access(walk, i, dtypes[i]) == InnerAccess::contiguous)
-      add("    const Pack<", stored_type(dtypes[i]), ", V> in", i, " = *(const Pack<", stored_type(dtypes[i]),
-          ", V>*)a", i, ";");
-    else
-      add("    const ", stored_type(dtypes[i]), " in", i, " = *(const ", stored_type(dtypes[i]), "*)a", i,
-          ";");
-  }
-  for (size_t o = inputs; o < operands; ++o) add("    Pack<", stored_type(dtypes[o]), ", V> out", o, ";");
-  add("    _Pragma(\"unroll\") for (int j = 0; j < V; ++j) {");
-  const ScalarCode code = scalar_code(
-      program,
-      [&](size_t k) {
-        const bool packed = inner_access(walk, k, dtypes[k]) == InnerAccess::contiguous;
-        return detail::concat("in", k, packed ? ".at[j]" : "");
-      },
-      "v");
-  text += code.statements;
-  for (size_t o = inputs; o < operands; ++o) add("      out", o, ".at[j] = ", code.outputs[o - inputs], ";");
-  add("    }");
-  for (size_t o = inputs; o < operands; ++o)
-    add("    *(Pack<", stored_type(dtypes[o]), ", V>*)a", o, " = out", o, ";");
+  text += unit_code(program, dtypes,
+                    [&](size_t i) { return inner_access(walk, i, dtypes[i]) == InnerAccess::contiguous; });
   add("  }\n}");
   add("extern \"C\" __global__ void ", kElementwiseKernel, "(const __grid_constant__ Arguments p) {");
   if (width > 1)
     add("  if (p.vectors) walk<", width, ">(p); else walk<1>(p);");
   else
     add("  walk<1>(p);");
+  add("}");
+  return text;
+}
+
+std::string elementwise_group_source(const Program& program, const std::vector<bool>& whole,
+                                     std::span<const DType> dtypes, const GroupLayout& layout) {
+  const size_t operands = dtypes.size();
+  std::string text = kPrelude;
+  const auto add = [&](const auto&... parts) { text += detail::concat(parts..., "\n"); };
+  add("struct Arguments { u64 members; char* at[", layout.capacity, "][", operands, "]; u64 size[",
+      layout.capacity, "]; unsigned end[", layout.capacity, "]; unsigned vectors[", layout.capacity, "]; };");
+  add("template <int V> __device__ inline void walk(const Arguments& p, unsigned member, unsigned block) {");
+  add("  const u64 units = p.size[member] / V;");
+  add("  u64 unit = (u64)block * ", layout.units, " + threadIdx.x;");
+  for (size_t i = 0; i < operands; ++i) add("  char* const b", i, " = p.at[member][", i, "];");
+  add("  for (unsigned k = 0; k < ", layout.units,
+      " && unit < units; k += blockDim.x, unit += blockDim.x) {");
+  for (size_t i = 0; i < operands; ++i) {
+    if (whole[i])
+      add("    char* const a", i, " = b", i, " + unit * (V * ", size_of(dtypes[i]), ");");
+    else
+      add("    char* const a", i, " = b", i, ";");
+  }
+  text += unit_code(program, dtypes, [&](size_t i) { return whole[i]; });
+  add("  }\n}");
+  add("extern \"C\" __global__ void ", kElementwiseKernel, "(const __grid_constant__ Arguments p) {");
+  add("  unsigned member = 0, members = (unsigned)p.members;");
+  add("  while (members > 1) {  // the first whose blocks end behind this one");
+  add("    const unsigned half = members / 2;");
+  add("    if (p.end[member + half - 1] <= blockIdx.x) { member += half; members -= half; } else { members = "
+      "half; }");
+  add("  }");
+  add("  const unsigned block = blockIdx.x - (member > 0 ? p.end[member - 1] : 0);");
+  if (layout.width > 1)
+    add("  if (p.vectors[member]) walk<", layout.width,
+        ">(p, member, block); else walk<1>(p, member, block);");
+  else
+    add("  walk<1>(p, member, block);");
   add("}");
   return text;
 }

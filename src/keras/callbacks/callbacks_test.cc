@@ -318,6 +318,19 @@ TEST(ProgressBar, IsOneLineWhereThereIsNoTerminal) {
       << "the first step, which compiles, is not part of the mean";
 }
 
+TEST(ProgressBar, IsToldOfSeveralStepsAtOnce) {
+  observe::FakeClock clock;
+  ProgressBar bar({.target = 200, .clock = &clock});
+  clock.sleep(3'000'000'000);
+  bar.due(64);
+  clock.sleep(64'000'000);
+  bar.due(128);
+  clock.sleep(72'000'000);
+  bar.due(200);
+  EXPECT_EQ(bar.final_text({}), "200/200 ━━━━━━━━━━━━━━━━━━━━ 3s 1ms/step\n")
+      << "the first steps, of which one compiles, are not part of the mean";
+}
+
 TEST(NumberText, IsPythons) {
   EXPECT_EQ(number_text(1), "1.0");
   EXPECT_EQ(number_text(-3), "-3.0");

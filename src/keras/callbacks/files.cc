@@ -61,6 +61,7 @@ class ModelCheckpointCallback final : public CallbackBase {
     last_batch_ = -1;
   }
   bool wants_batch_logs() const override { return options_.save_freq > 0; }
+  bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     if (options_.save_freq <= 0) return;
     batches_ += batch - last_batch_;
@@ -129,6 +130,7 @@ class CSVLoggerCallback final : public CallbackBase {
   CSVLoggerCallback(std::string path, CSVLoggerOptions options)
       : path_(std::move(path)), options_(std::move(options)) {}
 
+  bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
     const bool exists = fs::exists(path_) && fs::file_size(path_) > 0;
     header_needed_ = !(options_.append && exists);
@@ -208,6 +210,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
             "BackupAndRestore: the folder is empty");
   }
 
+  bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_begin(const Logs&) override {
     batches_ = 0;
     trainer().build_optimizer();

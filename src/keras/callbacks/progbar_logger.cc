@@ -14,6 +14,7 @@ namespace {
 
 class ProgbarLoggerCallback final : public CallbackBase {
  public:
+  bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override { training_ = true; }
   void on_train_end(const Logs&) override { training_ = false; }
   void on_epoch_begin(int epoch, const Logs&) override {

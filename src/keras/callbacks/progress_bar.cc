@@ -41,12 +41,12 @@ ProgressBar::ProgressBar(const ProgressBarOptions& options)
     : options_(options), start_(options.clock->now_ns()), now_(start_) {}
 
 bool ProgressBar::due(int64_t done) {
-  const bool first = done == 1 && first_done_ == 0;
+  const bool first = first_done_ == 0;
   const bool moves = options_.verbose == 1 && options_.terminal;
   done_ = done;
   if (!first && !moves) return false;
   now_ = options_.clock->now_ns();
-  if (first) first_done_ = now_;
+  if (first) first_done_ = now_, first_steps_ = done;
   if (!moves || (shown_ != 0 && now_ - shown_ < kRefreshNs)) return false;
   shown_ = now_;
   return true;
@@ -54,7 +54,8 @@ bool ProgressBar::due(int64_t done) {
 
 double ProgressBar::seconds_per_step() const {
   if (done_ == 0) return 0;
-  if (first_done_ != 0 && done_ > 1) return seconds(now_ - first_done_) / static_cast<double>(done_ - 1);
+  if (done_ > first_steps_ && first_steps_ > 0)
+    return seconds(now_ - first_done_) / static_cast<double>(done_ - first_steps_);
   return seconds(now_ - start_) / static_cast<double>(done_);
 }
 

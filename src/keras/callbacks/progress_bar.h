@@ -20,7 +20,7 @@ class ProgressBar {
  public:
   explicit ProgressBar(const ProgressBarOptions& options);
 
-  // To be told of every step. Whether it is time to show text(): on a terminal, every 50 ms.
+  // To be told how many steps are done, after every step or after several. Whether it is time to show text(): on a terminal, every 50 ms.
   bool due(int64_t done);
   // The line after the step that due() was told of last; it goes over the line before.
   std::string text(const Logs& values) const;
@@ -37,8 +37,9 @@ class ProgressBar {
   int64_t done_ = 0;
   int64_t start_ = 0;
   int64_t now_ = 0;
-  int64_t shown_ = 0;       // 0: never
-  int64_t first_done_ = 0;  // when the first step was; 0: not yet. It is long: it compiles
+  int64_t shown_ = 0;        // 0: never
+  int64_t first_done_ = 0;   // when it was first told; 0: not yet. The first step is long: it compiles
+  int64_t first_steps_ = 0;  // of that
 };
 
 }  // namespace lockstep::keras

@@ -16,6 +16,7 @@ class EarlyStoppingCallback final : public CallbackBase {
   explicit EarlyStoppingCallback(const EarlyStoppingOptions& options)
       : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "EarlyStopping") {}
 
+  bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
     waited_ = 0;
     best_ = monitor_.worst();
@@ -79,6 +80,7 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
             "ReduceLROnPlateau: factor must be below 1, received ", options.factor);
   }
 
+  bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
     best_ = monitor_.worst();
     waited_ = 0;
@@ -125,6 +127,7 @@ class LearningRateSchedulerCallback final : public CallbackBase {
             "LearningRateScheduler: the schedule is empty");
   }
 
+  bool needs_every_batch() const override { return false; }
   void on_epoch_begin(int epoch, const Logs&) override {
     const double rate = schedule_(epoch, model().optimizer().current_learning_rate());
     require(std::isfinite(rate), ErrorCode::invalid_argument, std::source_location::current(),
@@ -167,6 +170,9 @@ class LambdaCallbackImpl final : public CallbackBase {
   void on_train_begin(const Logs& logs) override { tell(options_.on_train_begin, logs); }
   void on_train_end(const Logs& logs) override { tell(options_.on_train_end, logs); }
   bool wants_batch_logs() const override { return options_.on_train_batch_end != nullptr; }
+  bool needs_every_batch() const override {
+    return options_.on_train_batch_begin != nullptr || options_.on_train_batch_end != nullptr;
+  }
 
  private:
   template <class F, class... Arguments>

@@ -54,6 +54,7 @@ class TensorBoardCallback final : public CallbackBase {
     train_->graph(nodes);
   }
   bool wants_batch_logs() const override { return options_.update_freq > 0; }
+  bool needs_every_batch() const override { return options_.update_freq > 0; }
   void on_epoch_begin(int, const Logs&) override {
     epoch_start_ = std::chrono::steady_clock::now();
     epoch_step_ = step_;

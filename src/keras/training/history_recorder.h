@@ -8,6 +8,7 @@ namespace lockstep::keras {
 
 class HistoryRecorder final : public CallbackBase {
  public:
+  bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override { history = {}; }
   void on_epoch_end(int epoch, const Logs& logs) override {
     history.epoch.push_back(epoch);

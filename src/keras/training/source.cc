@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "base/parallel.h"
@@ -18,20 +16,17 @@
 #include "lockstep/keras/datasets.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
+#include "ops/random/random.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::keras {
 namespace {
 
 // Less than this is not worth waking a thread for, or giving to one more of a team.
-constexpr size_t kPrefetchBytes = size_t{64} << 10;
+constexpr int64_t kPrefetchBytes = int64_t{64} << 10;
 constexpr size_t kThreadBytes = size_t{16} << 10;
 // What data may take of a GPU: a part of the memory that is left, and no more than is copied in about a second.
 constexpr int64_t kShareOfGpu = 4, kMostOnGpu = int64_t{4} << 30;
-// A number below `bound`. A product is many times faster than a remainder.
-size_t below(size_t bound, std::mt19937_64& engine) {
-  return bound >> 32 == 0 ? ((engine() >> 32) * bound) >> 32 : engine() % bound;
-}
 
 // One batch of rows from anywhere in the arrays: claim() says which and finds memory, copy() fetches them.
 class Gathering {
@@ -85,41 +80,20 @@ class Gathering {
   std::span<const int64_t> rows_;
 };
 
-// All rows in a random order, of which the first ones can be had before the others.
-class ShuffledRows {
- public:
-  explicit ShuffledRows(int64_t count)
-      : order_(static_cast<size_t>(count)),
-        engine_(static_cast<uint64_t>(random::default_generator().advance())) {
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-  }
-  // Those before `end`.
-  std::span<const int64_t> until(size_t end) {
-    for (; ready_ < end; ++ready_)
-      std::swap(order_[ready_], order_[ready_ + below(order_.size() - ready_, engine_)]);
-    return {order_.data(), end};
-  }
-  size_t size() const { return order_.size(); }
-
- private:
-  std::vector<int64_t> order_;
-  std::mt19937_64 engine_;
-  size_t ready_ = 0;
-};
-
+// The order is that of random::permutation, on every kind of device.
 class ShuffledReader final : public BatchReader {
  public:
   ShuffledReader(const Batch& arrays, const EpochOptions& options)
       : arrays_(arrays),
-        batch_size_(static_cast<size_t>(options.batch_size)),
+        batch_size_(options.batch_size),
         threads_(options.threads),
-        shuffled_(examples_in(arrays)),
-        order_(shuffled_.until(shuffled_.size())) {
-    size_t bytes = 0;
-    each_array(arrays, [&](const Tensor& tensor) { bytes += tensor.spec().bytes(); });
-    const bool large = bytes / std::max<size_t>(1, order_.size()) * batch_size_ >= kPrefetchBytes;
+        examples_(examples_in(arrays)),
+        order_(random_permutation(random::default_generator().advance(), examples_)) {
+    int64_t bytes = 0;
+    each_array(arrays, [&](const Tensor& tensor) { bytes += static_cast<int64_t>(tensor.spec().bytes()); });
+    const bool large = bytes / examples_ * batch_size_ >= kPrefetchBytes;
     // Two batches or fewer: nothing to be ahead of.
-    if (options.free_threads > 0 && large && order_.size() > 2 * batch_size_)
+    if (options.free_threads > 0 && large && examples_ > 2 * batch_size_)
       worker_.emplace(Waiting::spins_first);
   }
   ~ShuffledReader() override {
@@ -146,11 +120,11 @@ class ShuffledReader final : public BatchReader {
 
  private:
   bool claim(Batch& batch) {
-    const size_t left = order_.size() - at_;
-    if (left == 0) return false;
-    const std::span<const int64_t> rows(order_.data() + at_, std::min(left, batch_size_));
-    at_ += rows.size();
-    gathering_.claim(arrays_, rows, batch);
+    const int64_t size = std::min(batch_size_, examples_ - at_);
+    if (size == 0) return false;
+    rows_.resize(static_cast<size_t>(size));
+    for (int64_t& row : rows_) row = order_(at_++);
+    gathering_.claim(arrays_, rows_, batch);
     return true;
   }
 
@@ -171,11 +145,12 @@ class ShuffledReader final : public BatchReader {
   }
 
   const Batch& arrays_;
-  size_t batch_size_;
+  int64_t batch_size_;
   int threads_;
-  ShuffledRows shuffled_;
-  std::span<const int64_t> order_;
-  size_t at_ = 0;
+  int64_t examples_;
+  TabledPermutation order_;
+  int64_t at_ = 0;
+  std::vector<int64_t> rows_;  // of the batch that is claimed
   Gathering gathering_;
   Batch next_;                     // what is claimed ahead
   std::atomic<bool> taken_{true};  // somebody copies it, or has
@@ -184,20 +159,27 @@ class ShuffledReader final : public BatchReader {
   std::optional<Worker> worker_;
 };
 
+// BatchReader::as_rows of arrays on a GPU, from `at` on.
+std::optional<BatchReader::Rows> rows_from(const Batch& arrays, const Tensor& order, int64_t at,
+                                           int64_t batch_size, int64_t most) {
+  const int64_t left = examples_in(arrays) - at;
+  if (left <= 0 || most <= 0) return std::nullopt;
+  if (left < batch_size) return BatchReader::Rows{&arrays, order, at, left, 1};
+  return BatchReader::Rows{&arrays, order, at, batch_size, std::min(most, left / batch_size)};
+}
+
 // Of arrays on a GPU, which gathers the rows itself: they never leave it.
 class GpuShuffledReader final : public BatchReader {
  public:
   GpuShuffledReader(const Batch& arrays, int64_t batch_size)
-      : arrays_(arrays),
-        device_(arrays.x[0].device()),
-        batch_size_(batch_size),
-        shuffled_(examples_in(arrays)),
-        order_(Tensor::empty(DType::int64, {examples_in(arrays)}, device_)) {}
+      : arrays_(arrays), device_(arrays.x[0].device()), batch_size_(batch_size) {
+    const DeviceScope scope(device_);
+    order_ = random::permutation(examples_in(arrays));
+  }
 
   bool next(Batch& batch) override {
     const int64_t size = std::min(batch_size_, order_.size() - at_);
     if (size <= 0) return false;
-    make(at_ + size);
     const Tensor rows = make_view(*order_.impl(), {DType::int64, {size}}, order_.impl()->strides, at_);
     at_ += size;
     const DeviceScope scope(device_);
@@ -211,31 +193,15 @@ class GpuShuffledReader final : public BatchReader {
   }
 
   std::optional<Rows> as_rows(int64_t most) override {
-    if (order_.size() - at_ < batch_size_) return std::nullopt;
-    make(at_ + batch_size_);
-    return Rows{&arrays_, order_, at_, batch_size_, std::min(most, (ready_ - at_) / batch_size_)};
+    return rows_from(arrays_, order_, at_, batch_size_, most);
   }
   void skip(int64_t batches) override { at_ += batches * batch_size_; }
 
  private:
-  // The order of the rows before `end` is on the GPU, and some more, so that it has work while the rest is made.
-  void make(int64_t end) {
-    constexpr int64_t kAtOnce = 8192;
-    if (end <= ready_) return;
-    end = std::min(order_.size(), std::max(end, ready_ + kAtOnce));
-    const std::span<const int64_t> rows =
-        shuffled_.until(static_cast<size_t>(end)).subspan(static_cast<size_t>(ready_));
-    device_.copy_from_host(static_cast<int64_t*>(order_.impl()->data()) + ready_, rows.data(),
-                           rows.size_bytes());
-    ready_ = end;
-  }
-
   const Batch& arrays_;
   Device& device_;
   int64_t batch_size_;
-  ShuffledRows shuffled_;
-  Tensor order_;       // on the GPU
-  int64_t ready_ = 0;  // of the order
+  Tensor order_;  // on the GPU
   int64_t at_ = 0;
 };
 
@@ -254,9 +220,8 @@ class OrderedReader final : public BatchReader {
   }
 
   std::optional<Rows> as_rows(int64_t most) override {
-    const int64_t batches = std::min(most, (examples_ - at_) / batch_size_);
-    if (batches == 0 || arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
-    return Rows{&arrays_, Tensor(), at_, batch_size_, batches};
+    if (arrays_.x[0].device().kind() != DeviceKind::gpu) return std::nullopt;
+    return rows_from(arrays_, Tensor(), at_, batch_size_, most);
   }
   void skip(int64_t batches) override { at_ += batches * batch_size_; }
 

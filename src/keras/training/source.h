@@ -29,7 +29,7 @@ class BatchReader {
   // else holds them.
   virtual bool next(Batch& batch) = 0;
 
-  // Whole batches that next() would give, as rows of arrays on a GPU.
+  // Batches of one size that next() would give, as rows of arrays on a GPU.
   struct Rows {
     const Batch* arrays = nullptr;
     Tensor order;  // the numbers of the rows, there as well; undefined: as they lie
@@ -37,7 +37,8 @@ class BatchReader {
     int64_t batch_size = 0;
     int64_t batches = 0;
   };
-  // At most `most` of them; none where they cannot be had like that, or where there is no whole one left.
+  // At most `most` of them: whole ones, or what is left after those. None where they cannot be had like that, or where
+  // nothing is left.
   virtual std::optional<Rows> as_rows(int64_t /*most*/) { return {}; }
   // As if next() had given so many of these.
   virtual void skip(int64_t /*batches*/) {}

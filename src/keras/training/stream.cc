@@ -59,7 +59,7 @@ observe::InputSummary BatchStream::input_summary() const {
   return {found->bottleneck + " [" + found->where + "]: " + found->cause, found->fix};
 }
 
-int64_t random_state() { return random::default_generator().state().value().item<int64_t>(); }
+int64_t random_state() { return random::default_generator().position(); }
 void set_random_state(int64_t state) { random::default_generator().state().assign(Tensor::scalar(state)); }
 
 }  // namespace lockstep::keras

@@ -146,12 +146,11 @@ bool any_wants_batch_logs(const std::vector<Callback>& callbacks) {
                      [](const Callback& callback) { return callback.base()->wants_batch_logs(); });
 }
 
-// Then steps may be made together that nobody asked to make together.
+// Else so many steps may be made together although nobody asked for it.
 constexpr int64_t kUnheardSteps = 64;
-bool nobody_hears_batches(const std::vector<Callback>& callbacks) {
-  return std::all_of(callbacks.begin(), callbacks.end(), [](const Callback& callback) {
-    return dynamic_cast<const HistoryRecorder*>(callback.base().get()) != nullptr;
-  });
+bool any_needs_every_batch(const std::vector<Callback>& callbacks) {
+  return std::any_of(callbacks.begin(), callbacks.end(),
+                     [](const Callback& callback) { return callback.base()->needs_every_batch(); });
 }
 
 void check_batch_size(const char* what, int64_t batch_size, std::source_location where) {
@@ -241,7 +240,8 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
                         const std::vector<Callback>& callbacks, std::source_location where) {
   const bool trains = kind == StepKind::train;
   const bool logs_wanted = any_wants_batch_logs(callbacks);
-  const bool unheard = nobody_hears_batches(callbacks);
+  const int64_t most = options_.steps_per_execution;
+  const int64_t at_once = any_needs_every_batch(callbacks) ? most : std::max(most, kUnheardSteps);
   const auto begin = trains ? &CallbackBase::on_train_batch_begin : &CallbackBase::on_test_batch_begin;
   const auto end = trains ? &CallbackBase::on_train_batch_end : &CallbackBase::on_test_batch_end;
   const Logs none;
@@ -249,9 +249,10 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
   while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     tell(callbacks, begin, step, none);
-    const int64_t most = options_.steps_per_execution,
-                  at_once = unheard ? std::max(most, kUnheardSteps) : most;
-    int64_t done = steps_at_once(kind, stream, steps > 0 ? std::min(at_once, steps - step) : at_once, where);
+    int64_t done = 0;
+    for (int64_t made = 1; made > 0 && done < at_once && step + done != steps; done += made)
+      made =
+          steps_at_once(kind, stream, (steps > 0 ? std::min(at_once, steps - step) : at_once) - done, where);
     while (done < most && step + done != steps && timed_step(kind, stream, batch, where)) ++done;
     if (done == 0) {
       if (steps > 0)

@@ -36,6 +36,13 @@ __device__ void multiply(Sums& d, const Left& a, uint32_t b0, uint32_t b1) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// With both halves of a right operand: sums of two times eight neighbouring columns.
+template <class T>
+__device__ void multiply(Sums* d, const Left& a, const Right& b) {
+  multiply<T>(d[0], a, b[0], b[1]);
+  multiply<T>(d[1], a, b[2], b[3]);
+}
+
 __device__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -226,8 +233,7 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
           k.right(b, j * 16, c * 16);
 #pragma unroll
           for (int t = 0; t < tiles; ++t) {
-            multiply<T>(s[t][2 * j], q[t], b[0], b[1]);
-            multiply<T>(s[t][2 * j + 1], q[t], b[2], b[3]);
+            multiply<T>(&s[t][2 * j], q[t], b);
           }
         }
       }
@@ -310,8 +316,7 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
           v.right_as_is(b, j * 16, c * 16);
 #pragma unroll
           for (int t = 0; t < tiles; ++t) {
-            multiply<T>(sum[t][2 * c], a[t], b[0], b[1]);
-            multiply<T>(sum[t][2 * c + 1], a[t], b[2], b[3]);
+            multiply<T>(&sum[t][2 * c], a[t], b);
           }
         }
       }
@@ -476,10 +481,8 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
         Right b_first, b_second;
         column_first.right(b_first, j * 16, c * 16);
         column_second.right(b_second, j * 16, c * 16);
-        multiply<T>(s[0], own_first[c], b_first[0], b_first[1]);
-        multiply<T>(s[1], own_first[c], b_first[2], b_first[3]);
-        multiply<T>(d[0], own_second[c], b_second[0], b_second[1]);
-        multiply<T>(d[1], own_second[c], b_second[2], b_second[3]);
+        multiply<T>(s, own_first[c], b_first);
+        multiply<T>(d, own_second[c], b_second);
       }
       Left ds, ps;
 #pragma unroll
@@ -511,12 +514,10 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
       for (int c = 0; c < dim / 16; ++c) {
         Right b;
         column_first.right_as_is(b, j * 16, c * 16);
-        multiply<T>(sum_first[2 * c], ds, b[0], b[1]);
-        multiply<T>(sum_first[2 * c + 1], ds, b[2], b[3]);
+        multiply<T>(&sum_first[2 * c], ds, b);
         if constexpr (by_keys) {
           column_second.right_as_is(b, j * 16, c * 16);
-          multiply<T>(sum_second[2 * c], ps, b[0], b[1]);
-          multiply<T>(sum_second[2 * c + 1], ps, b[2], b[3]);
+          multiply<T>(&sum_second[2 * c], ps, b);
         }
       }
     }

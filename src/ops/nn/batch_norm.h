@@ -16,7 +16,8 @@ extern const OpDef kBatchNormGrad;
 extern const OpDef kBatchMoments;
 
 // (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the
-// gradients of a normalisation are made of.
+// gradients of a normalisation are made of. The compiler may add two inputs, factor [n] and shift [n]: dy then counts as 0
+// where x factor + shift is not above 0, as it does behind a ReLU.
 extern const OpDef kBatchNormSums;
 
 struct BatchNormAttrs {

@@ -7,9 +7,16 @@
 namespace lockstep::cuda {
 namespace {
 
+// Never contracted, as in the elementwise pass whose sign they tell.
+__device__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+__device__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
+__device__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
+
 // A chunk's mean and sum of squared distances from it.
 template <int unit, class T>
-__global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
+__global__ void __launch_bounds__(kThreads, kSumBlocksEach)
+    moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
   __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
@@ -18,18 +25,21 @@ __global__ void moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int6
   C center[unit] = {}, sum[unit] = {}, squares[unit] = {};
   if (column < n && first < last) {
     load_columns(x + first * n + column, center);
-    each_row(first, last, [&]<int rows>(int64_t row) {
-      C v[rows][unit];
+    each_row<8>(first, last, [&]<int rows>(int64_t row) {
+      Pack<T, unit> packs[rows];  // narrow until they are used: more of them fit
 #pragma unroll
-      for (int r = 0; r < rows; ++r) load_columns(x + (row + r * blockDim.y) * n + column, v[r]);
+      for (int r = 0; r < rows; ++r) packs[r] = load_pack<T, unit>(x + (row + r * blockDim.y) * n + column);
 #pragma unroll
-      for (int r = 0; r < rows; ++r)
+      for (int r = 0; r < rows; ++r) {
+        C v[unit];
+        packs[r].get(v);
 #pragma unroll
         for (int k = 0; k < unit; ++k) {
-          const C distance = v[r][k] - center[k];
+          const C distance = v[k] - center[k];
           sum[k] += distance;
           squares[k] += distance * distance;
         }
+      }
     });
   }
   fold_columns(sum, shared);
@@ -99,34 +109,46 @@ __global__ void normalize(const T* x, const Real<T>* mean, const Real<T>* scale,
   }
 }
 
-// For a chunk of rows: the sums of dy (x - mean) and of dy.
-template <int unit, class T>
-__global__ void gradient_sums(const T* x, const T* dy, const Real<T>* means, Real<T>* sums, int64_t rows,
-                              int64_t n, int64_t chunk_rows) {
+// For a chunk of rows: the sums of dy (x - mean) and of dy. `masked`: dy is 0 where x factor + shift is not above 0.
+template <bool masked>
+constexpr int kSumsEach = masked ? 2 : kSumBlocksEach;  // blocks that run at once on a multiprocessor
+template <bool masked, int unit, class T>
+__global__ void __launch_bounds__(kThreads, kSumsEach<masked>)
+    gradient_sums(const T* x, const T* dy, const Real<T>* means, const Real<T>* factors,
+                  const Real<T>* shifts, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
   __shared__ C shared[kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
   if (column < n) {
-    C mean[unit];
+    C mean[unit], factor[unit] = {}, shift[unit] = {};
 #pragma unroll
-    for (int k = 0; k < unit; ++k) mean[k] = means[column + k];
-    each_row(first, last, [&]<int rows>(int64_t row) {
-      C v[rows][unit], d[rows][unit];
+    for (int k = 0; k < unit; ++k) {
+      mean[k] = means[column + k];
+      if constexpr (masked) factor[k] = factors[column + k], shift[k] = shifts[column + k];
+    }
+    each_row<masked ? 6 : 4>(first, last, [&]<int rows>(int64_t row) {
+      Pack<T, unit> xs[rows], dys[rows];
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
         const int64_t at = (row + r * blockDim.y) * n + column;
-        load_columns(x + at, v[r]);
-        load_columns(dy + at, d[r]);
+        xs[r] = load_pack<T, unit>(x + at);
+        dys[r] = load_pack<T, unit>(dy + at);
       }
 #pragma unroll
-      for (int r = 0; r < rows; ++r)
+      for (int r = 0; r < rows; ++r) {
+        C v[unit], d[unit];
+        xs[r].get(v);
+        dys[r].get(d);
 #pragma unroll
         for (int k = 0; k < unit; ++k) {
-          along[k] += d[r][k] * (v[r][k] - mean[k]);
-          sum[k] += d[r][k];
+          if constexpr (masked)
+            d[k] = rounded_sum(rounded_product(v[k], factor[k]), shift[k]) > 0 ? d[k] : C(0);
+          along[k] += d[k] * (v[k] - mean[k]);
+          sum[k] += d[k];
         }
+      }
     });
   }
   fold_columns(along, shared);
@@ -219,6 +241,26 @@ class BatchNormBase : public Kernel {
   }
 
  protected:
+  // The chunks' moments and sums; `join` makes something of them: join(grid).
+  template <int unit, class T, class Join>
+  void launch_moments(const T* x, Real<T>* sums, cudaStream_t stream, Join join) const {
+    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks);
+    moments<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, sums, rows_, n_, grid.chunk_rows);
+    join(grid);
+  }
+  // `factor` and `shift`: null where nothing is masked.
+  template <int unit, class T, class Join>
+  void launch_sums(const T* x, const T* dy, const Real<T>* mean, const Real<T>* factor, const Real<T>* shift,
+                   Real<T>* sums, cudaStream_t stream, Join join) const {
+    const auto run = [&]<bool masked>() {
+      const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks / kSumBlocksEach * kSumsEach<masked>);
+      gradient_sums<masked, unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, factor, shift, sums,
+                                                                            rows_, n_, grid.chunk_rows);
+      join(grid);
+    };
+    factor ? run.template operator()<true>() : run.template operator()<false>();
+  }
+
   DType dtype_;
   int64_t n_, rows_;
 };
@@ -238,10 +280,11 @@ class BatchNormKernel final : public BatchNormBase {
       auto *mean = static_cast<C*>(args.outputs[1]), *variance = static_cast<C*>(args.outputs[2]),
            *sums = static_cast<C*>(args.workspace), *scale = sums + 2 * kMostChunks * n_;
       dispatch_unit<T>(n_, {x, y}, [&]<int unit>() {
-        const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
-        moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
-        join_moments<<<join_blocks(n_), join_threads(), 0, stream>>>(
-            sums, chunks.chunks, chunks.chunk_rows, rows_, n_, epsilon_, gamma, mean, variance, scale);
+        const ColumnGrid grid(rows_, n_, unit);
+        launch_moments<unit>(x, sums, stream, [&](const ColumnGrid& chunks) {
+          join_moments<<<join_blocks(n_), join_threads(), 0, stream>>>(
+              sums, chunks.chunks, chunks.chunk_rows, rows_, n_, epsilon_, gamma, mean, variance, scale);
+        });
         if (rows_ > 0)
           normalize<unit>
               <<<grid.blocks, grid.threads, 0, stream>>>(x, mean, scale, beta, y, rows_, n_, grid.chunk_rows);
@@ -270,12 +313,12 @@ class BatchNormGradKernel final : public BatchNormBase {
       auto* dx = static_cast<T*>(args.outputs[0]);
       auto *sums = static_cast<C*>(args.workspace), *columns = sums + 2 * kMostChunks * n_;
       dispatch_unit<T>(n_, {x, dy, dx}, [&]<int unit>() {
-        const ColumnGrid chunks(rows_, n_, unit, kMostChunks), grid(rows_, n_, unit);
-        gradient_sums<unit>
-            <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
-        join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
-            sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
-            static_cast<T*>(args.outputs[2]), columns);
+        const ColumnGrid grid(rows_, n_, unit);
+        launch_sums<unit>(x, dy, mean, nullptr, nullptr, sums, stream, [&](const ColumnGrid& chunks) {
+          join_gradients<<<join_blocks(n_), join_threads(), 0, stream>>>(
+              sums, chunks.chunks, rows_, n_, epsilon_, gamma, variance, static_cast<T*>(args.outputs[1]),
+              static_cast<T*>(args.outputs[2]), columns);
+        });
         if (rows_ > 0)
           gradient<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, dy, mean, columns, dx, rows_, n_,
                                                                    grid.chunk_rows);
@@ -303,11 +346,11 @@ class BatchMomentsKernel final : public BatchNormBase {
       const auto* x = static_cast<const T*>(args.inputs[0]);
       auto* sums = static_cast<C*>(args.workspace);
       dispatch_unit<T>(n_, {x}, [&]<int unit>() {
-        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
-        moments<unit><<<chunks.blocks, chunks.threads, 0, stream>>>(x, sums, rows_, n_, chunks.chunk_rows);
-        join_moments<T><<<join_blocks(n_), join_threads(), 0, stream>>>(
-            sums, chunks.chunks, chunks.chunk_rows, rows_, n_, 0, nullptr, static_cast<C*>(args.outputs[0]),
-            static_cast<C*>(args.outputs[1]), nullptr);
+        launch_moments<unit>(x, sums, stream, [&](const ColumnGrid& chunks) {
+          join_moments<T><<<join_blocks(n_), join_threads(), 0, stream>>>(
+              sums, chunks.chunks, chunks.chunk_rows, rows_, n_, 0, nullptr, static_cast<C*>(args.outputs[0]),
+              static_cast<C*>(args.outputs[1]), nullptr);
+        });
       });
     });
     launched();
@@ -316,24 +359,29 @@ class BatchMomentsKernel final : public BatchNormBase {
 
 class BatchNormSumsKernel final : public BatchNormBase {
  public:
-  using BatchNormBase::BatchNormBase;
+  explicit BatchNormSumsKernel(const KernelRequest& request)
+      : BatchNormBase(request), masked_(request.inputs.size() == 5) {}
   void launch(const LaunchArgs& args) const override {
     dispatch_floats(dtype_, [&]<class T>() {
       using C = Real<T>;
       const cudaStream_t stream = stream_of(args);
       const auto *x = static_cast<const T*>(args.inputs[0]), *dy = static_cast<const T*>(args.inputs[2]);
-      const auto* mean = static_cast<const C*>(args.inputs[1]);
+      const auto columns = [&](int input) { return static_cast<const C*>(args.inputs[input]); };
+      const C *mean = columns(1), *factor = masked_ ? columns(3) : nullptr,
+              *shift = masked_ ? columns(4) : nullptr;
       auto* sums = static_cast<C*>(args.workspace);
       dispatch_unit<T>(n_, {x, dy}, [&]<int unit>() {
-        const ColumnGrid chunks(rows_, n_, unit, kMostChunks);
-        gradient_sums<unit>
-            <<<chunks.blocks, chunks.threads, 0, stream>>>(x, dy, mean, sums, rows_, n_, chunks.chunk_rows);
-        join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
-            sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
+        launch_sums<unit>(x, dy, mean, factor, shift, sums, stream, [&](const ColumnGrid& chunks) {
+          join_sums<<<join_blocks(n_), join_threads(), 0, stream>>>(
+              sums, chunks.chunks, n_, static_cast<C*>(args.outputs[0]), static_cast<C*>(args.outputs[1]));
+        });
       });
     });
     launched();
   }
+
+ private:
+  bool masked_;
 };
 
 const RegisterKernel registered[] = {

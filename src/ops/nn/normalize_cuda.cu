@@ -38,33 +38,44 @@ struct WarpRow {
   Pack<T, kUnit> packs[kUnits];
 };
 
-// gamma or beta for the elements of a lane, as they are computed with.
-template <class Row, class P>
-struct WarpWeights {
-  typename Row::C values[Row::kUnits][Row::kUnit] = {};
-  __device__ void load(const P* weights, int64_t n) {
-    Row::each(n, [&](int u, int i) {
+// gamma or beta in the shared memory of a block, as they are computed with; zeros without.
+template <class C, class P>
+__device__ void share_weights(const P* weights, C* shared, int64_t n) {
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
+    shared[i] = weights ? static_cast<C>(weights[i]) : C(0);
+}
+template <int unit, class C>
+__device__ void load_shared(const C* from, C (&values)[unit]) {
+  const auto pack = *reinterpret_cast<const Pack<C, unit>*>(from);
 #pragma unroll
-      for (int k = 0; k < Row::kUnit; ++k) values[u][k] = static_cast<typename Row::C>(weights[i + k]);
-    });
-  }
-};
+  for (int k = 0; k < unit; ++k) values[k] = pack.element[k];
+}
+
+// Blocks that run at once on a multiprocessor, of which a large card has 132.
+template <class T>
+constexpr int kNormalizeBlocks = kIs16Bit<T>      ? 4
+                                 : sizeof(T) == 4 ? 2
+                                                  : 1;
+template <class T>
+constexpr int kGradientBlocks = kIs16Bit<T> ? 2 : 1;
+constexpr int64_t kProcessors = 132;
 
 // Without beta and means: RMS normalisation. Rows are loaded one ahead.
 template <int quarters, class T, class P>
-__global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, kNormalizeBlocks<T>)
     normalize_units(const T* x, const P* gamma, const P* beta, Real<T> epsilon, T* y, Real<T>* means,
                     Real<T>* rstds, int64_t rows, int64_t n) {
   using C = Real<T>;
   using Row = WarpRow<T, quarters>;
   constexpr int kUnit = Row::kUnit;
+  __shared__ __align__(16) C gammas[RowGrid::kLongest], betas[RowGrid::kLongest];
   const RowTeam<true> team;
-  WarpWeights<Row, P> g, b;
-  g.load(gamma, n);
-  if (beta) b.load(beta, n);
   Row row, next;
   int64_t at = team.first_row();
   if (at < rows) next.load(x + at * n, n);
+  share_weights(gamma, gammas, n);
+  share_weights(beta, betas, n);
+  __syncthreads();
   for (; at < rows; at += team.row_step()) {
     row = next;
     if (at + team.row_step() < rows) next.load(x + (at + team.row_step()) * n, n);
@@ -88,9 +99,12 @@ __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
       rstds[at] = rstd;
     }
     Row::each(n, [&](int u, int i) {
+      C g[kUnit], b[kUnit];
+      load_shared(gammas + i, g);
+      load_shared(betas + i, b);
       row.packs[u].get(v);
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) v[k] = (v[k] - mean) * rstd * g.values[u][k] + b.values[u][k];
+      for (int k = 0; k < kUnit; ++k) v[k] = (v[k] - mean) * rstd * g[k] + b[k];
       row.packs[u].set(v);
       store_pack(y + at * n + i, row.packs[u]);
     });
@@ -123,31 +137,40 @@ __global__ void normalize(const T* x, const P* gamma, const P* beta, Real<T> eps
 }
 
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and for the rows of this block the sums
-// of dy h and, where there are means, of dy.
+// of dy h and, where there are means, of dy. Rows are loaded one ahead where there are registers for it.
 template <int quarters, class T, class P>
-__global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, kGradientBlocks<T>)
     gradient_units(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,
                    const T* addend, T* dx, Real<T>* sums, int64_t rows, int64_t n) {
   using C = Real<T>;
   using Row = WarpRow<T, quarters>;
   constexpr int kUnit = Row::kUnit, kWarps = kThreads / kWarp;
-  __shared__ C shared[kWarps / 2][RowGrid::kLongest];
+  __shared__ __align__(16) C shared[kWarps / 2][RowGrid::kLongest];
+  C* const gammas = shared[0];  // until the sums are made
   const RowTeam<true> team;
   C along[Row::kUnits][kUnit] = {}, sum[Row::kUnits][kUnit] = {};
-  WarpWeights<Row, P> g;
-  g.load(gamma, n);
-  for (int64_t at = team.first_row(); at < rows; at += team.row_step()) {
-    Row x_row, dy_row;
-    x_row.load(x + at * n, n);
-    dy_row.load(dy + at * n, n);
+  constexpr bool kAhead = quarters < 4 && sizeof(T) < 8;
+  Row x_row, dy_row, next_x, next_dy;
+  int64_t at = team.first_row();
+  const auto load_next = [&](int64_t row) {
+    if (row < rows) next_x.load(x + row * n, n), next_dy.load(dy + row * n, n);
+  };
+  if (kAhead) load_next(at);
+  share_weights(gamma, gammas, n);
+  __syncthreads();
+  for (; at < rows; at += team.row_step()) {
+    if (!kAhead) load_next(at);
+    x_row = next_x, dy_row = next_dy;
+    if (kAhead) load_next(at + team.row_step());
     const C mean = means ? means[at] : C(0), rstd = rstds[at];
-    C sum_a = 0, sum_ha = 0, v[kUnit], d[kUnit];
-    Row::each(n, [&](int u, int) {
+    C sum_a = 0, sum_ha = 0, v[kUnit], d[kUnit], g[kUnit];
+    Row::each(n, [&](int u, int i) {
       x_row.packs[u].get(v);
       dy_row.packs[u].get(d);
+      load_shared(gammas + i, g);
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) {
-        const C h = (v[k] - mean) * rstd, a = d[k] * g.values[u][k];
+        const C h = (v[k] - mean) * rstd, a = d[k] * g[k];
         along[u][k] += d[k] * h;
         sum[u][k] += d[k];
         sum_a += a;
@@ -159,9 +182,9 @@ __global__ void __launch_bounds__(kThreads, kIs16Bit<T> ? 2 : 1)
     Row::each(n, [&](int u, int i) {
       x_row.packs[u].get(v);
       dy_row.packs[u].get(d);
+      load_shared(gammas + i, g);
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k)
-        v[k] = rstd * (d[k] * g.values[u][k] - mean_a - (v[k] - mean) * rstd * mean_ha);
+      for (int k = 0; k < kUnit; ++k) v[k] = rstd * (d[k] * g[k] - mean_a - (v[k] - mean) * rstd * mean_ha);
       if (addend) {
         load_pack<T, kUnit>(addend + at * n + i).get(d);
 #pragma unroll
@@ -321,8 +344,9 @@ class NormKernel final : public NormBase {
         *rstds = static_cast<C*>(args.outputs[centered_ ? 2 : 1]);
       if (grid_.warps && in_units<T>(n_, {x, y}))
         return dispatch_quarters(n_, [&]<int quarters>() {
-          constexpr unsigned kMostBlocks = 1056;
-          normalize_units<quarters><<<std::min(grid_.blocks, kMostBlocks), kThreads, 0, stream_of(args)>>>(
+          const auto blocks =
+              static_cast<unsigned>(std::min<int64_t>(grid_.blocks, kNormalizeBlocks<T> * kProcessors));
+          normalize_units<quarters><<<blocks, kThreads, 0, stream_of(args)>>>(
               x, gamma, beta, static_cast<C>(epsilon_), y, means, rstds, rows_, n_);
         });
       const auto run = grid_.warps ? normalize<true, T, P> : normalize<false, T, P>;
@@ -362,7 +386,8 @@ class NormGradKernel final : public NormBase {
             centered_ ? static_cast<P*>(args.outputs[2]) : nullptr);
       };
       if (rows_ > 0 && grid_.warps && in_units<T>(n_, {x, dy, addend, dx})) {
-        const auto blocks = static_cast<unsigned>(std::min<int64_t>(grid_.blocks, 528));
+        const auto blocks =
+            static_cast<unsigned>(std::min<int64_t>(grid_.blocks, kGradientBlocks<T> * kProcessors));
         dispatch_quarters(n_, [&]<int quarters>() {
           gradient_units<quarters>
               <<<blocks, kThreads, 0, stream>>>(x, gamma, means, rstds, dy, addend, dx, sums, rows_, n_);

@@ -1,4 +1,4 @@
-// Pooling on GPUs: a thread an element of the result.
+// Pooling on GPUs: a thread an element of the result, or a few of a gradient that share their windows; of each some channels.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
@@ -30,13 +30,12 @@ struct Axis {
 // A thread has `unit` neighbouring channels; places count units.
 struct Geometry {
   Axis rows, columns;
-  Divider channels, input_rows, input_columns, output_rows, output_columns;
+  Divider channels, output_rows, output_columns;
 
   struct Place {
     int64_t image;
     int row, column, channel;
   };
-  __device__ Place in(int64_t i) const { return split(i, input_rows, input_columns); }
   __device__ Place out(int64_t i) const { return split(i, output_rows, output_columns); }
   __device__ int64_t input_index(const Place& p, int row, int column) const {
     return ((p.image * rows.input + row) * columns.input + column) * channels.divisor() + p.channel;
@@ -49,8 +48,7 @@ struct Geometry {
     return (row - (o * rows.stride - rows.before)) * columns.size +
            (column - (q * columns.stride - columns.before));
   }
-
- private:
+  // Item i of images of height x width of them.
   __device__ Place split(int64_t i, const Divider& height, const Divider& width) const {
     const int64_t pixel = channels.quotient(i), line = width.quotient(pixel), image = height.quotient(line);
     return {image, static_cast<int>(line - image * height.divisor()),
@@ -59,40 +57,25 @@ struct Geometry {
   }
 };
 
-// uint8, or int32 where a window has more taps.
-template <int unit>
+// P: uint8_t, or int32_t where a window has more taps.
+template <int unit, class P>
 struct Positions {
-  void* data;
-  bool wide;
+  Pack<P, unit>* data;
 
   struct Taps {
     int tap[unit];
   };
-  __device__ Taps load(int64_t i) const {
+  static __device__ Taps taps(const Pack<P, unit>& stored) {
     Taps taps;
-    if (wide) {
-      const auto stored = static_cast<const Pack<int32_t, unit>*>(data)[i];
 #pragma unroll
-      for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
-    } else {
-      const auto stored = static_cast<const Pack<uint8_t, unit>*>(data)[i];
-#pragma unroll
-      for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
-    }
+    for (int k = 0; k < unit; ++k) taps.tap[k] = stored.element[k];
     return taps;
   }
   __device__ void store(int64_t i, const Taps& taps) const {
-    if (wide) {
-      Pack<int32_t, unit> stored;
+    Pack<P, unit> stored;
 #pragma unroll
-      for (int k = 0; k < unit; ++k) stored.element[k] = taps.tap[k];
-      static_cast<Pack<int32_t, unit>*>(data)[i] = stored;
-    } else {
-      Pack<uint8_t, unit> stored;
-#pragma unroll
-      for (int k = 0; k < unit; ++k) stored.element[k] = static_cast<uint8_t>(taps.tap[k]);
-      static_cast<Pack<uint8_t, unit>*>(data)[i] = stored;
-    }
+    for (int k = 0; k < unit; ++k) stored.element[k] = static_cast<P>(taps.tap[k]);
+    data[i] = stored;
   }
 };
 
@@ -106,32 +89,49 @@ struct Sums {
   }
 };
 
+// f(row, column, values) for the elements under a window, a few of a row at a time, so that their loads are under way
+// together.
+template <class T, int unit, class F>
+__device__ void each_under(const Geometry& g, const Pack<T, unit>* x, const Geometry::Place& at,
+                           Axis::Range rows, Axis::Range columns, F f) {
+  constexpr int kTogether = 4;
+  for (int r = rows.begin; r < rows.end; ++r)
+    for (int c = columns.begin; c < columns.end; c += kTogether) {
+      Pack<T, unit> packs[kTogether];
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k)
+        if (c + k < columns.end) packs[k] = load_pack<T, unit>(x + g.input_index(at, r, c + k));
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        if (c + k >= columns.end) continue;
+        Real<T> values[unit];
+        packs[k].get(values);
+        f(r, c + k, values);
+      }
+    }
+}
+
 struct MaxPool {
-  template <class T, int unit>
-  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit> positions,
-                                       int64_t i) {
+  template <class T, int unit, class P>
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x,
+                                       Positions<unit, P> positions, int64_t i) {
     using C = Real<T>;
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
     C best[unit];
-    load_pack<T, unit>(x + g.input_index(at, rows.begin, columns.begin)).get(best);
-    typename Positions<unit>::Taps taps;
+    typename Positions<unit, P>::Taps taps;
+    each_under(g, x, at, rows, columns, [&](int r, int c, const C(&next)[unit]) {
+      const int tap = g.tap(at.row, at.column, r, c);
+      const bool first = r == rows.begin && c == columns.begin;
 #pragma unroll
-    for (int k = 0; k < unit; ++k) taps.tap[k] = g.tap(at.row, at.column, rows.begin, columns.begin);
-    for (int r = rows.begin; r < rows.end; ++r)
-      for (int c = columns.begin; c < columns.end; ++c) {
-        C next[unit];
-        load_pack<T, unit>(x + g.input_index(at, r, c)).get(next);
-        const int tap = g.tap(at.row, at.column, r, c);
-#pragma unroll
-        for (int k = 0; k < unit; ++k) {
-          // The first NaN is the largest of all.
-          if (next[k] > best[k] || (next[k] != next[k] && best[k] == best[k])) {
-            best[k] = next[k];
-            taps.tap[k] = tap;
-          }
+      for (int k = 0; k < unit; ++k) {
+        // The first NaN is the largest of all.
+        if (first || next[k] > best[k] || (next[k] != next[k] && best[k] == best[k])) {
+          best[k] = next[k];
+          taps.tap[k] = tap;
         }
       }
+    });
     positions.store(i, taps);
     Pack<T, unit> result;
     result.set(best);
@@ -140,11 +140,11 @@ struct MaxPool {
 };
 
 struct MaxPoolGather {
-  template <class T, int unit>
-  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit> positions,
-                                       int64_t i) {
+  template <class T, int unit, class P>
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x,
+                                       Positions<unit, P> positions, int64_t i) {
     const auto at = g.out(i);
-    const auto taps = positions.load(i);
+    const auto taps = positions.taps(positions.data[i]);
     Real<T> values[unit];
 #pragma unroll
     for (int k = 0; k < unit; ++k) {
@@ -160,42 +160,17 @@ struct MaxPoolGather {
   }
 };
 
-struct MaxPoolGrad {
-  template <class T, int unit>
-  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* dy, Positions<unit> positions,
-                                       int64_t i) {
-    const auto at = g.in(i);
-    const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
-    Sums<T, unit> sums;
-    for (int o = rows.begin; o < rows.end; ++o)
-      for (int q = columns.begin; q < columns.end; ++q) {
-        const int64_t window = g.output_index(at, o, q);
-        const auto taps = positions.load(window);
-        Real<T> d[unit];
-        load_pack<T, unit>(dy + window).get(d);
-        const int tap = g.tap(o, q, at.row, at.column);
-#pragma unroll
-        for (int k = 0; k < unit; ++k)
-          if (taps.tap[k] == tap) sums.sum[k] += d[k];
-      }
-    return sums.rounded();
-  }
-};
-
 struct AvgPool {
-  template <class T, int unit>
-  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit>,
+  template <class T, int unit, class P>
+  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* x, Positions<unit, P>,
                                        int64_t i) {
     const auto at = g.out(i);
     const auto rows = g.rows.under(at.row), columns = g.columns.under(at.column);
     Sums<T, unit> sums;
-    for (int r = rows.begin; r < rows.end; ++r)
-      for (int c = columns.begin; c < columns.end; ++c) {
-        Real<T> v[unit];
-        load_pack<T, unit>(x + g.input_index(at, r, c)).get(v);
+    each_under(g, x, at, rows, columns, [&](int, int, const Real<T>(&v)[unit]) {
 #pragma unroll
-        for (int k = 0; k < unit; ++k) sums.sum[k] += v[k];
-      }
+      for (int k = 0; k < unit; ++k) sums.sum[k] += v[k];
+    });
     const auto taps = static_cast<Real<T>>((rows.end - rows.begin) * (columns.end - columns.begin));
 #pragma unroll
     for (int k = 0; k < unit; ++k) sums.sum[k] /= taps;
@@ -203,31 +178,92 @@ struct AvgPool {
   }
 };
 
-struct AvgPoolGrad {
-  template <class T, int unit>
-  static __device__ Pack<T, unit> make(const Geometry& g, const Pack<T, unit>* dy, Positions<unit>,
-                                       int64_t i) {
-    const auto at = g.in(i);
-    const auto rows = g.rows.over(at.row), columns = g.columns.over(at.column);
-    Sums<T, unit> sums;
-    for (int o = rows.begin; o < rows.end; ++o)
-      for (int q = columns.begin; q < columns.end; ++q) {
-        const auto r = g.rows.under(o), c = g.columns.under(q);
-        const auto taps = static_cast<Real<T>>((r.end - r.begin) * (c.end - c.begin));
-        Real<T> d[unit];
-        load_pack<T, unit>(dy + g.output_index(at, o, q)).get(d);
+template <class Op, class T, int unit, class P>
+__global__ void pool(Geometry geometry, const Pack<T, unit>* from, Pack<T, unit>* to,
+                     Positions<unit, P> positions, int64_t elements) {
+  for (int64_t i = first_index(); i < elements; i += index_step())
+    store_pack(to + i, Op::make(geometry, from, positions, i));
+}
+
+// What a window gives back to one element under it: `tap` is the element's.
+struct MaxPoolGrad {
+  static constexpr bool kReadsPositions = true;
+  template <class P, class C, int unit>
+  static __device__ void add(C (&sum)[unit], const C (&d)[unit],
+                             const typename Positions<unit, P>::Taps& taps, int tap, C) {
 #pragma unroll
-        for (int k = 0; k < unit; ++k) sums.sum[k] += d[k] / taps;
-      }
-    return sums.rounded();
+    for (int k = 0; k < unit; ++k)
+      if (taps.tap[k] == tap) sum[k] += d[k];
+  }
+};
+struct AvgPoolGrad {
+  static constexpr bool kReadsPositions = false;
+  template <class P, class C, int unit>
+  static __device__ void add(C (&sum)[unit], const C (&d)[unit], const typename Positions<unit, P>::Taps&,
+                             int, C under) {
+#pragma unroll
+    for (int k = 0; k < unit; ++k) sum[k] += d[k] / under;
   }
 };
 
-template <class Op, class T, int unit>
-__global__ void pool(Geometry geometry, const Pack<T, unit>* from, Pack<T, unit>* to,
-                     Positions<unit> positions, int64_t elements) {
-  for (int64_t i = first_index(); i < elements; i += index_step())
-    store_pack(to + i, Op::make(geometry, from, positions, i));
+// Elements of a gradient, kPatch x kPatch of them a thread: the windows over them are many the same. Windows are read two by two,
+// so that their loads are under way together.
+constexpr int kPatch = 2;
+template <class Op, class T, int unit, class P>
+__global__ void pool_gradient(Geometry g, Divider patch_rows, Divider patch_columns, const Pack<T, unit>* dy,
+                              Pack<T, unit>* dx, Positions<unit, P> positions, int64_t patches) {
+  using C = Real<T>;
+  constexpr int kTogether = 2;
+  for (int64_t i = first_index(); i < patches; i += index_step()) {
+    auto at = g.split(i, patch_rows, patch_columns);
+    at.row *= kPatch, at.column *= kPatch;
+    const auto over = [](const Axis& axis, int first) {
+      return Axis::Range{axis.over(first).begin, axis.over(min(first + kPatch, axis.input) - 1).end};
+    };
+    const auto rows = over(g.rows, at.row), columns = over(g.columns, at.column);
+    Sums<T, unit> sums[kPatch][kPatch];
+    for (int o = rows.begin; o < rows.end; o += kTogether)
+      for (int q = columns.begin; q < columns.end; q += kTogether) {
+        Pack<T, unit> packs[kTogether][kTogether];
+        Pack<P, unit> taps[kTogether][kTogether];
+        const auto exists = [&](int a, int b) { return o + a < rows.end && q + b < columns.end; };
+#pragma unroll
+        for (int a = 0; a < kTogether; ++a)
+#pragma unroll
+          for (int b = 0; b < kTogether; ++b)
+            if (exists(a, b)) {
+              const int64_t window = g.output_index(at, o + a, q + b);
+              packs[a][b] = load_pack<T, unit>(dy + window);
+              if constexpr (Op::kReadsPositions) taps[a][b] = positions.data[window];
+            }
+#pragma unroll
+        for (int a = 0; a < kTogether; ++a)
+#pragma unroll
+          for (int b = 0; b < kTogether; ++b) {
+            if (!exists(a, b)) continue;
+            C d[unit];
+            packs[a][b].get(d);
+            typename Positions<unit, P>::Taps chosen;
+            if constexpr (Op::kReadsPositions) chosen = positions.taps(taps[a][b]);
+            const auto r = g.rows.under(o + a), c = g.columns.under(q + b);
+            const auto under = static_cast<C>((r.end - r.begin) * (c.end - c.begin));
+#pragma unroll
+            for (int y = 0; y < kPatch; ++y)
+#pragma unroll
+              for (int x = 0; x < kPatch; ++x) {
+                const int row = at.row + y, column = at.column + x;
+                if (row >= r.begin && row < r.end && column >= c.begin && column < c.end)
+                  Op::template add<P>(sums[y][x].sum, d, chosen, g.tap(o + a, q + b, row, column), under);
+              }
+          }
+      }
+#pragma unroll
+    for (int y = 0; y < kPatch; ++y)
+#pragma unroll
+      for (int x = 0; x < kPatch; ++x)
+        if (at.row + y < g.rows.input && at.column + x < g.columns.input)
+          store_pack(dx + g.input_index(at, at.row + y, at.column + x), sums[y][x].rounded());
+  }
 }
 
 // Where a kernel's positions are: among its inputs, its outputs, or nowhere.
@@ -249,14 +285,9 @@ class PoolKernel final : public Kernel {
                   static_cast<int>(window.size[i]), static_cast<int>(window.strides[i]),
                   static_cast<int>(window.before[i])};
     };
+    images_ = request.shape(0)[0];
     channels_ = request.shape(0)[3];
-    geometry_ = {axis(0),
-                 axis(1),
-                 Divider(),
-                 Divider(window.input[0]),
-                 Divider(window.input[1]),
-                 Divider(window.output(0)),
-                 Divider(window.output(1))};
+    geometry_ = {axis(0), axis(1), Divider(), Divider(window.output(0)), Divider(window.output(1))};
   }
 
   void launch(const LaunchArgs& args) const override {
@@ -266,21 +297,38 @@ class PoolKernel final : public Kernel {
                                                             : nullptr;
     dispatch_floats(dtype_, [&]<class T>() {
       dispatch_unit<T>(channels_, {args.inputs[0], args.outputs[0], positions}, [&]<int unit>() {
-        Geometry geometry = geometry_;
-        geometry.channels = Divider(channels_ / unit);
-        using E = Pack<T, unit>;
-        pool<Op, T, unit><<<blocks_for(elements_ / unit), kThreads, 0, stream_of(args)>>>(
-            geometry, static_cast<const E*>(args.inputs[0]), static_cast<E*>(args.outputs[0]),
-            Positions<unit>{positions, wide_}, elements_ / unit);
+        if (wide_)
+          run<T, unit>(args, Positions<unit, int32_t>{static_cast<Pack<int32_t, unit>*>(positions)});
+        else
+          run<T, unit>(args, Positions<unit, uint8_t>{static_cast<Pack<uint8_t, unit>*>(positions)});
       });
     });
     launched();
   }
 
  private:
+  template <class T, int unit, class P>
+  void run(const LaunchArgs& args, Positions<unit, P> positions) const {
+    Geometry geometry = geometry_;
+    geometry.channels = Divider(channels_ / unit);
+    using E = Pack<T, unit>;
+    const auto* from = static_cast<const E*>(args.inputs[0]);
+    auto* to = static_cast<E*>(args.outputs[0]);
+    if constexpr (requires { Op::kReadsPositions; }) {
+      const int64_t rows = ceil_div(geometry.rows.input, kPatch),
+                    columns = ceil_div(geometry.columns.input, kPatch);
+      const int64_t patches = images_ * rows * columns * (channels_ / unit);
+      pool_gradient<Op, T, unit, P><<<blocks_for(patches), kThreads, 0, stream_of(args)>>>(
+          geometry, Divider(rows), Divider(columns), from, to, positions, patches);
+    } else {
+      pool<Op, T, unit, P><<<blocks_for(elements_ / unit), kThreads, 0, stream_of(args)>>>(
+          geometry, from, to, positions, elements_ / unit);
+    }
+  }
+
   DType dtype_;
   bool wide_;
-  int64_t elements_, channels_ = 1;
+  int64_t elements_, images_ = 1, channels_ = 1;
   Geometry geometry_;
 };
 

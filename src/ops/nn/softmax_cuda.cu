@@ -117,66 +117,84 @@ __device__ float power_of_two(float x) {
   return y;
 }
 
-// The same for long rows of 16-bit floats, whole units of 16 bytes: a block has one row in its shared memory while the next
-// one arrives. Powers of two are within 2 units in the last place of a float32, which 16 bits do not show.
-constexpr int kLongThreads = 1024;
+// The same for long rows of 16-bit floats, whole units of 16 bytes, which wait in shared memory between the two times they are
+// needed. A thread fetches the units that it works on itself, so it fetches those of its next row as soon as it is done with
+// one: no barrier, and no second buffer. Powers of two are within 2 units in the last place of a float32, which 16 bits
+// do not show.
+constexpr int kLongThreads = 512, kLongBlocksEach = 2;
 template <class T, class L>
-__global__ void __launch_bounds__(kLongThreads)
+__global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
     long_cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
                                  int n, Finding* finding) {
-  constexpr int kUnit = RowUnit<T>::kSize;
+  constexpr int kUnit = RowUnit<T>::kSize, kStep = kLongThreads * kUnit;
   constexpr float kLog2E = 1.4426950408889634f;
   extern __shared__ __align__(16) char memory[];
   const RowTeam<false> team;
-  T* const buffers[] = {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory) + n};
-  const auto fetch = [&](int64_t row, int stage) {
-    if (row < rows)
-      for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                         static_cast<uint32_t>(__cvta_generic_to_shared(buffers[stage] + i))),
-                     "l"(x + row * n + i));
-    asm volatile("cp.async.commit_group;");
+  T* const own = reinterpret_cast<T*>(memory);
+  const int first = static_cast<int>(threadIdx.x) * kUnit, half = n / kStep / 2 * kStep;
+  const auto fetch = [&](int64_t row, int i) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     static_cast<uint32_t>(__cvta_generic_to_shared(own + i))),
+                 "l"(x + row * n + i)
+                 : "memory");
   };
-  fetch(blockIdx.x, 0);
-  int stage = 0;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, stage ^= 1) {
-    fetch(row + gridDim.x, stage ^ 1);
-    asm volatile("cp.async.wait_group 1;");
-    __syncthreads();
-    const T* const own = buffers[stage];
+  // A row comes in two groups, so that work on the first begins before the second is there.
+  const auto end_group = [] { asm volatile("cp.async.commit_group;" ::: "memory"); };
+  for (int i = first; i < half; i += kStep) fetch(blockIdx.x, i);
+  end_group();
+  for (int i = first + half; i < n; i += kStep) fetch(blockIdx.x, i);
+  end_group();
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const int64_t label = labels[row];
-    const bool exists = label >= 0 && label < n;
-    float v[kUnit], max = -INFINITY, sum = 0;
-    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+    const float d = static_cast<float>(dloss[row]);
+    float max = -INFINITY, center = 0, sum = 0;  // of exp(x - max); the center is that of the powers
+    const auto gather = [&](int i) {
+      float v[kUnit];
       load_pack<T, kUnit>(own + i).get(v);
+      float largest = v[0];
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) max = Larger()(v[k], max);
-    }
-    max = team.fold(max, -INFINITY, Larger());
-    const float center = max * kLog2E;
-    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
-      load_pack<T, kUnit>(own + i).get(v);
+      for (int k = 1; k < kUnit; ++k) largest = Larger()(v[k], largest);
+      if (largest > max) {
+        sum *= power_of_two((max - largest) * kLog2E);
+        max = largest;
+        center = max * kLog2E;
+      }
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) sum += power_of_two(v[k] * kLog2E - center);
+    };
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    for (int i = first; i < half; i += kStep) gather(i);
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    for (int i = first + half; i < n; i += kStep) gather(i);
+    const float own_max = max;
+    max = team.fold(max, -INFINITY, Larger());
+    sum = team.sum(own_max == -INFINITY ? sum : sum * power_of_two((own_max - max) * kLog2E));
+    center = max * kLog2E;
+    const float scale = d / sum;
+    if (threadIdx.x == 0 && (label < 0 || label >= n)) {
+      note(finding, row, label);
+      loss[row] = static_cast<L>(logf(sum) + max);
     }
-    sum = team.sum(sum);
-    const float d = static_cast<float>(dloss[row]), scale = d / sum;
-    if (threadIdx.x == 0) {
-      if (!exists) note(finding, row, label);
-      loss[row] = static_cast<L>(logf(sum) - ((exists ? static_cast<float>(own[label]) : 0.0f) - max));
-    }
-    for (int i = static_cast<int>(threadIdx.x) * kUnit; i < n; i += kLongThreads * kUnit) {
+    const int64_t next = row + gridDim.x;
+    const auto finish = [&](int i) {
       auto pack = load_pack<T, kUnit>(own + i);
+      float v[kUnit];
       pack.get(v);
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) {
-        v[k] = power_of_two(v[k] * kLog2E - center) * scale;
-        if (i + k == label) v[k] -= d;
+      for (int k = 0; k < kUnit; ++k) v[k] = power_of_two(v[k] * kLog2E - center) * scale;
+      if (label >= i && label < i + kUnit) {  // one thread of all
+        loss[row] = static_cast<L>(logf(sum) - (static_cast<float>(own[label]) - max));
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) v[k] -= i + k == label ? d : 0.0f;
       }
       pack.set(v);
       store_pack(dx + row * n + i, pack);
-    }
-    __syncthreads();  // before the next row but one comes in its place
+      if (next < rows) fetch(next, i);
+    };
+    for (int i = first; i < half; i += kStep) finish(i);
+    end_group();
+    for (int i = first + half; i < n; i += kStep) finish(i);
+    end_group();
   }
 }
 
@@ -282,15 +300,15 @@ class CrossEntropyWithGradKernel final : public LabelKernel {
       const auto* dloss = static_cast<const L*>(args.inputs[2]);
       auto* loss = static_cast<L*>(args.outputs[0]);
       if constexpr (kIs16Bit<T> && !warps) {
-        const size_t bytes = 2 * static_cast<size_t>(n_) * sizeof(T);
+        const size_t bytes = static_cast<size_t>(n_) * sizeof(T);
         if (n_ > 8192 && bytes <= shared_ && in_units<T>(n_, {x, dx})) {
           const auto run = long_cross_entropy_with_grad<T, L>;
           check(
               cudaFuncSetAttribute(run, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
               "cudaFuncSetAttribute");
-          run<<<static_cast<unsigned>(std::min<int64_t>(rows_, processors_)), kLongThreads, bytes,
-                stream_of(args)>>>(x, labels(args), dloss, loss, dx, rows_, static_cast<int>(n_),
-                                   report_.on(args.stream));
+          run<<<static_cast<unsigned>(std::min<int64_t>(rows_, kLongBlocksEach * processors_)), kLongThreads,
+                bytes, stream_of(args)>>>(x, labels(args), dloss, loss, dx, rows_, static_cast<int>(n_),
+                                          report_.on(args.stream));
           return;
         }
       }

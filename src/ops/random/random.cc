@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/emit.h"
+#include "graph/variable_impl.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -26,6 +27,9 @@ SpecList infer(const InferContext& c) {
   if (&c.op == &kRandomThreshold)
     c.check(attrs.dtype == DType::boolean, ErrorCode::dtype_mismatch, "makes booleans, received dtype ",
             attrs.dtype);
+  else if (&c.op == &kRandomPermutation)
+    c.check(attrs.dtype == DType::int64 && attrs.shape.rank() == 1, ErrorCode::internal,
+            "makes int64 numbers in one dimension, received ", attrs.dtype, attrs.shape);
   else if (&c.op == &kRandomInteger)
     c.check(attrs.dtype == DType::int32 || attrs.dtype == DType::int64, ErrorCode::dtype_mismatch,
             "makes int32 or int64 numbers, received dtype ", attrs.dtype);
@@ -66,11 +70,12 @@ constinit const OpDef kRandomFoldIn{.name = "random_fold_in",
                                       return {{DType::int64, {}}};
                                     }};
 constinit const OpDef kRandomInteger = random_op("random_integer");
+constinit const OpDef kRandomPermutation = random_op("random_permutation");
 
 namespace {
-const RegisterOp registered[] = {RegisterOp(kRandomUniform), RegisterOp(kRandomNormal),
+const RegisterOp registered[] = {RegisterOp(kRandomUniform),         RegisterOp(kRandomNormal),
                                  RegisterOp(kRandomTruncatedNormal), RegisterOp(kRandomThreshold),
-                                 RegisterOp(kRandomInteger)};
+                                 RegisterOp(kRandomInteger),         RegisterOp(kRandomPermutation)};
 }
 
 namespace random {
@@ -78,6 +83,22 @@ namespace random {
 struct Generator::Impl {
   std::mutex mutex;  // a draw reads the state and moves it on
   Variable state;
+  // What is known of it: its value when it had this version.
+  uint64_t version = ~uint64_t{0};
+  int64_t value = 0;
+
+  // With the mutex held.
+  int64_t read() {
+    const uint64_t now = state.impl()->version;
+    if (version != now) value = state.value().item<int64_t>(), version = now;
+    return value;
+  }
+  void write(int64_t next) {
+    // The state stays on its device, whatever scope is open: another need not have memory.
+    const DeviceScope home(state.value().device());
+    state.assign(Tensor::scalar(next));
+    value = next, version = state.impl()->version;
+  }
 };
 
 Generator::Generator(uint64_t seed, std::source_location where) : impl_(std::make_shared<Impl>()) {
@@ -91,19 +112,21 @@ void Generator::reset(uint64_t seed) const {
   require(!Trace::current(), ErrorCode::failed_precondition, std::source_location::current(),
           "random: a generator cannot be seeded inside a traced function; do it before the function runs");
   const std::lock_guard lock(impl_->mutex);
-  const DeviceScope home(impl_->state.value().device());
-  impl_->state.assign(Tensor::scalar(initial_state(seed)));
+  impl_->write(initial_state(seed));
 }
 
 const Variable& Generator::state() const { return impl_->state; }
 
+int64_t Generator::position() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->read();
+}
+
 int64_t Generator::advance() const {
   const std::lock_guard lock(impl_->mutex);
-  const auto state = impl_->state.value().item<int64_t>();
-  // The state stays on its device, whatever scope is open: another need not have memory.
-  const DeviceScope home(impl_->state.value().device());
+  const int64_t state = impl_->read();
   // Unsigned: the state wraps around.
-  impl_->state.assign(Tensor::scalar(static_cast<int64_t>(static_cast<uint64_t>(state) + 1)));
+  impl_->write(static_cast<int64_t>(static_cast<uint64_t>(state) + 1));
   return state;
 }
 
@@ -193,10 +216,7 @@ namespace random {
 Tensor permutation(int64_t n, const PermutationOptions& options, std::source_location where) {
   require(n >= 0, ErrorCode::invalid_argument, where,
           "permutation: the number of elements is not negative, received ", n);
-  // In the order of random keys of 64 bits: two are equal once in 2^64 pairs.
-  const Tensor keys =
-      draw(kRandomInteger, {.shape = {n}, .dtype = DType::int64}, options.generator, false, where);
-  return cast(argsort(keys), DType::int64);
+  return draw(kRandomPermutation, {.shape = {n}, .dtype = DType::int64}, options.generator, false, where);
 }
 
 Tensor shuffle(const TensorArg& x, const PermutationOptions& options) {

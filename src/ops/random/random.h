@@ -5,6 +5,7 @@
 // half of the counter and the position in the row as the low half; a block makes four 32-bit numbers or two doubles.
 #pragma once
 
+#include "base/permutation.h"
 #include "base/philox.h"
 #include "graph/op.h"
 #include "lockstep/ops/random.h"
@@ -23,10 +24,8 @@ extern const OpDef kRandomThreshold;
 // int32 or int64: low + the upper half of the product of `range` and 64 random bits; a range of 0 stands for 2^64. A
 // block makes two of them.
 extern const OpDef kRandomInteger;
-
-// A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
-// traced loop draw from.
-extern const OpDef kRandomFoldIn;
+// int64: the numbers below the result's size in the order of random_permutation(), for the batch as a whole.
+extern const OpDef kRandomPermutation;
 
 // A state of its own for each number: (state, number) to state, all int64 scalars. What iterations of a
 // traced loop draw from.
@@ -63,6 +62,12 @@ RandomSource random_source(const random::Generator* generator, int64_t rows, boo
 constexpr uint64_t random_key(int64_t state, int64_t instance) {
   const auto block = Philox::block(static_cast<uint64_t>(state), static_cast<uint64_t>(instance), 0);
   return static_cast<uint64_t>(block[1]) << 32 | block[0];
+}
+
+// The order in which an op outside of traced functions (instance 0) puts `count` numbers when the generator has this
+// state.
+inline TabledPermutation random_permutation(int64_t state, int64_t count, int64_t instance = 0) {
+  return {random_key(state, instance), count};
 }
 
 }  // namespace lockstep

@@ -170,6 +170,29 @@ class RandomKernel final : public Kernel {
   int threads_;
 };
 
+class PermutationKernel final : public Kernel {
+ public:
+  explicit PermutationKernel(const KernelRequest& request)
+      : count_(request.attrs<RandomAttrs>().shape[0]),
+        instance_(request.attrs<RandomAttrs>().instance),
+        threads_(request.threads) {}
+
+  void launch(const LaunchArgs& args) const override {
+    if (count_ == 0) return;
+    constexpr int64_t kPerThread = 16384;
+    const TabledPermutation order =
+        random_permutation(*static_cast<const int64_t*>(args.inputs[0]), count_, instance_);
+    auto* out = static_cast<int64_t*>(args.outputs[0]);
+    parallel_for(count_, kPerThread, threads_, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = order(i);
+    });
+  }
+
+ private:
+  int64_t count_, instance_;
+  int threads_;
+};
+
 class FoldInKernel final : public Kernel {
  public:
   void launch(const LaunchArgs& args) const override {
@@ -185,6 +208,10 @@ class FoldInKernel final : public Kernel {
 
 std::unique_ptr<Kernel> prepare_fold_in(const KernelRequest&) { return std::make_unique<FoldInKernel>(); }
 
+std::unique_ptr<Kernel> prepare_permutation(const KernelRequest& request) {
+  return std::make_unique<PermutationKernel>(request);
+}
+
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   return std::make_unique<RandomKernel>(request);
 }
@@ -195,6 +222,7 @@ const RegisterKernel registered[] = {
     {DeviceKind::cpu, kRandomTruncatedNormal, {.prepare = prepare}},
     {DeviceKind::cpu, kRandomThreshold, {.prepare = prepare}},
     {DeviceKind::cpu, kRandomInteger, {.prepare = prepare}},
+    {DeviceKind::cpu, kRandomPermutation, {.prepare = prepare_permutation, .thread_invariant = true}},
     {DeviceKind::cpu, kRandomFoldIn, {.prepare = prepare_fold_in, .thread_invariant = true}}};
 
 }  // namespace

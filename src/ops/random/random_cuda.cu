@@ -161,6 +161,12 @@ __global__ void fold_in(const uint64_t* state, const uint64_t* number, uint64_t*
   *out = static_cast<uint64_t>(w[1]) << 32 | w[0];
 }
 
+__global__ void permute(const int64_t* state, int64_t instance, Permutation order, int64_t* out,
+                        int64_t count) {
+  const Permutation keyed = order.with_key(random_key(*state, instance));
+  for (int64_t i = first_index(); i < count; i += index_step()) out[i] = keyed(i);
+}
+
 class RandomKernel final : public Kernel {
  public:
   explicit RandomKernel(const KernelRequest& request)
@@ -202,6 +208,22 @@ class RandomKernel final : public Kernel {
   int64_t rows_, width_;
 };
 
+class PermutationKernel final : public Kernel {
+ public:
+  explicit PermutationKernel(const KernelRequest& request)
+      : count_(request.attrs<RandomAttrs>().shape[0]), instance_(request.attrs<RandomAttrs>().instance) {}
+  void launch(const LaunchArgs& args) const override {
+    if (count_ == 0) return;
+    permute<<<std::min(blocks_for(count_), 2048u), kThreads, 0, stream_of(args)>>>(
+        static_cast<const int64_t*>(args.inputs[0]), instance_, Permutation(0, count_),
+        static_cast<int64_t*>(args.outputs[0]), count_);
+    launched();
+  }
+
+ private:
+  int64_t count_, instance_;
+};
+
 class FoldInKernel final : public Kernel {
  public:
   explicit FoldInKernel(const KernelRequest&) {}
@@ -219,6 +241,7 @@ const RegisterKernel registered[] = {
     {DeviceKind::gpu, kRandomTruncatedNormal, {.prepare = prepare<RandomKernel>}},
     {DeviceKind::gpu, kRandomThreshold, {.prepare = prepare<RandomKernel>}},
     {DeviceKind::gpu, kRandomInteger, {.prepare = prepare<RandomKernel>}},
+    {DeviceKind::gpu, kRandomPermutation, {.prepare = prepare<PermutationKernel>}},
     {DeviceKind::gpu, kRandomFoldIn, {.prepare = prepare<FoldInKernel>}}};
 
 }  // namespace

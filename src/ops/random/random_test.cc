@@ -8,6 +8,7 @@
 
 #include "backends/cpu/simd.h"
 #include "graph/emit.h"
+#include "graph/variable_impl.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -172,6 +173,25 @@ TEST(Generator, SeedsAndSteps) {
   const Tensor x = random::normal({5});
   random::set_seed(7);
   EXPECT_TRUE(same_bits(x, random::normal({5})));
+}
+
+TEST(Generator, KnowsItsPositionWhoeverMovesIt) {
+  const random::Generator generator(4);
+  const auto stored = [&] { return generator.state().value().item<int64_t>(); };
+  EXPECT_EQ(generator.position(), stored());
+  const int64_t first = generator.advance();
+  EXPECT_EQ(stored(), first + 1);
+  EXPECT_EQ(generator.position(), stored());
+  generator.state().assign(Tensor::scalar(int64_t{41}));
+  EXPECT_EQ(generator.position(), 41);
+  // As a compiled function moves it.
+  *static_cast<int64_t*>(generator.state().impl()->mutable_data(true)) = 99;
+  ++generator.state().impl()->version;
+  EXPECT_EQ(generator.advance(), 99);
+  EXPECT_EQ(generator.position(), 100);
+  EXPECT_EQ(stored(), 100);
+  generator.reset(4);
+  EXPECT_EQ(generator.position(), random::Generator(4).position());
 }
 
 TEST(Generator, RangesAndErrors) {

@@ -100,9 +100,11 @@ __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int6
 }
 
 // Items are (outer, chunk, block of columns) triples; a thread has `unit` neighbouring columns.
+constexpr int kColumnBlocksEach = 4;  // that run at once on a multiprocessor
 template <class Op, int unit, class T>
-__global__ void reduce_columns(const T* x, Output y, int64_t n, int64_t inner, int64_t across, int64_t chunks,
-                               int64_t chunk) {
+__global__ void __launch_bounds__(kThreads, kColumnBlocksEach)
+    reduce_columns(const T* x, Output y, int64_t n, int64_t inner, int64_t across, int64_t chunks,
+                   int64_t chunk) {
   using C = Computed<T>;
   __shared__ C shared[unit][kThreads];
   const int64_t item = blockIdx.x, outer = item / across / chunks, part = item / across % chunks;
@@ -112,20 +114,21 @@ __global__ void reduce_columns(const T* x, Output y, int64_t n, int64_t inner, i
 #pragma unroll
   for (int k = 0; k < unit; ++k) value[k] = Op::template neutral<C>();
   if (column < inner)
-    each_row(first, last, [&]<int rows>(int64_t i) {
-      C v[rows][unit];
-#pragma unroll
-      for (int r = 0; r < rows; ++r) {
-        const T* from = x + (outer * n + i + r * blockDim.y) * inner + column;
-        if constexpr (unit == 1)
-          v[r][0] = static_cast<C>(*from);
-        else
-          load_pack<T, unit>(from).get(v[r]);
-      }
+    each_row<8>(first, last, [&]<int rows>(int64_t i) {
+      Pack<T, unit> packs[rows];
 #pragma unroll
       for (int r = 0; r < rows; ++r)
+        packs[r] = load_pack<T, unit>(x + (outer * n + i + r * blockDim.y) * inner + column);
 #pragma unroll
-        for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[r][k]);
+      for (int r = 0; r < rows; ++r) {
+        C v[unit];
+        if constexpr (unit == 1)
+          v[0] = static_cast<C>(packs[r].element[0]);
+        else
+          packs[r].get(v);
+#pragma unroll
+        for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[k]);
+      }
     });
   const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
@@ -173,7 +176,8 @@ struct Stage {
       chunk = n;
       return;
     }
-    constexpr int64_t kBlocks = 1024;  // fill the machine
+    // Fill the machine: columns with blocks that all run at once on a large one (132 multiprocessors).
+    const int64_t most = inner == 1 ? 1024 : 132 * kColumnBlocksEach;
     int64_t blocks, least;
     if (inner == 1) {
       blocks = outer, least = 4096;
@@ -181,7 +185,7 @@ struct Stage {
       while (lanes > 1 && lanes / 2 * unit >= inner) lanes /= 2;
       blocks = outer * across(unit), least = kThreads / lanes * 8;
     }
-    chunks = std::clamp<int64_t>(kBlocks / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(1, n / least));
+    chunks = std::clamp<int64_t>(most / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(1, n / least));
     chunk = ceil_div(n, chunks);
     if (inner == 1) chunk = ceil_div(chunk, 16) * 16;  // whole units of 16 bytes
     chunks = ceil_div(n, chunk);
