@@ -63,7 +63,7 @@ else()
 endif()
 
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})
-target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cuda_driver CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
+target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
 # Philox and other constexpr functions are device code too.
 target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 # What the plugin says of its code: "90" is machine code and intermediate code, "90-real" and "90-virtual" one of them.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "compile/bound_program.h"
 #include "device/launch_graph.h"
 #include "devices.h"
 #include "lockstep/compile/function.h"
@@ -17,10 +18,11 @@ namespace {
 // Launches in another order every time, as far as they may.
 class ShuffledGraph final : public LaunchGraph {
  public:
-  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random, int& choices)
-      : launches_(launches.begin(), launches.end()), random_(random), choices_(choices) {}
+  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random, int& choices, size_t& widest)
+      : launches_(launches.begin(), launches.end()), random_(random), choices_(choices), widest_(widest) {}
 
-  void launch() override {
+  void launch() override { launch_on(nullptr); }
+  void launch_on(void*) override {
     std::vector<bool> done(launches_.size(), false);
     for (size_t left = launches_.size(); left > 0; --left) {
       std::vector<size_t> ready;
@@ -30,6 +32,7 @@ class ShuffledGraph final : public LaunchGraph {
         if (!waits) ready.push_back(i);
       }
       choices_ += ready.size() > 1 ? 1 : 0;
+      widest_ = std::max(widest_, ready.size());
       const size_t chosen = ready[random_() % ready.size()];
       launches_[chosen].launch(nullptr);
       done[chosen] = true;
@@ -40,6 +43,7 @@ class ShuffledGraph final : public LaunchGraph {
   std::vector<RecordedLaunch> launches_;
   std::mt19937& random_;
   int& choices_;
+  size_t& widest_;
 };
 
 // A CPU that records, as GPUs do.
@@ -67,11 +71,12 @@ class RecordingDevice final : public Device {
 
   void* stream() const override { return const_cast<RecordingDevice*>(this); }
   std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
-    return std::make_unique<ShuffledGraph>(launches, random, choices);
+    return std::make_unique<ShuffledGraph>(launches, random, choices, widest);
   }
 
   std::mt19937 random{5};
-  int choices = 0;  // launches of which another could have come first
+  int choices = 0;    // launches of which another could have come first
+  size_t widest = 0;  // most that could have run side by side
 };
 
 std::vector<std::vector<float>> train(models::Model& model, const Tensor& x, const Tensor& labels,
@@ -96,6 +101,7 @@ void expect_same_bits_in_any_order(Make make, const Shape& input) {
   const auto expected = run(*first_devices(1)[0]);
   const auto shuffled = run(*device);
   EXPECT_GT(device->choices, 0) << "nothing was recorded, or nothing in it could run side by side";
+  EXPECT_LE(device->widest, compile::BoundProgram::kLanes);
   EXPECT_EQ(expected, shuffled);
 }
 

@@ -1,6 +1,7 @@
 #include "compile/bound_program.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/parallel.h"
@@ -67,7 +68,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       devices_(plan.devices),
       per_replica_(per_replica),
       checked_(plan.checks_numerics),
-      recordable_(!plan.checks_numerics),
+      recordable_(!plan.checks_numerics && memories[0]->device && memories[0]->device->stream()),
       home_(memories[0]->device),
       device_(device),
       replica_(replica) {
@@ -185,9 +186,17 @@ size_t BoundProgram::launches_until(int steps) const {
                              launches_.begin());
 }
 
-void BoundProgram::run(int phase) const {
-  const auto [begin, end] = launches_of(phase);
-  run(begin, end);
+void BoundProgram::run(int phase, const Crossings& crossings) const {
+  auto [at, end] = launches_of(phase);
+  for (const Crossings::Wait& wait : crossings.waits)
+    for (const StreamEvent* event : wait.events) event->wait(home_->stream());
+  for (const Crossings::Announcement& announcement : crossings.announcements) {
+    const size_t stop = std::clamp(announcement.launches, at, end);
+    run(at, stop);
+    at = stop;
+    announcement.event->record(home_->stream());
+  }
+  run(at, end);
 }
 
 void BoundProgram::run(size_t begin, size_t end) const { run(begin, end, home_ ? home_->stream() : nullptr); }
@@ -221,13 +230,7 @@ void BoundProgram::copy(const Launch& l) const {
 
 namespace {
 
-struct Range {
-  const char* begin;
-  const char* end;
-  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
-};
-
-Range range_of(const OperandLayout& layout, const void* data) {
+MemoryRange range_of(const OperandLayout& layout, const void* data) {
   const auto* at = static_cast<const char*>(data);
   if (layout.spec.shape.size() == 0) return {at, at};
   const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
@@ -239,9 +242,9 @@ Range range_of(const OperandLayout& layout, const void* data) {
   return {at + low * width, at + (high + 1) * width};
 }
 
-bool meet(const std::vector<Range>& a, const std::vector<Range>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Range& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Range& y) { return x.meets(y); });
+bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
+    return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); });
   });
 }
 
@@ -254,22 +257,74 @@ bool fills_device(int64_t flops, int64_t bytes) {
 
 }  // namespace
 
-std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
-  const auto [begin, end] = launches_of(phase);
+std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& crossings,
+                                                   size_t lanes) const {
   struct Use {
-    std::vector<Range> reads, writes;
-    bool pure, fills;
+    std::vector<MemoryRange> reads, writes;
+    bool pure = true;
+    bool fills = false;        // the device, for long
+    bool crosses = false;      // it is no work, and has no lane
+    bool last = false;         // behind all earlier ones
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
   };
   std::vector<Use> uses;
+  std::vector<size_t> lasts;  // by lane: its last launch
   std::vector<RecordedLaunch> all;
+  const auto add = [&](Use use, std::function<void(void*)> launch) {
+    RecordedLaunch recorded{.launch = std::move(launch), .after = {}};
+    use.before.resize(uses.size());
+    const auto wait_for = [&](size_t j) {
+      recorded.after.push_back(j);
+      use.before[j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (uses[j].before[k]) use.before[k] = true;
+    };
+    // The latest first: what happens before one that is waited for needs no waiting.
+    for (size_t j = uses.size(); j-- > 0;) {
+      const Use& other = uses[j];
+      if (use.before[j]) continue;
+      const bool ordered = use.last || (!use.pure && !other.pure) || (use.fills && other.fills);
+      if (ordered || meet(use.reads, other.writes) || meet(use.writes, other.reads) ||
+          meet(use.writes, other.writes))
+        wait_for(j);
+    }
+    if (!use.crosses) {
+      // A lane whose last launch comes before it anyhow, the latest of them; a new lane; or the one that has rested longest.
+      size_t* lane = nullptr;
+      for (size_t& last : lasts)
+        if (use.before[last] && (!lane || last > *lane)) lane = &last;
+      if (!lane && lasts.size() < lanes) lane = &lasts.emplace_back();
+      if (!lane) {
+        lane = &*std::min_element(lasts.begin(), lasts.end());
+        wait_for(*lane);
+      }
+      *lane = uses.size();
+    }
+    uses.push_back(std::move(use));
+    all.push_back(std::move(recorded));
+  };
+
+  for (const Crossings::Wait& wait : crossings.waits)
+    add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
+        [events = wait.events](void* stream) {
+          for (const StreamEvent* event : events) event->wait(stream);
+        });
+  auto announcement = crossings.announcements.begin();
+  const auto announce = [&](size_t launches) {
+    for (; announcement != crossings.announcements.end() && announcement->launches <= launches;
+         ++announcement)
+      add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
+          [event = announcement->event](void* stream) { event->record(stream); });
+  };
+  const auto [begin, end] = launches_of(phase);
   for (size_t i = begin; i < end; ++i) {
+    announce(i);
     const Launch& l = launches_[i];
     Use use{.reads = {},
             .writes = {},
             .pure = l.step->op->pure,
             .fills = fills_device(l.flops, l.bytes),
-            .before = std::vector<bool>(i - begin)};
+            .before = {}};
     for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
       for (const OperandLayout& layout : l.step[s].input_layouts)
         use.reads.push_back(range_of(layout, pointers_[at++]));
@@ -280,24 +335,9 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});
     }
-    RecordedLaunch launch{.launch = [this, &l](void* stream) { this->launch(l, device_, stream); },
-                          .after = {}};
-    // The latest first: what happens before one that is waited for needs no waiting.
-    for (size_t j = uses.size(); j-- > 0;) {
-      const Use& other = uses[j];
-      if (use.before[j]) continue;
-      const bool ordered = (!use.pure && !other.pure) || (use.fills && other.fills);
-      if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
-          !meet(use.writes, other.writes))
-        continue;
-      launch.after.push_back(j);
-      use.before[j] = true;
-      for (size_t k = 0; k < j; ++k)
-        if (other.before[k]) use.before[k] = true;
-    }
-    uses.push_back(std::move(use));
-    all.push_back(std::move(launch));
+    add(std::move(use), [this, &l](void* stream) { this->launch(l, device_, stream); });
   }
+  announce(std::numeric_limits<size_t>::max());
   return all;
 }
 

@@ -8,6 +8,7 @@
 
 #include "compile/plan.h"
 #include "device/launch_graph.h"
+#include "device/side_stream.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::compile {
@@ -28,6 +29,28 @@ struct Memory {
   void* at(const Operand& operand);
 };
 
+struct MemoryRange {
+  const char* begin;
+  const char* end;
+  bool meets(const MemoryRange& other) const { return begin < other.end && other.begin < end; }
+};
+
+// What the launches of a phase have to do with other streams.
+struct Crossings {
+  // Launches that touch the memory wait for the events.
+  struct Wait {
+    std::vector<MemoryRange> memory;
+    std::vector<const StreamEvent*> events;
+  };
+  // The event happens when the first `launches` of the program have.
+  struct Announcement {
+    size_t launches = 0;
+    StreamEvent* event = nullptr;
+  };
+  std::span<const Wait> waits;
+  std::span<const Announcement> announcements;  // in the order of their launches
+};
+
 class BoundProgram {
  public:
   // The steps of `plan`, which must outlive this, that run once per replica, or those that run once per
@@ -45,7 +68,7 @@ class BoundProgram {
   // Fills in all others: for memory whose arenas have moved.
   void rebase(Memory& memory) { rebase(only(memory)); }
   // Launches the steps of one phase, on the stream of the memory's device or on this one.
-  void run(int phase) const;
+  void run(int phase, const Crossings& crossings = {}) const;
   void run_on(void* stream, int phase) const;
   // Launches [begin, end) of all, which belong to one phase.
   void run(size_t begin, size_t end) const;
@@ -58,8 +81,12 @@ class BoundProgram {
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
-  // The launches of one phase, each behind those whose memory it shares. They refer to this.
-  std::vector<RecordedLaunch> recorded(int phase) const;
+  // The launches of one phase, each behind those whose memory it shares, and no more than `lanes` of them side by side: a
+  // GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those of other
+  // devices on the card, it takes a hundred. They refer to this, and to the events.
+  std::vector<RecordedLaunch> recorded(int phase, const Crossings& crossings = {},
+                                       size_t lanes = kLanes) const;
+  static constexpr size_t kLanes = 8;
 
   // Consecutive steps of a split program on one device.
   struct Segment {

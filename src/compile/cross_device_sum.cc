@@ -36,7 +36,7 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
       waiting_(waiting),
       barrier_(static_cast<int>(layout.devices.size()), waiting) {
   if (sums_.empty()) return;
-  const bool on_gpus = layout.devices[0]->kind() == DeviceKind::gpu;
+  const bool on_gpus = side_streams(*layout.devices[0]) != nullptr;
   require(on_gpus || layout.cross_device_ops != CrossDeviceOps::nccl, ErrorCode::invalid_argument,
           std::source_location::current(), "CrossDeviceOps::nccl joins GPUs; ", layout.devices[0]->name(),
           " is none. Leave cross_device_ops at automatic");

@@ -7,7 +7,7 @@
 //
 // The devices' own threads do the adding: a CPU has no engine beside its cores, and a thread for communication
 // takes them from the kernels (docs/decisions/0014-strategies.md).
-// GPUs have their own way (gpu_sums.h).
+// Devices that have streams have their own way (gpu_sums.h).
 #pragma once
 
 #include <array>
@@ -59,6 +59,8 @@ class CrossDeviceSums {
   bool finish(int d, int phase, observe::ReplicaClock* clock);
   // A device failed: lets the others go.
   void abort();
+  // Null: the devices' threads add up.
+  GpuSums* on_gpus() const { return on_gpus_.get(); }
 
   // Bytes of a bucket in use now; 0: all sums of a phase are one.
   int64_t bucket_bytes() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/fusion.h"
+#include "compile/launch_groups.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep::compile {
@@ -34,14 +35,12 @@ int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> use
 
 }  // namespace
 
-DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used)
-    : device_(device), pointers_(used.size() + 1) {
+DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> counts, int leaves,
+                       std::span<const TreeNode> used)
+    : operands_(used.size() + 1), pointers_(counts.size() * operands_) {
   const auto where = std::source_location::current();
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
-  const Shape shape{count};
-  const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
-  const std::vector<OperandLayout> inputs(used.size(), layout);
   FusedAttrs fused;
   fused.program.inputs.assign(used.size(), dtype);
   int16_t sum = sum_below(fused.program, {0, leaves}, used, dtype);
@@ -49,18 +48,39 @@ DeviceSum::DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std
     sum = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {sum, -1, -1}});
   fused.program.outputs = {sum};
   const Attrs attrs(std::move(fused));
-  device_.stream();  // binds the thread, so that the kernel is prepared for this device
-  kernel_ =
-      find_kernel(device.kind(), kFused, where)
-          .prepare(
-              {.op = kFused, .attributes = attrs, .inputs = inputs, .outputs = {&layout, 1}, .where = where});
+  std::vector<Step> steps(counts.size());
+  for (size_t s = 0; s < counts.size(); ++s) {
+    const Shape shape{counts[s]};
+    const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
+    steps[s].op = &kFused;
+    steps[s].attrs = attrs;
+    steps[s].input_layouts.assign(used.size(), layout);
+    steps[s].output_layouts = {layout};
+    steps[s].where = where;
+  }
+  device.stream();  // binds the thread, so that the kernels are prepared for this device
+  const GroupSteps rule = group_rule(device.kind());
+  for (size_t s = 0; s < steps.size();) {
+    GroupedSteps grouped;
+    if (rule && s + 1 < steps.size()) grouped = rule(std::span(steps).subspan(s));
+    if (!grouped.kernel)
+      grouped = {find_kernel(device.kind(), kFused, where)
+                     .prepare({.op = kFused,
+                               .attributes = attrs,
+                               .inputs = steps[s].input_layouts,
+                               .outputs = steps[s].output_layouts,
+                               .where = where}),
+                 1};
+    launches_.push_back({std::move(grouped.kernel), s});
+    s += grouped.count;
+  }
 }
 
-void DeviceSum::launch(std::span<const void* const> addends, void* target) {
-  std::transform(addends.begin(), addends.end(), pointers_.begin(),
-                 [](const void* p) { return const_cast<void*>(p); });
-  pointers_.back() = target;
-  kernel_->launch({pointers_.data(), &pointers_.back(), nullptr, device_.stream()});
+void DeviceSums::launch(void* stream) const {
+  for (const Launch& l : launches_) {
+    void* const* const first = pointers_.data() + l.first * operands_;
+    l.kernel->launch({first, first + operands_ - 1, nullptr, stream});
+  }
 }
 
 }  // namespace lockstep::compile

@@ -1,4 +1,4 @@
-// A sum over replicas in the tree's order (replica_sum.h) as a kernel, for devices that add up their own memory.
+// Sums over replicas in the tree's order (replica_sum.h) as kernels, for devices that add up their own memory.
 #pragma once
 
 #include <memory>
@@ -10,17 +10,25 @@
 
 namespace lockstep::compile {
 
-// One launch at a time. `used`: the leaves of the tree that have a value, in ascending order.
-class DeviceSum {
+// Several sums of one type, as one launch where the device knows how. One launch at a time.
+class DeviceSums {
  public:
-  DeviceSum(Device& device, DType dtype, int64_t count, int leaves, std::span<const TreeNode> used);
-  // Queues it. `addends`: by leaf in use.
-  void launch(std::span<const void* const> addends, void* target);
+  // `counts`: elements of each sum. `used`: the leaves of the tree that have a value, in ascending order.
+  DeviceSums(Device& device, DType dtype, std::span<const int64_t> counts, int leaves,
+             std::span<const TreeNode> used);
+  // Where sum number `sum` finds its addends, by leaf in use, and behind them its target: to be filled in.
+  std::span<void*> operands(size_t sum) { return {pointers_.data() + sum * operands_, operands_}; }
+  // Queues all of them on a stream of the device.
+  void launch(void* stream) const;
 
  private:
-  Device& device_;
-  std::unique_ptr<Kernel> kernel_;
+  struct Launch {
+    std::unique_ptr<Kernel> kernel;
+    size_t first;  // of the sums that it makes
+  };
+  const size_t operands_;  // of each sum
   std::vector<void*> pointers_;
+  std::vector<Launch> launches_;
 };
 
 }  // namespace lockstep::compile

@@ -16,7 +16,10 @@ class RepeatedLaunches {
  public:
   // The whole program as one launch, from now on.
   void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
-  void run(const BoundProgram& program, int phase, Device& device);
+  // So many launches of a recording run side by side.
+  void set_lanes(size_t lanes) { lanes_ = lanes; }
+  // The crossings of a phase are the same in every run.
+  void run(const BoundProgram& program, int phase, Device& device, const Crossings& crossings = {});
   // Several runs as one launch; false: not with this program.
   bool run(const BoundProgram& program, const RowRuns& runs, Device& device) {
     return joined_ && joined_->launch(program.pointers(), runs, device.stream());
@@ -35,6 +38,7 @@ class RepeatedLaunches {
 
   std::unique_ptr<JoinedSteps> joined_;
   std::vector<Recording> recordings_;
+  size_t lanes_ = BoundProgram::kLanes;
   uint64_t runs_ = 0;
 };
 

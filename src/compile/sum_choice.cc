@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/communicator.h"
+#include "device/side_stream.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::compile {
@@ -57,7 +58,7 @@ SumChoice choose_sum(std::span<Device* const> devices, bool reproducible, CrossD
   std::vector<SumDevice> described;
   for (const Device* device : devices)
     described.push_back({.name = device->name(),
-                         .kind = device->kind(),
+                         .kind = side_streams(*device) ? DeviceKind::gpu : device->kind(),
                          .physical = device->physical(),
                          .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
                            return device->reads(*other);

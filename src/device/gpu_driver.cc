@@ -2,6 +2,7 @@
 
 #include "device/plugin.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -21,6 +22,7 @@ const Gpus& machine_gpus() {
         if (!gpus->list.empty()) gpus->driver = driver;
       } catch (const Error& error) {
         gpus->reason = error.message();
+        if (error.code() != ErrorCode::not_found) log(LogLevel::warning, "no GPU is used: ", gpus->reason);
       }
     }
     return gpus;

@@ -16,8 +16,9 @@ struct RecordedLaunch {
 class LaunchGraph {
  public:
   virtual ~LaunchGraph() = default;
-  // Queues all of them on the device's stream.
+  // Queues all of them on the device's stream, or on another one of the device.
   virtual void launch() = 0;
+  virtual void launch_on(void* stream) = 0;
 };
 
 }  // namespace lockstep

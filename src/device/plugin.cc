@@ -50,15 +50,6 @@ std::optional<std::string> load_file(const std::string& path, PluginId id, Plugi
   return std::nullopt;
 }
 
-// A machine without an NVIDIA card has no driver either. That is no news there; who asks for a GPU is told.
-bool is_driver_of_no_card(const std::string& reason) {
-  if (reason.find("libcuda.so.1: cannot open shared object file") == std::string::npos) return false;
-  std::error_code error;
-  for (const char* node : {"/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"})
-    if (std::filesystem::exists(node, error)) return false;
-  return true;
-}
-
 }  // namespace
 
 std::string_view name(PluginKind kind) {
@@ -101,8 +92,7 @@ PluginStatus load_plugin(PluginId id, std::span<const std::string> folders) {
   if (!status.loaded && refused.empty())
     status.reason =
         detail::concat(file, " not found in ", folders.empty() ? "any folder" : join(folders, ", "));
-  if (!refused.empty() && !is_driver_of_no_card(status.reason))
-    log(LogLevel::warning, "plugin ", id.name, ": ", status.reason);
+  if (!refused.empty()) log(LogLevel::warning, "plugin ", id.name, ": ", status.reason);
   return status;
 }
 

@@ -92,6 +92,17 @@ TEST_F(PluginTest, FoldersComeFromThePathThenTheLibrarysOwn) {
   EXPECT_EQ(plugin_folders("").size(), 1u);
 }
 
+// They need the libraries they were built with, but no driver: that is asked for when GPUs are listed.
+TEST_F(PluginTest, ThoseOfNvidiaLoadWithoutADriver) {
+  const std::string own = plugin_folders("").back();
+  if (!std::filesystem::exists(own + "/liblockstep_cuda.so")) GTEST_SKIP() << "built without CUDA";
+  for (const PluginId id : {kKnownPlugins[0], kKnownPlugins[1]}) {
+    const PluginStatus status = load_plugin(id, std::span(&own, 1));
+    if (status.reason.find("built for another Lockstep") != std::string::npos) GTEST_SKIP() << status.reason;
+    EXPECT_TRUE(status.loaded || status.reason.find("not found in") != std::string::npos) << status.reason;
+  }
+}
+
 TEST_F(PluginTest, StatusesAreLoadedOnceForAllThreads) {
   std::vector<const std::vector<PluginStatus>*> seen(4);
   std::vector<std::thread> threads;

@@ -64,7 +64,7 @@ struct ReplicaOptions {
   bool central_updates = false;
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass has
-  // filled it. 0: one bucket; -1: the first steps try which size is the fastest. No bit depends on it.
+  // filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs what steps find best. No bit depends on it.
   int64_t bucket_bytes = -1;
 };
 

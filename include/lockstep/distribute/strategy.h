@@ -51,7 +51,7 @@ using lockstep::CrossDeviceOps;
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   // Gradients are summed in buckets of about so many bytes, each as soon as the backward pass has filled it.
-  // 0: all at the end; -1: the first steps try which size is the fastest. No bit depends on it.
+  // 0: all at the end; -1: up to 16 MiB on GPUs, on CPUs what steps find fastest. No bit depends on it.
   int64_t bucket_bytes = -1;
   // The same bits on any number of devices: a batch is always cut into `virtual_replicas` slices, at least as
   // many as there are devices; these are the replicas that run() and reduce() speak of.

@@ -1,7 +1,6 @@
 // Every call of CUDA's libraries is checked: what fails becomes an Error that names the call and its words.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <source_location>
@@ -17,17 +16,6 @@ inline void check(cudaError_t status, const char* what,
     return;
   fail(status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::internal, where, what,
        " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
-}
-
-inline void check(CUresult status, const char* what,
-                  std::source_location where = std::source_location::current()) {
-  if (status == CUDA_SUCCESS) [[likely]]
-    return;
-  const char *name = nullptr, *text = nullptr;
-  cuGetErrorName(status, &name);
-  cuGetErrorString(status, &text);
-  fail(status == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::internal, where, what,
-       " failed: ", text ? text : "no text", " (", name ? name : "unknown", ")");
 }
 
 // Directly behind a launch: what was wrong with it. What goes wrong while it runs shows at a later call.

@@ -6,6 +6,8 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/report.h"
+#include "backends/cuda/side_stream.h"
+#include "backends/cuda/stream_work.h"
 #include "device/launch_graph.h"
 #include "device/nvidia_driver.h"
 
@@ -27,8 +29,9 @@ class CudaLaunchGraph final : public LaunchGraph {
     if (cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)) == cudaSuccess)
       cudaGraphExecDestroy(graph_);
   }
-  void launch() override {
-    stream_ = device_.stream();
+  void launch() override { launch_on(device_.stream()); }
+  void launch_on(void* stream) override {
+    stream_ = stream;
     check(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_)), "cudaGraphLaunch");
   }
 
@@ -315,28 +318,9 @@ void CudaDevice::copy_from_device(void* target, Device& from, const void* source
 }
 
 void CudaDevice::fill(void* target, const void* pattern, size_t width, size_t count) {
-  if (count == 0) return;
-  bind(ordinal_);
-  const auto at = reinterpret_cast<CUdeviceptr>(target);
-  uint32_t words[2] = {0, 0};
-  std::memcpy(words, pattern, width);
-  switch (width) {
-    case 1:
-      check(cuMemsetD8Async(at, static_cast<unsigned char>(words[0]), count, stream_), "cuMemsetD8Async");
-      break;
-    case 2:
-      check(cuMemsetD16Async(at, static_cast<unsigned short>(words[0]), count, stream_), "cuMemsetD16Async");
-      break;
-    case 4: check(cuMemsetD32Async(at, words[0], count, stream_), "cuMemsetD32Async"); break;
-    default:
-      if (words[0] == words[1]) {
-        check(cuMemsetD32Async(at, words[0], 2 * count, stream_), "cuMemsetD32Async");
-      } else {
-        // The lower words, then the upper ones: rows of one word, eight bytes apart.
-        for (size_t half = 0; half < 2; ++half)
-          check(cuMemsetD2D32Async(at + 4 * half, 8, words[half], 1, count, stream_), "cuMemsetD2D32Async");
-      }
-  }
+  uint64_t value = 0;
+  std::memcpy(&value, pattern, width);
+  CudaStreamWork().fill(target, value, width, count, stream());
 }
 
 // --- order ---------------------------------------------------------------------------------------------------------
@@ -361,6 +345,8 @@ void CudaDevice::wait_for(const Device& other) {
   bind(ordinal_);
   check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
 }
+
+std::unique_ptr<SideStream> CudaDevice::side_stream() const { return make_side_stream(*this); }
 
 int64_t CudaDevice::mark() {
   bind(ordinal_);

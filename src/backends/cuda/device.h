@@ -13,6 +13,7 @@
 
 #include "device/caching_allocator.h"
 #include "device/gpu_driver.h"
+#include "device/side_stream.h"
 
 namespace lockstep::cuda {
 
@@ -20,7 +21,7 @@ namespace lockstep::cuda {
 // again at once: whoever gets it queues behind whoever had it. What the host sends ahead has a stream of its own and
 // blocks of its own: each is written when those who read what it held before are done, and the first stream waits for
 // the copy.
-class CudaDevice final : public Device, private SegmentSource {
+class CudaDevice final : public Device, public HasSideStreams, private SegmentSource {
  public:
   CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options);
   ~CudaDevice() override;
@@ -41,6 +42,7 @@ class CudaDevice final : public Device, private SegmentSource {
   void synchronize() const override;
   void wait_for(const Device& other) override;
   std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override;
+  std::unique_ptr<SideStream> side_stream() const override;
   int64_t mark() override;
   void wait_until(int64_t mark) const override;
 

@@ -88,8 +88,7 @@ class ElementwiseGroup final : public Kernel {
       put(widths, k, uint32_t{vectors});
     }
     void* parameters[] = {arguments_.data()};
-    check(cuLaunchKernel(function_, blocks, 1, 1, kBlock, 1, 1, 0, static_cast<CUstream>(args.stream),
-                         parameters, nullptr),
+    check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, static_cast<cudaStream_t>(args.stream)),
           "launch of a group of elementwise kernels");
   }
 
@@ -97,7 +96,7 @@ class ElementwiseGroup final : public Kernel {
   static constexpr size_t kHead = sizeof(uint64_t);  // of the argument: how many there are
   size_t bytes_each() const { return operands_ * sizeof(uint64_t) + sizeof(uint64_t) + 2 * sizeof(uint32_t); }
 
-  CUfunction function_ = nullptr;
+  cudaKernel_t function_ = nullptr;
   size_t operands_ = 0, capacity_ = 0;
   int64_t width_ = 1;
   std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none

@@ -55,8 +55,7 @@ void ElementwiseKernel::launch(void* const* operands, void* stream) const {
   arguments_[units_word_ + 1] = vectors ? 1 : 0;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_blocks_, (units + kBlock - 1) / kBlock));
   void* parameters[] = {arguments_.data()};
-  check(cuLaunchKernel(function_, blocks, 1, 1, kBlock, 1, 1, 0, static_cast<CUstream>(stream), parameters,
-                       nullptr),
+  check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, static_cast<cudaStream_t>(stream)),
         "launch of an elementwise kernel");
 }
 

@@ -1,7 +1,7 @@
 // A scalar program over tensors on the card: one launch.
 #pragma once
 
-#include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #include <span>
 #include <vector>
@@ -21,7 +21,7 @@ class ElementwiseKernel {
   void launch(void* const* operands, void* stream) const;
 
  private:
-  CUfunction function_ = nullptr;  // null: nothing to compute
+  cudaKernel_t function_ = nullptr;  // null: nothing to compute
   size_t operands_ = 0;
   int width_ = 1;
   std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none

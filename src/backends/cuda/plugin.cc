@@ -4,7 +4,10 @@
 #include <cublasLt.h>
 #include <cudnn_version.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/device.h"
@@ -19,7 +22,10 @@ namespace {
 // Chips older than this lack what the kernels are compiled for.
 constexpr int kLeastMajor = 8;
 
-std::string uuid_text(const CUuuid& uuid) {
+// One of them is there where the system knows of a card.
+constexpr const char* kCardFiles[] = {"/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"};
+
+std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
     char two[3];
@@ -30,26 +36,38 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
+bool has_card() {
+  std::error_code error;
+  return std::any_of(std::begin(kCardFiles), std::end(kCardFiles),
+                     [&](const char* file) { return std::filesystem::exists(file, error); });
+}
+
 class Driver final : public GpuDriver {
  public:
   std::vector<PhysicalGpu> gpus() const override {
     const auto here = std::source_location::current();
-    const CUresult started = cuInit(0);
-    if (started == CUDA_ERROR_NO_DEVICE) return {};
     try {
-      check(started, "cuInit");
       int runtime = 0, driver = 0, count = 0;
       check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-      check(cuDriverGetVersion(&driver), "cuDriverGetVersion");
+      check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+      // A machine without a card has no driver either: no reason to complain.
+      require(driver > 0, has_card() ? ErrorCode::unsupported : ErrorCode::not_found, here,
+              "there is no NVIDIA driver: the loader does not find libcuda.so.1");
       // Within one major version any driver serves any runtime.
       require(driver / 1000 >= runtime / 1000, ErrorCode::device_mismatch, here, "the driver knows CUDA ",
               driver / 1000, ".", driver % 1000 / 10, ", this build needs CUDA ", runtime / 1000, ".",
               runtime % 1000 / 10, " or newer: update the driver");
-      check(cuDeviceGetCount(&count), "cuDeviceGetCount");
+      const cudaError_t status = cudaGetDeviceCount(&count);
+      if (status == cudaErrorNoDevice) {
+        cudaGetLastError();  // it would be reported again by the next call that asks
+        return {};
+      }
+      check(status, "cudaGetDeviceCount");
       std::vector<PhysicalGpu> list;
       for (int i = 0; i < count; ++i) list.push_back(describe(i));
       return list;
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::not_found) throw;
       fail(ErrorCode::device_mismatch, here, "the CUDA driver cannot be used: ", error.message());
     }
   }
@@ -67,31 +85,26 @@ class Driver final : public GpuDriver {
 
  private:
   static PhysicalGpu describe(int ordinal) {
-    CUdevice device = 0;
-    check(cuDeviceGet(&device, ordinal), "cuDeviceGet");
-    char name[256] = {};
-    check(cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName");
-    CUuuid uuid{};
-    check(cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
-    size_t memory = 0;
-    check(cuDeviceTotalMem(&memory, device), "cuDeviceTotalMem");
-    PhysicalGpu gpu{.name = name, .uuid = uuid_text(uuid), .memory = static_cast<int64_t>(memory)};
-    check(cuDeviceGetAttribute(&gpu.capability_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
-          "cuDeviceGetAttribute");
-    check(cuDeviceGetAttribute(&gpu.capability_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
-          "cuDeviceGetAttribute");
-    return gpu;
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+    return {.name = properties.name,
+            .uuid = uuid_text(properties.uuid),
+            .memory = static_cast<int64_t>(properties.totalGlobalMem),
+            .capability_major = properties.major,
+            .capability_minor = properties.minor};
   }
 
   CudaStreamWork stream_work_;
 };
 
-std::string version_text(int version) { return detail::concat(version / 1000, ".", version % 1000 / 10); }
+std::string version_text(int version) {
+  return version > 0 ? detail::concat(version / 1000, ".", version % 1000 / 10) : "none";
+}
 
 BackendFacts describe_backend() {
   int runtime = 0, driver = 0;
   cudaRuntimeGetVersion(&runtime);
-  cuDriverGetVersion(&driver);
+  cudaDriverGetVersion(&driver);
   return {"cuda", {{"CUDA runtime", version_text(runtime)}, {"CUDA of the driver", version_text(driver)}}};
 }
 

@@ -116,23 +116,23 @@ std::string compile_to_code(const std::string& source, const std::string& chip) 
        ": ", nvrtcGetErrorString(status), "\n", words, "\n", source);
 }
 
-CUfunction compiled_kernel(const std::string& source, const char* name) {
+cudaKernel_t compiled_kernel(const std::string& source, const char* name) {
   static std::mutex mutex;
   // Libraries belong to no context: one serves every card of the same kind.
-  static auto* kernels = new std::map<std::pair<std::string, std::string>, CUfunction>;
+  static auto* kernels = new std::map<std::pair<std::string, std::string>, cudaKernel_t>;
   const std::pair key(chip_here(), source);
   {
     const std::lock_guard lock(mutex);
     if (const auto it = kernels->find(key); it != kernels->end()) return it->second;
   }
   const std::string code = code_of(source, key.first);
-  CUlibrary library = nullptr;
-  check(cuLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-        "cuLibraryLoadData");
-  CUkernel kernel = nullptr;
-  check(cuLibraryGetKernel(&kernel, library, name), "cuLibraryGetKernel");
+  cudaLibrary_t library = nullptr;
+  check(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cudaLibraryLoadData");
+  cudaKernel_t kernel = nullptr;
+  check(cudaLibraryGetKernel(&kernel, library, name), "cudaLibraryGetKernel");
   const std::lock_guard lock(mutex);
-  return (*kernels)[key] = reinterpret_cast<CUfunction>(kernel);
+  return (*kernels)[key] = kernel;
 }
 
 int multiprocessors() {

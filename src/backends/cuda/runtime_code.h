@@ -1,7 +1,7 @@
 // Kernels written while the program runs: CUDA C compiled for the card by NVRTC.
 #pragma once
 
-#include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #include <string>
 
@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 // kind until the process ends. Compiled once: the process remembers it, and the folder lockstep/kernels of
 // XDG_CACHE_HOME keeps the code for later ones (by source, options, chip and compiler version). Thread-safe.
 // Throws Error(internal) with the compiler's words where the source does not compile.
-CUfunction compiled_kernel(const std::string& source, const char* name);
+cudaKernel_t compiled_kernel(const std::string& source, const char* name);
 
 // The code alone, for a chip like "sm_90": works without one.
 std::string compile_to_code(const std::string& source, const std::string& chip);

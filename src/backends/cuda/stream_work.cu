@@ -50,6 +50,12 @@ void CudaStreamWork::copy(void* target, const void* source, size_t bytes, void* 
 
 void CudaStreamWork::fill(void* target, uint64_t pattern, size_t width, size_t count, void* stream) const {
   if (count == 0) return;
+  if (width == 1 || pattern == 0) {
+    check(cudaMemsetAsync(target, static_cast<unsigned char>(pattern), width * count,
+                          static_cast<cudaStream_t>(stream)),
+          "cudaMemsetAsync");
+    return;
+  }
   dispatch_bytes(width, [&]<class Unit>() {
     if constexpr (!std::is_same_v<Unit, uint4>)
       fill_units<<<blocks_for(static_cast<int64_t>(count)), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(

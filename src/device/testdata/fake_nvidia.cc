@@ -108,8 +108,10 @@ struct Pci {
 
 // ---- CUDA driver ----------------------------------------------------------------------------------------
 
+static bool initialised = false;
 FAKE int cuInit(unsigned) {
   SCRIPTED;
+  initialised = true;
   return cuda_gpus().empty() ? 100 : 0;
 }
 FAKE int cuDriverGetVersion(int* version) {
@@ -119,6 +121,7 @@ FAKE int cuDriverGetVersion(int* version) {
 }
 FAKE int cuDeviceGetCount(int* count) {
   SCRIPTED;
+  if (!initialised) return 3;
   *count = static_cast<int>(cuda_gpus().size());
   return 0;
 }

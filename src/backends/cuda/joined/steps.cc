@@ -46,10 +46,9 @@ class JoinedKernel final : public compile::JoinedSteps {
         shared_bytes_(static_cast<unsigned>(source.shared_bytes)) {
     int ordinal = 0;
     check(cudaGetDevice(&ordinal), "cudaGetDevice");
-    check(
-        cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared_bytes_),
-                             reinterpret_cast<CUkernel>(function_), ordinal),
-        "cuKernelSetAttribute");
+    check(cudaKernelSetAttributeForDevice(function_, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(shared_bytes_), ordinal),
+          "cudaKernelSetAttributeForDevice");
     const uint8_t zero = 0;
     device.fill(memory_.data(), &zero, 1, kCounterBytes);
     for (const int i : source.reporters) {
@@ -108,23 +107,21 @@ class JoinedKernel final : public compile::JoinedSteps {
   void launch(void* stream) {
     for (size_t i = 0; i < reports_.size(); ++i)
       arguments_[first_finding_ + i] = std::bit_cast<uint64_t>(reports_[i]->on(stream));
-    CUlaunchAttribute together{};
-    together.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    together.value.cooperative = 1;
-    CUlaunchConfig config{};
-    config.gridDimX = blocks_;
-    config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = threads_;
-    config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = shared_bytes_;
-    config.hStream = static_cast<CUstream>(stream);
+    cudaLaunchAttribute together{};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = {blocks_, 1, 1};
+    config.blockDim = {threads_, 1, 1};
+    config.dynamicSmemBytes = shared_bytes_;
+    config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &together;
     config.numAttrs = 1;
     void* parameters[] = {arguments_.data()};
-    check(cuLaunchKernelEx(&config, function_, parameters, nullptr), "launch of a program's kernel");
+    check(cudaLaunchKernelExC(&config, function_, parameters), "launch of a program's kernel");
   }
 
-  CUfunction function_;
+  cudaKernel_t function_;
   std::vector<joined::External> externals_;
   Storage memory_;
   std::vector<std::unique_ptr<Report>> reports_;
