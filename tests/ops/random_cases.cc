@@ -153,10 +153,10 @@ OpCases cases() {
     all.insert(all.end(), {integer("", {5, 9}, 0), integer("_rows", {6, 7}, 3), integer("_scalar", {}, 0),
                            integer("_empty", {0}, 0), threads_only(integer("_large", {101, 401}, 1))});
   }
-  for (const int64_t count : {1, 2, 1000, 60000}) {
+  const auto permutation = [](int64_t count) {
     const RandomAttrs attrs{.shape = {count}, .dtype = DType::int64, .instance = 3};
-    all.push_back(random_case("random_permutation", detail::concat("_of_", count), {}, attrs));
-    all.back().reference = [attrs](std::span<const Array> in) {
+    OpCase c = random_case("random_permutation", detail::concat("_of_", count), {}, attrs);
+    c.reference = [attrs](std::span<const Array> in) {
       Array out(attrs.shape);
       const Permutation order(random_key(static_cast<int64_t>(in[0].values[0]), attrs.instance),
                               attrs.shape[0]);
@@ -164,7 +164,10 @@ OpCases cases() {
         out.values[i] = static_cast<double>(order(static_cast<int64_t>(i)));
       return out;
     };
-  }
+    return c;
+  };
+  for (const int64_t count : {1, 2, 1000, 10000}) all.push_back(permutation(count));
+  all.push_back(threads_only(permutation(60000)));
   all.push_back(random_case("random_permutation", "_empty", {}, {.shape = {0}, .dtype = DType::int64}));
   all.push_back(threshold("", {5, 9}, 0));
   all.push_back(threshold("_rows", {6, 9}, 3));
