@@ -245,12 +245,9 @@ bool meet(const std::vector<Range>& a, const std::vector<Range>& b) {
   });
 }
 
-// Launches that fill a device for long gain nothing from running side by side, and lose what is in its caches: these keep
-// their order.
-bool fills_device(int64_t flops, int64_t bytes) {
-  constexpr int64_t kLongFlops = 4'000'000'000, kLongBytes = 20 << 20;
-  return flops >= kLongFlops || bytes >= kLongBytes;
-}
+// Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
+// consist of launches that fill it, and take each other's cache instead.
+constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
 
 }  // namespace
 
@@ -258,18 +255,23 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
   const auto [begin, end] = launches_of(phase);
   struct Use {
     std::vector<Range> reads, writes;
-    bool pure, fills;
+    bool pure;
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
   };
   std::vector<Use> uses;
   std::vector<RecordedLaunch> all;
+  int64_t flops = 0, bytes = 0;
+  for (size_t i = begin; i < end; ++i) flops += launches_[i].flops, bytes += launches_[i].bytes;
+  const bool in_order = flops >= kLongFlops || bytes >= kLongBytes;
   for (size_t i = begin; i < end; ++i) {
     const Launch& l = launches_[i];
-    Use use{.reads = {},
-            .writes = {},
-            .pure = l.step->op->pure,
-            .fills = fills_device(l.flops, l.bytes),
-            .before = std::vector<bool>(i - begin)};
+    const auto enqueue = [this, &l](void* stream) { launch(l, device_, stream); };
+    if (in_order) {
+      all.push_back({.launch = enqueue, .after = {}});
+      if (i > begin) all.back().after.push_back(i - begin - 1);
+      continue;
+    }
+    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = std::vector<bool>(i - begin)};
     for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
       for (const OperandLayout& layout : l.step[s].input_layouts)
         use.reads.push_back(range_of(layout, pointers_[at++]));
@@ -280,13 +282,12 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase) const {
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});
     }
-    RecordedLaunch launch{.launch = [this, &l](void* stream) { this->launch(l, device_, stream); },
-                          .after = {}};
+    RecordedLaunch launch{.launch = enqueue, .after = {}};
     // The latest first: what happens before one that is waited for needs no waiting.
     for (size_t j = uses.size(); j-- > 0;) {
       const Use& other = uses[j];
       if (use.before[j]) continue;
-      const bool ordered = (!use.pure && !other.pure) || (use.fills && other.fills);
+      const bool ordered = !use.pure && !other.pure;
       if (!ordered && !meet(use.reads, other.writes) && !meet(use.writes, other.reads) &&
           !meet(use.writes, other.writes))
         continue;

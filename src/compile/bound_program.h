@@ -58,7 +58,7 @@ class BoundProgram {
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be recorded and repeated (Device::record).
   bool recordable() const { return recordable_; }
-  // The launches of one phase, each behind those whose memory it shares. They refer to this.
+  // The launches of one phase, each behind those whose memory it shares; of a long phase in their order. They refer to this.
   std::vector<RecordedLaunch> recorded(int phase) const;
 
   // Consecutive steps of a split program on one device.
