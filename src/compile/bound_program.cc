@@ -248,21 +248,24 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
   });
 }
 
-// Launches that fill a device for long gain nothing from running side by side, and lose what is in its caches: these keep
-// their order.
-bool fills_device(int64_t flops, int64_t bytes) {
-  constexpr int64_t kLongFlops = 4'000'000'000, kLongBytes = 20 << 20;
+}  // namespace
+
+// Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
+// consist of launches that fill it, and take each other's cache instead.
+bool BoundProgram::is_long(size_t begin, size_t end) const {
+  constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
+  int64_t flops = 0, bytes = 0;
+  for (size_t i = begin; i < end; ++i) flops += launches_[i].flops, bytes += launches_[i].bytes;
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
-}  // namespace
-
 std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& crossings,
                                                    size_t lanes) const {
+  const auto [begin, end] = launches_of(phase);
+  if (is_long(begin, end)) lanes = 1;
   struct Use {
     std::vector<MemoryRange> reads, writes;
     bool pure = true;
-    bool fills = false;        // the device, for long
     bool crosses = false;      // it is no work, and has no lane
     bool last = false;         // behind all earlier ones
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
@@ -283,7 +286,7 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
     for (size_t j = uses.size(); j-- > 0;) {
       const Use& other = uses[j];
       if (use.before[j]) continue;
-      const bool ordered = use.last || (!use.pure && !other.pure) || (use.fills && other.fills);
+      const bool ordered = use.last || (!use.pure && !other.pure);
       if (ordered || meet(use.reads, other.writes) || meet(use.writes, other.reads) ||
           meet(use.writes, other.writes))
         wait_for(j);
@@ -316,15 +319,10 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
       add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
           [event = announcement->event](void* stream) { event->record(stream); });
   };
-  const auto [begin, end] = launches_of(phase);
   for (size_t i = begin; i < end; ++i) {
     announce(i);
     const Launch& l = launches_[i];
-    Use use{.reads = {},
-            .writes = {},
-            .pure = l.step->op->pure,
-            .fills = fills_device(l.flops, l.bytes),
-            .before = {}};
+    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = {}};
     for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
       for (const OperandLayout& layout : l.step[s].input_layouts)
         use.reads.push_back(range_of(layout, pointers_[at++]));

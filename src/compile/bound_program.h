@@ -83,7 +83,8 @@ class BoundProgram {
   bool recordable() const { return recordable_; }
   // The launches of one phase, each behind those whose memory it shares, and no more than `lanes` of them side by side: a
   // GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those of other
-  // devices on the card, it takes a hundred. They refer to this, and to the events.
+  // devices on the card, it takes a hundred. Those of a long phase keep their order. They refer to this, and to the
+  // events.
   std::vector<RecordedLaunch> recorded(int phase, const Crossings& crossings = {},
                                        size_t lanes = kLanes) const;
   static constexpr size_t kLanes = 8;
@@ -131,6 +132,7 @@ class BoundProgram {
   // The kernel of the steps from this one on, as many as `steps` then says.
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Step& step, DeviceKind kind, int threads,
                                   size_t& steps);
+  bool is_long(size_t begin, size_t end) const;
   void rebase(std::span<Memory* const> memories);
   void run(size_t begin, size_t end, void* stream) const;
   void launch(const Launch& launch, int device, void* stream) const;

@@ -180,13 +180,17 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
       auto pack = load_pack<T, kUnit>(own + i);
       float v[kUnit];
       pack.get(v);
+      // Selections, not a branch, which takes longer.
+      const auto chosen = static_cast<unsigned>(label - i);
+      const bool is_chosen = label >= i && chosen < kUnit;
+      float logit = 0;
 #pragma unroll
-      for (int k = 0; k < kUnit; ++k) v[k] = power_of_two(v[k] * kLog2E - center) * scale;
-      if (label >= i && label < i + kUnit) {  // one thread of all
-        loss[row] = static_cast<L>(logf(sum) - (static_cast<float>(own[label]) - max));
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) v[k] -= i + k == label ? d : 0.0f;
+      for (int k = 0; k < kUnit; ++k) {
+        if (is_chosen && chosen == k) logit = v[k];
+        v[k] = power_of_two(v[k] * kLog2E - center) * scale;
+        if (is_chosen && chosen == k) v[k] -= d;
       }
+      if (is_chosen) loss[row] = static_cast<L>(logf(sum) - (logit - max));
       pack.set(v);
       store_pack(dx + row * n + i, pack);
       if (next < rows) fetch(next, i);
