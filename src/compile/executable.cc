@@ -718,7 +718,8 @@ class Executable::Impl {
     // Plan 0 last: it writes the variables that the others still read.
     for (size_t p = plans_.size(); p-- > 0;) {
       if (!has_launches(p)) continue;
-      device.launches[p].run(*device.uniform[p], phase, *device.device, {.waits = waits, .announcements = {}});
+      device.launches[p].run(*device.uniform[p], phase, *device.device,
+                             {.waits = waits, .announcements = {}});
       waits = {};  // all that comes behind has waited as well
     }
     for (const Crossings::Wait& wait : waits)

@@ -357,6 +357,7 @@ int64_t CudaDevice::mark() {
 
 void CudaDevice::wait_until(int64_t mark) const {
   check(cudaEventSynchronize(marks_[static_cast<size_t>(mark) % marks_.size()]), "cudaEventSynchronize");
+  for (const cudaStream_t stream : {stream_, aside_}) throw_findings(stream);
 }
 
 std::unique_ptr<LaunchGraph> CudaDevice::record(std::span<const RecordedLaunch> launches) {
