@@ -81,6 +81,10 @@ __device__ inline void fetch_16(float* to, const float* from, int bytes) {
                "l"(from), "r"(bytes)
                : "memory");
 }
+__device__ inline void fetch_16(float* to, const float* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
+}
 __device__ inline void fetch_4(void* to, const void* from, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
                "l"(from), "r"(bytes)
@@ -103,7 +107,11 @@ template <int width, int pitch> __device__ inline void fetch_matrix(float* to, c
 template <class Unit, int width, int rows, int at_once>
 __device__ inline void gather_rows(const char* from, char* to, const i64* order, i64 first, int task) {
   // Those behind the last are the last once more: without a branch all are under way at once.
-  const auto place = [&](int u) { return min((task * at_once + u) * kThreads + (int)threadIdx.x, rows * width - 1); };
+  const auto place = [&](int u) {
+    const int i = (task * at_once + u) * kThreads + (int)threadIdx.x;
+    return at_once > 1 ? min(i, rows * width - 1) : i;
+  };
+  if (at_once == 1 && place(0) >= rows * width) return;
   i64 row[at_once];
   Unit held[at_once];
 #pragma unroll
@@ -206,8 +214,9 @@ template <int lanes> __device__ inline Candidate best_of(Candidate best) {
 // beside the sum, load_early(In&, m, n), load_late(In&, m, n), and finish(In, m, n, sum).
 
 // Fetches a tile of one operand, `depth` of the inner dimension after the other, with so many threads. Where a thread's
-// elements lie is worked out once.
-template <bool by_k, bool vectors, int extent, int depth, int pitch, int threads> struct TileFetch {
+// elements lie is worked out once. `fits`, `whole`: no tile reaches beyond the operand, no chunk beyond the inner
+// dimension.
+template <bool by_k, bool vectors, bool fits, bool whole, int extent, int depth, int pitch, int threads> struct TileFetch {
   static constexpr int kUnit = vectors ? 4 : 1, kAlong = (by_k ? depth : extent) / kUnit;
   static constexpr int kUnits = (extent * depth / kUnit + threads - 1) / threads;
   const float* base;
@@ -232,12 +241,14 @@ template <bool by_k, bool vectors, int extent, int depth, int pitch, int threads
       constexpr int kStep = threads / kAlong;  // of the dimension across
       if (kUnits * threads * kUnit > extent * depth && threadIdx.x % threads + u * threads >= extent * depth / kUnit) break;
       const int step = u * kStep;
-      const int more_x = inside - (by_k ? step : 0), more_k = left - (by_k ? 0 : step);
+      const int more_x = fits ? kUnit : inside - (by_k ? step : 0), more_k = whole ? kUnit : left - (by_k ? 0 : step);
       const int more = by_k ? (more_x > 0 ? more_k : 0) : (more_k > 0 ? more_x : 0);
       const int bytes = 4 * max(0, min(kUnit, more));
       float* target = to + step * pitch;
       const float* source = at + step * stride;
-      if constexpr (vectors)
+      if constexpr (vectors && fits && whole)
+        fetch_16(target, source);
+      else if constexpr (vectors)
         fetch_16(target, bytes > 0 ? source : base, bytes);
       else
         fetch_4(target, bytes > 0 ? source : base, bytes);
@@ -290,8 +301,10 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   const int band = threadIdx.x / 32 % kBands, team = threadIdx.x / 32 / kBands;
   const int group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
 
-  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA, kThreads> fetch_a(a, a_stride, m0, M, begin);
-  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB, kThreads> fetch_b(b, b_stride, n0, N, begin);
+  constexpr bool kWhole = K % share == 0 && share % depth == 0;
+  const TileFetch<a_by_k, a_vectors, M % rows == 0, kWhole, rows, depth, kPitchA, kThreads> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, N % columns == 0, kWhole, columns, depth, kPitchB, kThreads> fetch_b(b, b_stride, n0, N,
+                                                                                                         begin);
   const auto fetch = [&](int chunk, bool with_a, bool with_b) {
     if (chunk >= kChunks) return;
     float* to = shared + chunk % kStages * kStage;
@@ -386,7 +399,7 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
   constexpr int kSizeA = (a_by_k ? rows : depth) * kPitchA;
   constexpr int kStage = kSizeA + (b_by_k ? columns : depth) * kPitchB;
   constexpr int kPitchC = columns + 8;
-  constexpr int kAcross = (N + columns - 1) / columns, kTurns = (share + depth * kTeams - 1) / (depth * kTeams);
+  constexpr int kAcross = (N + columns - 1) / columns;
   constexpr int kParts = (K + share - 1) / share, kResults = (rows * columns + kThreads - 1) / kThreads;
   const int team = threadIdx.x / 32, group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
   const int part = task % kParts, begin = part * share, end = min(K, begin + share);
@@ -394,10 +407,12 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
   const int m0 = task / kAcross * rows, n0 = task % kAcross * columns;
   float* const own = shared + team * stages * kStage;
 
-  const TileFetch<a_by_k, a_vectors, rows, depth, kPitchA, 32> fetch_a(a, a_stride, m0, M, begin);
-  const TileFetch<b_by_k, b_vectors, columns, depth, kPitchB, 32> fetch_b(b, b_stride, n0, N, begin);
+  constexpr bool kWhole = K % share == 0 && share % depth == 0;
+  const TileFetch<a_by_k, a_vectors, M % rows == 0, kWhole, rows, depth, kPitchA, 32> fetch_a(a, a_stride, m0, M, begin);
+  const TileFetch<b_by_k, b_vectors, N % columns == 0, kWhole, columns, depth, kPitchB, 32> fetch_b(b, b_stride, n0, N, begin);
+  const int turns = (end - begin + (kTeams - team) * depth - 1) / (depth * kTeams);  // of this warp
   const auto fetch = [&](int turn, bool with_a, bool with_b) {
-    if (turn >= kTurns) return;
+    if (turn >= turns) return;
     float* to = own + turn % stages * kStage;
     const int chunk = turn * kTeams + team, left = end - begin - chunk * depth;
     if (with_a) fetch_a(to, chunk, left);
@@ -418,7 +433,7 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
 
   float sums[kSteps][columns / 8][4] = {};
 #pragma unroll 1
-  for (int turn = 0; turn < kTurns; ++turn) {
+  for (int turn = 0; turn < turns; ++turn) {
     await_fetches<stages - 2>();
     __syncwarp();
     fetch(turn + stages - 1, true, true);
