@@ -268,6 +268,13 @@ __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Shared memory by its own address of 32 bits: NVRTC takes two registers and an addition for a pointer of 64.
+__device__ inline float read_shared(unsigned address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+}
+
 // f(in, number in the tile, m, n) for the results of a tile that are this thread's.
 template <int M, int N, int rows, int columns, class In, int count, class F>
 __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
@@ -325,6 +332,10 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
   }
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
+  // Where this lane's elements of the first stage are.
+  const unsigned first = (unsigned)__cvta_generic_to_shared(shared), row = band * warp_rows + group;
+  const unsigned first_a = first + 4 * (a_by_k ? row * kPitchA + rank : rank * kPitchA + row);
+  const unsigned first_b = first + 4 * (kSizeA + (b_by_k ? group * kPitchB + rank : rank * kPitchB + group));
   float sums[kSteps][columns / 8][4] = {};
 #pragma unroll 1
   for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -332,24 +343,27 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
     __syncthreads();
     fetch(chunk + kStages - 1, true, true);
     end_fetches();
-    const float* left = shared + chunk % kStages * kStage;
-    const float* right = left + kSizeA;
+    const unsigned left = first_a + chunk % kStages * (4 * kStage), right = first_b + chunk % kStages * (4 * kStage);
 #pragma unroll
     for (int turn = 0; turn < (depth / 8 + kTeams - 1) / kTeams; ++turn) {
       const int kk = (turn * kTeams + team) * 8;
       if (kk >= depth) break;
-      const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
-      const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
+      const auto from_a = [&](int m, int k) {
+        return read_shared(left + 4 * (a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m));
+      };
+      const auto from_b = [&](int k, int n) {
+        return read_shared(right + 4 * (b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n));
+      };
       unsigned a_high[kSteps][4], a_low[kSteps][4], b_high[columns / 8][2], b_low[columns / 8][2];
 #pragma unroll
       for (int r = 0; r < kSteps; ++r)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          split(from_a(band * warp_rows + r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
+          split(from_a(r * 16 + i % 2 * 8, i / 2 * 4), a_high[r][i], a_low[r][i]);
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
+        for (int i = 0; i < 2; ++i) split(from_b(4 * i, j * 8), b_high[j][i], b_low[j][i]);
       // The small ones first; those of one sum are apart, for each has to wait for the one before.
       float few[kSteps][columns / 8][4] = {};
 #pragma unroll
@@ -431,6 +445,10 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
   }
   each_result<M, N, rows, columns>(in, m0, n0, [&](In& in, int, int m, int n) { e.load_late(in, m, n); });
 
+  // Where this lane's elements of the first stage are.
+  const unsigned first = (unsigned)__cvta_generic_to_shared(own);
+  const unsigned first_a = first + 4 * (a_by_k ? group * kPitchA + rank : rank * kPitchA + group);
+  const unsigned first_b = first + 4 * (kSizeA + (b_by_k ? group * kPitchB + rank : rank * kPitchB + group));
   float sums[kSteps][columns / 8][4] = {};
 #pragma unroll 1
   for (int turn = 0; turn < turns; ++turn) {
@@ -438,23 +456,26 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
     __syncwarp();
     fetch(turn + stages - 1, true, true);
     end_fetches();
-    const float* left = own + turn % stages * kStage;
-    const float* right = left + kSizeA;
+    const unsigned left = first_a + turn % stages * (4 * kStage), right = first_b + turn % stages * (4 * kStage);
     float few[kSteps][columns / 8][4] = {};
 #pragma unroll
     for (int kk = 0; kk < depth; kk += 8) {
-      const auto from_a = [&](int m, int k) { return left[a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m]; };
-      const auto from_b = [&](int k, int n) { return right[b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n]; };
+      const auto from_a = [&](int m, int k) {
+        return read_shared(left + 4 * (a_by_k ? m * kPitchA + kk + k : (kk + k) * kPitchA + m));
+      };
+      const auto from_b = [&](int k, int n) {
+        return read_shared(right + 4 * (b_by_k ? n * kPitchB + kk + k : (kk + k) * kPitchB + n));
+      };
       unsigned a_high[kSteps][4], a_low[kSteps][4], b_high[columns / 8][2], b_low[columns / 8][2];
 #pragma unroll
       for (int r = 0; r < kSteps; ++r)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          split(from_a(r * 16 + group + i % 2 * 8, rank + i / 2 * 4), a_high[r][i], a_low[r][i]);
+          split(from_a(r * 16 + i % 2 * 8, i / 2 * 4), a_high[r][i], a_low[r][i]);
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) split(from_b(rank + 4 * i, j * 8 + group), b_high[j][i], b_low[j][i]);
+        for (int i = 0; i < 2; ++i) split(from_b(4 * i, j * 8), b_high[j][i], b_low[j][i]);
       // The small ones first; those of one sum are apart, for each has to wait for the one before.
 #pragma unroll
       for (int product = 0; product < 3; ++product)
