@@ -32,8 +32,9 @@ namespace {
 std::mutex error_mutex;  // of all teams: errors are rare
 
 thread_local int first_core = 0;
-thread_local int pinned_team = 1;    // threads of this thread's team that have been given a core
-thread_local int callers_core = -1;  // the one of them that its own thread is left; none before
+thread_local int largest_team = 1;               // of this thread
+thread_local std::span<const int> pinned_cores;  // of its team; empty: none have been given out
+thread_local int callers_core = -1;              // the one of them that its own thread is left; none before
 
 // The cores of the process: those of its first thread, for any other may have been given some of them.
 const std::vector<int>& process_cores() {
@@ -62,26 +63,28 @@ void pin_to(int core) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-std::span<const int> cores_of_team(int threads) {
-  return std::span(process_cores()).subspan(static_cast<size_t>(first_core), static_cast<size_t>(threads));
-}
-
 // The calling thread itself is the program's: it stays free, and the others keep off the core it is on.
-void pin_team(int threads) {
-  pinned_team = threads;
-  if (!pins_threads() || first_core + threads > static_cast<int>(process_cores().size())) return;
+void pin_team(std::span<const int> cores) {
   // A child of fork() has none of the team's threads: they must not be called together there.
   static const int in_children [[maybe_unused]] = pthread_atfork(nullptr, nullptr, [] { callers_core = -1; });
-  const std::span<const int> cores = cores_of_team(threads);
+  pinned_cores = cores;
   const int here = sched_getcpu();
   const auto callers = std::find(cores.begin(), cores.end(), here);
   const size_t left_free = callers == cores.end() ? 0 : static_cast<size_t>(callers - cores.begin());
   callers_core = cores[left_free];
   // By the thread's own number: a team can come up smaller, and its caller then runs several indices.
-  parallel(threads, [&](int) {
+  parallel(static_cast<int>(cores.size()), [&](int) {
     const auto own = static_cast<size_t>(omp_get_thread_num());
     if (own > 0) pin_to(cores[own == left_free ? 0 : own]);
   });
+}
+
+// A team of more threads than there are cores is left to the system.
+void pin_new_team(int threads) {
+  largest_team = threads;
+  const std::span<const int> cores(process_cores());
+  const auto first = static_cast<size_t>(first_core), count = static_cast<size_t>(threads);
+  if (pins_threads() && first + count <= cores.size()) pin_team(cores.subspan(first, count));
 }
 
 // The system may move the caller to a core of one of its team, and then leaves both there for long: the
@@ -90,8 +93,7 @@ bool caller_is_in_the_way() {
   if (callers_core < 0) return false;
   const int here = sched_getcpu();
   if (here == callers_core) return false;
-  const std::span<const int> cores = cores_of_team(pinned_team);
-  return std::find(cores.begin(), cores.end(), here) != cores.end();
+  return std::find(pinned_cores.begin(), pinned_cores.end(), here) != pinned_cores.end();
 }
 
 }  // namespace
@@ -112,10 +114,10 @@ TeamScope::TeamScope(int threads)
   omp_set_num_threads(threads);
   set_flush_to_zero(true);
   if (omp_in_parallel()) return;
-  if (threads > pinned_team)
-    pin_team(threads);
+  if (threads > largest_team)
+    pin_new_team(threads);
   else if (threads > 1 && caller_is_in_the_way())
-    pin_team(pinned_team);
+    pin_team(pinned_cores);
 }
 TeamScope::~TeamScope() {
   omp_set_num_threads(previous_);

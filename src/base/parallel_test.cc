@@ -164,15 +164,30 @@ int core_of_the_other(int core) {
   return other;
 }
 
-TEST(TeamScope, KeepsTheTeamOffTheCoreOfItsCaller) {
-  cpu_set_t own;
-  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+std::vector<int> own_cores() {
+  cpu_set_t set;
   std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
   for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &own)) cores.push_back(core);
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
+
+TEST(TeamScope, KeepsTheTeamOffTheCoreOfItsCaller) {
+  const std::vector<int> cores = own_cores();
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
   std::thread([&] {
     for (const int core : {cores[1], cores[0], cores[1]}) EXPECT_NE(core_of_the_other(core), core);
+  }).join();
+}
+
+TEST(TeamScope, ATeamOfMoreThreadsThanCoresLeavesTheOthersTheirs) {
+  const std::vector<int> cores = own_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  std::thread([&] {
+    EXPECT_NE(core_of_the_other(cores[1]), cores[1]);
+    { const TeamScope large(static_cast<int>(cores.size()) + 1); }
+    for (const int core : {cores[0], cores[1]}) EXPECT_NE(core_of_the_other(core), core);
   }).join();
 }
 

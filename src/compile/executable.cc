@@ -182,7 +182,7 @@ class Executable::Impl {
       const observe::TimeScope scope(clock_of(0), Category::compute);
       if (!device.launches[0].run(*device.uniform[0], rows, *device.device)) return false;
     }
-    mark_end(device);
+    mark_end(device, runs.runs);
     device.device->count_kernels(runs.runs * device.uniform[0]->kernels(),
                                  runs.runs * device.uniform[0]->flops());
     if (observe::ReplicaClock* replica = clock_of(0))
@@ -253,8 +253,10 @@ class Executable::Impl {
     std::vector<std::unique_ptr<Replica>> replicas;
     int threads = 1;
     int concurrent = 1;  // replicas that run at once
-    uint64_t runs = 0;
-    std::array<int64_t, 2> marks = {-1, -1};  // of a GPU: the ends of the last two runs
+    // Of a GPU: the ends of the last two runs, how many such marks there were, and how many runs came behind the last.
+    std::array<int64_t, 2> marks = {-1, -1};
+    uint64_t marked = 0;
+    int64_t unmarked = 0;
   };
 
   PlanOptions options(const Device& device) const {
@@ -674,14 +676,9 @@ class Executable::Impl {
 
   // A GPU is given the next run while it works on the last one, and no more: so the time it takes is seen, as time
   // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
-  static uint64_t runs_together(const DeviceContext& device) {
-    return device.launches[0].joined() ? kShortRuns : 1;
-  }
   void wait_for_earlier(DeviceContext& device, int d) const {
-    const uint64_t together = runs_together(device);
-    if (device.runs % together != 0) return;
-    const uint64_t next = device.runs / together + (share_card() ? 1 : 0);
-    if (const int64_t earlier = device.marks[next % 2]; earlier >= 0) {
+    if (device.unmarked > 0) return;
+    if (const int64_t earlier = device.marks[(device.marked + (share_card() ? 1 : 0)) % 2]; earlier >= 0) {
       const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
       device.device->wait_until(earlier);
       if (clock_ && sums_->on_gpus()) sums_->on_gpus()->account(d, share_card() ? 1 : 2, *clock_of(d));
@@ -695,10 +692,12 @@ class Executable::Impl {
              return device->physical() == layout_.devices[0]->physical();
            });
   }
-  static void mark_end(DeviceContext& device) {
-    const uint64_t together = runs_together(device), run = device.runs++;
-    if (device.streams && device.runs % together == 0)
-      device.marks[run / together % 2] = device.device->mark();
+  static void mark_end(DeviceContext& device, int64_t runs = 1) {
+    if (!device.streams) return;
+    device.unmarked += runs;
+    if (device.unmarked < (device.launches[0].joined() ? kShortRuns : 1)) return;
+    device.marks[device.marked++ % 2] = device.device->mark();
+    device.unmarked = 0;
   }
 
   // The last phase makes the updates, and results that no replica waits for.
@@ -781,7 +780,7 @@ class Executable::Impl {
   observe::StepClock* clock_ = nullptr;  // of the run in progress, as are the inputs
   std::span<const Tensor> inputs_;
   static constexpr uint64_t kNoVersion = ~uint64_t{0};
-  static constexpr uint64_t kShortRuns = 8;
+  static constexpr int64_t kShortRuns = 8;
   // Of each device on a card that it shares: ResNet-50 on two took 36.8 ms a step with one or two, 38 with four, 41 with
   // eight and 63 with as many as there could be.
   static constexpr size_t kSharedLanes = 2;

@@ -191,6 +191,18 @@ TEST_F(JoinedSteps, CallbacksThatNeedEveryBatchHearOfIt) {
   EXPECT_EQ(some->batches, (std::vector<int64_t>{6})) << "six whole batches and the rest, told of together";
 }
 
+// They are queued in no time: the clock sees what they take where the next ones wait for them.
+TEST_F(JoinedSteps, TheStepClockSeesWhatTheGpuTakes) {
+  const DeviceScope scope(gpu());
+  keras::Sequential model = made({.hidden = {128}, .inputs = 784});
+  const keras::Data data(models::random_inputs({32768, 784}, 5), models::random_labels(32768, 10, 5));
+  model.fit(data, {.batch_size = 32, .verbose = 0});  // compiles
+  const observe::RunSummary time = model.fit(data, {.batch_size = 32, .epochs = 4, .verbose = 0}).time;
+  const observe::ReplicaSummary& replica = time.replicas[0];
+  EXPECT_EQ(replica.wall.count, 4096);
+  EXPECT_GT(replica[observe::Category::compute].total, replica.wall.total / 2) << observe::to_text(time);
+}
+
 // The order does not depend on where it is made.
 TEST_F(JoinedSteps, PermutationsAreTheCpus) {
   for (const int64_t count : {1, 10, 5000, 60000}) {
