@@ -2,8 +2,6 @@
 // keeps it, here on the CPU, give the bits of devices that do everything at once.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -12,6 +10,7 @@
 #include "device/launch_graph.h"
 #include "device/side_stream.h"
 #include "devices.h"
+#include "host_memory_device.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/function.h"
 #include "models/models.h"
@@ -186,31 +185,21 @@ class Beside final : public SideStream {
 };
 
 // A CPU whose recorded launches are queued. All others happen at once, when the queue is empty.
-class QueueingDevice final : public Device, public HasSideStreams {
+class QueueingDevice final : public testing::HostMemoryDevice, public HasSideStreams {
  public:
-  QueueingDevice(int index, bool reads_others) : Device(DeviceKind::cpu, index, 1), reads_(reads_others) {}
+  QueueingDevice(int index, bool reads_others)
+      : HostMemoryDevice(DeviceKind::cpu, index, 1), reads_(reads_others) {}
 
   int physical() const override { return index(); }
   bool reads(const Device& other) const override { return reads_ || &other == this; }
-  void* allocate(size_t bytes, std::source_location) override {
-    return std::aligned_alloc(64, (bytes + 64) / 64 * 64);
-  }
-  void deallocate(void* data, size_t) noexcept override { std::free(data); }
   void copy_from_host(void* target, const void* source, size_t bytes) override {
     world().drain();
-    if (bytes) std::memcpy(target, source, bytes);
+    HostMemoryDevice::copy_from_host(target, source, bytes);
   }
   void copy_to_host(void* target, const void* source, size_t bytes) const override {
     world().drain();
-    if (bytes) std::memcpy(target, source, bytes);
+    HostMemoryDevice::copy_to_host(target, source, bytes);
   }
-  MemoryInfo memory_info() const override { return {}; }
-  void reset_peak_memory() override {}
-  void set_memory_limit(int64_t) override {}
-  DeviceCounters counters() const override { return {}; }
-  void reset_counters() override {}
-  void count_kernels(int64_t, int64_t) override {}
-  void count_copy(int64_t, int64_t) override {}
 
   void* stream() const override {
     world().drain(queue_);

@@ -1,15 +1,13 @@
 // What a recording says of the order of its launches is enough: any order that keeps it gives the same bits.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <random>
 
 #include "compile/bound_program.h"
 #include "device/launch_graph.h"
 #include "devices.h"
+#include "host_memory_device.h"
 #include "lockstep/compile/function.h"
-#include "lockstep/device/device.h"
 #include "models/models.h"
 
 namespace lockstep {
@@ -47,27 +45,9 @@ class ShuffledGraph final : public LaunchGraph {
 };
 
 // A CPU that records, as GPUs do.
-class RecordingDevice final : public Device {
+class RecordingDevice final : public testing::HostMemoryDevice {
  public:
-  RecordingDevice() : Device(DeviceKind::cpu, 77, 1) {}
-
-  void* allocate(size_t bytes, std::source_location) override {
-    return std::aligned_alloc(64, (bytes + 64) / 64 * 64);
-  }
-  void deallocate(void* data, size_t) noexcept override { std::free(data); }
-  void copy_from_host(void* target, const void* source, size_t bytes) override {
-    if (bytes) std::memcpy(target, source, bytes);
-  }
-  void copy_to_host(void* target, const void* source, size_t bytes) const override {
-    if (bytes) std::memcpy(target, source, bytes);
-  }
-  MemoryInfo memory_info() const override { return {}; }
-  void reset_peak_memory() override {}
-  void set_memory_limit(int64_t) override {}
-  DeviceCounters counters() const override { return {}; }
-  void reset_counters() override {}
-  void count_kernels(int64_t, int64_t) override {}
-  void count_copy(int64_t, int64_t) override {}
+  RecordingDevice() : HostMemoryDevice(DeviceKind::cpu, 77, 1) {}
 
   void* stream() const override { return const_cast<RecordingDevice*>(this); }
   std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
