@@ -63,8 +63,8 @@ struct StepRecord {
   Counts counts;
 };
 
-// Of one duration over the steps of a run, in nanoseconds; steps made together have equal shares of theirs. Mean, total and max are exact; median and
-// p95 are within 2%.
+// Of one duration over the steps of a run, in nanoseconds; steps made together have equal shares of theirs.
+// Mean, total and max are exact; median and p95 are within 2%.
 struct Distribution {
   int64_t count = 0;
   int64_t total = 0;

@@ -10,13 +10,14 @@ namespace {
 
 namespace cg = cooperative_groups;
 
+// What only the kernel uses is not used where it is compiled for chips without clusters.
 constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
-constexpr int kRows = 32;    // of C in a block: the lanes of a warp
-constexpr int kDepth = 128;  // of the inner dimension in shared memory at once
+[[maybe_unused]] constexpr int kWarps = kThreads / 32;
+constexpr int kRows = 32;                     // of C in a block: the lanes of a warp
+[[maybe_unused]] constexpr int kDepth = 128;  // of the inner dimension in shared memory at once
 constexpr int kMaxCluster = 8;
 
-__device__ float activated(Epilogue epilogue, float x) {
+[[maybe_unused]] __device__ float activated(Epilogue epilogue, float x) {
   switch (epilogue) {
     case Epilogue::relu: return x > 0 || x != x ? x : 0.f;
     case Epilogue::tanh: return tanhf(x);

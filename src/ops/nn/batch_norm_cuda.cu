@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(kThreads, kSumsEach<kind>)
       if constexpr (kind == Dy::masked) factor[k] = in.factor[column + k], shift[k] = in.shift[column + k];
     }
     each_row<kRows>(first, last, [&]<int rows>(int64_t row) {
-      Packed xs[rows], dys[rows], mores[rows], ys[rows];
+      Packed xs[rows], dys[rows];
+      [[maybe_unused]] Packed mores[rows], ys[rows];  // by kind
       const auto place = [&](int r) { return (row + r * blockDim.y) * n + column; };
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
