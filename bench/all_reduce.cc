@@ -7,7 +7,7 @@
 #include "base/worker.h"
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
-#include "compile/cross_device_sum.h"
+#include "execute/all_reduce/host_threads.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::bench {

@@ -8,7 +8,7 @@
 
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/ops/array.h"

@@ -1,5 +1,5 @@
 // tf::function: what a traced function promises its caller, whatever the compiler makes of it.
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

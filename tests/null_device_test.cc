@@ -4,7 +4,7 @@
 
 #include "devices.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "models/models.h"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "devices.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/reduce.h"

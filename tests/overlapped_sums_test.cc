@@ -12,7 +12,7 @@
 #include "devices.h"
 #include "host_memory_device.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "models/models.h"
 
 namespace lockstep {

@@ -3,11 +3,11 @@
 
 #include <random>
 
-#include "compile/bound_program.h"
 #include "device/launch_graph.h"
 #include "devices.h"
+#include "execute/bound_program.h"
 #include "host_memory_device.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "models/models.h"
 
 namespace lockstep {

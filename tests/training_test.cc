@@ -9,7 +9,7 @@
 
 #include "devices.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/ops/random.h"
 #include "models/models.h"

@@ -10,7 +10,7 @@
 #include "base/error_of_test.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"

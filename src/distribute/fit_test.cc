@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "compile/compile_test.h"
 #include "distribute/eight_cpus_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/layers.h"

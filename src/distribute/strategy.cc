@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <mutex>
 
-#include "compile/replicated_runs.h"
-#include "compile/sum_choice.h"
+#include "execute/all_reduce/choice.h"
+#include "execute/replicated_runs.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compile/compile_test.h"
 #include "distribute/eight_cpus_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "keras/rule_test.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"

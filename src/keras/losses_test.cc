@@ -4,7 +4,7 @@
 
 #include "keras/rule_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"

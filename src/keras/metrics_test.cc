@@ -1,7 +1,7 @@
 #include "lockstep/keras/metrics.h"
 
 #include "keras/rule_test.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 

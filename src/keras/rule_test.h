@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/base/json.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/tensor/tensor.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "gpu/gpu.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"

@@ -3,7 +3,7 @@
 
 #include "gpu/gpu.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"
@@ -34,7 +34,7 @@ class GpuGroups : public Gpu {
   }
 
   static Training train(bool grouped, keras::Model (*make)(), const keras::optimizers::Optimizer& optimizer,
-                   const Tensor& inputs, const Tensor& labels, const char* policy) {
+                        const Tensor& inputs, const Tensor& labels, const char* policy) {
     setenv("LOCKSTEP_GROUP_LAUNCHES", grouped ? "1" : "0", 1);
     const DeviceScope scope(gpu());
     keras::mixed_precision::set_global_policy(policy);

@@ -4,7 +4,7 @@
 
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"

@@ -12,7 +12,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ranks.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"

@@ -3,7 +3,7 @@
 
 #include "gpu/gpu.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/mixed_precision.h"

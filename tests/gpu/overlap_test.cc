@@ -1,11 +1,11 @@
 // Sums over logical GPUs, made beside the computation.
 #include <thread>
 
-#include "compile/cross_device_sum.h"
-#include "compile/gpu_sums.h"
+#include "execute/all_reduce/gpu_streams.h"
+#include "execute/all_reduce/host_threads.h"
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "gpu/gpu.h"
-#include "lockstep/compile/function.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"

@@ -3,8 +3,8 @@
 
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
-#include "lockstep/compile/function.h"
 #include "lockstep/distribute/strategy.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"

@@ -12,7 +12,7 @@
 #include "keras/layers/registry.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graph/op.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "ops/op_case.h"
 #include "ops/run_kernel_test.h"
 

@@ -31,10 +31,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/compile/function.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/distributed.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/observe/run_summary.h"
 

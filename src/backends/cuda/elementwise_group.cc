@@ -7,7 +7,7 @@
 #include "backends/cuda/elementwise_source.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/runtime_code.h"
-#include "compile/launch_groups.h"
+#include "compile/planning/launch_groups.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep::cuda {

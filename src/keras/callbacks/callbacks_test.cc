@@ -11,8 +11,8 @@
 #include <fstream>
 #include <regex>
 
-#include "compile/compile_test.h"
 #include "data/tfrecord.h"
+#include "execute/compile_test.h"
 #include "keras/callbacks/number_text.h"
 #include "keras/callbacks/progress_bar.h"
 #include "lockstep/base/error.h"

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "keras/fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers.h"

@@ -9,7 +9,7 @@
 #include "base/error_of_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/json.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/optimizers.h"
 
 namespace lockstep::keras::optimizers {

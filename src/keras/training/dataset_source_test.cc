@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "keras/training/stream.h"
 #include "lockstep/base/log.h"
 #include "lockstep/keras/layers.h"

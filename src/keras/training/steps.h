@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "keras/training/source.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/keras/data.h"
 
 namespace lockstep::keras {

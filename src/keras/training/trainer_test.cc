@@ -9,7 +9,7 @@
 #include <fstream>
 #include <regex>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/keras/layers.h"

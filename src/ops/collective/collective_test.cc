@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autodiff/gradient_tape.h"
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "compile/plan.h"
+#include "compile/planning/plan.h"
 #include "ops/elementwise/program.h"
 
 namespace lockstep::cuda::joined {

@@ -6,7 +6,7 @@
 #include "backends/cuda/joined/source.h"
 #include "backends/cuda/report.h"
 #include "backends/cuda/runtime_code.h"
-#include "compile/joined_steps.h"
+#include "execute/whole_step_fusion.h"
 #include "lockstep/base/log.h"
 #include "ops/nn/label_report_cuda.h"
 #include "tensor/tensor_impl.h"

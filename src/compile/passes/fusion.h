@@ -1,0 +1,26 @@
+// Joins elementwise ops into one pass over memory.
+#pragma once
+
+#include <vector>
+
+#include "compile/planning/placement.h"
+#include "graph/graph.h"
+#include "ops/elementwise/program.h"
+
+namespace lockstep::compile {
+
+extern const OpDef kFused;  // FusedAttrs
+
+struct FusedAttrs {
+  elementwise::Program program;
+  std::vector<std::string_view> ops;  // the names of what was joined, for people
+  bool operator==(const FusedAttrs& other) const { return program == other.program; }
+  void visit(auto&& v) const { v("program", program); }
+};
+
+// Chains and trees of elementwise ops over one shape, in one place and phase, become one node that
+// reads each input once and writes each value that is needed outside once. Constants become
+// immediates. The result is sorted topologically.
+Graph fuse_elementwise(const Graph& graph, const Placement& placement);
+
+}  // namespace lockstep::compile

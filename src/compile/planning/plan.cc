@@ -1,0 +1,566 @@
+#include "compile/planning/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "base/environment.h"
+#include "base/parallel.h"
+#include "compile/passes/buffer_assignment.h"
+#include "compile/passes/fusion.h"
+#include "compile/passes/passes.h"
+#include "compile/passes/transfers.h"
+#include "compile/planning/launch_groups.h"
+#include "compile/planning/memory_plan.h"
+#include "compile/planning/schedule.h"
+#include "graph/numerics.h"
+#include "ops/elementwise/ops.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::compile {
+namespace {
+
+// An arena buffer while its place is not decided: Operand::index is its number.
+struct Buffer {
+  size_t bytes = 0;
+  int first = 0;
+  int last = 0;
+  bool per_replica = false;
+  int device = 0;
+  int same_as = -1;  // written over another buffer
+};
+
+struct Home {
+  Operand operand;
+  OperandLayout layout;
+};
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const Placement& placement, const PlanOptions& options,
+           const std::vector<std::vector<int>>& groups)
+      : graph_(graph), placement_(placement), options_(options), group_(graph.nodes.size(), -1) {
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (const int node : groups[g]) group_[static_cast<size_t>(node)] = static_cast<int>(g);
+    for (const Node& node : graph.nodes) homes_.emplace_back(node.outputs.size());
+    written_.assign(graph.nodes.size(), 0);
+    plan_.phases = placement.phases;
+    plan_.devices = options.devices;
+  }
+
+  Plan run(const std::vector<int>& order) {
+    name_layers();
+    collect_sources();
+    assign_results();
+    for (const int node : order) lower(node);
+    extend_to_readers();
+    reuse_in_place();
+    settle_groups();
+    place_buffers();
+    return std::move(plan_);
+  }
+
+ private:
+  const Node& node(int i) const { return graph_.nodes[static_cast<size_t>(i)]; }
+  Home& home(Value v) { return homes_[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)]; }
+  static bool in_arena(const Operand& o) {
+    return o.space == Space::device_arena || o.space == Space::replica_arena;
+  }
+
+  static OperandLayout contiguous_layout(const TensorSpec& spec) {
+    return {spec, contiguous_strides(spec.shape)};
+  }
+
+  // A node that reads a weight, or a conversion or view of one, belongs to its layer, and so does one whose result an update
+  // of the weight reads.
+  void name_layers() {
+    layers_.resize(graph_.nodes.size());
+    const auto layer_of = [](const Variable& variable) {
+      return variable.name().substr(0, variable.name().rfind('/'));
+    };
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (const Value v : node(static_cast<int>(i)).inputs) {
+        const Node* source = &graph_.node(v);
+        if (source->inputs.size() == 1) source = &graph_.node(source->inputs[0]);
+        if (source->op == &kVariable && layers_[i].empty())
+          layers_[i] = layer_of(source->attrs.as<VariableAttrs>().variable);
+      }
+    for (const VariableUpdate& update : graph_.updates)
+      for (Value v : graph_.node(update.value).inputs)
+        for (int hops = 0; hops < 2; ++hops) {
+          if (std::string& layer = layers_[static_cast<size_t>(v.node)]; layer.empty())
+            layer = layer_of(update.variable);
+          if (graph_.node(v).inputs.size() != 1) break;
+          v = graph_.node(v).inputs[0];
+        }
+  }
+
+  // --- sources and results ---------------------------------------------------------------------------------------
+
+  void collect_sources() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = node(static_cast<int>(i));
+      if (!is_source(*n.op)) continue;
+      Home& h = homes_[i][0];
+      h.layout = contiguous_layout(n.outputs[0]);
+      if (n.op == &kParameter) {
+        const auto index = static_cast<size_t>(n.attrs.as<ParameterAttrs>().index);
+        if (plan_.parameters.size() <= index) plan_.parameters.resize(index + 1);
+        plan_.parameters[index] = n.outputs[0];
+        h.operand = {Space::parameter, static_cast<int>(index), 0};
+      } else if (n.op == &kVariable) {
+        h.operand = {Space::variable, variable_index(n.attrs.as<VariableAttrs>().variable), 0};
+      } else if (n.op == &kCapture) {
+        h.operand = {Space::capture, static_cast<int>(plan_.captures.size()), 0};
+        plan_.captures.push_back(n.attrs.as<CaptureAttrs>().tensor);
+        h.layout.strides = plan_.captures.back().impl()->strides;
+      } else if (n.op == &kConstant) {
+        h.operand = {Space::constant, static_cast<int>(plan_.constants.size()), 0};
+        plan_.constants.emplace_back(n.outputs[0], n.attrs.as<ConstantAttrs>().value);
+      } else {
+        h.operand = {Space::example_offset, 0, 0};
+      }
+    }
+  }
+
+  int variable_index(const Variable& variable) {
+    const auto it = std::find_if(plan_.variables.begin(), plan_.variables.end(),
+                                 [&](const Variable& v) { return v.id() == variable.id(); });
+    if (it != plan_.variables.end()) return static_cast<int>(it - plan_.variables.begin());
+    plan_.variables.push_back(variable);
+    plan_.variable_updated.push_back(false);
+    return static_cast<int>(plan_.variables.size()) - 1;
+  }
+
+  void assign_results() {
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      const Value v = graph_.outputs[k];
+      if (!v.valid()) {
+        plan_.outputs.emplace_back();
+        continue;
+      }
+      const auto [per_replica, phase, device] = placement_.nodes[static_cast<size_t>(v.node)];
+      home(v).operand = {Space::output, static_cast<int>(k), 0, device};
+      settled_.push_back(v);
+      const Shape& shape = graph_.spec(v).shape;
+      const bool rows = shape.rank() > 0 && shape[0] == options_.local_batch;
+      require(!per_replica || rows || options_.stacks_outputs, ErrorCode::failed_precondition,
+              graph_.node(v).where, "the function returns a value of shape ", shape,
+              " that differs between replicas and is not one row for each of the ", options_.local_batch,
+              " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
+      plan_.outputs.push_back({graph_.spec(v), per_replica && rows, per_replica && !rows, device});
+    }
+    for (const VariableUpdate& update : graph_.updates) {
+      const int index = variable_index(update.variable);
+      if (is_source(*graph_.node(update.value).op)) continue;  // assigned its own value
+      plan_.variable_updated[static_cast<size_t>(index)] = true;
+      home(update.value).operand = {Space::variable, index, 0,
+                                    placement_.nodes[static_cast<size_t>(update.value.node)].device};
+      settled_.push_back(update.value);
+    }
+  }
+
+  // --- launches --------------------------------------------------------------------------------------------------
+
+  void lower(int i) {
+    const Node& n = node(i);
+    if (is_source(*n.op)) return;
+    const NodePlace place = placement_.nodes[static_cast<size_t>(i)];
+    if (n.op == &kAllReduceSum) return lower_collective(i, place);
+    if (n.op == &kTransfer) return lower_transfer(i, place);
+    if (n.op->view && lower_view(i)) return;
+
+    Step step{.node = i,
+              .op = n.op,
+              .attrs = n.attrs,
+              .input_layouts = {},
+              .output_layouts = {},
+              .inputs = {},
+              .outputs = {},
+              .workspace_bytes = 0,
+              .workspace_offset = 0,
+              .place = place,
+              .cost = {},
+              .where = n.where,
+              .layer = layers_[static_cast<size_t>(i)]};
+    const DeviceKind kind = step_kind(place, options_);
+    const bool needs_contiguous =
+        kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
+    for (const Value v : n.inputs) add_input(step, v, needs_contiguous);
+    add_outputs(step);
+    if (can_be_grouped(step)) step.group = group_[static_cast<size_t>(i)];
+    push(std::move(step));
+  }
+
+  void add_outputs(Step& step) {
+    const Node& n = node(step.node);
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      const Value v{static_cast<int32_t>(step.node), static_cast<int32_t>(k)};
+      Home& h = home(v);
+      h.layout = contiguous_layout(n.outputs[k]);
+      if (std::find(settled_.begin(), settled_.end(), v) == settled_.end())
+        h.operand = new_buffer(n.outputs[k].bytes(), step.place);
+      step.outputs.push_back(h.operand);
+      step.output_layouts.push_back(h.layout);
+    }
+  }
+
+  // A value as a node at `place` finds it: sources are bound on every device that reads them.
+  Home home_at(Value v, NodePlace place) {
+    Home h = home(v);
+    if (is_source(*graph_.node(v).op)) h.operand.device = place.device;
+    return h;
+  }
+
+  void lower_transfer(int i, NodePlace place) {
+    const Node& n = node(i);
+    const NodePlace from = placement_.nodes[static_cast<size_t>(n.inputs[0].node)];
+    Home source = home_at(n.inputs[0], from);
+    if (!source.layout.contiguous()) source = contiguous_copy(source, from, n.where);
+    Step step{.node = i,
+              .op = n.op,
+              .attrs = {},
+              .input_layouts = {source.layout},
+              .output_layouts = {},
+              .inputs = {source.operand},
+              .outputs = {},
+              .workspace_bytes = 0,
+              .workspace_offset = 0,
+              .place = place,
+              .cost = {},
+              .where = n.where};
+    add_outputs(step);
+    push(std::move(step));
+  }
+
+  void add_input(Step& step, Value v, bool needs_contiguous) {
+    Home h = home_at(v, step.place);
+    if (needs_contiguous && !h.layout.contiguous()) h = contiguous_copy(h, step.place, step.where);
+    step.inputs.push_back(h.operand);
+    step.input_layouts.push_back(h.layout);
+  }
+
+  Home contiguous_copy(const Home& source, NodePlace place, std::source_location where) {
+    const OperandLayout target = contiguous_layout(source.layout.spec);
+    const Operand buffer = new_buffer(target.spec.bytes(), place);
+    push({.node = -1,
+          .op = &kIdentity,
+          .attrs = {},
+          .input_layouts = {source.layout},
+          .output_layouts = {target},
+          .inputs = {source.operand},
+          .outputs = {buffer},
+          .workspace_bytes = 0,
+          .workspace_offset = 0,
+          .place = place,
+          .cost = {},
+          .where = where});
+    return {buffer, target};
+  }
+
+  bool lower_view(int i) {
+    const Node& n = node(i);
+    const Home source = home_at(n.inputs[0], placement_.nodes[static_cast<size_t>(i)]);
+    const auto view = n.op->view({source.layout.spec, source.layout.strides, n.outputs[0], n.attrs});
+    if (!view) return false;
+    Home& h = home({static_cast<int32_t>(i), 0});
+    h = source;
+    h.layout = {n.outputs[0], view->strides};
+    h.operand.offset += view->offset * static_cast<int64_t>(size_of(n.outputs[0].dtype));
+    return true;
+  }
+
+  void lower_collective(int i, NodePlace place) {
+    const Node& n = node(i);
+    const Home& input = home(n.inputs[0]);
+    Home& h = home({static_cast<int32_t>(i), 0});
+    h.layout = contiguous_layout(n.outputs[0]);
+    h.operand = new_buffer(n.outputs[0].bytes(), place);
+    plan_.collectives.push_back(
+        {.sequence = n.attrs.as<CollectiveAttrs>().sequence,
+         .spec = n.outputs[0],
+         .input = input.operand,
+         .result = h.operand,
+         .condition = n.inputs.size() > 1 ? std::optional(home(n.inputs[1]).operand) : std::nullopt,
+         .phase = place.phase,
+         .ready = written_[static_cast<size_t>(n.inputs[0].node)]});
+    // From then on the result may be written, while steps that do not need it still run.
+    buffers_.back().first = plan_.collectives.back().ready;
+    collective_positions_.push_back(position());
+  }
+
+  int position() const { return static_cast<int>(plan_.steps.size()); }
+
+  Operand new_buffer(size_t bytes, NodePlace place) {
+    buffers_.push_back({.bytes = bytes,
+                        .first = position(),
+                        .last = position(),
+                        .per_replica = place.per_replica,
+                        .device = place.device});
+    return {place.per_replica ? Space::replica_arena : Space::device_arena,
+            static_cast<int>(buffers_.size()) - 1, 0, place.device};
+  }
+
+  void push(Step step) {
+    const DeviceKind kind = step_kind(step.place, options_);
+    if (kind != DeviceKind::null && step.op != &kTransfer) {
+      const int threads = step_threads(step, options_);
+      const TeamScope team(threads);
+      const KernelDef& def = find_kernel(kind, *step.op, step.where);
+      const auto kernel = def.prepare({.op = *step.op,
+                                       .attributes = step.attrs,
+                                       .inputs = step.input_layouts,
+                                       .outputs = step.output_layouts,
+                                       .threads = threads,
+                                       .where = step.where});
+      step.workspace_bytes = kernel->workspace_bytes();
+      record_in_place(*kernel, step);
+    }
+    SpecList in, out;
+    for (const OperandLayout& layout : step.input_layouts) in.push_back(layout.spec);
+    for (const OperandLayout& layout : step.output_layouts) out.push_back(layout.spec);
+    step.cost = op_cost(*step.op, in, out, step.attrs);
+    if (step.node >= 0) written_[static_cast<size_t>(step.node)] = position() + 1;
+    plan_.steps.push_back(std::move(step));
+  }
+
+  void record_in_place(const Kernel& kernel, const Step& step) {
+    if (numerics_checked()) return;  // what went in is part of the report
+    if (step.group >= 0) return;     // another of the group may read it meanwhile
+    for (size_t o = 0; o < step.outputs.size(); ++o)
+      for (size_t i = 0; i < step.inputs.size(); ++i)
+        if (kernel.in_place(static_cast<int>(i), static_cast<int>(o)))
+          in_place_.push_back({position(), static_cast<int>(i), static_cast<int>(o)});
+  }
+
+  // --- memory ----------------------------------------------------------------------------------------------------
+
+  void extend_to_readers() {
+    const auto extend = [&](const Operand& operand, int at) {
+      if (!in_arena(operand)) return;
+      Buffer& buffer = buffers_[static_cast<size_t>(operand.index)];
+      buffer.last = std::max(buffer.last, at);
+    };
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      for (const Operand& o : plan_.steps[s].inputs) extend(o, static_cast<int>(s));
+      for (const Operand& o : plan_.steps[s].outputs) extend(o, static_cast<int>(s));
+    }
+    // The sums of a phase run together in front of its first step: what they read must not be reused
+    // by that step, nor by each other.
+    for (size_t c = 0; c < plan_.collectives.size(); ++c) {
+      extend(plan_.collectives[c].input, collective_positions_[c]);
+      if (plan_.collectives[c].condition) extend(*plan_.collectives[c].condition, collective_positions_[c]);
+    }
+  }
+
+  struct InPlace {
+    int step, input, output;
+  };
+
+  int resolve(int buffer) const {
+    while (buffers_[static_cast<size_t>(buffer)].same_as >= 0)
+      buffer = buffers_[static_cast<size_t>(buffer)].same_as;
+    return buffer;
+  }
+
+  void reuse_in_place() {
+    for (const InPlace& chance : in_place_) {
+      const Step& step = plan_.steps[static_cast<size_t>(chance.step)];
+      const Operand& in = step.inputs[static_cast<size_t>(chance.input)];
+      const Operand& out = step.outputs[static_cast<size_t>(chance.output)];
+      if (!in_arena(in) || !in_arena(out) || in.space != out.space || in.offset != 0) continue;
+      // The same memory read by another input of this step through other strides must stay.
+      const auto shared = std::count_if(step.inputs.begin(), step.inputs.end(), [&](const Operand& o) {
+        return in_arena(o) && resolve(o.index) == resolve(in.index);
+      });
+      Buffer& source = buffers_[static_cast<size_t>(resolve(in.index))];
+      Buffer& target = buffers_[static_cast<size_t>(out.index)];
+      if (shared != 1 || target.same_as >= 0 || source.last != chance.step || source.bytes != target.bytes)
+        continue;
+      if (&source == &target) continue;
+      target.same_as = resolve(in.index);
+      source.last = std::max(source.last, target.last);
+    }
+  }
+
+  // The steps of a group run at the same time.
+  void settle_groups() {
+    std::vector<Step>& steps = plan_.steps;
+    for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+      const int group = steps[begin].group;
+      for (end = begin + 1; group >= 0 && end < steps.size() && steps[end].group == group;) ++end;
+      if (end - begin < 2) {
+        steps[begin].group = -1;
+        continue;
+      }
+      const int from = static_cast<int>(begin), to = static_cast<int>(end);
+      for (Buffer& buffer : buffers_) {
+        if (buffer.first > from && buffer.first < to) buffer.first = from;
+        if (buffer.last >= from && buffer.last < to) buffer.last = to - 1;
+      }
+      for (Collective& collective : plan_.collectives)
+        if (collective.ready > from && collective.ready < to) collective.ready = to;
+    }
+  }
+
+  void place_buffers() {
+    const size_t devices = std::max<size_t>(1, options_.devices.size());
+    plan_.device_arenas.resize(devices);
+    for (size_t d = 0; d < devices; ++d) plan_.device_arenas[d] = place_buffers(false, static_cast<int>(d));
+    plan_.replica_arena = place_buffers(true, 0);
+  }
+
+  // Those of one arena.
+  ArenaSize place_buffers(bool per_replica, int device) {
+    const auto is_here = [&](bool of_replica, int of_device) {
+      return of_replica == per_replica && of_device == device;
+    };
+    std::vector<Lifetime> lifetimes;
+    std::vector<int> owner;  // buffer, or -1 - step for a workspace
+    for (size_t b = 0; b < buffers_.size(); ++b)
+      if (is_here(buffers_[b].per_replica, buffers_[b].device) && buffers_[b].same_as < 0) {
+        lifetimes.push_back({buffers_[b].bytes, buffers_[b].first, buffers_[b].last});
+        owner.push_back(static_cast<int>(b));
+      }
+    for (size_t s = 0; s < plan_.steps.size(); ++s)
+      if (is_here(plan_.steps[s].place.per_replica, plan_.steps[s].place.device) &&
+          plan_.steps[s].workspace_bytes > 0) {
+        lifetimes.push_back({plan_.steps[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
+        owner.push_back(-1 - static_cast<int>(s));
+      }
+    const MemoryPlan placed = plan_memory(lifetimes);
+    ArenaSize arena{placed.size, placed.peak, 0};
+    for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
+    std::vector<int64_t> offsets(buffers_.size(), 0);
+    for (size_t k = 0; k < owner.size(); ++k) {
+      if (owner[k] >= 0)
+        offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
+      else
+        plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
+            static_cast<int64_t>(placed.offsets[k]);
+    }
+    const auto settle = [&](Operand& operand) {
+      if (in_arena(operand) && operand.index >= 0 &&
+          is_here(operand.space == Space::replica_arena, operand.device)) {
+        operand.offset += offsets[static_cast<size_t>(resolve(operand.index))];
+        operand.index = -1;
+      }
+    };
+    for (Step& step : plan_.steps) {
+      for (Operand& o : step.inputs) settle(o);
+      for (Operand& o : step.outputs) settle(o);
+    }
+    for (Collective& c : plan_.collectives) {
+      settle(c.input);
+      settle(c.result);
+      if (c.condition) settle(*c.condition);
+    }
+    return arena;
+  }
+
+  const Graph& graph_;
+  const Placement& placement_;
+  const PlanOptions& options_;
+  Plan plan_;
+  std::vector<int> group_;           // by node; -1: none
+  std::vector<std::string> layers_;  // by node
+  std::vector<std::vector<Home>> homes_;
+  std::vector<Value> settled_;
+  std::vector<Buffer> buffers_;
+  std::vector<InPlace> in_place_;
+  std::vector<int> collective_positions_;
+  std::vector<int> written_;  // by node: steps after which its values are there
+};
+
+}  // namespace
+
+DeviceKind step_kind(NodePlace place, const PlanOptions& options) {
+  return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
+}
+
+int step_threads(const Step& step, const PlanOptions& options) {
+  if (!options.devices.empty()) return options.devices[static_cast<size_t>(step.place.device)]->threads();
+  if (step.place.per_replica) return options.replica_threads;
+  if (!options.reproducible || options.kind == DeviceKind::null) return options.uniform_threads;
+  return find_kernel(options.kind, *step.op, step.where).thread_invariant ? options.uniform_threads : 1;
+}
+
+Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters) {
+  const Placement placement = place_nodes(graph, split_parameters);
+  std::erase_if(graph.updates, [](const VariableUpdate& update) { return !update.variable.per_replica(); });
+  for (Value& output : graph.outputs)
+    if (!placement.nodes[static_cast<size_t>(output.node)].per_replica) output = {};
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].op != &kAllReduceSum) continue;
+    const int64_t sequence = graph.nodes[i].attrs.as<CollectiveAttrs>().sequence;
+    if (std::any_of(whole.collectives.begin(), whole.collectives.end(),
+                    [&](const Collective& c) { return c.sequence == sequence; }))
+      graph.roots.push_back({static_cast<int32_t>(i), 0});
+  }
+  return graph;
+}
+
+Plan make_plan(Graph graph, const PlanOptions& options) {
+  const bool replicated = !options.split_parameters.empty();
+  // Joined ops could not be told apart when one of them goes wrong.
+  const bool checked = numerics_checked();
+  graph = simplify(std::move(graph), replicated, !checked);
+  if (!checked && options.kind == DeviceKind::gpu && options.devices.empty())
+    graph = fuse_relu_masks(fuse_addends(
+        absorb_casts(fold_padding(join_losses(graph)), [&](const Node& node) -> const KernelDef& {
+          return find_kernel(options.kind, *node.op, node.where);
+        })));
+  if (!checked)
+    graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
+  if (!options.devices.empty()) graph = insert_transfers(graph);
+  graph = settle_sums(graph);
+  std::vector<OrderEdge> edges;
+  graph = settle_results(graph, options.split_parameters, edges);
+  const Placement placement = place_nodes(graph, options.split_parameters, options.devices);
+  std::vector<int> order = schedule(graph, placement, edges);
+  std::vector<std::vector<int>> groups;
+  if (!checked && options.devices.empty() && group_rule(options.kind) &&
+      env::read_bool("LOCKSTEP_GROUP_LAUNCHES", true)) {
+    groups = group_launches(graph, placement, edges, order);
+    if (!groups.empty()) order = schedule(graph, placement, edges, groups);
+  }
+  Plan plan = Lowering(graph, placement, options, groups).run(order);
+  plan.checks_numerics = checked;
+  return plan;
+}
+
+std::string Plan::to_string() const {
+  std::ostringstream out;
+  const auto print = [&](const Operand& o) {
+    static constexpr const char* kNames[] = {"device",  "replica",  "parameter",      "variable",
+                                             "capture", "constant", "example_offset", "output"};
+    out << ' ' << kNames[static_cast<int>(o.space)];
+    if (o.index >= 0) out << o.index;
+    out << '+' << o.offset;
+  };
+  for (const Step& step : steps) {
+    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ")
+        << step.op->name;
+    if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(step.place.device)];
+    out << ':';
+    for (const Operand& o : step.inputs) print(o);
+    out << " ->";
+    for (const Operand& o : step.outputs) print(o);
+    for (const OperandLayout& layout : step.output_layouts) out << ' ' << layout.spec;
+    if (step.group >= 0) out << ", in group " << step.group;
+    out << '\n';
+  }
+  for (const Collective& c : collectives) {
+    out << "sum before phase " << c.phase << " #" << c.sequence << ' ' << c.spec << ':';
+    print(c.input);
+    out << " ->";
+    print(c.result);
+    out << '\n';
+  }
+  for (const ArenaSize& arena : device_arenas)
+    out << "device arena " << arena.bytes << " bytes (peak " << arena.peak << "), ";
+  out << "replica arena " << replica_arena.bytes << " bytes (peak " << replica_arena.peak << ")\n";
+  return out.str();
+}
+
+}  // namespace lockstep::compile

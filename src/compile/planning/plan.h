@@ -1,0 +1,123 @@
+// What the compiler makes of a graph: launches in order, and where each of their operands lives.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compile/planning/placement.h"
+#include "graph/graph.h"
+#include "graph/kernel.h"
+
+namespace lockstep::compile {
+
+// Where an operand's memory comes from when the program runs.
+enum class Space : uint8_t {
+  device_arena,   // values that are computed once on each device
+  replica_arena,  // values of one replica
+  parameter,      // an argument of the function (a replica's slice of it)
+  variable,
+  capture,
+  constant,
+  example_offset,
+  output,
+};
+
+struct Operand {
+  Space space = Space::device_arena;
+  int index = 0;       // of the parameter, variable, capture, constant or output
+  int64_t offset = 0;  // in bytes
+  int device = 0;      // of a program that is split over several: in whose memory
+};
+
+struct Step {
+  int node = -1;
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<OperandLayout> input_layouts;
+  std::vector<OperandLayout> output_layouts;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;
+  size_t workspace_bytes = 0;
+  int64_t workspace_offset = 0;  // in the arena of its place
+  NodePlace place;
+  Cost cost;
+  std::source_location where;
+  int group = -1;  // of steps one behind the other that may run at the same time (launch_groups.h); -1: none
+  std::string layer = {};  // whose weights it works with, as far as that can be told
+};
+
+// A sum over replicas: input in every replica (or uniform), result in the device arena.
+struct Collective {
+  int64_t sequence = 0;
+  TensorSpec spec;
+  Operand input;
+  Operand result;
+  std::optional<Operand> condition;  // a boolean, the same on all devices: whether to sum at all
+  int phase = 0;                     // runs before the steps of this phase
+  int ready =
+      0;  // steps after which the input is there; as soon as all replicas are so far the sum may be made
+};
+
+struct PlannedOutput {
+  TensorSpec spec;
+  bool per_replica = false;  // each replica writes its rows
+  bool stacked = false;      // each replica writes a block of this spec
+  int device = 0;            // of a program that is split over several: where it is written
+};
+
+struct ArenaSize {
+  size_t bytes = 0;
+  size_t peak = 0;       // most bytes alive at once
+  size_t unplanned = 0;  // all buffers, each with memory of its own
+};
+
+struct Plan {
+  // Of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
+  std::vector<Device*> devices;
+  // In the order of execution: by phase, within it the uniform steps first.
+  std::vector<Step> steps;
+  std::vector<Collective> collectives;
+  int phases = 1;
+
+  std::vector<TensorSpec> parameters;
+  std::vector<Variable> variables;
+  std::vector<bool> variable_updated;
+  TensorList captures;
+  std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
+  std::vector<PlannedOutput> outputs;
+
+  bool checks_numerics = false;  // every launch's results are to be looked at (graph/numerics.h)
+
+  std::vector<ArenaSize> device_arenas = {{}};  // one; of a program that is split: one for each device
+  ArenaSize replica_arena;
+
+  std::string to_string() const;
+};
+
+struct PlanOptions {
+  DeviceKind kind = DeviceKind::cpu;
+  std::vector<bool> split_parameters;  // empty: the program runs as one replica
+  int64_t local_batch = -1;            // examples of a replica's slice
+  int uniform_threads = 1;
+  int replica_threads = 1;
+  bool reproducible = false;    // no bit may depend on the number of threads
+  bool stacks_outputs = false;  // else a result of a replica must be one row an example
+  // More than one: nodes run on the devices they name, with their kinds and threads, and values that cross
+  // are copied.
+  std::vector<Device*> devices = {};
+};
+
+// The kind of device on which a step runs.
+DeviceKind step_kind(NodePlace place, const PlanOptions& options);
+
+// Threads with which a step's kernel is prepared.
+int step_threads(const Step& step, const PlanOptions& options);
+
+Plan make_plan(Graph graph, const PlanOptions& options);
+
+// The part of a replica's program that others depend on: its sums and its own outputs. `whole` is
+// the plan of the same program that also updates the variables and writes the common outputs.
+Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters);
+
+}  // namespace lockstep::compile

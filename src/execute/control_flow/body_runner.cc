@@ -1,0 +1,79 @@
+#include "execute/control_flow/body_runner.h"
+
+#include <algorithm>
+
+#include "compile/control_flow/control_flow_ops.h"
+#include "device/stream_work.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::compile {
+namespace {
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+}  // namespace
+
+BodyRunner::BodyRunner(const BodyProgram& program, DeviceKind kind, int threads)
+    : plan_(program.plan(kind, threads)) {
+  options_.kind = kind;
+  options_.uniform_threads = threads;
+  if (kind == DeviceKind::gpu)
+    for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
+}
+
+void BodyRunner::start(void* arena, void* stream) {
+  auto* base = static_cast<char*>(arena);
+  if (!bound_) {
+    memory_.parameters.resize(plan_->parameters.size());
+    memory_.outputs.resize(plan_->outputs.size());
+    memory_.constants.resize(plan_->constants.size());
+    if (options_.kind != DeviceKind::gpu) make_constants();
+  }
+  if (options_.kind == DeviceKind::gpu) fill_constants(base, stream);
+  if (!bound_) {
+    memory_.device_arena = base;
+    const LaunchPlace place = launch_place();
+    bound_.emplace(*plan_, false, options_, memory_, place.device, place.replica);
+  } else if (memory_.device_arena != base) {
+    memory_.device_arena = base;
+    bound_->rebase(memory_);
+  }
+}
+
+void BodyRunner::make_constants() {
+  for (size_t i = 0; i < plan_->constants.size(); ++i) {
+    const auto& [spec, value] = plan_->constants[i];
+    auto& bytes = constants_.emplace_back(spec.bytes() + kAlignment);
+    void* data = bytes.data();
+    size_t space = bytes.size();
+    std::align(kAlignment, spec.bytes(), data, space);
+    fill_elements(spec.dtype, spec.shape.size(), value, data);
+    memory_.constants[i] = data;
+  }
+}
+
+// Behind the arena, which others have used since the last launch.
+void BodyRunner::fill_constants(char* arena, void* stream) {
+  char* data = arena + plan_->device_arenas[0].bytes;
+  for (size_t i = 0; i < plan_->constants.size(); ++i) {
+    const auto& [spec, value] = plan_->constants[i];
+    uint64_t pattern = 0;
+    fill_elements(spec.dtype, 1, value, &pattern);
+    stream_work(options_.kind)
+        .fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()), stream);
+    memory_.constants[i] = data;
+    data += aligned(spec.bytes());
+  }
+}
+
+bool BodyRunner::reads_values() const {
+  return std::any_of(plan_->steps.begin(), plan_->steps.end(),
+                     [&](const Step& step) { return step.op == &kCond || step.op == &kLoop; });
+}
+
+void BodyRunner::run(void* stream) {
+  bound_->bind(memory_);
+  bound_->run_on(stream, 0);
+}
+
+}  // namespace lockstep::compile

@@ -1,0 +1,42 @@
+// Runs a body's program inside of a kernel.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "compile/control_flow/body.h"
+#include "execute/bound_program.h"
+
+namespace lockstep::compile {
+
+// Made without memory of its own; kernels are prepared at the first run. One run at a time.
+class BodyRunner {
+ public:
+  BodyRunner(const BodyProgram& program, DeviceKind kind, int threads);
+
+  size_t arena_bytes() const { return plan_->device_arenas[0].bytes + constant_bytes_; }
+  // Before the runs of one launch: `arena` has arena_bytes() bytes.
+  void start(void* arena, void* stream = nullptr);
+  // Where the parameters and results of the next run are. All must be set before the first.
+  void set_parameter(size_t i, const void* data) { memory_.parameters[i] = const_cast<void*>(data); }
+  void set_output(size_t i, void* data) { memory_.outputs[i] = data; }
+  size_t num_parameters() const { return plan_->parameters.size(); }
+  const std::vector<PlannedOutput>& outputs() const { return plan_->outputs; }
+  // Whether a kernel of the body looks at values while it is launched.
+  bool reads_values() const;
+  void run(void* stream = nullptr);
+
+ private:
+  void make_constants();
+  void fill_constants(char* arena, void* stream);
+
+  std::shared_ptr<const Plan> plan_;
+  PlanOptions options_;
+  Memory memory_;
+  std::vector<std::vector<char>> constants_;  // on a CPU
+  size_t constant_bytes_ = 0;                 // elsewhere: of the constants behind the arena
+  std::optional<BoundProgram> bound_;
+};
+
+}  // namespace lockstep::compile

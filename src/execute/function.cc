@@ -1,0 +1,284 @@
+#include "lockstep/execute/function.h"
+
+#include <algorithm>
+
+#include "compile/passes/passes.h"
+#include "compile/passes/transfers.h"
+#include "device/memory_ledger.h"
+#include "execute/executable.h"
+#include "execute/replicated_program.h"
+#include "execute/split_executable.h"
+#include "graph/eager.h"
+#include "graph/emit.h"
+#include "graph/numerics.h"
+#include "lockstep/base/log.h"
+#include "lockstep/device/config.h"
+#include "lockstep/observe/step_clock.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+using compile::Executable;
+using compile::Plan;
+using compile::PlanOptions;
+using compile::ReplicaLayout;
+
+class FunctionCore::Impl {
+ public:
+  Impl(Body body, FunctionOptions options, std::source_location where)
+      : body_(std::move(body)), options_(std::move(options)), where_(where) {
+    const size_t devices = std::max<size_t>(1, options_.replicas.devices.size());
+    require(!options_.clock || options_.clock->replicas() == static_cast<int>(devices),
+            ErrorCode::invalid_argument, where, "function \"", options_.name, "\" runs on ", devices,
+            " devices but its clock has ", options_.clock ? options_.clock->replicas() : 0, " replicas");
+  }
+
+  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
+    if (runs_op_by_op()) {
+      TensorList results = body_(inputs);
+      check_outputs(results.size(), outputs.size(), where);
+      std::move(results.begin(), results.end(), outputs.begin());
+      return;
+    }
+    Program& program = program_for(inputs, where);
+    check_outputs(program.executable->num_outputs(), outputs.size(), where);
+    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
+  }
+
+  TensorList call(std::span<const Tensor> inputs, std::source_location where) {
+    if (runs_op_by_op()) return body_(inputs);
+    Program& program = program_for(inputs, where);
+    TensorList outputs(program.executable->num_outputs());
+    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
+    return outputs;
+  }
+
+  bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
+    if (runs_op_by_op()) return false;
+    const int64_t last = runs.first + runs.rows * runs.runs;
+    TensorList batch;
+    for (const Tensor& array : runs.arrays) {
+      const TensorImpl& impl = *array.impl();
+      const int64_t examples = runs.order.defined() ? runs.order.size() : array.shape()[0];
+      require(array.rank() > 0 && runs.rows <= array.shape()[0] && last <= examples,
+              ErrorCode::invalid_argument, where, "function \"", options_.name, "\": ", runs.runs,
+              " batches of ", runs.rows, " from row ", runs.first, " of ", examples, " do not exist");
+      if (!is_contiguous(array.shape(), impl.strides)) return false;
+      Shape shape = array.shape();
+      shape[0] = runs.rows;
+      batch.push_back(make_view(impl, {array.dtype(), shape}, impl.strides, impl.offset));
+    }
+    Program& program = program_for(batch, where);
+    check_outputs(program.executable->num_outputs(), outputs.size(), where);
+    return program.executable->run_rows(runs, outputs, options_.clock);
+  }
+
+  int traces() const { return traces_; }
+
+  ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where) {
+    const Program& program = program_for(inputs, where);
+    ProgramFigures figures = program.figures;
+    const compile::MemoryFigures memory = program.executable->memory();
+    figures.arena_bytes = static_cast<int64_t>(memory.arena);
+    figures.peak_bytes = static_cast<int64_t>(memory.peak);
+    figures.unplanned_bytes = static_cast<int64_t>(memory.unplanned);
+    return figures;
+  }
+
+  std::string explain(std::span<const Tensor> inputs, std::source_location where) {
+    return program_for(inputs, where).executable->plan().to_string();
+  }
+
+ private:
+  struct Program {
+    SpecList signature;
+    Device* scope;                 // that of the scopes around the call; null: none
+    std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
+    std::unique_ptr<compile::Runnable> executable;
+    ProgramFigures figures;
+    bool checks_numerics = numerics_checked();
+  };
+
+  // Inside another trace the ops join that trace; under a tape they must be seen by it.
+  static bool runs_op_by_op() { return Trace::current() || has_recorders(); }
+
+  void check_outputs(size_t returned, size_t expected, std::source_location where) const {
+    require(returned == expected, ErrorCode::invalid_argument, where, "function \"", options_.name,
+            "\" returned ", returned, " tensors, ", expected, " were expected");
+  }
+
+  // The caller's inputs, with strided ones copied. Held here so that nothing is allocated otherwise.
+  std::span<const Tensor> contiguous_inputs(std::span<const Tensor> inputs, std::source_location where) {
+    const auto dense = [](const Tensor& t) { return is_contiguous(t.shape(), t.impl()->strides); };
+    if (std::all_of(inputs.begin(), inputs.end(), dense)) return inputs;
+    copies_.assign(inputs.begin(), inputs.end());
+    for (Tensor& input : copies_) input = contiguous(input, where);
+    return copies_;
+  }
+
+  // Replicas run on devices of their own, and a scope decides for all ops.
+  bool arguments_place_ops() const { return options_.replicas.devices.empty() && !scoped_device(); }
+
+  // The device on which an argument stands for the placement of ops: with a GPU there, arguments in host memory
+  // are brought to it.
+  static Device* standing(const Tensor& argument) {
+    Device& device = argument.device();
+    return device.kind() == DeviceKind::cpu && current_device().kind() == DeviceKind::gpu ? &current_device()
+                                                                                          : &device;
+  }
+
+  Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
+              options_.name, "\": argument ", i, " is none or a tensor of a traced function that has ended");
+    for (const auto& program : programs_) {
+      const bool same =
+          program->signature.size() == inputs.size() && program->scope == scoped_device() &&
+          program->checks_numerics == numerics_checked() &&
+          std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
+                     [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
+          std::equal(program->devices.begin(), program->devices.end(), inputs.begin(),
+                     [](const Device* d, const Tensor& t) { return standing(t) == d; });
+      if (same) return *program;
+    }
+    warn_of_retracing(inputs);
+    const observe::TraceCount count(options_.clock);
+    programs_.push_back(compile(inputs, where));
+    return *programs_.back();
+  }
+
+  void warn_of_retracing(std::span<const Tensor> inputs) {
+    if (programs_.size() < kRetraceWarning) return;
+    const SpecList& last = programs_.back()->signature;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!(inputs[i].spec() == last[i])) {
+        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", programs_.size() + 1,
+            "th time: argument ", i, " is ", inputs[i].spec(), ", last time it was ", last[i],
+            ". Tracing costs far more than a step; pad or drop the partial batch so that shapes repeat");
+        return;
+      }
+  }
+
+  // `devices`: of the arguments; empty: they do not matter.
+  Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices,
+              const ReplicaTrace& replica, std::source_location where) {
+    ++traces_;
+    Trace trace(replica);
+    TensorList parameters;
+    for (size_t i = 0; i < specs.size(); ++i)
+      parameters.push_back(
+          trace.parameter(static_cast<int>(i), specs[i], where, devices.empty() ? nullptr : devices[i]));
+    try {
+      const TensorList results = body_(parameters);
+      for (const Tensor& result : results) {
+        require(result.defined(), ErrorCode::invalid_argument, where_,
+                "the function returned none (an undefined Tensor)");
+        trace.graph().outputs.push_back(trace.value_of(result, where_));
+      }
+      trace.finish();
+    } catch (Error& error) {
+      error.note(detail::concat("while tracing function \"", options_.name, "\" made at ", where_.file_name(),
+                                ":", where_.line()));
+      throw;
+    }
+    return std::move(trace.graph());
+  }
+
+  std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
+    auto program = std::make_unique<Program>();
+    program->scope = scoped_device();
+    for (const Tensor& input : inputs) program->signature.push_back(input.spec());
+    if (arguments_place_ops())
+      for (const Tensor& input : inputs) program->devices.push_back(standing(input));
+    if (options_.replicas.devices.empty())
+      compile_single(*program, where);
+    else
+      compile_replicated(*program, where);
+    return program;
+  }
+
+  void compile_single(Program& program, std::source_location where) {
+    Graph graph = compile::remove_dead_nodes(trace(program.signature, program.devices, {}, where));
+    std::vector<Device*> devices = compile::devices_of(graph);
+    if (devices.empty()) devices = {&current_device(where)};
+    Device& device = *devices[0];
+    PlanOptions options{.kind = device.kind(),
+                        .split_parameters = {},
+                        .uniform_threads = device.threads(),
+                        .replica_threads = 1,
+                        .reproducible = false};
+    const bool split = devices.size() > 1;
+    if (split) options.devices = devices;
+    std::vector<Plan> plans;
+    plans.push_back(make_plan(std::move(graph), options));
+    complete_parameters(plans.back(), program.signature);
+    compile::add_figures(program.figures, plans[0], true, 1);
+    log_placement(plans[0], devices);
+    if (split) {
+      program.executable = std::make_unique<compile::SplitExecutable>(std::move(plans[0]));
+      return;
+    }
+    ReplicaLayout layout;
+    layout.devices = {&device};
+    const MemoryUseScope use("function " + options_.name);
+    program.executable =
+        std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
+  }
+
+  void log_placement(const Plan& plan, std::span<Device* const> devices) const {
+    if (!config::get_log_device_placement()) return;
+    for (const compile::Step& step : plan.steps)
+      log(LogLevel::info, "function \"", options_.name, "\": ", step.op->name, " -> ",
+          *devices[static_cast<size_t>(step.place.device)], " [", step.where.file_name(), ":",
+          step.where.line(), "]");
+  }
+
+  // Arguments that nothing reads are missing from the graph, but the caller still passes them.
+  static void complete_parameters(Plan& plan, const SpecList& signature) {
+    plan.parameters.resize(signature.size());
+  }
+
+  void compile_replicated(Program& program, std::source_location where) {
+    std::vector<bool> split;
+    for (const TensorSpec& spec : program.signature) split.push_back(spec.shape.rank() > 0);
+    compile::ReplicatedProgram compiled = compile::compile_replicated(
+        program.signature, split, options_.replicas,
+        [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
+        {.name = options_.name}, where);
+    program.executable = std::move(compiled.executable);
+    program.figures = compiled.figures;
+  }
+
+  static constexpr size_t kRetraceWarning = 5;
+
+  Body body_;
+  FunctionOptions options_;
+  std::source_location where_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  TensorList copies_;
+  int traces_ = 0;
+};
+
+FunctionCore::FunctionCore(Body body, FunctionOptions options, std::source_location where)
+    : impl_(std::make_unique<Impl>(std::move(body), std::move(options), where)) {}
+FunctionCore::~FunctionCore() = default;
+
+void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                        std::source_location where) {
+  impl_->call(inputs, outputs, where);
+}
+TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->call(inputs, where);
+}
+bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
+  return impl_->call(runs, outputs, where);
+}
+int FunctionCore::traces() const { return impl_->traces(); }
+ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->figures(inputs, where);
+}
+std::string FunctionCore::explain(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->explain(inputs, where);
+}
+
+}  // namespace lockstep

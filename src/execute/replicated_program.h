@@ -1,0 +1,48 @@
+// A traced function compiled to run as replicas.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "execute/executable.h"
+#include "graph/emit.h"
+#include "lockstep/execute/function.h"
+
+namespace lockstep::compile {
+
+struct ReplicatedProgram {
+  std::unique_ptr<Executable> executable;
+  ProgramFigures figures;
+  std::vector<Slice> slices;  // of each replica
+};
+
+// Adds what the steps of a plan cost, those that run once on a device or those of one replica, so many times.
+void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_t times);
+
+// The function's trace for arguments of these specs in a replica.
+using ReplicaTracer = std::function<Graph(const SpecList& specs, const ReplicaTrace& replica)>;
+
+struct ReplicatedProgramOptions {
+  std::string name;  // of the function, for messages
+  // Results that differ between replicas and are not one row an example come out as one block a replica.
+  bool stacks_outputs = false;
+};
+
+// What the replica of the first slice, the largest one, is traced with.
+struct ReplicaSlices {
+  SpecList specs;
+  ReplicaTrace replica;
+};
+ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& split,
+                          const ReplicaOptions& replicas, const std::string& name,
+                          std::source_location where);
+
+// `split[i]`: argument i is cut along its first dimension; they must agree in it. Traces the function once for
+// every size of slice.
+ReplicatedProgram compile_replicated(const SpecList& signature, const std::vector<bool>& split,
+                                     const ReplicaOptions& replicas, const ReplicaTracer& trace,
+                                     const ReplicatedProgramOptions& options, std::source_location where);
+
+}  // namespace lockstep::compile

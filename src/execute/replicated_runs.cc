@@ -1,0 +1,147 @@
+#include "execute/replicated_runs.h"
+
+#include <algorithm>
+
+#include "graph/eager.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::compile {
+namespace {
+
+constexpr size_t kMostPrograms = 16;
+constexpr int kManyPrograms = 8;  // so many of one function are worth a word
+
+bool same(const Node& a, const Node& b) {
+  return a.op == b.op && a.inputs == b.inputs && a.outputs == b.outputs && a.attrs == b.attrs;
+}
+
+bool same(const Graph& a, const Graph& b) {
+  return a.nodes.size() == b.nodes.size() && a.outputs == b.outputs && a.roots == b.roots &&
+         std::equal(a.updates.begin(), a.updates.end(), b.updates.begin(), b.updates.end(),
+                    [](const VariableUpdate& x, const VariableUpdate& y) {
+                      return x.variable.id() == y.variable.id() && x.value == y.value;
+                    }) &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(),
+                    [](const Node& x, const Node& y) { return same(x, y); });
+}
+
+uint64_t hash_of(const Graph& graph) {
+  AttrHasher hasher;
+  for (const Node& node : graph.nodes) {
+    hasher.mix(reinterpret_cast<uintptr_t>(node.op));
+    hasher.mix(node.attrs.hash());
+    for (const Value value : node.inputs) hasher.mix(static_cast<uint64_t>(value.node));
+  }
+  return hasher.value();
+}
+
+}  // namespace
+
+struct ReplicatedRuns::Program {
+  SpecList signature;
+  std::vector<bool> split;
+  Graph graph;  // as the first slice's replica traced it
+  uint64_t hash = 0;
+  ReplicatedProgram compiled;
+  std::vector<Spread> spreads;
+};
+
+ReplicatedRuns::ReplicatedRuns(ReplicaOptions replicas) : replicas_(std::move(replicas)) {}
+ReplicatedRuns::~ReplicatedRuns() = default;
+
+ReplicatedRuns::Traced ReplicatedRuns::trace(const std::string& name, const Body& body, const SpecList& specs,
+                                             const ReplicaTrace& replica, size_t inputs,
+                                             std::source_location where) {
+  Trace trace(replica);
+  TensorList parameters;
+  for (size_t i = 0; i < inputs; ++i)
+    parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
+  try {
+    for (const Tensor& result : body(parameters)) {
+      require(result.defined(), ErrorCode::invalid_argument, where,
+              "the function returned none (an undefined Tensor)");
+      trace.graph().outputs.push_back(trace.value_of(result, where));
+    }
+    trace.finish();
+  } catch (Error& error) {
+    error.note("while tracing a function that runs as replicas: " + name);
+    throw;
+  }
+  Traced traced{std::move(trace.graph()), {}};
+  // Captures become inputs, in the order in which they were met.
+  for (Node& node : traced.graph.nodes) {
+    if (node.op != &kCapture) continue;
+    traced.captures.push_back(node.attrs.as<CaptureAttrs>().tensor);
+    node.op = &kParameter;
+    node.attrs = ParameterAttrs{static_cast<int64_t>(inputs + traced.captures.size() - 1)};
+  }
+  return traced;
+}
+
+ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& body,
+                                           std::span<const Tensor> inputs, const std::vector<bool>& split,
+                                           observe::StepClock* clock,
+                                           const std::function<void(const std::vector<Variable>&)>& check,
+                                           std::source_location where) {
+  SpecList signature;
+  for (const Tensor& input : inputs) signature.push_back(input.spec());
+  const ReplicaSlices first = first_slice(signature, split, replicas_, name, where);
+  Traced traced = trace(name, body, first.specs, first.replica, inputs.size(), where);
+  const uint64_t hash = hash_of(traced.graph);
+
+  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
+    return program->hash == hash && program->signature == signature && program->split == split &&
+           same(program->graph, traced.graph);
+  });
+  if (found == programs_.end()) {
+    const observe::TraceCount count(clock);
+    auto program = std::make_unique<Program>();
+    program->signature = signature;
+    program->split = split;
+    program->graph = traced.graph;
+    program->hash = hash;
+    SpecList all = signature;
+    std::vector<bool> cut = split;
+    for (const Tensor& capture : traced.captures) {
+      all.push_back(capture.spec());
+      cut.push_back(false);
+    }
+    bool traced_before = true;
+    program->compiled = compile_replicated(
+        all, cut, replicas_,
+        [&](const SpecList& specs, const ReplicaTrace& replica) {
+          if (std::exchange(traced_before, false)) return traced.graph;
+          Traced other = trace(name, body, specs, replica, inputs.size(), where);
+          require(other.captures.size() == traced.captures.size(), ErrorCode::failed_precondition, where,
+                  name,
+                  ": uses other tensors from outside in a slice of another size; pass them as arguments");
+          return std::move(other.graph);
+        },
+        {.name = name, .stacks_outputs = true}, where);
+    const Plan& plan = program->compiled.executable->plan();
+    if (check) check(plan.variables);
+    for (const PlannedOutput& output : plan.outputs)
+      program->spreads.push_back(output.per_replica ? Spread::rows
+                                 : output.stacked   ? Spread::blocks
+                                                    : Spread::same);
+    if (++compiled_ == kManyPrograms)
+      log(LogLevel::warning, name, " was compiled ", compiled_,
+          " times because its traces differ: numbers of C++ that change from call to call are part of a "
+          "trace "
+          "(pass them as tensors), and so are shapes (pad or drop the partial batch)");
+    if (programs_.size() == kMostPrograms) programs_.pop_back();
+    programs_.push_back(std::move(program));
+    found = std::prev(programs_.end());
+  }
+  std::rotate(programs_.begin(), found, found + 1);
+  Program& program = *programs_.front();
+
+  TensorList arguments(inputs.begin(), inputs.end());
+  arguments.insert(arguments.end(), traced.captures.begin(), traced.captures.end());
+  for (Tensor& argument : arguments) argument = contiguous(argument, where);
+  Result result{TensorList(program.spreads.size()), program.spreads, program.compiled.slices};
+  program.compiled.executable->run(arguments, result.outputs, clock);
+  return result;
+}
+
+}  // namespace lockstep::compile
