@@ -63,16 +63,35 @@ Sha256& Sha256::update(std::string_view bytes) {
   return *this;
 }
 
-std::string Sha256::finish() {
+std::string Sha256::finish_bytes() {
   const uint64_t bits = size_ * 8;
   std::string padding("\x80");
   padding.resize((size_ % 64 < 56 ? 56 : 120) - size_ % 64, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) padding.push_back(static_cast<char>(bits >> shift));
   update(padding);
-  std::string digits;
+  std::string bytes;
   for (const uint32_t word : state_)
-    for (int shift = 28; shift >= 0; shift -= 4) digits.push_back("0123456789abcdef"[word >> shift & 15]);
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(word >> shift));
+  return bytes;
+}
+
+std::string Sha256::finish() {
+  std::string digits;
+  for (const char byte : finish_bytes())
+    for (const int shift : {4, 0})
+      digits.push_back("0123456789abcdef"[static_cast<uint8_t>(byte) >> shift & 15]);
   return digits;
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view message) {
+  constexpr size_t kBlock = 64;
+  std::string padded(key);
+  if (padded.size() > kBlock) padded = Sha256().update(key).finish_bytes();
+  padded.resize(kBlock, '\0');
+  std::string inner = padded, outer = padded;
+  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
+  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
+  return Sha256().update(outer).update(Sha256().update(inner).update(message).finish_bytes()).finish_bytes();
 }
 
 std::string sha256_of_file(const std::string& path, std::source_location where) {

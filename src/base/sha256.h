@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): tells whether a file is the one that was meant.
+// SHA-256 (FIPS 180-4): tells whether a file is the one that was meant, and (HMAC, RFC 2104) whether a peer knows a secret.
 #pragma once
 
 #include <array>
@@ -15,6 +15,8 @@ class Sha256 {
   Sha256& update(std::string_view bytes);
   // The digest of everything so far, in lower-case hexadecimal digits. Ends the object's use.
   std::string finish();
+  // The same as 32 bytes.
+  std::string finish_bytes();
 
  private:
   void block(const uint8_t* bytes);
@@ -27,5 +29,8 @@ class Sha256 {
 
 std::string sha256_of_file(const std::string& path,
                            std::source_location where = std::source_location::current());
+
+// HMAC-SHA256 of the message: 32 bytes that only who knows the key can make.
+std::string hmac_sha256(std::string_view key, std::string_view message);
 
 }  // namespace lockstep

@@ -20,6 +20,25 @@ TEST(Sha256, PublishedValues) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+std::string hex(const std::string& bytes) {
+  std::string digits;
+  for (const char byte : bytes)
+    for (const int shift : {4, 0})
+      digits.push_back("0123456789abcdef"[static_cast<uint8_t>(byte) >> shift & 15]);
+  return digits;
+}
+
+// Test cases 1, 2 and 6 of RFC 4231.
+TEST(Sha256, PublishedValuesOfHmac) {
+  EXPECT_EQ(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(
+      hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 TEST(Sha256, PiecesAreOneWhole) {
   const std::string text(300, 'x');
   for (size_t cut = 0; cut <= text.size(); ++cut) {

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,139 +19,13 @@
 #include <utility>
 #include <vector>
 
+#include "comm/connection.h"
+#include "comm/port_owner.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::comm {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-using Moment = SteadyClock::time_point;
-
-Moment in_seconds(double s) {
-  return SteadyClock::now() +
-         std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(s));
-}
-
-// What goes over a connection: a kind, the length of the rest, the rest.
-enum class Kind : uint32_t { hello = 0x4c530001, welcome, refused, shared, progress, lost, goodbye };
-
-struct Message {
-  Kind kind;
-  std::string body;
-};
-
-class Writer {
- public:
-  template <class T>
-  Writer& put(T value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    text_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return *this;
-  }
-  Writer& put_text(const std::string& text) {
-    put(static_cast<uint32_t>(text.size()));
-    text_ += text;
-    return *this;
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
-
-class Reader {
- public:
-  explicit Reader(const std::string& text) : text_(text) {}
-  template <class T>
-  T get() {
-    T value{};
-    if (at_ + sizeof value > text_.size()) return value;
-    std::memcpy(&value, text_.data() + at_, sizeof value);
-    at_ += sizeof value;
-    return value;
-  }
-  std::string get_text() {
-    const auto size = std::min<size_t>(get<uint32_t>(), text_.size() - at_);
-    at_ += size;
-    return text_.substr(at_ - size, size);
-  }
-
- private:
-  const std::string& text_;
-  size_t at_ = 0;
-};
-
-// One end of a connection. Sending is thread-safe.
-class Connection {
- public:
-  explicit Connection(int fd) : fd_(fd) {
-    const int on = 1;
-    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  }
-  ~Connection() { close(fd_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  int fd() const { return fd_; }
-
-  // False where the other end is gone.
-  bool send(Kind kind, const std::string& body) {
-    std::string bytes = Writer().put(kind).put(static_cast<uint32_t>(body.size())).take() + body;
-    const std::lock_guard lock(mutex_);
-    for (size_t at = 0; at < bytes.size();) {
-      const ssize_t sent = ::send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) return false;
-      at += static_cast<size_t>(sent);
-    }
-    return true;
-  }
-
-  // What wait_for() received beyond what it was asked for.
-  std::deque<Message> take_early() { return std::exchange(early_, {}); }
-
-  // Takes what has arrived; false where the other end is gone.
-  bool receive(std::deque<Message>& messages) {
-    char bytes[4096];
-    const ssize_t count = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-    if (count == 0) return false;
-    arrived_.append(bytes, static_cast<size_t>(count));
-    constexpr size_t kHead = sizeof(Kind) + sizeof(uint32_t);
-    while (arrived_.size() >= kHead) {
-      Reader head(arrived_);
-      const auto kind = head.get<Kind>();
-      const auto size = head.get<uint32_t>();
-      // Whoever else speaks on this port does not speak like this.
-      if (kind < Kind::hello || kind > Kind::goodbye || size > kLargest) return false;
-      if (arrived_.size() < kHead + size) break;
-      messages.push_back({kind, arrived_.substr(kHead, size)});
-      arrived_.erase(0, kHead + size);
-    }
-    return true;
-  }
-
-  // The next message within the time; none where there is none.
-  bool wait_for(Message& message, Moment until) {
-    while (early_.empty()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now()).count();
-      pollfd entry{fd_, POLLIN, 0};
-      if (left <= 0 ||
-          (poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, 1000))) > 0 && !receive(early_)))
-        return false;
-    }
-    message = std::move(early_.front());
-    early_.pop_front();
-    return true;
-  }
-
- private:
-  static constexpr uint32_t kLargest = 1 << 20;
-  int fd_;
-  std::mutex mutex_;
-  std::string arrived_;
-  std::deque<Message> early_;
-};
 
 struct Address {
   std::string host, port;
@@ -162,30 +35,39 @@ Address parse(const std::string& text, std::source_location where) {
   const size_t colon = text.rfind(':');
   require(colon != std::string::npos && colon > 0 && colon + 1 < text.size(), ErrorCode::invalid_argument,
           where, "group: an address is host:port, received \"", text, "\"");
-  return {text.substr(0, colon), text.substr(colon + 1)};
+  std::string host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {std::move(host), text.substr(colon + 1)};
 }
 
+// The addresses that a name stands for; none, with the reason, where it stands for none now.
 struct Resolved {
   addrinfo* list = nullptr;
-  Resolved(const Address& address, bool passive, std::source_location where) {
+  std::string failure;
+  Resolved(const Address& address, bool passive) {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = passive ? AI_PASSIVE : 0;
-    const int code = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &list);
-    require(code == 0, ErrorCode::io, where, "group: ", address.host, ":", address.port,
-            " is no address: ", gai_strerror(code));
+    if (const int code = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &list); code != 0) {
+      list = nullptr;
+      failure = detail::concat("the name ", address.host, " cannot be resolved (", gai_strerror(code), ")");
+    }
   }
-  ~Resolved() { freeaddrinfo(list); }
+  ~Resolved() {
+    if (list) freeaddrinfo(list);
+  }
   Resolved(const Resolved&) = delete;
   Resolved& operator=(const Resolved&) = delete;
 };
 
 int listen_at(const Address& address, int size, std::source_location where) {
-  const Resolved resolved(address, true, where);
+  const Resolved resolved(address, true);
+  require(resolved.list != nullptr, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host,
+          ":", address.port, ": ", resolved.failure);
   int error = 0;
   for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
     if (fd < 0) continue;
     const int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -193,21 +75,57 @@ int listen_at(const Address& address, int size, std::source_location where) {
     error = errno;
     close(fd);
   }
+  std::string reason = std::strerror(error);
+  if (error == EADDRINUSE)
+    reason = detail::concat("the port is in use by ", port_owner(std::atoi(address.port.c_str())),
+                            "; end it, or choose another port");
+  if (error == EADDRNOTAVAIL) reason = "this machine does not have that address: rank 0 runs on another host";
   fail(ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port, ": ",
-       std::strerror(error));
+       reason);
 }
 
-// -1: not yet.
-int try_connect(const Address& address, std::source_location where) {
-  const Resolved resolved(address, false, where);
+// A socket, or -1 and why there is none now.
+int try_connect(const Address& address, Moment until, std::string& failure) {
+  const Resolved resolved(address, false);
+  failure = resolved.failure;
   for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
     if (fd < 0) continue;
-    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0) return fd;
+    int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      // A host that answers nothing must not use up all the time: its other addresses get some too.
+      pollfd entry{fd, POLLOUT, 0};
+      const int ready = poll(&entry, 1, milliseconds_until(until, 3000));
+      socklen_t size = sizeof error;
+      if (ready <= 0)
+        error = ETIMEDOUT;
+      else
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (error == 0) return fd;
+    failure = error == ECONNREFUSED ? "nobody listens there" : std::strerror(error);
     close(fd);
   }
   return -1;
 }
+
+// Says for whom this process waits, at once after a few seconds and then every few.
+class WaitingNotice {
+ public:
+  template <class Who>
+  void say(const Who& who) {
+    if (SteadyClock::now() < next_) return;
+    next_ = in_seconds(kSeconds);
+    log(LogLevel::info, "group: for ",
+        std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now() - began_).count(),
+        " s waiting for ", who());
+  }
+
+ private:
+  static constexpr double kSeconds = 5;
+  const Moment began_ = SteadyClock::now();
+  Moment next_ = in_seconds(kSeconds);
+};
 
 std::string host_name() {
   char name[256] = {};
@@ -238,7 +156,7 @@ class Group::Impl {
       ending_ = true;
     }
     for (const auto& connection : connections_)
-      if (connection) connection->send(Kind::goodbye, {});
+      if (connection) connection->send(MessageKind::goodbye, {});
     wake();
     watcher_.join();
     close(wake_[0]);
@@ -250,8 +168,9 @@ class Group::Impl {
 
   std::string share(const std::string& bytes, std::source_location where) {
     if (rank() == 0) {
-      for (const auto& connection : connections_)
-        if (connection) connection->send(Kind::shared, bytes);
+      for (size_t r = 1; r < connections_.size(); ++r)
+        require(connections_[r]->send(MessageKind::shared, bytes, options_.timeout_s), ErrorCode::io, where,
+                "group: rank 0 could not share ", bytes.size(), " bytes with ", name_of(r));
       return bytes;
     }
     std::unique_lock lock(mutex_);
@@ -298,6 +217,10 @@ class Group::Impl {
   };
 
   Member& member(int r) { return members_[static_cast<size_t>(r)]; }
+  std::string name_of(size_t r) const {
+    const std::lock_guard lock(mutex_);
+    return name(r);
+  }
   std::string name(size_t r) const {
     return members_[r].who.empty() ? detail::concat("rank ", r)
                                    : detail::concat("rank ", r, " (", members_[r].who, ")");
@@ -310,33 +233,69 @@ class Group::Impl {
     return text;
   }
 
-  // Rank 0 until all are there.
+  // Whoever has connected and not yet shown that it knows the secret.
+  struct Stranger {
+    std::unique_ptr<Connection> connection;
+    Moment until;
+    bool proven = false;
+  };
+
+  // Rank 0 until all are there. Strangers are never waited for, and nothing they send ends the run.
   void gather(std::source_location where) {
     const int listening = listen_at(parse(options_.address, where), size(), where);
     const Moment until = in_seconds(options_.timeout_s);
+    std::deque<Stranger> strangers;
+    std::vector<pollfd> entries;
     std::string missing;
+    WaitingNotice notice;
     try {
       while (!(missing = missing_ranks()).empty()) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now()).count();
-        require(left > 0, ErrorCode::io, where, "group: rank 0 waited ", options_.timeout_s, " s at ",
+        const int wait = milliseconds_until(until, 1000);
+        require(wait > 0, ErrorCode::io, where, "group: rank 0 waited ", options_.timeout_s, " s at ",
                 options_.address, " and ", missing, " of ", size(), " did not come");
-        pollfd entry{listening, POLLIN, 0};
-        if (poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, 1000))) <= 0) continue;
-        const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
-        if (fd >= 0) admit(std::make_unique<Connection>(fd), where);
+        notice.say([&] { return detail::concat(missing, " of ", size(), " at ", options_.address); });
+        entries.assign(1, {listening, POLLIN, 0});
+        for (const Stranger& stranger : strangers) entries.push_back({stranger.connection->fd(), POLLIN, 0});
+        if (poll(entries.data(), entries.size(), wait) < 0) continue;
+        for (size_t i = strangers.size(); i-- > 0;) {
+          const bool speaks = entries[i + 1].revents != 0;
+          if ((speaks && !hear(strangers[i], where)) || SteadyClock::now() > strangers[i].until)
+            strangers.erase(strangers.begin() + static_cast<ptrdiff_t>(i));
+        }
+        if (entries[0].revents == 0) continue;
+        if (const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC); fd >= 0) {
+          if (strangers.size() == kMostStrangers) strangers.pop_front();
+          Stranger stranger{std::make_unique<Connection>(fd), in_seconds(kProofSeconds)};
+          if (stranger.connection->begin_challenge()) strangers.push_back(std::move(stranger));
+        }
       }
     } catch (const Error& error) {
       for (const auto& connection : connections_)
-        if (connection) connection->send(Kind::refused, error.message());
+        if (connection) connection->send(MessageKind::refused, error.message());
       close(listening);
       throw;
     }
     close(listening);
-    Writer all;
+    MessageWriter all;
     for (const Member& m : members_) all.put_text(m.who);
     const std::string body = all.take();
     for (const auto& connection : connections_)
-      if (connection) connection->send(Kind::welcome, body);
+      if (connection) connection->send(MessageKind::welcome, body);
+  }
+
+  // False: it is done with, admitted or not.
+  bool hear(Stranger& stranger, std::source_location where) {
+    if (!stranger.proven) {
+      const Connection::Proof proof = stranger.connection->answered(options_.secret);
+      stranger.proven = proof == Connection::Proof::proven;
+      return proof != Connection::Proof::refused;
+    }
+    std::deque<Message> messages;
+    if (!stranger.connection->receive(messages)) return false;
+    if (messages.empty()) return true;
+    if (messages.front().kind == MessageKind::hello)
+      admit(std::move(stranger.connection), messages.front(), where);
+    return false;
   }
 
   std::string missing_ranks() const {
@@ -350,15 +309,13 @@ class Group::Impl {
     return count == 0 ? text : (count == 1 ? "rank " : "ranks ") + text;
   }
 
-  void admit(std::unique_ptr<Connection> connection, std::source_location where) {
-    Message message;
-    // Whoever says nothing, or something else, is not one of the run.
-    if (!connection->wait_for(message, in_seconds(5)) || message.kind != Kind::hello) return;
-    Reader hello(message.body);
+  void admit(std::unique_ptr<Connection> connection, const Message& message, std::source_location where) {
+    MessageReader hello(message.body);
     const auto r = hello.get<int32_t>(), of = hello.get<int32_t>();
     const std::string who = hello.get_text();
+    // Who knows the secret is of this run: where it is told something else, the run cannot begin.
     const auto refuse = [&](const std::string& why) {
-      connection->send(Kind::refused, why);
+      connection->send(MessageKind::refused, why);
       fail(ErrorCode::invalid_argument, where, "group: ", why);
     };
     if (of != size() || r < 1 || r >= size())
@@ -374,21 +331,31 @@ class Group::Impl {
   void approach(std::source_location where) {
     const Address address = parse(options_.address, where);
     const Moment until = in_seconds(options_.timeout_s);
+    const auto about = [&] { return detail::concat("rank 0 at ", options_.address); };
+    std::string failure;
+    WaitingNotice notice;
     int fd = -1;
-    while ((fd = try_connect(address, where)) < 0) {
+    while ((fd = try_connect(address, until, failure)) < 0) {
       require(SteadyClock::now() < until, ErrorCode::io, where, "group: rank ", rank(), " of ", size(),
-              " waited ", options_.timeout_s, " s for rank 0 at ", options_.address,
-              ": nobody listens there");
+              " waited ", options_.timeout_s, " s for ", about(), ": ", failure);
+      notice.say([&] { return about() + ": " + failure; });
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     auto hub = std::make_unique<Connection>(fd);
-    hub->send(Kind::hello,
-              Writer().put(int32_t{rank()}).put(int32_t{size()}).put_text(member(rank()).who).take());
+    failure = hub->prove(options_.secret, until);
+    require(failure.empty(), ErrorCode::io, where, "group: rank ", rank(), " of ", size(), " at ",
+            options_.address, ": ", failure);
+    hub->send(MessageKind::hello,
+              MessageWriter().put(int32_t{rank()}).put(int32_t{size()}).put_text(member(rank()).who).take());
     Message message;
-    const bool answered = hub->wait_for(message, until);
-    require(answered && message.kind != Kind::refused, ErrorCode::io, where, "group: rank ", rank(), " of ",
-            size(), " at ", options_.address, ": ", answered ? message.body : "rank 0 did not welcome it");
-    Reader all(message.body);
+    bool answered = false;
+    while (!(answered = hub->wait_for(message, std::min(until, in_seconds(1)))) &&
+           SteadyClock::now() < until && hub->open())
+      notice.say([&] { return "the other ranks, at " + options_.address; });
+    require(answered && message.kind != MessageKind::refused, ErrorCode::io, where, "group: rank ", rank(),
+            " of ", size(), " at ", options_.address, ": ",
+            answered ? message.body : "rank 0 did not welcome it");
+    MessageReader all(message.body);
     for (Member& m : members_) m.who = all.get_text();
     connections_[0] = std::move(hub);
   }
@@ -429,17 +396,17 @@ class Group::Impl {
   }
 
   void take(size_t from, const Message& message) {
-    Reader body(message.body);
+    MessageReader body(message.body);
     switch (message.kind) {
-      case Kind::shared: {
+      case MessageKind::shared: {
         const std::lock_guard lock(mutex_);
         shared_.push_back(message.body);
         changed_.notify_all();
         break;
       }
-      case Kind::progress: {
+      case MessageKind::progress: {
         const std::lock_guard lock(mutex_);
-        for (auto count = body.get<int32_t>(); count > 0; --count) {
+        for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) {
           const auto r = body.get<int32_t>();
           const auto begun = body.get<int64_t>(), ended = body.get<int64_t>();
           if (r < 0 || r >= size() || r == rank()) continue;
@@ -449,14 +416,14 @@ class Group::Impl {
         }
         break;
       }
-      case Kind::lost: {
+      case MessageKind::lost: {
         const auto r = body.get<int32_t>();
         const std::lock_guard lock(mutex_);
         if (r >= 0 && r < size()) member(r).lost = body.get_text();
         changed_.notify_all();
         break;
       }
-      case Kind::goodbye: {
+      case MessageKind::goodbye: {
         const std::lock_guard lock(mutex_);
         members_[from].left = true;
         break;
@@ -473,14 +440,19 @@ class Group::Impl {
       changed_.notify_all();
     }
     if (rank() != 0) return;
-    const std::string body = Writer().put(static_cast<int32_t>(r)).put_text(why).take();
+    const std::string body = MessageWriter().put(static_cast<int32_t>(r)).put_text(why).take();
     for (size_t other = 1; other < connections_.size(); ++other)
-      if (other != r && connections_[other]) connections_[other]->send(Kind::lost, body);
+      if (other != r && connections_[other]) connections_[other]->send(MessageKind::lost, body);
+  }
+
+  bool gone(size_t r) const {
+    const std::lock_guard lock(mutex_);
+    return members_[r].left || !members_[r].lost.empty();
   }
 
   // Rank 0 is told by everybody, and tells everybody of all.
   void tell_progress() {
-    Writer body;
+    MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
       if (!untold_) return;
@@ -491,9 +463,13 @@ class Group::Impl {
       for (int r = 0; rank() == 0 && r < size(); ++r) put(r);
     }
     const std::string text = body.take();
-    for (const auto& connection : connections_)
-      if (connection) connection->send(Kind::progress, text);
+    for (size_t r = 0; r < connections_.size(); ++r)
+      if (connections_[r] && !gone(r) && !connections_[r]->send(MessageKind::progress, text))
+        miss(r, "it takes no messages");
   }
+
+  static constexpr double kProofSeconds = 5;
+  static constexpr size_t kMostStrangers = 1024;
 
   const GroupOptions options_;
   mutable std::mutex mutex_;

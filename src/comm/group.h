@@ -17,12 +17,16 @@ struct GroupOptions {
   int rank = 0;
   int size = 1;
   double timeout_s = 300;  // for all to come, and for share()
+  // What all ranks know and nobody else: whoever does not show that it knows it is not heard. Empty: anybody who speaks
+  // this protocol may join.
+  std::string secret = {};
 };
 
 // Thread-safe.
 class Group {
  public:
-  // Returns when all ranks are there. Throws Error(io) that names those who are not when the time is over, and
+  // Returns when all ranks are there; until then it logs every few seconds for whom it waits. Throws Error(io) that names
+  // those who are not when the time is over, or why rank 0 cannot listen (a port in use, and by whom), and
   // Error(invalid_argument) where ranks disagree on their number or two say that they are the same.
   explicit Group(const GroupOptions& options, std::source_location where = std::source_location::current());
   // Says goodbye: the others do not miss this rank from then on.

@@ -142,5 +142,109 @@ TEST(Group, RefusesWhoDoesNotFit) {
               HasSubstr("rank 2 of 2"));
 }
 
+// A socket that is connected to the address as soon as somebody listens there.
+int connected_to(const std::string& address) {
+  sockaddr_in target{};
+  target.sin_family = AF_INET;
+  target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  target.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  for (int i = 0; i < 1000; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&target), sizeof target) == 0) return fd;
+    close(fd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ADD_FAILURE() << "nobody listens at " << address;
+  return -1;
+}
+
+// Every one of them connects before the first rank does, and stays. Waiting five seconds for each of those who say nothing
+// would take longer than the group has.
+TEST(Group, StrangersNeitherEndNorDelayARun) {
+  const std::string address = free_address();
+  std::unique_ptr<Group> first, second;
+  std::thread zero([&] {
+    first = std::make_unique<Group>(GroupOptions{.address = address, .rank = 0, .size = 2, .timeout_s = 60});
+  });
+  std::vector<int> strangers;
+  const std::string words[] = {
+      "", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", std::string(1000, '\0'), std::string(1000, '\xff'),
+      // A message of this protocol that claims a gigabyte.
+      std::string("\x01\x00\x53\x4c\x00\x00\x00\x40", 8), "lockstep group 1\n" + std::string(64, 'x')};
+  for (const std::string& word : words) {
+    strangers.push_back(connected_to(address));
+    [[maybe_unused]] const ssize_t sent = send(strangers.back(), word.data(), word.size(), MSG_NOSIGNAL);
+  }
+  for (int i = 0; i < 20; ++i) strangers.push_back(connected_to(address));
+  second = std::make_unique<Group>(GroupOptions{.address = address, .rank = 1, .size = 2, .timeout_s = 60});
+  zero.join();
+  std::thread sharer([&] { first->share("abc"); });
+  EXPECT_EQ(second->share({}), "abc");
+  sharer.join();
+  for (const int fd : strangers) close(fd);
+}
+
+TEST(Group, WhoDoesNotKnowTheSecretIsRefusedAndTheRunGoesOn) {
+  const std::string address = free_address();
+  const GroupOptions options{.address = address, .rank = 0, .size = 2, .timeout_s = 60, .secret = "right"};
+  std::unique_ptr<Group> first, second;
+  std::thread zero([&] { first = std::make_unique<Group>(options); });
+  for (const char* wrong : {"", "wrong", "right "}) {
+    GroupOptions stranger = options;
+    stranger.rank = 1;
+    stranger.secret = wrong;
+    EXPECT_THAT(error_of([&] { const Group group(stranger); }).message(),
+                HasSubstr("all ranks need the same one"))
+        << wrong;
+  }
+  GroupOptions member = options;
+  member.rank = 1;
+  second = std::make_unique<Group>(member);
+  zero.join();
+  EXPECT_EQ(first->size(), 2);
+}
+
+// It accepts the connection and answers a challenge of its own making.
+TEST(Group, ARankDoesNotJoinWhatDoesNotKnowTheSecret) {
+  const std::string address = free_address();
+  std::unique_ptr<Group> impostor;
+  std::thread other([&] {
+    EXPECT_THAT(error_of([&] {
+                  Group({.address = address, .rank = 0, .size = 2, .timeout_s = 2, .secret = "a"});
+                }).message(),
+                HasSubstr("rank 1 of 2 did not come"));
+  });
+  EXPECT_THAT(error_of([&] {
+                Group({.address = address, .rank = 1, .size = 2, .timeout_s = 30, .secret = "b"});
+              }).message(),
+              HasSubstr("secret"));
+  other.join();
+}
+
+TEST(Group, APortInUseNamesItsOwner) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  const std::string place = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  EXPECT_THAT(error_of([&] { Group({.address = place, .rank = 0, .size = 2, .timeout_s = 5}); }).message(),
+              AllOf(HasSubstr(place), HasSubstr("in use by process " + std::to_string(getpid()) + " (")));
+  close(fd);
+}
+
+TEST(Group, NamesThatCannotBeResolvedAreNamed) {
+  EXPECT_THAT(error_of([&] {
+                Group({.address = "no.such.host.invalid:5", .rank = 1, .size = 2, .timeout_s = 0.3});
+              }).message(),
+              HasSubstr("the name no.such.host.invalid cannot be resolved"));
+  EXPECT_THAT(
+      error_of([&] { Group({.address = "192.0.2.1:5", .rank = 0, .size = 2, .timeout_s = 0.3}); }).message(),
+      HasSubstr("rank 0 runs on another host"));
+}
+
 }  // namespace
 }  // namespace lockstep::comm

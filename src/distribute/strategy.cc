@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "comm/cluster.h"
 #include "execute/all_reduce/choice.h"
 #include "execute/replicated_runs.h"
 #include "graph/emit.h"
@@ -133,6 +134,18 @@ std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
   return impl;
 }
 
+std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options,
+                                                  std::source_location where) {
+  const comm::Cluster cluster = comm::read_cluster(where);
+  require(cluster.size == 1 && !cluster.evaluator, ErrorCode::unsupported, where,
+          "MultiWorkerMirroredStrategy: this process is ", cluster.description,
+          ", and this version trains within one process: each worker would train by itself. Use "
+          "MirroredStrategy on one "
+          "machine");
+  log(LogLevel::info, "MultiWorkerMirroredStrategy: ", cluster.description);
+  return make(Strategy::Kind::mirrored, "MultiWorkerMirroredStrategy", {}, options, where);
+}
+
 const std::shared_ptr<Strategy::Impl>& default_impl() {
   static const auto* impl = new std::shared_ptr<Strategy::Impl>(std::make_shared<Strategy::Impl>(
       Strategy::Kind::none, "default strategy", std::vector<Device*>(), StrategyOptions()));
@@ -148,6 +161,9 @@ OneDeviceStrategy::OneDeviceStrategy(const std::string& device, const StrategyOp
 MirroredStrategy::MirroredStrategy(const std::vector<std::string>& devices, const StrategyOptions& options,
                                    std::source_location where)
     : Strategy(make(Kind::mirrored, "MirroredStrategy", devices, options, where)) {}
+MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(const StrategyOptions& options,
+                                                         std::source_location where)
+    : Strategy(make_multi_worker(options, where)) {}
 CentralStorageStrategy::CentralStorageStrategy(const std::vector<std::string>& devices,
                                                const StrategyOptions& options, std::source_location where)
     : Strategy(make(Kind::central_storage, "CentralStorageStrategy", devices, options, where)) {}

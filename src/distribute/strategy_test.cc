@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "distribute/eight_cpus_test.h"
 #include "execute/compile_test.h"
 #include "lockstep/observe/span.h"
@@ -31,6 +33,27 @@ TEST(Strategy, RunGivesEveryReplicaItsSlice) {
   EXPECT_THAT(doubled.at(1).to_vector<float>(), ElementsAre(8, 10, 12, 14));
   EXPECT_THAT(doubled.at(2).to_vector<float>(), ElementsAre(16, 18));
   EXPECT_EQ(strategy.gather(doubled).size(), 10);
+}
+
+// TF_CONFIG set to this text while it lives.
+class TfConfigSetting {
+ public:
+  explicit TfConfigSetting(const char* text) { setenv("TF_CONFIG", text, 1); }
+  ~TfConfigSetting() { unsetenv("TF_CONFIG"); }
+};
+
+TEST(Strategy, AWorkerThatIsAloneTrainsOnAllItsDevices) {
+  const TfConfigSetting setting("{}");
+  const MultiWorkerMirroredStrategy strategy;
+  EXPECT_EQ(strategy.num_replicas_in_sync(), 8);
+  EXPECT_EQ(strategy.name(), "MultiWorkerMirroredStrategy");
+}
+
+TEST(Strategy, AWorkerAmongSeveralIsToldThatItWouldTrainByItself) {
+  const TfConfigSetting setting(
+      R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");
+  EXPECT_THAT(error_of([] { const MultiWorkerMirroredStrategy strategy; }).message(),
+              HasSubstr("this process is worker 1 of 2, from TF_CONFIG (task worker 1)"));
 }
 
 TEST(Strategy, RunReturnsScalarsOfEachReplicaAndReducesThem) {

@@ -8,10 +8,10 @@
 
 #include "base/environment.h"
 #include "device/nvidia_visible.h"
-#include "doctor/tf_config.h"
+#include "comm/tf_config.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::doctor {
+namespace lockstep::comm {
 namespace {
 
 using nvidia::Gpu;
@@ -584,7 +584,7 @@ class Diagnosis {
       add(Severity::warning, "launch_blocking", "Every kernel on a GPU waits for the one before to end.",
           {"CUDA_LAUNCH_BLOCKING=1"}, "unset CUDA_LAUNCH_BLOCKING   # it is for finding faults");
     if (const std::string* config = seen_.variable("TF_CONFIG"))
-      if (std::vector<std::string> faults = tf_config_faults(*config); !faults.empty())
+      if (std::vector<std::string> faults = comm::tf_config_faults(*config); !faults.empty())
         add(Severity::problem, "tf_config", "TF_CONFIG does not describe a run on several machines.",
             std::move(faults),
             R"(export TF_CONFIG='{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}')");
@@ -662,4 +662,4 @@ std::vector<Finding> diagnose(const std::vector<Trial>& trials) {
   return findings;
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep::comm

@@ -222,6 +222,15 @@ class MirroredStrategy : public Strategy {
                             std::source_location where = std::source_location::current());
 };
 
+// MirroredStrategy over the processes of a run, which it finds in TF_CONFIG, or as mpirun, srun, torchrun or lockstep
+// launch describe them. A process that is alone says so and trains on all its own devices. Several processes cannot train
+// together yet: an Error(unsupported) says which run was found, so that none of them trains by itself in silence.
+class MultiWorkerMirroredStrategy : public Strategy {
+ public:
+  explicit MultiWorkerMirroredStrategy(const StrategyOptions& options = {},
+                                       std::source_location where = std::source_location::current());
+};
+
 // Variables on the CPU (or the one GPU) alone; all devices compute.
 class CentralStorageStrategy : public Strategy {
  public:

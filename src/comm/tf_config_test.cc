@@ -1,9 +1,9 @@
-#include "doctor/tf_config.h"
+#include "comm/tf_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::doctor {
+namespace lockstep::comm {
 namespace {
 
 using testing::ElementsAre;
@@ -14,7 +14,7 @@ TEST(TfConfig, GoodOnesHaveNoFaults) {
   EXPECT_THAT(
       tf_config_faults(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})"),
       IsEmpty());
-  EXPECT_THAT(tf_config_faults(R"({"cluster": {"chief": ["[::1]:9"], "worker": ["b:1"]},
+  EXPECT_THAT(tf_config_faults(R"({"cluster": {"chief": ["[fd00::1]:9"], "worker": ["b:1"]},
                                    "task": {"type": "worker", "index": "0"}})"),
               IsEmpty());
   EXPECT_THAT(
@@ -72,4 +72,4 @@ TEST(TfConfig, MisspeltKeysAreNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::doctor
+}  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-#include "doctor/tf_config.h"
+#include "comm/tf_config.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 
-namespace lockstep::doctor {
+namespace lockstep::comm {
 namespace {
 
 using detail::concat;
@@ -49,6 +49,7 @@ class Check {
       add("\"cluster\" is not an object of jobs, as {\"worker\": [\"host:port\", ...]}");
     else
       for (const auto& [job, addresses] : cluster->members()) look_at(job, addresses);
+    look_for_localhost();
     if (const Json* task = config_.find("task"))
       look_at_task(*task, cluster);
     else
@@ -88,6 +89,21 @@ class Check {
     }
   }
 
+  // A name that every machine gives to itself is no address of one among several.
+  void look_for_localhost() {
+    const auto is_local = [](const std::string& address) {
+      return address.starts_with("localhost:") || address.starts_with("127.") ||
+             address.starts_with("[::1]:");
+    };
+    const auto local =
+        std::find_if(places_.begin(), places_.end(), [&](const auto& p) { return is_local(p.first); });
+    const auto other =
+        std::find_if(places_.begin(), places_.end(), [&](const auto& p) { return !is_local(p.first); });
+    if (local != places_.end() && other != places_.end())
+      add(concat(local->second, " is at ", local->first, ", which ", other->second, " at ", other->first,
+                 " cannot reach: write the host's name or address"));
+  }
+
   void look_at_task(const Json& task, const Json* cluster) {
     const Json* type = task.find("type");
     const Json* index = task.find("index");
@@ -118,7 +134,31 @@ class Check {
   std::map<std::string, std::string> places_;  // address -> "worker 1"
 };
 
+int64_t task_index(const Json& task) {
+  const Json& index = task.at("index");
+  return index.is_string() ? *number(index.as_string()) : index.as_int();
+}
+
 }  // namespace
+
+TfConfig parse_tf_config(std::string_view text) {
+  const Json config = Json::parse(text, "TF_CONFIG");
+  TfConfig result;
+  const Json* cluster = config.find("cluster");
+  if (!cluster || cluster->members().empty()) return result;
+  const Json& task = config.at("task");
+  const std::string& type = task.at("type").as_string();
+  const int64_t index = task_index(task);
+  result.task = concat(type, " ", index);
+  result.evaluator = type == "evaluator";
+  for (const char* job : {"chief", "master", "worker"}) {
+    const Json* addresses = cluster->find(job);
+    if (!addresses) continue;
+    if (type == job) result.rank = static_cast<int>(result.addresses.size()) + static_cast<int>(index);
+    for (const Json& address : addresses->items()) result.addresses.push_back(address.as_string());
+  }
+  return result;
+}
 
 std::vector<std::string> tf_config_faults(std::string_view text) {
   try {
@@ -129,4 +169,4 @@ std::vector<std::string> tf_config_faults(std::string_view text) {
   }
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep::comm
