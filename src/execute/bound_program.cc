@@ -199,9 +199,7 @@ void BoundProgram::run(int phase, const Crossings& crossings) const {
   run(at, end);
 }
 
-DeviceBackend& BoundProgram::home() const {
-  return backend_of(home_ ? *home_ : device_by_name("/CPU:0"));
-}
+DeviceBackend& BoundProgram::home() const { return backend_of(home_ ? *home_ : device_by_name("/CPU:0")); }
 
 void BoundProgram::run(size_t begin, size_t end) const {
   home().bind_thread();

@@ -183,8 +183,8 @@ class Executable::Impl {
       if (!device.launches[0].run(*device.uniform[0], rows, *device.device)) return false;
     }
     mark_end(device, runs.runs);
-    backend_of(*device.device).count_kernels(runs.runs * device.uniform[0]->kernels(),
-                                 runs.runs * device.uniform[0]->flops());
+    backend_of(*device.device)
+        .count_kernels(runs.runs * device.uniform[0]->kernels(), runs.runs * device.uniform[0]->flops());
     if (observe::ReplicaClock* replica = clock_of(0))
       replica->count(observe::Counter::flops, runs.runs * device.uniform[0]->flops());
     settle_variables();
@@ -340,7 +340,8 @@ class Executable::Impl {
       replica->memory.example_offset = replica->slice.begin;
       if (context->device->kind() == DeviceKind::gpu) {
         replica->offset = std::make_unique<Storage>(*context->device, sizeof(int64_t), where);
-        backend_of(*context->device).copy_from_host(replica->offset->data(), &replica->slice.begin, sizeof(int64_t));
+        backend_of(*context->device)
+            .copy_from_host(replica->offset->data(), &replica->slice.begin, sizeof(int64_t));
         replica->memory.example_offset_at = replica->offset->data();
       }
       replica->staged.resize(plans_[p].parameters.size());

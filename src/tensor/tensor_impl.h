@@ -18,7 +18,8 @@ class Storage {
   Storage(Device& device, size_t bytes, std::source_location where, bool ahead = false)
       : device_(device),
         bytes_(bytes),
-        data_(ahead ? backend_of(device).allocate_ahead(bytes, where) : backend_of(device).allocate(bytes, where)),
+        data_(ahead ? backend_of(device).allocate_ahead(bytes, where)
+                    : backend_of(device).allocate(bytes, where)),
         use_(backend_of(device).ledger().add(bytes)) {}
   ~Storage() {
     backend_of(device_).ledger().remove(use_, bytes_);

@@ -297,7 +297,8 @@ Tensor SafetensorsFile::read(std::string_view name, std::source_location where) 
             where, "safetensors file \"", path(), "\": tensor \"", name,
             "\" is BOOL but has bytes that are neither 0 nor 1");
   }
-  if (!buffer.empty()) backend_of(tensor.device()).copy_from_host(tensor.impl()->data(), buffer.data(), bytes);
+  if (!buffer.empty())
+    backend_of(tensor.device()).copy_from_host(tensor.impl()->data(), buffer.data(), bytes);
   return tensor;
 }
 

@@ -114,7 +114,8 @@ void GpuSums::fill(Filled& filled, State& state, size_t d, const Bucket& bucket)
   for (const auto& [dtype, list] : by_type) {
     std::vector<int64_t> counts;
     for (const size_t s : list) counts.push_back(sums_[s].size);
-    DeviceSums& made = filled.sums.emplace_back(*layout_.devices[d], dtype, counts, layout_.replicas, state.used);
+    DeviceSums& made =
+        filled.sums.emplace_back(*layout_.devices[d], dtype, counts, layout_.replicas, state.used);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::span<void*> operands = made.operands(i);
       std::transform(state.sums[list[i]].from.begin(), state.sums[list[i]].from.end(), operands.begin(),
@@ -219,7 +220,7 @@ void GpuSums::queue(size_t d, int phase, observe::ReplicaClock* clock) {
       if (e == d || !by_nccl) devices_[e].buckets[b].ready->wait(stream);
     if (times) times->gathered->record(stream);
     if (!summed)
-      leave_out(state, d, bucket, stream);
+      leave_out(d, bucket, stream);
     else if (by_nccl)
       all_reduce(state, d, b, stream);
     else
@@ -248,19 +249,18 @@ bool GpuSums::wanted(const State& state, size_t d, const Bucket& bucket) const {
 }
 
 // Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
-void GpuSums::leave_out(const State& state, size_t d, const Bucket& bucket, Stream& stream) const {
+void GpuSums::leave_out(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums)
     for (void* result : sums_[s].results[d])
       if (result) stream.fill(result, 0, 1, sums_[s].bytes());
 }
 
 // To the other plans, which have memory of their own.
-void GpuSums::copy_results(const State& state, size_t d, const Bucket& bucket, Stream& stream) const {
+void GpuSums::copy_results(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums) {
     const auto& results = sums_[s].results[d];
     for (size_t p = 1; p < results.size(); ++p)
-      if (results[p])
-        stream.copy(results[p], results[0], sums_[s].bytes());
+      if (results[p]) stream.copy(results[p], results[0], sums_[s].bytes());
   }
 }
 
@@ -270,7 +270,7 @@ void GpuSums::add_up(const State& state, size_t d, size_t b, Stream& stream) con
     for (const Copy& copy : state.sums[s].copies)
       stream.copy(scratch_of(state, copy), copy.source, sums_[s].bytes());
   for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
-  copy_results(state, d, buckets_[b], stream);
+  copy_results(d, buckets_[b], stream);
 }
 
 void GpuSums::launch_sums(State& state, size_t d, size_t b, Stream& stream) {
@@ -296,8 +296,7 @@ void GpuSums::all_reduce(State& state, size_t d, size_t b, Stream& stream) {
   const Bucket& bucket = buckets_[b];
   for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
   if (state.used.empty())
-    for (const size_t s : bucket.sums)
-      stream.fill(sums_[s].results[d][0], 0, 1, sums_[s].bytes());
+    for (const size_t s : bucket.sums) stream.fill(sums_[s].results[d][0], 0, 1, sums_[s].bytes());
   comm::Communicator& communicator = *communicators_[d];
   communicator.begin_batch();
   for (const size_t s : bucket.sums) {
@@ -306,7 +305,7 @@ void GpuSums::all_reduce(State& state, size_t d, size_t b, Stream& stream) {
                                 sums_[s].size, sums_[s].dtype, stream);
   }
   communicator.end_batch();
-  copy_results(state, d, bucket, stream);
+  copy_results(d, bucket, stream);
 }
 
 void GpuSums::account(int d, uint64_t ago, observe::ReplicaClock& clock) {

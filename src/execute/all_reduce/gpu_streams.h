@@ -66,7 +66,7 @@ class GpuSums {
   // A bucket on one device.
   struct Filled {
     std::unique_ptr<Event> ready, summed;
-    std::vector<DeviceSums> sums;        // by type; none: there is one addend or none
+    std::vector<DeviceSums> sums;          // by type; none: there is one addend or none
     std::unique_ptr<CapturedGraph> graph;  // null: not captured yet
   };
   // When the device was done with the phase before, had all addends of the last bucket, and all sums.
@@ -98,8 +98,8 @@ class GpuSums {
   bool meet(observe::ReplicaClock* clock);
   bool wanted(const State& state, size_t d, const Bucket& bucket) const;
   void add_up(const State& state, size_t d, size_t bucket, Stream& stream) const;
-  void copy_results(const State& state, size_t d, const Bucket& bucket, Stream& stream) const;
-  void leave_out(const State& state, size_t d, const Bucket& bucket, Stream& stream) const;
+  void copy_results(size_t d, const Bucket& bucket, Stream& stream) const;
+  void leave_out(size_t d, const Bucket& bucket, Stream& stream) const;
   void launch_sums(State& state, size_t d, size_t bucket, Stream& stream);
   void all_reduce(State& state, size_t d, size_t bucket, Stream& stream);
   void queue(size_t d, int phase, observe::ReplicaClock* clock);

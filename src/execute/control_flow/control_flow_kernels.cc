@@ -12,8 +12,7 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 class LoopKernel final : public Kernel {
  public:
   LoopKernel(const KernelRequest& request, DeviceKind kind)
-      : attrs_(request.attrs<LoopAttrs>()),
-        body_(*attrs_.body, kind, request.threads) {
+      : attrs_(request.attrs<LoopAttrs>()), body_(*attrs_.body, kind, request.threads) {
     attrs_.traced = nullptr;
     attrs_.results.clear();
     if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request.threads);
@@ -66,7 +65,8 @@ class LoopKernel final : public Kernel {
     }
     int64_t bound = attrs_.length;
     if (attrs_.counted) {
-      args.stream.read(&bound, args.inputs[carries_ + elems_ + captures_ + condition_captures_], sizeof bound);
+      args.stream.read(&bound, args.inputs[carries_ + elems_ + captures_ + condition_captures_],
+                       sizeof bound);
       bound = std::clamp<int64_t>(bound, 0, attrs_.length);
     }
 
@@ -121,8 +121,7 @@ class LoopKernel final : public Kernel {
       const auto used = static_cast<size_t>(std::max(slot(0), slot(trips))) + 1;
       clear(args, history_[i], used, static_cast<size_t>(attrs_.length) + 1, carry_bytes_[i]);
     }
-    if (condition_)
-      args.stream.fill(args.outputs[carries_], static_cast<uint64_t>(trips), sizeof trips, 1);
+    if (condition_) args.stream.fill(args.outputs[carries_], static_cast<uint64_t>(trips), sizeof trips, 1);
     for (size_t i = 0; i < results_; ++i)
       clear(args, static_cast<int>(first_stacked_ + i), static_cast<size_t>(trips),
             static_cast<size_t>(attrs_.length), result_bytes_[i]);

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "data/host.h"
-#include "device/memory_ledger.h"
+#include "device/device_backend.h"
 #include "device/memory_summary.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
