@@ -9,7 +9,6 @@
 #include "compile/passes/transfers.h"
 #include "compile/planning/launch_groups.h"
 #include "device/copy.h"
-#include "device/stream_work.h"
 #include "graph/numerics.h"
 
 namespace lockstep::compile {
@@ -68,7 +67,8 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
       devices_(plan.devices),
       per_replica_(per_replica),
       checked_(plan.checks_numerics),
-      recordable_(!plan.checks_numerics && memories[0]->device && memories[0]->device->stream()),
+      capturable_(!plan.checks_numerics && memories[0]->device &&
+                  backend_of(*memories[0]->device).compute_stream().asynchronous()),
       home_(memories[0]->device),
       device_(device),
       replica_(replica) {
@@ -95,7 +95,7 @@ BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions
     std::unique_ptr<Kernel> kernel;
     if (!copies) {
       kernel = prepare(plan, step, kind, threads, steps);
-      recordable_ = recordable_ && !kernel->reads_values();
+      capturable_ = capturable_ && !kernel->reads_values();
     }
     Cost cost = step.cost;
     for (size_t i = 1; i < steps; ++i) {
@@ -138,7 +138,7 @@ std::unique_ptr<Kernel> BoundProgram::prepare(const Plan& plan, const Step& step
                                               int threads, size_t& steps) {
   const TeamScope team(threads);
   if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
-    place->stream();  // binds the thread, so that it is prepared for that device
+    backend_of(*place).bind_thread();
   if (const GroupSteps rule = group_rule(kind); rule && step.group >= 0) {
     const Step* const end = plan.steps.data() + plan.steps.size();
     const Step* const last = std::find_if(&step, end, [&](const Step& s) { return s.group != step.group; });
@@ -189,31 +189,38 @@ size_t BoundProgram::launches_until(int steps) const {
 void BoundProgram::run(int phase, const Crossings& crossings) const {
   auto [at, end] = launches_of(phase);
   for (const Crossings::Wait& wait : crossings.waits)
-    for (const StreamEvent* event : wait.events) event->wait(home_->stream());
+    for (const Event* event : wait.events) event->wait(home().compute_stream());
   for (const Crossings::Announcement& announcement : crossings.announcements) {
     const size_t stop = std::clamp(announcement.launches, at, end);
     run(at, stop);
     at = stop;
-    announcement.event->record(home_->stream());
+    announcement.event->record(home().compute_stream());
   }
   run(at, end);
 }
 
-void BoundProgram::run(size_t begin, size_t end) const { run(begin, end, home_ ? home_->stream() : nullptr); }
+DeviceBackend& BoundProgram::home() const { return backend_of(home_ ? *home_ : device_by_name("/CPU:0")); }
 
-void BoundProgram::run_on(void* stream, int phase) const {
+void BoundProgram::run(size_t begin, size_t end) const {
+  home().bind_thread();
+  run(begin, end, home().compute_stream());
+}
+
+void BoundProgram::run_on(Stream& stream, int phase) const {
   const auto [begin, end] = launches_of(phase);
   run(begin, end, stream);
 }
 
-void BoundProgram::run(size_t begin, size_t end, void* stream) const {
+void BoundProgram::run(size_t begin, size_t end, Stream& stream) const {
   launch_place() = {device_, replica_};
   for (size_t i = begin; i < end; ++i) launch(launches_[i], device_, stream);
 }
 
 void BoundProgram::run(const Segment& segment) const {
   launch_place() = {segment.device, replica_};
-  void* const stream = devices_[static_cast<size_t>(segment.device)]->stream();
+  DeviceBackend& device = backend_of(*devices_[static_cast<size_t>(segment.device)]);
+  device.bind_thread();
+  Stream& stream = device.compute_stream();
   for (size_t i = segment.begin; i < segment.end; ++i)
     segment.copies ? copy(launches_[i]) : launch(launches_[i], segment.device, stream);
 }
@@ -259,7 +266,7 @@ bool BoundProgram::is_long(size_t begin, size_t end) const {
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
-std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& crossings,
+std::vector<CapturedLaunch> BoundProgram::captured(int phase, const Crossings& crossings,
                                                    size_t lanes) const {
   const auto [begin, end] = launches_of(phase);
   if (is_long(begin, end)) lanes = 1;
@@ -272,12 +279,12 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
   };
   std::vector<Use> uses;
   std::vector<size_t> lasts;  // by lane: its last launch
-  std::vector<RecordedLaunch> all;
-  const auto add = [&](Use use, std::function<void(void*)> launch) {
-    RecordedLaunch recorded{.launch = std::move(launch), .after = {}};
+  std::vector<CapturedLaunch> all;
+  const auto add = [&](Use use, std::function<void(Stream&)> launch) {
+    CapturedLaunch captured{.launch = std::move(launch), .after = {}};
     use.before.resize(uses.size());
     const auto wait_for = [&](size_t j) {
-      recorded.after.push_back(j);
+      captured.after.push_back(j);
       use.before[j] = true;
       for (size_t k = 0; k < j; ++k)
         if (uses[j].before[k]) use.before[k] = true;
@@ -304,20 +311,20 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
       *lane = uses.size();
     }
     uses.push_back(std::move(use));
-    all.push_back(std::move(recorded));
+    all.push_back(std::move(captured));
   };
 
   for (const Crossings::Wait& wait : crossings.waits)
     add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
-        [events = wait.events](void* stream) {
-          for (const StreamEvent* event : events) event->wait(stream);
+        [events = wait.events](Stream& stream) {
+          for (const Event* event : events) event->wait(stream);
         });
   auto announcement = crossings.announcements.begin();
   const auto announce = [&](size_t launches) {
     for (; announcement != crossings.announcements.end() && announcement->launches <= launches;
          ++announcement)
       add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
-          [event = announcement->event](void* stream) { event->record(stream); });
+          [event = announcement->event](Stream& stream) { event->record(stream); });
   };
   for (size_t i = begin; i < end; ++i) {
     announce(i);
@@ -333,7 +340,7 @@ std::vector<RecordedLaunch> BoundProgram::recorded(int phase, const Crossings& c
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});
     }
-    add(std::move(use), [this, &l](void* stream) { this->launch(l, device_, stream); });
+    add(std::move(use), [this, &l](Stream& stream) { this->launch(l, device_, stream); });
   }
   announce(std::numeric_limits<size_t>::max());
   return all;
@@ -344,17 +351,16 @@ const Device& BoundProgram::place_of(const Launch& l) const {
   return home_ ? *home_ : device_by_name("/CPU:0");
 }
 
-void BoundProgram::launch(const Launch& l, int device, void* stream) const {
+void BoundProgram::launch(const Launch& l, int device, Stream& stream) const {
   const observe::EventOptions about{
       .device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes};
   const auto enqueue = [&] {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
   };
   try {
-    if (stream && observe::tracing()) [[unlikely]] {
+    if (stream.asynchronous() && observe::tracing()) [[unlikely]] {
       const int64_t start = monotonic_ns();
-      observe::record_span(l.name, "kernel", start,
-                           start + stream_work(place_of(l).kind()).timed(enqueue, stream), about);
+      observe::record_span(l.name, "kernel", start, start + stream.timed(enqueue), about);
     } else {
       const observe::Span span(l.name, "kernel", about);
       enqueue();

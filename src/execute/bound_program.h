@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "compile/planning/plan.h"
-#include "device/launch_graph.h"
-#include "device/side_stream.h"
+#include "device/device_backend.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::compile {
@@ -40,12 +39,12 @@ struct Crossings {
   // Launches that touch the memory wait for the events.
   struct Wait {
     std::vector<MemoryRange> memory;
-    std::vector<const StreamEvent*> events;
+    std::vector<const Event*> events;
   };
   // The event happens when the first `launches` of the program have.
   struct Announcement {
     size_t launches = 0;
-    StreamEvent* event = nullptr;
+    Event* event = nullptr;
   };
   std::span<const Wait> waits;
   std::span<const Announcement> announcements;  // in the order of their launches
@@ -67,9 +66,9 @@ class BoundProgram {
   void bind(std::span<Memory* const> memories);
   // Fills in all others: for memory whose arenas have moved.
   void rebase(Memory& memory) { rebase(only(memory)); }
-  // Launches the steps of one phase, on the stream of the memory's device or on this one.
+  // Launches the steps of one phase, on the compute stream of the memory's device or on this one.
   void run(int phase, const Crossings& crossings = {}) const;
-  void run_on(void* stream, int phase) const;
+  void run_on(Stream& stream, int phase) const;
   // Launches [begin, end) of all, which belong to one phase.
   void run(size_t begin, size_t end) const;
   std::pair<size_t, size_t> launches_of(int phase) const;
@@ -79,13 +78,13 @@ class BoundProgram {
   std::span<void* const> bound_pointers() const { return bound_; }
   // Of all steps in order, of each the inputs and then the outputs.
   std::span<void* const> pointers() const { return pointers_; }
-  // Whether the launches of all phases may be recorded and repeated (Device::record).
-  bool recordable() const { return recordable_; }
+  // Whether the launches of all phases may be captured and replayed (DeviceBackend::capture).
+  bool capturable() const { return capturable_; }
   // The launches of one phase, each behind those whose memory it shares, and no more than `lanes` of them side by side: a
   // GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those of other
   // devices on the card, it takes a hundred. Those of a long phase keep their order. They refer to this, and to the
   // events.
-  std::vector<RecordedLaunch> recorded(int phase, const Crossings& crossings = {},
+  std::vector<CapturedLaunch> captured(int phase, const Crossings& crossings = {},
                                        size_t lanes = kLanes) const;
   static constexpr size_t kLanes = 8;
 
@@ -134,8 +133,9 @@ class BoundProgram {
                                   size_t& steps);
   bool is_long(size_t begin, size_t end) const;
   void rebase(std::span<Memory* const> memories);
-  void run(size_t begin, size_t end, void* stream) const;
-  void launch(const Launch& launch, int device, void* stream) const;
+  void run(size_t begin, size_t end, Stream& stream) const;
+  void launch(const Launch& launch, int device, Stream& stream) const;
+  DeviceBackend& home() const;
   void copy(const Launch& launch) const;
   const Device& place_of(const Launch& launch) const;
 
@@ -151,7 +151,7 @@ class BoundProgram {
   std::span<Device* const> devices_;  // of a split program
   bool per_replica_;
   bool checked_;  // results are looked at after every launch
-  bool recordable_ = true;
+  bool capturable_ = true;
   Device* home_;  // of a program in one place; null: the CPU
   int device_;
   int replica_;

@@ -139,7 +139,7 @@ class Executable::Impl {
     sums_->begin_run(clock);
     // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones
     // there, and in front of whoever reads these.
-    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
+    for (size_t d = 1; d < devices_.size(); ++d) stream_of(d).wait_for(stream_of(0));
     // A copy between GPUs waits for all that both have been given: it comes before they are given this run.
     if (binds_first())
       for (size_t d = 0; d < devices_.size(); ++d) bring_inputs(static_cast<int>(d));
@@ -154,7 +154,7 @@ class Executable::Impl {
       throw;
     }
     sums_->end_run();
-    for (size_t d = 1; d < devices_.size(); ++d) layout_.devices[0]->wait_for(*layout_.devices[d]);
+    for (size_t d = 1; d < devices_.size(); ++d) stream_of(0).wait_for(stream_of(d));
     settle_variables();
   }
 
@@ -183,8 +183,8 @@ class Executable::Impl {
       if (!device.launches[0].run(*device.uniform[0], rows, *device.device)) return false;
     }
     mark_end(device, runs.runs);
-    device.device->count_kernels(runs.runs * device.uniform[0]->kernels(),
-                                 runs.runs * device.uniform[0]->flops());
+    backend_of(*device.device)
+        .count_kernels(runs.runs * device.uniform[0]->kernels(), runs.runs * device.uniform[0]->flops());
     if (observe::ReplicaClock* replica = clock_of(0))
       replica->count(observe::Counter::flops, runs.runs * device.uniform[0]->flops());
     settle_variables();
@@ -254,10 +254,12 @@ class Executable::Impl {
     int threads = 1;
     int concurrent = 1;  // replicas that run at once
     // Of a GPU: the ends of the last two runs, how many such marks there were, and how many runs came behind the last.
-    std::array<int64_t, 2> marks = {-1, -1};
+    std::array<std::unique_ptr<Event>, 2> marks;
     uint64_t marked = 0;
     int64_t unmarked = 0;
   };
+
+  Stream& stream_of(size_t d) const { return backend_of(*layout_.devices[d]).compute_stream(); }
 
   PlanOptions options(const Device& device) const {
     PlanOptions options{.kind = device.kind(),
@@ -288,7 +290,8 @@ class Executable::Impl {
                                              std::source_location where) {
     auto context = std::make_unique<DeviceContext>();
     context->device = layout_.devices[static_cast<size_t>(d)];
-    context->streams = context->device->stream() != nullptr;
+    context->streams = stream_of(static_cast<size_t>(d)).asynchronous();
+    for (auto& mark : context->marks) mark = backend_of(*context->device).new_event();
     context->threads = context->device->threads();
     const PlanOptions plan_options = options(*context->device);
     const size_t variables = plans_[0].variables.size();
@@ -325,7 +328,7 @@ class Executable::Impl {
       context->memory[p].device_arena = static_cast<char*>(context->arenas[p]->data());
       context->uniform[p] =
           std::make_unique<BoundProgram>(plans_[p], false, plan_options, context->memory[p], d, -1);
-      if (!layout_.replicated() && context->uniform[p]->recordable())
+      if (!layout_.replicated() && context->uniform[p]->capturable())
         context->launches[p].join(join_steps(plans_[p], *context->device));
     }
     for (const auto& replica : context->replicas) {
@@ -337,7 +340,8 @@ class Executable::Impl {
       replica->memory.example_offset = replica->slice.begin;
       if (context->device->kind() == DeviceKind::gpu) {
         replica->offset = std::make_unique<Storage>(*context->device, sizeof(int64_t), where);
-        context->device->copy_from_host(replica->offset->data(), &replica->slice.begin, sizeof(int64_t));
+        backend_of(*context->device)
+            .copy_from_host(replica->offset->data(), &replica->slice.begin, sizeof(int64_t));
         replica->memory.example_offset_at = replica->offset->data();
       }
       replica->staged.resize(plans_[p].parameters.size());
@@ -399,7 +403,7 @@ class Executable::Impl {
           ready = last.program->launches_until(twin(static_cast<size_t>(last.plan), collective).ready);
         }
         sum.ready.push_back(ready);
-        if (collective.condition && device->device->has_memory())
+        if (collective.condition && backend_of(*device->device).has_memory())
           sum.conditions.push_back(static_cast<const bool*>(device->memory[0].at(*collective.condition)));
       }
       sums.push_back(std::move(sum));
@@ -577,12 +581,12 @@ class Executable::Impl {
       stage.storage = std::make_unique<Storage>(*device.device, bytes, std::source_location::current());
     void* const target = stage.storage->data();
     if (here) {
-      device.device->copy_within(target, source, bytes);
+      backend_of(*device.device).compute_stream().copy(target, source, bytes);
     } else if (input.storage->device().kind() == DeviceKind::cpu && bytes >= kSentAhead) {
       // The GPU still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
       const Storage ahead(*device.device, bytes, std::source_location::current(), true);
       copy_across(input.storage->device(), source, *device.device, ahead.data(), bytes);
-      device.device->copy_within(target, ahead.data(), bytes);
+      backend_of(*device.device).compute_stream().copy(target, ahead.data(), bytes);
     } else {
       copy_across(input.storage->device(), source, *device.device, target, bytes);
     }
@@ -662,7 +666,7 @@ class Executable::Impl {
       flops += replica->program->flops();
     }
     mark_end(device);
-    device.device->count_kernels(kernels, flops);
+    backend_of(*device.device).count_kernels(kernels, flops);
     if (observe::ReplicaClock* clock = clock_of(d)) {
       clock->count(observe::Counter::flops, flops);
       if (layout_.replicated()) {
@@ -678,9 +682,10 @@ class Executable::Impl {
   // that this thread waits for it. Where a run is one short kernel, that goes for several of them.
   void wait_for_earlier(DeviceContext& device, int d) const {
     if (device.unmarked > 0) return;
-    if (const int64_t earlier = device.marks[(device.marked + (share_card() ? 1 : 0)) % 2]; earlier >= 0) {
+    if (const Event& earlier = *device.marks[(device.marked + (share_card() ? 1 : 0)) % 2];
+        earlier.recordings() > 0) {
       const observe::TimeScope scope(clock_of(d), Category::compute, observe::ThreadState::blocks);
-      device.device->wait_until(earlier);
+      earlier.synchronize();
       if (clock_ && sums_->on_gpus()) sums_->on_gpus()->account(d, share_card() ? 1 : 2, *clock_of(d));
     }
   }
@@ -689,14 +694,14 @@ class Executable::Impl {
   bool share_card() const {
     return layout_.devices.size() > 1 && layout_.devices[0]->kind() == DeviceKind::gpu &&
            std::any_of(layout_.devices.begin() + 1, layout_.devices.end(), [&](const Device* device) {
-             return device->physical() == layout_.devices[0]->physical();
+             return backend_of(*device).physical() == backend_of(*layout_.devices[0]).physical();
            });
   }
   static void mark_end(DeviceContext& device, int64_t runs = 1) {
     if (!device.streams) return;
     device.unmarked += runs;
     if (device.unmarked < (device.launches[0].joined() ? kShortRuns : 1)) return;
-    device.marks[device.marked++ % 2] = device.device->mark();
+    device.marks[device.marked++ % 2]->record(backend_of(*device.device).compute_stream());
     device.unmarked = 0;
   }
 
@@ -722,7 +727,7 @@ class Executable::Impl {
       waits = {};  // all that comes behind has waited as well
     }
     for (const Crossings::Wait& wait : waits)
-      for (const StreamEvent* event : wait.events) event->wait(device.device->stream());
+      for (const Event* event : wait.events) event->wait(stream_of(static_cast<size_t>(d)));
   }
 
   void run_replicas(int d, int phase) {
@@ -747,7 +752,7 @@ class Executable::Impl {
       }
       if (device.replicas.empty())
         for (const Crossings::Announcement& announcement : announcements)
-          announcement.event->record(device.device->stream());
+          announcement.event->record(stream_of(static_cast<size_t>(d)));
     } else if (!device.replicas.empty()) {
       // Alone on the thread, so that kernels prepared for one thread use no more.
       const TeamScope team(layout_.reproducible ? 1 : device.threads);

@@ -10,7 +10,8 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
       begin == end && crossings.waits.empty() && crossings.announcements.empty())
     return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!program.recordable() || observe::tracing()) return program.run(phase, crossings);
+  if (!program.capturable() || observe::tracing()) return program.run(phase, crossings);
+  DeviceBackend& backend = backend_of(device);
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
     return r.phase == phase &&
@@ -20,7 +21,8 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
     if (recordings_.size() == kMost)
       recordings_.erase(std::min_element(recordings_.begin(), recordings_.end(),
                                          [](const auto& a, const auto& b) { return a.used < b.used; }));
-    const bool joined = joined_ && joined_->launch(program.pointers(), device.stream());
+    backend.bind_thread();
+    const bool joined = joined_ && joined_->launch(program.pointers(), backend.compute_stream());
     recordings_.push_back({phase, {pointers.begin(), pointers.end()}, joined, nullptr, ++runs_});
     if (!joined) program.run(phase, crossings);
     return;
@@ -28,13 +30,13 @@ void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& devic
   found->used = ++runs_;
   if (!found->graph) {
     // A graph of one launch is still queued faster than the launch.
-    const RecordedLaunch whole{.launch = [&](void* on) { joined_->launch(program.pointers(), on); },
+    const CapturedLaunch whole{.launch = [&](Stream& on) { joined_->launch(program.pointers(), on); },
                                .after = {}};
-    found->graph = device.record(found->joined ? std::vector<RecordedLaunch>{whole}
-                                               : program.recorded(phase, crossings, lanes_));
+    found->graph = backend.capture(found->joined ? std::vector<CapturedLaunch>{whole}
+                                                 : program.captured(phase, crossings, lanes_));
   }
   if (!found->graph) return program.run(phase, crossings);
-  found->graph->launch();
+  found->graph->replay(backend.compute_stream());
 }
 
 }  // namespace lockstep::compile

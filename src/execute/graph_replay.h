@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/launch_graph.h"
+#include "device/device_backend.h"
 #include "execute/bound_program.h"
 #include "execute/whole_step_fusion.h"
 
@@ -22,7 +22,8 @@ class RepeatedLaunches {
   void run(const BoundProgram& program, int phase, Device& device, const Crossings& crossings = {});
   // Several runs as one launch; false: not with this program.
   bool run(const BoundProgram& program, const RowRuns& runs, Device& device) {
-    return joined_ && joined_->launch(program.pointers(), runs, device.stream());
+    backend_of(device).bind_thread();
+    return joined_ && joined_->launch(program.pointers(), runs, backend_of(device).compute_stream());
   }
   bool joined() const { return joined_ != nullptr; }
 
@@ -31,7 +32,7 @@ class RepeatedLaunches {
     int phase = 0;
     std::vector<void*> pointers;
     bool joined = false;
-    std::unique_ptr<LaunchGraph> graph;  // null: seen once
+    std::unique_ptr<CapturedGraph> graph;  // null: seen once
     uint64_t used = 0;
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places

@@ -52,7 +52,7 @@ class SplitExecutable::Impl {
     }
     changed();
     for (size_t d = 0; d < contexts_.size(); ++d)
-      plan_.devices[d]->count_kernels(program_->work(d).kernels, program_->work(d).flops);
+      backend_of(*plan_.devices[d]).count_kernels(program_->work(d).kernels, program_->work(d).flops);
   }
 
   MemoryFigures memory() const {

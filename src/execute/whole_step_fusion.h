@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compile/planning/plan.h"
-#include "lockstep/device/device.h"
+#include "device/device_backend.h"
 
 namespace lockstep::compile {
 
@@ -24,15 +24,15 @@ struct RowRuns {
   int64_t runs = 0;
 };
 
-// One launch at a time, in the order of the device's stream.
+// One launch at a time, by a thread that is bound to the device.
 class JoinedSteps {
  public:
   virtual ~JoinedSteps() = default;
   // Queues the program. `pointers`: the operands of the steps, of each the inputs and then the outputs. Those in arenas
   // are neither read nor written. False: nothing was done, for memory that is not aligned well enough.
-  virtual bool launch(std::span<void* const> pointers, void* stream) = 0;
+  virtual bool launch(std::span<void* const> pointers, Stream& stream) = 0;
   // The same several times. The operands that are parameters are not read; results are those of the last run.
-  virtual bool launch(std::span<void* const> pointers, const RowRuns& runs, void* stream) = 0;
+  virtual bool launch(std::span<void* const> pointers, const RowRuns& runs, Stream& stream) = 0;
 };
 
 // Null: the steps are not for it. `steps`: a whole program with these parameters that runs in one place and one phase;

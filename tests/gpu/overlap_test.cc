@@ -115,13 +115,14 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
       observe::ReplicaClock& own = clock.replica(d);
       own.begin_step();
       own.enter(Category::compute, observe::ThreadState::blocks);
-      const auto announce = [&] { sums.announcements(d, 1)[0].event->record(gpu(d).stream()); };
+      Stream& stream = backend_of(gpu(d)).compute_stream();
+      const auto announce = [&] { sums.announcements(d, 1)[0].event->record(stream); };
       if (early) announce();
       // A few long launches: they are queued long before they have ended.
       for (int i = 0; i < 6; ++i) matmul(operands[static_cast<size_t>(d)], operands[static_cast<size_t>(d)]);
       if (!early) announce();
       EXPECT_TRUE(sums.finish(d, 1, &own));
-      for (const StreamEvent* event : sums.waits(d, 1)[0].events) event->wait(gpu(d).stream());
+      for (const Event* event : sums.waits(d, 1)[0].events) event->wait(stream);
       gpu(d).synchronize();
       sums.account(d, 0, own);
       own.leave();

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/communicator.h"
-#include "device/side_stream.h"
+#include "device/device_backend.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::compile {
@@ -57,12 +57,13 @@ SumChoice choose_sum(std::span<Device* const> devices, bool reproducible, CrossD
                      std::source_location where) {
   std::vector<SumDevice> described;
   for (const Device* device : devices)
-    described.push_back({.name = device->name(),
-                         .kind = side_streams(*device) ? DeviceKind::gpu : device->kind(),
-                         .physical = device->physical(),
-                         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
-                           return device->reads(*other);
-                         })});
+    described.push_back(
+        {.name = device->name(),
+         .kind = backend_of(*device).compute_stream().asynchronous() ? DeviceKind::gpu : device->kind(),
+         .physical = backend_of(*device).physical(),
+         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
+           return backend_of(*device).reads(backend_of(*other));
+         })});
   return choose_sum(
       described, reproducible, asked, [] { return comm::missing_backend("nccl"); }, where);
 }

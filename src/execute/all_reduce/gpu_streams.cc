@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "device/stream_work.h"
 #include "execute/all_reduce/host_threads.h"
 #include "lockstep/observe/span.h"
 
@@ -80,8 +79,8 @@ void GpuSums::fill_buckets() {
 }
 
 void GpuSums::prepare(State& state, size_t d) {
-  state.device = layout_.devices[d];
-  state.side = side_streams(*state.device)->side_stream();
+  state.device = &backend_of(*layout_.devices[d]);
+  state.side = state.device->new_stream();
   const auto owns = [&](const TreeNode& leaf) { return holder(leaf.first) == static_cast<int>(d); };
   state.leaves = std::count_if(leaves_.begin(), leaves_.end(), owns);
   for (const TreeNode& leaf : leaves_)
@@ -97,7 +96,7 @@ void GpuSums::prepare(State& state, size_t d) {
     }
   }
   if (scratch > 0) {
-    state.scratch = std::make_unique<Storage>(*state.device, scratch, std::source_location::current());
+    state.scratch = std::make_unique<Storage>(*layout_.devices[d], scratch, std::source_location::current());
     for (Addends& addends : state.sums)
       for (const Copy& copy : addends.copies)
         *std::find(addends.from.begin(), addends.from.end(), copy.source) = scratch_of(state, copy);
@@ -106,8 +105,8 @@ void GpuSums::prepare(State& state, size_t d) {
 }
 
 void GpuSums::fill(Filled& filled, State& state, size_t d, const Bucket& bucket) {
-  filled.ready = state.side->event();
-  filled.summed = state.side->event();
+  filled.ready = state.device->new_event();
+  filled.summed = state.device->new_event();
   if (method_ == SumMethod::nccl && state.used.size() < 2) return;
   std::map<DType, std::vector<size_t>> by_type;
   for (const size_t s : bucket.sums)
@@ -115,7 +114,8 @@ void GpuSums::fill(Filled& filled, State& state, size_t d, const Bucket& bucket)
   for (const auto& [dtype, list] : by_type) {
     std::vector<int64_t> counts;
     for (const size_t s : list) counts.push_back(sums_[s].size);
-    DeviceSums& made = filled.sums.emplace_back(*state.device, dtype, counts, layout_.replicas, state.used);
+    DeviceSums& made =
+        filled.sums.emplace_back(*layout_.devices[d], dtype, counts, layout_.replicas, state.used);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::span<void*> operands = made.operands(i);
       std::transform(state.sums[list[i]].from.begin(), state.sums[list[i]].from.end(), operands.begin(),
@@ -158,7 +158,7 @@ void GpuSums::connect(State& state, size_t d) {
     for (Times& times : state.times[phase])
       if (!state.waits[phase].empty())
         for (auto* event : {&times.computed, &times.gathered, &times.summed})
-          *event = state.side->event(SideStream::Timed::yes);
+          *event = state.device->new_event(Event::Timed::yes);
 }
 
 // --- running -------------------------------------------------------------------------------------------------------
@@ -209,8 +209,9 @@ void GpuSums::queue(size_t d, int phase, observe::ReplicaClock* clock) {
   const bool by_nccl = method_ == SumMethod::nccl;
   const auto count = static_cast<int64_t>(devices_.size());
   Times* const times = clock ? &state.times[static_cast<size_t>(phase)][runs_ % 2] : nullptr;
-  if (times) times->computed->record(state.device->stream());
-  void* const stream = state.side->stream();
+  if (times) times->computed->record(state.device->compute_stream());
+  state.device->bind_thread();
+  Stream& stream = *state.side;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];
     if (bucket.phase != phase) continue;
@@ -219,7 +220,7 @@ void GpuSums::queue(size_t d, int phase, observe::ReplicaClock* clock) {
       if (e == d || !by_nccl) devices_[e].buckets[b].ready->wait(stream);
     if (times) times->gathered->record(stream);
     if (!summed)
-      leave_out(state, d, bucket, stream);
+      leave_out(d, bucket, stream);
     else if (by_nccl)
       all_reduce(state, d, b, stream);
     else
@@ -248,57 +249,54 @@ bool GpuSums::wanted(const State& state, size_t d, const Bucket& bucket) const {
 }
 
 // Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
-void GpuSums::leave_out(const State& state, size_t d, const Bucket& bucket, void* stream) const {
+void GpuSums::leave_out(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums)
     for (void* result : sums_[s].results[d])
-      if (result) stream_work(state.device->kind()).fill(result, 0, 1, sums_[s].bytes(), stream);
+      if (result) stream.fill(result, 0, 1, sums_[s].bytes());
 }
 
 // To the other plans, which have memory of their own.
-void GpuSums::copy_results(const State& state, size_t d, const Bucket& bucket, void* stream) const {
+void GpuSums::copy_results(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums) {
     const auto& results = sums_[s].results[d];
     for (size_t p = 1; p < results.size(); ++p)
-      if (results[p])
-        stream_work(state.device->kind()).copy(results[p], results[0], sums_[s].bytes(), stream);
+      if (results[p]) stream.copy(results[p], results[0], sums_[s].bytes());
   }
 }
 
 // What this device adds up itself, into its results.
-void GpuSums::add_up(const State& state, size_t d, size_t b, void* stream) const {
+void GpuSums::add_up(const State& state, size_t d, size_t b, Stream& stream) const {
   for (const size_t s : buckets_[b].sums)
     for (const Copy& copy : state.sums[s].copies)
-      stream_work(state.device->kind()).copy(scratch_of(state, copy), copy.source, sums_[s].bytes(), stream);
+      stream.copy(scratch_of(state, copy), copy.source, sums_[s].bytes());
   for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
-  copy_results(state, d, buckets_[b], stream);
+  copy_results(d, buckets_[b], stream);
 }
 
-void GpuSums::launch_sums(State& state, size_t d, size_t b, void* stream) {
+void GpuSums::launch_sums(State& state, size_t d, size_t b, Stream& stream) {
   if (observe::tracing()) [[unlikely]] {
     // As every launch is then: with the time that it takes on the device.
     const int64_t start = monotonic_ns();
-    const int64_t took =
-        stream_work(state.device->kind()).timed([&] { add_up(state, d, b, stream); }, stream);
+    const int64_t took = stream.timed([&] { add_up(state, d, b, stream); });
     observe::record_span("all_reduce_sum", "communication", start, start + took,
                          {.device = static_cast<int32_t>(d)});
     return;
   }
-  std::unique_ptr<LaunchGraph>& graph = state.buckets[b].graph;
+  std::unique_ptr<CapturedGraph>& graph = state.buckets[b].graph;
   if (!graph) {
-    const RecordedLaunch all{.launch = [this, &state, d, b](void* on) { add_up(state, d, b, on); },
+    const CapturedLaunch all{.launch = [this, &state, d, b](Stream& on) { add_up(state, d, b, on); },
                              .after = {}};
-    graph = state.device->record({&all, 1});
+    graph = state.device->capture({&all, 1});
   }
-  graph->launch_on(stream);
+  graph->replay(stream);
 }
 
-void GpuSums::all_reduce(State& state, size_t d, size_t b, void* stream) {
+void GpuSums::all_reduce(State& state, size_t d, size_t b, Stream& stream) {
   const observe::Span span("all_reduce_sum", "communication", {.device = static_cast<int32_t>(d)});
   const Bucket& bucket = buckets_[b];
   for (const DeviceSums& sums : state.buckets[b].sums) sums.launch(stream);
   if (state.used.empty())
-    for (const size_t s : bucket.sums)
-      stream_work(state.device->kind()).fill(sums_[s].results[d][0], 0, 1, sums_[s].bytes(), stream);
+    for (const size_t s : bucket.sums) stream.fill(sums_[s].results[d][0], 0, 1, sums_[s].bytes());
   comm::Communicator& communicator = *communicators_[d];
   communicator.begin_batch();
   for (const size_t s : bucket.sums) {
@@ -307,7 +305,7 @@ void GpuSums::all_reduce(State& state, size_t d, size_t b, void* stream) {
                                 sums_[s].size, sums_[s].dtype, stream);
   }
   communicator.end_batch();
-  copy_results(state, d, bucket, stream);
+  copy_results(d, bucket, stream);
 }
 
 void GpuSums::account(int d, uint64_t ago, observe::ReplicaClock& clock) {

@@ -17,7 +17,7 @@
 
 #include "base/worker.h"
 #include "comm/communicator.h"
-#include "device/side_stream.h"
+#include "device/device_backend.h"
 #include "execute/all_reduce/choice.h"
 #include "execute/all_reduce/tree_kernels.h"
 #include "execute/bound_program.h"
@@ -65,18 +65,18 @@ class GpuSums {
   };
   // A bucket on one device.
   struct Filled {
-    std::unique_ptr<StreamEvent> ready, summed;
-    std::vector<DeviceSums> sums;        // by type; none: there is one addend or none
-    std::unique_ptr<LaunchGraph> graph;  // null: not recorded yet
+    std::unique_ptr<Event> ready, summed;
+    std::vector<DeviceSums> sums;          // by type; none: there is one addend or none
+    std::unique_ptr<CapturedGraph> graph;  // null: not captured yet
   };
   // When the device was done with the phase before, had all addends of the last bucket, and all sums.
   struct Times {
-    std::unique_ptr<StreamEvent> computed, gathered, summed;
+    std::unique_ptr<Event> computed, gathered, summed;
     bool taken = false;
   };
   struct State {
-    Device* device = nullptr;
-    std::unique_ptr<SideStream> side;
+    DeviceBackend* device = nullptr;
+    std::unique_ptr<Stream> side;
     int64_t leaves = 0;          // of its own
     std::vector<TreeNode> used;  // leaves whose addends it adds up itself
     std::vector<Addends> sums;
@@ -97,11 +97,11 @@ class GpuSums {
   void connect(State& state, size_t d);
   bool meet(observe::ReplicaClock* clock);
   bool wanted(const State& state, size_t d, const Bucket& bucket) const;
-  void add_up(const State& state, size_t d, size_t bucket, void* stream) const;
-  void copy_results(const State& state, size_t d, const Bucket& bucket, void* stream) const;
-  void leave_out(const State& state, size_t d, const Bucket& bucket, void* stream) const;
-  void launch_sums(State& state, size_t d, size_t bucket, void* stream);
-  void all_reduce(State& state, size_t d, size_t bucket, void* stream);
+  void add_up(const State& state, size_t d, size_t bucket, Stream& stream) const;
+  void copy_results(size_t d, const Bucket& bucket, Stream& stream) const;
+  void leave_out(size_t d, const Bucket& bucket, Stream& stream) const;
+  void launch_sums(State& state, size_t d, size_t bucket, Stream& stream);
+  void all_reduce(State& state, size_t d, size_t bucket, Stream& stream);
   void queue(size_t d, int phase, observe::ReplicaClock* clock);
   int holder(int leaf) const;
 

@@ -4,6 +4,7 @@
 
 #include "compile/passes/fusion.h"
 #include "compile/planning/launch_groups.h"
+#include "device/device_backend.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep::compile {
@@ -58,7 +59,7 @@ DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> cou
     steps[s].output_layouts = {layout};
     steps[s].where = where;
   }
-  device.stream();  // binds the thread, so that the kernels are prepared for this device
+  backend_of(device).bind_thread();
   const GroupSteps rule = group_rule(device.kind());
   for (size_t s = 0; s < steps.size();) {
     GroupedSteps grouped;
@@ -76,7 +77,7 @@ DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> cou
   }
 }
 
-void DeviceSums::launch(void* stream) const {
+void DeviceSums::launch(Stream& stream) const {
   for (const Launch& l : launches_) {
     void* const* const first = pointers_.data() + l.first * operands_;
     l.kernel->launch({first, first + operands_ - 1, nullptr, stream});

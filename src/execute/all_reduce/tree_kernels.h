@@ -19,7 +19,7 @@ class DeviceSums {
   // Where sum number `sum` finds its addends, by leaf in use, and behind them its target: to be filled in.
   std::span<void*> operands(size_t sum) { return {pointers_.data() + sum * operands_, operands_}; }
   // Queues all of them on a stream of the device.
-  void launch(void* stream) const;
+  void launch(Stream& stream) const;
 
  private:
   struct Launch {

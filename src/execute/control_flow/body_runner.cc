@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
-#include "device/stream_work.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
@@ -21,7 +20,7 @@ BodyRunner::BodyRunner(const BodyProgram& program, DeviceKind kind, int threads)
     for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }
 
-void BodyRunner::start(void* arena, void* stream) {
+void BodyRunner::start(void* arena, Stream& stream) {
   auto* base = static_cast<char*>(arena);
   if (!bound_) {
     memory_.parameters.resize(plan_->parameters.size());
@@ -53,14 +52,13 @@ void BodyRunner::make_constants() {
 }
 
 // Behind the arena, which others have used since the last launch.
-void BodyRunner::fill_constants(char* arena, void* stream) {
+void BodyRunner::fill_constants(char* arena, Stream& stream) {
   char* data = arena + plan_->device_arenas[0].bytes;
   for (size_t i = 0; i < plan_->constants.size(); ++i) {
     const auto& [spec, value] = plan_->constants[i];
     uint64_t pattern = 0;
     fill_elements(spec.dtype, 1, value, &pattern);
-    stream_work(options_.kind)
-        .fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()), stream);
+    stream.fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()));
     memory_.constants[i] = data;
     data += aligned(spec.bytes());
   }
@@ -71,7 +69,7 @@ bool BodyRunner::reads_values() const {
                      [&](const Step& step) { return step.op == &kCond || step.op == &kLoop; });
 }
 
-void BodyRunner::run(void* stream) {
+void BodyRunner::run(Stream& stream) {
   bound_->bind(memory_);
   bound_->run_on(stream, 0);
 }
