@@ -8,6 +8,7 @@
 #include "graph/emit.h"
 #include "keras/fields.h"
 #include "keras/functional_graph.h"
+#include "keras/layer_outputs.h"
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
 #include "lockstep/base/log.h"
@@ -336,6 +337,7 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
           add_loss(options_.activity_regularizer(output) * (1 / examples_of(output)));
     const TensorList masks = compute_mask(cast_inputs, context.masks, outputs.size());
     for (size_t i = 0; i < masks.size() && i < outputs.size(); ++i) attach_mask(outputs[i], masks[i]);
+    LayerOutputScope::tell(*this, outputs);
     return outputs;
   } catch (Error& error) {
     error.note("in layer \"" + name() + "\" (" + class_name_ + ")");

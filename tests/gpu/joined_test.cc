@@ -1,6 +1,7 @@
 // Small programs that a GPU runs as one kernel, against the same programs launched step by step.
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
@@ -102,6 +103,42 @@ TEST_F(JoinedSteps, EqualStepsOneByOneLong) {
     EXPECT_EQ(joined.losses, again.losses);
     EXPECT_EQ(joined.weights, again.weights);
   }
+}
+
+// One step on a batch in which one pixel is this number: what the loss and every weight become.
+std::vector<float> after_a_pixel(Device& device, const Net& net, float pixel) {
+  const DeviceScope scope(device);
+  keras::Sequential model = made(net);
+  std::vector<float> x = models::random_inputs({net.batch, net.inputs}, 1).to_vector<float>();
+  x[x.size() / 2] = pixel;
+  const keras::Logs logs = model.train_on_batch(keras::Batch{
+      {Tensor::from(x, {net.batch, net.inputs})}, {models::random_labels(net.batch, 10, 1)}, {}});
+  std::vector<float> all = {static_cast<float>(logs.find("loss").value())};
+  for (const Variable& variable : model.weights()) {
+    const std::vector<float> values = variable.value().to_vector<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST_F(JoinedSteps, NaNAndInfinityGoWhereTheyGoOneByOne) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const char* activation : {"relu", "tanh", "sigmoid", "gelu"})
+    for (const float pixel : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf,
+                              std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()}) {
+      SCOPED_TRACE(activation + std::string(" of ") + std::to_string(pixel));
+      const Net net{.hidden = {64}, .batch = 32, .optimizer = "sgd", .activation = activation};
+      join(false);
+      const std::vector<float> apart = after_a_pixel(gpu(), net, pixel);
+      join(true);
+      const std::vector<float> joined = after_a_pixel(gpu(), net, pixel);
+      ASSERT_EQ(joined.size(), apart.size());
+      EXPECT_TRUE(!std::isnan(pixel) || std::isnan(joined[0]));
+      for (size_t i = 0; i < apart.size(); ++i)
+        ASSERT_TRUE(std::isnan(apart[i]) == std::isnan(joined[i]) &&
+                    std::isinf(apart[i]) == std::isinf(joined[i]))
+            << "number " << i << " is " << joined[i] << ", one by one " << apart[i];
+    }
 }
 
 TEST_F(JoinedSteps, ALargeProgramKeepsItsKernels) {

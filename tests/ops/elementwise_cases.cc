@@ -58,7 +58,10 @@ double elu_of(double x, double alpha, double scale, double rate) {
 double silu_of(double x) { return x * sigmoid_of(x); }
 double mish_of(double x) { return x * std::tanh(softplus_of(x)); }
 double hard_sigmoid_of(double x) { return std::clamp(x / 6 + 0.5, 0.0, 1.0); }
-double squareplus_of(double x) { return (x + std::sqrt(x * x + 4)) / 2; }
+double squareplus_of(double x) {
+  const double root = std::sqrt(x * x + 4);
+  return x < 0 ? 2 / (root - x) : (x + root) / 2;
+}
 double sparse_plus_of(double x) { return x <= -1 ? 0 : x < 1 ? (x + 1) * (x + 1) / 4 : x; }
 double log_sigmoid_of(double x) { return -softplus_of(-x); }
 
@@ -243,6 +246,7 @@ OpCase composed(const std::string& name, const Input& input, PublicFunction func
           .inputs = {input},
           .reference = each(f),
           .function = std::move(function),
+          .elementwise = true,
           .edge_shapes = {{{}}, {{0}}, {{1, 1}}}};
 }
 
@@ -365,21 +369,21 @@ OpCases cases() {
       composed(
           "relu_with_options", activated,
           [](auto in) { return relu(in[0], {.negative_slope = 0.5, .max_value = 3.75, .threshold = 0.75}); },
-          [](double v) { return v > 0.75 ? std::min(v, 3.75) : 0.5 * (v - 0.75); }),
+          [](double v) { return v <= 0.75       ? 0.5 * (v - 0.75)
+                                : std::isnan(v) ? v
+                                                : std::min(v, 3.75); }),
       composed(
           "hard_tanh", kinked_at_one, [](auto in) { return hard_tanh(in[0]); },
           [](double v) { return std::clamp(v, -1.0, 1.0); }),
       composed(
           "hard_shrink", kinked, [](auto in) { return hard_shrink(in[0], 0.75); },
-          [](double v) { return std::abs(v) > 0.75 ? v : 0; }),
+          [](double v) { return std::abs(v) <= 0.75 ? 0 : v; }),
       composed(
           "soft_shrink", kinked_at_one, [](auto in) { return soft_shrink(in[0], 1); },
-          [](double v) { return v > 1    ? v - 1
-                                : v < -1 ? v + 1
-                                         : 0; }),
+          [](double v) { return std::abs(v) <= 1 ? 0 : v - std::copysign(1, v); }),
       composed(
           "threshold", kinked_at_one, [](auto in) { return threshold(in[0], 1, 5); },
-          [](double v) { return v > 1 ? v : 5; }),
+          [](double v) { return v <= 1 ? 5 : v; }),
       composed(
           "sparse_sigmoid", kinked_at_one, [](auto in) { return sparse_sigmoid(in[0]); },
           [](double v) { return std::clamp((v + 1) / 2, 0.0, 1.0); }),

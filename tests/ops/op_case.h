@@ -198,6 +198,7 @@ struct OpCase {
 
   PublicFunction function = {};  // gives the bits that the op with these attributes gives
   bool by_function = false;      // the op is run by its function alone: it has no kernel
+  bool elementwise = false;      // the function is: its reference holds for NaN and infinities in any shape
 
   std::vector<DTypeRule> results = {same};  // dtype of each result
   int derivatives = 2;                      // that are checked; 0: there is no gradient; kUnchecked

@@ -74,6 +74,7 @@ struct Check {
   bool (*applies)(const OpCase&);
   void (*run)(const OpCase&);
 };
-extern const std::vector<Check> kValueChecks, kDerivativeChecks, kCompileChecks, kLayoutChecks;
+extern const std::vector<Check> kValueChecks, kDerivativeChecks, kCompileChecks, kLayoutChecks,
+    kSpecialChecks;
 
 }  // namespace lockstep::testing

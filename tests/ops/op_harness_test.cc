@@ -65,7 +65,8 @@ void add_test(const char* suite, const std::string& name, std::source_location w
 }
 
 void register_tests() {
-  for (const auto* checks : {&kValueChecks, &kDerivativeChecks, &kCompileChecks, &kLayoutChecks})
+  for (const auto* checks :
+       {&kValueChecks, &kDerivativeChecks, &kCompileChecks, &kLayoutChecks, &kSpecialChecks})
     for (const Check& check : *checks)
       for (const OpCase& c : all_cases()) {
         // A case whose op does not exist fails in the test of coverage below.

@@ -1,8 +1,6 @@
 #include "backends/cpu/simple_matmul.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <type_traits>
 
 #include "backends/cpu/simd.h"
@@ -26,26 +24,6 @@ struct ComputeOf<float16> {
   using type = float;
 };
 
-template <class C>
-C apply(Epilogue epilogue, C x) {
-  if constexpr (std::is_floating_point_v<C>) {
-    switch (epilogue) {
-      case Epilogue::none: return x;
-      case Epilogue::relu: return x < C(0) ? C(0) : x;
-      case Epilogue::tanh: return std::tanh(x);
-      case Epilogue::sigmoid: return C(1) / (C(1) + std::exp(-x));
-      case Epilogue::gelu_erf: return C(0.5) * x * (C(1) + std::erf(x * C(1 / std::numbers::sqrt2)));
-      case Epilogue::gelu_tanh: {
-        const C inner = C(std::sqrt(2 / std::numbers::pi)) * (x + C(0.044715) * (x * x * x));
-        return C(0.5) * x * (C(1) + std::tanh(inner));
-      }
-    }
-    return x;
-  } else {
-    return epilogue == Epilogue::relu ? std::max(x, C(0)) : x;
-  }
-}
-
 // Integers wrap around.
 template <class C>
 C add(C a, C b) {
@@ -63,7 +41,6 @@ class SimpleMatmul final : public Kernel {
   SimpleMatmul(const KernelRequest& request, const OperandLayout& a, const OperandLayout& b)
       : tile_(pick_simd(simd_v2::kSimpleMatmulTable, simd_v3::kSimpleMatmulTable, simd_v4::kSimpleMatmulTable)
                   .tile[static_cast<size_t>(dtype_of<T>)]),
-        epilogue_(request.attrs<MatmulAttrs>().epilogue),
         bias_(request.attrs<MatmulAttrs>().bias),
         bias_stride_(bias_ ? request.inputs[2].strides[-1] : 0),
         batch_(request.outputs[0].spec.shape.drop_last(2)),
@@ -136,12 +113,11 @@ class SimpleMatmul final : public Kernel {
       for (int64_t j = 0; j < columns; ++j) {
         C x = c[i * kTileColumns + j];
         if (bias) x = add(x, static_cast<C>(bias[j * bias_stride_]));
-        out[i * columns_ + j] = static_cast<T>(apply(epilogue_, x));
+        out[i * columns_ + j] = static_cast<T>(x);
       }
   }
 
   MatmulTileFunction tile_;
-  Epilogue epilogue_;
   bool bias_;
   int64_t bias_stride_;
   Shape batch_;

@@ -125,6 +125,7 @@ Tensor Outputs::total_loss(const TensorList& y, const TensorList& predictions, c
 void Outputs::update_metrics(const Tensor& loss, const TensorList& y, const TensorList& predictions,
                              const TensorList& weights) {
   loss_mean_.add(loss, global_batch_size(predictions[0]));
+  finite_steps_.assign_add(cast(is_finite(loss_mean_.total()), DType::float32));
   size_t with_loss = 0;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
@@ -147,7 +148,8 @@ std::vector<Metric> Outputs::metrics() const {
 }
 
 Logs Outputs::results() const {
-  std::vector<Logs::Entry> entries = {{"loss", loss_mean_.result()}};
+  last_read_ = loss_mean_.result();
+  std::vector<Logs::Entry> entries = {{"loss", last_read_}};
   std::map<std::string, int> uses;
   const auto add = [&](const std::string& name, const Metric& metric) {
     const int earlier = uses[name]++;
@@ -175,8 +177,12 @@ Logs Outputs::results() const {
   return logs;
 }
 
+int64_t Outputs::finite_steps() const { return static_cast<int64_t>(finite_steps_.value().item<float>()); }
+
 void Outputs::reset() {
   loss_mean_.reset();
+  finite_steps_.assign(Tensor::scalar(0.0F));
+  last_read_ = 0;
   for (const Output& output : outputs_)
     if (output.loss_mean) output.loss_mean->reset();
   for (const Metric& metric : metrics()) metric.reset_state();

@@ -13,7 +13,10 @@ namespace lockstep::keras {
 class Outputs {
  public:
   // Both must outlive it.
-  Outputs(ModelBase& model, const CompileOptions& options) : model_(model), options_(options) {}
+  Outputs(ModelBase& model, const CompileOptions& options)
+      : model_(model),
+        options_(options),
+        finite_steps_(Tensor::scalar(0.0F), {.name = "finite_steps", .trainable = false}) {}
 
   // Which loss and metrics belong to which output shows when the model is first run.
   void resolve(size_t count, size_t labels);
@@ -29,6 +32,11 @@ class Outputs {
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const;
   void reset();
+
+  // The loss that results() gave last.
+  double last_read() const { return last_read_; }
+  // Steps since the last reset before the first whose loss was not finite.
+  int64_t finite_steps() const;
 
  private:
   struct Output {
@@ -51,6 +59,8 @@ class Outputs {
   bool resolved_ = false;
   std::vector<Output> outputs_;
   RunningMean loss_mean_;
+  Variable finite_steps_;
+  mutable double last_read_ = 0;
 };
 
 }  // namespace lockstep::keras

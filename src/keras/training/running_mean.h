@@ -18,6 +18,8 @@ class RunningMean {
     total_.assign_add(cast(mean, DType::float32) * weight);
     count_.assign_add(ones_like(count_) * weight);
   }
+  // Not finite any more once a mean was not.
+  Tensor total() const { return total_.value(); }
   // In float32, as Keras divides.
   double result() const {
     const float count = count_.value().item<float>();

@@ -43,6 +43,10 @@ class BatchStream {
   // In place of begin_epoch(); the generator becomes `random`, then a new pass begins if none is under way.
   void restore(const Position& position, int64_t random);
 
+  const Data::Source& source() const { return *source_; }
+  int64_t batch_size() const { return options_.batch_size; }
+  int64_t taken() const { return taken_; }  // batches of the pass under way
+
   // Of the pass under way, where the data knows; empty where it was not what limited.
   observe::InputSummary input_summary() const;
 

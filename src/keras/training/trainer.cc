@@ -1,6 +1,7 @@
 #include "keras/training/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
+#include "keras/training/non_finite.h"
 #include "keras/training/reshaped_data.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
@@ -262,8 +264,26 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
     }
     step += done;
     tell(callbacks, end, step - 1, logs_wanted ? results() : none);
+    if (trains) watch_loss(batch);
     if ((trains && stop_training) || Interrupt::requested()) return;
   }
+}
+
+// Says once a fit why its loss is not finite. Looks only at what somebody has read: a step pays nothing for it.
+void Trainer::watch_loss(const Batch& last) {
+  const double loss = outputs_->last_read();
+  if (told_non_finite_ || std::isfinite(loss)) return;
+  told_non_finite_ = true;
+  const NonFiniteVerdict verdict = explain({.model = model_,
+                                            .data = stream_->source(),
+                                            .loss = loss,
+                                            .step = outputs_->finite_steps() + 1,
+                                            .taken = stream_->taken(),
+                                            .batch_size = stream_->batch_size(),
+                                            .last = last,
+                                            .can_run = strategy().kind() == distribute::Strategy::Kind::none,
+                                            .learning_rate = options_.optimizer.current_learning_rate()});
+  log(LogLevel::warning, "fit: ", verdict.text);
 }
 
 Logs Trainer::evaluate_quietly(const Data& data, int64_t batch_size, int64_t steps,
@@ -349,6 +369,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
       strategy.devices().empty() ? std::vector<Device*>{&current_device()} : strategy.devices();
   for (Device* device : devices) backend_of(*device).ledger().begin_run();
   stop_training = false;
+  told_non_finite_ = false;
   resume.reset();
   Logs logs;
   tell(callbacks, &CallbackBase::on_train_begin, logs);
@@ -375,6 +396,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     run_epoch(StepKind::train, *stream_, done, steps, callbacks, where);
     logs = results();
+    watch_loss(Batch());
     if (validation.defined() && (epoch + 1) % options.validation_freq == 0 && !Interrupt::requested()) {
       const int64_t size =
           options.validation_batch_size > 0 ? options.validation_batch_size : options.batch_size;

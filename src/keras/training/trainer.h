@@ -79,6 +79,7 @@ class Trainer {
                  const std::vector<Callback>& callbacks, std::source_location where);
   Logs evaluate_quietly(const Data& data, int64_t batch_size, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where);
+  void watch_loss(const Batch& last);
   void build_for(const Model& handle, const Data& data, std::source_location where) const;
   void reset_metrics() { outputs_->reset(); }
 
@@ -93,6 +94,7 @@ class Trainer {
   // Made by the first step: prediction needs no compile().
   std::unique_ptr<Steps> steps_;
   std::optional<BatchStream> stream_;  // of the fit under way
+  bool told_non_finite_ = false;       // in this fit
 };
 
 }  // namespace lockstep::keras

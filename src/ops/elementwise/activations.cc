@@ -118,9 +118,10 @@ Tensor relu(const TensorArg& x, const ReluOptions& options) {
   if (slope == 0 && max_value < 0 && threshold == 0) return relu(x);
   const OperandArg value = at(x.tensor("relu"), x), bound(threshold, x.where()),
                    largest(max_value, x.where());
+  // NaN is neither above nor below a bound, and stays.
   const Tensor below = slope == 0 ? zeros_like(x) : at(value - bound, x) * OperandArg(slope, x.where());
-  const Tensor y = where(value > bound, value, below);
-  return max_value < 0 ? y : where(y < largest, y, largest);
+  const Tensor y = where(value <= bound, below, value);
+  return max_value < 0 ? y : where(y >= largest, largest, y);
 }
 Tensor relu6(const TensorArg& x) { return relu(x, {.max_value = 6}); }
 Tensor leaky_relu(const TensorArg& x, double negative_slope) {
@@ -161,17 +162,18 @@ Tensor tanh_shrink(const TensorArg& x) { return apply(kTanhShrink, x); }
 
 Tensor hard_shrink(const TensorArg& x, double threshold) {
   const Tensor& value = x.tensor("hard_shrink");
-  return where(abs(x) > OperandArg(threshold, x.where()), value, 0.0);
+  return where(abs(x) <= OperandArg(threshold, x.where()), 0.0, value);
 }
 Tensor soft_shrink(const TensorArg& x, double threshold) {
   const Tensor& value = x.tensor("soft_shrink");
   const OperandArg by(threshold, x.where());
-  const Tensor below = where(at(value, x) < -threshold, at(value, x) + by, 0.0);
-  return where(value > by, value - by, below);
+  // Inside of the threshold nothing is left; NaN is not inside.
+  const Tensor outside = where(at(value, x) < -threshold, at(value, x) + by, value - by);
+  return where(abs(x) <= by, 0.0, outside);
 }
 Tensor threshold(const TensorArg& x, double threshold, double value) {
   const Tensor& tensor = x.tensor("threshold");
-  return where(at(tensor, x) > OperandArg(threshold, x.where()), tensor, OperandArg(value, x.where()));
+  return where(at(tensor, x) <= OperandArg(threshold, x.where()), OperandArg(value, x.where()), tensor);
 }
 
 Tensor squareplus(const TensorArg& x, double b) {
@@ -182,7 +184,7 @@ Tensor sparse_plus(const TensorArg& x) { return apply(kSparsePlus, x); }
 Tensor sparse_sigmoid(const TensorArg& x) {
   const Tensor& value = x.tensor("sparse_sigmoid");
   const Tensor inside = 0.5 * at(at(value, x) + 1.0, x);
-  return where(value <= -1.0, 0.0, where(value < 1.0, inside, 1.0));
+  return where(value <= -1.0, 0.0, where(value >= 1.0, 1.0, inside));
 }
 
 }  // namespace lockstep

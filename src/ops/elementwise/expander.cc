@@ -20,6 +20,14 @@ Scalar Expander::apply(Opcode op, DType result, Scalar a, Scalar b, Scalar c) {
           result};
 }
 
+Scalar Expander::apply(const OpDef& op, const Attrs& attributes, Scalar a) {
+  const int16_t input = a.value();
+  Expander inner(program_, attributes, {&input, 1});
+  op.expand(inner);
+  const int16_t result = inner.outputs().front();
+  return {this, result, program_.instructions[static_cast<size_t>(result)].dtype};
+}
+
 void Expander::inline_program(const Program& program) {
   std::vector<int16_t> values;
   for (Instruction instruction : program.instructions) {

@@ -49,6 +49,8 @@ class Expander {
   void inline_program(const Program& program);
 
   Scalar apply(Opcode op, DType result, Scalar a, Scalar b = {}, Scalar c = {});
+  // The meaning of another op, of one operand and one result.
+  Scalar apply(const OpDef& op, const Attrs& attributes, Scalar a);
 
  private:
   Program& program_;

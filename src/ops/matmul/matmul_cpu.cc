@@ -1,6 +1,7 @@
 // Matrix products on the CPU: oneDNN for float32 and bfloat16, own loops for the types it lacks.
 #include <algorithm>
 
+#include "backends/cpu/activated_kernel.h"
 #include "backends/cpu/dnnl_sequence.h"
 #include "backends/cpu/simple_matmul.h"
 #include "ops/matmul/matmul.h"
@@ -33,19 +34,6 @@ OperandLayout with_rank(OperandLayout layout, int rank) {
   return layout;
 }
 
-void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
-  dnnl::post_ops ops;
-  switch (epilogue) {
-    case Epilogue::none: return;
-    case Epilogue::relu: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); break;
-    case Epilogue::tanh: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_tanh, 0.f, 0.f); break;
-    case Epilogue::sigmoid: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_logistic, 0.f, 0.f); break;
-    case Epilogue::gelu_erf: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_gelu_erf, 0.f, 0.f); break;
-    case Epilogue::gelu_tanh: ops.append_eltwise(1.f, dnnl::algorithm::eltwise_gelu_tanh, 0.f, 0.f); break;
-  }
-  attributes.set_post_ops(ops);
-}
-
 // oneDNN's matrices must have one dimension of stride 1, and none that runs backwards.
 bool dense_matrix(const OperandLayout& layout) {
   const Shape& shape = layout.spec.shape;
@@ -62,8 +50,7 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
   const auto a_desc = cpu::dnnl_desc(a, request.where);
   const auto b_desc = cpu::dnnl_desc(b, request.where);
   const auto c_desc = cpu::dnnl_desc(request.outputs[0], request.where);
-  dnnl::primitive_attr attributes = cpu::dnnl_attributes();
-  set_epilogue(attributes, attrs.epilogue);
+  const dnnl::primitive_attr attributes = cpu::dnnl_attributes();
   auto kernel = std::make_unique<DnnlSequence>();
   std::vector<DnnlSequence::Argument> arguments = {{DNNL_ARG_SRC, a_desc, DnnlSequence::input(0)},
                                                    {DNNL_ARG_WEIGHTS, b_desc, DnnlSequence::input(1)},
@@ -90,7 +77,7 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
   return kernel;
 }
 
-std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+std::unique_ptr<Kernel> prepare_product(const KernelRequest& request) {
   const auto& attrs = request.attrs<MatmulAttrs>();
   const OperandLayout a = attrs.transpose_a ? transposed(request.inputs[0]) : request.inputs[0];
   const OperandLayout b = attrs.transpose_b ? transposed(request.inputs[1]) : request.inputs[1];
@@ -107,6 +94,10 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   } catch (const dnnl::error&) {
     return cpu::prepare_simple_matmul(request, a, b);
   }
+}
+
+std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
+  return cpu::with_activation(prepare_product(request), request.attrs<MatmulAttrs>().epilogue, request);
 }
 
 const RegisterKernel registered(DeviceKind::cpu, kMatmul, {.prepare = prepare, .strided_inputs = true});

@@ -13,8 +13,7 @@
 #include "backends/cuda/strided_matmul.h"
 #include "graph/kernel.h"
 #include "lockstep/device/config.h"
-#include "ops/elementwise/expander.h"
-#include "ops/elementwise/ops.h"
+#include "ops/elementwise/epilogue.h"
 #include "ops/matmul/matmul.h"
 
 namespace lockstep {
@@ -101,21 +100,6 @@ std::optional<Stored> stored(int64_t rows, int64_t columns, int64_t row_stride, 
 }
 
 // --- what follows the product -----------------------------------------------------------------------------------------
-
-elementwise::Scalar activated(Epilogue epilogue, elementwise::Scalar x) {
-  using elementwise::Opcode;
-  elementwise::Expander& e = x.expander();
-  switch (epilogue) {
-    case Epilogue::none: return x;
-    case Epilogue::relu: return binary(Opcode::maximum, x, e.constant(0, x.dtype()));
-    case Epilogue::tanh: return unary(Opcode::tanh, x);
-    case Epilogue::sigmoid: return 1.0 / (1.0 + unary(Opcode::exp, -x));
-    case Epilogue::gelu_erf: return 0.5 * x * (1.0 + unary(Opcode::erf, x * 0.70710678118654752440));
-    case Epilogue::gelu_tanh:
-      return 0.5 * x * (1.0 + unary(Opcode::tanh, 0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-  }
-  return x;
-}
 
 // What a product is finished with in place, where it cannot do it itself. A bias and an addend come behind the operands.
 struct Finish {
@@ -309,12 +293,9 @@ class LtMatmul final : public Kernel {
       addend_ = finish_.addend_input;
       finish_.addend = false;
     }
-    const bool lt_relu = attrs.epilogue == Epilogue::relu && !wide_ && !finish_.bias;
-    const cublasLtEpilogue_t epilogue = lt_bias_
-                                            ? (lt_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
-                                        : lt_relu ? CUBLASLT_EPILOGUE_RELU
-                                                  : CUBLASLT_EPILOGUE_DEFAULT;
-    if (lt_relu) finish_.epilogue = Epilogue::none;
+    // cuBLASLt's own ReLU is the larger of x and 0 to it, which is 0 for NaN; its other activations are not ours to the
+    // last bit. So activations are a pass over the result.
+    const cublasLtEpilogue_t epilogue = lt_bias_ ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     finish_kernel_ = make_finish(request, finish_);
     const cublasComputeType_t compute =
         wide_ ? CUBLAS_COMPUTE_64F

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "backends/cpu/activated_kernel.h"
 #include "backends/cpu/dnnl_sequence.h"
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
@@ -104,24 +105,6 @@ bool winograd_pays(const Problem& p, const Dims& results) {
   return winograd < 0.95 * direct;
 }
 
-void set_epilogue(dnnl::primitive_attr& attributes, Epilogue epilogue) {
-  const auto algorithm = [&] {
-    switch (epilogue) {
-      case Epilogue::none: break;
-      case Epilogue::relu: return dnnl::algorithm::eltwise_relu;
-      case Epilogue::tanh: return dnnl::algorithm::eltwise_tanh;
-      case Epilogue::sigmoid: return dnnl::algorithm::eltwise_logistic;
-      case Epilogue::gelu_erf: return dnnl::algorithm::eltwise_gelu_erf;
-      case Epilogue::gelu_tanh: return dnnl::algorithm::eltwise_gelu_tanh;
-    }
-    return dnnl::algorithm::undef;
-  }();
-  if (algorithm == dnnl::algorithm::undef) return;
-  dnnl::post_ops ops;
-  ops.append_eltwise(1.f, algorithm, 0.f, 0.f);
-  attributes.set_post_ops(ops);
-}
-
 // Goes on to oneDNN's first implementation that may be used; false where there is none. Its reference code
 // takes a thousand times as long as its kernels.
 template <class PrimitiveDesc>
@@ -165,8 +148,6 @@ class ConvSequence {
 using Forward = dnnl::convolution_forward;
 
 Forward::primitive_desc forward_desc(const Problem& p, dnnl::algorithm algorithm) {
-  dnnl::primitive_attr attributes = cpu::dnnl_attributes();
-  set_epilogue(attributes, p.attrs.epilogue);
   const memory::desc x = p.activations(p.x, algorithm), y = p.activations(p.y, algorithm),
                      filter = p.any_filter();
   const auto kind = dnnl::prop_kind::forward_training;
@@ -174,7 +155,7 @@ Forward::primitive_desc forward_desc(const Problem& p, dnnl::algorithm algorithm
       p.attrs.bias
           ? Forward::desc(kind, algorithm, x, filter, p.bias, y, p.strides, p.dilations, p.before, p.after)
           : Forward::desc(kind, algorithm, x, filter, y, p.strides, p.dilations, p.before, p.after);
-  return {desc, attributes, cpu::dnnl_engine(), true};
+  return {desc, cpu::dnnl_attributes(), cpu::dnnl_engine(), true};
 }
 
 // The gradients' primitives want that of a forward one as a hint, without bias and activation.
@@ -298,11 +279,16 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem
   return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
 }
 
-std::unique_ptr<Kernel> prepare_forward(const KernelRequest& request) {
+std::unique_ptr<Kernel> prepare_sum(const KernelRequest& request) {
   if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
-  if (auto kernel = try_grey_conv(request)) return kernel;
   const Problem p(request, request.shape(0), request.outputs[0].spec.shape);
   return prepare_dnnl(request, p, p.attrs.window.output(), try_forward);
+}
+
+std::unique_ptr<Kernel> prepare_forward(const KernelRequest& request) {
+  if (dnnl_serves(request))
+    if (auto kernel = try_grey_conv(request)) return kernel;
+  return cpu::with_activation(prepare_sum(request), request.attrs<ConvAttrs>().epilogue, request);
 }
 
 std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {

@@ -50,7 +50,7 @@ void block(const Taps& taps, int64_t x, const float* filter, const float* bias, 
   const F32 least = splat(floor);
   unrolled<pixels>([&](auto p) {
     unrolled<vectors>([&](auto v) {
-      store(y + p * taps.out_channels + v * kLanes, select(sum[p][v] < least, least, sum[p][v]));
+      store(y + p * taps.out_channels + v * kLanes, select(sum[p][v] <= least, least, sum[p][v]));
     });
   });
 }

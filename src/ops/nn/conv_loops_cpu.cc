@@ -60,22 +60,6 @@ struct Sizes {
   int64_t input[3], output[3], size[3], stride[3], dilation[3], before[3];
 };
 
-template <class Real>
-Real activate(Epilogue epilogue, Real v) {
-  switch (epilogue) {
-    case Epilogue::none: return v;
-    case Epilogue::relu: return v < 0 ? Real{0} : v;
-    case Epilogue::tanh: return std::tanh(v);
-    case Epilogue::sigmoid: return 1 / (1 + std::exp(-v));
-    case Epilogue::gelu_erf: return v / 2 * (1 + std::erf(v * std::numbers::sqrt2_v<Real> / 2));
-    case Epilogue::gelu_tanh: {
-      const Real c = std::sqrt(2 * std::numbers::inv_pi_v<Real>);
-      return v / 2 * (1 + std::tanh(c * (v + Real{0.044715} * v * v * v)));
-    }
-  }
-  return v;
-}
-
 // Arithmetic is float, or double for double. Sums of one row of results are made in `sum`, memory of
 // the calling thread.
 template <class T>
@@ -83,8 +67,8 @@ struct Loops {
   using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
   // y[o] = sum over taps t and channels c of x[under(o, t)][c] * w[t][c]; `row` is one of y.
-  static void forward(const Sizes& s, const ConvAttrs& attrs, const T* x, const T* filter, const T* bias,
-                      T* y, int64_t row, Real* sum) {
+  static void forward(const Sizes& s, const T* x, const T* filter, const T* bias, T* y, int64_t row,
+                      Real* sum) {
     const int64_t n = row / (s.output[0] * s.output[1]);
     int64_t at[3] = {row / s.output[1] % s.output[0], row % s.output[1], 0};
     const T* image = x + n * s.volume(s.input) * s.in_channels;
@@ -103,8 +87,7 @@ struct Loops {
       });
       T* result = y + (row * s.output[2] + at[2]) * s.out_channels;
       for (int64_t o = 0; o < s.out_channels; ++o)
-        result[o] =
-            static_cast<T>(activate(attrs.epilogue, bias ? sum[o] + static_cast<Real>(bias[o]) : sum[o]));
+        result[o] = static_cast<T>(bias ? sum[o] + static_cast<Real>(bias[o]) : sum[o]);
     }
   }
 
@@ -161,7 +144,7 @@ class ConvLoops final : public Kernel {
  public:
   ConvLoops(const KernelRequest& request, const Shape& x, const Shape& y)
       : direction_(conv_direction(request.op)),
-        attrs_(request.attrs<ConvAttrs>()),
+        bias_(request.attrs<ConvAttrs>().bias),
         sizes_(request, x, y),
         dtype_(request.dtype(0)),
         threads_(request.threads) {
@@ -198,8 +181,8 @@ class ConvLoops final : public Kernel {
     auto* sum = static_cast<typename Loops<T>::Real*>(memory);
     switch (direction_) {
       case ConvDirection::forward: {
-        const T* bias = attrs_.bias ? static_cast<const T*>(args.inputs[2]) : nullptr;
-        return Loops<T>::forward(sizes_, attrs_, a, b, bias, out, row, sum);
+        const T* bias = bias_ ? static_cast<const T*>(args.inputs[2]) : nullptr;
+        return Loops<T>::forward(sizes_, a, b, bias, out, row, sum);
       }
       case ConvDirection::backprop_input: return Loops<T>::backprop_input(sizes_, a, b, out, row, sum);
       case ConvDirection::backprop_filter: return Loops<T>::backprop_filter(sizes_, a, b, out, row, sum);
@@ -207,7 +190,7 @@ class ConvLoops final : public Kernel {
   }
 
   ConvDirection direction_;
-  ConvAttrs attrs_;
+  bool bias_;
   Sizes sizes_;
   DType dtype_;
   int threads_;

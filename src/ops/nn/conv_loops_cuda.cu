@@ -64,7 +64,7 @@ template <class C>
 __device__ C activate(Epilogue epilogue, C v) {
   switch (epilogue) {
     case Epilogue::none: return v;
-    case Epilogue::relu: return v < 0 ? C(0) : v;
+    case Epilogue::relu: return v <= 0 ? C(0) : v;  // NaN stays, and -0 becomes 0
     case Epilogue::tanh: return tanh(v);
     case Epilogue::sigmoid: return 1 / (1 + exp(-v));
     case Epilogue::gelu_erf: return v / 2 * (1 + erf(v * C(0.70710678118654752440)));

@@ -262,6 +262,19 @@ __device__ inline void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
   low = __float_as_uint(x - __uint_as_float(high));
 }
+// Infinity has no such halves, nor has a number that rounds up to it: products with them come out as NaN. So a sum that is
+// NaN is made again, one product after the other.
+template <bool a_by_k, bool b_by_k>
+__device__ inline float settled(float sum, const float* a, int a_stride, const float* b, int b_stride, int m, int n, int begin,
+                                int end) {
+  if (sum == sum) return sum;
+  sum = 0.f;
+#pragma unroll 1
+  for (int k = begin; k < end; ++k)
+    sum = fmaf(__ldcg(a + (a_by_k ? m * a_stride + k : k * a_stride + m)),
+               __ldcg(b + (b_by_k ? n * b_stride + k : k * b_stride + n)), sum);
+  return sum;
+}
 __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
@@ -398,7 +411,7 @@ __device__ inline void tile_product(const float* a, int a_stride, const float* b
     float sum = from[0];
 #pragma unroll
     for (int w = 1; w < kTeams; ++w) sum += from[w * rows * kPitchC];
-    e.finish(in, part * M + m, n, sum);
+    e.finish(in, part * M + m, n, settled<a_by_k, b_by_k>(sum, a, a_stride, b, b_stride, m, n, begin, end));
   });
 }
 
@@ -508,7 +521,7 @@ __device__ inline void stream_product(const float* a, int a_stride, const float*
     float sum = from[0];
 #pragma unroll
     for (int w = 1; w < kTeams; ++w) sum += from[w * rows * kPitchC];
-    e.finish(in, part * M + m, n, sum);
+    e.finish(in, part * M + m, n, settled<a_by_k, b_by_k>(sum, a, a_stride, b, b_stride, m, n, begin, end));
   });
 }
 
