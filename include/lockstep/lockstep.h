@@ -42,6 +42,7 @@
 #include "lockstep/keras/schedules.h"
 #include "lockstep/keras/text.h"
 #include "lockstep/keras/verify_invariance.h"
+#include "lockstep/observe/run_report.h"
 #include "lockstep/observe/run_summary.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/observe/step_clock.h"

@@ -9,7 +9,7 @@
 #include "cli/run_data.h"
 #include "lockstep/device/device.h"
 #include "lockstep/keras/applications.h"
-#include "lockstep/observe/verdict.h"
+#include "lockstep/observe/run_report.h"
 #include "lockstep/ops/random.h"
 
 namespace lockstep::cli {
@@ -90,14 +90,6 @@ void compile(const RunFile& run, const Model& model, std::FILE* out) {
                  options.loss.list()[0].name());
   }
   at_key("compile", [&] { model.compile(options); });
-}
-
-double examples_per_second(const observe::RunSummary& time) {
-  const auto ns = static_cast<double>(time.replicas.at(0).wall.total);
-  int64_t examples = 0;
-  for (const observe::ReplicaSummary& replica : time.replicas)
-    examples += replica.counts[observe::Counter::examples];
-  return ns > 0 ? 1e9 * static_cast<double>(examples) / ns : 0;
 }
 
 void write_results(const RunFile& run, const Model& model, const keras::History& history, std::FILE* out) {
@@ -186,13 +178,10 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
     line += fmt::format(" - {}: {:.4f}", name, value);
   }
   fmt::print(reports.out, "{}\n", line);
-  // Under a strategy fit has said so itself, where it says anything.
-  if (history.time.replicas.at(0).wall.count > 0 && !(replicated && fit.verbose > 0))
-    fmt::print(reports.out, "{}{}", observe::to_text(history.time),
-               observe::to_text(observe::judge(history.time)));
+  if (observe::steps(history.time) > 0) observe::print(observe::report_on(history.time), reports.out);
   write_results(run, model, history, reports.out);
 
-  result.set("examples_per_s", examples_per_second(history.time));
+  result.set("examples_per_s", observe::examples_per_second(history.time));
   result.set("devices", device_names(strategy));
   result.set("threads_per_device", (replicated ? *strategy.devices()[0] : current_device()).threads());
   result.set("model", model.name());

@@ -95,6 +95,14 @@ TEST_F(RunTest, WritesItsFilesAndStartsFromThem) {
   EXPECT_EQ(again.at("accuracy"), first.at("accuracy"));
 }
 
+TEST_F(RunTest, PrintsTheReportOnItsRunWhereProgressGoes) {
+  ::testing::internal::CaptureStdout();
+  carried_out(std::string(R"({"model": "mlp", "fit": {"epochs": 1, "batch_size": 100}, )") + kDigits + "}");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  std::fflush(out_);
+  EXPECT_THAT(read_text(folder_ / "out.txt"), HasSubstr("6 steps on 1 replica: mean"));
+}
+
 TEST_F(RunTest, TheSameSeedGivesTheSameRun) {
   const auto loss = [&](const std::string& seed) {
     return carried_out(R"({"model": {"zoo": "mlp", "hidden": [8], "dropout": 0.2}, "seed": )" + seed + ", " +

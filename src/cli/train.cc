@@ -105,8 +105,9 @@ int train(const Flags& flags) {
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   distribute::Strategy strategy;
   if (flags.devices > 1 || flags.reproducible)
-    strategy = distribute::MirroredStrategy(
-        {}, {.reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices)});
+    strategy = distribute::MirroredStrategy({}, {.reproducible = flags.reproducible,
+                                                 .virtual_replicas = std::max(8, flags.devices),
+                                                 .report = false});
   const Json result = carry_out(run, strategy, reports);
   if (traces) {
     observe::stop_tracing();

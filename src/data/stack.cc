@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/copy_rows.h"
+#include "data/row_gather.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 
@@ -23,19 +23,14 @@ bool are_rows_of_one(std::span<const Item> items) {
 
 Element gather(std::span<const Item> items) {
   const Rows& rows = *items[0].rows();
-  TensorList tensors;
-  for (const Tensor& array : rows.arrays()) {
-    Shape shape = array.shape();
-    shape[0] = static_cast<int64_t>(items.size());
-    Tensor target = Tensor::empty(array.dtype(), shape);
-    const size_t bytes = target.spec().bytes() / items.size();
-    const auto* source = static_cast<const char*>(array.impl()->data());
-    auto* out = static_cast<char*>(target.impl()->data());
-    const auto row = [&](size_t i) { return source + static_cast<size_t>(items[i].row()) * bytes; };
-    copy_rows(row, bytes, 0, items.size(), out);
-    tensors.push_back(std::move(target));
-  }
-  return {rows.structure(), std::move(tensors)};
+  std::vector<int64_t> numbers;
+  numbers.reserve(items.size());
+  for (const Item& item : items) numbers.push_back(item.row());
+  TensorList batch;
+  RowGather gather;
+  gather.claim(rows.arrays(), numbers, batch);
+  gather.copy(1);
+  return {rows.structure(), std::move(batch)};
 }
 
 void copy_into(const Tensor& tensor, char* target) {

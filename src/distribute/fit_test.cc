@@ -370,6 +370,74 @@ TEST(FitUnderStrategies, AForgottenScopeIsAnErrorAndAdoptMendsIt) {
   EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
 }
 
+TEST(FitUnderStrategies, EvaluateAndPredictRefuseAForgottenScopeAsFitDoes) {
+  const Examples data = examples(8);
+  const keras::Model model = mlp();
+  model.compile({.loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  const MirroredStrategy strategy(names(2));
+  const auto evaluate = [&] { model.evaluate({data.x, data.y}, {.verbose = 0}); };
+  const auto predict = [&] { model.predict(data.x, {.verbose = 0}); };
+  const auto train = [&] { model.train_on_batch({{data.x}, {data.y}, {}}); };
+  EXPECT_THAT(error_of(evaluate).message(), HasSubstr("evaluate: would use one device"));
+  EXPECT_THAT(error_of(predict).message(), HasSubstr("predict: would use one device"));
+  EXPECT_THAT(error_of(train).message(), HasSubstr("train_on_batch: would use one device"));
+  strategy.adopt(model);
+  strategy.devices()[1]->reset_counters();
+  predict();
+  EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
+  evaluate();
+  train();
+}
+
+TEST(FitUnderStrategies, AModelAdoptedAfterAFitUsesAllDevicesFromThenOn) {
+  const Examples data = examples(32);
+  const keras::Model model = mlp(), other = mlp();
+  other.set_weights(model.get_weights());
+  for (const keras::Model& m : {model, other})
+    m.compile({.optimizer = keras::optimizers::SGD(),
+               .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  const auto fit = [&](const keras::Model& m) {
+    return m.fit({data.x, data.y}, {.batch_size = 16, .verbose = 0, .shuffle = false});
+  };
+  EXPECT_EQ(fit(model).time.replicas.size(), 1U);
+  fit(other);
+  {
+    const MirroredStrategy strategy(names(2));
+    strategy.adopt(model);
+    strategy.devices()[1]->reset_counters();
+    const observe::RunSummary time = fit(model).time;
+    EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
+    ASSERT_EQ(time.replicas.size(), 2U);
+    EXPECT_EQ(time.replicas[1].counts[observe::Counter::examples], 16);
+  }
+  fit(other);
+  expect_near(weights_of(model), weights_of(other));
+  EXPECT_THAT(error_of([&] { fit(model); }).message(),
+              ::testing::AllOf(HasSubstr("MirroredStrategy on /CPU:0, /CPU:1"), HasSubstr("is gone")));
+}
+
+TEST(FitUnderStrategies, PrintsItsReportOnceUnlessToldNotTo) {
+  const Examples data = examples(64);
+  const auto printed = [&](bool report, int verbose) {
+    const MirroredStrategy strategy(names(2), {.report = report});
+    const auto scope = strategy.scope();
+    const keras::Model model = mlp();
+    model.compile({.loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    ::testing::internal::CaptureStdout();
+    const keras::History history =
+        model.fit({data.x, data.y}, {.batch_size = 4, .verbose = verbose, .callbacks = {}});
+    EXPECT_EQ(history.time.replicas.size(), 2U) << "the report is returned in any case";
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    const std::string first_line = "16 steps on 2 replicas";
+    const size_t at = text.find(first_line);
+    if (at == std::string::npos) return 0;
+    return text.find(first_line, at + 1) == std::string::npos ? 1 : 2;
+  };
+  EXPECT_EQ(printed(true, 2), 1);
+  EXPECT_EQ(printed(false, 2), 0);
+  EXPECT_EQ(printed(true, 0), 0);
+}
+
 // --- verify_invariance ---------------------------------------------------------------------------------------------
 
 keras::Model compiled(keras::Model model) {

@@ -1,7 +1,6 @@
 #include "lockstep/distribute/strategy.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <mutex>
 
 #include "comm/cluster.h"
@@ -10,8 +9,8 @@
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/observe/run_report.h"
 #include "lockstep/observe/step_clock.h"
-#include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -33,11 +32,9 @@ class Strategy::Impl {
     constexpr int64_t kWorthReporting = 10;  // steps
     if (!clock || !options.report) return;
     observe::RunSummary summary = clock->summary();
+    if (observe::steps(summary) < kWorthReporting) return;
     summary.sums = sums;
-    if (summary.replicas[0].wall.count < kWorthReporting) return;
-    std::fputs(
-        (name + "::run\n" + observe::to_text(summary) + observe::to_text(observe::judge(summary))).c_str(),
-        stdout);
+    observe::print(observe::report_on(std::move(summary), name + "::run"));
   }
 
   const Kind kind;

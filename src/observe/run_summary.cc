@@ -8,6 +8,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/observe/run_report.h"
+
 namespace lockstep::observe {
 namespace {
 
@@ -169,7 +171,7 @@ std::string to_text(const MemorySummary& memory) {
       parts += fmt::format("{}{} {}", parts.empty() ? " (" : ", ", use.name, bytes_text(use.at_peak));
   if (!parts.empty()) text += parts + ")";
   if (memory.reserved > 0)
-    text += fmt::format("; {} held from the card, {:.0f}% of what is unused in pieces",
+    text += fmt::format("; {} held from the GPU, {:.0f}% of what is unused in pieces",
                         bytes_text(memory.reserved), 100 * fragmentation(memory));
   text += '\n';
   if (const std::string line = plot(memory); !line.empty()) text += "    " + line + '\n';
@@ -191,13 +193,8 @@ std::string to_text(const MemorySummary& memory) {
 }  // namespace
 
 std::string to_text(const RunSummary& summary) {
-  int64_t steps = 0, examples = 0, longest = 0;
-  for (const ReplicaSummary& replica : summary.replicas) {
-    steps = std::max(steps, replica.wall.count);
-    longest = std::max(longest, replica.wall.total);
-    examples += replica.counts[Counter::examples];
-  }
-  if (longest == 0) return "step clock: no step was timed\n";
+  const int64_t steps = observe::steps(summary);
+  if (steps == 0) return "step clock: no step was timed\n";
 
   const Distribution& first = summary.replicas.front().wall;
   const bool several = summary.replicas.size() > 1;
@@ -205,15 +202,14 @@ std::string to_text(const RunSummary& summary) {
       fmt::format("{} step{} on {} replica{}: mean {:.3g} ms, median {:.3g}, p95 {:.3g}, max {:.3g}", steps,
                   steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "", ms(first.mean),
                   ms(first.median), ms(first.p95), ms(static_cast<double>(first.max)));
-  if (examples > 0)
-    text += fmt::format("; {:.0f} examples/s",
-                        static_cast<double>(examples) * 1e9 / static_cast<double>(longest));
+  if (const double speed = examples_per_second(summary); speed > 0)
+    text += fmt::format("; {:.0f} examples/s", speed);
   text += '\n';
   for (size_t r = 0; r < summary.replicas.size(); ++r)
     if (summary.replicas[r].wall.total > 0)
       text += fmt::format("  {}{}\n", several ? fmt::format("replica {}:", r) : std::string(),
                           several ? shares(summary.replicas[r]) : shares(summary.replicas[r]).substr(1));
-  if (!summary.sums.empty()) text += fmt::format("  sums over replicas: {}\n", summary.sums);
+  if (!summary.sums.empty()) text += fmt::format("  all-reduce: {}\n", summary.sums);
   const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
                                         [](const auto& a, const auto& b) { return a.peak < b.peak; });
   if (largest != summary.memory.end() && largest->peak > 0) text += to_text(*largest);

@@ -72,15 +72,14 @@ MemorySummary some_memory() {
 
 TEST(RunSummary, TextSaysWhoHeldTheMemory) {
   RunSummary summary = some_run();
-  summary.sums = "NCCL: every GPU is a card of its own";
+  summary.sums = "NCCL: every GPU is a device of its own";
   summary.memory = {some_memory()};
   const std::string text = to_text(summary);
-  const std::string rest = text.substr(text.find("  sums over replicas"));
+  const std::string rest = text.substr(text.find("  all-reduce"));
   EXPECT_EQ(rest,
-            "  sums over replicas: NCCL: every GPU is a card of its own\n"
+            "  all-reduce: NCCL: every GPU is a device of its own\n"
             "  memory of /GPU:0: peak 100 MiB of 4 GiB (function train 70 MiB, variables 30 MiB); 140 MiB "
-            "held from the "
-            "card, 25% of what is unused in pieces\n"
+            "held from the GPU, 25% of what is unused in pieces\n"
             "    ▁▁▁▁▁▁▁▁▁▁▅▅▅▅▅▅▅▅▅▅███████████▄▄▄▄▄▄▄▄▄\n"
             "    still held: 30 MiB more than before: function train 20 MiB, variables 8 MiB, tensors 2 MiB\n"
             "    grown since the first epoch: tensors by 1 MiB\n");

@@ -25,7 +25,7 @@ struct SteadyRun {
   const RunSummary* summary = nullptr;  // what it was made of; not owned
   std::vector<MeanStep> replicas;
   MeanStep mean;                  // times: the mean over replicas; counts: the sum over replicas
-  double outside_input_wait = 0;  // milliseconds a step, between steps
+  double outside_input_wait = 0;  // milliseconds per step, between steps
   int64_t steps = 0;              // with the first record's
   int64_t steady_steps = 0;       // without
   int64_t late_traces = 0;        // after the first record

@@ -266,6 +266,12 @@ std::vector<StepRecord> ReplicaClock::recent() const {
   return records;
 }
 
+void ReplicaClock::restart() {
+  const State& s = *state_;
+  state_ = std::make_unique<State>(s.clock, s.replica, s.measure_every,
+                                   static_cast<int>(s.aggregate.recent.size()));
+}
+
 StepClock::StepClock(StepClockOptions options) {
   require(options.replicas >= 1 && options.recent >= 0 && options.measure_descheduled_every >= 0,
           ErrorCode::invalid_argument, std::source_location::current(),
@@ -309,6 +315,10 @@ void StepClock::enter(Category category) {
 
 void StepClock::leave() {
   for (const auto& replica : replicas_) replica->leave();
+}
+
+void StepClock::restart() {
+  for (const auto& replica : replicas_) replica->restart();
 }
 
 RunSummary StepClock::summary() const {

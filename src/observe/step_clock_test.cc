@@ -393,5 +393,35 @@ TEST(StepClock, AccountsForEveryNanosecondOfReplicasThatRunAtOnce) {
   EXPECT_EQ(summary.replicas[0].counts[Counter::host_copies], kReplicas * kSteps);
 }
 
+TEST(StepClock, RestartForgetsStepsAndOpenScopesAndKeepsItsAddress) {
+  FakeClock time;
+  StepClock clock({.replicas = 2, .recent = 4, .measure_descheduled_every = 0, .clock = &time});
+  ReplicaClock& replica = clock.replica(1);
+  for (int i = 0; i < 3; ++i) {
+    clock.begin_step();
+    time.sleep(1000);
+    clock.end_step();
+  }
+  clock.begin_step();
+  clock.enter(Category::compute);
+  replica.count(Counter::examples, 7);
+
+  clock.restart();
+  EXPECT_EQ(&clock.replica(1), &replica);
+  EXPECT_FALSE(replica.in_step());
+  EXPECT_TRUE(replica.recent().empty());
+  EXPECT_EQ(clock.summary().replicas[1].wall.count, 0);
+  clock.begin_step();
+  time.sleep(500);
+  clock.end_step();
+  const ReplicaSummary summary = clock.summary().replicas[1];
+  EXPECT_EQ(summary.wall.count, 1);
+  EXPECT_EQ(summary.wall.total, 500);
+  EXPECT_EQ(summary[Category::unattributed].total, 500) << "no scope is open any more";
+  EXPECT_EQ(summary.counts[Counter::examples], 0);
+  EXPECT_EQ(summary.first.wall_ns, 500);
+  EXPECT_EQ(replica.recent().size(), 1U);
+}
+
 }  // namespace
 }  // namespace lockstep::observe

@@ -36,7 +36,7 @@ std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); 
 void expect_saving(Verdict& verdict, double wall, double saved, std::string_view assumption) {
   const double left = std::max(wall - saved, wall * 0.01);
   verdict.speedup = wall / left;
-  verdict.gain = fmt::format("up to {:.2f}x, from {:.3g} to {:.3g} ms a step, {}", verdict.speedup, wall,
+  verdict.gain = fmt::format("up to {:.2f}x, from {:.3g} to {:.3g} ms per step, {}", verdict.speedup, wall,
                              left, assumption);
 }
 
@@ -70,7 +70,7 @@ std::optional<Verdict> input_bound(const Run& run) {
   if (wait < kNotable * wall) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("the replicas wait for their next batch {} of the time", percent(wait / wall));
-  v.evidence = fmt::format("input_wait {:.3g} of {:.3g} ms a step ({}); compute {:.3g} ms", wait, wall,
+  v.evidence = fmt::format("input_wait {:.3g} of {:.3g} ms per step ({}); compute {:.3g} ms", wait, wall,
                            spread(run, Category::input_wait), run.mean[Category::compute]);
   v.fix =
       "dataset = dataset.map(f, {.num_parallel_calls = tf::data::AUTOTUNE}).cache()"
@@ -89,10 +89,10 @@ std::optional<Verdict> communication_bound(const Run& run) {
   Verdict v;
   v.cause = fmt::format("{} of the time is communication that nothing overlaps",
                         percent(run.share(Category::exposed_communication)));
-  v.evidence = fmt::format("exposed_communication {:.3g} of {:.3g} ms a step ({})", wait, run.mean.wall,
+  v.evidence = fmt::format("exposed_communication {:.3g} of {:.3g} ms per step ({})", wait, run.mean.wall,
                            spread(run, Category::exposed_communication));
   if (const double bytes = run.mean[Counter::communication_bytes]; bytes > 0)
-    v.evidence += fmt::format("; {:.3g} MB sent a step by all replicas", bytes / 1e6);
+    v.evidence += fmt::format("; {:.3g} MB sent per step by all replicas", bytes / 1e6);
   v.fix = fmt::format(
       "model.fit(train, {{.batch_size = {}}});  // or half the bytes: "
       "tf::keras::mixed_precision::set_global_policy(\"mixed_bfloat16\")",
@@ -118,11 +118,11 @@ std::optional<Verdict> overhead_bound(const Run& run) {
   Verdict v;
   v.cause = fmt::format("the work of a step is too small: {} of the time goes into starting it",
                         percent(overhead / run.mean.wall));
-  v.evidence = fmt::format("host {:.3g} and idle {:.3g} of {:.3g} ms a step; compute {:.3g} ms", host, idle,
+  v.evidence = fmt::format("host {:.3g} and idle {:.3g} of {:.3g} ms per step; compute {:.3g} ms", host, idle,
                            run.mean.wall, run.mean[Category::compute]);
   if (run.mean[Counter::examples] > 0)
     v.evidence +=
-        fmt::format(" for {} examples a replica", each(run, [](auto& r) { return r[Counter::examples]; }));
+        fmt::format(" for {} examples per replica", each(run, [](auto& r) { return r[Counter::examples]; }));
   v.fix = fmt::format(
       "model.fit(train, {{.batch_size = {}}});  // or the same batch with .steps_per_execution = 32",
       batch_size(run, factor));
@@ -166,7 +166,7 @@ std::optional<Verdict> slow_replica(const Run& run) {
   v.cause = fmt::format("replica {} computes {:.2f} times as long as the fastest, and all wait for it",
                         *slowest, compute(slow) / std::max(fastest, run.mean.wall * 1e-6));
   v.evidence =
-      fmt::format("compute {} ms a step on replicas 0 to {}", each(run, compute), run.replicas.size() - 1);
+      fmt::format("compute {} ms per step on replicas 0 to {}", each(run, compute), run.replicas.size() - 1);
   if (counted) v.evidence += fmt::format(", for {} examples", each(run, examples));
   v.evidence += fmt::format("; waiting_for_others {:.3g} of {:.3g} ms",
                             run.mean[Category::waiting_for_others], run.mean.wall);
@@ -188,7 +188,7 @@ std::optional<Verdict> waiting_for_others(const Run& run) {
   v.cause = fmt::format("replicas wait for each other {} of the time, though none here is slower on average",
                         percent(run.share(Category::waiting_for_others)));
   v.evidence = fmt::format(
-      "waiting_for_others {:.3g} of {:.3g} ms a step ({}); compute {} on every replica: "
+      "waiting_for_others {:.3g} of {:.3g} ms per step ({}); compute {} on every replica: "
       "steps of uneven length, or a slower worker elsewhere",
       run.mean[Category::waiting_for_others], run.mean.wall, spread(run, Category::waiting_for_others),
       spread(run, Category::compute));
@@ -210,7 +210,7 @@ std::optional<Verdict> partial_replicas(const Run& run) {
                               run.summary->replicas[run.emptiest].empty_steps, run.steps)
                 : fmt::format("{} of the places in the replicas' batches stay empty", percent(wasted));
   v.evidence = fmt::format(
-      "{:.3g} examples a step in {:.3g} places, {} on replicas 0 to {}; {} partial and {} empty "
+      "{:.3g} examples per step in {:.3g} places, {} on replicas 0 to {}; {} partial and {} empty "
       "slices in {:.0f}",
       examples, slots, each(run, [](auto& r) { return r[Counter::examples]; }), run.replicas.size() - 1,
       run.partial_steps, run.empty_steps, replica_steps);
@@ -231,7 +231,7 @@ std::optional<Verdict> retracing(const Run& run) {
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);
-  v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms a step", run.late_traces,
+  v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms per step", run.late_traces,
                            run.steady_steps, traced, run.mean.wall);
   v.fix =
       "auto step = tf::function(f, {.input_signature = {...}});  // one shape for all: "
@@ -250,7 +250,7 @@ std::optional<Verdict> host_copies(const Run& run) {
   v.cause = reads >= 1 ? "the program reads a value on the host every step, and the devices wait for it"
                        : "data moves between host and devices inside every step";
   v.evidence =
-      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) a step; copy {:.3g} of {:.3g} ms", reads,
+      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {:.3g} of {:.3g} ms", reads,
                   copies, run.mean[Counter::host_copy_bytes] / 1e6, copy, run.mean.wall);
   v.fix = reads >= 1
               ? "loss_metric.update_state(loss);  // on the device; loss_metric.result() every 100 steps"
@@ -275,7 +275,7 @@ std::optional<Verdict> unattributed(const Run& run) {
   if (run.share(Category::unattributed) < kNotable) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("{} of the time was measured by nothing", percent(run.share(Category::unattributed)));
-  v.evidence = fmt::format("unattributed {:.3g} of {:.3g} ms a step ({})", run.mean[Category::unattributed],
+  v.evidence = fmt::format("unattributed {:.3g} of {:.3g} ms per step ({})", run.mean[Category::unattributed],
                            run.mean.wall, spread(run, Category::unattributed));
   v.fix = kTakeTrace;
   v.gain = "not known: what the time went into has to be found first";

@@ -101,9 +101,9 @@ TEST(Verdict, InputBound) {
   ASSERT_THAT(ids(verdicts), ElementsAre("input-bound"));
   EXPECT_EQ(verdicts[0].cause, "the replicas wait for their next batch 40% of the time");
   EXPECT_THAT(verdicts[0].evidence,
-              HasSubstr("input_wait 4 of 10 ms a step (median 4, p95 4); compute 6 ms"));
+              HasSubstr("input_wait 4 of 10 ms per step (median 4, p95 4); compute 6 ms"));
   EXPECT_THAT(verdicts[0].fix, HasSubstr(".prefetch(tf::data::AUTOTUNE)"));
-  EXPECT_EQ(verdicts[0].gain, "up to 1.67x, from 10 to 6 ms a step, if the input is ready in time");
+  EXPECT_EQ(verdicts[0].gain, "up to 1.67x, from 10 to 6 ms per step, if the input is ready in time");
   EXPECT_NEAR(verdicts[0].speedup, 10.0 / 6, 1e-9);
 }
 
@@ -135,7 +135,7 @@ TEST(Verdict, CommunicationBound) {
   }));
   ASSERT_THAT(ids(verdicts), ElementsAre("communication-bound"));
   EXPECT_THAT(verdicts[0].evidence,
-              AllOf(HasSubstr("exposed_communication 5 of 10 ms"), HasSubstr("6 MB sent a step")));
+              AllOf(HasSubstr("exposed_communication 5 of 10 ms"), HasSubstr("6 MB sent per step")));
   EXPECT_THAT(verdicts[0].fix, HasSubstr(".batch_size = 256"));
   EXPECT_NEAR(verdicts[0].speedup, 20.0 / 15, 1e-9);
   EXPECT_THAT(verdicts[0].gain, AllOf(HasSubstr("1.33x"), HasSubstr("at most 2.00x")));
@@ -148,7 +148,7 @@ TEST(Verdict, OverheadBound) {
   }));
   ASSERT_THAT(ids(verdicts), ElementsAre("overhead-bound"));
   EXPECT_THAT(verdicts[0].evidence,
-              HasSubstr("host 0.5 and idle 0.3 of 1 ms a step; compute 0.2 ms for 16, 16"));
+              HasSubstr("host 0.5 and idle 0.3 of 1 ms per step; compute 0.2 ms for 16, 16"));
   // 64 * 0.2 = 12.8 ms of work beside 0.8 ms of overhead: below a tenth; 32 times is not.
   EXPECT_THAT(verdicts[0].fix, HasSubstr(".batch_size = 2048"));
   EXPECT_NEAR(verdicts[0].speedup, 64 / (0.8 + 12.8), 1e-9);
@@ -171,7 +171,7 @@ TEST(Verdict, SlowReplica) {
   ASSERT_THAT(ids(verdicts), ElementsAre("slow-replica"));
   EXPECT_THAT(verdicts[0].cause, HasSubstr("replica 1 computes 2.00 times as long"));
   EXPECT_THAT(verdicts[0].evidence,
-              HasSubstr("compute 4, 8, 4 ms a step on replicas 0 to 2, for 32, 32, 32 examples"));
+              HasSubstr("compute 4, 8, 4 ms per step on replicas 0 to 2, for 32, 32, 32 examples"));
   EXPECT_EQ(verdicts[0].fix, "tf::distribute::MirroredStrategy strategy({.weights = {0.40, 0.20, 0.40}});");
   // 96 examples at 8 + 4 + 8 a millisecond take 4.8 ms.
   EXPECT_NEAR(verdicts[0].speedup, 8 / 4.8, 1e-9);
@@ -206,7 +206,7 @@ TEST(Verdict, PartialReplicasInEveryStep) {
   }));
   ASSERT_THAT(ids(verdicts), ElementsAre("partial-replicas"));
   EXPECT_THAT(verdicts[0].evidence,
-              AllOf(HasSubstr("10 examples a step in 12 places, 4, 4, 2 on replicas 0 to 2"),
+              AllOf(HasSubstr("10 examples per step in 12 places, 4, 4, 2 on replicas 0 to 2"),
                     HasSubstr("10 partial and 0 empty slices in 30")));
   EXPECT_THAT(verdicts[0].fix, HasSubstr(".batch_size = 12});  // a multiple of 3 replicas"));
   EXPECT_NEAR(verdicts[0].speedup, 1.2, 1e-9);
@@ -250,7 +250,7 @@ TEST(Verdict, HostCopiesAndValueReads) {
                 .counts = {{Counter::host_copies, 2}, {Counter::host_copy_bytes, 4'000'000}}};
   }));
   ASSERT_THAT(ids(verdicts), ElementsAre("host-copies"));
-  EXPECT_THAT(verdicts[0].evidence, HasSubstr("0 value reads and 2 copies (4 MB) a step; copy 2 of 10 ms"));
+  EXPECT_THAT(verdicts[0].evidence, HasSubstr("0 value reads and 2 copies (4 MB) per step; copy 2 of 10 ms"));
   EXPECT_THAT(verdicts[0].fix, HasSubstr("experimental_distribute_dataset"));
   EXPECT_NEAR(verdicts[0].speedup, 1.25, 1e-9);
 

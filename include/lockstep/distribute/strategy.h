@@ -59,8 +59,9 @@ struct StrategyOptions {
   int virtual_replicas = 8;
   // The share of the batch that each device gets, in any unit. Empty: the same for all.
   std::vector<double> weights = {};
-  // When the last copy of the strategy goes, some lines on standard output say where the time of its run() calls
-  // went, ten of them or more. summary() has the same at any time.
+  // Standard output gets a report on where the time went (lockstep/observe/run_report.h): on run() calls, ten
+  // of them or more, when the last copy of the strategy goes, and on a fit of a model of this strategy when
+  // it ends, unless that is silent (verbose = 0). summary() and History::time hold the same in either case.
   bool report = true;
 };
 

@@ -2,6 +2,10 @@
 //
 // A Callback is a handle: copies share the state. To write one, derive from CallbackBase and make a handle
 // with make_callback<MyCallback>(arguments...).
+//
+// All moments are called by the thread that called fit, evaluate or predict, one after another and between
+// steps. What a callback throws ends the run. A callback takes part in one run at a time; used for another,
+// it begins anew with on_train_begin.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +40,21 @@ class Logs {
 struct RunParams {
   int epochs = 1;
   int64_t steps = -1;  // of an epoch; -1: not known before the first has ended
-  int verbose = 1;
+  int verbose = 1;     // of fit, evaluate or predict
 };
 
+// Epochs and batches are counted from 0, batches within their epoch. Validation inside fit calls the on_test
+// moments, between the last batch and the end of an epoch.
 class CallbackBase {
  public:
   virtual ~CallbackBase() = default;
+  // The weights exist by then, the optimizer's slots not yet.
   virtual void on_train_begin(const Logs&) {}
-  virtual void on_train_end(const Logs&) {}
+  virtual void on_train_end(const Logs&) {}  // the last epoch's logs
   virtual void on_epoch_begin(int /*epoch*/, const Logs&) {}
-  // Before on_epoch_end: figures of its own that all callbacks, the history and the progress line shall have.
+  // Before on_epoch_end: values of its own that all callbacks, the history and the progress line shall have.
   virtual void add_logs(int /*epoch*/, Logs&) {}
+  // Loss and metrics over the epoch, then val_*, then what add_logs() added.
   virtual void on_epoch_end(int /*epoch*/, const Logs&) {}
   virtual void on_train_batch_begin(int64_t /*batch*/, const Logs&) {}
   virtual void on_train_batch_end(int64_t /*batch*/, const Logs&) {}
@@ -58,8 +66,8 @@ class CallbackBase {
   virtual void on_predict_end(const Logs&) {}
   virtual void on_predict_batch_begin(int64_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(int64_t /*batch*/, const Logs&) {}
-  // True: the logs of every batch are wanted, so they are read from the device after each. The logs of
-  // on_*_batch_end are empty otherwise, and steps follow each other without waiting.
+  // True: the logs of every batch are wanted, means over the epoch so far, so they are read from the device
+  // after each. The logs of on_*_batch_end are empty otherwise, and steps follow each other without waiting.
   virtual bool wants_batch_logs() const { return false; }
   // False: steps may be made together where that is faster, and it is told of the last of them, as it is where
   // steps_per_execution says so.
@@ -98,65 +106,83 @@ namespace callbacks {
 // on a terminal, plain lines elsewhere.
 Callback ProgbarLogger();
 
-// Whether less or more of a figure is better: "min", "max", or "auto", which knows losses, errors and the
-// metrics of this library.
+// What the callbacks that watch a value have in common:
+//   monitor: its name in the logs of an epoch; "val_..." needs validation data. Where the logs do not have it
+//     the callback does nothing, and says so once.
+//   mode: whether less or more of it is better: "min", "max", or "auto", which knows losses, errors and the
+//     metrics of this library by their names and refuses others with Error(invalid_argument).
+//   verbose: 1 prints a line where something was done.
+
 struct ModelCheckpointOptions {
-  std::string monitor = "val_loss";
+  std::string monitor = "val_loss";  // for save_best_only
   int verbose = 0;
-  bool save_best_only = false;
+  bool save_best_only = false;     // only where the value is better than at all saves before
   bool save_weights_only = false;  // false: the model's JSON is written beside the weights
   std::string mode = "auto";
   int64_t save_freq = 0;  // every so many batches; 0: every epoch
+  // save_best_only: what the value of the first save has to be better than.
   std::optional<double> initial_value_threshold = {};
 };
-// Saves weights (safetensors) to `path`, in which {epoch} and the names of the logs stand for their values:
-// "weights-{epoch:02d}-{val_loss:.2f}.safetensors".
+// Saves weights (safetensors) to `path`, in which {epoch} (from 1), {batch} and the names of the logs stand
+// for their values: "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is complete or not there; one of
+// the same name is replaced.
 Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {});
 
 struct EarlyStoppingOptions {
   std::string monitor = "val_loss";
-  double min_delta = 0;
-  int patience = 0;
+  double min_delta = 0;  // a smaller change does not count as better
+  int patience = 0;      // epochs without a better value after which it stops; 0: the first one already
   int verbose = 0;
   std::string mode = "auto";
+  // Only a value better than this starts the patience anew. Not set: every best value does.
   std::optional<double> baseline = {};
+  // When training ends, for whatever reason, the model gets the weights of the epoch with the best value. A
+  // copy of them is held meanwhile. False: the weights are those of the last epoch.
   bool restore_best_weights = false;
-  int start_from_epoch = 0;
+  int start_from_epoch = 0;  // epochs before it (from 0) are not looked at
 };
+// Ends training after an epoch once the value has stopped getting better. Never after the first epoch.
 Callback EarlyStopping(const EarlyStoppingOptions& options = {});
 
 struct ReduceLROnPlateauOptions {
   std::string monitor = "val_loss";
-  double factor = 0.1;
-  int patience = 10;
+  double factor = 0.1;  // the new rate as a part of the old one, below 1
+  int patience = 10;    // epochs without a better value after which the rate is reduced
   int verbose = 0;
   std::string mode = "auto";
-  double min_delta = 1e-4;
-  int cooldown = 0;
-  double min_lr = 0;
+  double min_delta = 1e-4;  // a smaller change does not count as better
+  int cooldown = 0;         // epochs after a reduction that do not count towards the patience
+  double min_lr = 0;        // the rate is not reduced below this
 };
+// Multiplies the optimizer's learning rate by `factor` after epochs in which the value did not get better,
+// and logs the rate as "learning_rate". The rate must be a number: with a schedule the first reduction throws
+// Error(failed_precondition).
 Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
 
-// schedule(epoch, learning rate) gives the learning rate of the epoch.
+// schedule(epoch, learning rate) gives the learning rate of the epoch (from 0); it is given that of the epoch
+// before, and logged as "learning_rate". The optimizer's rate must be a number, not a schedule.
 Callback LearningRateScheduler(std::function<double(int epoch, double learning_rate)> schedule,
                                int verbose = 0);
 
 struct CSVLoggerOptions {
   std::string separator = ",";
-  bool append = false;
+  bool append = false;  // to what the file holds; false: it is written anew
 };
-// A line an epoch: epoch, then the logs sorted by name.
+// One line per epoch: its number (from 0), then the logs sorted by name.
 Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {});
 
-// Stops where the loss of a batch is not a finite number.
+// Stops after a batch with which the mean loss of the epoch is not a finite number. Reads the loss after
+// every batch, so steps wait for the device.
 Callback TerminateOnNaN();
 
 struct BackupAndRestoreOptions {
   int64_t save_freq = 0;          // every so many batches; 0: every epoch
   bool delete_checkpoint = true;  // when training has ended
 };
-// Weights, optimizer and epoch, kept in `folder` so that the same fit, called again after a crash, goes on from
-// the last epoch (or batch) instead of the first.
+// Weights, optimizer, random generator and the position in the data, kept in `folder` so that the same fit,
+// called again after a crash, goes on from the last epoch (or batch) instead of the first, with the same
+// bits. Error(invalid_argument) where the backup does not fit the model or is damaged. After Ctrl-C the
+// backup stays.
 Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {});
 
 struct TensorBoardOptions {

@@ -1,4 +1,6 @@
 // What fit, evaluate and predict go through: arrays whose first dimension runs over the examples, or a Dataset.
+//
+// Data is a handle to what never changes: copies are cheap, and may be used from several threads.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ struct Examples;
 // One batch, or all examples.
 struct Batch {
   TensorList x;
-  TensorList y;              // none for predict
+  TensorList y;              // empty for predict
   TensorList sample_weight;  // one for each output, undefined or missing where it has none
 };
 
@@ -32,6 +34,8 @@ class Data {
   using Named = std::map<std::string, Tensor>;
 
   Data() = default;
+  // Arrays are held, not copied, unless they are not contiguous or lie on several devices. An undefined y (or
+  // weight) stands for an output without one. Error(shape_mismatch) where the numbers of examples differ.
   // NOLINTBEGIN(google-explicit-constructor): model.fit({x, y}, ...)
   Data(const Tensor& x, const Tensor& y = {}, const Tensor& sample_weight = {});
   Data(const TensorList& x, const TensorList& y = {}, const TensorList& sample_weight = {});

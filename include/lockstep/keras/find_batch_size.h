@@ -15,7 +15,7 @@ namespace lockstep::keras {
 
 struct FindBatchSizeOptions {
   // Bytes that training may hold on the current device. 0: the device's own limit; where it has none, the
-  // machine's memory.
+  // memory of the GPU or of the host.
   int64_t memory_limit = 0;
   int64_t smallest = 1;        // where the search begins, doubling from there
   int64_t most = 1 << 16;      // no batch above this is looked at

@@ -9,6 +9,9 @@
 //
 // A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
 // handle with make_layer<MyLayer>(arguments...).
+//
+// A layer belongs to one thread at a time: a call may build it, and keeps the losses that it adds. Layers
+// that share nothing may be called by several threads at once.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 // A loss gives the mean (or sum) over the whole batch. Inside a replica it gives the replica's share of
 // that, so that the sum over the replicas is the mean over the global batch exactly, however unevenly the
 // batch fell on them. 16-bit predictions are taken in float32.
+//
+// A Loss is a handle to what never changes: any thread may use it.
 #pragma once
 
 #include <concepts>

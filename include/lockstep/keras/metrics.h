@@ -1,7 +1,7 @@
-// Metrics: figures that are gathered over the batches of an epoch.
+// Metrics: statistics that are gathered over the batches of an epoch.
 //
 // Their state are variables that are updated inside the compiled step; every example weighs the same over
-// batches and replicas. A Metric is a handle: copies share the state.
+// batches and replicas. A Metric is a handle: copies share the state, which belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>

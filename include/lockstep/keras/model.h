@@ -7,6 +7,12 @@
 //
 // A Model is a handle: copies name the same model. Model(inputs, outputs) is the functional API; to write one
 // with a call() of its own, derive from ModelBase and make a handle with make_model<MyModel>(arguments...).
+//
+// A model belongs to one thread at a time, and so do the layers, metrics and the optimizer that it shares
+// with others; only stop_training() and training_stopped() may be called from any thread at any time. Models
+// that share nothing may be called, evaluated and asked for predictions by several threads at once; fit moves
+// the default random generator on, so one fit at a time. A callback may evaluate and predict with the model
+// that is being fitted, but not fit it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +35,8 @@
 
 namespace lockstep::keras {
 
-// One value for the only output, a list in the order of the outputs, or a map by output name.
+// One value for the only output (one loss: for every output), a list in the order of the outputs, or a map by
+// output name.
 template <class T>
 class PerOutput {
  public:
@@ -75,13 +82,18 @@ class MetricsArg {
 
 struct CompileOptions {
   optimizers::Optimizer optimizer = "rmsprop";
+  // What is trained for is the sum over the outputs of weight * loss, and what layers add to it. An output
+  // without a loss is not trained and needs no labels.
   PerOutput<Loss> loss = {};
-  PerOutput<double> loss_weights = {};
-  MetricsArg metrics = {};           // without sample weights
-  MetricsArg weighted_metrics = {};  // with them
-  bool run_eagerly = false;          // op by op, for debugging
-  int64_t steps_per_execution = 1;   // batches that one run of the compiled step goes through
-  bool auto_scale_loss = true;       // mixed_float16: the optimizer scales the loss
+  PerOutput<double> loss_weights = {};  // an output that is not named weighs 1
+  MetricsArg metrics = {};              // every example counts once, whatever its sample weight
+  MetricsArg weighted_metrics = {};     // examples count by their sample weights
+  bool run_eagerly = false;             // op by op, for debugging
+  // Batches from one on_*_batch_begin to its on_*_batch_end, and per launch where a GPU can make several
+  // steps as one launch. No weight depends on it.
+  int64_t steps_per_execution = 1;
+  // A model of the policy mixed_float16 gets its optimizer wrapped in a LossScaleOptimizer.
+  bool auto_scale_loss = true;
 
   // As Keras' get_compile_config() writes them. Unknown settings are errors that name the nearest known one.
   Json serialize() const;
@@ -90,38 +102,48 @@ struct CompileOptions {
 };
 
 struct FitOptions {
+  // Of arrays, over all replicas together; the last batch of an epoch may be smaller. A dataset has batches
+  // of its own.
   int64_t batch_size = 32;
-  int epochs = 1;
-  int verbose = 1;  // 0: silent, 1: progress bar (plain lines where there is no terminal), 2: a line an epoch
-  std::vector<Callback> callbacks = {};
-  double validation_split = 0;  // this fraction, from the end of the arrays before shuffling
+  int epochs = 1;  // the number of the last one: with initial_epoch there are fewer
+  // 0: silent, 1: progress bar (plain lines where there is no terminal), 2: one line per epoch.
+  int verbose = 1;
+  std::vector<Callback> callbacks = {};  // called in this order, then the progress bar
+  // This fraction of the arrays, from their end and before shuffling, is not trained on but validated on.
+  // validation_data goes before it.
+  double validation_split = 0;
   Data validation_data = {};
+  // Arrays only: every epoch has another order, which follows from the default random generator
+  // (random::set_seed).
   bool shuffle = true;
+  // Factors on the sample weights of examples by their class; others weigh 1. For models of one output.
   std::map<int64_t, double> class_weight = {};
-  int initial_epoch = 0;
-  int64_t steps_per_epoch = -1;  // -1: until the data ends
-  int64_t validation_steps = -1;
+  int initial_epoch = 0;  // epochs before it count as done
+  // -1: an epoch is one pass over the data. Otherwise an epoch of so many batches goes on where the one
+  // before stopped, and begins anew where the data had ended there. Data without an end needs it.
+  int64_t steps_per_epoch = -1;
+  int64_t validation_steps = -1;       // batches from the beginning of the validation data; -1: all
   int64_t validation_batch_size = -1;  // -1: batch_size
-  int validation_freq = 1;
+  int validation_freq = 1;             // after every so many epochs
 };
 
 struct EvaluateOptions {
-  int64_t batch_size = 32;
-  int verbose = 1;
-  int64_t steps = -1;
+  int64_t batch_size = 32;  // as in fit
+  int verbose = 1;          // 0: silent
+  int64_t steps = -1;       // batches from the beginning of the data; -1: all
   std::vector<Callback> callbacks = {};
 };
 
 struct PredictOptions {
-  int64_t batch_size = 32;
-  int verbose = 1;
-  int64_t steps = -1;
+  int64_t batch_size = 32;  // as in fit
+  int verbose = 1;          // 0: silent
+  int64_t steps = -1;       // batches from the beginning of the data; -1: all
   std::vector<Callback> callbacks = {};
 };
 
 struct History {
-  std::vector<int> epoch;
-  std::vector<std::pair<std::string, std::vector<double>>> history;  // a value an epoch
+  std::vector<int> epoch;                                            // from 0 on
+  std::vector<std::pair<std::string, std::vector<double>>> history;  // one value per epoch that had it
   bool interrupted = false;                                          // stopped by Ctrl-C
   observe::RunSummary time;                                          // where the training steps' time went
 
@@ -155,23 +177,46 @@ class Model : public Layer {
         std::source_location where = std::source_location::current())
       : Model(KerasTensorList{input}, KerasTensorList{output}, options, where) {}
 
+  // Says how to train; needed before fit and evaluate, not before predict. Nothing is traced yet: each kind
+  // of step is traced and compiled with its first batch, once per shape of batches. A second compile()
+  // forgets the compiled steps, the metrics' values and the optimizer of the first; the weights stay. It is
+  // also how a change of `trainable` takes effect. Under a strategy: inside its scope. What does not
+  // fit the model's outputs shows with the first batch.
   void compile(const CompileOptions& options,
                std::source_location where = std::source_location::current()) const;
+  // Trains for options.epochs passes over the data and returns the logs of every epoch and where the time
+  // went. Weights that do not exist yet are made from the data's shapes before on_train_begin. The loss and
+  // metrics of an epoch are means over its examples while the weights changed; those of validation (val_*)
+  // are of the weights at the epoch's end.
+  //
+  // Arrays in host memory that take little of the current GPU's free memory are copied there once; otherwise
+  // every batch is. Ctrl-C ends the run after the step that is under way, History::interrupted says so; a
+  // second one ends the process. Where the program handles SIGINT itself, that is left to it. An exception
+  // out of the data, a callback or a step ends fit; the model keeps the steps that were made.
+  //
+  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, and
+  // where a strategy with several devices exists but nothing was made in its scope; Error(invalid_argument)
+  // for options and data that do not fit the model, Error(shape_mismatch) for arrays that do not fit each
+  // other.
   History fit(const Data& data, const FitOptions& options = {},
               std::source_location where = std::source_location::current()) const;
   History fit(const Tensor& x, const Tensor& y, const FitOptions& options = {},
               std::source_location where = std::source_location::current()) const;
-  // Loss and metrics.
+  // Loss and metrics over the data, in its order, with layers as they are outside of training (no dropout,
+  // moving statistics of batch normalisation). Data is read and refused as in fit. After Ctrl-C: of the
+  // batches until then.
   Logs evaluate(const Data& data, const EvaluateOptions& options = {},
                 std::source_location where = std::source_location::current()) const;
   Logs evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {},
                 std::source_location where = std::source_location::current()) const;
-  // The results for all examples, joined. Models of several outputs: predict_all().
+  // The results for all examples, in their order, joined along the first dimension; what the data holds
+  // besides x is not looked at. Data is read and refused as in fit; the model need not be compiled. Models of
+  // several outputs: predict_all(). After Ctrl-C: of the batches until then.
   Tensor predict(const Data& data, const PredictOptions& options = {},
                  std::source_location where = std::source_location::current()) const;
   TensorList predict_all(const Data& data, const PredictOptions& options = {},
                          std::source_location where = std::source_location::current()) const;
-  // One step on one batch; gives loss and metrics of this batch alone.
+  // One step on one batch; gives loss and metrics of this batch alone. No callbacks and no report.
   Logs train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight = {},
                       std::source_location where = std::source_location::current()) const;
   Logs test_on_batch(const Batch& batch, std::source_location where = std::source_location::current()) const;
@@ -185,7 +230,8 @@ class Model : public Layer {
   // The loss of the last training step alone, read from the device; the logs of a batch are means over the epoch.
   // Throws Error(failed_precondition) before the first step.
   double last_loss() const;
-  // Asks fit to stop after the step that is under way.
+  // Asks fit to stop after the step that is under way; the epoch's validation and on_epoch_end still happen.
+  // The next fit begins without it. From any thread.
   void stop_training() const;
   bool training_stopped() const;
 

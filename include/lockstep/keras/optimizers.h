@@ -34,7 +34,7 @@ namespace lockstep::keras::optimizers {
 
 struct OptimizerOptions;
 
-// A handle: copies share rate, slots and counters. One step at a time.
+// A handle: copies share rate, slots and counters, which belong to one thread at a time.
 class Optimizer {
  public:
   class Core;

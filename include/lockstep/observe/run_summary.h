@@ -114,7 +114,7 @@ struct MemorySummary {
   int64_t before = 0, peak = 0, after = 0;
   int64_t peak_ns = 0;               // when, since the run began
   int64_t limit = 0;                 // 0: none
-  int64_t reserved = 0;              // held from the card, with what is cached; 0: the device caches nothing
+  int64_t reserved = 0;              // held from the GPU, with what is cached; 0: the device caches nothing
   int64_t largest_free = 0;          // piece of what is cached
   std::vector<Use> uses = {};        // the largest at the peak first
   std::vector<Sample> samples = {};  // some hundred at most
@@ -127,14 +127,14 @@ struct RunSummary {
   std::vector<ReplicaSummary> replicas;
   bool measures_descheduled = false;
   InputSummary input = {};
-  std::string sums = {};                   // who adds up what several devices hold, and why
+  std::string sums = {};                   // how several devices all-reduce, and why like that
   std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
 };
 
-// A few lines: the step's time, examples a second, and for each replica the share of each category.
+// A few lines: the step's time, examples per second, and for each replica the share of each category.
 std::string to_text(const RunSummary& summary);
 
-// The same figures and all counters, as one JSON object.
+// The same statistics and all counters, as one JSON object.
 std::string to_json(const RunSummary& summary);
 
 }  // namespace lockstep::observe

@@ -71,6 +71,7 @@ class ReplicaClock {
   friend class StepClock;
   struct State;
   explicit ReplicaClock(std::unique_ptr<State> state);
+  void restart();
   std::unique_ptr<State> state_;
 };
 
@@ -99,6 +100,10 @@ class StepClock {
   void abandon_step();
   void enter(Category category);
   void leave();
+
+  // Forgets all steps, the one under way too, and all open scopes: for another run of those that hold its
+  // address. Only while no other thread uses it.
+  void restart();
 
   // Over all steps ended so far. Thread-safe, while steps go on too.
   RunSummary summary() const;

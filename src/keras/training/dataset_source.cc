@@ -125,7 +125,7 @@ class DatasetSource final : public Data::Source {
   DatasetSource(data::Dataset dataset, ModelArrays model)
       : dataset_(std::move(dataset)), model_(std::move(model)) {}
 
-  std::unique_ptr<BatchReader> read(const EpochOptions&) const override {
+  std::unique_ptr<BatchReader> read(const data::RowBatchOptions&) const override {
     return std::make_unique<DatasetReader>(dataset_, model_, dataset_.node()->where());
   }
   int64_t batches(int64_t) const override {

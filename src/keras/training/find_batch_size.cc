@@ -1,10 +1,9 @@
 #include "lockstep/keras/find_batch_size.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <vector>
 
+#include "keras/training/device_memory.h"
 #include "keras/training/trainer.h"
 #include "keras/training/unchanged.h"
 #include "lockstep/base/clock.h"
@@ -14,11 +13,6 @@
 
 namespace lockstep::keras {
 namespace {
-
-int64_t memory_of(Device& device) {
-  if (const int64_t limit = device.memory_info().limit; limit > 0) return limit;
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-}
 
 int64_t bytes_of(const std::vector<Variable>& variables) {
   int64_t bytes = 0;
@@ -140,7 +134,7 @@ class Search {
   FindBatchSizeOptions options_;
   std::source_location where_;
   int64_t limit_;
-  int64_t slope_ = 0;  // bytes an example; 0: not known
+  int64_t slope_ = 0;  // bytes per example; 0: not known
 };
 
 }  // namespace

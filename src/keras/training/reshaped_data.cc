@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "keras/training/source.h"
+#include "keras/training/array_source.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -79,7 +79,7 @@ class WeightedSource final : public Data::Source {
                  std::source_location where)
       : source_(std::move(source)), class_weight_(std::move(class_weight)), where_(where) {}
 
-  std::unique_ptr<BatchReader> read(const EpochOptions& options) const override {
+  std::unique_ptr<BatchReader> read(const data::RowBatchOptions& options) const override {
     return std::make_unique<Reader>(*this, source_->read(options));
   }
   int64_t batches(int64_t batch_size) const override { return source_->batches(batch_size); }

@@ -7,21 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "data/row_batches.h"
 #include "lockstep/data/explain.h"
 #include "lockstep/keras/data.h"
 
 namespace lockstep::keras {
 
-struct EpochOptions {
-  int64_t batch_size = 32;
-  bool shuffle = false;
-  // Threads of the device, which put a batch together, and those that it leaves idle: one of them may have the
-  // next batch ready before it is asked for.
-  int threads = 1;
-  int free_threads = 0;
-};
-
-// One pass over the data.
+// One pass over the data. Must not outlive its source.
 class BatchReader {
  public:
   virtual ~BatchReader() = default;
@@ -29,22 +21,20 @@ class BatchReader {
   // else holds them.
   virtual bool next(Batch& batch) = 0;
 
-  // Batches of one size that next() would give, as rows of arrays on a GPU.
+  // Batches that next() would give, as rows of arrays on a GPU.
   struct Rows {
-    const Batch* arrays = nullptr;
-    Tensor order;  // the numbers of the rows, there as well; undefined: as they lie
-    int64_t first = 0;
-    int64_t batch_size = 0;
-    int64_t batches = 0;
+    const Batch* arrays = nullptr;  // which of them are x, y and sample_weight
+    FunctionCore::RowRuns runs;
   };
-  // At most `most` of them: whole ones, or what is left after those. None where they cannot be had like that, or where
-  // nothing is left.
-  virtual std::optional<Rows> as_rows(int64_t /*most*/) { return {}; }
-  // As if next() had given so many of these.
-  virtual void skip(int64_t /*batches*/) {}
+  // As data::RowBatches::runs(). None where batches cannot be had like that.
+  virtual std::optional<Rows> rows(int64_t /*most*/) { return {}; }
+  // As if next() had given so many batches, or all that are left.
+  virtual void skip(int64_t batches) {
+    for (Batch skipped; batches > 0 && next(skipped);) --batches;
+  }
 
-  // The exact position, for a reader of the same source that has given nothing yet. Empty where there is no other way
-  // than to read up to it.
+  // The exact position, for a reader of the same source that has given nothing yet. Empty where the number of
+  // batches is all that there is to know: skip() then leads there.
   virtual data::IteratorState save() { return {}; }
   virtual void restore(const data::IteratorState& /*state*/) {}
   // Where its time goes, where that is known.
@@ -61,7 +51,8 @@ struct ModelArrays {
 class Data::Source {
  public:
   virtual ~Source() = default;
-  virtual std::unique_ptr<BatchReader> read(const EpochOptions& options) const = 0;
+  // The options are for arrays: a dataset has its own.
+  virtual std::unique_ptr<BatchReader> read(const data::RowBatchOptions& options) const = 0;
   // Batches of an epoch, kUnknown or kEndless.
   virtual int64_t batches(int64_t batch_size) const = 0;
   static constexpr int64_t kUnknown = -1, kEndless = -2;
@@ -69,14 +60,12 @@ class Data::Source {
   virtual const Batch* arrays() const { return nullptr; }
   // Of the inputs, -1 for the batch; may look at a batch.
   virtual std::vector<TensorSpec> input_specs() const { return {}; }
-  // The same with what came by name in the model's order. None where it is in order as it is.
-  virtual std::shared_ptr<const Source> in_order(const ModelArrays& model, std::source_location where) const;
+  // The same with what came by name in the model's order. Null where it is in order as it is.
+  virtual std::shared_ptr<const Source> in_order(const ModelArrays& /*model*/,
+                                                 std::source_location /*where*/) const {
+    return nullptr;
+  }
 };
-
-// Arrays with one number of examples. Throws Error(shape_mismatch) naming those that differ.
-std::shared_ptr<const Data::Source> array_source(
-    Batch arrays, std::vector<std::string> x_names = {}, std::vector<std::string> y_names = {},
-    std::source_location where = std::source_location::current());
 
 // For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that is not
 // wanted; `what` it names.
@@ -93,7 +82,9 @@ void each_array(const Batch& batch, F&& f) {
 }
 int64_t examples_in(const Batch& batch);
 
-// Arrays in host memory that fit on the GPU where the caller's ops run, copied there; others as they are.
-Data on_device(const Data& data);
+// Batches of a pass: `told` where that is positive, else what the data has, or kUnknown. Throws
+// Error(invalid_argument) that names the caller and its option where the data has no end.
+int64_t steps_of(const Data& data, int64_t told, int64_t batch_size, const char* caller, const char* option,
+                 std::source_location where);
 
 }  // namespace lockstep::keras

@@ -80,14 +80,7 @@ void Steps::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, s
 }
 
 bool Steps::run(StepKind kind, const BatchReader::Rows& rows, Tensor& loss, std::source_location where) {
-  Step& step = step_for(kind, *rows.arrays, where);
-  const HeldInputs held(step.inputs, *rows.arrays);
-  return step.function->call({.arrays = step.inputs,
-                              .order = rows.order,
-                              .first = rows.first,
-                              .rows = rows.batch_size,
-                              .runs = rows.batches},
-                             std::span(&loss, 1), where);
+  return step_for(kind, *rows.arrays, where).function->call(rows.runs, std::span(&loss, 1), where);
 }
 
 TensorList Steps::predict(const Batch& batch, bool eagerly, std::source_location where) {

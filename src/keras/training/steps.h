@@ -19,8 +19,9 @@ class Steps {
   // Computes on a batch: the loss of train and test, the results of predict.
   using Body = std::function<TensorList(StepKind kind, const Batch& batch)>;
 
-  // `name` is the model's; `replicas` says how its strategy runs a step. `clock` is told of the training steps; not
-  // owned.
+  // `name` is the model's; `replicas` says how its strategy runs a step. `clock` is told of the training
+  // steps; it is not owned and has to live as long as the steps, whose programs keep its address. Null:
+  // nobody times them.
   Steps(Body body, std::string name, ReplicaOptions replicas, observe::StepClock* clock)
       : body_(std::make_shared<const Body>(std::move(body))),
         name_(std::move(name)),
@@ -30,10 +31,13 @@ class Steps {
   // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with a set
   // of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
   void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
-  // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have to be made
-  // one by one.
+  // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have
+  // to be run one by one.
   bool run(StepKind kind, const BatchReader::Rows& rows, Tensor& loss, std::source_location where);
   TensorList predict(const Batch& batch, bool eagerly, std::source_location where);
+
+  // Forgets what was compiled: the body computes something else from now on.
+  void forget() { steps_.clear(); }
 
   // What the step costs. The program is made for this call and let go.
   ProgramFigures figures(StepKind kind, const Batch& batch, std::source_location where) const;

@@ -45,9 +45,7 @@ void BatchStream::restore(const Position& position, int64_t random) {
       reader_->restore(position.iterator);
       taken_ = position.taken;
     }
-    Batch skipped;
-    while (taken_ < position.taken && next(skipped)) {
-    }
+    if (taken_ < position.taken) skip(position.taken - taken_);
   }
   set_random_state(random);
   if (position.taken < 0) open();

@@ -16,14 +16,15 @@ class BatchStream {
  public:
   // `continues`: an epoch goes on where the one before stopped, unless the data had ended there; otherwise every
   // epoch is a new pass.
-  BatchStream(const Data& data, const EpochOptions& options, bool continues)
+  BatchStream(const Data& data, const data::RowBatchOptions& options, bool continues)
       : source_(data.source()), options_(options), continues_(continues) {}
 
   void begin_epoch();
   // False where the data has ended.
   bool next(Batch& batch);
-  // The next batches, where they are rows of arrays on a GPU (BatchReader::as_rows), and as if they had been taken.
-  std::optional<BatchReader::Rows> rows(int64_t most) { return reader_->as_rows(most); }
+  // The next batches, where they are rows of arrays on a GPU (BatchReader::rows()).
+  std::optional<BatchReader::Rows> rows(int64_t most) { return reader_->rows(most); }
+  // As if next() had given so many batches.
   void skip(int64_t batches) {
     reader_->skip(batches);
     taken_ += batches;
@@ -55,7 +56,7 @@ class BatchStream {
   bool goes_on() const;
 
   std::shared_ptr<const Data::Source> source_;
-  EpochOptions options_;
+  data::RowBatchOptions options_;
   bool continues_;
   bool ended_ = false;
   int64_t random_ = 0;

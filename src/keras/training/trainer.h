@@ -1,4 +1,8 @@
-// What compile() sets up: the compiled steps of training, evaluation and prediction, and their loops.
+// What compile() sets up: the steps of training, evaluation and prediction, as one program per kind and
+// shapes.
+//
+// fit is a FitRun, evaluate and predict are short enough to be functions; all of them take their batches from
+// a BatchStream and make steps of them with a StepLoop.
 #pragma once
 
 #include <atomic>
@@ -16,6 +20,9 @@
 #include "lockstep/observe/step_clock.h"
 
 namespace lockstep::keras {
+
+class CallbackList;
+class FitRun;
 
 class Trainer {
  public:
@@ -38,14 +45,42 @@ class Trainer {
   double last_loss() const;
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const { return outputs_->results(); }
+  const Outputs& outputs() const { return *outputs_; }
+  ModelBase& model() { return model_; }
   void require_compiled(const char* what, std::source_location where) const;
 
   // The steps that fit, evaluate and predict run, compiled anew: their programs go with the result, which must not
-  // outlive the trainer or a compile().
+  // outlive the trainer or a compile(). `clock` as in Steps.
   Steps make_steps(observe::StepClock* clock = nullptr);
+  distribute::Strategy strategy() const;  // the model's
+
+  // --- for fit, evaluate and predict ---
 
   // Data by name as lists in the order of the model's inputs and outputs.
   Data in_model_order(const Data& data, std::source_location where) const;
+  // Arrays where the steps want them: on the current GPU where there is room and no strategy spreads the
+  // batches.
+  Data placed(const Data& data) const;
+  // Throws Error(failed_precondition) where `user` would use other devices than the model's strategy says, or
+  // one device although there is a strategy.
+  void check_strategy(const char* user, std::source_location where) const;
+  // Makes the weights from the data's shapes.
+  void build_for(const Model& handle, const Data& data, std::source_location where) const;
+  // Times the training steps of the run under way, or of the last one. The compiled steps keep its address:
+  // it stays the same while a run is under way, and until the model gets another strategy.
+  observe::StepClock& clock() { return program().clock; }
+  void reset_metrics() { outputs_->reset(); }
+  // One training or evaluation step.
+  void run_step(StepKind kind, const Batch& batch, std::source_location where);
+  // As many as the rows are, as one launch. False: nothing was done.
+  bool run_steps(StepKind kind, const BatchReader::Rows& rows, std::source_location where);
+  // The results of a batch that holds x alone.
+  TensorList predict_step(const Batch& batch, std::source_location where);
+  // Loss and metrics over `steps` batches of data that is in order and in place.
+  Logs evaluate_prepared(const Data& data, int64_t batch_size, int64_t steps, const CallbackList& callbacks,
+                         std::source_location where);
+  // What the optimizer does when training has ended.
+  void finalize(std::source_location where) const;
 
   // Slots for all weights, so that a saved optimizer can be put back before the first step.
   void build_optimizer();
@@ -68,33 +103,26 @@ class Trainer {
   std::optional<Progress> resume;
 
  private:
-  Steps& steps();
-  distribute::Strategy strategy() const;  // the model's
-  void start_clock();
+  friend class FitRun;
+
+  // The compiled steps, for the model's strategy as it was then, and the clock whose address they keep.
+  struct Program {
+    explicit Program(Trainer& trainer);
+    std::shared_ptr<const VariableOwner> owner;
+    observe::StepClock clock;
+    Steps steps;
+  };
+  // Made when it is first needed: prediction needs no compile().
+  Program& program();
   TensorList run_body(StepKind kind, const Batch& batch);
-  void run_step(StepKind kind, const Batch& batch, std::source_location where);
-  int64_t steps_at_once(StepKind kind, BatchStream& stream, int64_t most, std::source_location where);
-  bool timed_step(StepKind kind, BatchStream& stream, Batch& batch, std::source_location where);
-  void run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_t steps,
-                 const std::vector<Callback>& callbacks, std::source_location where);
-  Logs evaluate_quietly(const Data& data, int64_t batch_size, int64_t steps,
-                        const std::vector<Callback>& callbacks, std::source_location where);
-  void watch_loss(const Batch& last);
-  void build_for(const Model& handle, const Data& data, std::source_location where) const;
-  void reset_metrics() { outputs_->reset(); }
 
   ModelBase& model_;
   CompileOptions options_;
   bool compiled_ = false;
   std::unique_ptr<Outputs> outputs_;  // from compile() on
   Tensor last_loss_;
-  // Of the last fit. Compiled steps keep its address, so that a fit starts it anew in place.
-  std::optional<observe::StepClock> clock_;
-  bool counts_examples_ = false;  // replicas count their own
-  // Made by the first step: prediction needs no compile().
-  std::unique_ptr<Steps> steps_;
-  std::optional<BatchStream> stream_;  // of the fit under way
-  bool told_non_finite_ = false;       // in this fit
+  std::unique_ptr<Program> program_;
+  FitRun* run_ = nullptr;  // the fit under way
 };
 
 }  // namespace lockstep::keras

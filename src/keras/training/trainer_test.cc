@@ -335,7 +335,7 @@ TEST(Stream, StandsWhereItStoodOnceRestored) {
 class Counted final : public Data::Source {
  public:
   explicit Counted(int64_t batches) : batches_(batches) {}
-  std::unique_ptr<BatchReader> read(const EpochOptions&) const override {
+  std::unique_ptr<BatchReader> read(const data::RowBatchOptions&) const override {
     class Reader final : public BatchReader {
      public:
       explicit Reader(int64_t left) : left_(left) {}

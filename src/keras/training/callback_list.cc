@@ -1,0 +1,35 @@
+#include "keras/training/callback_list.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+
+CallbackList::CallbackList(std::vector<Callback> given, Model& model, const RunParams& params,
+                           std::source_location where, const Callback& last)
+    : list_(std::move(given)) {
+  if (params.verbose > 0) list_.push_back(callbacks::ProgbarLogger());
+  if (last.base()) list_.push_back(last);
+  for (size_t i = 0; i < list_.size(); ++i)
+    require(list_[i].base() != nullptr, ErrorCode::invalid_argument, where, "callback ", i, " of ",
+            list_.size(), " is empty: it was default-constructed");
+  for (const Callback& callback : list_) callback.base()->bind(&model, params);
+}
+
+void CallbackList::add_logs(int epoch, Logs& logs) const {
+  for (const Callback& callback : list_) callback.base()->add_logs(epoch, logs);
+}
+
+bool CallbackList::wants_batch_logs() const {
+  return std::any_of(list_.begin(), list_.end(),
+                     [](const Callback& callback) { return callback.base()->wants_batch_logs(); });
+}
+
+bool CallbackList::needs_every_batch() const {
+  return std::any_of(list_.begin(), list_.end(),
+                     [](const Callback& callback) { return callback.base()->needs_every_batch(); });
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,34 @@
+// The callbacks of one run.
+#pragma once
+
+#include <source_location>
+#include <vector>
+
+#include "lockstep/keras/callbacks.h"
+#include "lockstep/keras/model.h"
+
+namespace lockstep::keras {
+
+class CallbackList {
+ public:
+  // The given ones, a progress bar unless the run is silent, and `last`, if any, which sees what the others
+  // add to the logs. All are bound to the model. Throws Error(invalid_argument) for an empty one.
+  CallbackList(std::vector<Callback> given, Model& model, const RunParams& params, std::source_location where,
+               const Callback& last = {});
+
+  // Calls this moment of every callback.
+  template <class... Parameters, class... Arguments>
+  void tell(void (CallbackBase::*moment)(Parameters...), const Arguments&... arguments) const {
+    for (const Callback& callback : list_) (callback.base().get()->*moment)(arguments...);
+  }
+  void add_logs(int epoch, Logs& logs) const;
+
+  // Whether any of them does.
+  bool wants_batch_logs() const;
+  bool needs_every_batch() const;
+
+ private:
+  std::vector<Callback> list_;
+};
+
+}  // namespace lockstep::keras

@@ -1,0 +1,26 @@
+#include "keras/training/run_observer.h"
+
+#include <utility>
+
+#include "device/memory_ledger.h"
+#include "device/memory_summary.h"
+
+namespace lockstep::keras {
+
+RunObserver::RunObserver(observe::StepClock& clock, std::vector<Device*> devices)
+    : clock_(clock), devices_(std::move(devices)) {
+  clock_.restart();
+  for (Device* device : devices_) device->ledger()->begin_run();
+}
+
+void RunObserver::end_epoch() const {
+  for (Device* device : devices_) device->ledger()->settle();
+}
+
+observe::RunSummary RunObserver::summary() const {
+  observe::RunSummary summary = clock_.summary();
+  for (const Device* device : devices_) summary.memory.push_back(memory_summary(*device));
+  return summary;
+}
+
+}  // namespace lockstep::keras

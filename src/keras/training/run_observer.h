@@ -1,0 +1,28 @@
+// Where a run's time and memory go.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/device/device.h"
+#include "lockstep/observe/run_summary.h"
+#include "lockstep/observe/step_clock.h"
+
+namespace lockstep::keras {
+
+// Begins with the run. The clock is restarted; it has to outlive the observer.
+class RunObserver {
+ public:
+  RunObserver(observe::StepClock& clock, std::vector<Device*> devices);
+
+  observe::StepClock& clock() const { return clock_; }
+  // What the devices hold after the first epoch is what the run needs: what is held beyond that later has
+  // grown.
+  void end_epoch() const;
+  observe::RunSummary summary() const;
+
+ private:
+  observe::StepClock& clock_;
+  std::vector<Device*> devices_;
+};
+
+}  // namespace lockstep::keras

@@ -1,0 +1,131 @@
+#include "keras/training/step_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "keras/training/interrupt.h"
+#include "keras/training/loss_watch.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::keras {
+namespace {
+
+// So many steps may be one launch although nobody asked for it, where no callback needs to hear of every
+// batch.
+constexpr int64_t kStepsPerLaunch = 64;
+
+struct Moments {
+  void (CallbackBase::*begin)(int64_t, const Logs&);
+  void (CallbackBase::*end)(int64_t, const Logs&);
+};
+
+Moments moments_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::train: return {&CallbackBase::on_train_batch_begin, &CallbackBase::on_train_batch_end};
+    case StepKind::test: return {&CallbackBase::on_test_batch_begin, &CallbackBase::on_test_batch_end};
+    default: return {&CallbackBase::on_predict_batch_begin, &CallbackBase::on_predict_batch_end};
+  }
+}
+
+// A step of a clock that may be null; one that was not made is abandoned.
+class TimedStep {
+ public:
+  explicit TimedStep(observe::StepClock* clock) : clock_(clock) {
+    if (clock_) clock_->begin_step();
+  }
+  ~TimedStep() {
+    if (clock_) clock_->abandon_step();
+  }
+  TimedStep(const TimedStep&) = delete;
+  TimedStep& operator=(const TimedStep&) = delete;
+
+  void made(int64_t steps) {
+    if (clock_) std::exchange(clock_, nullptr)->end_step(steps);
+  }
+
+ private:
+  observe::StepClock* clock_;
+};
+
+}  // namespace
+
+StepLoop::StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, const CallbackList& callbacks,
+                   std::source_location where, LossWatch* watch)
+    : trainer_(trainer),
+      kind_(kind),
+      clock_(clock),
+      counts_examples_(clock && trainer.strategy().kind() == distribute::Strategy::Kind::none),
+      callbacks_(callbacks),
+      where_(where),
+      watch_(watch) {}
+
+void StepLoop::compute() {
+  if (kind_ != StepKind::predict) return trainer_.run_step(kind_, batch_, where_);
+  batch_.y.clear();
+  batch_.sample_weight.clear();
+  predictions_.push_back(trainer_.predict_step(batch_, where_));
+}
+
+// False where the data has ended.
+bool StepLoop::run_one(BatchStream& stream) {
+  TimedStep step(clock_);
+  {
+    const observe::TimeScopeOfAll scope(clock_, observe::Category::input_wait);
+    if (!stream.next(batch_)) return false;
+  }
+  require(!batch_.x.empty(), ErrorCode::invalid_argument, where_, "the data gave an empty batch");
+  {
+    const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
+    compute();
+  }
+  if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples_in(batch_));
+  step.made(1);
+  return true;
+}
+
+// Where the data is on a GPU and the step one kernel. How many steps were made.
+int64_t StepLoop::run_as_one_launch(BatchStream& stream, int64_t most) {
+  if (kind_ == StepKind::predict || trainer_.options().run_eagerly) return 0;
+  const std::optional<BatchReader::Rows> rows = stream.rows(most);
+  if (!rows) return 0;
+  const int64_t steps = rows->runs.runs, examples = steps * rows->runs.rows;
+  TimedStep step(clock_);
+  {
+    const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
+    if (!trainer_.run_steps(kind_, *rows, where_)) return 0;
+  }
+  stream.skip(steps);
+  if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples);
+  step.made(steps);
+  return steps;
+}
+
+void StepLoop::run(BatchStream& stream, int64_t step, int64_t steps) {
+  const Moments moments = moments_of(kind_);
+  const bool logs_wanted = kind_ != StepKind::predict && callbacks_.wants_batch_logs();
+  const int64_t asked = trainer_.options().steps_per_execution;
+  const int64_t most = callbacks_.needs_every_batch() ? asked : std::max(asked, kStepsPerLaunch);
+  const Logs none;
+  while (step != steps) {
+    // Callbacks hear of the last batch of an execution, as in Keras.
+    callbacks_.tell(moments.begin, step, none);
+    int64_t done = 0;
+    for (int64_t made = 1; made > 0 && done < most && step + done != steps; done += made)
+      made = run_as_one_launch(stream, (steps > 0 ? std::min(most, steps - step) : most) - done);
+    while (done < asked && step + done != steps && run_one(stream)) ++done;
+    if (done == 0) {
+      if (steps > 0)
+        log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
+            kind_ == StepKind::train ? "steps_per_epoch * epochs" : "as many", " batches");
+      return;
+    }
+    step += done;
+    callbacks_.tell(moments.end, step - 1, logs_wanted ? trainer_.results() : none);
+    if (watch_) watch_->look(batch_);
+    if ((kind_ == StepKind::train && trainer_.stop_training) || Interrupt::requested()) return;
+  }
+}
+
+}  // namespace lockstep::keras

@@ -1,0 +1,49 @@
+// The steps of one pass over a stream of batches.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "keras/training/callback_list.h"
+#include "keras/training/steps.h"
+#include "keras/training/stream.h"
+#include "lockstep/observe/step_clock.h"
+
+namespace lockstep::keras {
+
+class LossWatch;
+class Trainer;
+
+class StepLoop {
+ public:
+  // `clock` times the steps, `watch` looks at their loss; null: nobody does. The trainer, the clock, the callbacks and the
+  // watch have to outlive the loop.
+  StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, const CallbackList& callbacks,
+           std::source_location where, LossWatch* watch = nullptr);
+
+  // From step number `step` of the pass on until `steps` are made (-1: until the data ends), a training is
+  // asked to stop, or Ctrl-C. The callbacks hear of steps_per_execution batches at a time, of more where none
+  // of them minds and a GPU makes many steps per launch. Data that ends before `steps` is logged.
+  void run(BatchStream& stream, int64_t step, int64_t steps);
+
+  // What the prediction steps gave, by batch and output.
+  const std::vector<TensorList>& predictions() const { return predictions_; }
+
+ private:
+  bool run_one(BatchStream& stream);
+  int64_t run_as_one_launch(BatchStream& stream, int64_t most);
+  void compute();
+
+  Trainer& trainer_;
+  StepKind kind_;
+  observe::StepClock* clock_;
+  bool counts_examples_;  // under a strategy the replicas count their own
+  const CallbackList& callbacks_;
+  std::source_location where_;
+  LossWatch* watch_;
+  Batch batch_;
+  std::vector<TensorList> predictions_;
+};
+
+}  // namespace lockstep::keras

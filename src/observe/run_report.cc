@@ -1,0 +1,42 @@
+#include "lockstep/observe/run_report.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace lockstep::observe {
+
+int64_t steps(const RunSummary& summary) {
+  int64_t most = 0;
+  for (const ReplicaSummary& replica : summary.replicas) most = std::max(most, replica.wall.count);
+  return most;
+}
+
+double examples_per_second(const RunSummary& summary) {
+  int64_t examples = 0, longest = 0;
+  for (const ReplicaSummary& replica : summary.replicas) {
+    longest = std::max(longest, replica.wall.total);
+    examples += replica.counts[Counter::examples];
+  }
+  return longest > 0 ? static_cast<double>(examples) * 1e9 / static_cast<double>(longest) : 0;
+}
+
+RunReport report_on(RunSummary summary, std::string title) {
+  std::vector<Verdict> verdicts = judge(summary);
+  return {std::move(title), std::move(summary), std::move(verdicts)};
+}
+
+std::string to_text(const RunReport& report) {
+  return (report.title.empty() ? "" : report.title + '\n') + to_text(report.summary) +
+         to_text(report.verdicts);
+}
+
+void print(const RunReport& report, std::FILE* out) noexcept {
+  try {
+    std::fputs(to_text(report).c_str(), out);
+  } catch (const std::bad_alloc&) {
+    std::fputs("no memory was left for the report on the run\n", out);
+  }
+}
+
+}  // namespace lockstep::observe
