@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "device/memory_ledger.h"
+#include "device/device_backend.h"
 #include "device/memory_summary.h"
 
 namespace lockstep::keras {
@@ -10,11 +10,11 @@ namespace lockstep::keras {
 RunObserver::RunObserver(observe::StepClock& clock, std::vector<Device*> devices)
     : clock_(clock), devices_(std::move(devices)) {
   clock_.restart();
-  for (Device* device : devices_) device->ledger()->begin_run();
+  for (Device* device : devices_) backend_of(*device).ledger().begin_run();
 }
 
 void RunObserver::end_epoch() const {
-  for (Device* device : devices_) device->ledger()->settle();
+  for (Device* device : devices_) backend_of(*device).ledger().settle();
 }
 
 observe::RunSummary RunObserver::summary() const {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/memory_ledger.h"
+#include "device/device_backend.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::keras {
