@@ -9,6 +9,7 @@
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/observe/step_clock.h"
 #include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
@@ -34,9 +35,7 @@ class Strategy::Impl {
     observe::RunSummary summary = clock->summary();
     summary.sums = sums;
     if (summary.replicas[0].wall.count < kWorthReporting) return;
-    std::fputs(
-        (name + "::run\n" + observe::to_text(summary) + observe::to_text(observe::judge(summary))).c_str(),
-        stdout);
+    terminal::print(name + "::run\n" + observe::to_text(summary) + observe::to_text(observe::judge(summary)));
   }
 
   const Kind kind;

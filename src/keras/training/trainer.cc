@@ -14,6 +14,7 @@
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/observe/verdict.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -169,6 +170,26 @@ int64_t steps_of(const Data& data, int64_t told, int64_t batch_size, const char*
   return batches;
 }
 
+// What a backup knows the run by.
+RunParams params_of(const Data& data, const FitOptions& options, int64_t steps) {
+  RunParams params{.epochs = options.epochs, .steps = steps, .verbose = options.verbose};
+  const Batch* arrays = data.source()->arrays();
+  if (!arrays) {
+    params.data = "a dataset";
+    return params;
+  }
+  params.batch_size = options.batch_size;
+  params.examples = examples_in(*arrays);
+  each_array(*arrays, [&](const Tensor& array) {
+    Dims example;
+    for (int i = 1; i < array.rank(); ++i) example.push_back(array.shape()[i]);
+    params.data +=
+        detail::concat(params.data.empty() ? "arrays: " : ", ", TensorSpec{array.dtype(), example});
+  });
+  if (!options.shuffle) params.data += ", in their order";
+  return params;
+}
+
 void attach(const std::vector<Callback>& callbacks, Model& model, const RunParams& params,
             std::source_location where) {
   for (const Callback& callback : callbacks) {
@@ -180,10 +201,27 @@ void attach(const std::vector<Callback>& callbacks, Model& model, const RunParam
 }  // namespace
 
 Trainer::Progress Trainer::progress(int epoch, int64_t batch) {
-  return {epoch, batch, random_state(), stream_ ? stream_->position() : BatchStream::Position()};
+  Progress now{epoch, batch, random_state(), stream_ ? stream_->position() : BatchStream::Position()};
+  for (const Variable& variable : outputs_->variables()) now.metrics.push_back(variable.value());
+  return now;
 }
 Trainer::Progress Trainer::progress_after(int epoch) {
   return {epoch + 1, 0, random_state(), stream_ ? stream_->position_after_epoch() : BatchStream::Position()};
+}
+
+// Metrics make their variables when they first see a batch, so that they are shown one before these are filled.
+void Trainer::restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
+                              std::source_location where) {
+  if (outputs_->variables().size() != values.size()) {
+    BatchStream stream(data, {.batch_size = batch_size}, false);
+    Batch batch;
+    stream.begin_epoch();
+    if (stream.next(batch)) run_step(StepKind::test, batch, where);
+  }
+  const std::vector<Variable> variables = outputs_->variables();
+  require(variables.size() == values.size(), ErrorCode::invalid_argument, where, "the backup has ",
+          values.size(), " variables of metrics, this run ", variables.size());
+  for (size_t i = 0; i < values.size(); ++i) variables[i].assign(values[i], where);
 }
 
 // False where the data has ended.
@@ -262,6 +300,7 @@ void Trainer::run_epoch(StepKind kind, BatchStream& stream, int64_t step, int64_
     }
     step += done;
     tell(callbacks, end, step - 1, logs_wanted ? results() : none);
+    if (trains) tell(callbacks, &CallbackBase::on_settled);
     if ((trains && stop_training) || Interrupt::requested()) return;
   }
 }
@@ -340,7 +379,8 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   const auto recorder = std::make_shared<HistoryRecorder>();
   if (options.verbose > 0) callbacks.push_back(callbacks::ProgbarLogger());
   callbacks.push_back(Callback(recorder));
-  attach(callbacks, handle, {options.epochs, steps, options.verbose}, where);
+  attach(callbacks, handle, params_of(data, options, steps), where);
+  this->callbacks = callbacks;
 
   build_for(handle, data, where);
   const Interrupt interrupt;
@@ -352,6 +392,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   resume.reset();
   Logs logs;
   tell(callbacks, &CallbackBase::on_train_begin, logs);
+  tell(callbacks, &CallbackBase::on_settled);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = data::host_device().threads();
   stream_.emplace(data, EpochOptions{options.batch_size, options.shuffle, threads, cores - threads},
@@ -367,6 +408,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     tell(callbacks, &CallbackBase::on_epoch_begin, epoch, Logs());
     int64_t done = 0;
     if (resume) {
+      if (resume->batch > 0) restore_metrics(resume->metrics, data, options.batch_size, where);
       stream_->restore(resume->stream, resume->random);
       done = resume->batch;
       resume.reset();
@@ -385,11 +427,13 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     for (const Callback& callback : callbacks) callback.base()->add_logs(epoch, logs);
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
+    tell(callbacks, &CallbackBase::on_settled);
     for (Device* device : devices) device->ledger()->settle();
     if (Interrupt::requested()) break;
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
   tell(callbacks, &CallbackBase::on_train_end, logs);
+  this->callbacks.clear();
   History history = std::move(recorder->history);
   history.time = clock_->summary();
   history.time.input = stream_->input_summary();
@@ -398,9 +442,9 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   if (devices.size() > 1) history.time.sums = strategy.sums_description();
   warn_of_input(history.time);
   history.interrupted = Interrupt::requested();
+  history.signal = Interrupt::signal();
   if (options.verbose > 0 && strategy.kind() != distribute::Strategy::Kind::none)
-    std::fputs((observe::to_text(history.time) + observe::to_text(observe::judge(history.time))).c_str(),
-               stdout);
+    terminal::print(observe::to_text(history.time) + observe::to_text(observe::judge(history.time)));
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
   return history;

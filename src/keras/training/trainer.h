@@ -60,12 +60,15 @@ class Trainer {
     int64_t batch = 0;             // batches of the epoch that are done
     int64_t random = 0;            // random::default_generator()
     BatchStream::Position stream;  // of the data
+    TensorList metrics = {};       // what they have gathered of an epoch that is not done
   };
   // While fit runs: after `batch` batches of `epoch`, and at the end of an epoch, where the next one begins.
   Progress progress(int epoch, int64_t batch);
   Progress progress_after(int epoch);
   // Set by a callback when training begins.
   std::optional<Progress> resume;
+  // Of the fit under way.
+  std::vector<Callback> callbacks;
 
  private:
   Steps& steps();
@@ -80,6 +83,8 @@ class Trainer {
   Logs evaluate_quietly(const Data& data, int64_t batch_size, int64_t steps,
                         const std::vector<Callback>& callbacks, std::source_location where);
   void build_for(const Model& handle, const Data& data, std::source_location where) const;
+  void restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
+                       std::source_location where);
   void reset_metrics() { outputs_->reset(); }
 
   ModelBase& model_;
