@@ -223,7 +223,7 @@ void download(const std::string& url, const std::string& path, const DownloadOpt
   const std::string partial_path = path + ".part";
   PartialFile file(partial_path, where);
   // Another process was first.
-  if (std::filesystem::exists(path)) return file.remove();
+  if (file_exists(path)) return file.remove();
   for (bool keep = true;; keep = false) {
     const int64_t resumed = file.start(keep);
     const Outcome outcome = transfer(url, file, resumed, options, where);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/files.h"
+
 namespace lockstep {
 
 // The text of an error number, as "No such file or directory".
@@ -16,7 +18,8 @@ std::string system_message(int error_number);
 // A regular file opened for reading. Movable; read_at may be called from several threads at once.
 class InputFile {
  public:
-  // Throws Error(not_found) where there is no such file, Error(io) where it cannot be read or is a folder.
+  // Throws Error(not_found) where there is no such file, Error(io) where it cannot be read or is no regular file: pipes
+  // and devices have no end to read to.
   explicit InputFile(std::string path, std::source_location where = std::source_location::current());
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -34,29 +37,18 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// The whole file.
-std::string read_file(const std::string& path, std::source_location where = std::source_location::current());
+// A name for what is to become `path`, beside it, that no file has: "path.tmp-PROCESS-NUMBER".
+std::string draft_name(const std::string& path);
+// Makes a file of this name, which must not exist, follows no link and locks it for as long as the descriptor is open: so
+// a draft that somebody still writes is told from one that was left behind. -1 with errno where it cannot.
+int create_draft(const std::string& draft);
+// Removes the drafts of a folder that nobody writes any more.
+void remove_stale_drafts(const std::string& folder);
 
-// Writes a file that appears complete or not at all: under a temporary name beside `path` until commit(),
-// which brings the bytes to the disk and then renames. Destroyed without a commit, it leaves nothing behind
-// and an older file untouched.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::string path, std::source_location where = std::source_location::current());
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-  ~AtomicFile();
+// What a path leads to, for messages: "a folder", "a pipe", "a device", ....
+const char* kind_of_file(unsigned mode);
 
-  const std::string& path() const { return path_; }
-  void write(const void* data, size_t bytes);
-  void write(std::string_view text) { write(text.data(), text.size()); }
-  void commit();
-
- private:
-  std::string path_;
-  std::string temporary_;
-  int descriptor_;
-  std::source_location where_;
-};
+// Throws Error(invalid_argument) for a path that is empty or holds a NUL, behind which the system would not read.
+void check_path(const std::string& path, std::source_location where);
 
 }  // namespace lockstep

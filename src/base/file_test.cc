@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "lockstep/base/error.h"
 
@@ -70,6 +74,108 @@ TEST_F(File, ErrorsNameTheFileAndTheReason) {
   }
   char buffer[8];
   expect(ErrorCode::io, "ends at byte 3, 4 bytes short", [&] { InputFile(path()).read_at(1, buffer, 6); });
+  expect(ErrorCode::io, "it is a folder", [&] { AtomicFile file(folder_); });
+  symlink("loop", (folder_ + "/loop").c_str());
+  expect(ErrorCode::io, "Too many levels", [&] { read_file(folder_ + "/loop"); });
+  expect(ErrorCode::io, "Too many levels", [&] { AtomicFile file(folder_ + "/loop"); });
+  expect(ErrorCode::io, "Too many levels", [&] { make_folders(folder_ + "/loop/inner"); });
+  const std::string long_name = folder_ + "/" + std::string(300, 'x');
+  expect(ErrorCode::io, "too long", [&] { read_file(long_name); });
+  expect(ErrorCode::io, "too long", [&] { AtomicFile file(long_name); });
+  expect(ErrorCode::io, "Not a directory", [&] { read_file(path() + "/inner"); });
+  expect(ErrorCode::io, "a file where a folder is needed", [&] { make_folders(path()); });
+  expect(ErrorCode::invalid_argument, "NUL", [&] { read_file(path() + std::string("\0x", 2)); });
+}
+
+TEST_F(File, WhatHasNoEndIsNotRead) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0666), 0);
+  for (const std::string& name : {path(), std::string("/dev/zero")}) try {
+      read_file(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr(name == path() ? "it is a pipe" : "it is a device"));
+    }
+}
+
+TEST_F(File, WhatIsNoFileIsWrittenToAndNotReplaced) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0666), 0);
+  std::string got;
+  std::thread reader(
+      [&] { got = std::string(std::istreambuf_iterator<char>(std::ifstream(path()).rdbuf()), {}); });
+  {
+    AtomicFile file(path());
+    file.write("through the pipe");
+    file.commit();
+  }
+  reader.join();
+  EXPECT_EQ(got, "through the pipe");
+  EXPECT_TRUE(std::filesystem::is_fifo(path()));
+  // A device that takes nothing says so, and stays one.
+  const std::string full = folder_ + "/full";
+  symlink("/dev/full", full.c_str());
+  AtomicFile file(full);
+  EXPECT_THROW(file.write("x"), Error);
+  EXPECT_TRUE(std::filesystem::is_character_file(full));
+}
+
+TEST_F(File, ALinkIsFollowedToItsFile) {
+  std::filesystem::create_directories(folder_ + "/far");
+  std::ofstream(folder_ + "/far/real") << "old";
+  symlink("far/real", path().c_str());
+  AtomicFile file(path());
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(path()));
+  EXPECT_EQ(read_file(folder_ + "/far/real"), "new");
+}
+
+TEST_F(File, DraftsHaveNamesOfTheirOwnAndFollowNoLink) {
+  const std::string draft = draft_name(path());
+  symlink((folder_ + "/victim").c_str(), draft.c_str());
+  EXPECT_LT(create_draft(draft), 0);
+  AtomicFile one(path()), two(path());
+  one.write("one");
+  two.write("two");
+  two.commit();
+  one.commit();
+  EXPECT_EQ(read_file(path()), "one");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/victim"));
+  // A name of the greatest length that a file may have leaves no room for an ending.
+  AtomicFile longest(folder_ + "/" + std::string(255, 'x'));
+  longest.write("all of it");
+  longest.commit();
+  EXPECT_EQ(read_file(folder_ + "/" + std::string(255, 'x')), "all of it");
+}
+
+TEST_F(File, DraftsThatNobodyWritesAreRemoved) {
+  std::ofstream(path() + ".tmp-1-7") << "left behind";
+  std::ofstream(path() + ".tmp-mine") << "no draft";
+  AtomicFile live(path());
+  live.write("still being written");
+  remove_stale_drafts(folder_);
+  EXPECT_FALSE(std::filesystem::exists(path() + ".tmp-1-7"));
+  EXPECT_TRUE(std::filesystem::exists(path() + ".tmp-mine"));
+  live.commit();
+  EXPECT_EQ(read_file(path()), "still being written");
+}
+
+TEST_F(File, AGrowingFileGoesBackToAnEarlierSize) {
+  {
+    GrowingFile file(path());
+    file.write("one\n");
+    const int64_t size = file.size();
+    file.write("two\n");
+    file.cut(size);
+    file.write("three\n");
+  }
+  EXPECT_EQ(read_file(path()), "one\nthree\n");
+  GrowingFile again(path());
+  again.write("four\n");
+  EXPECT_EQ(read_file(path()), "one\nthree\nfour\n");
+  GrowingFile device("/dev/null");
+  device.write("x");
+  device.cut(0);
+  EXPECT_EQ(device.size(), 0);
 }
 
 }  // namespace

@@ -2,61 +2,150 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <sstream>
+#include <unordered_set>
 
+#include "base/file.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
-using Parsed = nlohmann::ordered_json;
+using Parser = nlohmann::json;
 
-Json from_parsed(const Parsed& p) {
-  switch (p.type()) {
-    case Parsed::value_t::boolean: return p.get<bool>();
-    case Parsed::value_t::number_integer: return p.get<int64_t>();
-    case Parsed::value_t::number_unsigned: {
-      const uint64_t value = p.get<uint64_t>();
-      if (value > static_cast<uint64_t>(INT64_MAX)) return static_cast<double>(value);
-      return static_cast<int64_t>(value);
-    }
-    case Parsed::value_t::number_float: return p.get<double>();
-    case Parsed::value_t::string: return p.get<std::string>();
-    case Parsed::value_t::array: {
-      Json::List list;
-      list.reserve(p.size());
-      for (const Parsed& item : p) list.push_back(from_parsed(item));
-      return list;
-    }
-    case Parsed::value_t::object: {
-      Json::Members members;
-      members.reserve(p.size());
-      for (const auto& [name, value] : p.items()) members.emplace_back(name, from_parsed(value));
-      return Json::object(std::move(members));
-    }
-    default: return {};
-  }
+// "line 3, column 7" of a position in a text.
+std::string place_of(std::string_view text, size_t position) {
+  const std::string_view before = text.substr(0, position);
+  const size_t line = static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t begin = before.rfind('\n');
+  return detail::concat("line ", line + 1, ", column ",
+                        begin == std::string_view::npos ? position + 1 : position - begin);
 }
 
-Parsed to_parsed(const Json& json) {
-  if (json.is_bool()) return json.as_bool();
-  if (json.is_int()) return json.as_int();
-  if (json.is_number()) return json.as_double();
-  if (json.is_string()) return json.as_string();
-  if (json.is_list()) {
-    Parsed list = Parsed::array();
-    for (const Json& item : json.items()) list.push_back(to_parsed(item));
-    return list;
+// Builds the value while the text is read.
+class Builder final : public nlohmann::json_sax<Parser> {
+ public:
+  Builder(std::string_view source, std::source_location where) : source_(source), where_(where) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add({}); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override {
+    return add(value > static_cast<uint64_t>(INT64_MAX) ? Json(static_cast<double>(value))
+                                                        : Json(static_cast<int64_t>(value)));
   }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Parser::binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(true); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    Open& object = open_.back();
+    // A few names are compared faster than they are entered.
+    constexpr size_t kFew = 16;
+    bool fresh = true;
+    if (object.members.size() < kFew) {
+      for (const Json::Member& member : object.members) fresh = fresh && member.first != name;
+    } else {
+      if (object.names.empty())
+        for (const Json::Member& member : object.members) object.names.insert(member.first);
+      fresh = object.names.insert(name).second;
+    }
+    require(fresh, ErrorCode::invalid_argument, where_, source_, ": the key \"", name,
+            "\" is there twice in one object; leave one of the two out");
+    object.members.emplace_back(std::move(name), Json());
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const Parser::exception& error) override {
+    std::string message = error.what();
+    // nlohmann's prefix "[json.exception.parse_error.101] " says nothing to a reader.
+    if (const size_t end = message.find("] "); message.starts_with('[') && end != std::string::npos)
+      message.erase(0, end + 2);
+    fail(ErrorCode::invalid_argument, where_, source_, ": ", message);
+  }
+
+ private:
+  struct Open {
+    bool is_object;
+    Json::List items = {};
+    Json::Members members = {};
+    std::unordered_set<std::string> names = {};  // of the members, once there are many
+  };
+
+  bool add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().is_object) {
+      open_.back().members.back().second = std::move(value);
+    } else {
+      open_.back().items.push_back(std::move(value));
+    }
+    return true;
+  }
+  bool open(bool is_object) {
+    // What walks through a value recurses as deep as it is nested.
+    require(open_.size() < 512, ErrorCode::invalid_argument, where_, source_,
+            ": nested deeper than 512 levels");
+    open_.push_back({.is_object = is_object});
+    return true;
+  }
+  bool close() {
+    Open closed = std::move(open_.back());
+    open_.pop_back();
+    return add(closed.is_object ? Json::object(std::move(closed.members)) : Json(std::move(closed.items)));
+  }
+
+  std::string_view source_;
+  std::source_location where_;
+  std::vector<Open> open_;
+  Json root_;
+};
+
+void write_value(const Json& json, int indent, int depth, std::string& out) {
+  const auto scalar = [&](const Parser& value) {
+    out += value.dump(-1, ' ', false, Parser::error_handler_t::replace);
+  };
+  const auto new_line = [&](int level) {
+    if (indent < 0) return;
+    out += '\n';
+    out.append(static_cast<size_t>(indent) * static_cast<size_t>(level), ' ');
+  };
+  // Between `begin` and `end`, what each() writes of every item.
+  const auto group = [&](char begin, char end, const auto& items, const auto& each) {
+    out += begin;
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) out += ',';
+      first = false;
+      new_line(depth + 1);
+      each(item);
+    }
+    if (!first) new_line(depth);
+    out += end;
+  };
   if (json.is_object()) {
-    Parsed object = Parsed::object();
-    for (const auto& [name, value] : json.members()) object[name] = to_parsed(value);
-    return object;
+    group('{', '}', json.members(), [&](const Json::Member& member) {
+      scalar(member.first);
+      out += indent < 0 ? ":" : ": ";
+      write_value(member.second, indent, depth + 1, out);
+    });
+  } else if (json.is_list()) {
+    group('[', ']', json.items(), [&](const Json& item) { write_value(item, indent, depth + 1, out); });
+  } else if (json.is_bool()) {
+    out += json.as_bool() ? "true" : "false";
+  } else if (json.is_int()) {
+    out += std::to_string(json.as_int());
+  } else if (json.is_number()) {
+    scalar(json.as_double());
+  } else if (json.is_string()) {
+    scalar(json.as_string());
+  } else {
+    out += "null";
   }
-  return nullptr;
 }
 
 // An excerpt for messages.
@@ -178,37 +267,23 @@ bool Json::erase(std::string_view name) {
 }
 
 Json Json::parse(std::string_view text, std::string_view source, std::source_location where) {
-  // Recursion follows the nesting, so its depth is limited before anything is built.
-  int depth = 0;
-  const auto limit = [&](int, Parsed::parse_event_t event, Parsed&) {
-    if (event == Parsed::parse_event_t::object_start || event == Parsed::parse_event_t::array_start) {
-      require(++depth <= 512, ErrorCode::invalid_argument, where, source, ": nested deeper than 512 levels");
-    } else if (event == Parsed::parse_event_t::object_end || event == Parsed::parse_event_t::array_end) {
-      --depth;
-    }
-    return true;
-  };
-  try {
-    return from_parsed(Parsed::parse(text, limit));
-  } catch (const Parsed::exception& error) {
-    std::string message = error.what();
-    // nlohmann's prefix "[json.exception.parse_error.101] " says nothing to a reader.
-    if (const size_t end = message.find("] "); message.starts_with('[') && end != std::string::npos)
-      message.erase(0, end + 2);
-    fail(ErrorCode::invalid_argument, where, source, ": ", message);
-  }
+  // The parser takes a NUL for the end.
+  const size_t nul = text.find('\0');
+  require(nul == std::string_view::npos, ErrorCode::invalid_argument, where, source,
+          ": there is a NUL character at ", place_of(text, std::min(nul, text.size())), "; JSON is text");
+  Builder builder(source, where);
+  Parser::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
 }
 
 Json Json::read_file(const std::string& path, std::source_location where) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  require(static_cast<bool>(file), ErrorCode::io, where, "cannot read \"", path, "\"; does the file exist?");
-  return parse(text.str(), path, where);
+  return parse(lockstep::read_file(path, where), path, where);
 }
 
 std::string Json::dump(int indent) const {
-  return to_parsed(*this).dump(indent, ' ', false, Parsed::error_handler_t::replace);
+  std::string text;
+  write_value(*this, indent, 0, text);
+  return text;
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump(); }

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/environment.h"
+#include "lockstep/base/terminal.h"
 
 namespace lockstep {
 namespace {
@@ -38,7 +39,8 @@ thread_local bool in_sink = false;
 void write_stderr(const LogMessage& message) {
   // One write a line, so that processes which share a terminal do not cut each other's lines. What
   // cannot be written to stderr has nowhere else to go.
-  const std::string line = render(message, log_level() == LogLevel::debug) + "\n";
+  std::string line = render(message, log_level() == LogLevel::debug) + "\n";
+  if (isatty(STDERR_FILENO)) line = terminal::wrapped(line, terminal::columns(stderr).value_or(80));
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);

@@ -7,14 +7,18 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <span>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/environment.h"
 #include "base/flush_to_zero.h"
+#include "base/thread.h"
 
 // libgomp is not instrumented, so its fork and join are told to the thread sanitizer by hand.
 #if defined(__SANITIZE_THREAD__)
@@ -109,8 +113,29 @@ int thread_limit() { return limit; }
 ThreadLimit::ThreadLimit(int threads) : previous_(std::exchange(limit, threads)) {}
 ThreadLimit::~ThreadLimit() { limit = previous_; }
 
+namespace {
+
+// OpenMP ends the program where the system makes no thread for it, so that somebody else asks first.
+void require_threads(int count) {
+  std::vector<std::thread> all;
+  std::promise<void> done;
+  const std::shared_future<void> ends(done.get_future());
+  try {
+    for (int i = 0; i < count; ++i) all.push_back(start_thread([ends] { ends.wait(); }));
+  } catch (Error& error) {
+    done.set_value();
+    for (std::thread& thread : all) thread.join();
+    throw error.note("for a team of " + std::to_string(count + 1) + " threads");
+  }
+  done.set_value();
+  for (std::thread& thread : all) thread.join();
+}
+
+}  // namespace
+
 TeamScope::TeamScope(int threads)
     : previous_(omp_get_max_threads()), caller_flushes_to_zero_(flushes_to_zero()) {
+  if (threads > largest_team && !omp_in_parallel()) require_threads(threads - 1);
   omp_set_num_threads(threads);
   set_flush_to_zero(true);
   if (omp_in_parallel()) return;

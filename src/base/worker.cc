@@ -6,6 +6,8 @@
 
 #include <climits>
 
+#include "base/thread.h"
+
 namespace lockstep {
 namespace {
 
@@ -40,7 +42,7 @@ Waiting waiting_of(int threads) {
                                                                           : Waiting::sleeps;
 }
 
-Worker::Worker(Waiting waiting) : waiting_(waiting), thread_([this] { loop(); }) {}
+Worker::Worker(Waiting waiting) : waiting_(waiting), thread_(start_thread([this] { loop(); })) {}
 
 Worker::~Worker() {
   wait();

@@ -18,8 +18,6 @@ struct Flags {
   double tolerance = 0;
 };
 
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-
 int inspect(const Flags& flags) {
   Json all = Json::list();
   for (const std::string& path : flags.paths) {
@@ -27,9 +25,9 @@ int inspect(const Flags& flags) {
     if (flags.json)
       all.push_back(std::move(inspection));
     else
-      print(inspection_text(inspection));
+      print_result(inspection_text(inspection));
   }
-  if (flags.json) print((all.items().size() == 1 ? all.at(0) : all).dump(2) + "\n");
+  if (flags.json) print_result((all.items().size() == 1 ? all.at(0) : all).dump(2) + "\n");
   return 0;
 }
 
@@ -37,10 +35,10 @@ int diff(const Flags& flags) {
   try {
     const Json found =
         diff_checkpoints(checkpoint_path(flags.paths[0]), checkpoint_path(flags.paths[1]), flags.tolerance);
-    print(flags.json ? found.dump(2) + "\n" : diff_text(found));
+    print_result(flags.json ? found.dump(2) + "\n" : diff_text(found));
     return found.at("same").as_bool() ? 0 : 1;
   } catch (const Error& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
+    complain(error.message());
     return 2;
   }
 }
@@ -57,13 +55,14 @@ int verify(const Flags& flags) {
     }
     good = good && found.at("good").as_bool();
     if (!flags.json) {
-      print(fmt::format("{}: {}\n", found.at("path").as_string(),
-                        found.at("good").as_bool() ? "good" : "damaged"));
-      for (const Json& problem : found.at("problems").items()) print("  " + problem.as_string() + "\n");
+      print_result(fmt::format("{}: {}\n", found.at("path").as_string(),
+                               found.at("good").as_bool() ? "good" : "damaged"));
+      for (const Json& problem : found.at("problems").items())
+        print_result("  " + problem.as_string() + "\n");
     }
     all.push_back(std::move(found));
   }
-  if (flags.json) print((all.items().size() == 1 ? all.at(0) : all).dump(2) + "\n");
+  if (flags.json) print_result((all.items().size() == 1 ? all.at(0) : all).dump(2) + "\n");
   return good ? 0 : 1;
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/checkpoint_file.h"
 
@@ -127,7 +128,7 @@ std::vector<std::string> names_of(const CheckpointFile& file) {
 }  // namespace
 
 std::string checkpoint_path(const std::string& given) {
-  if (!std::filesystem::is_directory(given)) return CheckpointFile(given).path();
+  if (!is_folder(given)) return CheckpointFile(given).path();
   const std::optional<std::string> latest = train::latest_checkpoint(given);
   require(latest.has_value(), ErrorCode::not_found, std::source_location::current(),
           "there is no checkpoint in \"", given, "\"");

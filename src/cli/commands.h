@@ -1,14 +1,23 @@
 // The subcommands. Each adds itself to the program and sets the exit status when it ran.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
 
 namespace lockstep::cli {
 
 void add_train(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_checkpoint(CLI::App& app, int& status);
+
+// "lockstep: text" on standard error, one line as far as the terminal has room.
+void complain(const std::string& text);
+// To standard output, as it is. Throws Error(io) where it cannot be written: what was asked for is not there.
+void print_result(const std::string& text);
+
+// What an option takes, with short words for what it does not.
+CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
+CLI::Validator positive_number();
 
 }  // namespace lockstep::cli

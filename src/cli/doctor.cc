@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "lockstep/base/terminal.h"
 
 namespace lockstep::cli {
 
@@ -23,7 +24,9 @@ void add_doctor(CLI::App& app, int& status) {
       "Exit status: 0 where there is no problem, 1 where there is one, 2 where the call is wrong.");
   command->callback([settings, &status] {
     const doctor::Report report = doctor::examine(settings->options);
-    std::fputs((settings->json ? report.to_json() + "\n" : report.to_text()).c_str(), stdout);
+    const std::optional<int> columns = terminal::columns();
+    const std::string text = settings->json ? report.to_json() + "\n" : report.to_text();
+    print_result(columns && !settings->json ? terminal::wrapped(text, *columns) : text);
     status = report.healthy() ? 0 : 1;
   });
 }

@@ -4,13 +4,18 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <utility>
 
 #include "cli/run_data.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/folder_lock.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/device/device.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/train/event_writer.h"
 
 namespace lockstep::cli {
 namespace {
@@ -18,33 +23,94 @@ namespace {
 using keras::Logs;
 using keras::Model;
 
-std::ofstream open_file(const std::string& path) {
-  std::ofstream file(path);
-  require(file.good(), ErrorCode::io, std::source_location::current(), "cannot write \"", path, "\"");
-  return file;
-}
-
 void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file = open_file(path.string());
-  file << text << '\n';
-  require(file.flush().good(), ErrorCode::io, std::source_location::current(), "cannot write \"",
-          path.string(), "\"");
+  AtomicFile file(path.string());
+  file.write(text + "\n");
+  file.commit();
 }
 
 // step,epoch,loss: every step's own loss, where logs hold means over the epoch.
 class StepLog final : public keras::CallbackBase {
  public:
-  explicit StepLog(const std::string& path) : file_(open_file(path)) { file_ << "step,epoch,loss\n"; }
+  explicit StepLog(const std::string& path) : file_(path) {}
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_end(int64_t, const Logs&) override {
-    file_ << fmt::format("{},{},{:.9g}\n", ++step_, epoch_ + 1, model().last_loss());
+    begin();
+    file_.write(fmt::format("{},{},{:.9g}\n", ++step_, epoch_ + 1, model().last_loss()));
   }
-  void on_train_end(const Logs&) override { file_.flush(); }
+  void on_train_end(const Logs&) override { begin(); }
+
+  std::string state_name() const override { return "StepLog"; }
+  // Lines that were written after the backup are written again.
+  void visit_state(keras::CallbackState& state) override {
+    int64_t size = file_.size();
+    state("size", size);
+    state("step", step_);
+    if (!state.restores()) return;
+    file_.cut(size);
+    begun_ = file_.size() == size && size > 0;
+  }
 
  private:
-  std::ofstream file_;
+  void begin() {
+    if (std::exchange(begun_, true)) return;
+    file_.cut(0);
+    file_.write("step,epoch,loss\n");
+  }
+
+  GrowingFile file_;
+  bool begun_ = false;
   int64_t step_ = 0;
   int epoch_ = 0;
+};
+
+// A report that cannot be written any more is a problem to be told of, and no reason to lose a run.
+class Reporting final : public keras::CallbackBase {
+ public:
+  Reporting(std::string flag, keras::Callback report, std::vector<std::string>& problems)
+      : flag_(std::move(flag)), report_(std::move(report)), problems_(problems) {}
+
+  void on_train_begin(const Logs& logs) override {
+    report_.base()->bind(&model(), params());
+    report_.base()->on_train_begin(logs);
+  }
+  void on_train_end(const Logs& logs) override {
+    attempt([&](CallbackBase& report) { report.on_train_end(logs); });
+  }
+  void on_epoch_begin(int epoch, const Logs& logs) override {
+    attempt([&](CallbackBase& report) { report.on_epoch_begin(epoch, logs); });
+  }
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    attempt([&](CallbackBase& report) { report.on_epoch_end(epoch, logs); });
+  }
+  void on_train_batch_end(int64_t batch, const Logs& logs) override {
+    attempt([&](CallbackBase& report) { report.on_train_batch_end(batch, logs); });
+  }
+  bool wants_batch_logs() const override { return report_.base()->wants_batch_logs(); }
+  bool needs_every_batch() const override { return report_.base()->needs_every_batch(); }
+  std::string state_name() const override { return report_.base()->state_name(); }
+  void visit_state(keras::CallbackState& state) override { report_.base()->visit_state(state); }
+
+ private:
+  using CallbackBase = keras::CallbackBase;
+
+  template <class F>
+  void attempt(F&& f) {
+    if (failed_) return;
+    try {
+      f(*report_.base());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::io) throw;
+      failed_ = true;
+      problems_.push_back(flag_ + ": " + error.message());
+      log(LogLevel::error, problems_.back(), "; training goes on without it");
+    }
+  }
+
+  std::string flag_;
+  keras::Callback report_;
+  std::vector<std::string>& problems_;
+  bool failed_ = false;
 };
 
 // Ends a run that cannot recover, with what to do about it.
@@ -84,25 +150,27 @@ void compile(const RunFile& run, const Model& model, std::FILE* out) {
     const Json* config = loss.find("config");
     const Json* from_logits = config ? config->find("from_logits") : nullptr;
     if (from_logits && *from_logits == Json(false))
-      fmt::print(out,
-                 "compile.loss: \"{}\" takes probabilities, but the model's last layer gives logits; "
-                 "say {{\"class_name\": ..., \"config\": {{\"from_logits\": true}}}} or add a softmax\n",
-                 options.loss.list()[0].name());
+      terminal::print(
+          fmt::format("compile.loss: \"{}\" takes probabilities, but the model's last layer gives logits; "
+                      "say {{\"class_name\": ..., \"config\": {{\"from_logits\": true}}}} or add a softmax\n",
+                      options.loss.list()[0].name()),
+          out);
   }
   at_key("compile", [&] { model.compile(options); });
 }
 
-void write_results(const RunFile& run, const Model& model, const keras::History& history, std::FILE* out) {
-  if (run.output.empty()) return;
-  const std::filesystem::path folder = run.resolve(run.output);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ErrorCode::io, std::source_location::current(), "output: cannot make the folder \"",
-          folder.string(), "\": ", error.message());
+void write_results(const std::filesystem::path& folder, const Model& model, const keras::History& history,
+                   std::FILE* out) {
   model.save_weights((folder / "weights.safetensors").string());
   write_text(folder / "model.json", model.to_json(2));
   write_text(folder / "history.json", history.to_json().dump(2));
-  fmt::print(out, "weights.safetensors, model.json and history.json written to {}\n", folder.string());
+  terminal::print(
+      fmt::format("weights.safetensors, model.json and history.json written to {}\n", folder.string()), out);
+}
+
+// "1 thread", "2 threads"
+std::string counted(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 // Where the run trains.
@@ -134,6 +202,31 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
           ErrorCode::invalid_argument, std::source_location::current(),
           "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
           run.compile ? run.compile->steps_per_execution : 1);
+  // What cannot be written shows before anything was learnt that would be lost.
+  std::vector<std::string> problems;
+  std::vector<keras::Callback> callbacks{keras::make_callback<StopAtNonsense>()};
+  const auto report = [&](const char* flag, auto make) {
+    at_key(flag, [&] { callbacks.push_back(keras::make_callback<Reporting>(flag, make(), problems)); });
+  };
+  if (!reports.step_log.empty())
+    report("--step-log", [&] { return keras::make_callback<StepLog>(reports.step_log); });
+  if (!reports.tensorboard.empty())
+    report("--tensorboard", [&] {
+      const train::EventWriter writable(reports.tensorboard + "/train");
+      std::filesystem::remove(writable.path());
+      return keras::callbacks::TensorBoard(reports.tensorboard);
+    });
+  std::filesystem::path output;
+  FolderLock output_lock, backup_lock;
+  if (!run.output.empty()) output = run.resolve(run.output);
+  if (!output.empty()) at_key("output", [&] { output_lock = FolderLock(output.string()); });
+  const std::string backup = run.backup.empty() ? "" : run.resolve(run.backup);
+  if (!backup.empty()) {
+    at_key("backup", [&] { backup_lock = FolderLock(backup); });
+    // It goes when the results are written: until then there may be a run to go on with.
+    callbacks.push_back(keras::callbacks::BackupAndRestore(backup, {.delete_checkpoint = false}));
+  }
+
   const auto scope = strategy.scope();
   const Model model = make_model(run);
   compile(run, model, reports.out);
@@ -143,16 +236,20 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
   const bool replicated = strategy.kind() != distribute::Strategy::Kind::none;
-  fmt::print(reports.out, "{} on {}: {} examples to learn from, {} to test on\n", model.name(),
-             replicated ? fmt::format("{} devices ({} threads each)", strategy.devices().size(),
-                                      strategy.devices()[0]->threads())
-                        : current_device().name(),
-             train_count, validates ? data.validation.x.shape()[0] : int64_t{0});
+  terminal::print(
+      fmt::format("{} on {}: {} to learn from, {} to test on\n", model.name(),
+                  replicated ? fmt::format("{} ({} each)",
+                                           counted(static_cast<int64_t>(strategy.devices().size()), "device"),
+                                           counted(strategy.devices()[0]->threads(), "thread"))
+                             : current_device().name(),
+                  counted(train_count, "example"), validates ? data.validation.x.shape()[0] : int64_t{0}),
+      reports.out);
 
   const FitSettings& fit = run.fit;
   keras::FitOptions options{.batch_size = fit.batch_size,
                             .epochs = static_cast<int>(fit.epochs),
                             .verbose = static_cast<int>(fit.verbose),
+                            .callbacks = callbacks,
                             .shuffle = fit.shuffle,
                             .class_weight = fit.class_weight,
                             .initial_epoch = static_cast<int>(fit.initial_epoch),
@@ -161,11 +258,13 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
                             .validation_batch_size = fit.validation_batch_size,
                             .validation_freq = static_cast<int>(fit.validation_freq)};
   if (validates) options.validation_data = data.validation;
-  options.callbacks.push_back(keras::make_callback<StopAtNonsense>());
-  if (!reports.step_log.empty()) options.callbacks.push_back(keras::make_callback<StepLog>(reports.step_log));
-  if (!reports.tensorboard.empty())
-    options.callbacks.push_back(keras::callbacks::TensorBoard(reports.tensorboard));
   const keras::History history = model.fit(data.train, options);
+  // Before anything else: a system that wants the machine back does not wait long.
+  if (!output.empty()) write_results(output, model, history, reports.out);
+  if (!backup.empty() && !history.interrupted) {
+    std::error_code ignored;
+    std::filesystem::remove(std::filesystem::path(backup) / "backup.safetensors", ignored);
+  }
 
   const int64_t test_batch = std::max<int64_t>(fit.batch_size, 256);
   const Logs figures =
@@ -177,9 +276,11 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
     result.set(name, value);
     line += fmt::format(" - {}: {:.4f}", name, value);
   }
-  fmt::print(reports.out, "{}\n", line);
-  if (observe::steps(history.time) > 0) observe::print(observe::report_on(history.time), reports.out);
-  write_results(run, model, history, reports.out);
+  line += "\n";
+  if (observe::steps(history.time) > 0) line += observe::to_text(observe::report_on(history.time));
+  if (!terminal::print(line, reports.out))
+    problems.push_back(
+        "the figures could not be written to standard output: is the disk full, or the pipe closed?");
 
   result.set("examples_per_s", observe::examples_per_second(history.time));
   result.set("devices", device_names(strategy));
@@ -190,7 +291,8 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   result.set("batch_size", fit.batch_size);
   result.set("seed", run.seed);
   result.set("reproducible", strategy.options().reproducible);
-  if (history.interrupted) result.set("interrupted", true);
+  if (history.interrupted) result.set("interrupted", true), result.set("signal", history.signal);
+  if (!problems.empty()) result.set("problems", Json::List(problems.begin(), problems.end()));
   result.set("step_clock", Json::parse(observe::to_json(history.time)));
   return result;
 }

@@ -1,9 +1,9 @@
 #include "cli/run_data.h"
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <limits>
 
+#include "lockstep/base/files.h"
 #include "lockstep/keras/directories.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -111,9 +111,7 @@ class Loader {
   }
   TrainTest operator()(const TextSource& source) const {
     const std::string path = run_.resolve(source.path);
-    std::ifstream file(path, std::ios::binary);
-    require(file.good(), ErrorCode::io, std::source_location::current(), "cannot open \"", path, "\"");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = read_file(path);
     const int64_t blocks = (static_cast<int64_t>(text.size()) - 1) / source.context;
     require(blocks > 0, ErrorCode::invalid_argument, std::source_location::current(), "\"", path, "\" has ",
             text.size(), " bytes; an example of ", source.context, " and its labels need ",
@@ -159,6 +157,32 @@ bool accepts(const Shape& wanted, const Shape& given) {
   return true;
 }
 
+// Calls f with every number, exactly as it was read, and its row.
+template <class F>
+void each_number(const Tensor& values, F&& f) {
+  if (values.size() == 0) return;
+  const int64_t width = values.size() / values.shape()[0];
+  const auto each = [&](const auto& numbers) {
+    for (int64_t i = 0; i < values.size(); ++i) f(numbers[static_cast<size_t>(i)], i / width);
+  };
+  if (is_floating(values.dtype()))
+    each(cast(values, DType::float64).to_vector<double>());
+  else
+    each(cast(values, DType::int64).to_vector<int64_t>());
+}
+
+// Whole numbers that must fit, whatever they were read as; `what` they are.
+Tensor as_int32(const Tensor& values, const char* what) {
+  each_number(values, [&](auto value, int64_t row) {
+    constexpr auto kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
+    bool whole = value >= kLeast && value <= kMost;
+    if constexpr (std::is_same_v<decltype(value), double>) whole = whole && value == std::floor(value);
+    require(whole, ErrorCode::invalid_argument, std::source_location::current(), "data: ", what, " of row ",
+            row, " (counted from 0) is ", value, "; it must be a whole number from -2^31 to 2^31 - 1");
+  });
+  return cast(values, DType::int32);
+}
+
 Tensor fitting_x(Tensor x, bool images, const DataOptions& options, const Ends& ends) {
   const bool bytes = images || x.dtype() == DType::uint8;
   if (is_floating(ends.dtype)) {
@@ -168,7 +192,7 @@ Tensor fitting_x(Tensor x, bool images, const DataOptions& options, const Ends& 
   } else {
     require(!options.scale, ErrorCode::invalid_argument, std::source_location::current(),
             "data.scale: the model takes integers, which are left as they are");
-    x = cast(x, DType::int32);
+    x = as_int32(x, "the input");
   }
   const int64_t count = x.shape()[0];
   if (options.flatten) x = reshape(x, {count, count == 0 ? 0 : x.size() / count});
@@ -187,21 +211,51 @@ Tensor fitting_x(Tensor x, bool images, const DataOptions& options, const Ends& 
   return reshape(x, dims);
 }
 
-Tensor fitting_y(Tensor y, const DataOptions& options, const Ends& ends) {
-  const bool numbers = !is_floating(y.dtype()) && y.dtype() != DType::boolean;
+// Class numbers as int32, whatever they were read as.
+Tensor class_numbers(const Tensor& y, int64_t classes) {
+  constexpr auto kMost = static_cast<int64_t>(std::numeric_limits<int32_t>::max());
+  const int64_t last = classes > 0 ? classes - 1 : kMost;
+  each_number(y, [&](auto label, int64_t row) {
+    const auto refuse = [&](const char* is) {
+      fail(ErrorCode::invalid_argument, std::source_location::current(), "data: the label of row ", row,
+           " (counted from 0) is ", label, is, "; the model tells ", classes > 0 ? classes : kMost,
+           " classes apart, whose numbers are 0 to ", last);
+    };
+    if constexpr (std::is_same_v<decltype(label), double>) {
+      if (!(label == std::floor(label))) refuse(", which is no whole number");
+      if (label < 0 || label > static_cast<double>(last)) refuse("");
+    } else if (label < 0 || label > last) {
+      refuse("");
+    }
+  });
+  return cast(y, DType::int32);
+}
+
+// Whether the loss that the run names takes class numbers.
+bool takes_class_numbers(const RunFile& run) {
+  if (!run.compile) return !run.model.from_json();
+  const Json& loss = run.compile->loss;
+  const Json* name = loss.is_string() ? &loss : loss.find("class_name");
+  return name && name->is_string() &&
+         (name->as_string().starts_with("sparse") || name->as_string().starts_with("Sparse"));
+}
+
+Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends) {
+  const bool one_hot = run.data.options.one_hot;
   const int64_t classes = ends.output.rank() > 1 ? ends.output[-1] : -1;
-  if (numbers || options.one_hot) y = cast(y, DType::int32);
-  if (numbers && classes > 1 && y.size() > 0 && (y.rank() == 1 || options.one_hot)) {
-    const int64_t largest = cast(reduce_max(y), DType::int64).item<int64_t>();
-    require(largest < classes, ErrorCode::invalid_argument, std::source_location::current(),
-            "data: the labels go up to ", largest, ", but the model tells ", classes, " classes apart, 0 to ",
-            classes - 1);
-  }
-  if (!options.one_hot) return y;
-  require(classes > 1, ErrorCode::invalid_argument, std::source_location::current(),
+  const bool column = y.rank() > 1 && y.shape()[-1] == 1;
+  const bool numbers = !is_floating(y.dtype()) && y.dtype() != DType::boolean;
+  require(!one_hot || classes > 1, ErrorCode::invalid_argument, std::source_location::current(),
           "data.one_hot: the model must end in a known number of classes");
-  if (y.rank() > 1 && y.shape()[-1] == 1) y = squeeze(y, {-1});
-  return one_hot(y, classes);
+  // Of a text every token has a label.
+  const bool of_classes = classes > 1 && (one_hot || takes_class_numbers(run) || (numbers && y.rank() == 1));
+  if (of_classes)
+    y = class_numbers(y, classes);
+  else if (numbers)
+    y = as_int32(y, "the label");
+  if (!one_hot) return y;
+  if (column) y = squeeze(y, {-1});
+  return lockstep::one_hot(y, classes);
 }
 
 }  // namespace
@@ -233,7 +287,7 @@ RunData load_data(const RunFile& run, const keras::Model& model) {
     if (!examples->x.defined()) continue;
     const bool images = std::holds_alternative<ImageFolderSource>(run.data.source);
     examples->x = fitting_x(examples->x, images, options, ends);
-    examples->y = fitting_y(examples->y, options, ends);
+    examples->y = fitting_y(examples->y, run, ends);
   }
   if (data.validation.x.defined() && data.validation.x.shape()[0] == 0) data.validation = {};
   return data;

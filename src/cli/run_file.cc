@@ -1,5 +1,6 @@
 #include "cli/run_file.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "lockstep/keras/applications.h"
@@ -186,6 +187,43 @@ Json run_schema() {
   const Json body = value_schema(RunFile());
   for (const auto& [key, value] : body.members()) schema.set(key, value);
   return schema;
+}
+
+namespace {
+
+// Below a key of which every choice has keys of its own, each is listed once.
+void list_keys(const Json& schema, const std::string& path, std::vector<std::string>& seen,
+               std::string& text) {
+  if (const Json* choices = schema.find("anyOf"))
+    for (const Json& choice : choices->items()) list_keys(choice, path, seen, text);
+  const Json* properties = schema.find("properties");
+  if (!properties) return;
+  for (const auto& [key, value] : properties->members()) {
+    const std::string whole = child(path, key);
+    if (key == "$schema" || std::find(seen.begin(), seen.end(), whole) != seen.end()) continue;
+    seen.push_back(whole);
+    const Json* help = value.find("description");
+    // What an application takes is its own; the names say it.
+    if (help)
+      text += "  " + whole + std::string(whole.size() < 26 ? 28 - whole.size() : 2, ' ') + help->as_string() +
+              "\n";
+    if (whole != "model" && whole != "data.validation") list_keys(value, whole, seen, text);
+  }
+}
+
+}  // namespace
+
+std::string run_help() {
+  std::string text = "Keys of a run file:\n";
+  std::vector<std::string> seen;
+  list_keys(run_schema(), "", seen, text);
+  return text +
+         "\nAn example, to be pasted as it stands:\n"
+         "  echo '{\"model\": {\"zoo\": \"mlp\", \"hidden\": [64]},\n"
+         "         \"data\": {\"name\": \"digits\", \"train_size\": 4000},\n"
+         "         \"fit\": {\"epochs\": 3, \"batch_size\": 64},\n"
+         "         \"output\": \"trained\", \"backup\": \"backup\"}' > run.json\n"
+         "  lockstep train run.json\n";
 }
 
 }  // namespace lockstep::cli

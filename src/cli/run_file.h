@@ -199,16 +199,20 @@ struct FitSettings {
   int64_t validation_freq = 1;
   int64_t verbose = 1;
   void visit(auto& v) {
-    v("epochs", epochs, {.help = "Times the training examples are gone through", .at_least = 0});
+    // What fit() takes as an int.
+    constexpr double kMore = 2147483648.0;
+    v("epochs", epochs,
+      {.help = "Times the training examples are gone through", .at_least = 0, .below = kMore});
     v("batch_size", batch_size, {.help = "Examples a step", .at_least = 1});
     v("shuffle", shuffle, {.help = "A new order for every epoch"});
     v("class_weight", class_weight,
       {.help = "Weights of the classes' examples in the loss, by class number"});
-    v("initial_epoch", initial_epoch, {.help = "Epochs that count as done", .at_least = 0});
+    v("initial_epoch", initial_epoch, {.help = "Epochs that count as done", .at_least = 0, .below = kMore});
     v("steps_per_epoch", steps_per_epoch, {.help = "-1: until the data ends", .at_least = -1});
     v("validation_steps", validation_steps, {.help = "-1: until the data ends", .at_least = -1});
     v("validation_batch_size", validation_batch_size, {.help = "-1: batch_size", .at_least = -1});
-    v("validation_freq", validation_freq, {.help = "Validate every so many epochs", .at_least = 1});
+    v("validation_freq", validation_freq,
+      {.help = "Validate every so many epochs", .at_least = 1, .below = kMore});
     v("verbose", verbose,
       {.help = "0: silent, 1: a progress bar, 2: a line an epoch", .at_least = 0, .below = 3});
   }
@@ -223,6 +227,7 @@ struct RunFile {
   std::string initial_weights = {};
   int64_t seed = 0;
   std::string output = {};
+  std::string backup = {};
   std::string schema = {};
   void visit(auto& v) {
     v("$schema", schema, {.help = "For editors"});
@@ -240,6 +245,10 @@ struct RunFile {
     v("seed", seed, {.help = "Of the initial weights, the order of the examples and dropout", .at_least = 0});
     v("output", output,
       {.help = "Folder for weights.safetensors, model.json and history.json; left out: none"});
+    v("backup", backup,
+      {.help =
+           "Folder that the run is kept in after every epoch, until it has ended: killed at any moment and "
+           "started again, it goes on there and ends with the same bits; left out: none"});
   }
 
   // A path of the file, as the program must open it.
@@ -250,5 +259,7 @@ RunFile read_run_file(const std::string& path);
 RunFile parse_run(const Json& json, const std::string& folder);
 // What docs/run.schema.json holds.
 Json run_schema();
+// The keys with their explanations, a line each, and an example: for people.
+std::string run_help();
 
 }  // namespace lockstep::cli

@@ -18,6 +18,14 @@ Json number(double value) {
                                                               : Json(value);
 }
 
+// A range of whole numbers, short.
+std::string whole_limits(const Rule& rule) {
+  if (rule.at_least && rule.below)
+    return " from " + number(*rule.at_least).dump() + " to " + number(*rule.below - 1).dump();
+  if (rule.at_least) return " of at least " + number(*rule.at_least).dump();
+  return rule.below ? " below " + number(*rule.below).dump() : "";
+}
+
 std::string limits(const Rule& rule) {
   std::string text;
   if (rule.at_least) text += " of at least " + number(*rule.at_least).dump();
@@ -55,8 +63,8 @@ void read_value(const Json& json, bool& value, const Rule&, const std::string& p
 }
 
 void read_value(const Json& json, int64_t& value, const Rule& rule, const std::string& path) {
-  const bool whole = json.is_number() && number(json.as_double()).is_int();
-  if (!whole || !within(json.as_double(), rule)) refuse(path, "an integer" + limits(rule), json);
+  const bool whole = json.is_int() || (json.is_number() && number(json.as_double()).is_int());
+  if (!whole || !within(json.as_double(), rule)) refuse(path, "an integer" + whole_limits(rule), json);
   value = json.as_int();
 }
 
@@ -68,6 +76,8 @@ void read_value(const Json& json, double& value, const Rule& rule, const std::st
 void read_value(const Json& json, std::string& value, const Rule& rule, const std::string& path) {
   if (!json.is_string()) refuse(path, "a string", json);
   value = json.as_string();
+  // Paths above all: the system would not read on behind it.
+  if (value.find('\0') != std::string::npos) refuse(path, "text without a NUL character", json);
   if (rule.one_of.empty() || std::find(rule.one_of.begin(), rule.one_of.end(), value) != rule.one_of.end())
     return;
   const std::string near = nearest_spelling(value, rule.one_of);

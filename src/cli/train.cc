@@ -7,6 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/run.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/applications.h"
@@ -18,6 +20,7 @@ namespace {
 
 struct Flags {
   std::string run = "mlp";  // a run file, or a network to train on the digits
+  bool names_run = false;
   bool schema = false;
   // Of both; where they are not given, the file or the digits run decides.
   std::optional<int64_t> epochs;
@@ -26,6 +29,8 @@ struct Flags {
   std::string output;
   bool no_shuffle = false;
   bool json = false;
+  std::string json_file;  // empty: standard output
+  std::string backup;
   int threads = 0;
   std::string step_log;
   std::string tensorboard;
@@ -38,6 +43,9 @@ struct Flags {
   int devices = 1;
   bool reproducible = false;
 };
+
+// A team of more is refused before the system refuses to make the threads.
+constexpr int64_t kMostThreads = 1024;
 
 const std::vector<std::string>& networks() {
   static const std::vector<std::string> all{"linear", "mlp", "lenet", "resnet18", "resnet50", "vit_tiny"};
@@ -72,8 +80,9 @@ RunFile digits_run(const Flags& flags) {
 }
 
 RunFile file_run(const Flags& flags) {
-  std::vector<std::string> known = networks();
-  if (!std::filesystem::exists(flags.run)) {
+  const std::vector<std::string> known = networks();
+  std::error_code error;
+  if (std::filesystem::status(flags.run, error).type() == std::filesystem::file_type::not_found) {
     const std::string near = nearest_spelling(flags.run, known);
     fail(ErrorCode::not_found, std::source_location::current(), "there is no run file \"", flags.run,
          "\", and no network of that name", near.empty() ? "" : "; did you mean \"" + near + "\"?",
@@ -89,17 +98,28 @@ RunFile file_run(const Flags& flags) {
 }
 
 int train(const Flags& flags) {
+  require(flags.json_file.empty() || flags.names_run || !file_exists(flags.json_file),
+          ErrorCode::invalid_argument, std::source_location::current(), "--json ", flags.json_file,
+          " would write the result over that file; where it is the run, say: lockstep train ",
+          flags.json_file, " --json");
   const bool digits = is_network(flags.run);
   RunFile run = digits ? digits_run(flags) : file_run(flags);
   if (flags.epochs) run.fit.epochs = *flags.epochs;
   if (flags.batch_size) run.fit.batch_size = *flags.batch_size;
   if (flags.seed) run.seed = *flags.seed;
   if (flags.no_shuffle) run.fit.shuffle = false;
-  if (flags.json) run.fit.verbose = 0;
+  const bool json_on_stdout = flags.json && flags.json_file.empty();
+  if (json_on_stdout) run.fit.verbose = 0;
   if (!flags.output.empty()) run.output = std::filesystem::absolute(flags.output).string();
+  if (!flags.backup.empty()) run.backup = std::filesystem::absolute(flags.backup).string();
+
+  // Opened now, so that a run is not lost to a name that cannot be written.
+  std::optional<AtomicFile> json_file, trace_file;
+  if (!flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
+  if (!flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
 
   const RunReports reports{
-      .out = flags.json ? stderr : stdout, .step_log = flags.step_log, .tensorboard = flags.tensorboard};
+      .out = json_on_stdout ? stderr : stdout, .step_log = flags.step_log, .tensorboard = flags.tensorboard};
   set_logical_cpus({.count = flags.devices, .threads = flags.threads});
   const bool traces = flags.profile || !flags.trace.empty();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
@@ -109,19 +129,43 @@ int train(const Flags& flags) {
                                                  .virtual_replicas = std::max(8, flags.devices),
                                                  .report = false});
   const Json result = carry_out(run, strategy, reports);
+
+  // What went well is written, whatever did not.
+  std::vector<std::string> problems;
+  if (const Json* told = result.find("problems"))
+    for (const Json& problem : told->items()) problems.push_back(problem.as_string());
+  const auto attempt = [&](const char* flag, auto&& write) {
+    try {
+      write();
+    } catch (const Error& error) {
+      problems.push_back(std::string(flag) + ": " + error.message());
+    }
+  };
   if (traces) {
     observe::stop_tracing();
     const observe::Trace trace = observe::take_trace();
     if (flags.profile)
-      fmt::print(reports.out, "{}",
-                 to_text(observe::kernel_profile(trace), {.steps = std::max(1, observe::steps_in(trace))}));
-    if (!flags.trace.empty()) {
-      observe::write_trace(trace, flags.trace);
-      fmt::print(reports.out, "trace written to {}: open it at https://ui.perfetto.dev\n", flags.trace);
-    }
+      terminal::print(
+          to_text(observe::kernel_profile(trace), {.steps = std::max(1, observe::steps_in(trace))}),
+          reports.out);
+    if (trace_file)
+      attempt("--trace", [&] {
+        observe::write_trace(trace, *trace_file);
+        trace_file->commit();
+        terminal::print(fmt::format("trace written to {}: open it at https://ui.perfetto.dev\n", flags.trace),
+                        reports.out);
+      });
   }
-  fmt::print("{}\n", result.dump());
-  return result.contains("interrupted") ? 130 : 0;
+  if (json_file)
+    attempt("--json", [&] {
+      json_file->write(result.dump() + "\n");
+      json_file->commit();
+    });
+  if (json_on_stdout && !terminal::write(result.dump() + "\n"))
+    problems.emplace_back("--json: the result could not be written to standard output");
+  for (const std::string& problem : problems) complain(problem);
+  if (const Json* signal = result.find("signal")) return 128 + static_cast<int>(signal->as_int());
+  return problems.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -130,18 +174,21 @@ void add_train(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "train", "Train what a run file says, or a network on the embedded handwritten-like digits");
   auto f = std::make_shared<Flags>();
-  command
-      ->add_option("run,--network", f->run,
-                   "A run file (JSON), or a network to train on the digits: " + join(networks()))
-      ->capture_default_str();
+  CLI::Option* run =
+      command
+          ->add_option("run,--network", f->run,
+                       "A run file (JSON), or a network to train on the digits: " + join(networks()))
+          ->capture_default_str();
   command->add_flag("--schema", f->schema, "Print the JSON schema of run files, and do nothing else");
   command->add_option("--epochs", f->epochs, "Times the training examples are gone through (digits: 5)")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--batch-size", f->batch_size, "Examples a step, over all devices (digits: 128)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", f->seed, "Of the weights, the order and the digits")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, INT32_MAX));
+  command->add_option("--batch-size", f->batch_size, "Examples per step, over all devices (digits: 128)")
+      ->check(whole_number(1));
+  command->add_option("--seed", f->seed, "Of the weights, the order and the digits")->check(whole_number(0));
   command->add_option("--output", f->output, "Folder for weights.safetensors, model.json and history.json");
+  command->add_option("--backup", f->backup,
+                      "Folder that the run is kept in after every epoch until it has ended: killed at any "
+                      "moment and started again, it goes on there and ends with the same bits");
   command->add_flag("--no-shuffle", f->no_shuffle, "Examples in the order of the data");
   command->add_option("--step-log", f->step_log, "Write every step's own loss to this file: step,epoch,loss");
   command->add_option("--tensorboard", f->tensorboard, "Write event files for TensorBoard into this folder");
@@ -149,30 +196,41 @@ void add_train(CLI::App& app, int& status) {
   command->add_flag("--profile", f->profile,
                     "Say which kernels the time goes into; a GPU's launches are made and timed one by one");
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, kMostThreads))
       ->capture_default_str();
   command->add_option("--devices", f->devices, "Logical CPU devices that share the work")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str();
   command->add_flag("--reproducible", f->reproducible, "The same bits on any number of devices and threads");
-  command->add_flag("--json", f->json, "Only the result, one JSON object, on standard output");
+  CLI::Option* json =
+      command
+          ->add_option("--json", f->json_file,
+                       "The result as one JSON object in this file; without a file on standard output, and "
+                       "nothing else there")
+          ->expected(0, 1)
+          ->type_name("[FILE]");
   const char* digits = "Digits run";
   command->add_option("--learning-rate", f->learning_rate, "Adam's step size (0.001)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->group(digits);
   command->add_option("--train-size", f->train_size, "Training examples (60000)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->group(digits);
   command->add_option("--test-size", f->test_size, "Test examples (10000)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->group(digits);
   command->footer(
-      "The last line is one JSON object with accuracy, loss, examples_per_s and devices.\n"
-      "Examples: lockstep train lenet --epochs 3 --devices 2 --reproducible\n"
-      "          lockstep train run.json --epochs 10 --step-log steps.csv");
-  command->callback([f, &status] {
+      run_help() +
+      "\nOthers:\n"
+      "  lockstep train lenet --epochs 3 --devices 2 --reproducible\n"
+      "  lockstep train run.json --epochs 10 --step-log steps.csv --json result.json\n"
+      "\nExit status: 0 where all went well, 1 where the run or a file failed, 2 where the call is "
+      "wrong, 130 after Ctrl-C, 143 after SIGTERM.");
+  command->callback([f, run, json, &status] {
+    f->names_run = run->count() > 0;
+    f->json = json->count() > 0;
     if (f->schema)
-      fmt::print("{}\n", run_schema().dump(2));
+      print_result(run_schema().dump(2) + "\n");
     else
       status = train(*f);
   });

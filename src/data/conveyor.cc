@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "base/thread.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep::data {
@@ -58,8 +59,13 @@ void Conveyor::adopt_settings(const Lock&) {
   capacity_ = slots;
   room_.notify_all();
   spared_.notify_all();
-  while (static_cast<int>(threads_.size()) < active_)
-    threads_.emplace_back([this, id = static_cast<int>(threads_.size())] { run(id); });
+  while (static_cast<int>(threads_.size()) < active_) try {
+      threads_.push_back(start_thread([this, id = static_cast<int>(threads_.size())] { run(id); }));
+    } catch (const Error&) {
+      // Those that there are do it.
+      if (threads_.empty()) throw;
+      stage_.threads = active_ = static_cast<int>(threads_.size());
+    }
 }
 
 void Conveyor::fetch_into(Slot& slot, Lock& lock) {

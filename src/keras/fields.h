@@ -61,7 +61,12 @@ Json to_json(const std::vector<T>& values) {
 }
 
 inline void from_json(const Json& json, bool& value) { value = json.as_bool(); }
-inline void from_json(const Json& json, int& value) { value = static_cast<int>(json.as_int()); }
+inline void from_json(const Json& json, int& value) {
+  const int64_t number = json.as_int();
+  require(number >= INT32_MIN && number <= INT32_MAX, ErrorCode::invalid_argument,
+          std::source_location::current(), "expected an integer from -2^31 to 2^31 - 1, received ", number);
+  value = static_cast<int>(number);
+}
 inline void from_json(const Json& json, int64_t& value) { value = json.as_int(); }
 inline void from_json(const Json& json, double& value) { value = json.as_double(); }
 inline void from_json(const Json& json, std::string& value) { value = json.as_string(); }

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "lockstep/base/terminal.h"
+
 namespace lockstep::observe {
 
 int64_t steps(const RunSummary& summary) {
@@ -33,7 +35,7 @@ std::string to_text(const RunReport& report) {
 
 void print(const RunReport& report, std::FILE* out) noexcept {
   try {
-    std::fputs(to_text(report).c_str(), out);
+    terminal::print(to_text(report), out);
   } catch (const std::bad_alloc&) {
     std::fputs("no memory was left for the report on the run\n", out);
   }

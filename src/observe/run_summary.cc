@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/observe/run_report.h"
+#include "observe/time_unit.h"
 
 namespace lockstep::observe {
 namespace {
@@ -198,10 +199,11 @@ std::string to_text(const RunSummary& summary) {
 
   const Distribution& first = summary.replicas.front().wall;
   const bool several = summary.replicas.size() > 1;
+  const TimeUnit in(ms(first.mean));
   std::string text =
-      fmt::format("{} step{} on {} replica{}: mean {:.3g} ms, median {:.3g}, p95 {:.3g}, max {:.3g}", steps,
-                  steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "", ms(first.mean),
-                  ms(first.median), ms(first.p95), ms(static_cast<double>(first.max)));
+      fmt::format("{} step{} on {} replica{}: mean {} {}, median {}, p95 {}, max {}", steps,
+                  steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "", in(ms(first.mean)),
+                  in.name(), in(ms(first.median)), in(ms(first.p95)), in(ms(static_cast<double>(first.max))));
   if (const double speed = examples_per_second(summary); speed > 0)
     text += fmt::format("; {:.0f} examples/s", speed);
   text += '\n';

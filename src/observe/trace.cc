@@ -1,19 +1,14 @@
 #include "lockstep/observe/trace.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <streambuf>
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
@@ -138,21 +133,36 @@ std::string trace_json(const Trace& trace) {
   return out.str();
 }
 
+void write_trace(const Trace& trace, AtomicFile& file) {
+  // Events go into the file as they are written, a buffer at a time.
+  class FileBuffer final : public std::streambuf {
+   public:
+    explicit FileBuffer(AtomicFile& file) : file_(file) {}
+
+   protected:
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+      file_.write(text, static_cast<size_t>(count));
+      return count;
+    }
+    int_type overflow(int_type c) override {
+      const char one = traits_type::to_char_type(c);
+      file_.write(&one, 1);
+      return c;
+    }
+
+   private:
+    AtomicFile& file_;
+  };
+  FileBuffer buffer(file);
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);  // what the file throws passes through
+  Writer(trace, out).write();
+}
+
 void write_trace(const Trace& trace, const std::string& path) {
-  // In the same folder, for a rename cannot cross file systems; with a name of its own, so that two
-  // writers of one path do not write into one file.
-  static std::atomic<int> serial{0};
-  const std::string partial = fmt::format("{}.{}.{}.partial", path, getpid(), serial++);
-  errno = 0;
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  if (out) Writer(trace, out).write();
-  out.close();
-  if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(partial.c_str());
-    fail(ErrorCode::io, std::source_location::current(), "write_trace: cannot write \"", path,
-         "\": ", error != 0 ? std::strerror(error) : "the stream failed");
-  }
+  AtomicFile file(path);
+  write_trace(trace, file);
+  file.commit();
 }
 
 }  // namespace lockstep::observe

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "observe/steady_run.h"
+#include "observe/time_unit.h"
 
 namespace lockstep::observe {
 namespace {
@@ -36,8 +37,9 @@ std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); 
 void expect_saving(Verdict& verdict, double wall, double saved, std::string_view assumption) {
   const double left = std::max(wall - saved, wall * 0.01);
   verdict.speedup = wall / left;
-  verdict.gain = fmt::format("up to {:.2f}x, from {:.3g} to {:.3g} ms per step, {}", verdict.speedup, wall,
-                             left, assumption);
+  const TimeUnit in(wall);
+  verdict.gain = fmt::format("up to {:.2f}x, from {} to {} {} per step, {}", verdict.speedup, in(wall),
+                             in(left), in.name(), assumption);
 }
 
 // "5.1, 5.0, 8.3"
@@ -53,8 +55,9 @@ std::string spread(const Run& run, Category category) {
   const ReplicaSummary* worst = &run.summary->replicas.front();
   for (const ReplicaSummary& r : run.summary->replicas)
     if (r[category].total > (*worst)[category].total) worst = &r;
-  return fmt::format("median {:.3g}, p95 {:.3g}", (*worst)[category].median / 1e6,
-                     (*worst)[category].p95 / 1e6);
+  const TimeUnit in(run.mean.wall);
+  return fmt::format("median {}, p95 {}", in((*worst)[category].median / 1e6),
+                     in((*worst)[category].p95 / 1e6));
 }
 
 // A global batch size as a number where the examples were counted, else in words of the program.
@@ -70,8 +73,10 @@ std::optional<Verdict> input_bound(const Run& run) {
   if (wait < kNotable * wall) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("the replicas wait for their next batch {} of the time", percent(wait / wall));
-  v.evidence = fmt::format("input_wait {:.3g} of {:.3g} ms per step ({}); compute {:.3g} ms", wait, wall,
-                           spread(run, Category::input_wait), run.mean[Category::compute]);
+  const TimeUnit in(run.mean.wall);
+  v.evidence =
+      fmt::format("input_wait {} of {} {} per step ({}); compute {} {}", in(wait), in(wall), in.name(),
+                  spread(run, Category::input_wait), in(run.mean[Category::compute]), in.name());
   v.fix =
       "dataset = dataset.map(f, {.num_parallel_calls = tf::data::AUTOTUNE}).cache()"
       ".batch(batch_size).prefetch(tf::data::AUTOTUNE);";
@@ -89,8 +94,9 @@ std::optional<Verdict> communication_bound(const Run& run) {
   Verdict v;
   v.cause = fmt::format("{} of the time is communication that nothing overlaps",
                         percent(run.share(Category::exposed_communication)));
-  v.evidence = fmt::format("exposed_communication {:.3g} of {:.3g} ms per step ({})", wait, run.mean.wall,
-                           spread(run, Category::exposed_communication));
+  const TimeUnit in(run.mean.wall);
+  v.evidence = fmt::format("exposed_communication {} of {} {} per step ({})", in(wait), in(run.mean.wall),
+                           in.name(), spread(run, Category::exposed_communication));
   if (const double bytes = run.mean[Counter::communication_bytes]; bytes > 0)
     v.evidence += fmt::format("; {:.3g} MB sent per step by all replicas", bytes / 1e6);
   v.fix = fmt::format(
@@ -118,8 +124,9 @@ std::optional<Verdict> overhead_bound(const Run& run) {
   Verdict v;
   v.cause = fmt::format("the work of a step is too small: {} of the time goes into starting it",
                         percent(overhead / run.mean.wall));
-  v.evidence = fmt::format("host {:.3g} and idle {:.3g} of {:.3g} ms per step; compute {:.3g} ms", host, idle,
-                           run.mean.wall, run.mean[Category::compute]);
+  const TimeUnit in(run.mean.wall);
+  v.evidence = fmt::format("host {} and idle {} of {} {} per step; compute {} {}", in(host), in(idle),
+                           in(run.mean.wall), in.name(), in(run.mean[Category::compute]), in.name());
   if (run.mean[Counter::examples] > 0)
     v.evidence +=
         fmt::format(" for {} examples per replica", each(run, [](auto& r) { return r[Counter::examples]; }));
@@ -165,11 +172,14 @@ std::optional<Verdict> slow_replica(const Run& run) {
   Verdict v;
   v.cause = fmt::format("replica {} computes {:.2f} times as long as the fastest, and all wait for it",
                         *slowest, compute(slow) / std::max(fastest, run.mean.wall * 1e-6));
+  const TimeUnit in(run.mean.wall);
+  std::string computes;
+  for (const MeanStep& r : run.replicas) computes += (computes.empty() ? "" : ", ") + in(compute(r));
   v.evidence =
-      fmt::format("compute {} ms per step on replicas 0 to {}", each(run, compute), run.replicas.size() - 1);
+      fmt::format("compute {} {} per step on replicas 0 to {}", computes, in.name(), run.replicas.size() - 1);
   if (counted) v.evidence += fmt::format(", for {} examples", each(run, examples));
-  v.evidence += fmt::format("; waiting_for_others {:.3g} of {:.3g} ms",
-                            run.mean[Category::waiting_for_others], run.mean.wall);
+  v.evidence += fmt::format("; waiting_for_others {} of {} {}", in(run.mean[Category::waiting_for_others]),
+                            in(run.mean.wall), in.name());
   if (slow.descheduled_share >= kDescheduledShare)
     v.evidence += fmt::format("; replica {} was descheduled {} of the time: something else runs there",
                               *slowest, percent(slow.descheduled_share));
@@ -187,11 +197,12 @@ std::optional<Verdict> waiting_for_others(const Run& run) {
   Verdict v;
   v.cause = fmt::format("replicas wait for each other {} of the time, though none here is slower on average",
                         percent(run.share(Category::waiting_for_others)));
+  const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format(
-      "waiting_for_others {:.3g} of {:.3g} ms per step ({}); compute {} on every replica: "
+      "waiting_for_others {} of {} {} per step ({}); compute {} on every replica: "
       "steps of uneven length, or a slower worker elsewhere",
-      run.mean[Category::waiting_for_others], run.mean.wall, spread(run, Category::waiting_for_others),
-      spread(run, Category::compute));
+      in(run.mean[Category::waiting_for_others]), in(run.mean.wall), in.name(),
+      spread(run, Category::waiting_for_others), spread(run, Category::compute));
   v.fix = std::string(kTakeTrace) + "  // shows who arrives last";
   expect_saving(v, run.mean.wall, run.mean[Category::waiting_for_others], "if all arrive together");
   return v;
@@ -231,8 +242,9 @@ std::optional<Verdict> retracing(const Run& run) {
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);
-  v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms per step", run.late_traces,
-                           run.steady_steps, traced, run.mean.wall);
+  const TimeUnit in(run.mean.wall);
+  v.evidence = fmt::format("{} traces in {} steps; tracing takes {} of {} {} per step", run.late_traces,
+                           run.steady_steps, in(traced), in(run.mean.wall), in.name());
   v.fix =
       "auto step = tf::function(f, {.input_signature = {...}});  // one shape for all: "
       ".batch(batch_size, {.drop_remainder = true}); numbers that change as tensors: "
@@ -249,9 +261,10 @@ std::optional<Verdict> host_copies(const Run& run) {
   Verdict v;
   v.cause = reads >= 1 ? "the program reads a value on the host every step, and the devices wait for it"
                        : "data moves between host and devices inside every step";
+  const TimeUnit in(run.mean.wall);
   v.evidence =
-      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {:.3g} of {:.3g} ms", reads,
-                  copies, run.mean[Counter::host_copy_bytes] / 1e6, copy, run.mean.wall);
+      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {} of {} {}", reads,
+                  copies, run.mean[Counter::host_copy_bytes] / 1e6, in(copy), in(run.mean.wall), in.name());
   v.fix = reads >= 1
               ? "loss_metric.update_state(loss);  // on the device; loss_metric.result() every 100 steps"
               : "auto batches = strategy.experimental_distribute_dataset(dataset);  // sends batches ahead";
@@ -275,8 +288,9 @@ std::optional<Verdict> unattributed(const Run& run) {
   if (run.share(Category::unattributed) < kNotable) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("{} of the time was measured by nothing", percent(run.share(Category::unattributed)));
-  v.evidence = fmt::format("unattributed {:.3g} of {:.3g} ms per step ({})", run.mean[Category::unattributed],
-                           run.mean.wall, spread(run, Category::unattributed));
+  const TimeUnit in(run.mean.wall);
+  v.evidence = fmt::format("unattributed {} of {} {} per step ({})", in(run.mean[Category::unattributed]),
+                           in(run.mean.wall), in.name(), spread(run, Category::unattributed));
   v.fix = kTakeTrace;
   v.gain = "not known: what the time went into has to be found first";
   return v;

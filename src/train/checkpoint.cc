@@ -9,6 +9,7 @@
 #include <future>
 #include <map>
 #include <set>
+#include <system_error>
 #include <unordered_set>
 
 #include "base/crc32c.h"
@@ -16,6 +17,7 @@
 #include "graph/emit.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/folder_lock.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
@@ -205,7 +207,6 @@ class Staging {
 void write_checkpoint(FileSystem& files, const std::string& path, CheckpointHeader header, char* staged,
                       size_t header_size, uint64_t data_size) {
   constexpr size_t kPiece = size_t{16} << 20;
-  files.make_folders(folder_of(path));
   write_durably(files, path, [&](OutputFile& file) {
     uint64_t written = header_size;
     const auto write_up_to = [&](uint64_t end, uint64_t least) {
@@ -395,7 +396,8 @@ struct Checkpoint::Impl {
   int64_t save_counter = 0;
   Staging staging;
   std::weak_ptr<Restoration> last_restoration;
-  std::future<void> writing;  // last: it uses the staging, and must be done before that goes
+  std::map<std::string, FolderLock> locks;  // of the folders that it has saved to
+  std::future<void> writing;                // last: it uses the staging, and must be done before that goes
 
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -424,6 +426,10 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
           "\": inside of a traced function there are no values to save; save between the steps");
   // One copy of the state is held: this also throws what went wrong with the last one.
   wait();
+  FileSystem& files = FileSystem::current();
+  const std::string folder = folder_of(path);
+  files.make_folders(folder);
+  locks[folder] = FolderLock(folder, where);
   CheckpointHeader header{
       .entries = {}, .objects = Json::object(), .save_counter = counter, .saved_at = time};
   TensorList values;
@@ -456,17 +462,24 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
   for (size_t i = 0; i < values.size(); ++i)
     copy_elements(values[i], staged + header_size + header.entries[i].offset);
 
-  FileSystem& files = FileSystem::current();
-  auto job = [&files, path = path + std::string(kCheckpointEnding), header = std::move(header), staged,
-              header_size, data_size, then] {
-    write_checkpoint(files, path, header, staged, header_size, data_size);
-    if (then) then(files);
-  };
-  if (options.asynchronous) {
-    writing = std::async(std::launch::async, std::move(job));
-  } else {
-    job();
-  }
+  const auto under_way = std::make_shared<std::optional<SaveUnderWay>>();
+  under_way->emplace(folder);
+  const auto job = std::make_shared<std::function<void()>>(
+      [&files, path = path + std::string(kCheckpointEnding), header = std::move(header), staged, header_size,
+       data_size, then, under_way] {
+        // Those who look for checkpoints need not wait any longer, whatever came of it.
+        const std::shared_ptr<void> ends(nullptr, [&](void*) { under_way->reset(); });
+        write_checkpoint(files, path, header, staged, header_size, data_size);
+        if (then) then(files);
+      });
+  if (options.asynchronous) try {
+      writing = std::async(std::launch::async, [job] { (*job)(); });
+      return;
+    } catch (const std::system_error& error) {
+      log_once(LogLevel::warning, "checkpoints are saved while training waits, as no thread can be made: ",
+               error.code().message());
+    }
+  (*job)();
 }
 
 Checkpoint::Checkpoint(NamedTrackables objects, std::source_location where)
@@ -494,7 +507,11 @@ std::string Checkpoint::save_numbered(const std::string& prefix, const Retention
   require(!fs::path(prefix).filename().empty(), ErrorCode::invalid_argument, where,
           "Checkpoint: the prefix \"", prefix, "\" names a folder only; add a name, as in \"", prefix,
           "ckpt\"");
-  const int64_t number = impl_->save_counter + 1;
+  // The last save is on the disk, or known to have failed, before its number is looked at.
+  impl_->wait();
+  const int64_t number = std::max(impl_->save_counter,
+                                  greatest_number(folder_of(prefix), fs::path(prefix).filename().string())) +
+                         1;
   const std::string path = prefix + "-" + std::to_string(number);
   const KeptCheckpoint saved{.name = fs::path(path).filename().string(), .time = now()};
   impl_->write(
@@ -531,6 +548,7 @@ RestoreStatus Checkpoint::restore(const std::optional<std::string>& path, std::s
   const std::shared_ptr<Restoration>& restoration = status.impl_->restoration;
   restoration->accepted = true;  // until it is complete there is nothing to warn of
 
+  SaveUnderWay::wait_for(folder_of(*path));
   try {
     const CheckpointFile file(*path, where);
     std::set<std::string> unused;

@@ -76,6 +76,7 @@ std::optional<std::string> CheckpointManager::restore_or_initialize(std::source_
 }
 
 std::vector<std::string> CheckpointManager::checkpoints() const {
+  SaveUnderWay::wait_for(impl_->directory);
   std::vector<std::string> paths;
   if (const std::optional<CheckpointState> state = read_state(impl_->directory))
     for (const KeptCheckpoint& kept : state->all) paths.push_back(impl_->path_of(kept.name));

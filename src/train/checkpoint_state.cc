@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <condition_variable>
 #include <filesystem>
-#include <map>
+#include <mutex>
+#include <set>
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
@@ -45,6 +47,23 @@ Json write_list(const std::vector<KeptCheckpoint>& list) {
   return json;
 }
 
+// One name for a folder, however it is reached.
+std::string one_name(const std::string& folder) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(folder.empty() ? "." : folder, error);
+  return error ? folder : real.string();
+}
+
+struct Saves {
+  std::mutex mutex;
+  std::condition_variable done;
+  std::multiset<std::string> folders;
+};
+Saves& saves() {
+  static Saves& all = *new Saves;
+  return all;
+}
+
 // The number at the end of "ckpt-12"; none where there is none.
 std::optional<int64_t> number_of(const std::string& name) {
   const size_t dash = name.rfind('-');
@@ -56,15 +75,20 @@ std::optional<int64_t> number_of(const std::string& name) {
   return number;
 }
 
+template <class F>
+void each_checkpoint_name(const std::string& folder, F&& f) {
+  std::error_code error;
+  fs::directory_iterator file(folder, error);
+  for (; !error && file != fs::directory_iterator(); file.increment(error))
+    if (file->path().extension() == kCheckpointEnding) f(file->path().stem().string());
+}
+
 std::vector<std::string> listed_by_number(const std::string& folder) {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder, error)) {
-    if (file.path().extension() != kCheckpointEnding) continue;
-    const std::string name = file.path().stem().string();
+  each_checkpoint_name(folder, [&](const std::string& name) {
     const std::optional<int64_t> number = number_of(name);
-    if (number && looks_like_checkpoint(file.path().string())) found.emplace_back(*number, name);
-  }
+    if (number && looks_like_checkpoint(file_path(folder, name))) found.emplace_back(*number, name);
+  });
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
   for (auto& [number, name] : found) names.push_back(std::move(name));
@@ -73,9 +97,35 @@ std::vector<std::string> listed_by_number(const std::string& folder) {
 
 }  // namespace
 
+int64_t greatest_number(const std::string& folder, const std::string& prefix) {
+  int64_t greatest = 0;
+  each_checkpoint_name(folder, [&](const std::string& name) {
+    if (name.size() > prefix.size() && name.starts_with(prefix) && name.rfind('-') == prefix.size())
+      greatest = std::max(greatest, number_of(name).value_or(0));
+  });
+  return greatest;
+}
+
+SaveUnderWay::SaveUnderWay(const std::string& folder) : folder_(one_name(folder)) {
+  const std::lock_guard lock(saves().mutex);
+  saves().folders.insert(folder_);
+}
+
+SaveUnderWay::~SaveUnderWay() {
+  const std::lock_guard lock(saves().mutex);
+  saves().folders.erase(saves().folders.find(folder_));
+  saves().done.notify_all();
+}
+
+void SaveUnderWay::wait_for(const std::string& folder) {
+  const std::string name = one_name(folder);
+  std::unique_lock lock(saves().mutex);
+  saves().done.wait(lock, [&] { return !saves().folders.contains(name); });
+}
+
 std::optional<CheckpointState> read_state(const std::string& folder) {
   const std::string path = state_path(folder);
-  if (!fs::exists(path)) return std::nullopt;
+  if (!file_exists(path)) return std::nullopt;
   try {
     const Json json = Json::parse(read_file(path), path);
     CheckpointState state{.latest = checked_name(json.at("latest")),
@@ -91,6 +141,9 @@ std::optional<CheckpointState> read_state(const std::string& folder) {
 
 void enter_checkpoint(FileSystem& files, const std::string& folder, const KeptCheckpoint& saved,
                       const Retention& retention) {
+  // Two checkpoints of one process may save to one folder.
+  static std::mutex& entering = *new std::mutex;
+  const std::lock_guard lock(entering);
   CheckpointState state;
   if (std::optional<CheckpointState> known = read_state(folder)) {
     state = *std::move(known);
@@ -129,7 +182,7 @@ void enter_checkpoint(FileSystem& files, const std::string& folder, const KeptCh
 std::vector<std::string> checkpoints_by_age(const std::string& folder) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) == names.end() && fs::exists(file_path(folder, name)))
+    if (std::find(names.begin(), names.end(), name) == names.end() && file_exists(file_path(folder, name)))
       names.push_back(name);
   };
   if (const std::optional<CheckpointState> state = read_state(folder)) {
@@ -142,12 +195,14 @@ std::vector<std::string> checkpoints_by_age(const std::string& folder) {
 }
 
 std::optional<std::string> latest_checkpoint(const std::string& folder) {
+  SaveUnderWay::wait_for(folder);
   const std::vector<std::string> names = checkpoints_by_age(folder);
   if (names.empty()) return std::nullopt;
   return (fs::path(folder) / names.front()).string();
 }
 
 std::optional<std::string> newest_good_checkpoint(const std::string& folder) {
+  SaveUnderWay::wait_for(folder);
   for (const std::string& name : checkpoints_by_age(folder)) {
     const std::string path = (fs::path(folder) / name).string();
     try {

@@ -34,6 +34,23 @@ std::optional<CheckpointState> read_state(const std::string& folder);
 void enter_checkpoint(FileSystem& files, const std::string& folder, const KeptCheckpoint& saved,
                       const Retention& retention);
 
+// The number at the end of "ckpt-12", for names that begin with this prefix and a dash: the greatest among the files of
+// a folder, complete or not. 0 where there is none.
+int64_t greatest_number(const std::string& folder, const std::string& prefix);
+
+// Saves under way in this process, by folder. Who looks for checkpoints waits for those that are being written.
+class SaveUnderWay {
+ public:
+  explicit SaveUnderWay(const std::string& folder);
+  ~SaveUnderWay();
+  SaveUnderWay(const SaveUnderWay&) = delete;
+  SaveUnderWay& operator=(const SaveUnderWay&) = delete;
+  static void wait_for(const std::string& folder);
+
+ private:
+  std::string folder_;
+};
+
 // Names of all checkpoints of a folder, the latest first: as the state says, then by number.
 std::vector<std::string> checkpoints_by_age(const std::string& folder);
 

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,6 +15,7 @@
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/folder_lock.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
@@ -56,7 +59,8 @@ class Checkpoints : public testing::Test {
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    for (const auto& file : fs::directory_iterator(folder_)) names.push_back(file.path().filename().string());
+    for (const auto& file : fs::directory_iterator(folder_))
+      if (file.path().filename() != ".lockstep.lock") names.push_back(file.path().filename().string());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -124,31 +128,30 @@ TEST_F(Checkpoints, AreNumberedAndEntered) {
   for (int i = 1; i <= 3; ++i) {
     set(v, {static_cast<float>(i)});
     EXPECT_EQ(checkpoint.save(path("ckpt")), path("ckpt-" + std::to_string(i)));
+    EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-" + std::to_string(i))) << "what is saved is there";
   }
-  checkpoint.wait();
-  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-3"));
   const Json state = Json::read_file(path("checkpoint"));
   EXPECT_EQ(state.at("latest"), "ckpt-3");
   EXPECT_THAT(state.at("all").items(), SizeIs(3));
   EXPECT_THAT(files(),
               ElementsAre("checkpoint", "ckpt-1.safetensors", "ckpt-2.safetensors", "ckpt-3.safetensors"));
 
-  // The number goes on where the restored one stood.
+  // The number goes on behind all that there are: no save takes the place of another.
   const Checkpoint again({{"v", v}});
   again.restore(path("ckpt-2")).assert_consumed();
   EXPECT_THAT(values_of(v), ElementsAre(2));
   EXPECT_EQ(again.save_counter(), 2);
-  EXPECT_EQ(again.save(path("ckpt"), {.asynchronous = false}), path("ckpt-3"));
+  EXPECT_EQ(again.save(path("ckpt"), {.asynchronous = false}), path("ckpt-4"));
   EXPECT_EQ(again.write(path("other.safetensors"), {.asynchronous = false}), path("other"));
-  EXPECT_EQ(again.save_counter(), 3);
+  EXPECT_EQ(again.save_counter(), 4);
   again.restore(path("other")).assert_consumed();
 
   // Without the state file, the numbers count; weights that were saved by themselves are no checkpoints.
   fs::remove(path("checkpoint"));
   save_safetensors(path("weights-99.safetensors"), {{"v", v.value()}});
-  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-3"));
+  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-4"));
   std::ofstream(path("checkpoint")) << "{\"latest\": \"../ckpt-1\"";
-  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-3"));
+  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-4"));
   EXPECT_THAT(logged_, HasSubstr("cannot be used"));
 }
 
@@ -451,12 +454,47 @@ TEST_F(Checkpoints, TrainingGoesOnWhileOneIsWritten) {
   const Checkpoint checkpoint({{"v", v}});
   const std::string saved = checkpoint.save(path("ckpt"));
   set(v, {3, 4});  // while nothing is written yet
-  EXPECT_EQ(latest_checkpoint(folder_), std::nullopt);
+  EXPECT_FALSE(fs::exists(saved + ".safetensors"));
   gate.open();
-  checkpoint.wait();
-  EXPECT_EQ(latest_checkpoint(folder_), saved);
+  EXPECT_EQ(latest_checkpoint(folder_), saved) << "saves of this process are waited for";
   checkpoint.restore(saved).assert_consumed();
   EXPECT_THAT(values_of(v), ElementsAre(1, 2));
+}
+
+TEST_F(Checkpoints, TwoSavesNeverShareAName) {
+  const Variable v = variable({1});
+  const Checkpoint one({{"v", v}}), two({{"v", v}});
+  EXPECT_EQ(one.save(path("ckpt")), path("ckpt-1"));
+  // As a program does that goes on from what it saved.
+  one.restore(latest_checkpoint(folder_)).assert_consumed();
+  EXPECT_EQ(one.save(path("ckpt")), path("ckpt-2"));
+  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-2"));
+  EXPECT_EQ(two.save(path("ckpt")), path("ckpt-3"));
+  EXPECT_EQ(one.save(path("ckpt-2")), path("ckpt-2-1")) << "another prefix";
+  one.wait();
+  two.wait();
+  EXPECT_THAT(Json::read_file(path("checkpoint")).at("all").items(), SizeIs(4));
+}
+
+TEST_F(Checkpoints, AFolderThatAnotherProcessSavesToIsRefused) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const FolderLock lock(folder_);
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const Variable v = variable({1});
+  const Checkpoint checkpoint({{"v", v}});
+  EXPECT_THAT(error_of([&] { checkpoint.save(path("ckpt")); }).message(),
+              HasSubstr("is being written by process " + std::to_string(child)));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(checkpoint.save(path("ckpt")), path("ckpt-1"));
+  EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-1"));
 }
 
 TEST_F(Checkpoints, WhatWentWrongInTheBackgroundIsThrownByTheNextCall) {

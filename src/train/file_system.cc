@@ -26,9 +26,7 @@ namespace fs = std::filesystem;
 
 class RealOutput final : public OutputFile {
  public:
-  explicit RealOutput(std::string path)
-      : path_(std::move(path)),
-        descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  explicit RealOutput(std::string path) : path_(std::move(path)), descriptor_(create_draft(path_)) {
     if (descriptor_ < 0) refuse("write", path_, errno);
   }
   ~RealOutput() override { close(descriptor_); }
@@ -66,18 +64,26 @@ class RealOutput final : public OutputFile {
 class RealFileSystem final : public FileSystem {
  public:
   void make_folders(const std::string& folder) override {
-    if (folder.empty() || fs::exists(folder)) return;
+    struct stat status {};
+    if (folder.empty()) return;
+    if (stat(folder.c_str(), &status) == 0) {
+      if (!S_ISDIR(status.st_mode)) refuse("make the folder", folder, ENOTDIR);
+      return;
+    }
+    if (errno != ENOENT) refuse("make the folder", folder, errno);
     const std::string parent = folder_of(folder);
     make_folders(parent);
-    std::error_code error;
-    fs::create_directory(folder, error);
-    if (error && !fs::is_directory(folder)) refuse("make the folder", folder, error.value());
+    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) refuse("make the folder", folder, errno);
     sync_folder(parent);
   }
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return std::make_unique<RealOutput>(path);
   }
   void rename(const std::string& from, const std::string& to) override {
+    struct stat status {};
+    if (stat(to.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      fail(ErrorCode::io, std::source_location::current(), "cannot write \"", to, "\": it is ",
+           kind_of_file(status.st_mode));
     if (std::rename(from.c_str(), to.c_str()) != 0) refuse("write", to, errno);
   }
   void remove(const std::string& path) override {
@@ -112,8 +118,8 @@ FileSystemScope::~FileSystemScope() { in_use.store(previous_); }
 
 void write_durably(FileSystem& files, const std::string& path,
                    const std::function<void(OutputFile&)>& write) {
-  // Always the same name, so that what a killed process leaves behind does not pile up.
-  const std::string draft = path + ".tmp";
+  // What a killed process leaves behind is removed by the next that locks the folder.
+  const std::string draft = draft_name(path);
   try {
     const std::unique_ptr<OutputFile> file = files.create(draft);
     write(*file);

@@ -25,8 +25,9 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual void make_folders(const std::string& folder) = 0;
-  // Empty, whether or not there was one.
+  // There must be none of this name, nor a link.
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
+  // A file of the other name is replaced; what is no file never is.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove(const std::string& path) = 0;  // fine where there is none
   // Returns when the names in the folder are on the disk: until then a new file may be gone after a power cut.

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/tensor/tensor.h"
+
 namespace lockstep::keras {
 
 class Model;
@@ -39,8 +41,38 @@ class Logs {
 // What a run is about; callbacks read it from on_*_begin on.
 struct RunParams {
   int epochs = 1;
-  int64_t steps = -1;  // of an epoch; -1: not known before the first has ended
-  int verbose = 1;     // of fit, evaluate or predict
+  int64_t steps = -1;      // of an epoch; -1: not known before the first has ended
+  int verbose = 1;         // of fit, evaluate or predict
+  int64_t batch_size = 0;  // 0: the data comes in batches
+  int64_t examples = -1;   // -1: the data does not say
+  std::string data = {};   // what it is: "arrays: float32 (28, 28), int32 ()", "a dataset"
+};
+
+// What a backup keeps of a callback. One call for each value, by name, writes it down or puts it back:
+//
+//   void visit_state(CallbackState& state) override { state("best", best_), state("waited", waited_); }
+class CallbackState {
+ public:
+  using Tensors = std::vector<std::pair<std::string, Tensor>>;
+  CallbackState() = default;                                                              // writes down
+  explicit CallbackState(Tensors saved) : restores_(true), tensors_(std::move(saved)) {}  // puts back
+  bool restores() const { return restores_; }
+  // What was written down, or what nobody asked for.
+  Tensors take() { return std::move(tensors_); }
+
+  // Throw Error(invalid_argument) where there is no such value, or one of another kind.
+  void operator()(const std::string& name, bool& value);
+  void operator()(const std::string& name, int& value);
+  void operator()(const std::string& name, int64_t& value);
+  void operator()(const std::string& name, double& value);
+  void operator()(const std::string& name, std::optional<double>& value);
+  void operator()(const std::string& name, std::string& value);
+  void operator()(const std::string& name, Tensor& value);  // undefined, or any
+  void operator()(const std::string& name, TensorList& values);
+
+ private:
+  bool restores_ = false;
+  Tensors tensors_;
 };
 
 // Epochs and batches are counted from 0, batches within their epoch. Validation inside fit calls the on_test
@@ -72,6 +104,15 @@ class CallbackBase {
   // False: steps may be made together where that is faster, and it is told of the last of them, as it is where
   // steps_per_execution says so.
   virtual bool needs_every_batch() const { return true; }
+
+  // What it must know again for a run that goes on from a backup to be the run that was broken off: called to write it
+  // down, and once all callbacks have been told that training begins to put it back.
+  virtual void visit_state(CallbackState&) {}
+  // By which a backup knows it; callbacks of one name are told apart by their order.
+  virtual std::string state_name() const { return "callback"; }
+  // When all callbacks have been told that training begins, or that a batch of it or an epoch has ended: the moment to
+  // save what they and the model have become.
+  virtual void on_settled() {}
 
   // Set before the run begins; alive as long as it lasts.
   void bind(Model* model, const RunParams& params) { model_ = model, params_ = params; }
@@ -179,10 +220,10 @@ struct BackupAndRestoreOptions {
   int64_t save_freq = 0;          // every so many batches; 0: every epoch
   bool delete_checkpoint = true;  // when training has ended
 };
-// Weights, optimizer, random generator and the position in the data, kept in `folder` so that the same fit,
-// called again after a crash, goes on from the last epoch (or batch) instead of the first, with the same
-// bits. Error(invalid_argument) where the backup does not fit the model or is damaged. After Ctrl-C the
-// backup stays.
+// Weights, optimizer, random generator, the position in the data and the state of all callbacks, kept in `folder` so that
+// the same fit, called again after a crash, goes on from the last epoch (or batch) instead of the first and ends with the
+// same bits. A backup of another model, other data, another batch size or other callbacks, or a damaged one, is refused with
+// Error(invalid_argument); so is a folder that another process is writing to. After Ctrl-C the backup stays.
 Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {});
 
 struct TensorBoardOptions {

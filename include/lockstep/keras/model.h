@@ -144,7 +144,8 @@ struct PredictOptions {
 struct History {
   std::vector<int> epoch;                                            // from 0 on
   std::vector<std::pair<std::string, std::vector<double>>> history;  // one value per epoch that had it
-  bool interrupted = false;                                          // stopped by Ctrl-C
+  bool interrupted = false;                                          // stopped by Ctrl-C or SIGTERM
+  int signal = 0;                                                    // which of them that was; 0: none
   observe::RunSummary time;                                          // where the training steps' time went
 
   // The values of "loss", "val_accuracy", ...; throws Error(not_found) naming those that there are.

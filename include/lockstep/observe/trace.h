@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "lockstep/base/files.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::observe {
@@ -15,5 +16,7 @@ std::string trace_json(const Trace& trace);
 // Writes it to a file that appears whole or not at all: an existing one is replaced only once the new
 // one is complete. Throws Error(io) that names the path.
 void write_trace(const Trace& trace, const std::string& path);
+// The same into a file that was opened before; committing it is the caller's.
+void write_trace(const Trace& trace, AtomicFile& file);
 
 }  // namespace lockstep::observe

@@ -87,11 +87,15 @@ void DnnlSequence::launch(const LaunchArgs& args) const {
     }
     binding.memory.set_data_handle(data);
   }
-  for (const Step& step : steps_)
-    dnnl::error::wrap_c_api(
+  for (const Step& step : steps_) {
+    const dnnl_status_t status =
         dnnl_primitive_execute(step.primitive.get(), thread_stream(), static_cast<int>(step.argument_count),
-                               arguments_.data() + step.first_argument),
-        "could not execute a oneDNN primitive");
+                               arguments_.data() + step.first_argument);
+    require(status == dnnl_success,
+            status == dnnl_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal,
+            std::source_location::current(), "oneDNN could not execute a primitive (status ",
+            static_cast<int>(status), ")");
+  }
 }
 
 }  // namespace lockstep::cpu

@@ -151,7 +151,7 @@ class FileKeeper final : public Keeper {
   FileKeeper(const std::string& name, std::source_location where)
       : path_(name + ".elements"), where_(where) {}
   std::unique_ptr<KeptPass> open() const override {
-    if (!fs::exists(path_)) return nullptr;
+    if (!file_exists(path_)) return nullptr;
     return std::make_unique<KeptFiles>(std::vector{path_}, where_);
   }
   std::unique_ptr<Recording> record(uint64_t pass) override {
@@ -172,7 +172,7 @@ class SnapshotKeeper final : public Keeper {
       : folder_(std::move(folder)), options_(options), where_(where) {}
   std::unique_ptr<KeptPass> open() const override {
     const fs::path manifest = folder_ / kManifest;
-    if (!fs::exists(manifest)) return nullptr;
+    if (!file_exists(manifest.string())) return nullptr;
     const Json json = Json::read_file(manifest.string(), where_);
     std::vector<std::string> paths;
     for (const Json& file : json.at("files", where_).items(where_))
@@ -214,7 +214,7 @@ class SnapshotKeeper final : public Keeper {
     void commit() override {
       const fs::path manifest = keeper_.folder_ / kManifest;
       // Another one was quicker: its pass is the one that others may have begun to read.
-      if (fs::exists(manifest)) return;
+      if (file_exists(manifest.string())) return;
       RecordedFiles::commit();
       Json json = Json::object({{"complete", true}, {"elements", count()}, {"files", Json::list()}});
       for (const std::string& file : files(keeper_, name_)) json["files"].push_back(file);

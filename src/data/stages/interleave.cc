@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "base/thread.h"
 #include "data/function.h"
 #include "data/pipeline.h"
 #include "data/stages/parallelism.h"
@@ -222,8 +223,13 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
     counter.fetch_add(amount, std::memory_order_relaxed);
   }
   void start_threads(const Lock&) {
-    while (!StopScope::token().stop_requested() && static_cast<int>(threads_.size()) < stage().threads)
-      threads_.emplace_back([this, id = static_cast<int>(threads_.size())] { run(id); });
+    while (!StopScope::token().stop_requested() && static_cast<int>(threads_.size()) < stage().threads) try {
+        threads_.push_back(start_thread([this, id = static_cast<int>(threads_.size())] { run(id); }));
+      } catch (const Error&) {
+        // Those that there are do it.
+        if (threads_.empty()) throw;
+        stage().threads = static_cast<int>(threads_.size());
+      }
   }
 
   // --- the consumer; the lock is held all the while ---

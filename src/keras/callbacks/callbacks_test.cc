@@ -16,6 +16,9 @@
 #include "keras/callbacks/number_text.h"
 #include "keras/callbacks/progress_bar.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/folder_lock.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
@@ -279,6 +282,7 @@ TEST(ProgressBar, ShowsWhatKerasShows) {
         {.target = record.at("target").is_null() ? -1 : record.at("target").as_int(),
          .verbose = arguments.contains("verbose") ? static_cast<int>(arguments.at("verbose").as_int()) : 1,
          .terminal = true,
+         .colours = true,
          .clock = &clock});
     std::string text;
     const Json::List& updates = record.at("updates").items();
@@ -316,6 +320,31 @@ TEST(ProgressBar, IsOneLineWhereThereIsNoTerminal) {
   logs.set("loss", 0.5);
   EXPECT_EQ(bar.final_text(logs), "2/2 ━━━━━━━━━━━━━━━━━━━━ 3s 20ms/step - loss: 0.5000\n")
       << "the first step, which compiles, is not part of the mean";
+}
+
+TEST(ProgressBar, IsNeverWiderThanTheTerminal) {
+  observe::FakeClock clock;
+  Logs logs;
+  for (const char* name : {"accuracy", "loss", "mean_absolute_error", "val_accuracy", "val_loss"})
+    logs.set(name, 0.5);
+  for (const int columns : {20, 40, 79, 120}) {
+    ProgressBar bar({.target = 100, .terminal = true, .colours = true, .columns = columns, .clock = &clock});
+    clock.sleep(100'000'000);
+    ASSERT_TRUE(bar.due(50));
+    const std::string moving = bar.text(logs);
+    EXPECT_LE(terminal::width(moving), std::max(columns, 25)) << moving;
+    EXPECT_EQ(moving.find('\n'), std::string::npos);
+    std::istringstream lines(bar.final_text(logs));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(terminal::width(line), columns) << line;
+  }
+}
+
+TEST(ProgressBar, WithoutColoursTheRestLooksDifferent) {
+  observe::FakeClock clock;
+  ProgressBar bar({.target = 2, .terminal = true, .clock = &clock});
+  bar.due(1);
+  EXPECT_THAT(bar.text({}), HasSubstr("━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌"));
+  EXPECT_EQ(bar.text({}).find("\x1b[3"), std::string::npos);
 }
 
 TEST(ProgressBar, IsToldOfSeveralStepsAtOnce) {
@@ -447,14 +476,13 @@ TEST_F(Callbacks, ARunThatWasKilledGoesOnWithTheSameBits) {
     int64_t save_freq, steps_per_epoch;
     int kill_epoch;
     int64_t kill_batch;
-    size_t kept_epochs;
   };
   // With steps_per_epoch the epochs of 4 steps go through 6 batches: 4, 2, 4, 2.
   std::vector<Case> cases;
   for (const bool dataset : kForkedChildrenHaveThreads ? std::vector{false, true} : std::vector{false})
-    for (Case c : {Case{false, 0, -1, 2, 3, 2}, Case{false, 2, -1, 1, 3, 1}, Case{false, 6, -1, 2, 0, 2},
-                   Case{false, 1, -1, 0, 2, 0}, Case{false, 0, 4, 2, 1, 2}, Case{false, 3, 4, 2, 3, 2},
-                   Case{false, 1, 4, 1, 1, 1}}) {
+    for (Case c : {Case{false, 0, -1, 2, 3}, Case{false, 2, -1, 1, 3}, Case{false, 6, -1, 2, 0},
+                   Case{false, 1, -1, 0, 2}, Case{false, 0, 4, 2, 1}, Case{false, 3, 4, 2, 3},
+                   Case{false, 1, 4, 1, 1}}) {
       c.dataset = dataset;
       cases.push_back(c);
     }
@@ -474,8 +502,7 @@ TEST_F(Callbacks, ARunThatWasKilledGoesOnWithTheSameBits) {
     ASSERT_TRUE(fs::exists(backup + "/backup.safetensors"));
     const Outcome resumed = train(backup, c.dataset, c.save_freq, c.steps_per_epoch);
     EXPECT_EQ(resumed.weights, whole.weights);
-    EXPECT_EQ(resumed.losses.size(), whole.losses.size() - c.kept_epochs);
-    EXPECT_EQ(resumed.losses.back(), whole.losses.back());
+    EXPECT_EQ(resumed.losses, whole.losses) << "the history is of all of it";
     EXPECT_FALSE(fs::exists(backup + "/backup.safetensors")) << "a run that ended needs no backup";
   }
 }
@@ -489,6 +516,159 @@ TEST_F(Callbacks, ABackupOfAnotherModelIsRefused) {
                 model.fit(x, x, {.verbose = 0, .callbacks = {callbacks::BackupAndRestore(in_folder("b"))}});
               }),
               HasSubstr("does not fit this model"));
+}
+
+// A run in which every callback that has a state changes what comes after: the rate falls, weights are kept, lines and
+// files are written, and it ends before its time.
+struct Watched {
+  std::vector<float> weights;
+  Json history;
+  std::string csv;
+  std::vector<double> seen;  // by a callback of the user's own
+
+  bool operator==(const Watched&) const = default;
+};
+
+class Worst final : public CallbackBase {
+ public:
+  explicit Worst(std::vector<double>& seen) : seen_(seen) {}
+  void on_train_begin(const Logs&) override { worst_ = 0; }
+  void on_epoch_end(int, const Logs& logs) override {
+    worst_ = std::max(worst_, *logs.find("loss"));
+    seen_.push_back(worst_);
+  }
+  std::string state_name() const override { return "Worst"; }
+  void visit_state(CallbackState& state) override { state("worst", worst_); }
+
+ private:
+  std::vector<double>& seen_;
+  double worst_ = 0;
+};
+
+Watched watched_run(const fs::path& folder, bool first, int64_t save_freq, int kill_epoch) {
+  set_random_seed(5);
+  const Sequential model(
+      {layers::Dense(6, {.activation = "relu", .name = "a"}), layers::Dense(1, {.name = "b"})},
+      {.name = "watched"});
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.3}), .loss = "mse", .metrics = {"mae"}});
+  std::vector<float> values;
+  for (int i = 0; i < 40; ++i) values.push_back(static_cast<float>((i * 37) % 23) / 23);
+  const Tensor x = Tensor::from(values, {20, 2});
+  const Tensor y = Tensor::from(std::vector<float>(values.begin(), values.begin() + 20), {20, 1});
+  Watched run;
+  // Before and behind the backup: the order makes no difference.
+  std::vector<Callback> list{
+      callbacks::EarlyStopping({.monitor = "loss", .patience = 3, .restore_best_weights = true}),
+      callbacks::CSVLogger((folder / "log.csv").string()),
+      callbacks::BackupAndRestore((folder / "backup").string(), {.save_freq = save_freq}),
+      callbacks::ReduceLROnPlateau({.monitor = "loss", .factor = 0.5, .patience = 1, .min_delta = 0.01}),
+      callbacks::ModelCheckpoint((folder / "best.safetensors").string(),
+                                 {.monitor = "loss", .save_best_only = true, .save_weights_only = true}),
+      make_callback<Worst>(run.seen)};
+  int epoch_now = 0;
+  list.push_back(
+      callbacks::LambdaCallback({.on_epoch_begin = [&](int epoch, const Logs&) { epoch_now = epoch; },
+                                 .on_train_batch_end =
+                                     [&](int64_t batch, const Logs&) {
+                                       if (first && epoch_now == kill_epoch && batch == 3)
+                                         kill(getpid(), SIGKILL);
+                                     }}));
+  const History history = model.fit(x, y, {.batch_size = 4, .epochs = 12, .verbose = 0, .callbacks = list});
+  for (const Tensor& weight : model.get_weights())
+    for (const float value : weight.to_vector<float>()) run.weights.push_back(value);
+  run.history = history.to_json();
+  run.csv = read_file((folder / "log.csv").string());
+  return run;
+}
+
+TEST_F(Callbacks, AKilledRunsCallbacksGoOnWhereTheyStood) {
+  const Watched whole = watched_run(folder_ / "whole", false, 0, -1);
+  ASSERT_NE(whole.history.at("learning_rate").at(size_t{0}), whole.history.at("learning_rate").at(4))
+      << "nothing to be forgotten happens";
+  for (const int64_t save_freq : {0, 2})
+    for (const int kill_epoch : {1, 4, 6}) {
+      SCOPED_TRACE(::testing::Message() << save_freq << " " << kill_epoch);
+      const fs::path killed = folder_ / ("killed_" + std::to_string(save_freq) + std::to_string(kill_epoch));
+      const pid_t child = fork();
+      if (child == 0) {
+        watched_run(killed, true, save_freq, kill_epoch);
+        _exit(1);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+      const Watched resumed = watched_run(killed, false, save_freq, -1);
+      EXPECT_EQ(resumed.weights, whole.weights);
+      EXPECT_EQ(resumed.history, whole.history);
+      EXPECT_EQ(resumed.csv, whole.csv);
+      EXPECT_EQ(resumed.seen.back(), whole.seen.back());
+      EXPECT_EQ(read_file((killed / "best.safetensors").string()),
+                read_file((folder_ / "whole/best.safetensors").string()));
+    }
+}
+
+TEST_F(Callbacks, ABackupOfAnotherRunIsRefusedByName) {
+  const Tensor x = Tensor::full(DType::float32, {8, 1}, 1.0), y = x;
+  const std::string backup = in_folder("b");
+  const auto fit = [&](const Data& data, FitOptions options, std::vector<Callback> others = {}) {
+    const Sequential model(
+        {layers::Dense(1, {.kernel_initializer = "zeros", .input_shape = {1}, .name = "a"})}, {.name = "m"});
+    model.compile({.optimizer = "sgd", .loss = "mse"});
+    options.verbose = 0;
+    options.callbacks = {callbacks::BackupAndRestore(backup, {.delete_checkpoint = false})};
+    options.callbacks.insert(options.callbacks.end(), others.begin(), others.end());
+    model.fit(data, options);
+  };
+  fit(Data(x, y), {.batch_size = 4, .epochs = 1});
+  EXPECT_THAT(refusal([&] { fit(Data(x, y), {.batch_size = 2, .epochs = 2}); }),
+              HasSubstr("it is of a run with batch_size = 4, this one has 2"));
+  const Tensor more = Tensor::full(DType::float32, {9, 1}, 1.0);
+  EXPECT_THAT(refusal([&] { fit(Data(more, more), {.batch_size = 4, .epochs = 2}); }),
+              HasSubstr("it is of a run with examples = 8, this one has 9"));
+  const data::Dataset dataset = data::Dataset::from_tensor_slices({x, y}).batch(4);
+  EXPECT_THAT(refusal([&] { fit(Data(dataset), {.epochs = 2}); }),
+              AllOf(HasSubstr("arrays: float32 (1,)"), HasSubstr("this one has a dataset")));
+  EXPECT_THAT(refusal([&] {
+                fit(Data(x, y), {.batch_size = 4, .epochs = 2},
+                    {callbacks::EarlyStopping({.monitor = "loss"})});
+              }),
+              HasSubstr("had no callback EarlyStopping"));
+  fit(Data(x, y), {.batch_size = 4, .epochs = 2});
+}
+
+TEST_F(Callbacks, ABackupFolderOfAnotherProcessIsRefused) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const FolderLock lock(in_folder("b"));
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const Tensor x = Tensor::full(DType::float32, {4, 1}, 1.0);
+  const Model model = small();
+  EXPECT_THAT(refusal([&] {
+                model.fit(x, x, {.verbose = 0, .callbacks = {callbacks::BackupAndRestore(in_folder("b"))}});
+              }),
+              HasSubstr("is being written by process " + std::to_string(child)));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(Callbacks, SigtermEndsARunAsCtrlCDoes) {
+  const Model model = small();
+  const Tensor x = Tensor::full(DType::float32, {8, 1}, 1.0);
+  const History history = model.fit(x, x,
+                                    {.batch_size = 4,
+                                     .epochs = 100,
+                                     .verbose = 0,
+                                     .callbacks = {callbacks::LambdaCallback(
+                                         {.on_epoch_end = [](int, const Logs&) { std::raise(SIGTERM); }})}});
+  EXPECT_TRUE(history.interrupted);
+  EXPECT_EQ(history.signal, SIGTERM);
+  EXPECT_EQ(history.epoch.size(), 1u);
 }
 
 TEST_F(Callbacks, ABackupOfAnInterruptedEpochIsOfTheLastWholeOne) {

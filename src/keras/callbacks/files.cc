@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <map>
+#include <sstream>
+#include <utility>
 
+#include "base/file.h"
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/folder_lock.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/checkpoint.h"
 
@@ -21,23 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 
 void make_folder_of(const fs::path& path) {
-  if (!path.has_parent_path()) return;
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  require(!error, ErrorCode::io, std::source_location::current(), "cannot make the folder of \"",
-          path.string(), "\": ", error.message());
+  if (path.has_parent_path()) make_folders(path.parent_path().string());
 }
 
 // Complete or not at all, as readers may be looking.
 void write_text(const fs::path& path, const std::string& text) {
-  const fs::path draft = path.string() + ".tmp";
-  std::ofstream file(draft, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(draft, path, error);
-  require(file && !error, ErrorCode::io, std::source_location::current(), "cannot write \"", path.string(),
-          "\"; is there room, and may this user write there?");
+  AtomicFile file(path.string());
+  file.write(text);
+  file.commit();
 }
 
 class ModelCheckpointCallback final : public CallbackBase {
@@ -55,11 +50,9 @@ class ModelCheckpointCallback final : public CallbackBase {
   void on_train_begin(const Logs&) override {
     if (monitor_ && !best_) best_ = options_.initial_value_threshold;
     batches_ = 0;
-  }
-  void on_epoch_begin(int epoch, const Logs&) override {
-    epoch_ = epoch;
     last_batch_ = -1;
   }
+  void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   bool wants_batch_logs() const override { return options_.save_freq > 0; }
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
@@ -72,6 +65,13 @@ class ModelCheckpointCallback final : public CallbackBase {
   }
   void on_epoch_end(int, const Logs& logs) override {
     if (options_.save_freq <= 0) save(logs, -1);
+    last_batch_ = -1;
+  }
+  std::string state_name() const override { return "ModelCheckpoint"; }
+  void visit_state(CallbackState& state) override {
+    state("best", best_);
+    state("batches", batches_);
+    state("last_batch", last_batch_);
   }
 
  private:
@@ -98,22 +98,23 @@ class ModelCheckpointCallback final : public CallbackBase {
       const std::string before = best_ ? fmt::format("{:.5f}", *best_) : "None";
       if (!monitor_->better(*current, best_.value_or(monitor_->worst()))) {
         if (options_.verbose > 0)
-          fmt::print("\nEpoch {}: {} did not improve from {}\n", epoch_ + 1, monitor_->name(), before);
+          terminal::print(
+              fmt::format("\nEpoch {}: {} did not improve from {}\n", epoch_ + 1, monitor_->name(), before));
         return;
       }
       if (options_.verbose > 0)
-        fmt::print("\nEpoch {}: {} improved from {} to {:.5f}, saving model to {}\n", epoch_ + 1,
-                   monitor_->name(), before, *current, path.string());
+        terminal::print(fmt::format("\nEpoch {}: {} improved from {} to {:.5f}, saving model to {}\n",
+                                    epoch_ + 1, monitor_->name(), before, *current, path.string()));
       best_ = current;
     } else if (options_.verbose > 0) {
-      fmt::print("\nEpoch {}: saving model to {}\n", epoch_ + 1, path.string());
+      terminal::print(fmt::format("\nEpoch {}: saving model to {}\n", epoch_ + 1, path.string()));
     }
     make_folder_of(path);
     if (!options_.save_weights_only)
       write_text(fs::path(path).replace_extension(".json"), model().to_json(2));
     model().save_weights(path);
     if (options_.verbose > 0)
-      fmt::print("\nEpoch {}: finished saving model to {}\n", epoch_ + 1, path.string());
+      terminal::print(fmt::format("\nEpoch {}: finished saving model to {}\n", epoch_ + 1, path.string()));
   }
 
   std::string path_;
@@ -132,16 +133,15 @@ class CSVLoggerCallback final : public CallbackBase {
 
   bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
-    const bool exists = fs::exists(path_) && fs::file_size(path_) > 0;
-    header_needed_ = !(options_.append && exists);
     keys_.clear();
+    begun_ = false;
     make_folder_of(path_);
-    file_.open(path_, options_.append ? std::ios::app : std::ios::trunc);
-    require(file_.is_open(), ErrorCode::io, std::source_location::current(), "CSVLogger: cannot write \"",
-            path_, "\"");
+    file_.emplace(path_);
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
+    begin();
+    std::string text;
     if (keys_.empty()) {
       bool validated = false;
       for (const auto& [name, value] : logs) {
@@ -152,32 +152,54 @@ class CSVLoggerCallback final : public CallbackBase {
       // A later epoch may be validated: as in Keras, its figures have their columns from the start.
       const size_t own = validated ? 0 : keys_.size();
       for (size_t i = 0; i < own; ++i) keys_.push_back("val_" + keys_[i]);
-      if (header_needed_) {
-        file_ << "epoch";
-        for (const std::string& key : keys_) file_ << options_.separator << key;
-        file_ << kLineEnd;
+      if (file_->size() == 0) {
+        text = "epoch";
+        for (const std::string& key : keys_) text += options_.separator + key;
+        text += kLineEnd;
       }
     }
-    file_ << epoch;
+    text += std::to_string(epoch);
     for (const std::string& key : keys_) {
       const std::optional<double> value = logs.find(key);
-      file_ << options_.separator << (value ? number_text(*value) : "NA");
+      text += options_.separator + (value ? number_text(*value) : "NA");
     }
-    file_ << kLineEnd << std::flush;
-    require(static_cast<bool>(file_), ErrorCode::io, std::source_location::current(), "CSVLogger: writing \"",
-            path_, "\" failed; is the disk full?");
+    file_->write(text + kLineEnd);
   }
 
-  void on_train_end(const Logs&) override { file_.close(); }
+  void on_train_end(const Logs&) override {
+    begin();
+    file_.reset();
+  }
+
+  std::string state_name() const override { return "CSVLogger"; }
+  // Lines that were written after the backup are written again.
+  void visit_state(CallbackState& state) override {
+    int64_t size = file_ ? file_->size() : 0;
+    std::string keys;
+    for (const std::string& key : keys_) keys += key + '\n';
+    state("size", size);
+    state("keys", keys);
+    if (!state.restores()) return;
+    file_->cut(size);
+    begun_ = file_->size() == size;
+    keys_.clear();
+    for (std::istringstream lines(keys); begun_ && std::getline(lines, keys);) keys_.push_back(keys);
+  }
 
  private:
   static constexpr const char* kLineEnd = "\r\n";  // as files of this kind have it everywhere
 
+  // What an earlier run wrote goes, unless this one goes on from its backup.
+  void begin() {
+    if (!begun_ && !options_.append) file_->cut(0);
+    begun_ = true;
+  }
+
   std::string path_;
   CSVLoggerOptions options_;
-  std::ofstream file_;
+  std::optional<GrowingFile> file_;
   std::vector<std::string> keys_;
-  bool header_needed_ = true;
+  bool begun_ = false;
 };
 
 // Where a dataset's iterator stands, as a checkpoint holds it.
@@ -202,74 +224,229 @@ class IteratorPosition final : public train::TrackedObject {
   data::IteratorState& state_;
 };
 
+// The states of all callbacks of the run, as a checkpoint holds them.
+class CallbackStates final : public train::TrackedObject {
+ public:
+  explicit CallbackStates(const Trainer& trainer) : trainer_(trainer) {}
+  std::string kind() const override { return "callbacks"; }
+  bool has_state() const override { return true; }
+
+  train::NamedTensors save_state() const override {
+    train::NamedTensors all;
+    for (const auto& [name, callback] : named()) {
+      CallbackState state;
+      callback->visit_state(state);
+      for (const auto& [own, value] : state.take()) all.emplace_back(name + "/" + own, value);
+    }
+    // Where no callback has a state, what is saved says so.
+    all.emplace_back(kEntries, Tensor::scalar(static_cast<int64_t>(all.size())));
+    return all;
+  }
+
+  void restore_state(const train::NamedTensors& saved) override {
+    std::map<std::string, CallbackState::Tensors> states;
+    for (const auto& [name, value] : saved) {
+      const size_t slash = name.find('/');
+      if (slash != std::string::npos)
+        states[name.substr(0, slash)].emplace_back(name.substr(slash + 1), value);
+    }
+    for (const auto& [name, callback] : named()) {
+      CallbackState now;
+      callback->visit_state(now);
+      const auto found = states.find(name);
+      if (found == states.end()) {
+        require(now.take().empty(), ErrorCode::invalid_argument, std::source_location::current(),
+                "the run that it is of had no callback ", name);
+        continue;
+      }
+      CallbackState state(std::move(found->second));
+      states.erase(found);
+      try {
+        callback->visit_state(state);
+      } catch (Error& error) {
+        error.note("in the state of the callback " + name);
+        throw;
+      }
+    }
+    require(states.empty(), ErrorCode::invalid_argument, std::source_location::current(),
+            "the run that it is of had a callback ", states.empty() ? "" : states.begin()->first,
+            ", this one has not");
+  }
+
+ private:
+  static constexpr const char* kEntries = "entries";
+
+  // "EarlyStopping", "EarlyStopping_2", ...
+  std::vector<std::pair<std::string, CallbackBase*>> named() const {
+    std::vector<std::pair<std::string, CallbackBase*>> all;
+    std::map<std::string, int> uses;
+    for (const Callback& callback : trainer_.callbacks) {
+      const std::string name = callback.base()->state_name();
+      const int use = ++uses[name];
+      all.emplace_back(use == 1 ? name : name + "_" + std::to_string(use), callback.base().get());
+    }
+    return all;
+  }
+
+  const Trainer& trainer_;
+};
+
+// What the run goes through: a backup is of no use for other data.
+class RunIdentity final : public train::TrackedObject {
+ public:
+  explicit RunIdentity(const RunParams& params) : params_(params) {}
+  std::string kind() const override { return "run"; }
+  bool has_state() const override { return true; }
+  train::NamedTensors save_state() const override {
+    RunParams own = params_;
+    CallbackState state;
+    visit(own, state);
+    return state.take();
+  }
+  void restore_state(const train::NamedTensors& saved) override {
+    RunParams other;
+    CallbackState state(saved);
+    visit(other, state);
+    const auto same = [](const char* what, const auto& was, const auto& is) {
+      require(was == is, ErrorCode::invalid_argument, std::source_location::current(), "it is of a run with ",
+              what, " ", was, ", this one has ", is);
+    };
+    same("the data", other.data, params_.data);
+    same("examples =", other.examples, params_.examples);
+    same("batch_size =", other.batch_size, params_.batch_size);
+    same("steps of an epoch =", other.steps, params_.steps);
+  }
+
+ private:
+  static void visit(RunParams& params, CallbackState& state) {
+    state("data", params.data);
+    state("examples", params.examples);
+    state("batch_size", params.batch_size);
+    state("steps", params.steps);
+  }
+  RunParams params_;
+};
+
+// What the metrics had gathered in the middle of an epoch.
+class GatheredMetrics final : public train::TrackedObject {
+ public:
+  explicit GatheredMetrics(TensorList& values) : values_(values) {}
+  std::string kind() const override { return "metrics"; }
+  bool has_state() const override { return true; }
+  train::NamedTensors save_state() const override {
+    CallbackState state;
+    state("values", values_);
+    return state.take();
+  }
+  void restore_state(const train::NamedTensors& saved) override {
+    CallbackState state(saved);
+    state("values", values_);
+  }
+
+ private:
+  TensorList& values_;
+};
+
 class BackupAndRestoreCallback final : public CallbackBase {
  public:
   BackupAndRestoreCallback(const std::string& folder, const BackupAndRestoreOptions& options)
-      : path_((fs::path(folder) / "backup").string()), file_(path_ + ".safetensors"), options_(options) {
+      : folder_(folder),
+        path_((fs::path(folder) / "backup").string()),
+        file_(path_ + ".safetensors"),
+        options_(options) {
     require(!folder.empty(), ErrorCode::invalid_argument, std::source_location::current(),
             "BackupAndRestore: the folder is empty");
   }
 
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_begin(const Logs&) override {
+    lock_ = FolderLock(folder_);
+    due_.reset();
     batches_ = 0;
     trainer().build_optimizer();
-    checkpoint_.emplace(train::Checkpoint(
-        {{"model", model()},
-         {"optimizer", model().optimizer()},
-         {"epoch", at_epoch_},
-         {"batch", at_.batch},
-         {"random", at_.random},
-         {"stream_random", at_.stream.random},
-         {"stream_taken", at_.stream.taken},
-         {"iterator", train::Trackable(std::make_shared<IteratorPosition>(at_.stream.iterator))}}));
-    if (!fs::exists(file_)) return;
-    try {
-      const train::RestoreStatus status = checkpoint_->restore(path_);
-      if (status.deferred().empty()) status.assert_consumed();
-    } catch (const Error& error) {
-      fail(ErrorCode::invalid_argument, std::source_location::current(), "BackupAndRestore: \"", file_,
-           "\" does not fit this model, or is damaged (", error.message(),
-           "); where it is another run's, delete it or choose another folder");
-    }
-    at_.epoch = static_cast<int>(at_epoch_);
-    trainer().resume = at_;
-    batches_ = at_.batch;
-    if (params().verbose > 0) fmt::print("Going on from the backup in epoch {}\n", at_.epoch + 1);
+    const auto tracked = []<class T>(T object) {
+      return train::Trackable(std::make_shared<T>(std::move(object)));
+    };
+    checkpoint_.emplace(train::Checkpoint({{"run", tracked(RunIdentity(params()))},
+                                           {"model", model()},
+                                           {"optimizer", model().optimizer()},
+                                           {"epoch", at_epoch_},
+                                           {"batch", at_.batch},
+                                           {"stopped", stopped_},
+                                           {"random", at_.random},
+                                           {"stream_random", at_.stream.random},
+                                           {"stream_taken", at_.stream.taken},
+                                           {"iterator", tracked(IteratorPosition(at_.stream.iterator))},
+                                           {"metrics", tracked(GatheredMetrics(at_.metrics))},
+                                           {"callbacks", tracked(CallbackStates(trainer()))}}));
+    begins_ = true;
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_end(int64_t batch, const Logs&) override {
     if (options_.save_freq > 0 && (batch + 1) / options_.save_freq > batches_ / options_.save_freq)
-      save(trainer().progress(epoch_, batch + 1));
+      due_ = trainer().progress(epoch_, batch + 1);
     batches_ = batch + 1;
   }
   void on_epoch_end(int epoch, const Logs&) override {
     batches_ = 0;
     // After Ctrl-C the epoch is not done: what is kept is the last one that was.
-    if (options_.save_freq <= 0 && !trainer().interrupted()) save(trainer().progress_after(epoch));
+    if (options_.save_freq <= 0 && !trainer().interrupted()) due_ = trainer().progress_after(epoch);
+  }
+  // All callbacks have done their part: what is saved, and put back, is of one moment.
+  void on_settled() override {
+    if (std::exchange(begins_, false)) restore();
+    if (due_) save(*std::exchange(due_, std::nullopt));
   }
   void on_train_end(const Logs&) override {
     checkpoint_.reset();
     // An interrupted run wants its backup.
-    if (options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_);
+    std::error_code ignored;
+    if (options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_, ignored);
+    lock_ = {};
   }
 
  private:
   Trainer& trainer() const { return model().model_base().trainer(); }
 
+  void restore() {
+    if (!file_exists(file_)) return;
+    try {
+      const train::RestoreStatus status = checkpoint_->restore(path_);
+      if (status.deferred().empty()) status.assert_consumed();
+    } catch (const Error& error) {
+      std::string reason = error.message();
+      for (const std::string& note : error.notes()) reason += "; " + note;
+      fail(ErrorCode::invalid_argument, std::source_location::current(), "BackupAndRestore: \"", file_,
+           "\" does not fit this model and this run, or is damaged (", reason,
+           "); where it is another run's, delete it or choose another folder");
+    }
+    at_.epoch = static_cast<int>(at_epoch_);
+    trainer().resume = at_;
+    if (stopped_ != 0) trainer().stop_training = true;
+    batches_ = at_.batch;
+    if (params().verbose > 0)
+      terminal::print(fmt::format("Going on from the backup in epoch {}\n", at_.epoch + 1));
+  }
+
   void save(const Trainer::Progress& at) {
     at_ = at;
     at_epoch_ = at.epoch;
+    stopped_ = trainer().stop_training ? 1 : 0;
     // What follows may be the crash that it is for.
     checkpoint_->write(path_, {.asynchronous = false});
   }
 
+  std::string folder_;
   std::string path_;
   std::string file_;
   BackupAndRestoreOptions options_;
-  std::optional<train::Checkpoint> checkpoint_;  // of the run that is under way
+  FolderLock lock_;                              // while a run is under way
+  std::optional<train::Checkpoint> checkpoint_;  // of that run
+  bool begins_ = false;
+  std::optional<Trainer::Progress> due_;  // to be saved as soon as all callbacks have been told
   Trainer::Progress at_;
   int64_t at_epoch_ = 0;
+  int64_t stopped_ = 0;
   int epoch_ = 0;
   int64_t batches_ = 0;
 };

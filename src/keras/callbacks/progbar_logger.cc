@@ -1,11 +1,10 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <optional>
 
 #include "keras/callbacks/progress_bar.h"
 #include "keras/training/trainer.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/model.h"
 
@@ -43,16 +42,16 @@ class ProgbarLoggerCallback final : public CallbackBase {
 
  private:
   void begin() {
-    bar_.emplace(ProgressBarOptions{
-        .target = params().steps, .verbose = params().verbose, .terminal = isatty(STDOUT_FILENO) != 0});
+    bar_.emplace(ProgressBarOptions{.target = params().steps,
+                                    .verbose = params().verbose,
+                                    .terminal = terminal::moves(),
+                                    .colours = terminal::colours(),
+                                    .columns = terminal::columns().value_or(0)});
   }
   void advance(int64_t done) {
     if (bar_->due(done)) print(bar_->text(model().model_base().trainer().results()));
   }
-  static void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
+  static void print(const std::string& text) { terminal::write(text); }
 
   bool training_ = false;
   std::optional<ProgressBar> bar_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/terminal.h"
+
 namespace lockstep::keras {
 namespace {
 
@@ -64,7 +66,16 @@ std::string ProgressBar::text(const Logs& values) const {
   const std::string time = options_.target > 0
                                ? time_left(each * static_cast<double>(options_.target - done_))
                                : fmt::format("{:.0f}s", seconds(now_ - start_));
-  return line(each, time, values);
+  std::string text = line(each, time, "");
+  Logs shown;
+  // What is overwritten must stay on one line: the last figures go where there is no room for them.
+  for (const auto& [name, value] : values) {
+    shown.set(name, value);
+    std::string longer = line(each, time, values_text(shown));
+    if (options_.columns > 0 && terminal::width(longer) > options_.columns) break;
+    text = std::move(longer);
+  }
+  return text;
 }
 
 std::string ProgressBar::final_text(const Logs& values) {
@@ -74,16 +85,24 @@ std::string ProgressBar::final_text(const Logs& values) {
   if (options_.verbose == 2)
     return fmt::format("{} - {} - {}{}\n", counter(), time, per_step_text(seconds_per_step()),
                        values_text(values));
-  return line(seconds_per_step(), time, values) + "\n";
+  const std::string text = line(seconds_per_step(), time, values_text(values));
+  return (options_.columns > 0 ? terminal::wrapped(text, options_.columns) : text) + "\n";
 }
 
-std::string ProgressBar::line(double each, const std::string& time, const Logs& values) const {
-  const char* bold = options_.terminal ? "\x1b[1m" : "";
-  const char* plain = options_.terminal ? "\x1b[0m" : "";
-  const std::string front = options_.target > 0 ? fmt::format("{}{}{} {}", bold, counter(), plain, bar())
-                                                : fmt::format("{:>7}/Unknown", done_);
-  return fmt::format("{}{} {}{}{} {}{}", options_.terminal ? "\r\x1b[K" : "", front, bold, time, plain,
-                     per_step_text(each), values_text(values));
+std::string ProgressBar::line(double each, const std::string& time, const std::string& values) const {
+  const char* bold = options_.colours ? "\x1b[1m" : "";
+  const char* plain = options_.colours ? "\x1b[0m" : "";
+  const auto with_bar = [&](int width) {
+    const std::string front = options_.target > 0 ? fmt::format("{}{}{}{}{}", bold, counter(), plain,
+                                                                width > 0 ? " " : "", bar(width))
+                                                  : fmt::format("{:>7}/Unknown", done_);
+    return fmt::format("{}{} {}{}{} {}{}", options_.terminal ? "\r\x1b[K" : "", front, bold, time, plain,
+                       per_step_text(each), values);
+  };
+  const std::string whole = with_bar(kWidth);
+  const int over = options_.columns > 0 ? terminal::width(whole) - options_.columns : 0;
+  // The bar makes room first.
+  return over <= 0 ? whole : with_bar(std::max(0, kWidth - over));
 }
 
 std::string ProgressBar::counter() const {
@@ -91,14 +110,16 @@ std::string ProgressBar::counter() const {
   return fmt::format("{:>{}}/{}", done_, target.size(), target);
 }
 
-std::string ProgressBar::bar() const {
-  const auto filled = static_cast<int>(kWidth * done_ / std::max<int64_t>(1, options_.target));
-  std::string text = options_.terminal ? "\x1b[32m" : "";
-  for (int i = 0; i < kWidth; ++i) {
-    if (i == filled && options_.terminal) text += "\x1b[37m";
-    text += "━";
+std::string ProgressBar::bar(int width) const {
+  if (width == 0) return "";
+  const auto filled = static_cast<int>(width * done_ / std::max<int64_t>(1, options_.target));
+  std::string text = options_.colours ? "\x1b[32m" : "";
+  for (int i = 0; i < width; ++i) {
+    // Without colours the part that is left must look different.
+    if (i == filled && options_.colours) text += "\x1b[37m";
+    text += i < filled || options_.colours || !options_.terminal ? "━" : "╌";
   }
-  return text + (options_.terminal ? "\x1b[0m" : "");
+  return text + (options_.colours ? "\x1b[0m" : "");
 }
 
 }  // namespace lockstep::keras

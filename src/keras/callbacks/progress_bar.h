@@ -12,7 +12,9 @@ namespace lockstep::keras {
 struct ProgressBarOptions {
   int64_t target = -1;    // steps; -1: not known
   int verbose = 1;        // 1: a bar, 2: one line at the end
-  bool terminal = false;  // the bar moves, and has colours; else it is one line at the end too
+  bool terminal = false;  // the bar moves; else it is one line at the end too
+  bool colours = false;
+  int columns = 0;  // of the terminal, which no line is wider than; 0: as wide as it likes
   const Clock* clock = &Clock::system();
 };
 
@@ -29,9 +31,9 @@ class ProgressBar {
   std::string final_text(const Logs& values);
 
  private:
-  std::string line(double seconds_per_step, const std::string& time, const Logs& values) const;
+  std::string line(double seconds_per_step, const std::string& time, const std::string& values) const;
   std::string counter() const;
-  std::string bar() const;
+  std::string bar(int width) const;
   double seconds_per_step() const;
 
   ProgressBarOptions options_;

@@ -6,6 +6,7 @@
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
 
 namespace lockstep::keras::callbacks {
@@ -45,11 +46,21 @@ class EarlyStoppingCallback final : public CallbackBase {
 
   void on_train_end(const Logs&) override {
     if (stopped_epoch_ > 0 && options_.verbose > 0)
-      fmt::print("Epoch {}: early stopping\n", stopped_epoch_ + 1);
+      terminal::print(fmt::format("Epoch {}: early stopping\n", stopped_epoch_ + 1));
     if (!options_.restore_best_weights || best_weights_.empty()) return;
     if (options_.verbose > 0)
-      fmt::print("Restoring model weights from the end of the best epoch: {}.\n", best_epoch_ + 1);
+      terminal::print(
+          fmt::format("Restoring model weights from the end of the best epoch: {}.\n", best_epoch_ + 1));
     model().set_weights(best_weights_);
+  }
+
+  std::string state_name() const override { return "EarlyStopping"; }
+  void visit_state(CallbackState& state) override {
+    state("waited", waited_);
+    state("best", best_);
+    state("best_epoch", best_epoch_);
+    state("stopped_epoch", stopped_epoch_);
+    state("best_weights", best_weights_);
   }
 
  private:
@@ -104,11 +115,18 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
       const double reduced = std::max(old * options_.factor, options_.min_lr);
       model().optimizer().set_learning_rate(reduced);
       if (options_.verbose > 0)
-        fmt::print("\nEpoch {}: ReduceLROnPlateau reducing learning rate to {}.\n", epoch + 1,
-                   number_text(reduced));
+        terminal::print(fmt::format("\nEpoch {}: ReduceLROnPlateau reducing learning rate to {}.\n",
+                                    epoch + 1, number_text(reduced)));
       cooldown_ = options_.cooldown;
       waited_ = 0;
     }
+  }
+
+  std::string state_name() const override { return "ReduceLROnPlateau"; }
+  void visit_state(CallbackState& state) override {
+    state("best", best_);
+    state("waited", waited_);
+    state("cooldown", cooldown_);
   }
 
  private:
@@ -134,8 +152,8 @@ class LearningRateSchedulerCallback final : public CallbackBase {
             "LearningRateScheduler: the schedule gave ", rate, " for epoch ", epoch);
     model().optimizer().set_learning_rate(rate);
     if (verbose_ > 0)
-      fmt::print("\nEpoch {}: LearningRateScheduler setting learning rate to {}.\n", epoch + 1,
-                 number_text(rate));
+      terminal::print(fmt::format("\nEpoch {}: LearningRateScheduler setting learning rate to {}.\n",
+                                  epoch + 1, number_text(rate)));
   }
   void add_logs(int, Logs& logs) override { add_learning_rate(model(), logs); }
 
@@ -150,7 +168,7 @@ class TerminateOnNaNCallback final : public CallbackBase {
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     const std::optional<double> loss = logs.find("loss");
     if (!loss || std::isfinite(*loss)) return;
-    fmt::print("Batch {}: Invalid loss, terminating training\n", batch);
+    terminal::print(fmt::format("Batch {}: Invalid loss, terminating training\n", batch));
     model().stop_training();
   }
 };

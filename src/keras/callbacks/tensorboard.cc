@@ -46,7 +46,8 @@ class TensorBoardCallback final : public CallbackBase {
       : folder_(std::move(folder)), options_(options) {}
 
   void on_train_begin(const Logs&) override {
-    step_ = 0;
+    step_ = epoch_step_ = 0;
+    last_batch_ = -1;
     train_.emplace((folder_ / "train").string());
     if (!options_.write_graph) return;
     std::vector<GraphNode> nodes;
@@ -55,11 +56,7 @@ class TensorBoardCallback final : public CallbackBase {
   }
   bool wants_batch_logs() const override { return options_.update_freq > 0; }
   bool needs_every_batch() const override { return options_.update_freq > 0; }
-  void on_epoch_begin(int, const Logs&) override {
-    epoch_start_ = std::chrono::steady_clock::now();
-    epoch_step_ = step_;
-    last_batch_ = -1;
-  }
+  void on_epoch_begin(int, const Logs&) override { epoch_start_ = std::chrono::steady_clock::now(); }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     const int64_t before = step_;
     step_ += batch - last_batch_;
@@ -90,10 +87,18 @@ class TensorBoardCallback final : public CallbackBase {
         train_->histogram(weight.name() + "/histogram", weight.value(), epoch);
     train_->flush();
     if (validation_) validation_->flush();
+    epoch_step_ = step_;
+    last_batch_ = -1;
   }
   void on_train_end(const Logs&) override {
     train_.reset();
     validation_.reset();
+  }
+  std::string state_name() const override { return "TensorBoard"; }
+  void visit_state(CallbackState& state) override {
+    state("step", step_);
+    state("epoch_step", epoch_step_);
+    state("last_batch", last_batch_);
   }
 
  private:

@@ -50,7 +50,7 @@ TrainTest load(const Layout& layout, const LoadOptions& options, std::source_loc
   std::vector<std::string> names = layout.train;
   names.insert(names.end(), layout.test.begin(), layout.test.end());
   std::map<std::string, std::string> contents;
-  if (std::filesystem::is_directory(found)) {
+  if (is_folder(found)) {
     const std::filesystem::path parent = std::filesystem::path(found).parent_path();
     for (const std::string& name : names) contents[name] = read_file((parent / name).string(), where);
   } else {

@@ -1,3 +1,4 @@
+#include "base/as_error.h"
 #include "data/host.h"
 #include "keras/datasets/digit_generator.h"
 #include "lockstep/base/error.h"
@@ -19,10 +20,12 @@ Examples make(uint64_t seed, int64_t first, int64_t count) {
 TrainTest digits(const DigitsOptions& options) {
   require(options.train_size >= 0 && options.train_size <= kFirstTestExample && options.test_size >= 0,
           ErrorCode::invalid_argument, std::source_location::current(),
-          "digits: train_size and test_size must not be negative, received ", options.train_size, " and ",
-          options.test_size);
-  return {make(options.seed, 0, options.train_size),
-          make(options.seed, kFirstTestExample, options.test_size)};
+          "digits: train_size must be from 0 to 2^40 and test_size not negative, received ",
+          options.train_size, " and ", options.test_size);
+  return as_error("digits", std::source_location::current(), [&] {
+    return TrainTest{make(options.seed, 0, options.train_size),
+                     make(options.seed, kFirstTestExample, options.test_size)};
+  });
 }
 
 }  // namespace lockstep::keras::datasets

@@ -1,5 +1,6 @@
 #include "lockstep/keras/model.h"
 
+#include "base/as_error.h"
 #include "keras/models/functional_model.h"
 #include "keras/models/sequential_model.h"
 #include "keras/training/trainer.h"
@@ -40,7 +41,7 @@ void Model::compile(const CompileOptions& options, std::source_location where) c
 
 History Model::fit(const Data& data, const FitOptions& options, std::source_location where) const {
   Model self = *this;
-  return model_base().trainer().fit(self, data, options, where);
+  return as_error("fit", where, [&] { return model_base().trainer().fit(self, data, options, where); });
 }
 History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options,
                    std::source_location where) const {
@@ -49,7 +50,8 @@ History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options,
 
 Logs Model::evaluate(const Data& data, const EvaluateOptions& options, std::source_location where) const {
   Model self = *this;
-  return model_base().trainer().evaluate(self, data, options, where);
+  return as_error("evaluate", where,
+                  [&] { return model_base().trainer().evaluate(self, data, options, where); });
 }
 Logs Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options,
                      std::source_location where) const {
@@ -59,7 +61,8 @@ Logs Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& op
 TensorList Model::predict_all(const Data& data, const PredictOptions& options,
                               std::source_location where) const {
   Model self = *this;
-  return model_base().trainer().predict(self, data, options, where);
+  return as_error("predict", where,
+                  [&] { return model_base().trainer().predict(self, data, options, where); });
 }
 Tensor Model::predict(const Data& data, const PredictOptions& options, std::source_location where) const {
   TensorList results = predict_all(data, options, where);
@@ -70,13 +73,15 @@ Tensor Model::predict(const Data& data, const PredictOptions& options, std::sour
 
 Logs Model::train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight,
                            std::source_location where) const {
-  return model_base().trainer().train_on_batch(batch, class_weight, where);
+  return as_error("train_on_batch", where,
+                  [&] { return model_base().trainer().train_on_batch(batch, class_weight, where); });
 }
 Logs Model::test_on_batch(const Batch& batch, std::source_location where) const {
-  return model_base().trainer().test_on_batch(batch, where);
+  return as_error("test_on_batch", where, [&] { return model_base().trainer().test_on_batch(batch, where); });
 }
 TensorList Model::predict_on_batch(const TensorList& x, std::source_location where) const {
-  return model_base().trainer().predict_on_batch(x, where);
+  return as_error("predict_on_batch", where,
+                  [&] { return model_base().trainer().predict_on_batch(x, where); });
 }
 
 const optimizers::Optimizer& Model::optimizer() const {

@@ -1,7 +1,5 @@
 // A model's layers as the table that Keras prints.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "keras/models/sequential_model.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/terminal.h"
 
 namespace lockstep::keras {
 namespace {
@@ -183,12 +182,6 @@ std::string params_line(const char* what, const std::vector<Variable>& variables
   return fmt::format(" {}: {} ({})\n", what, with_commas(count(variables)), readable_bytes(bytes(variables)));
 }
 
-int terminal_columns() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
-
 // What is shown of one layer of a model.
 struct Row {
   Layer layer;
@@ -288,7 +281,7 @@ std::string Model::summary(const SummaryOptions& options, std::source_location w
     for (Column& column : columns) column.end *= 0.9;
     columns.push_back({"Trainable", 1.0, Align::center});
   }
-  line_length = options.line_length > 0 ? options.line_length : std::min(line_length, terminal_columns() - 4);
+  line_length = options.line_length > 0 ? options.line_length : std::min(line_length, terminal::columns().value_or(80) - 4);
   require(line_length >= 40, ErrorCode::invalid_argument, where,
           "summary: line_length must be at least 40, received ", line_length);
   Table table(columns, line_length);

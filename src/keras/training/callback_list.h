@@ -23,6 +23,7 @@ class CallbackList {
   }
   void add_logs(int epoch, Logs& logs) const;
 
+  const std::vector<Callback>& all() const { return list_; }
   // Whether any of them does.
   bool wants_batch_logs() const;
   bool needs_every_batch() const;

@@ -56,6 +56,26 @@ TrainingData prepare(const Trainer& trainer, const Model& model, const Data& giv
   return data;
 }
 
+// What a backup knows the run by.
+RunParams params_of(const Data& data, const FitOptions& options, int64_t steps) {
+  RunParams params{.epochs = options.epochs, .steps = steps, .verbose = options.verbose};
+  const Batch* arrays = data.source()->arrays();
+  if (!arrays) {
+    params.data = "a dataset";
+    return params;
+  }
+  params.batch_size = options.batch_size;
+  params.examples = examples_in(*arrays);
+  each_array(*arrays, [&](const Tensor& array) {
+    Dims example;
+    for (int i = 1; i < array.rank(); ++i) example.push_back(array.shape()[i]);
+    params.data +=
+        detail::concat(params.data.empty() ? "arrays: " : ", ", TensorSpec{array.dtype(), example});
+  });
+  if (!options.shuffle) params.data += ", in their order";
+  return params;
+}
+
 data::RowBatchOptions reading(const FitOptions& options) {
   const int threads = data::host_device().threads();
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -86,7 +106,10 @@ FitRun::Registration::Registration(Trainer& trainer, FitRun& run, std::source_lo
           "fit another model, or a clone");
   trainer.run_ = &run;
 }
-FitRun::Registration::~Registration() { trainer_.run_ = nullptr; }
+FitRun::Registration::~Registration() {
+  trainer_.run_ = nullptr;
+  trainer_.callbacks.clear();
+}
 
 FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOptions& options,
                std::source_location where)
@@ -98,7 +121,7 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       data_(prepare(trainer, model, data, options, where)),
       recorder_(std::make_shared<HistoryRecorder>()),
       // The recorder stands behind the callbacks that add to the logs.
-      callbacks_(options.callbacks, model, {options.epochs, data_.steps, options.verbose}, where,
+      callbacks_(options.callbacks, model, params_of(data_.train, options, data_.steps), where,
                  Callback(recorder_)),
       observer_(trainer.clock(),
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
@@ -109,7 +132,9 @@ History FitRun::run() {
   trainer_.stop_training = false;
   trainer_.resume.reset();
   Logs logs;
+  trainer_.callbacks = callbacks_.all();
   callbacks_.tell(&CallbackBase::on_train_begin, logs);
+  callbacks_.tell(&CallbackBase::on_settled);
   for (int epoch = first_epoch(); epoch < options_.epochs && !trainer_.stop_training; ++epoch) {
     logs = run_epoch(epoch);
     if (Interrupt::requested()) break;
@@ -137,6 +162,7 @@ int64_t FitRun::begin_data() {
     return 0;
   }
   const Trainer::Progress from = *std::exchange(trainer_.resume, std::nullopt);
+  if (from.batch > 0) trainer_.restore_metrics(from.metrics, data_.train, options_.batch_size, where_);
   stream_.restore(from.stream, from.random);
   return from.batch;
 }
@@ -152,6 +178,7 @@ Logs FitRun::run_epoch(int epoch) {
   if (data_.validation.defined() && (epoch + 1) % options_.validation_freq == 0) add_validation(logs);
   callbacks_.add_logs(epoch, logs);
   callbacks_.tell(&CallbackBase::on_epoch_end, epoch, logs);
+  callbacks_.tell(&CallbackBase::on_settled);
   observer_.end_epoch();
   return logs;
 }
@@ -176,6 +203,7 @@ History FitRun::finish() {
   History history = std::move(recorder_->history);
   history.time = std::move(report.summary);
   history.interrupted = Interrupt::requested();
+  history.signal = Interrupt::signal();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
   return history;

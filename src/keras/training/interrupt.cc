@@ -7,11 +7,11 @@ namespace lockstep::keras {
 namespace {
 
 std::atomic<int> depth{0};
-std::atomic<bool> asked{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+std::atomic<int> asked{0};  // the signal; 0: none
+static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 void on_interrupt(int signal) {
-  asked = true;
+  asked = signal;
   std::signal(signal, SIG_DFL);
 }
 
@@ -19,21 +19,25 @@ void on_interrupt(int signal) {
 
 Interrupt::Interrupt() : outermost_(depth++ == 0) {
   if (!outermost_) return;
-  asked = false;
-  struct sigaction now {};
-  sigaction(SIGINT, nullptr, &now);
-  if (now.sa_handler != SIG_DFL) return;
-  struct sigaction ours {};
-  ours.sa_handler = on_interrupt;
-  sigaction(SIGINT, &ours, nullptr);
-  installed_ = true;
+  asked = 0;
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    struct sigaction now {};
+    sigaction(kSignals[i], nullptr, &now);
+    if (now.sa_handler != SIG_DFL) continue;
+    struct sigaction ours {};
+    ours.sa_handler = on_interrupt;
+    sigaction(kSignals[i], &ours, nullptr);
+    installed_[i] = true;
+  }
 }
 
 Interrupt::~Interrupt() {
   --depth;
-  if (installed_) std::signal(SIGINT, SIG_DFL);
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    if (installed_[i]) std::signal(kSignals[i], SIG_DFL);
 }
 
-bool Interrupt::requested() { return asked; }
+bool Interrupt::requested() { return asked != 0; }
+int Interrupt::signal() { return asked; }
 
 }  // namespace lockstep::keras

@@ -1,11 +1,13 @@
-// Ctrl-C that stops a run after the step that is under way.
+// Ctrl-C, and a system that wants the machine back, stop a run after the step that is under way.
 #pragma once
 
+#include <array>
 #include <csignal>
+#include <iterator>
 
 namespace lockstep::keras {
 
-// While one lives, the first SIGINT only sets requested(); the second does what it did before. Handlers of
+// While one lives, the first SIGINT or SIGTERM only sets requested(); the second does what it did before. Handlers of
 // the program's own are left alone. Nests: the outermost counts.
 class Interrupt {
  public:
@@ -15,10 +17,13 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   static bool requested();
+  static int signal();  // 0: none
 
  private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM};
+
   bool outermost_;
-  bool installed_ = false;
+  std::array<bool, std::size(kSignals)> installed_{};
 };
 
 }  // namespace lockstep::keras

@@ -147,6 +147,18 @@ std::vector<Metric> Outputs::metrics() const {
   return all;
 }
 
+std::vector<Variable> Outputs::variables() const {
+  std::vector<Variable> all = loss_mean_.variables();
+  all.push_back(finite_steps_);
+  const auto add = [&](const std::vector<Variable>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  for (const Output& output : outputs_)
+    if (output.loss_mean) add(output.loss_mean->variables());
+  for (const Metric& metric : metrics()) add(metric.variables());
+  return all;
+}
+
 Logs Outputs::results() const {
   last_read_ = loss_mean_.result();
   std::vector<Logs::Entry> entries = {{"loss", last_read_}};

@@ -29,6 +29,8 @@ class Outputs {
                       const TensorList& weights);
 
   std::vector<Metric> metrics() const;
+  // Of the means of losses and of all metrics, as far as they are made.
+  std::vector<Variable> variables() const;
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const;
   void reset();

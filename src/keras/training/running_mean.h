@@ -1,6 +1,8 @@
 // A mean over batches, kept in two variables that compiled steps update.
 #pragma once
 
+#include <vector>
+
 #include "lockstep/graph/variable.h"
 #include "lockstep/ops/math.h"
 
@@ -25,6 +27,7 @@ class RunningMean {
     const float count = count_.value().item<float>();
     return count == 0 ? 0 : total_.value().item<float>() / count;
   }
+  std::vector<Variable> variables() const { return {total_, count_}; }
   void reset() const {
     total_.assign(Tensor::scalar(0.0F));
     count_.assign(Tensor::scalar(0.0F));

@@ -123,6 +123,7 @@ void StepLoop::run(BatchStream& stream, int64_t step, int64_t steps) {
     }
     step += done;
     callbacks_.tell(moments.end, step - 1, logs_wanted ? trainer_.results() : none);
+    if (kind_ == StepKind::train) callbacks_.tell(&CallbackBase::on_settled);
     if (watch_) watch_->look(batch_);
     if ((kind_ == StepKind::train && trainer_.stop_training) || Interrupt::requested()) return;
   }

@@ -70,6 +70,9 @@ class Trainer {
   // it stays the same while a run is under way, and until the model gets another strategy.
   observe::StepClock& clock() { return program().clock; }
   void reset_metrics() { outputs_->reset(); }
+  // Puts back what Progress::metrics holds.
+  void restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
+                       std::source_location where);
   // One training or evaluation step.
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
   // As many as the rows are, as one launch. False: nothing was done.
@@ -95,12 +98,15 @@ class Trainer {
     int64_t batch = 0;             // batches of the epoch that are done
     int64_t random = 0;            // random::default_generator()
     BatchStream::Position stream;  // of the data
+    TensorList metrics = {};       // what they have gathered of an epoch that is not done
   };
   // While fit runs: after `batch` batches of `epoch`, and at the end of an epoch, where the next one begins.
   Progress progress(int epoch, int64_t batch);
   Progress progress_after(int epoch);
   // Set by a callback when training begins.
   std::optional<Progress> resume;
+  // Of the fit under way.
+  std::vector<Callback> callbacks;
 
  private:
   friend class FitRun;

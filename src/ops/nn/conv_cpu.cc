@@ -265,6 +265,12 @@ std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
 bool dnnl_serves(const KernelRequest& request) {
   const DType dtype = request.dtype(0);
   if (dtype != DType::float32 && dtype != DType::bfloat16) return false;
+  // Its kernels count bytes between taps in 32 bits.
+  constexpr int64_t kFar = 1 << 16;
+  const Window& window = request.attrs<ConvAttrs>().window;
+  for (const Dims* distances : {&window.strides, &window.dilations, &window.before, &window.after})
+    for (const int64_t distance : *distances)
+      if (distance > kFar) return false;
   return std::all_of(request.inputs.begin(), request.inputs.end(),
                      [](const OperandLayout& operand) { return operand.spec.shape.size() > 0; });
 }
@@ -274,8 +280,13 @@ template <class Try>
 std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results,
                                      Try try_prepare) {
   std::unique_ptr<Kernel> kernel;
-  if (winograd_pays(p, results)) kernel = try_prepare(p, dnnl::algorithm::convolution_winograd);
-  if (!kernel) kernel = try_prepare(p, dnnl::algorithm::convolution_direct);
+  // What it refuses is served all the same.
+  try {
+    if (winograd_pays(p, results)) kernel = try_prepare(p, dnnl::algorithm::convolution_winograd);
+    if (!kernel) kernel = try_prepare(p, dnnl::algorithm::convolution_direct);
+  } catch (const dnnl::error&) {
+    kernel.reset();
+  }
   return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
 }
 

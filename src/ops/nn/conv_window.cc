@@ -1,6 +1,7 @@
 #include "ops/nn/conv_window.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -52,9 +53,11 @@ Dims per_axis(std::string_view op, std::string_view what, int rank, const Dims& 
                                         "{depth, height, width} or one number for all"};
   require(values.rank() == 1 || values.rank() == rank, ErrorCode::invalid_argument, where, op, ": ", what,
           " must be ", names[rank - 1], ", received ", values);
+  // Products of two of them are counted in 64 bits.
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   for (const int64_t value : values)
-    require(value >= least, ErrorCode::invalid_argument, where, op, ": ", what, " must be ", least,
-            " or more, received ", values);
+    require(value >= least && value <= kMost, ErrorCode::invalid_argument, where, op, ": ", what, " must be ",
+            least, value > kMost ? " to 2^31 - 1" : " or more", ", received ", values);
   return values.rank() == rank ? values : Dims::filled(rank, values[0]);
 }
 
