@@ -1,17 +1,19 @@
 # Tests. Every room's x_test.cc files make one program <room>_tests; tests/*_test.cc, which cross rooms, make
-# engine_tests. A test whose name contains "Long" carries the label `long`: `./run test` leaves it out,
-# `./run check` runs it. The other labels are the rooms', `engine`, `rules` and `package`.
+# engine_tests. The programs and some commands are listed in tests.json, which tests/runner/run_tests.py runs:
+# `./run test` calls it, and so does ctest.
 
 enable_testing()
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-include(GoogleTest)
 
-set(test_timeout 120)
-if(LOCKSTEP_SANITIZE)
-  set(test_timeout 600)
-endif()
+# lockstep_json_list(VARIABLE ITEM...): the items as strings of a JSON list; a generator expression may make several.
+function(lockstep_json_list variable)
+  set(items ${ARGN})
+  list(TRANSFORM items REPLACE [[(["\])]] [[\\\1]])
+  set(${variable} "[\"$<JOIN:${items},\", \">\"]" PARENT_SCOPE)
+endfunction()
 
+# lockstep_add_tests(ROOM SOURCE...): the program ROOM_tests, and its cases as tests of the room.
 function(lockstep_add_tests room)
   set(target ${room}_tests)
   add_executable(${target} ${ARGN})
@@ -20,25 +22,53 @@ function(lockstep_add_tests room)
   target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_include_directories(${target} PRIVATE src)
   target_link_libraries(${target} PRIVATE lockstep lockstep_parts GTest::gmock GTest::gtest GTest::gmock_main)
-  # Thousands of small tests: under a sanitizer a process for each takes longer to start than to run.
-  if(LOCKSTEP_SANITIZE AND room MATCHES "harness$")
-    set(shards 16)
-    foreach(shard RANGE 1 ${shards})
-      math(EXPR index "${shard} - 1")
-      add_test(NAME ${room}.shard_${shard}_of_${shards} COMMAND ${target} --gtest_brief=1 --gtest_filter=-*Long*)
-      set_tests_properties(${room}.shard_${shard}_of_${shards} PROPERTIES LABELS ${room} TIMEOUT 3600
-          ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
-    endforeach()
-    return()
-  endif()
-  # A test that skips itself counts as skipped, not as passed; ctest's log holds the reason.
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${room}.
-      TEST_FILTER "-*Long*" TEST_LIST ${target}_daily
-      PROPERTIES LABELS ${room} TIMEOUT ${test_timeout} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${room}.
-      TEST_FILTER "*Long*" TEST_LIST ${target}_long
-      PROPERTIES LABELS long TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  set_property(GLOBAL APPEND_STRING PROPERTY lockstep_test_programs
+               ",\n  {\"room\": \"${room}\", \"program\": \"$<TARGET_FILE:${target}>\"}")
 endfunction()
+
+# lockstep_add_command(NAME [AFTER OTHER] COMMAND WORD...): a test that passes where the command ends with status 0; what
+# stands before the first dot of its name is its room. It runs after OTHER, and not at all where OTHER failed.
+function(lockstep_add_command name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "AFTER" "COMMAND")
+  string(REGEX REPLACE "\\..*" "" room ${name})
+  lockstep_json_list(words ${test_COMMAND})
+  set(after)
+  if(test_AFTER)
+    set(after "\"after\": \"${test_AFTER}\", ")
+  endif()
+  set_property(GLOBAL APPEND_STRING PROPERTY lockstep_test_commands
+               ",\n  {\"name\": \"${name}\", \"room\": \"${room}\", ${after}\"command\": ${words}}")
+endfunction()
+
+# Other files add tests too, so the list is written when all have been read.
+function(lockstep_write_test_list)
+  set(environment)
+  set(patience 900)  # seconds without a word after which a process is taken to hang, on the busiest machine
+  if(LOCKSTEP_SANITIZE MATCHES "address")
+    set(environment [["ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1",
+                      "UBSAN_OPTIONS": "print_stacktrace=1"]])
+    set(patience 3600)
+  elseif(LOCKSTEP_SANITIZE MATCHES "thread")
+    set(environment
+        [["TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1:allocator_may_return_null=1"]])
+    set(patience 3600)
+  endif()
+  foreach(list programs commands)
+    get_property(${list} GLOBAL PROPERTY lockstep_test_${list})
+    string(REGEX REPLACE "^," "" ${list} "${${list}}")
+  endforeach()
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests.json CONTENT
+"{\"environment\": {${environment}},
+ \"patience\": ${patience},
+ \"programs\": [${programs}
+ ],
+ \"commands\": [${commands}
+ ]}
+")
+endfunction()
+cmake_language(DEFER CALL lockstep_write_test_list)
+add_test(NAME lockstep COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/runner/run_tests.py
+                               --build ${PROJECT_BINARY_DIR})
 
 file(GLOB rooms CONFIGURE_DEPENDS LIST_DIRECTORIES TRUE RELATIVE ${PROJECT_SOURCE_DIR}/src src/*)
 foreach(room ${rooms})
@@ -112,61 +142,52 @@ if(keras_harness_sources)
   target_include_directories(keras_harness_tests PRIVATE tests)
 endif()
 
+# The test runner, seen running cases that fail, crash and hang.
+add_executable(runner_cases tests/runner/cases.cc)
+lockstep_compiler_options(runner_cases)
+target_link_libraries(runner_cases PRIVATE GTest::gtest GTest::gtest_main)
+set(python ${Python3_EXECUTABLE} -B)
+lockstep_add_command(runner.run_tests COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/runner/run_tests_test.py
+                                              --program $<TARGET_FILE:runner_cases>)
+
 # What follows looks at the tree and at the finished library: no sanitizer has a say in it.
 if(LOCKSTEP_SANITIZE)
   return()
 endif()
 
 # The rules of the tree, and the tests of the checkers themselves.
+set(rules ${PROJECT_SOURCE_DIR}/tests/rules)
 foreach(rule room_order header_cycles public_includes readme_samples typed_streams words)
-  add_test(NAME rules.${rule} COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/${rule}.py
-                                      --root ${PROJECT_SOURCE_DIR})
+  lockstep_add_command(rules.${rule} COMMAND ${python} ${rules}/${rule}.py --root ${PROJECT_SOURCE_DIR})
 endforeach()
-add_test(NAME rules.headers_alone
-         COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/headers_alone.py --root ${PROJECT_SOURCE_DIR}
-                 --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
-add_test(NAME rules.checkers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/rules_test.py
-                                     --compiler ${CMAKE_CXX_COMPILER})
-set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.readme_samples rules.typed_streams rules.words
-    rules.headers_alone rules.checkers)
+lockstep_add_command(rules.headers_alone COMMAND ${python} ${rules}/headers_alone.py --root ${PROJECT_SOURCE_DIR}
+                     --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
+lockstep_add_command(rules.checkers COMMAND ${python} ${rules}/rules_test.py --compiler ${CMAKE_CXX_COMPILER})
 if(simd_sources)
-  add_test(NAME rules.simd_symbols
-           COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/simd_symbols.py
-                   --first $<TARGET_OBJECTS:lockstep_simd_v2>
-                   --later $<TARGET_OBJECTS:lockstep_simd_v3> $<TARGET_OBJECTS:lockstep_simd_v4>
-           COMMAND_EXPAND_LISTS)
-  list(APPEND rule_tests rules.simd_symbols)
+  lockstep_add_command(rules.simd_symbols COMMAND ${python} ${rules}/simd_symbols.py
+                       --first $<TARGET_OBJECTS:lockstep_simd_v2>
+                       --later $<TARGET_OBJECTS:lockstep_simd_v3> $<TARGET_OBJECTS:lockstep_simd_v4>)
 endif()
-set_tests_properties(${rule_tests} PROPERTIES LABELS rules TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 # The installed package: install into a prefix of its own, then build and run the programs of tests/package and
 # examples against it, knowing nothing but that prefix.
 set(package_folder ${PROJECT_BINARY_DIR}/package)
-add_test(NAME package.clear COMMAND ${CMAKE_COMMAND} -E rm -rf ${package_folder}/prefix)
-add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --config $<CONFIG>
-                                      --prefix ${package_folder}/prefix)
-add_test(NAME package.configure
-         COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/tests/package -B ${package_folder}/build
-                 -G ${CMAKE_GENERATOR} -DCMAKE_PREFIX_PATH=${package_folder}/prefix
-                 -DCMAKE_BUILD_TYPE=$<CONFIG> -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
-                 -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
-add_test(NAME package.build COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
-add_test(NAME package.run COMMAND ${package_folder}/build/consumer)
+lockstep_add_command(package.clear COMMAND ${CMAKE_COMMAND} -E rm -rf ${package_folder}/prefix)
+lockstep_add_command(package.install AFTER package.clear
+                     COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --config $<CONFIG>
+                             --prefix ${package_folder}/prefix)
+lockstep_add_command(package.configure AFTER package.install
+                     COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/tests/package -B ${package_folder}/build
+                             -G ${CMAKE_GENERATOR} -DCMAKE_PREFIX_PATH=${package_folder}/prefix
+                             -DCMAKE_BUILD_TYPE=$<CONFIG> -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+                             -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+lockstep_add_command(package.build AFTER package.configure COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
+lockstep_add_command(package.run AFTER package.build COMMAND ${package_folder}/build/consumer)
 file(GLOB examples CONFIGURE_DEPENDS examples/*.cc)
-set(example_tests)
 foreach(source ${examples})
   cmake_path(GET source STEM example)
-  add_test(NAME package.example_${example} COMMAND ${package_folder}/build/examples/${example})
-  list(APPEND example_tests package.example_${example})
+  lockstep_add_command(package.example_${example} AFTER package.build
+                       COMMAND ${package_folder}/build/examples/${example})
 endforeach()
-add_test(NAME package.tool COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)
-set_tests_properties(package.clear PROPERTIES FIXTURES_SETUP package_cleared)
-set_tests_properties(package.install PROPERTIES FIXTURES_REQUIRED package_cleared FIXTURES_SETUP package_installed)
-set_tests_properties(package.configure PROPERTIES FIXTURES_REQUIRED package_installed
-                                                  FIXTURES_SETUP package_configured)
-set_tests_properties(package.build PROPERTIES FIXTURES_REQUIRED package_configured FIXTURES_SETUP package_built)
-set_tests_properties(package.run ${example_tests} PROPERTIES FIXTURES_REQUIRED package_built)
-set_tests_properties(package.tool PROPERTIES FIXTURES_REQUIRED package_installed)
-set_tests_properties(package.clear package.install package.configure package.build package.run package.tool
-                     ${example_tests}
-                     PROPERTIES LABELS package TIMEOUT 600)
+lockstep_add_command(package.tool AFTER package.install
+                     COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)
