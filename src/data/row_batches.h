@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "lockstep/compile/function.h"
+#include "lockstep/execute/function.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::data {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
 #include "tensor/tensor_impl.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/keras/layers.h"
 
 namespace lockstep::keras {

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "compile/compile_test.h"
+#include "execute/compile_test.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
