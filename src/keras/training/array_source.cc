@@ -40,10 +40,10 @@ class ArrayReader final : public BatchReader {
     fill(arrays_.sample_weight, batch.sample_weight);
     return true;
   }
-  std::optional<Rows> rows(int64_t most) override {
-    std::optional<FunctionCore::RowRuns> runs = batches_->runs(most);
-    if (!runs) return std::nullopt;
-    return Rows{&arrays_, *std::move(runs)};
+  std::optional<Runs> runs(int64_t most) override {
+    std::optional<FunctionCore::RowRuns> rows = batches_->runs(most);
+    if (!rows) return std::nullopt;
+    return Runs{&arrays_, *std::move(rows)};
   }
   void skip(int64_t batches) override { batches_->skip(batches); }
 

@@ -10,11 +10,11 @@ namespace lockstep::keras {
 CallbackList::CallbackList(std::vector<Callback> given, Model& model, const RunParams& params,
                            std::source_location where, const Callback& last)
     : list_(std::move(given)) {
-  if (params.verbose > 0) list_.push_back(callbacks::ProgbarLogger());
-  if (last.base()) list_.push_back(last);
   for (size_t i = 0; i < list_.size(); ++i)
     require(list_[i].base() != nullptr, ErrorCode::invalid_argument, where, "callback ", i, " of ",
             list_.size(), " is empty: it was default-constructed");
+  if (params.verbose > 0) list_.push_back(callbacks::ProgbarLogger());
+  if (last.base()) list_.push_back(last);
   for (const Callback& callback : list_) callback.base()->bind(&model, params);
 }
 

@@ -22,12 +22,12 @@ class BatchReader {
   virtual bool next(Batch& batch) = 0;
 
   // Batches that next() would give, as rows of arrays on a GPU.
-  struct Rows {
+  struct Runs {
     const Batch* arrays = nullptr;  // which of them are x, y and sample_weight
-    FunctionCore::RowRuns runs;
+    FunctionCore::RowRuns rows;
   };
   // As data::RowBatches::runs(). None where batches cannot be had like that.
-  virtual std::optional<Rows> rows(int64_t /*most*/) { return {}; }
+  virtual std::optional<Runs> runs(int64_t /*most*/) { return {}; }
   // As if next() had given so many batches, or all that are left.
   virtual void skip(int64_t batches) {
     for (Batch skipped; batches > 0 && next(skipped);) --batches;

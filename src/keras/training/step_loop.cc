@@ -88,13 +88,13 @@ bool StepLoop::run_one(BatchStream& stream) {
 // Where the data is on a GPU and the step one kernel. How many steps were made.
 int64_t StepLoop::run_as_one_launch(BatchStream& stream, int64_t most) {
   if (kind_ == StepKind::predict || trainer_.options().run_eagerly) return 0;
-  const std::optional<BatchReader::Rows> rows = stream.rows(most);
-  if (!rows) return 0;
-  const int64_t steps = rows->runs.runs, examples = steps * rows->runs.rows;
+  const std::optional<BatchReader::Runs> runs = stream.runs(most);
+  if (!runs) return 0;
+  const int64_t steps = runs->rows.runs, examples = steps * runs->rows.rows;
   TimedStep step(clock_);
   {
     const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
-    if (!trainer_.run_steps(kind_, *rows, where_)) return 0;
+    if (!trainer_.run_steps(kind_, *runs, where_)) return 0;
   }
   stream.skip(steps);
   if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples);

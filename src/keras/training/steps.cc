@@ -79,8 +79,8 @@ void Steps::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, s
   step.function->call(step.inputs, std::span(&loss, 1), where);
 }
 
-bool Steps::run(StepKind kind, const BatchReader::Rows& rows, Tensor& loss, std::source_location where) {
-  return step_for(kind, *rows.arrays, where).function->call(rows.runs, std::span(&loss, 1), where);
+bool Steps::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss, std::source_location where) {
+  return step_for(kind, *runs.arrays, where).function->call(runs.rows, std::span(&loss, 1), where);
 }
 
 TensorList Steps::predict(const Batch& batch, bool eagerly, std::source_location where) {

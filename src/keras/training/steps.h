@@ -33,7 +33,7 @@ class Steps {
   void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
   // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have
   // to be run one by one.
-  bool run(StepKind kind, const BatchReader::Rows& rows, Tensor& loss, std::source_location where);
+  bool run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss, std::source_location where);
   TensorList predict(const Batch& batch, bool eagerly, std::source_location where);
 
   // Forgets what was compiled: the body computes something else from now on.

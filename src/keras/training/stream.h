@@ -22,8 +22,8 @@ class BatchStream {
   void begin_epoch();
   // False where the data has ended.
   bool next(Batch& batch);
-  // The next batches, where they are rows of arrays on a GPU (BatchReader::rows()).
-  std::optional<BatchReader::Rows> rows(int64_t most) { return reader_->rows(most); }
+  // The next batches, where they are rows of arrays on a GPU (BatchReader::runs()).
+  std::optional<BatchReader::Runs> runs(int64_t most) { return reader_->runs(most); }
   // As if next() had given so many batches.
   void skip(int64_t batches) {
     reader_->skip(batches);

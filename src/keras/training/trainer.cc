@@ -108,9 +108,9 @@ void Trainer::run_step(StepKind kind, const Batch& batch, std::source_location w
   program().steps.run(kind, batch, options_.run_eagerly, kind == StepKind::train ? last_loss_ : other, where);
 }
 
-bool Trainer::run_steps(StepKind kind, const BatchReader::Rows& rows, std::source_location where) {
+bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where) {
   Tensor other;
-  return program().steps.run(kind, rows, kind == StepKind::train ? last_loss_ : other, where);
+  return program().steps.run(kind, runs, kind == StepKind::train ? last_loss_ : other, where);
 }
 
 TensorList Trainer::predict_step(const Batch& batch, std::source_location where) {

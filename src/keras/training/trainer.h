@@ -75,8 +75,8 @@ class Trainer {
                        std::source_location where);
   // One training or evaluation step.
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
-  // As many as the rows are, as one launch. False: nothing was done.
-  bool run_steps(StepKind kind, const BatchReader::Rows& rows, std::source_location where);
+  // The steps of all runs, as one launch. False: nothing was done.
+  bool run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where);
   // The results of a batch that holds x alone.
   TensorList predict_step(const Batch& batch, std::source_location where);
   // Loss and metrics over `steps` batches of data that is in order and in place.

@@ -628,7 +628,7 @@ TEST(Fit, RefusesWhatCannotBeTrained) {
                            HasSubstr("(4, 3)")));
   EXPECT_THAT(refusal([&] { fresh.fit(rows(4), column(4), {.batch_size = 0}); }), HasSubstr("received 0"));
   EXPECT_THAT(refusal([&] { fresh.fit(rows(4), column(4), {.callbacks = {Callback()}}); }),
-              HasSubstr("a callback is empty"));
+              HasSubstr("callback 0 of 1 is empty"));
   EXPECT_THAT(refusal([&] {
                 fresh.compile({.optimizer = "sgd", .loss = std::map<std::string, Loss>{{"nobody", "mse"}}});
                 fresh.fit(rows(4), column(4), {.verbose = 0});
