@@ -1,10 +1,10 @@
-#include "backends/cuda/joined/schedule.h"
+#include "backends/cuda/megakernel/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 constexpr int64_t kMostSerial = 4096;         // elements of an op in a serial group
@@ -216,7 +216,7 @@ class Grouping {
     return w >= 0 && group_of(w) == g;
   }
 
-  // --- what an op may be joined with -------------------------------------------------------------------------------
+  // --- what an op may be grouped with -------------------------------------------------------------------------------
 
   bool joins(int g, int i, const std::vector<Before>& all) {
     const Op& o = op(i);
@@ -416,4 +416,4 @@ std::optional<Schedule> make_schedule(const Program& program, int blocks) {
   return Grouping(program, blocks).run();
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

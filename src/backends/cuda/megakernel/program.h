@@ -9,7 +9,7 @@
 #include "compile/planning/plan.h"
 #include "ops/elementwise/program.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 
 // Memory from outside: the pointer with this number points so many bytes into it.
 struct External {
@@ -74,4 +74,4 @@ struct Program {
 // Nothing where a step is of a kind, a dtype or a layout that is not known here.
 std::optional<Program> read_steps(std::span<const compile::Step> steps);
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

@@ -1,4 +1,4 @@
-#include "backends/cuda/joined/program.h"
+#include "backends/cuda/megakernel/program.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "ops/nn/softmax.h"
 #include "ops/reduce/reduce.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 using compile::Operand;
@@ -207,4 +207,4 @@ std::optional<Program> read_steps(std::span<const Step> steps) {
   }
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

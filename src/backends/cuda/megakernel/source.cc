@@ -1,14 +1,14 @@
-#include "backends/cuda/joined/source.h"
+#include "backends/cuda/megakernel/source.h"
 
 #include <algorithm>
 #include <map>
 
 #include "backends/cuda/elementwise_source.h"
-#include "backends/cuda/joined/prelude.h"
+#include "backends/cuda/megakernel/prelude.h"
 #include "lockstep/base/error.h"
 #include "ops/reduce/reduce.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 using detail::concat;
@@ -79,7 +79,7 @@ class Writer {
     text += gather;
     text += functions_;
     text +=
-        concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
+        concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kEntryPoint,
                "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
                "  begin_launch();\n  unsigned goal = 0;\n");
     if (gathers_ > 0)
@@ -766,4 +766,4 @@ Source make_source(const Program& program, const Schedule& schedule, std::span<c
   return Writer(program, schedule, parameters).run();
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel
