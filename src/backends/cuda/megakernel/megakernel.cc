@@ -3,12 +3,12 @@
 #include <bit>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/megakernel/op_rule.h"
 #include "backends/cuda/megakernel/source.h"
 #include "backends/cuda/report.h"
 #include "backends/cuda/runtime_code.h"
 #include "execute/whole_step_fusion.h"
 #include "lockstep/base/log.h"
-#include "ops/nn/label_report_cuda.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::cuda {
@@ -53,8 +53,7 @@ class Megakernel final : public compile::JoinedSteps {
     device.fill(memory_.data(), &zero, 1, kCounterBytes);
     for (const int i : source.reporters) {
       const megakernel::Op& op = program.ops[static_cast<size_t>(i)];
-      reports_.push_back(std::make_unique<Report>(
-          label_complaint(op.step->input_layouts[1].spec.shape, op.length, op.step->where)));
+      reports_.push_back(std::make_unique<Report>(op.rule->complaint(op)));
     }
     first_finding_ = std::max<size_t>(1, externals_.size());
     arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
@@ -138,7 +137,7 @@ class Megakernel final : public compile::JoinedSteps {
 // the compiler takes.
 bool trains(const megakernel::Program& program) {
   for (const megakernel::Op& product : program.ops) {
-    if (product.kind != megakernel::Kind::matmul) continue;
+    if (product.kind != megakernel::Kind::product) continue;
     for (const megakernel::Access& factor : product.inputs)
       for (const megakernel::Op& op : program.ops)
         for (const megakernel::Access& output : op.outputs)
