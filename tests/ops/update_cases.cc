@@ -21,7 +21,7 @@ const Input kAny = normal({4, 6}), kPositive = within({4, 6}, 0.1, 1);
 const Input kRate = within({}, 0.01, 0.1).of(wide);
 
 template <size_t Results, class F>
-OpCase update_case(const std::string& name, const std::string& op, std::vector<Input> inputs, Attrs attrs,
+OpCase update_case(const CaseName& name, const std::string& op, std::vector<Input> inputs, Attrs attrs,
                    F reference) {
   OpCase c{.name = name,
            .op = op,
@@ -37,7 +37,7 @@ OpCase update_case(const std::string& name, const std::string& op, std::vector<I
   return c;
 }
 
-OpCase momentum_case(const std::string& name, double momentum, bool nesterov) {
+OpCase momentum_case(const CaseName& name, double momentum, bool nesterov) {
   return update_case<2>(name, "sgd_momentum_update", {kAny, kAny, kAny, kRate},
                         MomentumAttrs{momentum, nesterov}, [=](double w, double m, double g, double rate) {
                           const double moved = momentum * m - rate * g;
@@ -45,7 +45,7 @@ OpCase momentum_case(const std::string& name, double momentum, bool nesterov) {
                         });
 }
 
-OpCase ftrl_case(const std::string& name, const FtrlAttrs& a) {
+OpCase ftrl_case(const CaseName& name, const FtrlAttrs& a) {
   return update_case<3>(
       name, "ftrl_update", {kAny, kPositive, kAny, kAny, kRate}, a,
       [=](double w, double accumulator, double linear, double g, double rate) {
