@@ -19,6 +19,7 @@ function(lockstep_add_tests room)
   lockstep_compiler_options(${target})
   target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_include_directories(${target} PRIVATE src)
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/program/verify_graphs.cc)
   target_link_libraries(${target} PRIVATE lockstep lockstep_parts GTest::gmock GTest::gtest GTest::gmock_main)
   # Thousands of small tests: under a sanitizer a process for each takes longer to start than to run.
   if(LOCKSTEP_SANITIZE AND room MATCHES "harness$")
@@ -118,7 +119,7 @@ if(LOCKSTEP_SANITIZE)
 endif()
 
 # The rules of the tree, and the tests of the checkers themselves.
-foreach(rule room_order header_cycles public_includes readme_samples words)
+foreach(rule room_order header_cycles op_names public_includes readme_samples words)
   add_test(NAME rules.${rule} COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/${rule}.py
                                       --root ${PROJECT_SOURCE_DIR})
 endforeach()
@@ -127,7 +128,7 @@ add_test(NAME rules.headers_alone
                  --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
 add_test(NAME rules.checkers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/rules_test.py
                                      --compiler ${CMAKE_CXX_COMPILER})
-set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.readme_samples rules.words
+set(rule_tests rules.room_order rules.header_cycles rules.op_names rules.public_includes rules.readme_samples rules.words
     rules.headers_alone rules.checkers)
 if(simd_sources)
   add_test(NAME rules.simd_symbols
