@@ -21,6 +21,7 @@ function(lockstep_add_tests room)
   lockstep_compiler_options(${target})
   target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_include_directories(${target} PRIVATE src)
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/program/verify_graphs.cc)
   target_link_libraries(${target} PRIVATE lockstep lockstep_parts GTest::gmock GTest::gtest GTest::gmock_main)
   set_property(GLOBAL APPEND_STRING PROPERTY lockstep_test_programs
                ",\n  {\"room\": \"${room}\", \"program\": \"$<TARGET_FILE:${target}>\"}")
@@ -157,7 +158,7 @@ endif()
 
 # The rules of the tree, and the tests of the checkers themselves.
 set(rules ${PROJECT_SOURCE_DIR}/tests/rules)
-foreach(rule room_order header_cycles public_includes readme_samples typed_streams words)
+foreach(rule room_order header_cycles op_names public_includes readme_samples typed_streams words)
   lockstep_add_command(rules.${rule} COMMAND ${python} ${rules}/${rule}.py --root ${PROJECT_SOURCE_DIR})
 endforeach()
 lockstep_add_command(rules.headers_alone COMMAND ${python} ${rules}/headers_alone.py --root ${PROJECT_SOURCE_DIR}

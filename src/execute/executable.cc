@@ -499,8 +499,7 @@ class Executable::Impl {
     // A replica without examples does not run, but what it has must not be left out of a sum.
     for (size_t r = 1; r < parts.size(); ++r)
       if (layout_.slices[r].size == 0 && parts[r].defined()) {
-        const Tensor pair[] = {parts[0], parts[r]};
-        parts[0] = run_eager(*find_op("add"), pair, {}, {&variable.spec, 1}, variable.where).front();
+        parts[0] = variable.sum_of_parts(parts[0], parts[r]);
         parts[r] = {};
       }
     for (const auto& device : devices_)

@@ -92,10 +92,8 @@ Tensor view_of(const OpDef& op, const Tensor& input, const Attrs& attrs, const T
 Tensor contiguous(const Tensor& tensor, std::source_location where) {
   const TensorImpl& impl = *tensor.impl();
   if (is_contiguous(impl.spec.shape, impl.strides)) return tensor;
-  const OpDef* copy = find_op("identity");
-  require(copy != nullptr, ErrorCode::internal, where, "op \"identity\" is not registered");
   const DeviceScope here(tensor.device());
-  return run_eager(*copy, {&tensor, 1}, {}, {&impl.spec, 1}, where).front();
+  return run_eager(kIdentity, {&tensor, 1}, {}, {&impl.spec, 1}, where).front();
 }
 
 TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,

@@ -261,11 +261,8 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
   else
     update->value = symbol;
   // A node of its own, so that no tape takes what is read from now on for what was assigned.
-  const OpDef* identity = find_op("identity");
-  require(identity != nullptr, ErrorCode::internal, std::source_location::current(),
-          "op \"identity\" is not registered");
   const Tensor current =
-      append(*identity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
+      append(kIdentity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
   if (places())
     graph_.nodes[static_cast<size_t>(current.impl()->symbol.node)].device = &variable.impl()->value.device();
   for (auto& [known, held] : variables_)

@@ -40,6 +40,7 @@ extern const OpDef kConstant;       // ConstantAttrs
 extern const OpDef kVariable;       // VariableAttrs
 extern const OpDef kExampleOffset;  // no attributes
 extern const OpDef kAllReduceSum;   // CollectiveAttrs; a second input says whether to sum at all
+extern const OpDef kIdentity;       // a copy: where a value must lie in memory of its own
 
 bool is_source(const OpDef& op);
 

@@ -86,6 +86,8 @@ class RegisterElementwiseKernel {
   RegisterElementwiseKernel(DeviceKind kind, KernelDef kernel);
 };
 
+// Null where there is none.
+const KernelDef* registered_kernel(DeviceKind kind, const OpDef& op);
 // Throws Error(unsupported) naming op and device kind where there is none.
 const KernelDef& find_kernel(DeviceKind kind, const OpDef& op, std::source_location where);
 

@@ -1,5 +1,6 @@
-// Ops are data: a name, a shape rule, a gradient, a cost. Kernels register against an op per device
-// kind (graph/kernel.h); nothing else in the engine knows any op by name.
+// Ops are data: a name, a shape rule, a gradient, a cost, and traits that graph passes go by. Kernels
+// (graph/kernel.h) and rewrites (graph/rewrite.h) register against ops per kind of device, in the op's own folder;
+// nothing else in the engine knows any op by name.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct OpDef;
 namespace elementwise {
 class Expander;
 }
+class TensorArg;
 
 using SpecList = std::vector<TensorSpec>;
 
@@ -100,6 +102,19 @@ struct ViewLayout {
 // What a matrix product or a convolution can do to its result before it is stored.
 enum class Epilogue : uint8_t { none, relu, tanh, sigmoid, gelu_erf, gelu_tanh };
 
+// What passes may know of an op's meaning without knowing the op.
+struct OpTraits {
+  bool adds = false;      // the sum of its two inputs, broadcast
+  bool converts = false;  // its input's elements in another dtype
+  bool forwards = false;  // its input's value: it means something to gradients alone
+  // Of two inputs: where one is this constant, the result is the other one.
+  std::optional<double> neutral = {};
+};
+
+// The sum of an op's results over the iterations of a loop, given each of its inputs in all iterations, stacked along a
+// new first dimension. `result`: the shape of one iteration's.
+using SumOverStack = Tensor (*)(const Attrs&, std::span<const TensorArg> stacks, const Shape& result);
+
 struct OpDef {
   std::string_view name;
   int min_inputs = 1;
@@ -114,11 +129,18 @@ struct OpDef {
   // Ops that can be a view of their first input.
   std::optional<ViewLayout> (*view)(const ViewContext&) = nullptr;
 
-  // Ops that can add a bias (one value a column, as one more input) and apply an activation: the
+  // Ops that can add a bias (one value per column, as one more input) and apply an activation: the
   // same attributes with these switched on.
   Attrs (*with_epilogue)(const Attrs&, bool bias, Epilogue) = nullptr;
   // An activation that other ops can apply as their epilogue.
   Epilogue (*as_epilogue)(const Attrs&) = nullptr;
+  // Ops that can add a tensor like their first result to it, as one more input behind the others: the attributes that say
+  // so, or nothing where these exclude it.
+  std::optional<Attrs> (*with_addend)(const Attrs&) = nullptr;
+  // Ops whose results a loop need not add up one by one; null for inputs (of one iteration) where it must.
+  SumOverStack (*sum_over_stack)(const Attrs&, std::span<const TensorSpec> inputs) = nullptr;
+
+  OpTraits traits = {};
 
   // Ops with more to them than their inputs and attributes must not be merged or moved.
   bool pure = true;

@@ -47,12 +47,10 @@ void* VariableImpl::mutable_data(bool keep) {
 
 void VariableImpl::gather() {
   if (parts.empty()) return;
-  const OpDef& add = *find_op("add");
   Tensor sum;
-  for (Tensor& part : parts) {
-    if (!part.defined()) continue;
-    const Tensor pair[] = {sum, std::move(part)};
-    sum = sum.defined() ? run_eager(add, pair, {}, {&spec, 1}, where).front() : pair[1];
+  for (Tensor& held : parts) {
+    const Tensor part = std::move(held);
+    if (part.defined()) sum = sum.defined() ? sum_of_parts(sum, part) : part;
   }
   parts.clear();
   value = sum.to(value.device(), where);
@@ -140,25 +138,6 @@ void Variable::assign(const Tensor& value, std::source_location where) const {
   impl_->value = make_view(*own.impl(), own.spec(), own.impl()->strides, own.impl()->offset);
   impl_->parts.clear();
   ++impl_->version;
-}
-
-namespace {
-void assign_changed(const Variable& variable, const Tensor& delta, std::string_view op_name,
-                    std::source_location where) {
-  const OpDef* op = find_op(op_name);
-  require(op != nullptr, ErrorCode::internal, where, "op \"", op_name, "\" is not registered");
-  const VariableReadScope as_kept;
-  const Tensor value = variable.value(where);
-  const BesideScope home(value);
-  variable.assign(emit_one(*op, {value, delta}, {}, where), where);
-}
-}  // namespace
-
-void Variable::assign_add(const Tensor& delta, std::source_location where) const {
-  assign_changed(*this, delta, "add", where);
-}
-void Variable::assign_sub(const Tensor& delta, std::source_location where) const {
-  assign_changed(*this, delta, "sub", where);
 }
 
 }  // namespace lockstep

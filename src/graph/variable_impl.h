@@ -23,6 +23,8 @@ struct VariableImpl {
 
   // Adds up the parts, if there are any.
   void gather();
+  // Of two of them, where the first is. The arithmetic of variables is the room ops' (ops/elementwise/variables.cc).
+  Tensor sum_of_parts(const Tensor& a, const Tensor& b) const;
   // The parts for so many replicas: what there is stays, and new ones are none but for the first.
   TensorList& spread(int replicas);
 

@@ -35,7 +35,7 @@ OpCase moving(OpCase c) {
   return c;
 }
 
-OpCase reshape_case(const std::string& name, const Shape& from, const Shape& to) {
+OpCase reshape_case(const CaseName& name, const Shape& from, const Shape& to) {
   return moving({.name = name,
                  .op = "reshape",
                  .inputs = {normal(from)},
@@ -44,7 +44,7 @@ OpCase reshape_case(const std::string& name, const Shape& from, const Shape& to)
                  .function = [=](auto in) { return reshape(in[0], to); }});
 }
 
-OpCase transpose_case(const std::string& name, const Shape& shape, const Dims& permutation) {
+OpCase transpose_case(const CaseName& name, const Shape& shape, const Dims& permutation) {
   const auto reference = [=](const Arrays& in) {
     Shape to;
     for (const int64_t axis : permutation) to.push_back(in[0].shape[static_cast<int>(axis)]);
@@ -62,7 +62,7 @@ OpCase transpose_case(const std::string& name, const Shape& shape, const Dims& p
                  .function = [=](auto in) { return transpose(in[0], permutation); }});
 }
 
-OpCase broadcast_case(const std::string& name, const Shape& from, const Shape& to) {
+OpCase broadcast_case(const CaseName& name, const Shape& from, const Shape& to) {
   return moving({.name = name,
                  .op = "broadcast_to",
                  .inputs = {normal(from)},
@@ -85,7 +85,7 @@ Dims place_in_slice(const StridedSliceAttrs& slice, const Dims& index) {
 }
 
 // Python's x[begin:end:stride], and the elements that it means.
-OpCase slice_case(const std::string& name, const Shape& shape, const Dims& begin, const Dims& end,
+OpCase slice_case(const CaseName& name, const Shape& shape, const Dims& begin, const Dims& end,
                   const Dims& stride, const StridedSliceAttrs& slice) {
   return moving(
       {.name = name,
@@ -96,7 +96,7 @@ OpCase slice_case(const std::string& name, const Shape& shape, const Dims& begin
        .function = [=](auto in) { return strided_slice(in[0], begin, end, stride); }});
 }
 
-OpCase slice_grad_case(const std::string& name, const Shape& shape, const StridedSliceAttrs& slice) {
+OpCase slice_grad_case(const CaseName& name, const Shape& shape, const StridedSliceAttrs& slice) {
   return moving({.name = name,
                  .op = "strided_slice_grad",
                  .inputs = {normal(slice.size)},
@@ -110,7 +110,7 @@ OpCase slice_grad_case(const std::string& name, const Shape& shape, const Stride
                  }});
 }
 
-OpCase concat_case(const std::string& name, const std::vector<Input>& parts, int axis) {
+OpCase concat_case(const CaseName& name, const std::vector<Input>& parts, int axis) {
   const auto joined = [=](const Arrays& in) {
     Shape shape = in[0].shape;
     shape[axis] = 0;
@@ -135,7 +135,7 @@ OpCase concat_case(const std::string& name, const std::vector<Input>& parts, int
                  .function = [=](auto in) { return concat(in, axis); }});
 }
 
-OpCase pad_case(const std::string& name, const Shape& shape, const Dims& before, const Dims& after) {
+OpCase pad_case(const CaseName& name, const Shape& shape, const Dims& before, const Dims& after) {
   const auto padded = [=](const Arrays& in) {
     Shape to = in[0].shape;
     for (int d = 0; d < to.rank(); ++d) to[d] += before[d] + after[d];
@@ -175,7 +175,7 @@ Reference gathered(int axis) {
   };
 }
 
-OpCase gather_case(const std::string& name, const Shape& table, const Input& rows, int axis) {
+OpCase gather_case(const CaseName& name, const Shape& table, const Input& rows, int axis) {
   return moving({.name = name,
                  .op = "gather",
                  .inputs = {normal(table), rows},
@@ -184,7 +184,7 @@ OpCase gather_case(const std::string& name, const Shape& table, const Input& row
                  .function = [=](auto in) { return gather(in[0], in[1], axis); }});
 }
 
-OpCase scatter_case(const std::string& name, const Shape& shape, const Input& rows, int64_t count) {
+OpCase scatter_case(const CaseName& name, const Shape& shape, const Input& rows, int64_t count) {
   const auto reference = [=](const Arrays& in) {
     const int index_rank = in[1].shape.rank();
     Shape to = {count};

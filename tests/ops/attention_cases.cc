@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kState = 987654321, kExample = 3;
 
 struct Setup {
-  std::string suffix;
+  CaseName suffix;
   Shape query, key;
   int64_t value_dim = 3;
   AttentionAttrs attrs = {.scale = 0.7};

@@ -65,7 +65,7 @@ Dims inner(const Shape& x) { return Dims(x.span().subspan(1, x.span().size() - 2
 // --- convolution ---------------------------------------------------------------------------------------------------
 
 struct ConvSetup {
-  std::string suffix;
+  CaseName suffix;
   Shape x, filter;
   Dims strides = {1, 1};
   bool padded = false;
@@ -162,7 +162,7 @@ OpCases conv_cases(const ConvSetup& s) {
 // --- pooling -------------------------------------------------------------------------------------------------------
 
 struct PoolSetup {
-  std::string suffix;
+  CaseName suffix;
   Shape x;
   Dims size, strides;
   bool padded = false;
@@ -335,7 +335,7 @@ Array grouped(const Array& filter) {
   return out;
 }
 
-OpCase function_case(const std::string& name, std::vector<Input> inputs, Reference reference,
+OpCase function_case(const CaseName& name, std::vector<Input> inputs, Reference reference,
                      PublicFunction function) {
   return {.name = name,
           .inputs = std::move(inputs),

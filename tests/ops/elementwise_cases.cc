@@ -78,7 +78,7 @@ double cast_of(double x, DType from, DType to) {
 // --- rows ----------------------------------------------------------------------------------------------------------
 
 template <class F>
-OpCase rounded(const std::string& name, Tensor (*function)(const TensorArg&), const Input& input, F f) {
+OpCase rounded(const CaseName& name, Tensor (*function)(const TensorArg&), const Input& input, F f) {
   return {.name = name,
           .op = name,
           .inputs = {input},
@@ -89,7 +89,7 @@ OpCase rounded(const std::string& name, Tensor (*function)(const TensorArg&), co
 }
 
 template <class F>
-OpCase exact(const std::string& name, Tensor (*function)(const TensorArg&), const Input& input,
+OpCase exact(const CaseName& name, Tensor (*function)(const TensorArg&), const Input& input,
              const DTypes& dtypes, F f) {
   OpCase c = rounded(name, function, input, f);
   c.dtypes = dtypes;
@@ -125,7 +125,7 @@ OpCase without_gradient(OpCase c) {
 }
 
 template <class F>
-OpCase float_test(const std::string& name, Tensor (*function)(const TensorArg&), F f) {
+OpCase float_test(const CaseName& name, Tensor (*function)(const TensorArg&), F f) {
   return {.name = name,
           .op = name,
           .inputs = {cycled({2, 3}, {0.0, kInf, -kInf, kNaN, -1, 1e4})},
@@ -140,7 +140,7 @@ OpCase float_test(const std::string& name, Tensor (*function)(const TensorArg&),
 
 // The op on numbers about which floating point has its own opinion.
 template <class F>
-OpCase special(const std::string& op, const std::vector<double>& numbers, F f) {
+OpCase special(const CaseName& op, const std::vector<double>& numbers, F f) {
   return {.name = op + "_special",
           .op = op,
           .inputs = {given({static_cast<int64_t>(numbers.size())}, numbers)},
@@ -157,7 +157,7 @@ OpCase special_elu(const std::vector<double>& numbers) {
 using BinaryFunction = Tensor (*)(const OperandArg&, const OperandArg&);
 
 template <class F>
-OpCase binary(const std::string& name, BinaryFunction function, const Input& a, const Input& b, F f) {
+OpCase binary(const CaseName& name, BinaryFunction function, const Input& a, const Input& b, F f) {
   return {.name = name,
           .op = name,
           .inputs = {a, b},
@@ -170,7 +170,7 @@ OpCase binary(const std::string& name, BinaryFunction function, const Input& a, 
 }
 
 template <class F>
-OpCase rounded(const std::string& name, BinaryFunction function, const Input& a, const Input& b, F f) {
+OpCase rounded(const CaseName& name, BinaryFunction function, const Input& a, const Input& b, F f) {
   OpCase c = binary(name, function, a, b, f);
   c.dtypes = kFloats;
   c.tolerance = Tolerance::rounded;
@@ -178,7 +178,7 @@ OpCase rounded(const std::string& name, BinaryFunction function, const Input& a,
 }
 
 template <class F>
-OpCase of_integers(const std::string& op, const Input& a, const Input& b, F f) {
+OpCase of_integers(const CaseName& op, const Input& a, const Input& b, F f) {
   return {.name = op + "_of_integers",
           .op = op,
           .inputs = {a, b},
@@ -189,7 +189,7 @@ OpCase of_integers(const std::string& op, const Input& a, const Input& b, F f) {
 }
 
 template <class F>
-OpCase comparison(const std::string& name, BinaryFunction function, F f) {
+OpCase comparison(const CaseName& name, BinaryFunction function, F f) {
   OpCase c = binary(name, function, integers({4, 6}, -2, 2), integers({6}, -2, 2), f);
   c.dtypes = kAll;
   c.results = {always<DType::boolean>};
@@ -198,7 +198,7 @@ OpCase comparison(const std::string& name, BinaryFunction function, F f) {
 }
 
 template <class F>
-OpCase logical(const std::string& name, std::vector<Input> inputs, PublicFunction function, F f) {
+OpCase logical(const CaseName& name, std::vector<Input> inputs, PublicFunction function, F f) {
   const bool pair = inputs.size() == 2;
   return {.name = name,
           .op = name,
@@ -212,7 +212,7 @@ OpCase logical(const std::string& name, std::vector<Input> inputs, PublicFunctio
           .large = pair ? std::vector<Shape>{{401, 500}, {500}} : std::vector<Shape>{{401, 500}}};
 }
 
-OpCase gelu_case(const std::string& name, bool approximate, double (*f)(double)) {
+OpCase gelu_case(const CaseName& name, bool approximate, double (*f)(double)) {
   return {.name = name,
           .op = "gelu",
           .inputs = {normal({4, 6})},
@@ -226,8 +226,8 @@ OpCase gelu_case(const std::string& name, bool approximate, double (*f)(double))
 
 // An activation with settings.
 template <class F>
-OpCase with_settings(const std::string& name, const std::string& op, const Input& input, const Attrs& attrs,
-                     F f, PublicFunction function) {
+OpCase with_settings(const CaseName& name, const std::string& op, const Input& input, const Attrs& attrs, F f,
+                     PublicFunction function) {
   return {.name = name,
           .op = op,
           .inputs = {input},
@@ -241,7 +241,7 @@ OpCase with_settings(const std::string& name, const std::string& op, const Input
 
 // A public function of several ops, each of them exact or the only one that rounds.
 template <class F>
-OpCase composed(const std::string& name, const Input& input, PublicFunction function, F f) {
+OpCase composed(const CaseName& name, const Input& input, PublicFunction function, F f) {
   return {.name = name,
           .inputs = {input},
           .reference = each(f),
@@ -250,7 +250,7 @@ OpCase composed(const std::string& name, const Input& input, PublicFunction func
           .edge_shapes = {{{}}, {{0}}, {{1, 1}}}};
 }
 
-OpCase select_case(const std::string& name, const Shape& condition, const Shape& a, const Shape& b) {
+OpCase select_case(const CaseName& name, const Shape& condition, const Shape& a, const Shape& b) {
   return {.name = name,
           .op = "select",
           .inputs = {booleans(condition), normal(a), normal(b)},

@@ -48,7 +48,7 @@ Array spread(const Array& dy, int axis, int64_t input, bool nearest) {
   return dx;
 }
 
-OpCases resample_cases(const std::string& suffix, const ResampleAttrs& a) {
+OpCases resample_cases(const CaseName& suffix, const ResampleAttrs& a) {
   const Shape x{2, a.input, 3}, y{2, a.output, 3};
   OpCase forward{.name = "resample" + suffix,
                  .op = "resample",
@@ -113,7 +113,7 @@ Array moved(const Array& x, const std::vector<double>& t, bool nearest, FillMode
 // Turned, stretched and shifted by half the image, so that every mode shows.
 const std::vector<double> kTransform = {0.81, -0.43, 2.27, 0.52, 1.13, -3.73, 0, 0};
 
-OpCase moved_case(const std::string& name, Interpolation::Kind interpolation, FillMode::Kind mode) {
+OpCase moved_case(const CaseName& name, Interpolation::Kind interpolation, FillMode::Kind mode) {
   return {.name = "affine_transform_" + name,
           .inputs = {normal({2, 4, 5, 2})},
           .reference =
@@ -142,7 +142,7 @@ OpCases cases() {
   add(resample_cases("_down", {.axis = 1, .input = 7, .output = 3}));
   add(resample_cases("_nearest_up", {.axis = 1, .input = 3, .output = 6, .nearest = true}));
   add(resample_cases("_nearest_down", {.axis = 1, .input = 7, .output = 3, .nearest = true}));
-  const auto resize_case = [&](const std::string& name, const Shape& shape, const Dims& size, bool nearest) {
+  const auto resize_case = [&](const CaseName& name, const Shape& shape, const Dims& size, bool nearest) {
     all.push_back(
         {.name = "resize_" + name,
          .inputs = {normal(shape)},

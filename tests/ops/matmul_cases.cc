@@ -41,7 +41,7 @@ Reference product(bool transpose_a = false, bool transpose_b = false) {
   };
 }
 
-OpCase matmul_case(const std::string& name, const Shape& a, const Shape& b, bool transpose_a = false,
+OpCase matmul_case(const CaseName& name, const Shape& a, const Shape& b, bool transpose_a = false,
                    bool transpose_b = false) {
   const bool single = a[-2] == 1 && b[-1] == 1;
   return {.name = name,
@@ -96,7 +96,7 @@ Reference summed_products(const std::vector<std::string>& terms, const std::stri
 }
 
 // `function`: instead of the einsum of this equation. 16-bit floats are rounded between the ops of a composition.
-OpCase einsum_case(const std::string& name, const std::string& equation, const std::vector<Shape>& shapes,
+OpCase einsum_case(const CaseName& name, const std::string& equation, const std::vector<Shape>& shapes,
                    const std::vector<std::string>& terms, const std::string& result,
                    PublicFunction function = {}) {
   std::vector<Input> inputs;

@@ -74,7 +74,7 @@ Array cross_entropy_grad_of(const Arrays& in) {
   return out;
 }
 
-OpCase cross_entropy_case(const std::string& name, const Shape& rows, int64_t classes, DType labels) {
+OpCase cross_entropy_case(const CaseName& name, const Shape& rows, int64_t classes, DType labels) {
   Shape logits = rows;
   logits.push_back(classes);
   return {.name = name,
@@ -87,7 +87,7 @@ OpCase cross_entropy_case(const std::string& name, const Shape& rows, int64_t cl
           .same_bits_on_threads = true};
 }
 
-OpCase cross_entropy_grad_case(const std::string& name, const Shape& rows, int64_t classes, DType labels) {
+OpCase cross_entropy_grad_case(const CaseName& name, const Shape& rows, int64_t classes, DType labels) {
   OpCase c = cross_entropy_case(name, rows, classes, labels);
   c.op = "sparse_softmax_cross_entropy_grad";
   c.inputs.push_back(derived([](const Arrays& in) { return cross_entropy_stats(in[0]); }, wide));

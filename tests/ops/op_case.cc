@@ -139,7 +139,7 @@ Input derived(std::function<Array(const Arrays&)> derive, DTypeRule dtype) {
   return {.shape = {}, .derive = std::move(derive), .dtype = dtype, .integers_per_unit = 1};
 }
 
-OpCase named(const std::string& name, OpCase c) {
+OpCase named(const CaseName& name, OpCase c) {
   c.name = name;
   return c;
 }

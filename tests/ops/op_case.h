@@ -182,13 +182,32 @@ class PublicFunction {
   std::function<TensorList(std::span<const Tensor>)> function_;
 };
 
+// A case's name, with the line on which it stands: a function that makes cases takes one of these, so that a failure
+// names the line of the table and not the function's.
+struct CaseName : std::string {
+  std::source_location where;
+
+  // NOLINTBEGIN(google-explicit-constructor): .name = "matmul_transposed"
+  CaseName(const char* name = "", std::source_location line = std::source_location::current())
+      : std::string(name), where(line) {}
+  CaseName(std::string name, std::source_location line = std::source_location::current())
+      : std::string(std::move(name)), where(line) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  friend CaseName operator+(const CaseName& a, const char* b) { return {a.text() + b, a.where}; }
+  friend CaseName operator+(const char* a, const CaseName& b) { return {a + b.text(), b.where}; }
+  friend CaseName operator+(std::string a, const CaseName& b) { return {std::move(a) + b.text(), b.where}; }
+
+  const std::string& text() const { return *this; }
+};
+
 inline constexpr int kUnchecked = -1;
 
 // The case itself, whose inputs are small, is run in every dtype, compiled, strided, and differentiated by
 // finite differences of the reference.
 struct OpCase {
-  std::string name = {};  // of its tests: letters, digits and underscores
-  std::string op = {};    // as registered; empty: a public function made of several ops
+  CaseName name = {};   // of its tests: letters, digits and underscores
+  std::string op = {};  // as registered; empty: a public function made of several ops
   std::vector<Input> inputs = {};
   Attrs attrs = {};
   Reference reference = {};
@@ -212,13 +231,11 @@ struct OpCase {
   std::vector<Shape> large = {};      // of the inputs, where a kernel uses its threads
   bool threads_only = false;          // the case's own shapes are that large, and it is used for nothing else
   bool same_bits_on_threads = false;  // promised by a header, whatever the kernel's flag says
-
-  std::source_location where = std::source_location::current();
 };
 using OpCases = std::vector<OpCase>;
 
 // The case with one thing changed, for tables of cases that functions make.
-OpCase named(const std::string& name, OpCase c);
+OpCase named(const CaseName& name, OpCase c);
 OpCase with_edges(OpCase c, std::vector<std::vector<Shape>> edge_shapes);
 OpCase with_large(OpCase c, std::vector<Shape> large);
 OpCase with_derivatives(int derivatives, OpCase c);
@@ -226,11 +243,10 @@ OpCase threads_only(OpCase c);
 
 // A call that a public function refuses.
 struct BadCall {
-  std::string name = {};
+  CaseName name = {};
   ErrorCode code = ErrorCode::invalid_argument;
   std::vector<std::string> says = {};  // all of it is in the message
   std::function<void()> call = {};
-  std::source_location where = std::source_location::current();
 };
 using BadCalls = std::vector<BadCall>;
 

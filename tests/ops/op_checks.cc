@@ -100,7 +100,7 @@ Array array_of(const Tensor& tensor) {
 
 const OpDef& op_of(const OpCase& c) {
   const OpDef* op = find_op(c.op);
-  require(op != nullptr, ErrorCode::not_found, c.where, "no op \"", c.op, "\" is registered");
+  require(op != nullptr, ErrorCode::not_found, c.name.where, "no op \"", c.op, "\" is registered");
   return *op;
 }
 

@@ -1,7 +1,7 @@
 // The harness of all ops: every check on every case of every family's table.
 //
 // Tests are named Check.case, for example Gradient.matmul_transposed; a check is registered only where it
-// applies. A failure names the case and its family's file. Where there is a GPU everything runs there (an empty
+// applies. A failure names the case and its line. Where there is a GPU everything runs there (an empty
 // CUDA_VISIBLE_DEVICES hides it); a case whose op has no kernel for it yet is skipped, with that reason.
 #include <gtest/gtest.h>
 
@@ -52,13 +52,13 @@ class CheckTest final : public ::testing::Test {
   std::function<void()> body_;
 };
 
-void add_test(const char* suite, const std::string& name, std::source_location where,
-              const std::function<void()>& body) {
+void add_test(const char* suite, const CaseName& name, const std::function<void()>& body) {
+  const std::source_location where = name.where;
   ::testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, where.file_name(),
                           static_cast<int>(where.line()), [=]() -> ::testing::Test* {
                             return new CheckTest([=] {
                               const ::testing::ScopedTrace trace(where.file_name(),
-                                                                 static_cast<int>(where.line()), name);
+                                                                 static_cast<int>(where.line()), name.text());
                               body();
                             });
                           });
@@ -72,17 +72,17 @@ void register_tests() {
         // A case whose op does not exist fails in the test of coverage below.
         if (!c.op.empty() && !find_op(c.op)) continue;
         if (c.threads_only && std::string_view(check.name) != "Threads") continue;
-        if (check.applies(c)) add_test(check.name, c.name, c.where, [&check, &c] { check.run(c); });
+        if (check.applies(c)) add_test(check.name, c.name, [&check, &c] { check.run(c); });
       }
   for (const Family* family : kFamilies)
     for (const BadCall& bad : family->bad_calls())
-      add_test("BadCall", bad.name, bad.where, [bad] {
+      add_test("BadCall", bad.name, [bad] {
         // A GPU finds bad values when the op happens, not when it is queued.
         const auto call = [&] {
           bad.call();
           current_device().synchronize();
         };
-        expect_error(call, bad.code, bad.says, bad.where);
+        expect_error(call, bad.code, bad.says, bad.name.where);
       });
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 int64_t whole(double x) { return static_cast<int64_t>(x); }
 
-OpCase ravel_case(const std::string& name, const Shape& places, const Shape& shape) {
+OpCase ravel_case(const CaseName& name, const Shape& places, const Shape& shape) {
   // Component d of a place is drawn below shape[d].
   Input drawn = indices(places, 1000);
   drawn.dtype = same;
@@ -43,7 +43,7 @@ OpCase ravel_case(const std::string& name, const Shape& places, const Shape& sha
           .derivatives = 0};
 }
 
-OpCase update_case(const std::string& name, const Shape& x, const Shape& values, const Input& rows) {
+OpCase update_case(const CaseName& name, const Shape& x, const Shape& values, const Input& rows) {
   return {.name = name,
           .op = "scatter_update",
           .inputs = {normal(x), normal(values), rows},
@@ -66,8 +66,7 @@ OpCase update_case(const std::string& name, const Shape& x, const Shape& values,
 }
 
 // table[b..., o..., indices[b..., k...], i...]
-OpCase batched_gather(const std::string& name, const Shape& table, const Input& rows, int axis,
-                      int batch_dims) {
+OpCase batched_gather(const CaseName& name, const Shape& table, const Input& rows, int axis, int batch_dims) {
   const auto reference = [=](const Arrays& in) {
     const int extra = in[1].shape.rank() - batch_dims;
     Shape shape = in[0].shape.first(axis);
@@ -96,7 +95,7 @@ OpCase batched_gather(const std::string& name, const Shape& table, const Input& 
           .same_bits_on_threads = true};
 }
 
-OpCase range_case(const std::string& name, const RangeAttrs& attrs, PublicFunction function) {
+OpCase range_case(const CaseName& name, const RangeAttrs& attrs, PublicFunction function) {
   return {.name = name,
           .op = "range",
           .attrs = attrs,
@@ -115,7 +114,7 @@ OpCase range_case(const std::string& name, const RangeAttrs& attrs, PublicFuncti
 }
 
 // A public function that moves elements by indices.
-OpCase composed(const std::string& name, const std::vector<Input>& inputs, PublicFunction function,
+OpCase composed(const CaseName& name, const std::vector<Input>& inputs, PublicFunction function,
                 Reference reference) {
   return {.name = name,
           .inputs = inputs,

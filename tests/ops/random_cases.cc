@@ -94,7 +94,7 @@ Reference drawn(Number number, const RandomAttrs& attrs) {
   };
 }
 
-OpCase random_case(const std::string& op, const std::string& suffix, Number number, const RandomAttrs& attrs,
+OpCase random_case(const std::string& op, const CaseName& suffix, Number number, const RandomAttrs& attrs,
                    int64_t example = 0) {
   const bool exact = op == "random_uniform" || op == "random_threshold" || op == "random_integer" ||
                      op == "random_permutation";
@@ -130,7 +130,7 @@ OpCases cases() {
     all.push_back(random_case(op, "_empty", number, {.shape = {0, 3}}));
     all.push_back(random_case(op, "_empty_rows", number, {.shape = {3, 0}, .rows_per_example = 1}));
   }
-  const auto threshold = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
+  const auto threshold = [&](const CaseName& suffix, const Shape& shape, int64_t rows_per_example) {
     return random_case("random_threshold", suffix, kept_of,
                        {.shape = shape,
                         .dtype = DType::boolean,
@@ -140,7 +140,7 @@ OpCases cases() {
                        6);
   };
   for (const DType dtype : {DType::int32, DType::int64}) {
-    const auto integer = [&](const std::string& suffix, const Shape& shape, int64_t rows_per_example) {
+    const auto integer = [&](const CaseName& suffix, const Shape& shape, int64_t rows_per_example) {
       return random_case("random_integer", detail::concat(suffix, "_of_", dtype), integer_of,
                          {.shape = shape,
                           .dtype = dtype,

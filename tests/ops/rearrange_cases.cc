@@ -10,8 +10,8 @@ namespace {
 
 // Element `index` of the result is the input's at place(index), or 0 where place() gives none of its rank.
 template <class Place>
-OpCase moved(const std::string& name, const Shape& from, const Shape& to, PublicFunction function,
-             Place place, double elsewhere = 0) {
+OpCase moved(const CaseName& name, const Shape& from, const Shape& to, PublicFunction function, Place place,
+             double elsewhere = 0) {
   return {.name = name,
           .inputs = {normal(from)},
           .reference =

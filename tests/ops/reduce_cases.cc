@@ -85,7 +85,7 @@ const Kind kKinds[] = {
      {{{1, 1}}, {{0, 3}}}},
 };
 
-OpCase reduce_case(const Kind& kind, const std::string& suffix, const Shape& shape, const Dims& axes,
+OpCase reduce_case(const Kind& kind, const CaseName& suffix, const Shape& shape, const Dims& axes,
                    bool keepdims = false) {
   const std::vector<int64_t> options(axes.begin(), axes.end());
   return {.name = std::string(kind.op) + suffix,
@@ -119,7 +119,7 @@ Reference position_of_largest(int axis) {
   };
 }
 
-OpCase argmax_case(const std::string& name, const Input& input, int axis) {
+OpCase argmax_case(const CaseName& name, const Input& input, int axis) {
   return {.name = name,
           .op = "argmax",
           .inputs = {input},
@@ -148,7 +148,7 @@ Reference accumulated(Fold fold, double start, const CumulativeAttrs& attrs) {
   };
 }
 
-OpCase cumulative_case(const Kind& kind, const std::string& op, const std::string& suffix, const Shape& shape,
+OpCase cumulative_case(const Kind& kind, const std::string& op, const CaseName& suffix, const Shape& shape,
                        const CumulativeAttrs& attrs) {
   const CumulativeOptions options{static_cast<int>(attrs.axis), attrs.exclusive, attrs.reverse};
   const bool sums = op == "cumsum";
@@ -190,7 +190,7 @@ double variance_of(const std::vector<double>& row) {
 }
 
 // 16-bit floats are rounded between the ops of a composition, differently where they are fused.
-OpCase composed(const std::string& name, const Input& input, PublicFunction function,
+OpCase composed(const CaseName& name, const Input& input, PublicFunction function,
                 const std::function<double(const std::vector<double>&)>& row) {
   return {.name = name,
           .inputs = {input},

@@ -39,7 +39,7 @@ Arrays sorted_rows(const Array& x, int64_t k, bool descending) {
 }
 
 // k of -1: all.
-OpCase sort_case(const std::string& name, const Input& input, int64_t k, bool descending) {
+OpCase sort_case(const CaseName& name, const Input& input, int64_t k, bool descending) {
   const int64_t n = input.shape[-1];
   const int64_t count = k < 0 ? n : k;
   return {.name = name,
@@ -60,14 +60,14 @@ OpCase sort_case(const std::string& name, const Input& input, int64_t k, bool de
           .same_bits_on_threads = true};
 }
 
-OpCase special_sort(const std::string& name, bool descending) {
+OpCase special_sort(const CaseName& name, bool descending) {
   OpCase c = sort_case(name, given({9}, {1, kNaN, -kInf, 0.0, -0.0, kInf, kNaN, -1, 0.0}), -1, descending);
   c.dtypes = kFloats;
   c.derivatives = kUnchecked;
   return c;
 }
 
-OpCase search_case(const std::string& name, const Shape& sorted, const Shape& values, bool right) {
+OpCase search_case(const CaseName& name, const Shape& sorted, const Shape& values, bool right) {
   const auto reference = [=](const Arrays& in) {
     Array out(in[1].shape);
     const int64_t n = in[0].shape[-1], m = in[1].shape[-1];

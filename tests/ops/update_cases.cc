@@ -21,7 +21,7 @@ const Input kAny = normal({4, 6}), kPositive = within({4, 6}, 0.1, 1);
 const Input kRate = within({}, 0.01, 0.1).of(wide);
 
 template <size_t Results, class F>
-OpCase update_case(const std::string& name, const std::string& op, std::vector<Input> inputs, Attrs attrs,
+OpCase update_case(const CaseName& name, const std::string& op, std::vector<Input> inputs, Attrs attrs,
                    F reference) {
   OpCase c{.name = name,
            .op = op,
@@ -37,7 +37,7 @@ OpCase update_case(const std::string& name, const std::string& op, std::vector<I
   return c;
 }
 
-OpCase momentum_case(const std::string& name, double momentum, bool nesterov) {
+OpCase momentum_case(const CaseName& name, double momentum, bool nesterov) {
   return update_case<2>(name, "sgd_momentum_update", {kAny, kAny, kAny, kRate},
                         MomentumAttrs{momentum, nesterov}, [=](double w, double m, double g, double rate) {
                           const double moved = momentum * m - rate * g;
@@ -45,7 +45,7 @@ OpCase momentum_case(const std::string& name, double momentum, bool nesterov) {
                         });
 }
 
-OpCase ftrl_case(const std::string& name, const FtrlAttrs& a) {
+OpCase ftrl_case(const CaseName& name, const FtrlAttrs& a) {
   return update_case<3>(
       name, "ftrl_update", {kAny, kPositive, kAny, kAny, kRate}, a,
       [=](double w, double accumulator, double linear, double g, double rate) {
@@ -150,43 +150,43 @@ OpCases cases() {
 
 BadCalls bad_calls() {
   const Tensor w = sample({2, 3}), rate = sample({});
-  const auto call = [](const OpDef& op, const TensorList& inputs, const Attrs& attrs = {}) {
-    return [=, &op] { emit(op, inputs, attrs, std::source_location::current()); };
+  const auto call = [](const Update& update, const TensorList& inputs) {
+    return [=] { update.apply(inputs, std::source_location::current()); };
   };
   using enum ErrorCode;
   return {
       {"sgd_update_shapes",
        shape_mismatch,
        {"sgd_update: ", "(2, 3)", "(3, 2)"},
-       call(kSgdUpdate, {w, sample({3, 2}), rate})},
+       call(sgd_update(), {w, sample({3, 2}), rate})},
       {"sgd_update_rate",
        shape_mismatch,
        {"sgd_update: ", "rate", "(1,)"},
-       call(kSgdUpdate, {w, w, sample({1})})},
+       call(sgd_update(), {w, w, sample({1})})},
       {"sgd_update_rate_dtype",
        dtype_mismatch,
        {"sgd_update: ", "rate", "float32", "float64"},
-       call(kSgdUpdate, {w, w, sample({}, DType::float64)})},
+       call(sgd_update(), {w, w, sample({}, DType::float64)})},
       {"sgd_momentum_update_shapes",
        shape_mismatch,
        {"sgd_momentum_update: ", "(2, 3)", "(3,)"},
-       call(kSgdMomentumUpdate, {w, sample({3}), w, rate}, MomentumAttrs{})},
+       call(momentum_update({}), {w, sample({3}), w, rate})},
       {"adam_update_shapes",
        shape_mismatch,
        {"adam_update: ", "(2, 3)", "()"},
-       call(kAdamUpdate, {w, w, rate, w, rate}, AdamUpdateAttrs{})},
+       call(adam_update({}), {w, w, rate, w, rate})},
       {"adam_update_none",
        invalid_argument,
        {"adam_update: ", "none"},
-       call(kAdamUpdate, {w, w, w, Tensor(), rate}, AdamUpdateAttrs{})},
+       call(adam_update({}), {w, w, w, Tensor(), rate})},
       {"adam_update_slots",
        invalid_argument,
        {"adam_update: ", "takes 3 slots", "received 2"},
-       call(kAdamUpdate, {w, w, w, w, rate}, AdamUpdateAttrs{.amsgrad = true})},
+       call(adam_update({.amsgrad = true}), {w, w, w, w, rate})},
       {"rmsprop_update_slots",
        invalid_argument,
        {"rmsprop_update: ", "takes 1 slots", "received 2"},
-       call(kRmspropUpdate, {w, w, w, w, rate}, RmspropAttrs{})},
+       call(rmsprop_update({}), {w, w, w, w, rate})},
   };
 }
 

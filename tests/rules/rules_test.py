@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import header_cycles
 import headers_alone
+import op_names
 import public_includes
 import readme_samples
 import room_order
@@ -207,6 +208,42 @@ class PublicIncludesTest(RuleTest):
     def test_relative_path(self):
         self.write({"include/lockstep/base/log.h": '#include "error.h"\n'})
         self.assert_fails(public_includes.check, '"error.h"', 'written "lockstep/...')
+
+
+class OpNamesTest(RuleTest):
+    def setUp(self):
+        super().setUp()
+        self.write({"src/graph/graph.h": "#pragma once\nextern const OpDef kConstant;  // a node\n"
+                                         "extern const OpDef kIdentity;\n",
+                    "src/ops/matmul/matmul.h": '#pragma once\n#include "graph/graph.h"\nextern const OpDef kMatmul,\n'
+                                               "    kDot;\n",
+                    "src/ops/matmul/matmul.cc": '#include "ops/matmul/matmul.h"\nconstinit const OpDef kMatmul{};\n'
+                                                "constinit const OpDef kIdentity{};\n",
+                    "src/ops/nn/dense_rewrites.cc": '#include "ops/matmul/matmul.h"\nauto* x = &kMatmul;\n',
+                    "src/compile/passes.h": '#pragma once\n#include "ops/matmul/matmul.h"\n'})
+
+    def test_good_tree(self):
+        self.write({"src/compile/passes.cc": '#include "compile/passes.h"\n// unlike kMatmul\nauto* x = &kIdentity;\n',
+                    "src/compile/passes_test.cc": '#include "ops/matmul/matmul.h"\nauto* x = &kMatmul;\n',
+                    # Another constant of the same name, where the op's is not to be seen.
+                    "src/backends/cpu/lowering.cc": "constexpr int kDot = 1;\nint x = kDot;\n"})
+        self.assert_passes(op_names.check)
+
+    def test_pass_that_names_an_op(self):
+        self.write({"src/compile/passes.cc": '#include "ops/matmul/matmul.h"\n\nauto* x = &kDot;\n'})
+        self.assert_fails(op_names.check, "src/compile/passes.cc:3:", "kDot")
+
+    def test_op_that_is_seen_through_another_header(self):
+        self.write({"src/backends/cuda/program.cc": '#include "compile/passes.h"\nauto* x = &lockstep::kMatmul;\n'})
+        self.assert_fails(op_names.check, "src/backends/cuda/program.cc:2:", "kMatmul")
+
+    def test_op_that_is_declared_anew(self):
+        self.write({"src/compile/passes.cc": "extern const OpDef kMatmul;\n"})
+        self.assert_fails(op_names.check, "src/compile/passes.cc:1:", "kMatmul")
+
+    def test_op_that_is_looked_up(self):
+        self.write({"src/execute/run.cc": 'auto* add = find_op("add");\n'})
+        self.assert_fails(op_names.check, "src/execute/run.cc:1:", '"add"')
 
 
 class HeadersAloneTest(RuleTest):

@@ -2,15 +2,10 @@
 #include <map>
 
 #include "compile/control_flow/control_flow_ops.h"
-#include "compile/passes/rewriter.h"
+#include "graph/rewrite.h"
 #include "lockstep/ops/array.h"
-#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
-#include "lockstep/ops/reduce.h"
 #include "ops/array/array.h"
-#include "ops/elementwise/ops.h"
-#include "ops/matmul/matmul.h"
-#include "ops/reduce/reduce.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
@@ -35,6 +30,8 @@ SpecList infer(const InferContext& c) {
   if (attrs.condition) specs.push_back({DType::int64, {}});
   for (int64_t i = 0; i < attrs.num_stacked(); ++i)
     specs.push_back(stacked(body.spec(body.outputs[static_cast<size_t>(attrs.carries + i)]), attrs.length));
+  for (const int64_t carry : attrs.histories)
+    specs.push_back(stacked(specs[static_cast<size_t>(carry)], attrs.length + 1));
   return specs;
 }
 
@@ -83,10 +80,10 @@ class LoopGradient {
  private:
   struct Term {  // of the sum over all iterations of one capture's gradient: one op on stacked values
     size_t slot;
-    const OpDef* op;
+    SumOverStack sum;
     Attrs attrs;
     std::vector<Value> factors;
-    TensorSpec spec;
+    Shape shape;
   };
 
   static Trace& owner(const GradContext& g) {
@@ -200,11 +197,12 @@ class LoopGradient {
       const Value v = parts.back();
       parts.pop_back();
       const Node& node = body().trace().graph().node(v);
-      if (node.op == &kAdd && spec(node.inputs[0]) == spec(v) && spec(node.inputs[1]) == spec(v) &&
+      if (node.op->traits.adds && spec(node.inputs[0]) == spec(v) && spec(node.inputs[1]) == spec(v) &&
           !body().is_forward(v)) {
         parts.insert(parts.end(), node.inputs.begin(), node.inputs.end());
-      } else if (attrs_.length > 0 && can_wait(node) && !body().is_forward(v)) {
-        terms_.push_back({slot, node.op, node.attrs, node.inputs, spec(v)});
+      } else if (const SumOverStack sum = sum_over_stack(node);
+                 sum && attrs_.length > 0 && !body().is_forward(v)) {
+        terms_.push_back({slot, sum, node.attrs, node.inputs, spec(v).shape});
       } else {
         const Tensor part = symbol(v);
         rest = rest.defined() ? rest + part : part;
@@ -217,15 +215,16 @@ class LoopGradient {
     carry_results_.push_back(value_of(symbol(carry_parameters_.back()) + rest));
   }
 
-  bool can_wait(const Node& node) const {
+  // Null where the iterations' parts have to be added up one by one.
+  SumOverStack sum_over_stack(const Node& node) const {
+    if (!node.op->sum_over_stack) return nullptr;
     std::vector<bool> captures(body().slots.size(), false);
     for (size_t i = 0; i < captures.size(); ++i) captures[i] = is_capture(i);
     for (const Value v : node.inputs)
-      if (body().depends_only_on(v, captures)) return false;
-    if (node.op == &kReduceSum) return true;
-    if (node.op != &kMatmul || node.inputs.size() != 2) return false;
-    return node.attrs.as<MatmulAttrs>() == MatmulAttrs{.transpose_a = true} &&
-           spec(node.inputs[0]).shape.rank() == 2 && spec(node.inputs[1]).shape.rank() == 2;
+      if (body().depends_only_on(v, captures)) return nullptr;
+    SpecList inputs;
+    for (const Value v : node.inputs) inputs.push_back(spec(v));
+    return node.op->sum_over_stack(node.attrs, inputs);
   }
 
   // --- in the trace of the loop --------------------------------------------------------------------------------
@@ -333,24 +332,12 @@ class LoopGradient {
     for (size_t i = 0; i < stacked_slots_.size(); ++i)
       result[stacked_slots_[i]] = outputs_[carry_results_.size() + i];
     for (const Term& term : terms_) {
-      const Tensor sum = summed(term);
+      std::vector<TensorArg> stacks;
+      for (const Value v : term.factors) stacks.emplace_back(stacks_.at(key(v)), where_);
+      const Tensor sum = term.sum(term.attrs, stacks, term.shape);
       result[term.slot] = result[term.slot].defined() ? result[term.slot] + sum : sum;
     }
     return result;
-  }
-
-  Tensor summed(const Term& term) {
-    const auto stack = [&](size_t i) { return TensorArg(stacks_.at(key(term.factors[i])), where_); };
-    if (term.op == &kReduceSum) {
-      ReduceOptions options{.axis = {0}};
-      for (const int64_t axis : term.attrs.as<ReduceAttrs>().axes) options.axis.push_back(axis + 1);
-      return reshape(reduce_sum(stack(0), options), term.spec.shape);
-    }
-    const auto rows = [&](size_t i) {
-      const Shape& shape = stack(i).tensor().shape();
-      return reshape(stack(i), {shape[0] * shape[1], shape[2]});
-    };
-    return matmul(rows(0), rows(1), {.transpose_a = true});
   }
 
   const GradContext& g_;
@@ -447,16 +434,9 @@ Graph share_histories(const Graph& graph) {
       }
       const Value history{added.node, static_cast<int32_t>(first_history + shared[k]->history)};
       const TensorSpec& spec = graph.spec(old);
-      StridedSliceAttrs slice{.begin = Dims::filled(spec.shape.rank(), 0),
-                              .size = spec.shape,
-                              .stride = Dims::filled(spec.shape.rank(), 1)};
-      slice.begin[0] = shared[k]->after != reverse ? 1 : 0;
-      rewriter.map(old, rewriter.add({.op = &kStridedSlice,
-                                      .attrs = slice,
-                                      .inputs = {history},
-                                      .outputs = {spec},
-                                      .where = where,
-                                      .device = device}));
+      Node slice = slice_of_rows(history, shared[k]->after != reverse ? 1 : 0, spec, where);
+      slice.device = device;
+      rewriter.map(old, rewriter.add(std::move(slice)));
     }
   }
   return rewriter.finish();

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <set>
 
-#include "compile/passes/rewriter.h"
 #include "compile/planning/placement.h"
-#include "ops/elementwise/ops.h"
+#include "graph/rewrite.h"
 
 namespace lockstep::compile {
 namespace {
 
-class Settler {
+class ResultBuffers {
  public:
-  Settler(Graph graph, Placement placement, std::vector<OrderEdge>& edges)
+  ResultBuffers(Graph graph, Placement placement, std::vector<OrderEdge>& edges)
       : graph_(std::move(graph)),
         placement_(std::move(placement)),
         edges_(edges),
@@ -164,7 +163,7 @@ class Settler {
 
 }  // namespace
 
-Graph settle_sums(const Graph& graph) {
+Graph separate_all_reduce_inputs(const Graph& graph) {
   const std::vector<Value> results = graph.results();
   Rewriter rewriter(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -188,8 +187,8 @@ Graph settle_sums(const Graph& graph) {
   return rewriter.finish();
 }
 
-Graph settle_results(const Graph& graph, const std::vector<bool>& split_parameters,
-                     std::vector<OrderEdge>& edges) {
+Graph assign_result_buffers(const Graph& graph, const std::vector<bool>& split_parameters,
+                            std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
   const bool replicated = is_replicated(split_parameters);
   for (const VariableUpdate& update : graph.updates) {
@@ -206,7 +205,7 @@ Graph settle_results(const Graph& graph, const std::vector<bool>& split_paramete
         "would count once for each; compute it from the variable's old value or from the batch, or assign it "
         "outside of the replicas");
   }
-  return Settler(graph, placement, edges).run();
+  return ResultBuffers(graph, placement, edges).run();
 }
 
 }  // namespace lockstep::compile

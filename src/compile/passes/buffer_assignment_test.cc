@@ -30,8 +30,8 @@ const TensorSpec kSquare{DType::float32, {3, 3}};
 
 class Results : public ::testing::Test {
  protected:
-  void settle(const TracedBody& body) {
-    graph_ = settle_results(remove_dead_nodes(traced({kSquare}, body)), {}, edges_);
+  void assign(const TracedBody& body) {
+    graph_ = assign_result_buffers(remove_dead_nodes(traced({kSquare}, body)), {}, edges_);
     const Placement placement = place_nodes(graph_, {});
     order_ = schedule(graph_, placement, edges_);  // throws where the edges make a cycle
   }
@@ -97,14 +97,14 @@ Variable variable(const char* name) {
 }
 
 TEST_F(Results, ComputedValuesAreWrittenInPlace) {
-  settle([](const TensorList& p) { return TensorList{exp(p[0]), matmul(p[0], p[0])}; });
+  assign([](const TensorList& p) { return TensorList{exp(p[0]), matmul(p[0], p[0])}; });
   check();
   EXPECT_EQ(copies(), 0);
 }
 
 TEST_F(Results, SourcesViewsAndDuplicatesAreCopied) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor y = exp(p[0]);
     return TensorList{p[0], transpose(p[0]), v.value(), ones({3, 3}), y, y, transpose(y)};
   });
@@ -114,7 +114,7 @@ TEST_F(Results, SourcesViewsAndDuplicatesAreCopied) {
 
 TEST_F(Results, AnElementwiseUpdateOverwritesWhatItReads) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     v.assign(v + p[0]);
     return TensorList{};
   });
@@ -124,7 +124,7 @@ TEST_F(Results, AnElementwiseUpdateOverwritesWhatItReads) {
 
 TEST_F(Results, OtherReadersComeFirst) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor product = matmul(p[0], v);
     v.assign(v * 2.0);
     return TensorList{product, matmul(product, transpose(v)) * 2.0};
@@ -134,7 +134,7 @@ TEST_F(Results, OtherReadersComeFirst) {
 
 TEST_F(Results, AnUpdateThatIsNoElementwiseOpIsCopied) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     v.assign(matmul(v, p[0]));
     return TensorList{};
   });
@@ -146,7 +146,7 @@ TEST_F(Results, AnUpdateThatReadsItsVariableThroughAViewIsCopied) {
   for (const bool transposed : {true, false}) {
     const Variable v = variable("v");
     edges_.clear();
-    settle([&](const TensorList& p) {
+    assign([&](const TensorList& p) {
       v.assign(v + (transposed ? transpose(v) : slice(v, {0, 0}, {1, 3})) * p[0]);
       return TensorList{};
     });
@@ -159,7 +159,7 @@ TEST_F(Results, AnUpdateThatReadsItsVariableThroughAViewIsCopied) {
 
 TEST_F(Results, OldValuesThatAreReadAfterTheUpdateAreCopied) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor old = v.value();
     v.assign(v + p[0]);
     return TensorList{matmul(v, old)};
@@ -169,7 +169,7 @@ TEST_F(Results, OldValuesThatAreReadAfterTheUpdateAreCopied) {
 
 TEST_F(Results, TheOldValueIsReturned) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor old = v.value();
     v.assign(v + p[0]);
     return TensorList{old};
@@ -179,7 +179,7 @@ TEST_F(Results, TheOldValueIsReturned) {
 
 TEST_F(Results, AVariableIsGivenToAnother) {
   const Variable a = variable("a"), b = variable("b");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor old = a.value();
     a.assign(a + p[0]);
     b.assign(old);
@@ -190,7 +190,7 @@ TEST_F(Results, AVariableIsGivenToAnother) {
 
 TEST_F(Results, TwoVariablesAreSwapped) {
   const Variable a = variable("a"), b = variable("b");
-  settle([&](const TensorList&) {
+  assign([&](const TensorList&) {
     const Tensor old = a.value();
     a.assign(b.value());
     b.assign(old);
@@ -201,7 +201,7 @@ TEST_F(Results, TwoVariablesAreSwapped) {
 
 TEST_F(Results, VariablesRotate) {
   const Variable a = variable("a"), b = variable("b"), c = variable("c");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor old = a.value();
     a.assign(b + p[0]);
     b.assign(transpose(c));
@@ -213,7 +213,7 @@ TEST_F(Results, VariablesRotate) {
 
 TEST_F(Results, OneValueForTwoVariablesAndTheCaller) {
   const Variable a = variable("a"), b = variable("b");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     const Tensor y = exp(p[0]);
     a.assign(y);
     b.assign(y);
@@ -225,7 +225,7 @@ TEST_F(Results, OneValueForTwoVariablesAndTheCaller) {
 
 TEST_F(Results, AssignedItsOwnValueNothingIsWritten) {
   const Variable v = variable("v");
-  settle([&](const TensorList&) {
+  assign([&](const TensorList&) {
     v.assign(v.value());
     return TensorList{};
   });
@@ -235,7 +235,7 @@ TEST_F(Results, AssignedItsOwnValueNothingIsWritten) {
 
 TEST_F(Results, AVariableThatIsOnlyWritten) {
   const Variable v = variable("v");
-  settle([&](const TensorList& p) {
+  assign([&](const TensorList& p) {
     v.assign(matmul(p[0], p[0]));
     return TensorList{};
   });
@@ -254,7 +254,7 @@ TEST_F(Results, AValueThatDiffersBetweenReplicasIsRefused) {
                                  return TensorList{};
                                },
                                {.global_batch = 6, .local_batch = 3});
-    settle_results(graph, {true}, edges_);
+    assign_result_buffers(graph, {true}, edges_);
   };
   const Error error = error_of([&] { settle_as_replica(false); });
   EXPECT_EQ(error.code(), ErrorCode::failed_precondition);

@@ -18,7 +18,20 @@ constinit const OpDef kFused{
     .min_inputs = 0,
     .max_inputs = -1,
     .infer = [](const InferContext& c) -> SpecList {
-      fail(ErrorCode::internal, c.where, "fused nodes are made by the compiler");
+      const auto& attrs = c.attrs<FusedAttrs>();
+      c.check(c.inputs.size() == attrs.program.inputs.size(), ErrorCode::invalid_argument, "takes ",
+              attrs.program.inputs.size(), " inputs, received ", c.inputs.size());
+      for (size_t i = 0; i < c.inputs.size(); ++i) {
+        c.check(c.inputs[i].dtype == attrs.program.inputs[i], ErrorCode::dtype_mismatch, "input ", i,
+                " must be of dtype ", attrs.program.inputs[i], ", received ", c.inputs[i]);
+        c.check(broadcast(c.inputs[i].shape, attrs.shape, "fused", c.where) == attrs.shape,
+                ErrorCode::shape_mismatch, "input ", i, " does not broadcast to ", attrs.shape, ", received ",
+                c.inputs[i]);
+      }
+      SpecList specs;
+      for (const int16_t value : attrs.program.outputs)
+        specs.push_back({attrs.program.instructions[static_cast<size_t>(value)].dtype, attrs.shape});
+      return specs;
     },
     .cost = [](const InferContext& c, std::span<const TensorSpec> outputs) -> Cost {
       Cost cost = cost_elementwise(c, outputs);
@@ -279,6 +292,7 @@ class Fuser {
           joined.outputs.push_back(node(member).outputs[k]);
           kept.emplace_back(member, static_cast<int>(k));
         }
+    fused.shape = shape(members.front());
     joined.attrs = std::move(fused);
     const Value added = result_.add(std::move(joined));
     for (size_t k = 0; k < kept.size(); ++k) map_[kept[k]] = {added.node, static_cast<int32_t>(k)};

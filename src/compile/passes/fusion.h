@@ -13,7 +13,9 @@ extern const OpDef kFused;  // FusedAttrs
 
 struct FusedAttrs {
   elementwise::Program program;
+  Shape shape;                        // of all results
   std::vector<std::string_view> ops;  // the names of what was joined, for people
+  // One program serves every shape.
   bool operator==(const FusedAttrs& other) const { return program == other.program; }
   void visit(auto&& v) const { v("program", program); }
 };

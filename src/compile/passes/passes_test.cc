@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "execute/compile_test.h"
+#include "compile/passes/rewrite_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/ops/array.h"
@@ -20,17 +20,17 @@
 #include "ops/array/join.h"
 #include "ops/elementwise/ops.h"
 #include "ops/matmul/matmul.h"
-#include "ops/nn/batch_norm.h"
-#include "ops/nn/conv.h"
-#include "ops/nn/cross_entropy.h"
 #include "ops/nn/normalize.h"
 
 namespace lockstep::compile {
 namespace {
 
 using lockstep::testing::count_ops;
+using lockstep::testing::expect_same_results;
 using lockstep::testing::is_sorted;
+using lockstep::testing::quarters;
 using lockstep::testing::results_of;
+using lockstep::testing::rewritten;
 using lockstep::testing::traced;
 using lockstep::testing::TracedBody;
 using ::testing::ElementsAre;
@@ -38,38 +38,12 @@ using ::testing::ElementsAre;
 const TensorSpec kVector{DType::float32, {4}};
 const TensorSpec kMatrix{DType::float32, {4, 4}};
 
-Tensor counting(const Shape& shape) {
-  std::vector<float> values(static_cast<size_t>(shape.size()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.25f * static_cast<float>(i) - 1;
-  return Tensor::from(values, shape);
-}
-
-TensorList arguments(const SpecList& specs) {
-  TensorList all;
-  for (const TensorSpec& spec : specs) all.push_back(counting(spec.shape));
-  return all;
-}
-
-// The rewritten graph computes what the first one did.
-void expect_same_results(const Graph& before, const Graph& after, const SpecList& specs, double bound = 0) {
-  ASSERT_TRUE(is_sorted(after));
-  const TensorList a = results_of(before, arguments(specs)), b = results_of(after, arguments(specs));
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t k = 0; k < a.size(); ++k) {
-    ASSERT_EQ(a[k].spec(), b[k].spec()) << "result " << k;
-    if (a[k].dtype() != DType::float32) continue;
-    const auto x = a[k].to_vector<float>(), y = b[k].to_vector<float>();
-    for (size_t i = 0; i < x.size(); ++i)
-      ASSERT_NEAR(x[i], y[i], bound) << "result " << k << " element " << i;
-  }
-}
-
 const Node& result(const Graph& graph, size_t i = 0) { return graph.node(graph.outputs[i]); }
 
 // --- dead code ---------------------------------------------------------------------------------------------
 
 TEST(RemoveDeadNodes, KeepsWhatResultsUpdatesAndRootsNeed) {
-  const Variable v(counting({4}));
+  const Variable v(quarters({4}));
   Graph graph = traced({kVector, kVector}, [&](const TensorList& p) {
     const Tensor dead = exp(p[1]);
     static_cast<void>(sin(dead));
@@ -91,8 +65,8 @@ TEST(RemoveDeadNodes, KeepsWhatResultsUpdatesAndRootsNeed) {
 }
 
 TEST(RemoveDeadNodes, PutsSourcesInFront) {
-  const Tensor outside = counting({4});
-  const Variable v(counting({4}));
+  const Tensor outside = quarters({4});
+  const Variable v(quarters({4}));
   const Graph graph = traced(
       {kVector}, [&](const TensorList& p) { return TensorList{exp(p[0]) * outside + v + zeros({4})}; });
   const Graph cleaned = remove_dead_nodes(graph);
@@ -445,99 +419,16 @@ TEST_F(Epilogues, ConvolutionsTakeThemToo) {
 
 // --- all together ------------------------------------------------------------------------------------------
 
-// The gradient of a loss with respect to logits [4, 3], which are given with the labels.
-Graph loss_and_gradient(const std::function<Tensor(const Tensor& loss)>& reduced) {
-  return traced({{DType::float32, {4, 3}}, {DType::int32, {4}}}, [&](const TensorList& in) -> TensorList {
-    GradientTape tape;
-    tape.watch(in[0]);
-    const Tensor loss = reduced(sparse_softmax_cross_entropy_with_logits(in[1], in[0]));
-    return {loss, tape.gradient(loss, in[0])};
-  });
-}
-
-TEST(JoinLosses, AMeanAndItsGradient) {
-  const Graph before = loss_and_gradient([](const Tensor& loss) { return reduce_mean(loss); });
-  const Graph after = remove_dead_nodes(join_losses(before));
-  EXPECT_TRUE(is_sorted(after));
-  EXPECT_EQ(count_ops(after, kSparseCrossEntropyWithGrad), 1);
-  EXPECT_EQ(count_ops(after, kSparseCrossEntropy) + count_ops(after, kSparseCrossEntropyGrad), 0);
-  ASSERT_EQ(after.outputs.size(), 2u);
-  EXPECT_EQ(after.spec(after.outputs[1]), (TensorSpec{DType::float32, {4, 3}}));
-}
-
-TEST(JoinLosses, NotWhereTheGradientNeedsTheLoss) {
-  const Graph before = loss_and_gradient([](const Tensor& loss) { return reduce_sum(loss * loss); });
-  const Graph after = join_losses(before);
-  EXPECT_EQ(count_ops(after, kSparseCrossEntropyWithGrad), 0);
-  EXPECT_EQ(count_ops(after, kSparseCrossEntropyGrad), 1);
-}
-
-// A convolution of padded images, with the gradients of its inputs.
-Graph padded_convolution(const Dims& before, const Dims& after, double value) {
-  return traced({{DType::float32, {1, 6, 6, 2}}, {DType::float32, {3, 3, 2, 4}}},
-                [&](const TensorList& p) -> TensorList {
-                  GradientTape tape;
-                  tape.watch(p[0]);
-                  tape.watch(p[1]);
-                  const Tensor y = reduce_sum(square(
-                      conv2d(pad(p[0], before, after, {.constant_value = value}), p[1], {.strides = {2}})));
-                  const GradientSource sources[] = {p[0], p[1]};
-                  const TensorList gradients = tape.gradient(y, sources);
-                  return {y, gradients[0], gradients[1]};
-                });
-}
-
-TEST(FoldPadding, IntoAConvolutionAndItsGradients) {
-  const SpecList specs = {{DType::float32, {1, 6, 6, 2}}, {DType::float32, {3, 3, 2, 4}}};
-  const Graph before = padded_convolution({0, 1, 2, 0}, {0, 1, 2, 0}, 0);
-  const Graph after = fold_padding(before);
-  EXPECT_EQ(count_ops(before, kPad), 1);
-  EXPECT_EQ(count_ops(after, kPad) + count_ops(after, kStridedSlice), 0);
-  expect_same_results(before, after, specs, 1e-4);
-}
-
-// A pooling of padded images behind a ReLU, with its gradient.
-TensorList padded_pooling(const Tensor& x, bool behind_relu) {
-  GradientTape tape;
-  tape.watch(x);
-  const Tensor images = behind_relu ? relu(x) : x * 2.0;
-  const Tensor y = max_pool2d(pad(images, {0, 1, 1, 0}, {0, 1, 1, 0}), {.pool_size = {3}, .strides = {2}});
-  return {y, tape.gradient(reduce_sum(y * y), x)};
-}
-
-TEST(FoldPadding, IntoAPoolingBehindARelu) {
-  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
-  const Graph graph =
-      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], true); }), false);
-  const Graph folded = fold_padding(graph);
-  EXPECT_EQ(count_ops(graph, kPad), 1);
-  EXPECT_EQ(count_ops(folded, kPad), 0);
-  EXPECT_EQ(count_ops(folded, kStridedSlice), 0);
-  expect_same_results(graph, folded, specs);
-}
-
-TEST(FoldPadding, NotIntoAPoolingOfWhatMayBeBelowZero) {
-  const SpecList specs{{DType::float32, {1, 5, 6, 2}}};
-  const Graph graph =
-      simplify(traced(specs, [](const TensorList& in) { return padded_pooling(in[0], false); }), false);
-  EXPECT_EQ(count_ops(fold_padding(graph), kPad), 1);
-}
-
-TEST(FoldPadding, NotWhereItIsNoConvolutionsPadding) {
-  for (const auto& [before, after, value] :
-       {std::tuple<Dims, Dims, double>{{0, 0, 0, 0}, {0, 1, 1, 0}, 0}, {{0, 1, 1, 0}, {0, 1, 1, 0}, 1}})
-    EXPECT_EQ(count_ops(fold_padding(padded_convolution(before, after, value)), kPad), 1);
-}
-
 // Layer normalisation of 16-bit floats as Keras writes it, on devices whose kernel can read and write them.
 class AbsorbCasts : public ::testing::Test {
  protected:
   static Graph absorbed(const TracedBody& body) {
-    static const KernelDef none{}, narrow{.narrow_inputs = 0b1, .narrow_outputs = 0b1};
+    static const KernelDef narrow{.narrow_inputs = 0b1, .narrow_outputs = 0b1};
     const TensorSpec x{DType::bfloat16, {4, 8}}, weight{DType::float32, {8}};
-    return absorb_casts(
-        remove_dead_nodes(traced({x, weight, weight}, body)),
-        [&](const Node& node) -> const KernelDef& { return node.op == &kLayerNorm ? narrow : none; });
+    const Graph graph = remove_dead_nodes(traced({x, weight, weight}, body));
+    const std::optional<Graph> changed =
+        absorb_casts(graph, [](const Node& node) { return node.op == &kLayerNorm ? &narrow : nullptr; });
+    return remove_dead_nodes(changed.value_or(graph));
   }
   static const Node& norm_of(const Graph& graph) {
     return *std::find_if(graph.nodes.begin(), graph.nodes.end(),
@@ -577,10 +468,10 @@ TEST_F(AbsorbCasts, ElementwiseOpsConvertForThemselves) {
 const TensorSpec kNarrow{DType::bfloat16, {4, 4}};
 
 TEST(FuseAddends, AProductAddsAResidual) {
-  const Graph graph = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
-    const Tensor a = matmul(p[0], p[1]), b = matmul(p[1], p[0]);
-    return TensorList{p[0] + a + b};
-  })));
+  const Graph graph = rewritten("fuse_addends", traced({kNarrow, kNarrow}, [](const TensorList& p) {
+                                  const Tensor a = matmul(p[0], p[1]), b = matmul(p[1], p[0]);
+                                  return TensorList{p[0] + a + b};
+                                }));
   EXPECT_TRUE(is_sorted(graph));
   EXPECT_EQ(count_ops(graph, kAdd), 0);
   for (const Node& node : graph.nodes)
@@ -591,15 +482,15 @@ TEST(FuseAddends, AProductAddsAResidual) {
 }
 
 TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
-  const Graph read = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
-    const Tensor a = matmul(p[0], p[1]);
-    return TensorList{a + p[0], a};
-  })));
+  const Graph read = rewritten("fuse_addends", traced({kNarrow, kNarrow}, [](const TensorList& p) {
+                                 const Tensor a = matmul(p[0], p[1]);
+                                 return TensorList{a + p[0], a};
+                               }));
   EXPECT_EQ(count_ops(read, kAdd), 1);
-  const Graph first = fuse_addends(remove_dead_nodes(traced({kNarrow, kNarrow}, [](const TensorList& p) {
-    const Tensor a = matmul(p[0], p[1]);
-    return TensorList{a + exp(a * 0.0 + p[0])};
-  })));
+  const Graph first = rewritten("fuse_addends", traced({kNarrow, kNarrow}, [](const TensorList& p) {
+                                  const Tensor a = matmul(p[0], p[1]);
+                                  return TensorList{a + exp(a * 0.0 + p[0])};
+                                }));
   EXPECT_EQ(count_ops(first, kMatmul), 1);
   for (const Node& node : first.nodes)
     if (node.op == &kMatmul) {
@@ -607,66 +498,8 @@ TEST(FuseAddends, NotWhereTheProductIsReadOrComesFirst) {
     }
 }
 
-// relu(x factor + shift) in 16 bits, and the gradient of a normalisation in front of it as far as the sums.
-TensorList relu_gradient(const TensorList& in, const Tensor& looked_at) {
-  const Tensor &x = in[0], &dy = in[1], &factor = in[2], &shift = in[3];
-  const Tensor y = relu(cast(identity(cast(x, DType::float32) * factor + shift), DType::bfloat16));
-  const Tensor dz = where(y > 0.0, dy, 0.0);
-  const BatchNormSums sums = batch_norm_sums(looked_at, factor, dz);
-  return {y, sums.sum, sums.product, cast(dz, DType::float32) * factor};
-}
-const SpecList kReluOperands{
-    {DType::bfloat16, {6, 4}}, {DType::bfloat16, {6, 4}}, kVector, kVector, {DType::bfloat16, {6, 4}}};
-
-TEST(FuseReluMasks, IntoTheSumsOfANormalisation) {
-  const Graph graph =
-      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[0]); }), false);
-  const Graph fused = fuse_relu_masks(graph);
-  EXPECT_TRUE(is_sorted(fused));
-  const auto sums = std::find_if(fused.nodes.begin(), fused.nodes.end(),
-                                 [](const Node& node) { return node.op == &kBatchNormSums; });
-  ASSERT_EQ(sums->inputs.size(), 5u);
-  EXPECT_EQ(fused.node(sums->inputs[2]).op, &kParameter) << "what arrives is read as it is";
-  // The other reader does not look at the ReLU's result either.
-  const auto above = std::find_if(fused.nodes.begin(), fused.nodes.end(),
-                                  [](const Node& node) { return node.op == &kGreater; });
-  EXPECT_EQ(fused.node(above->inputs[0]).op, &kAdd);
-  EXPECT_EQ(fused.spec(above->inputs[0]).dtype, DType::float32);
-}
-
-TEST(FuseReluMasks, AddsWhatComesBackToAResidualSum) {
-  const TensorSpec image{DType::bfloat16, {6, 4}};
-  const Graph graph =
-      simplify(traced({image, image, image, image, kVector},
-                      [](const TensorList& in) -> TensorList {
-                        const Tensor y = relu(in[0] + in[1]);
-                        const Tensor dz = where(y > 0.0, in[2] + in[3], 0.0);
-                        const BatchNormSums sums = batch_norm_sums(in[0], in[4], dz),
-                                            others = batch_norm_sums(in[1], in[4], dz);
-                        return {y, dz * 2.0, sums.sum, sums.product, others.sum, others.product};
-                      }),
-               false);
-  const Graph fused = fuse_relu_masks(graph);
-  EXPECT_TRUE(is_sorted(fused));
-  std::vector<const Node*> sums;
-  for (const Node& node : fused.nodes)
-    if (node.op == &kBatchNormSums) sums.push_back(&node);
-  ASSERT_EQ(sums.size(), 2u);
-  EXPECT_EQ(sums[0]->inputs.size(), 5u);
-  ASSERT_EQ(sums[0]->outputs.size(), 3u);
-  EXPECT_EQ(fused.node(sums[1]->inputs[2]).op, &kBatchNormSums)
-      << "the other reads what the first has stored";
-  EXPECT_EQ(count_ops(fused, kSelect), 0);
-}
-
-TEST(FuseReluMasks, NotWhereTheReluIsBehindSomethingElse) {
-  const Graph graph =
-      simplify(traced(kReluOperands, [](const TensorList& in) { return relu_gradient(in, in[4]); }), false);
-  EXPECT_EQ(fuse_relu_masks(graph).nodes.size(), graph.nodes.size());
-}
-
 TEST(Simplify, ComputesTheSame) {
-  const Variable v(counting({4, 4}));
+  const Variable v(quarters({4, 4}));
   const TracedBody body = [&](const TensorList& p) {
     const Tensor h = relu(matmul(p[0], v) + p[2]);
     v.assign(v - matmul(p[0], h * 1.0, {.transpose_a = true}) * (constant(1).shape()[0] * 0.1));
@@ -684,16 +517,6 @@ TEST(Simplify, KeepsSumsOfReplicas) {
              {.global_batch = 8, .local_batch = 4});
   EXPECT_EQ(count_ops(simplify(graph, true), kAllReduceSum), 1);
   EXPECT_EQ(count_ops(simplify(graph, false), kAllReduceSum), 0);
-}
-
-TEST(CountUses, CountsReadsAndResults) {
-  const Graph graph = traced({kVector}, [](const TensorList& p) {
-    const Tensor y = exp(p[0]);
-    return TensorList{y, y * y, y};
-  });
-  const auto uses = count_uses(graph);
-  EXPECT_EQ(uses[static_cast<size_t>(graph.outputs[0].node)][0], 4);
-  EXPECT_EQ(uses[static_cast<size_t>(graph.outputs[1].node)][0], 1);
 }
 
 }  // namespace

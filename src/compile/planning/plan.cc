@@ -10,11 +10,11 @@
 #include "compile/passes/fusion.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
+#include "compile/passes/verify.h"
 #include "compile/planning/launch_groups.h"
 #include "compile/planning/memory_plan.h"
 #include "compile/planning/schedule.h"
 #include "graph/numerics.h"
-#include "ops/elementwise/ops.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
@@ -55,7 +55,7 @@ class Lowering {
     for (const int node : order) lower(node);
     extend_to_readers();
     reuse_in_place();
-    settle_groups();
+    extend_over_groups();
     place_buffers();
     return std::move(plan_);
   }
@@ -141,7 +141,7 @@ class Lowering {
       }
       const auto [per_replica, phase, device] = placement_.nodes[static_cast<size_t>(v.node)];
       home(v).operand = {Space::output, static_cast<int>(k), 0, device};
-      settled_.push_back(v);
+      result_values_.push_back(v);
       const Shape& shape = graph_.spec(v).shape;
       const bool rows = shape.rank() > 0 && shape[0] == options_.local_batch;
       require(!per_replica || rows || options_.stacks_outputs, ErrorCode::failed_precondition,
@@ -156,7 +156,7 @@ class Lowering {
       plan_.variable_updated[static_cast<size_t>(index)] = true;
       home(update.value).operand = {Space::variable, index, 0,
                                     placement_.nodes[static_cast<size_t>(update.value.node)].device};
-      settled_.push_back(update.value);
+      result_values_.push_back(update.value);
     }
   }
 
@@ -198,7 +198,7 @@ class Lowering {
       const Value v{static_cast<int32_t>(step.node), static_cast<int32_t>(k)};
       Home& h = home(v);
       h.layout = contiguous_layout(n.outputs[k]);
-      if (std::find(settled_.begin(), settled_.end(), v) == settled_.end())
+      if (std::find(result_values_.begin(), result_values_.end(), v) == result_values_.end())
         h.operand = new_buffer(n.outputs[k].bytes(), step.place);
       step.outputs.push_back(h.operand);
       step.output_layouts.push_back(h.layout);
@@ -384,7 +384,7 @@ class Lowering {
   }
 
   // The steps of a group run at the same time.
-  void settle_groups() {
+  void extend_over_groups() {
     std::vector<Step>& steps = plan_.steps;
     for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
       const int group = steps[begin].group;
@@ -439,7 +439,7 @@ class Lowering {
         plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
             static_cast<int64_t>(placed.offsets[k]);
     }
-    const auto settle = [&](Operand& operand) {
+    const auto assign = [&](Operand& operand) {
       if (in_arena(operand) && operand.index >= 0 &&
           is_here(operand.space == Space::replica_arena, operand.device)) {
         operand.offset += offsets[static_cast<size_t>(resolve(operand.index))];
@@ -447,13 +447,13 @@ class Lowering {
       }
     };
     for (Step& step : plan_.steps) {
-      for (Operand& o : step.inputs) settle(o);
-      for (Operand& o : step.outputs) settle(o);
+      for (Operand& o : step.inputs) assign(o);
+      for (Operand& o : step.outputs) assign(o);
     }
     for (Collective& c : plan_.collectives) {
-      settle(c.input);
-      settle(c.result);
-      if (c.condition) settle(*c.condition);
+      assign(c.input);
+      assign(c.result);
+      if (c.condition) assign(*c.condition);
     }
     return arena;
   }
@@ -465,7 +465,7 @@ class Lowering {
   std::vector<int> group_;           // by node; -1: none
   std::vector<std::string> layers_;  // by node
   std::vector<std::vector<Home>> homes_;
-  std::vector<Value> settled_;
+  std::vector<Value> result_values_;
   std::vector<Buffer> buffers_;
   std::vector<InPlace> in_place_;
   std::vector<int> collective_positions_;
@@ -504,18 +504,19 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool replicated = !options.split_parameters.empty();
   // Joined ops could not be told apart when one of them goes wrong.
   const bool checked = numerics_checked();
+  const auto pass = [&](std::string_view name, Graph result) {
+    graph = std::move(result);
+    verify_after(name, graph, options.kind);
+  };
   graph = simplify(std::move(graph), replicated, !checked);
-  if (!checked && options.kind == DeviceKind::gpu && options.devices.empty())
-    graph = fuse_relu_masks(fuse_addends(
-        absorb_casts(fold_padding(join_losses(graph)), [&](const Node& node) -> const KernelDef& {
-          return find_kernel(options.kind, *node.op, node.where);
-        })));
+  if (!checked && options.devices.empty()) graph = apply_rewrites(std::move(graph), options.kind);
   if (!checked)
-    graph = fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices));
-  if (!options.devices.empty()) graph = insert_transfers(graph);
-  graph = settle_sums(graph);
+    pass("fuse_elementwise",
+         fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices)));
+  if (!options.devices.empty()) pass("insert_transfers", insert_transfers(graph));
+  pass("separate_all_reduce_inputs", separate_all_reduce_inputs(graph));
   std::vector<OrderEdge> edges;
-  graph = settle_results(graph, options.split_parameters, edges);
+  pass("assign_result_buffers", assign_result_buffers(graph, options.split_parameters, edges));
   const Placement placement = place_nodes(graph, options.split_parameters, options.devices);
   std::vector<int> order = schedule(graph, placement, edges);
   std::vector<std::vector<int>> groups;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "graph/emit.h"
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/settings.h"
 #include "keras/registry.h"
@@ -40,11 +39,8 @@ class SettingsRule : public Optimizer::Rule {
 template <class Self, class OptionsType>
 class FusedRule : public SettingsRule<Self, OptionsType> {
  public:
-  FusedRule(const OptionsType& options, const OpDef& op, Attrs attrs, std::vector<Slot> slots)
-      : SettingsRule<Self, OptionsType>(options),
-        op_(op),
-        attrs_(std::move(attrs)),
-        slots_(std::move(slots)) {}
+  FusedRule(const OptionsType& options, Update update, std::vector<Slot> slots)
+      : SettingsRule<Self, OptionsType>(options), update_(std::move(update)), slots_(std::move(slots)) {}
   std::vector<Slot> slots(const Variable&) const override { return slots_; }
   TensorList update(const Tensor& variable, std::span<const Tensor> slots, const Tensor& gradient,
                     std::span<const Tensor> scalars, std::source_location where) const override {
@@ -52,12 +48,11 @@ class FusedRule : public SettingsRule<Self, OptionsType> {
     inputs.insert(inputs.end(), slots.begin(), slots.end());
     inputs.push_back(gradient);
     inputs.insert(inputs.end(), scalars.begin(), scalars.end());
-    return emit(op_, inputs, attrs_, where);
+    return update_.apply(inputs, where);
   }
 
  private:
-  const OpDef& op_;
-  Attrs attrs_;
+  Update update_;
   std::vector<Slot> slots_;
 };
 
@@ -79,8 +74,7 @@ struct SgdRule final : FusedRule<SgdRule, SgdOptions> {
     check_range(o.momentum >= 0 && o.momentum <= 1, kClass, "momentum", "between 0 and 1", o.momentum, where);
   }
   explicit SgdRule(const Options& o)
-      : FusedRule(o, o.momentum != 0 ? kSgdMomentumUpdate : kSgdUpdate,
-                  o.momentum != 0 ? Attrs(MomentumAttrs{o.momentum, o.nesterov}) : Attrs(),
+      : FusedRule(o, o.momentum != 0 ? momentum_update({o.momentum, o.nesterov}) : sgd_update(),
                   o.momentum != 0 ? std::vector<Slot>{{"momentum"}} : std::vector<Slot>{}) {}
 };
 
@@ -90,10 +84,10 @@ struct AdamFormula : FusedRule<Self, OptionsType> {
     v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon), v("amsgrad", o.amsgrad);
   }
   explicit AdamFormula(const OptionsType& o)
-      : FusedRule<Self, OptionsType>(
-            o, kAdamUpdate, AdamUpdateAttrs{o.beta_1, o.beta_2, o.epsilon, o.amsgrad},
-            o.amsgrad ? std::vector<Slot>{{"momentum"}, {"velocity"}, {"velocity_hat"}}
-                      : std::vector<Slot>{{"momentum"}, {"velocity"}}) {}
+      : FusedRule<Self, OptionsType>(o, adam_update({o.beta_1, o.beta_2, o.epsilon, o.amsgrad}),
+                                     o.amsgrad
+                                         ? std::vector<Slot>{{"momentum"}, {"velocity"}, {"velocity_hat"}}
+                                         : std::vector<Slot>{{"momentum"}, {"velocity"}}) {}
   Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
     return {{rate * sqrt(debias(this->options_.beta_2, t)) / debias(this->options_.beta_1, t)}};
   }
@@ -121,7 +115,7 @@ struct AdamaxRule final : FusedRule<AdamaxRule, AdamaxOptions> {
   }
   static void check(const Options&, std::source_location) {}
   explicit AdamaxRule(const Options& o)
-      : FusedRule(o, kAdamaxUpdate, BetaAttrs{o.beta_1, o.beta_2, o.epsilon}, {{"momentum"}, {"norm"}}) {}
+      : FusedRule(o, adamax_update({o.beta_1, o.beta_2, o.epsilon}), {{"momentum"}, {"norm"}}) {}
   Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
     return {{rate / debias(options_.beta_1, t)}};
   }
@@ -134,7 +128,7 @@ struct NadamRule final : FusedRule<NadamRule, NadamOptions> {
   }
   static void check(const Options&, std::source_location) {}
   explicit NadamRule(const Options& o)
-      : FusedRule(o, kNadamUpdate, BetaAttrs{o.beta_1, o.beta_2, o.epsilon}, {{"momentum"}, {"velocity"}}) {}
+      : FusedRule(o, nadam_update({o.beta_1, o.beta_2, o.epsilon}), {{"momentum"}, {"velocity"}}) {}
 
   // The product of all momenta so far.
   std::vector<Slot> shared() const override { return {{.name = "momentum_product", .initial = 1}}; }
@@ -159,7 +153,7 @@ struct RmspropRule final : FusedRule<RmspropRule, RmspropOptions> {
     check_range(o.momentum >= 0, kClass, "momentum", "0 or more", o.momentum, where);
   }
   explicit RmspropRule(const Options& o)
-      : FusedRule(o, kRmspropUpdate, RmspropAttrs{o.rho, o.momentum, o.epsilon, o.centered}, kept(o)) {}
+      : FusedRule(o, rmsprop_update({o.rho, o.momentum, o.epsilon, o.centered}), kept(o)) {}
 
  private:
   static std::vector<Slot> kept(const Options& o) {
@@ -177,8 +171,7 @@ struct AdagradRule final : FusedRule<AdagradRule, AdagradOptions> {
   }
   static void check(const Options&, std::source_location) {}
   explicit AdagradRule(const Options& o)
-      : FusedRule(o, kAdagradUpdate, EpsilonAttrs{o.epsilon},
-                  {{"accumulator", o.initial_accumulator_value}}) {}
+      : FusedRule(o, adagrad_update({o.epsilon}), {{"accumulator", o.initial_accumulator_value}}) {}
 };
 
 struct AdadeltaRule final : FusedRule<AdadeltaRule, AdadeltaOptions> {
@@ -186,8 +179,8 @@ struct AdadeltaRule final : FusedRule<AdadeltaRule, AdadeltaOptions> {
   static void visit(Options& o, auto& v) { v("rho", o.rho), v("epsilon", o.epsilon); }
   static void check(const Options&, std::source_location) {}
   explicit AdadeltaRule(const Options& o)
-      : FusedRule(o, kAdadeltaUpdate, AdadeltaAttrs{o.rho, o.epsilon},
-                  {{"accumulated_grad"}, {"accumulated_delta_var"}}) {}
+      : FusedRule(o, adadelta_update({o.rho, o.epsilon}), {{"accumulated_grad"}, {"accumulated_delta_var"}}) {
+  }
 };
 
 struct LionRule final : FusedRule<LionRule, LionOptions> {
@@ -196,8 +189,7 @@ struct LionRule final : FusedRule<LionRule, LionOptions> {
   static void check(const Options& o, std::source_location where) {
     check_range(o.beta_1 > 0 && o.beta_1 <= 1, kClass, "beta_1", "above 0 and at most 1", o.beta_1, where);
   }
-  explicit LionRule(const Options& o)
-      : FusedRule(o, kLionUpdate, BetaAttrs{o.beta_1, o.beta_2, 0}, {{"momentum"}}) {}
+  explicit LionRule(const Options& o) : FusedRule(o, lion_update({o.beta_1, o.beta_2, 0}), {{"momentum"}}) {}
 };
 
 struct FtrlRule final : FusedRule<FtrlRule, FtrlOptions> {
@@ -221,9 +213,9 @@ struct FtrlRule final : FusedRule<FtrlRule, FtrlOptions> {
       check_range(value >= 0, kClass, name, "0 or more", value, where);
   }
   explicit FtrlRule(const Options& o)
-      : FusedRule(o, kFtrlUpdate,
-                  FtrlAttrs{o.learning_rate_power, o.l1_regularization_strength, o.l2_regularization_strength,
-                            o.l2_shrinkage_regularization_strength, o.beta},
+      : FusedRule(o,
+                  ftrl_update({o.learning_rate_power, o.l1_regularization_strength,
+                               o.l2_regularization_strength, o.l2_shrinkage_regularization_strength, o.beta}),
                   {{"accumulator", o.initial_accumulator_value}, {"linear"}}) {}
 };
 
@@ -241,8 +233,8 @@ struct LambRule final : SettingsRule<LambRule, LambOptions> {
   TensorList update(const Tensor& w, std::span<const Tensor> slots, const Tensor& gradient,
                     std::span<const Tensor> scalars, std::source_location where) const override {
     const TensorList moved =
-        emit(kLambDirection, TensorList{slots[0], slots[1], gradient, scalars[1], scalars[2]},
-             BetaAttrs{options_.beta_1, options_.beta_2, options_.epsilon}, where);
+        lamb_direction({options_.beta_1, options_.beta_2, options_.epsilon})
+            .apply(TensorList{slots[0], slots[1], gradient, scalars[1], scalars[2]}, where);
     const Tensor &m = moved[0], &v = moved[1], &direction = moved[2];
     const auto norm = [&](const Tensor& x) { return sqrt(reduce_sum(square(cast(x, scalars[0].dtype())))); };
     const Tensor length = norm(w), step = norm(direction);

@@ -1,7 +1,7 @@
 // Ops that move elements, for rules that name them.
 #pragma once
 
-#include "graph/op.h"
+#include "graph/graph.h"
 
 namespace lockstep {
 
@@ -25,5 +25,8 @@ struct StridedSliceAttrs {
   bool operator==(const StridedSliceAttrs&) const = default;
   void visit(auto&& v) const { v("begin", begin), v("size", size), v("stride", stride); }
 };
+
+// A node that reads rows of `from`, one behind the other: as many as `rows` has, beginning with row `first`.
+Node slice_of_rows(Value from, int64_t first, const TensorSpec& rows, std::source_location where);
 
 }  // namespace lockstep

@@ -156,6 +156,14 @@ const RegisterOp registered[] = {RegisterOp(kReshape), RegisterOp(kTranspose), R
                                  RegisterOp(kBroadcastTo)};
 }  // namespace
 
+Node slice_of_rows(Value from, int64_t first, const TensorSpec& rows, std::source_location where) {
+  StridedSliceAttrs slice{.begin = Dims::filled(rows.shape.rank(), 0),
+                          .size = rows.shape,
+                          .stride = Dims::filled(rows.shape.rank(), 1)};
+  slice.begin[0] = first;
+  return {.op = &kStridedSlice, .attrs = slice, .inputs = {from}, .outputs = {rows}, .where = where};
+}
+
 Tensor reshape(const TensorArg& x, const Shape& shape) {
   x.tensor("reshape");
   Shape resolved = shape;

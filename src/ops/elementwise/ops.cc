@@ -50,6 +50,11 @@ constexpr OpDef activation(OpDef op, Epilogue (*as_epilogue)(const Attrs&)) {
   return op;
 }
 
+constexpr OpDef with_traits(OpTraits traits, OpDef op) {
+  op.traits = traits;
+  return op;
+}
+
 template <Opcode op>
 constexpr OpDef comparison(std::string_view name) {
   return row(
@@ -143,19 +148,20 @@ Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
   return reshape(axes.empty() ? gradient : reduce_sum(gradient, {.axis = axes}), shape);
 }
 
-// A row an op: the columns are easier to read than any wrapping.
+// One row per op: the columns are easier to read than any wrapping.
 // clang-format off
 constinit const OpDef kIdentity = row("identity", 1, infer_elementwise, [](Expander& e) { e.out(e.in(0)); },
     [](const GradContext& g) -> TensorList { return {g.dout()}; });
-constinit const OpDef kStopGradient = row("stop_gradient", 1, infer_elementwise, [](Expander& e) { e.out(e.in(0)); }, nullptr);
-constinit const OpDef kAdd = arithmetic("add", one<Opcode::add>,
-    [](const GradContext& g) { return to_inputs(g, g.dout(), g.dout()); });
+constinit const OpDef kStopGradient = with_traits({.forwards = true},
+    row("stop_gradient", 1, infer_elementwise, [](Expander& e) { e.out(e.in(0)); }, nullptr));
+constinit const OpDef kAdd = with_traits({.adds = true}, arithmetic("add", one<Opcode::add>,
+    [](const GradContext& g) { return to_inputs(g, g.dout(), g.dout()); }));
 constinit const OpDef kSub = arithmetic("sub", one<Opcode::sub>,
     [](const GradContext& g) { return to_inputs(g, g.dout(), g.needs(1) ? -g.dout() : Tensor()); });
-constinit const OpDef kMul = arithmetic("mul", one<Opcode::mul>,
+constinit const OpDef kMul = with_traits({.neutral = 1.0}, arithmetic("mul", one<Opcode::mul>,
     [](const GradContext& g) {
       return to_inputs(g, g.needs(0) ? g.dout() * g.in(1) : Tensor(), g.needs(1) ? g.dout() * g.in(0) : Tensor());
-    });
+    }));
 constinit const OpDef kDiv = arithmetic("div", one<Opcode::div>,
     [](const GradContext& g) {
       return to_inputs(g, g.dout() / g.in(1), g.needs(1) ? -g.dout() * g.out() / g.in(1) : Tensor());
@@ -247,14 +253,14 @@ constinit const OpDef kSelect = row("select", 3, infer_select,
       const Tensor db = g.needs(2) ? sum_to_shape(where(g.in(0), 0.0, g.dout()), g.in(2).shape()) : Tensor();
       return {Tensor(), da, db};
     });
-constinit const OpDef kCast = row("cast", 1,
+constinit const OpDef kCast = with_traits({.converts = true}, row("cast", 1,
     [](const InferContext& c) -> SpecList { return {{c.attrs<CastAttrs>().dtype, c.shape(0)}}; },
     [](Expander& e) { e.out(e.apply(Opcode::cast, e.attrs<CastAttrs>().dtype, e.in(0))); },
     [](const GradContext& g) -> TensorList {
       const DType source = g.in().dtype();
       if (!is_floating(source) || !is_floating(g.out().dtype())) return {Tensor()};
       return {cast(g.dout(), source)};
-    });
+    }));
 
 // clang-format on
 

@@ -1,11 +1,11 @@
-// The elementwise ops, for rules that name them (gradients, fusion into matmul and convolution).
+// The elementwise ops, for rules of ops that name them (gradients, rewrites).
 #pragma once
 
-#include "graph/op.h"
+#include "graph/graph.h"
 
 namespace lockstep {
 
-extern const OpDef kIdentity, kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow, kMod;
+extern const OpDef kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow, kMod;
 extern const OpDef kNeg, kAbs, kSign, kFloor, kCeil, kRound, kSquare, kSqrt, kRsqrt, kReciprocal;
 extern const OpDef kExp, kExpm1, kLog, kLog1p, kTanh, kSigmoid, kErf, kSin, kCos, kSoftplus, kRelu, kGelu;
 extern const OpDef kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kNotEqual;
@@ -30,7 +30,7 @@ struct GeluAttrs {
 
 // Shape and dtype rule of arithmetic: equal dtypes, broadcast shapes.
 SpecList infer_elementwise(const InferContext& c);
-// One instruction an element and op is what the flop count means here.
+// One instruction per element and op is what the flop count means here.
 Cost cost_elementwise(const InferContext& c, std::span<const TensorSpec> outputs);
 
 // Whether a dtype has this value; floats have all, rounded.

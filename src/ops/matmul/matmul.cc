@@ -24,7 +24,17 @@ SpecList infer(const InferContext& c) {
   Shape shape = broadcast(a.drop_last(2), b.drop_last(2), "matmul", c.where);
   shape.push_back(a[attrs.transpose_a ? -1 : -2]);
   shape.push_back(b[attrs.transpose_b ? -2 : -1]);
-  return {{c.dtype(0), shape}};
+  const TensorSpec result{c.dtype(0), shape};
+  const size_t inputs = 2 + (attrs.bias ? 1 : 0) + (attrs.addend ? 1 : 0);
+  c.check(c.inputs.size() == inputs, ErrorCode::invalid_argument, "takes ", inputs,
+          " inputs with these attributes, received ", c.inputs.size());
+  if (attrs.bias)
+    c.check(c.dtype(2) == result.dtype && c.shape(2).size() == shape[-1], ErrorCode::shape_mismatch,
+            "a bias of ", shape[-1], " values belongs to the result ", result, ", received ", c.inputs[2]);
+  if (attrs.addend)
+    c.check(c.inputs.back() == result, ErrorCode::shape_mismatch, "what is added must be like the result, ",
+            result, ", received ", c.inputs.back());
+  return {result};
 }
 
 // For C = A B:  dA = dC B^T,  dB = A^T dC; with transposes the factors move accordingly.
@@ -53,6 +63,34 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
   return cost;
 }
 
+Attrs with_epilogue(const Attrs& attrs, bool bias, Epilogue epilogue) {
+  MatmulAttrs changed = attrs.as<MatmulAttrs>();
+  changed.bias = bias;
+  changed.epilogue = epilogue;
+  return changed;
+}
+
+std::optional<Attrs> with_addend(const Attrs& attrs) {
+  MatmulAttrs changed = attrs.as<MatmulAttrs>();
+  if (changed.addend || changed.epilogue != Epilogue::none) return std::nullopt;
+  changed.addend = true;
+  return changed;
+}
+
+// A sum of products A^T B of matrices is one product of the matrices one below the other.
+SumOverStack sum_over_stack(const Attrs& attrs, std::span<const TensorSpec> inputs) {
+  if (attrs.as<MatmulAttrs>() != MatmulAttrs{.transpose_a = true} || inputs[0].shape.rank() != 2 ||
+      inputs[1].shape.rank() != 2)
+    return nullptr;
+  return [](const Attrs&, std::span<const TensorArg> stacks, const Shape&) {
+    const auto rows = [](const TensorArg& stack) {
+      const Shape& shape = stack.tensor().shape();
+      return reshape(stack, {shape[0] * shape[1], shape[2]});
+    };
+    return matmul(rows(stacks[0]), rows(stacks[1]), {.transpose_a = true});
+  };
+}
+
 }  // namespace
 
 constinit const OpDef kMatmul{.name = "matmul",
@@ -61,12 +99,9 @@ constinit const OpDef kMatmul{.name = "matmul",
                               .infer = infer,
                               .grad = grad,
                               .cost = cost,
-                              .with_epilogue = [](const Attrs& attrs, bool bias, Epilogue epilogue) -> Attrs {
-                                MatmulAttrs changed = attrs.as<MatmulAttrs>();
-                                changed.bias = bias;
-                                changed.epilogue = epilogue;
-                                return changed;
-                              }};
+                              .with_epilogue = with_epilogue,
+                              .with_addend = with_addend,
+                              .sum_over_stack = sum_over_stack};
 
 namespace {
 const RegisterOp registered(kMatmul);

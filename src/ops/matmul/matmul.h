@@ -10,7 +10,7 @@ extern const OpDef kMatmul;
 struct MatmulAttrs {
   bool transpose_a = false;
   bool transpose_b = false;
-  bool bias = false;  // the third input: one value a column
+  bool bias = false;  // the third input: one value per column
   Epilogue epilogue = Epilogue::none;
   bool addend = false;  // the last input: a tensor like the result that is added to it; made by the compiler
   bool operator==(const MatmulAttrs&) const = default;

@@ -58,6 +58,20 @@ SpecList infer_sums(const InferContext& c) {
   const TensorSpec stats{wide(columns.dtype), columns.shape};
   check_input(c, 1, stats, "mean");
   check_input(c, 2, c.inputs[0], "the gradient");
+  using Dy = BatchNormSumsAttrs::Dy;
+  const Dy dy = c.attrs<BatchNormSumsAttrs>().dy;
+  const size_t inputs = dy == Dy::as_is ? 3 : 5;
+  c.check(c.inputs.size() == inputs, ErrorCode::invalid_argument, "takes ", inputs,
+          " inputs with these attributes, received ", c.inputs.size());
+  if (dy == Dy::masked) {
+    check_input(c, 3, stats, "the factor");
+    check_input(c, 4, stats, "the shift");
+  }
+  if (dy == Dy::joined) {
+    check_input(c, 3, c.inputs[0], "the second gradient");
+    check_input(c, 4, c.inputs[0], "y");
+    return {stats, stats, c.inputs[0]};
+  }
   return {stats, stats};
 }
 
@@ -145,7 +159,7 @@ constinit const OpDef kBatchMoments{.name = "batch_moments",
                                     .cost = cost};
 constinit const OpDef kBatchNormSums{.name = "batch_norm_sums",
                                      .min_inputs = 3,
-                                     .max_inputs = 3,
+                                     .max_inputs = 5,
                                      .infer = infer_sums,
                                      .grad = grad_sums,
                                      .cost = cost};

@@ -98,6 +98,19 @@ Window slide_window(std::string_view op, int rank, const Shape& shape, const Dim
   return window;
 }
 
+std::optional<Window> with_padding(Window window, const Shape& shape, const Dims& before, const Dims& after) {
+  const int rank = window.rank();
+  if (shape.rank() != rank + 2 || before[0] + after[0] + before[rank + 1] + after[rank + 1] != 0)
+    return std::nullopt;
+  for (int i = 0; i < rank; ++i) {
+    window.input[i] = shape[i + 1];
+    window.before[i] += before[i + 1];
+    window.after[i] += after[i + 1];
+  }
+  if (!(window.before == window.after)) return std::nullopt;
+  return window;
+}
+
 Window lift(const Window& window, int rank) {
   Window lifted = window;
   while (lifted.rank() < rank) {

@@ -1,6 +1,7 @@
 // The geometry of a window that slides over an image: what convolution and pooling share.
 #pragma once
 
+#include <optional>
 #include <source_location>
 #include <string_view>
 
@@ -9,7 +10,7 @@
 
 namespace lockstep {
 
-// Every member has one entry a spatial dimension: {height, width}, {depth, height, width}, ... Padding is resolved
+// Every member has one entry per spatial dimension: {height, width}, {depth, height, width}, ... Padding is resolved
 // here, so that kernels see numbers only.
 struct Window {
   Dims input = {1, 1};  // the image
@@ -43,6 +44,10 @@ Window slide_window(std::string_view op, int rank, const Shape& shape, const Dim
 
 // The window over images of `rank` dimensions that is this one in the last dimensions and one element in the others.
 Window lift(const Window& window, int rank);
+
+// The window over images of `shape` that were padded so much before this one slides over them; nothing where the padding
+// would not be the same on both sides, or where more than the spatial dimensions grow.
+std::optional<Window> with_padding(Window window, const Shape& shape, const Dims& before, const Dims& after);
 
 // (batch, spatial dimensions..., channels)
 Shape image_shape(int64_t batch, const Dims& size, int64_t channels);

@@ -46,10 +46,20 @@ void check_gradient(const InferContext& c, int input) {
           ", received ", gradient);
 }
 
+// Behind `inputs` others.
+void check_addend(const InferContext& c, size_t inputs) {
+  const bool addend = c.attrs<LayerNormAttrs>().addend;
+  c.check(c.inputs.size() == inputs + (addend ? 1 : 0), ErrorCode::invalid_argument, "takes ",
+          inputs + (addend ? 1 : 0), " inputs with these attributes, received ", c.inputs.size());
+  c.check(!addend || c.inputs.back() == c.inputs[0], ErrorCode::shape_mismatch,
+          "what is added must be like x, ", c.inputs[0], ", received ", c.inputs.back());
+}
+
 SpecList infer_grad(const InferContext& c) {
   check_operands(c);
   check_weight(c, 1, "gamma");
   check_gradient(c, 4);
+  check_addend(c, 5);
   return {c.inputs[0], c.inputs[1], c.inputs[1]};
 }
 
@@ -64,6 +74,7 @@ SpecList infer_rms_grad(const InferContext& c) {
   check_operands(c);
   check_weight(c, 1, "gamma");
   check_gradient(c, 3);
+  check_addend(c, 4);
   return {c.inputs[0], c.inputs[1]};
 }
 
@@ -72,6 +83,13 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
   for (const TensorSpec& spec : c.inputs) cost.bytes += static_cast<int64_t>(spec.bytes());
   for (const TensorSpec& spec : outputs) cost.bytes += static_cast<int64_t>(spec.bytes());
   return cost;
+}
+
+std::optional<Attrs> with_addend(const Attrs& attrs) {
+  auto changed = attrs.as<LayerNormAttrs>();
+  if (changed.addend) return std::nullopt;
+  changed.addend = true;
+  return changed;
 }
 
 TensorList grad(const GradContext& g) {
@@ -144,7 +162,8 @@ constinit const OpDef kLayerNormGrad{.name = "layer_norm_grad",
                                      .max_inputs = 6,
                                      .infer = infer_grad,
                                      .grad = grad_grad,
-                                     .cost = cost};
+                                     .cost = cost,
+                                     .with_addend = with_addend};
 
 constinit const OpDef kRmsNorm{
     .name = "rms_norm", .min_inputs = 2, .max_inputs = 2, .infer = infer_rms, .grad = grad_rms, .cost = cost};
@@ -153,7 +172,8 @@ constinit const OpDef kRmsNormGrad{.name = "rms_norm_grad",
                                    .max_inputs = 5,
                                    .infer = infer_rms_grad,
                                    .grad = grad_rms_grad,
-                                   .cost = cost};
+                                   .cost = cost,
+                                   .with_addend = with_addend};
 
 namespace {
 

@@ -416,13 +416,13 @@ const RegisterKernel registered[] = {
      {.prepare = prepare<NormKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b1}},
     {DeviceKind::gpu,
      kLayerNormGrad,
-     {.prepare = prepare<NormGradKernel>, .narrow_inputs = 0b10001, .narrow_outputs = 0b1}},
+     {.prepare = prepare<NormGradKernel>, .narrow_inputs = 0b110001, .narrow_outputs = 0b1}},
     {DeviceKind::gpu,
      kRmsNorm,
      {.prepare = prepare<NormKernel>, .narrow_inputs = 0b1, .narrow_outputs = 0b1}},
     {DeviceKind::gpu,
      kRmsNormGrad,
-     {.prepare = prepare<NormGradKernel>, .narrow_inputs = 0b1001, .narrow_outputs = 0b1}}};
+     {.prepare = prepare<NormGradKernel>, .narrow_inputs = 0b11001, .narrow_outputs = 0b1}}};
 
 }  // namespace
 }  // namespace lockstep::cuda

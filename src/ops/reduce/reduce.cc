@@ -76,14 +76,24 @@ TensorList grad_prod(const GradContext& g) {
   return {reshape(g.dout() * g.out(), kept) / g.in()};
 }
 
+SumOverStack sum_over_stack(const Attrs&, std::span<const TensorSpec>) {
+  return [](const Attrs& attrs, std::span<const TensorArg> stacks, const Shape& result) {
+    ReduceOptions options{.axis = {0}};
+    for (const int64_t axis : attrs.as<ReduceAttrs>().axes) options.axis.push_back(axis + 1);
+    return reshape(reduce_sum(stacks[0], options), result);
+  };
+}
+
 constexpr OpDef reduction(std::string_view name, SpecList (*infer)(const InferContext&),
-                          TensorList (*grad)(const GradContext&)) {
-  return {.name = name, .infer = infer, .grad = grad, .cost = cost_reduce};
+                          TensorList (*grad)(const GradContext&),
+                          SumOverStack (*sum_over_stack)(const Attrs&,
+                                                         std::span<const TensorSpec>) = nullptr) {
+  return {.name = name, .infer = infer, .grad = grad, .cost = cost_reduce, .sum_over_stack = sum_over_stack};
 }
 
 }  // namespace
 
-constinit const OpDef kReduceSum = reduction("reduce_sum", infer_reduce, grad_sum);
+constinit const OpDef kReduceSum = reduction("reduce_sum", infer_reduce, grad_sum, sum_over_stack);
 constinit const OpDef kReduceMax = reduction("reduce_max", infer_extremum, grad_extremum);
 constinit const OpDef kReduceMin = reduction("reduce_min", infer_extremum, grad_extremum);
 constinit const OpDef kReduceProd = reduction("reduce_prod", infer_reduce, grad_prod);

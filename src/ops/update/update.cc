@@ -233,6 +233,22 @@ const RegisterOp registered[] = {
 };
 }  // namespace
 
+TensorList Update::apply(std::span<const Tensor> inputs, std::source_location where) const {
+  return emit(*op_, inputs, attrs_, where);
+}
+
+Update sgd_update() { return {kSgdUpdate, {}}; }
+Update momentum_update(const MomentumAttrs& attrs) { return {kSgdMomentumUpdate, attrs}; }
+Update adam_update(const AdamUpdateAttrs& attrs) { return {kAdamUpdate, attrs}; }
+Update adamax_update(const BetaAttrs& attrs) { return {kAdamaxUpdate, attrs}; }
+Update nadam_update(const BetaAttrs& attrs) { return {kNadamUpdate, attrs}; }
+Update rmsprop_update(const RmspropAttrs& attrs) { return {kRmspropUpdate, attrs}; }
+Update adagrad_update(const EpsilonAttrs& attrs) { return {kAdagradUpdate, attrs}; }
+Update adadelta_update(const AdadeltaAttrs& attrs) { return {kAdadeltaUpdate, attrs}; }
+Update lion_update(const BetaAttrs& attrs) { return {kLionUpdate, attrs}; }
+Update ftrl_update(const FtrlAttrs& attrs) { return {kFtrlUpdate, attrs}; }
+Update lamb_direction(const BetaAttrs& attrs) { return {kLambDirection, attrs}; }
+
 Tensor descend(const Tensor& w, const Tensor& step, const Tensor& rate, std::source_location where) {
   return emit_one(kSgdUpdate, {w, step, rate}, {}, where);
 }

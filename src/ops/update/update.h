@@ -13,19 +13,6 @@
 
 namespace lockstep {
 
-extern const OpDef kSgdUpdate;          // (w, g, rate); no attributes
-extern const OpDef kSgdMomentumUpdate;  // (w, m, g, rate); MomentumAttrs
-extern const OpDef kAdamUpdate;         // (w, m, v, [v_hat,] g, rate); AdamUpdateAttrs
-extern const OpDef kAdamaxUpdate;       // (w, m, norm, g, rate); BetaAttrs
-extern const OpDef kNadamUpdate;        // (w, m, v, g, rate of m, rate of g, factor of v); BetaAttrs
-extern const OpDef kRmspropUpdate;      // (w, v, [momentum,] [average,] g, rate); RmspropAttrs
-extern const OpDef kAdagradUpdate;      // (w, accumulator, g, rate); EpsilonAttrs
-extern const OpDef kAdadeltaUpdate;     // (w, accumulated g, accumulated step, g, rate); AdadeltaAttrs
-extern const OpDef kLionUpdate;         // (w, m, g, rate); BetaAttrs without epsilon
-extern const OpDef kFtrlUpdate;         // (w, accumulator, linear, g, rate); FtrlAttrs
-// (m, v, g, factor of m, factor of v) -> (m, v, direction): Lamb's step before it knows its length.
-extern const OpDef kLambDirection;  // BetaAttrs
-
 // The dtype of an update's scalars.
 inline DType update_scalar_dtype(DType weights) {
   return weights == DType::float64 ? DType::float64 : DType::float32;
@@ -85,5 +72,29 @@ struct FtrlAttrs {
         v("beta", beta);
   }
 };
+
+// One of the updates with its settings.
+class Update {
+ public:
+  Update(const OpDef& op, Attrs attrs) : op_(&op), attrs_(std::move(attrs)) {}
+  TensorList apply(std::span<const Tensor> inputs, std::source_location where) const;
+
+ private:
+  const OpDef* op_;
+  Attrs attrs_;
+};
+
+Update sgd_update();                           // (w, g, rate)
+Update momentum_update(const MomentumAttrs&);  // (w, m, g, rate)
+Update adam_update(const AdamUpdateAttrs&);    // (w, m, v, [v_hat,] g, rate)
+Update adamax_update(const BetaAttrs&);        // (w, m, norm, g, rate)
+Update nadam_update(const BetaAttrs&);         // (w, m, v, g, rate of m, rate of g, factor of v)
+Update rmsprop_update(const RmspropAttrs&);    // (w, v, [momentum,] [average,] g, rate)
+Update adagrad_update(const EpsilonAttrs&);    // (w, accumulator, g, rate)
+Update adadelta_update(const AdadeltaAttrs&);  // (w, accumulated g, accumulated step, g, rate)
+Update lion_update(const BetaAttrs&);          // (w, m, g, rate); without epsilon
+Update ftrl_update(const FtrlAttrs&);          // (w, accumulator, linear, g, rate)
+// (m, v, g, factor of m, factor of v) -> (m, v, direction): Lamb's step before it knows its length.
+Update lamb_direction(const BetaAttrs&);
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
-#include "backends/cuda/joined/schedule.h"
+#include "backends/cuda/megakernel/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 constexpr int64_t kMostSerial = 4096;         // elements of an op in a serial group
@@ -34,12 +34,12 @@ double dot_cost(int rows, int columns, int64_t k) {
   return 900 + std::max(2.5 * fetch, turns * outputs * 2.5) + outputs * 8;
 }
 
-int64_t matrix_bytes(const Op& o) { return o.kind == Kind::matmul ? 4 * (o.n * o.k + o.n) : 0; }
+int64_t matrix_bytes(const Op& o) { return o.kind == Kind::product ? 4 * (o.n * o.k + o.n) : 0; }
 
 // Whether each of `rows` rows of the results follows from the same row of inputs that have rows.
 bool is_row_op(const Op& o, int64_t rows) {
   switch (o.kind) {
-    case Kind::matmul:
+    case Kind::product:
       return o.m == rows && o.parts == 1 && o.inputs[0].strides[1] == 1 && o.inputs[0].strides[0] == o.k &&
              matrix_bytes(o) <= kMostMatrix;
     case Kind::partial_sums: return o.m == rows;
@@ -48,7 +48,7 @@ bool is_row_op(const Op& o, int64_t rows) {
   }
   const Shape& shape = o.inputs[0].shape;
   if (shape.rank() == 0 || shape[0] != rows) return false;
-  if (o.kind == Kind::one_hot) return o.inputs[0].contiguous();
+  if (o.kind == Kind::elements) return o.inputs[0].contiguous();
   return o.inner == 1 && o.outer % rows == 0;
 }
 
@@ -125,7 +125,7 @@ class Grouping {
       schedule_.levels = std::max(schedule_.levels, group.level + 1);
     for (int level = 0; level < schedule_.levels; ++level) cut(level);
     for (const Op& o : program_.ops)
-      if (o.kind == Kind::matmul && flops(o) >= kLongProduct) schedule_.threads = 256;
+      if (o.kind == Kind::product && flops(o) >= kLongProduct) schedule_.threads = 256;
     return std::move(schedule_);
   }
 
@@ -216,7 +216,7 @@ class Grouping {
     return w >= 0 && group_of(w) == g;
   }
 
-  // --- what an op may be joined with -------------------------------------------------------------------------------
+  // --- what an op may be grouped with -------------------------------------------------------------------------------
 
   bool joins(int g, int i, const std::vector<Before>& all) {
     const Op& o = op(i);
@@ -270,17 +270,17 @@ class Grouping {
   }
 
   static bool is_small(const Op& o) {
-    if (o.kind == Kind::matmul || o.kind == Kind::partial_sums) return false;
+    if (o.kind == Kind::product || o.kind == Kind::partial_sums) return false;
     for (const Access& input : o.inputs)
-      if (input.shape.size() > (o.kind == Kind::reduce ? kMostSummed : kMostSerial)) return false;
+      if (input.shape.size() > (o.kind == Kind::fold ? kMostSummed : kMostSerial)) return false;
     for (const Access& output : o.outputs)
       if (output.shape.size() > kMostSerial) return false;
-    return o.kind != Kind::reduce || o.inner == 1;
+    return o.kind != Kind::fold || o.inner == 1;
   }
 
   // Whether a row of the results needs the same row of this input alone.
   static bool in_own_row(const Op& o, const Access& input, int64_t rows) {
-    if (o.kind == Kind::matmul) return &input == &o.inputs[0] && input.offset == 0;
+    if (o.kind == Kind::product) return &input == &o.inputs[0] && input.offset == 0;
     if (o.kind != Kind::elementwise) return input.contiguous() && input.offset == 0 && input.shape[0] == rows;
     if (input.offset != 0 || input.strides[0] == 0) return false;
     int64_t reach = 0;
@@ -290,14 +290,14 @@ class Grouping {
 
   std::optional<Form> form_of(const Op& o) const {
     switch (o.kind) {
-      case Kind::matmul: return is_row_op(o, o.m) ? Form::rows : Form::tile;
+      case Kind::product: return is_row_op(o, o.m) ? Form::rows : Form::tile;
       case Kind::partial_sums: return Form::rows;
       case Kind::elementwise: return o.outputs[0].shape.size() <= 1024 ? Form::serial : Form::elements;
-      case Kind::reduce:
+      case Kind::fold:
         if (o.inner > 1) return o.outer == 1 ? std::optional(Form::columns) : std::nullopt;
         if (o.outer == 1) return is_small(o) ? std::optional(Form::serial) : std::nullopt;
         break;
-      case Kind::one_hot:
+      case Kind::elements:
         if (is_small(o)) return Form::serial;
         break;
       default: break;
@@ -379,7 +379,7 @@ bool Schedule::leaves_group(const Program& program, int op, size_t output) const
 void split_products(Program& program, int blocks) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op product = program.ops[i];
-    if (product.kind != Kind::matmul || is_row_op(product, product.m)) continue;
+    if (product.kind != Kind::product || is_row_op(product, product.m)) continue;
     const int buffer = product.outputs[0].buffer;
     const auto reader = std::find_if(
         program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.ops.end(), [&](const Op& o) {
@@ -388,7 +388,7 @@ void split_products(Program& program, int blocks) {
         });
     if (reader == program.ops.end() || reader->kind == Kind::elementwise || !is_row_op(*reader, product.m))
       continue;
-    if (reader->kind == Kind::matmul && reader->inputs[0].buffer != buffer) continue;
+    if (reader->kind == Kind::product && reader->inputs[0].buffer != buffer) continue;
     const auto [columns, parts, cost] = best_split(product, blocks);
     if (cost >= best_tile(product, blocks).second) continue;
     Op sums;
@@ -416,4 +416,4 @@ std::optional<Schedule> make_schedule(const Program& program, int blocks) {
   return Grouping(program, blocks).run();
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

@@ -1,14 +1,14 @@
-#include "backends/cuda/joined/source.h"
+#include "backends/cuda/megakernel/source.h"
 
 #include <algorithm>
 #include <map>
 
 #include "backends/cuda/elementwise_source.h"
-#include "backends/cuda/joined/prelude.h"
+#include "backends/cuda/megakernel/op_rule.h"
+#include "backends/cuda/megakernel/prelude.h"
 #include "lockstep/base/error.h"
-#include "ops/reduce/reduce.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 using detail::concat;
@@ -19,14 +19,6 @@ constexpr int64_t kMostHeld = 4096;          // bytes of a value in shared memor
 constexpr int64_t kStreamBytes = 176 << 10;  // that the warps of a block have under way
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
-
-const char* folding(const Op& op) {
-  const OpDef* def = op.step->op;
-  return def == &kReduceMax    ? "Largest"
-         : def == &kReduceMin  ? "Smallest"
-         : def == &kReduceProd ? "Product"
-                               : "Sum";
-}
 
 std::string activated(Epilogue epilogue, const std::string& x) {
   switch (epilogue) {
@@ -39,17 +31,7 @@ std::string activated(Epilogue epilogue, const std::string& x) {
   }
 }
 
-bool reports(Kind kind) {
-  return kind == Kind::cross_entropy || kind == Kind::cross_entropy_grad ||
-         kind == Kind::cross_entropy_with_grad;
-}
-
-// Threads that share a line.
-int lanes_for(int64_t length) {
-  int lanes = 1;
-  while (lanes < 32 && lanes < length) lanes *= 2;
-  return lanes;
-}
+bool reports(const Op& op) { return op.rule && op.rule->complaint; }
 
 class Writer {
  public:
@@ -57,7 +39,7 @@ class Writer {
       : program_(program), schedule_(schedule) {
     find_rows(parameters);
     for (size_t i = 0; i < program.ops.size(); ++i)
-      if (reports(program.ops[i].kind)) source_.reporters.push_back(static_cast<int>(i));
+      if (reports(program.ops[i])) source_.reporters.push_back(static_cast<int>(i));
     for (const Buffer& buffer : program.buffers) {
       scratch_.push_back(source_.scratch_bytes);
       if (buffer.external < 0) source_.scratch_bytes += aligned(buffer.bytes);
@@ -79,7 +61,7 @@ class Writer {
     text += gather;
     text += functions_;
     text +=
-        concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kJoinedKernel,
+        concat("extern \"C\" __global__ void __launch_bounds__(kThreads, 1) ", kEntryPoint,
                "(const __grid_constant__ Arguments p) {\n  extern __shared__ __align__(16) char shared[];\n",
                "  begin_launch();\n  unsigned goal = 0;\n");
     if (gathers_ > 0)
@@ -282,7 +264,7 @@ class Writer {
     std::map<int, std::string> held;  // by buffer: the element, as it is stored
     if (starts) {
       std::string value = "value";
-      if (first.kind == Kind::matmul) {
+      if (first.kind == Kind::product) {
         if (first.bias) {
           members += "float bias; ";
           loads(first.inputs[2]) += concat("    in.bias = ", load_global(first.inputs[2], "n"), ";\n");
@@ -381,7 +363,7 @@ class Writer {
   void write_columns(const Group& group, int number) {
     const Op& o = op(group.ops[0]);
     write_epilogue(group, number, "int n", "n");
-    add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", folding(o), ">(",
+    add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", o.rule->fold, ">(",
         global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
         "{p, x}, (float*)shared, wait);");
     needs_shared(4 * threads());
@@ -433,7 +415,7 @@ class Writer {
           if (computed_here(input, i) || is_early(input) != early) continue;
           if (o.kind == Kind::partial_sums) {
             if (k > 0) hold_vector(input);
-          } else if (o.kind == Kind::matmul && k > 0)
+          } else if (o.kind == Kind::product && k > 0)
             k == 1 ? hold_matrix(input) : hold_vector(input);
           else if (!held_.contains(input.buffer))
             hold_rows(input, rows, group.unit);
@@ -563,11 +545,16 @@ class Writer {
     op_ = i;
     add("  {  // ", o.step->op->name);
     switch (o.kind) {
-      case Kind::matmul: write_rows_product(i, rows, unit); break;
+      case Kind::product: write_rows_product(i, rows, unit); break;
       case Kind::partial_sums: write_partial_sums(i, rows); break;
       case Kind::elementwise: write_rows_elements(i, rows); break;
-      case Kind::one_hot: write_one_hot(i, rows); break;
-      default: write_lines(i, rows); break;
+      case Kind::elements: write_own_code(i, rows); break;
+      case Kind::fold: write_fold(i, rows); break;
+      case Kind::lines:
+        open_lines(i, rows);
+        write_own_code(i, rows);
+        add("    }");
+        break;
     }
     add("  }");
   }
@@ -636,113 +623,65 @@ class Writer {
     add("    }");
   }
 
-  void write_one_hot(int i, int64_t rows) {
-    const Op& o = op(i);
-    const int64_t depth = o.outputs[0].shape.size() / o.inputs[0].shape.size();
-    add("    for (int i = threadIdx.x; i < ", count(o.outputs[0].shape.size(), rows), "; i += kThreads) {");
-    const char* one = o.outputs[0].dtype == DType::bfloat16  ? "0x3f80"
-                      : o.outputs[0].dtype == DType::float16 ? "0x3c00"
-                                                             : "1";
-    add("      const ", stored_type(o.outputs[0].dtype),
-        " r = ", element(o.inputs[0], concat("(i / ", depth, ")"), rows), " == i % ", depth, " ? ", one,
-        " : 0;");
-    add("      ", put(i, 0, "i", "r", rows));
-    add("    }");
+  // The code that an op's rule writes.
+  class OwnCode final : public OpCode {
+   public:
+    OwnCode(const Writer& writer, int op, int64_t rows)
+        : OpCode(writer.op(op)), writer_(writer), op_(op), rows_(rows) {}
+    std::string in(size_t k, const std::string& number) const override {
+      return writer_.element(op().inputs[k], number, rows_);
+    }
+    std::string out(size_t k, const std::string& number, const std::string& value) const override {
+      return writer_.put(op_, k, number, value, rows_);
+    }
+    std::string count(int64_t all) const override { return writer_.count(all, rows_); }
+    std::string report(const std::string& value) const override {
+      const std::vector<int>& all = writer_.source_.reporters;
+      const auto reporter = std::find(all.begin(), all.end(), op_) - all.begin();
+      return concat("note(p.finding[", reporter, "], ",
+                    writer_.whole_ ? std::string("line") : concat("lo * ", op().outer / rows_, " + line"),
+                    ", ", value, ");");
+    }
+
+   private:
+    const Writer& writer_;
+    int op_;
+    int64_t rows_;
+  };
+
+  void write_own_code(int i, int64_t rows) {
+    OwnCode code(*this, i, rows);
+    op(i).rule->write(code);
+    body_ += code.text();
   }
 
-  // Sums, softmax and losses: a few threads a line, all lines of the rows at hand.
-  void write_lines(int i, int64_t rows) {
+  // A few threads share a line, all lines of the rows at hand.
+  void open_lines(int i, int64_t rows) {
     const Op& o = op(i);
-    const int64_t n = o.length;
-    if (o.kind == Kind::reduce && whole_ && o.outer == 1 && n > 32) {
-      add("    const float all = fold_line<", n, ">([&](int c) { return ", element(o.inputs[0], "c", rows),
-          "; }, ", folding(o), "(), (float*)shared);");
-      add("    if (threadIdx.x == 0) {", put(i, 0, "0", "all", rows), "}");
-      return;
-    }
-    const int lanes = lanes_for(n);
+    const int lanes = OwnCode(*this, i, rows).lanes();
     add("    const int lines = ", count(o.outer, rows), ", lane = threadIdx.x % ", lanes, ";");
     add("    for (int first = 0; first < lines; first += kThreads / ", lanes, ") {");
     add("      const int line = first + threadIdx.x / ", lanes, ";\n      const bool live = line < lines;");
     add("      const auto at = [&](int c) { return live ? ",
-        element(o.inputs[0], concat("(line * ", n, " + c)"), rows), " : 0.f; };");
-    const std::string loop = concat("for (int c = lane; c < ", n, "; c += ", lanes, ") ");
-    const auto label = [&] {
-      add("      const i64 label = live ? (i64)", element(o.inputs[1], "line", rows), " : 0;");
-      add("      const bool exists = label >= 0 && label < ", n, ";");
-      const auto reporter =
-          std::find(source_.reporters.begin(), source_.reporters.end(), i) - source_.reporters.begin();
-      add("      if (live && lane == 0 && !exists) note(p.finding[", reporter, "], ",
-          whole_ ? std::string("line") : concat("lo * ", o.outer / rows, " + line"), ", label);");
-    };
-    // A line of no more elements than lanes: each lane has one, and its exponential is worked out once.
-    const bool single = n <= lanes;
-    const auto statistics = [&] {
-      if (single) {
-        add("      const float mine = lane < ", n, " ? at(lane) : Largest::neutral();");
-        add("      float top = mine > Largest::neutral() ? mine : Largest::neutral();");
-      } else {
-        add("      float top = Largest::neutral();\n      ", loop, "top = at(c) > top ? at(c) : top;");
-      }
-      add("      top = fold<", lanes, ">(top, [](float a, float b) { return b > a ? b : a; });");
-      if (single)
-        add("      const float power = lane < ", n, " ? expf(mine - top) : 0.f;\n      float sum = power;");
-      else
-        add("      float sum = 0.f;\n      ", loop, "sum += expf(at(c) - top);");
-      add("      sum = fold<", lanes, ">(sum, Sum());");
-    };
-    const std::string power = single ? "power" : "expf(at(c) - top)";
-    const std::string at = concat("(line * ", n, " + c)");
-    switch (o.kind) {
-      case Kind::reduce:
-        add("      float all = ", folding(o), "::neutral();\n      ", loop, "all = ", folding(o),
-            "()(all, at(c));");
-        add("      all = fold<", lanes, ">(all, ", folding(o), "());");
-        add("      if (live && lane == 0) {", put(i, 0, "line", "all", rows), "}");
-        break;
-      case Kind::argmax:
-        add("      Candidate best = {0.f, -1};\n      ", loop,
-            "{ const Candidate next = {at(c), c}; if (next.beats(best)) best = next; }");
-        add("      best = best_of<", lanes, ">(best);");
-        add("      if (live && lane == 0) {", put(i, 0, "line", "(i64)best.place", rows), "}");
-        break;
-      case Kind::softmax:
-      case Kind::log_softmax: {
-        const bool log = o.kind == Kind::log_softmax;
-        statistics();
-        add("      const float scale = ", log ? "logf(sum)" : "1.f / sum", ";");
-        add("      if (live) ", loop,
-            "{ const float y = ", log ? "(at(c) - top) - scale" : power + " * scale", "; ",
-            put(i, 0, at, "y", rows), " }");
-        break;
-      }
-      case Kind::cross_entropy:
-        label();
-        statistics();
-        add("      if (live && lane == 0 && exists) { const float loss = logf(sum) - (at((int)label) - "
-            "top); ",
-            put(i, 0, "line", "loss", rows), put(i, 1, "(2 * line)", "top", rows),
-            put(i, 1, "(2 * line + 1)", "sum", rows), " }");
-        break;
-      case Kind::cross_entropy_grad:
-        label();
-        add("      if (live) { const float top = ", element(o.inputs[2], "(2 * line)", rows),
-            ", scale = 1.f / ", element(o.inputs[2], "(2 * line + 1)", rows),
-            ", d = ", element(o.inputs[3], "line", rows), ";");
-        add("      ", loop,
-            "{ const float share = expf(at(c) - top) * scale, y = (c == label ? share - 1.f : share) * d; ",
-            put(i, 0, at, "y", rows), " } }");
-        break;
-      default:
-        label();
-        statistics();
-        add("      const float scale = 1.f / sum, d = live ? ", element(o.inputs[2], "line", rows),
-            " : 0.f, loss = logf(sum) - ((exists ? at((int)label) : 0.f) - top);");
-        add("      if (live && lane == 0) { ", put(i, 0, "line", "loss", rows), " }");
-        add("      if (live) ", loop, "{ const float share = ", power,
-            " * scale, y = (c == label ? share - 1.f : share) * d; ", put(i, 1, at, "y", rows), " }");
-        break;
+        element(o.inputs[0], concat("(line * ", o.length, " + c)"), rows), " : 0.f; };");
+  }
+
+  void write_fold(int i, int64_t rows) {
+    const Op& o = op(i);
+    const int64_t n = o.length;
+    const char* fold = o.rule->fold;
+    if (whole_ && o.outer == 1 && n > 32) {
+      add("    const float all = fold_line<", n, ">([&](int c) { return ", element(o.inputs[0], "c", rows),
+          "; }, ", fold, "(), (float*)shared);");
+      add("    if (threadIdx.x == 0) {", put(i, 0, "0", "all", rows), "}");
+      return;
     }
+    const OwnCode line(*this, i, rows);
+    open_lines(i, rows);
+    add("      float all = ", fold, "::neutral();\n      ", line.over_line(), "all = ", fold,
+        "()(all, at(c));");
+    add("      all = fold<", line.lanes(), ">(all, ", fold, "());");
+    add("      if (live && lane == 0) {", put(i, 0, "line", "all", rows), "}");
     add("    }");
   }
 
@@ -766,4 +705,4 @@ Source make_source(const Program& program, const Schedule& schedule, std::span<c
   return Writer(program, schedule, parameters).run();
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

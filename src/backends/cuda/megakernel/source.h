@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/joined/schedule.h"
+#include "backends/cuda/megakernel/schedule.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 
-inline constexpr const char* kJoinedKernel = "joined";
+inline constexpr const char* kEntryPoint = "megakernel";
 
 // The kernel's one argument is a struct of 64-bit words: a pointer for each external buffer, one for each op that reports
 // findings, the memory of the kernel's own, its two counters (128 bytes apart, 0 before the first launch), how often to
@@ -38,4 +38,4 @@ struct Source {
 // `parameters`: what the program is given.
 Source make_source(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters);
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

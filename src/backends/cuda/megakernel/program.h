@@ -9,7 +9,7 @@
 #include "compile/planning/plan.h"
 #include "ops/elementwise/program.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 
 // Memory from outside: the pointer with this number points so many bytes into it.
 struct External {
@@ -36,29 +36,27 @@ struct Access {
 };
 
 enum class Kind : uint8_t {
-  matmul,
-  partial_sums,  // of a product whose inner dimension was cut: [parts, m, n] to [m, n]
+  product,       // of matrices, [m, k] and [k, n]
+  partial_sums,  // the second half of a split-K product: [parts, m, n] to [m, n]
   elementwise,
-  reduce,
-  argmax,
-  softmax,
-  log_softmax,
-  cross_entropy,
-  cross_entropy_grad,
-  cross_entropy_with_grad,
-  one_hot,
+  fold,      // every line of the input becomes one element, by a function of two elements
+  lines,     // every line of the input by itself, in code of the op's own
+  elements,  // every element of the result from one of the input's, in code of the op's own
 };
+
+struct OpRule;
 
 struct Op {
   Kind kind = Kind::elementwise;
   const compile::Step* step = nullptr;
+  const OpRule* rule = nullptr;  // null: elementwise, or partial sums
   std::vector<Access> inputs;
   std::vector<Access> outputs;  // contiguous
 
   elementwise::Program
       program;  // elementwise: inputs have the strides that broadcast them to the results' shape
-  int64_t m = 0, n = 0, k = 0;  // matmul: inputs are [m, k] and [k, n], whatever was transposed
-  int64_t parts = 1;     // its results are the sums of parts of the inner dimension, one behind the other
+  int64_t m = 0, n = 0, k = 0;  // product: inputs are [m, k] and [k, n], whatever was transposed
+  int64_t parts = 1;  // split-K: its results are sums of parts of the inner dimension, one behind the other
   int part_columns = 0;  // of a tile of such a product
   bool bias = false;
   Epilogue epilogue = Epilogue::none;
@@ -71,7 +69,7 @@ struct Program {
   std::vector<Op> ops;
 };
 
-// Nothing where a step is of a kind, a dtype or a layout that is not known here.
+// Nothing where the op of a step says nothing to megakernels (op_rule.h), or has a dtype or a layout that they do not know.
 std::optional<Program> read_steps(std::span<const compile::Step> steps);
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

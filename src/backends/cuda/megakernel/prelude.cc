@@ -1,6 +1,6 @@
-#include "backends/cuda/joined/prelude.h"
+#include "backends/cuda/megakernel/prelude.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 
 // Memory that other blocks have written is read past the first-level cache. Sums have an order that depends on the shape
 // alone.
@@ -670,4 +670,4 @@ __device__ inline void fold_columns(const float* x, int task, const E& e, float*
 }
 )";
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

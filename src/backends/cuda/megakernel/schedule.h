@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cuda/joined/program.h"
+#include "backends/cuda/megakernel/program.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 
 inline constexpr int kMostRows = 8;  // of a task
 
@@ -60,4 +60,4 @@ void split_products(Program& program, int blocks);
 // For so many blocks. Nothing where a part is too large for one kernel.
 std::optional<Schedule> make_schedule(const Program& program, int blocks);
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

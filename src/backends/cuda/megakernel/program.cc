@@ -1,16 +1,12 @@
-#include "backends/cuda/joined/program.h"
+#include "backends/cuda/megakernel/program.h"
 
 #include <algorithm>
 #include <map>
 
-#include "ops/array/lookup.h"
+#include "backends/cuda/megakernel/op_rule.h"
 #include "ops/elementwise/expander.h"
-#include "ops/matmul/matmul.h"
-#include "ops/nn/cross_entropy.h"
-#include "ops/nn/softmax.h"
-#include "ops/reduce/reduce.h"
 
-namespace lockstep::cuda::joined {
+namespace lockstep::cuda::megakernel {
 namespace {
 
 using compile::Operand;
@@ -90,71 +86,16 @@ class Reader {
     return access(buffer, 0, layout);
   }
 
-  static bool is_float(const Access& a) { return a.dtype == DType::float32; }
-
   static void explain(Op& op) {
-    const OpDef* def = op.step->op;
-    static const std::map<const OpDef*, Kind> kinds = {
-        {&kMatmul, Kind::matmul},
-        {&kReduceSum, Kind::reduce},
-        {&kReduceMax, Kind::reduce},
-        {&kReduceMin, Kind::reduce},
-        {&kReduceProd, Kind::reduce},
-        {&kArgmax, Kind::argmax},
-        {&kSoftmax, Kind::softmax},
-        {&kLogSoftmax, Kind::log_softmax},
-        {&kSparseCrossEntropy, Kind::cross_entropy},
-        {&kSparseCrossEntropyGrad, Kind::cross_entropy_grad},
-        {&kSparseCrossEntropyWithGrad, Kind::cross_entropy_with_grad},
-        {&kOneHot, Kind::one_hot},
-    };
-    if (const auto it = kinds.find(def); it != kinds.end()) {
-      op.kind = it->second;
+    const OpDef& def = *op.step->op;
+    op.rule = find_rule(def);
+    if (op.rule) {
+      op.kind = op.rule->kind;
+      known(op.rule->read(op));
     } else {
-      known(def->expand != nullptr && def->pure);
-      op.kind = Kind::elementwise;
+      known(def.expand != nullptr && def.pure);
+      explain_elementwise(op);
     }
-    switch (op.kind) {
-      case Kind::matmul: return explain_matmul(op);
-      case Kind::elementwise: return explain_elementwise(op);
-      case Kind::reduce: {
-        known(is_float(op.inputs[0]));
-        return explain_lines(op, op.step->attrs.as<ReduceAttrs>().axes);
-      }
-      case Kind::argmax:
-        known(is_float(op.inputs[0]));
-        return explain_lines(op, {op.step->attrs.as<ArgmaxAttrs>().axis});
-      case Kind::one_hot: return;
-      default:
-        for (const Access& input : op.inputs)
-          known(is_float(input) || input.dtype == DType::int32 || input.dtype == DType::int64);
-        known(is_float(op.inputs[0]));
-        return explain_lines(op, {op.inputs[0].shape.rank() - 1});
-    }
-  }
-
-  static void explain_matmul(Op& op) {
-    const auto& attrs = op.step->attrs.as<MatmulAttrs>();
-    for (const Access& input : op.inputs) known(is_float(input));
-    Access &a = op.inputs[0], &b = op.inputs[1];
-    known(a.shape.rank() == 2 && b.shape.rank() == 2);
-    const auto transpose = [](Access& x) {
-      std::swap(x.shape[0], x.shape[1]);
-      std::swap(x.strides[0], x.strides[1]);
-    };
-    if (attrs.transpose_a) transpose(a);
-    if (attrs.transpose_b) transpose(b);
-    op.m = a.shape[0], op.k = a.shape[1], op.n = b.shape[1];
-    op.bias = attrs.bias, op.epilogue = attrs.epilogue;
-    // One dimension of each lies densely; one of size 1 may be said to.
-    for (Access* x : {&a, &b}) {
-      for (int d = 0; d < 2; ++d) {
-        known(x->strides[d] > 0 || x->shape[d] == 1);
-        if (x->shape[d] == 1 && x->strides[1 - d] != 1) x->strides[d] = 1;
-      }
-      known(x->strides[0] == 1 || x->strides[1] == 1);
-    }
-    if (op.bias) known(op.inputs[2].shape.size() == op.n && op.inputs[2].contiguous());
   }
 
   static void explain_elementwise(Op& op) {
@@ -166,23 +107,6 @@ class Reader {
     }
     op.program = elementwise::expand(*op.step->op, op.step->attrs, dtypes);
     for (const Access& output : op.outputs) known(output.shape == op.outputs[0].shape);
-  }
-
-  static void explain_lines(Op& op, const Dims& axes) {
-    const Access& x = op.inputs[0];
-    for (const Access& input : op.inputs) known(input.contiguous());
-    bool inside = false, behind = false;
-    for (int d = 0; d < x.shape.rank(); ++d) {
-      const bool reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
-      if (x.shape[d] == 1) continue;
-      known(!(reduced && behind));  // the reduced dimensions stand side by side
-      if (reduced)
-        op.length *= x.shape[d], inside = true;
-      else if (inside)
-        op.inner *= x.shape[d], behind = true;
-      else
-        op.outer *= x.shape[d];
-    }
   }
 
   struct Placed {
@@ -207,4 +131,4 @@ std::optional<Program> read_steps(std::span<const Step> steps) {
   }
 }
 
-}  // namespace lockstep::cuda::joined
+}  // namespace lockstep::cuda::megakernel

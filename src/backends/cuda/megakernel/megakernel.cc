@@ -1,15 +1,15 @@
-// A small program as one kernel: read, cut into tasks, written, compiled, launched.
+// A small program as one kernel, a megakernel: read, cut into tasks, written, compiled, launched.
 #include <algorithm>
 #include <bit>
 
 #include "backends/cuda/check.h"
-#include "backends/cuda/joined/source.h"
+#include "backends/cuda/megakernel/op_rule.h"
+#include "backends/cuda/megakernel/source.h"
 #include "backends/cuda/report.h"
 #include "backends/cuda/runtime_code.h"
 #include "backends/cuda/stream.h"
 #include "execute/whole_step_fusion.h"
 #include "lockstep/base/log.h"
-#include "ops/nn/label_report_cuda.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::cuda {
@@ -31,10 +31,10 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-class JoinedKernel final : public compile::JoinedSteps {
+class Megakernel final : public compile::JoinedSteps {
  public:
-  JoinedKernel(const joined::Program& program, joined::Source source, Device& device, unsigned blocks)
-      : function_(compiled_kernel(source.text, joined::kJoinedKernel)),
+  Megakernel(const megakernel::Program& program, megakernel::Source source, Device& device, unsigned blocks)
+      : function_(compiled_kernel(source.text, megakernel::kEntryPoint)),
         externals_(program.externals),
         memory_(device, static_cast<size_t>(source.scratch_bytes) + kCounterBytes,
                 std::source_location::current()),
@@ -52,9 +52,8 @@ class JoinedKernel final : public compile::JoinedSteps {
           "cudaKernelSetAttributeForDevice");
     backend_of(device).compute_stream().fill(memory_.data(), 0, 1, kCounterBytes);
     for (const int i : source.reporters) {
-      const joined::Op& op = program.ops[static_cast<size_t>(i)];
-      reports_.push_back(std::make_unique<Report>(
-          label_complaint(op.step->input_layouts[1].spec.shape, op.length, op.step->where)));
+      const megakernel::Op& op = program.ops[static_cast<size_t>(i)];
+      reports_.push_back(std::make_unique<Report>(op.rule->complaint(op)));
     }
     first_finding_ = std::max<size_t>(1, externals_.size());
     arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
@@ -122,13 +121,13 @@ class JoinedKernel final : public compile::JoinedSteps {
   }
 
   cudaKernel_t function_;
-  std::vector<joined::External> externals_;
+  std::vector<megakernel::External> externals_;
   Storage memory_;
   std::vector<std::unique_ptr<Report>> reports_;
   std::vector<uint64_t> arguments_;
   size_t first_finding_ = 0, runs_ = 0;  // in the arguments
   Device& device_;
-  std::vector<joined::Source::Rows> rows_;
+  std::vector<megakernel::Source::Rows> rows_;
   int64_t row_count_, staged_bytes_;
   std::unique_ptr<Storage> staged_;  // the rows of two runs
   unsigned blocks_, threads_, shared_bytes_;
@@ -136,12 +135,12 @@ class JoinedKernel final : public compile::JoinedSteps {
 
 // Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or two that
 // the compiler takes.
-bool trains(const joined::Program& program) {
-  for (const joined::Op& product : program.ops) {
-    if (product.kind != joined::Kind::matmul) continue;
-    for (const joined::Access& factor : product.inputs)
-      for (const joined::Op& op : program.ops)
-        for (const joined::Access& output : op.outputs)
+bool trains(const megakernel::Program& program) {
+  for (const megakernel::Op& product : program.ops) {
+    if (product.kind != megakernel::Kind::product) continue;
+    for (const megakernel::Access& factor : product.inputs)
+      for (const megakernel::Op& op : program.ops)
+        for (const megakernel::Access& output : op.outputs)
           if (output.buffer == factor.buffer &&
               program.buffers[static_cast<size_t>(output.buffer)].external >= 0)
             return true;
@@ -149,8 +148,9 @@ bool trains(const joined::Program& program) {
   return false;
 }
 
-std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
-                                           std::span<const TensorSpec> parameters, Device& device) {
+std::unique_ptr<compile::JoinedSteps> make_megakernel(std::span<const compile::Step> steps,
+                                                      std::span<const TensorSpec> parameters,
+                                                      Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
@@ -158,23 +158,23 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
   backend_of(device).bind_thread();
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
-  std::optional<joined::Program> program = joined::read_steps(steps);
+  std::optional<megakernel::Program> program = megakernel::read_steps(steps);
   if (!program || !trains(*program)) return nullptr;
   const int processors = multiprocessors();
-  joined::split_products(*program, processors);
-  const std::optional<joined::Schedule> schedule = joined::make_schedule(*program, processors);
+  megakernel::split_products(*program, processors);
+  const std::optional<megakernel::Schedule> schedule = megakernel::make_schedule(*program, processors);
   if (!schedule) return nullptr;
-  joined::Source source = joined::make_source(*program, *schedule, parameters);
+  megakernel::Source source = megakernel::make_source(*program, *schedule, parameters);
   if (source.scratch_bytes > kMostBytes ||
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
   log(LogLevel::debug, steps.size(), " steps of a program are one kernel of ", schedule->levels, " parts");
   const auto blocks = static_cast<unsigned>(
       source.rows.empty() ? std::min<int64_t>(processors, source.most_tasks) : processors);
-  return std::make_unique<JoinedKernel>(*program, std::move(source), device, blocks);
+  return std::make_unique<Megakernel>(*program, std::move(source), device, blocks);
 }
 
-const compile::RegisterJoinSteps registered(DeviceKind::gpu, join);
+const compile::RegisterJoinSteps registered(DeviceKind::gpu, make_megakernel);
 
 }  // namespace
 }  // namespace lockstep::cuda

@@ -17,7 +17,7 @@
 namespace lockstep::testing {
 namespace {
 
-class JoinedSteps : public Gpu {
+class Megakernel : public Gpu {
  protected:
   void TearDown() override { unsetenv("LOCKSTEP_JOIN_STEPS"); }
   static void join(bool on) { setenv("LOCKSTEP_JOIN_STEPS", on ? "1" : "0", 1); }
@@ -76,7 +76,7 @@ Outcome train(Device& device, const Net& net, int steps = 5) {
   return outcome;
 }
 
-TEST_F(JoinedSteps, EqualStepsOneByOneLong) {
+TEST_F(Megakernel, EqualStepsOneByOneLong) {
   const std::vector<Net> nets = {
       {},
       {.batch = 1},
@@ -121,7 +121,7 @@ std::vector<float> after_a_pixel(Device& device, const Net& net, float pixel) {
   return all;
 }
 
-TEST_F(JoinedSteps, NaNAndInfinityGoWhereTheyGoOneByOne) {
+TEST_F(Megakernel, NaNAndInfinityGoWhereTheyGoOneByOne) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const char* activation : {"relu", "tanh", "sigmoid", "gelu"})
     for (const float pixel : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf,
@@ -141,7 +141,7 @@ TEST_F(JoinedSteps, NaNAndInfinityGoWhereTheyGoOneByOne) {
     }
 }
 
-TEST_F(JoinedSteps, ALargeProgramKeepsItsKernels) {
+TEST_F(Megakernel, ALargeProgramKeepsItsKernels) {
   const Net net{.hidden = {2048, 2048}, .batch = 512};
   join(false);
   const Outcome apart = train(gpu(), net, 2);
@@ -151,7 +151,7 @@ TEST_F(JoinedSteps, ALargeProgramKeepsItsKernels) {
   EXPECT_EQ(apart.weights, same.weights);
 }
 
-TEST_F(JoinedSteps, RefuseALabelThatDoesNotExist) {
+TEST_F(Megakernel, RefuseALabelThatDoesNotExist) {
   const DeviceScope scope(gpu());
   models::Mlp model(7);
   auto optimizer = keras::optimizers::SGD();
@@ -184,7 +184,7 @@ Fit fitted(Device& device, int64_t examples, int64_t batch, int steps_per_execut
   return fit;
 }
 
-TEST_F(JoinedSteps, SeveralStepsALaunchAreTheSameSteps) {
+TEST_F(Megakernel, SeveralStepsPerLaunchAreTheSameSteps) {
   for (const bool shuffle : {false, true}) {
     SCOPED_TRACE(shuffle);
     // 200 examples make six whole batches and a part of one.
@@ -217,7 +217,7 @@ class Ear final : public keras::CallbackBase {
   bool every_;
 };
 
-TEST_F(JoinedSteps, CallbacksThatNeedEveryBatchHearOfIt) {
+TEST_F(Megakernel, CallbacksThatNeedEveryBatchHearOfIt) {
   const DeviceScope scope(gpu());
   keras::Sequential model = made({.hidden = {32}, .inputs = 50});
   const keras::Data data(models::random_inputs({200, 50}, 5), models::random_labels(200, 10, 5));
@@ -229,7 +229,7 @@ TEST_F(JoinedSteps, CallbacksThatNeedEveryBatchHearOfIt) {
 }
 
 // They are queued in no time: the clock sees what they take where the next ones wait for them.
-TEST_F(JoinedSteps, TheStepClockSeesWhatTheGpuTakes) {
+TEST_F(Megakernel, TheStepClockSeesWhatTheGpuTakes) {
   const DeviceScope scope(gpu());
   keras::Sequential model = made({.hidden = {128}, .inputs = 784});
   const keras::Data data(models::random_inputs({32768, 784}, 5), models::random_labels(32768, 10, 5));
@@ -241,7 +241,7 @@ TEST_F(JoinedSteps, TheStepClockSeesWhatTheGpuTakes) {
 }
 
 // The order does not depend on where it is made.
-TEST_F(JoinedSteps, PermutationsAreTheCpus) {
+TEST_F(Megakernel, PermutationsAreTheCpus) {
   for (const int64_t count : {1, 10, 5000, 60000}) {
     const auto made_on = [&](Device& device) {
       const DeviceScope scope(device);

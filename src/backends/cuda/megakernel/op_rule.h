@@ -1,0 +1,79 @@
+// What an op means to a megakernel: which kind of work it is, and the CUDA C of what is its own. A rule stands beside its
+// op (src/ops/<family>/x_megakernel_cuda.cc); elementwise ops need none.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "backends/cuda/megakernel/program.h"
+#include "backends/cuda/report.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cuda::megakernel {
+
+// The code of one op, as a block runs it for the rows at hand (or for all).
+class OpCode {
+ public:
+  explicit OpCode(const Op& op) : op_(op) {}
+  virtual ~OpCode() = default;
+
+  const Op& op() const { return op_; }
+  // An element of input k, by its number among those of the rows at hand.
+  virtual std::string in(size_t k, const std::string& number) const = 0;
+  // A statement that makes `value` an element of output k.
+  virtual std::string out(size_t k, const std::string& number, const std::string& value) const = 0;
+  // How many of something the rows at hand have, of `all` in all rows.
+  virtual std::string count(int64_t all) const = 0;
+  // A statement that reports `value`, found in this thread's line (OpRule::complaint).
+  virtual std::string report(const std::string& value) const = 0;
+
+  // One more line.
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    text_ += detail::concat(parts..., "\n");
+  }
+  const std::string& text() const { return text_; }
+
+  // --- of ops of the kind `lines` ------------------------------------------------------------------------------------
+  //
+  // A few threads, the lanes, share a line of `length` elements. The code stands where `line` is the line's number among
+  // those of the rows at hand, `live` whether there is one, `lane` the thread's number among those of the line, and at(c)
+  // the line's element c, or 0 where there is no line. All lanes run all of it.
+
+  int64_t length() const { return op_.length; }
+  int lanes() const;
+  // "for (...) " over the elements c of this lane.
+  std::string over_line() const;
+
+ private:
+  const Op& op_;
+  std::string text_;
+};
+
+struct OpRule {
+  Kind kind = Kind::lines;
+  // Reads off the step and its operands what this kind of work needs to know. False: nothing that is known here.
+  bool (*read)(Op& op) = nullptr;
+  const char* fold = nullptr;             // fold: the function, a type of the prelude
+  void (*write)(OpCode& code) = nullptr;  // lines, elements
+  // Of ops that report what they find wrong: throws the error.
+  std::function<void(const Finding&)> (*complaint)(const Op& op) = nullptr;
+};
+
+class RegisterOpRule {
+ public:
+  RegisterOpRule(const OpDef& op, const OpRule& rule);
+};
+// Null where there is none.
+const OpRule* find_rule(const OpDef& op);
+
+// --- for rules that read operands ----------------------------------------------------------------------------------------
+
+inline bool is_float(const Access& access) { return access.dtype == DType::float32; }
+
+// Reads the first input as lines along these dimensions: [outer, length, inner].
+bool read_lines(Op& op, const Dims& axes);
+// The same along the last dimension, of a float32 input beside which there are floats and labels at most.
+bool read_rows(Op& op);
+
+}  // namespace lockstep::cuda::megakernel
