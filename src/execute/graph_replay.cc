@@ -2,39 +2,36 @@
 
 #include <algorithm>
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-void RepeatedLaunches::run(const BoundProgram& program, int phase, Device& device,
-                           const Crossings& crossings) {
-  if (const auto [begin, end] = program.launches_of(phase);
-      begin == end && crossings.waits.empty() && crossings.announcements.empty())
-    return;
+void GraphReplay::run(const Program& program, int phase, Device& device, const PhaseSync& sync) {
+  if (const auto [begin, end] = program.launches_of(phase); begin == end && sync.empty()) return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!program.recordable() || observe::tracing()) return program.run(phase, crossings);
+  if (!program.capturable() || observe::tracing()) return program.run(phase, sync);
   const std::span<void* const> pointers = program.bound_pointers();
-  const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
-    return r.phase == phase &&
-           std::equal(pointers.begin(), pointers.end(), r.pointers.begin(), r.pointers.end());
+  const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
+    return c.phase == phase &&
+           std::equal(pointers.begin(), pointers.end(), c.pointers.begin(), c.pointers.end());
   });
-  if (found == recordings_.end()) {
-    if (recordings_.size() == kMost)
-      recordings_.erase(std::min_element(recordings_.begin(), recordings_.end(),
-                                         [](const auto& a, const auto& b) { return a.used < b.used; }));
-    const bool joined = joined_ && joined_->launch(program.pointers(), device.stream());
-    recordings_.push_back({phase, {pointers.begin(), pointers.end()}, joined, nullptr, ++runs_});
-    if (!joined) program.run(phase, crossings);
+  if (found == captures_.end()) {
+    if (captures_.size() == kMost)
+      captures_.erase(std::min_element(captures_.begin(), captures_.end(),
+                                       [](const auto& a, const auto& b) { return a.used < b.used; }));
+    const bool fused = whole_step_ && whole_step_->launch(program.pointers(), device.stream());
+    captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
+    if (!fused) program.run(phase, sync);
     return;
   }
   found->used = ++runs_;
   if (!found->graph) {
     // A graph of one launch is still queued faster than the launch.
-    const RecordedLaunch whole{.launch = [&](void* on) { joined_->launch(program.pointers(), on); },
+    const RecordedLaunch whole{.launch = [&](void* on) { whole_step_->launch(program.pointers(), on); },
                                .after = {}};
-    found->graph = device.record(found->joined ? std::vector<RecordedLaunch>{whole}
-                                               : program.recorded(phase, crossings, lanes_));
+    found->graph = device.record(found->fused ? std::vector<RecordedLaunch>{whole}
+                                              : program.captured_launches(phase, sync, lanes_));
   }
-  if (!found->graph) return program.run(phase, crossings);
+  if (!found->graph) return program.run(phase, sync);
   found->graph->launch();
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -9,7 +9,7 @@
 
 #include "execute/replicated_program.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 class ReplicatedRuns {
  public:
@@ -49,4 +49,4 @@ class ReplicatedRuns {
   int compiled_ = 0;
 };
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -19,7 +19,7 @@
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 using lockstep::testing::counting;
@@ -364,4 +364,4 @@ TEST_F(Split, ReplicasAndBodiesRefuseScopes) {
 }
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

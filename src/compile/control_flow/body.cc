@@ -50,16 +50,20 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
   return part;
 }
 
+PlanOptions BodyProgram::options(DeviceKind kind, int threads) {
+  PlanOptions options;
+  options.kind = kind;
+  options.device_threads = threads;
+  return options;
+}
+
 std::shared_ptr<const Plan> BodyProgram::plan(DeviceKind kind, int threads) const {
   const std::lock_guard lock(mutex_);
   for (const Planned& planned : plans_)
     if (planned.kind == kind && planned.threads == threads &&
         planned.plan->checks_numerics == numerics_checked())
       return planned.plan;
-  PlanOptions options;
-  options.kind = kind;
-  options.uniform_threads = threads;
-  auto plan = std::make_shared<Plan>(make_plan(graph_, options));
+  auto plan = std::make_shared<Plan>(make_plan(graph_, options(kind, threads)));
   plan->parameters.resize(parameters_);
   plans_.push_back({kind, threads, plan});
   return plan;

@@ -27,6 +27,8 @@ class BodyProgram {
 
   const Graph& graph() const { return graph_; }
   size_t num_parameters() const { return parameters_; }
+  // How it is planned for a kernel of so many threads.
+  static PlanOptions options(DeviceKind kind, int threads);
   // Planned on first use.
   std::shared_ptr<const Plan> plan(DeviceKind kind, int threads) const;
   // Of all launches of one run.

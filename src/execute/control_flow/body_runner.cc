@@ -6,17 +6,17 @@
 #include "device/stream_work.h"
 #include "tensor/tensor_impl.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 constexpr size_t kAlignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 }  // namespace
 
-BodyRunner::BodyRunner(const BodyProgram& program, DeviceKind kind, int threads)
-    : plan_(program.plan(kind, threads)) {
-  options_.kind = kind;
-  options_.uniform_threads = threads;
+BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, int threads)
+    : plan_(program.plan(kind, threads)),
+      kernels_(plan_->kernels->borrow(compile::BodyProgram::options(kind, threads))),
+      kind_(kind) {
   if (kind == DeviceKind::gpu)
     for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }
@@ -27,13 +27,12 @@ void BodyRunner::start(void* arena, void* stream) {
     memory_.parameters.resize(plan_->parameters.size());
     memory_.outputs.resize(plan_->outputs.size());
     memory_.constants.resize(plan_->constants.size());
-    if (options_.kind != DeviceKind::gpu) make_constants();
+    if (kind_ != DeviceKind::gpu) make_constants();
   }
-  if (options_.kind == DeviceKind::gpu) fill_constants(base, stream);
+  if (kind_ == DeviceKind::gpu) fill_constants(base, stream);
   if (!bound_) {
     memory_.device_arena = base;
-    const LaunchPlace place = launch_place();
-    bound_.emplace(*plan_, false, options_, memory_, place.device, place.replica);
+    bound_.emplace(*plan_, Part::per_device, kernels_, memory_, LaunchPlace());
   } else if (memory_.device_arena != base) {
     memory_.device_arena = base;
     bound_->rebase(memory_);
@@ -59,21 +58,22 @@ void BodyRunner::fill_constants(char* arena, void* stream) {
     const auto& [spec, value] = plan_->constants[i];
     uint64_t pattern = 0;
     fill_elements(spec.dtype, 1, value, &pattern);
-    stream_work(options_.kind)
-        .fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()), stream);
+    stream_work(kind_).fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()),
+                            stream);
     memory_.constants[i] = data;
     data += aligned(spec.bytes());
   }
 }
 
 bool BodyRunner::reads_values() const {
-  return std::any_of(plan_->steps.begin(), plan_->steps.end(),
-                     [&](const Step& step) { return step.op == &kCond || step.op == &kLoop; });
+  return std::any_of(plan_->steps.begin(), plan_->steps.end(), [&](const Step& step) {
+    return step.op == &compile::kCond || step.op == &compile::kLoop;
+  });
 }
 
 void BodyRunner::run(void* stream) {
   bound_->bind(memory_);
-  bound_->run_on(stream, 0);
+  bound_->run_inside(stream, 0);
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -5,7 +5,13 @@
 #include "device/stream_work.h"
 #include "execute/control_flow/body_runner.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
+
+using compile::CondAttrs;
+using compile::kCond;
+using compile::kLoop;
+using compile::LoopAttrs;
+
 namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -205,4 +211,4 @@ const RegisterKernel registered[] = {
     {DeviceKind::gpu, kCond, {.prepare = prepare<CondKernel, DeviceKind::gpu>}}};
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

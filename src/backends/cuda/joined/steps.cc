@@ -30,7 +30,7 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-class JoinedKernel final : public compile::JoinedSteps {
+class JoinedKernel final : public execute::WholeStepKernel {
  public:
   JoinedKernel(const joined::Program& program, joined::Source source, Device& device, unsigned blocks)
       : function_(compiled_kernel(source.text, joined::kJoinedKernel)),
@@ -72,18 +72,19 @@ class JoinedKernel final : public compile::JoinedSteps {
     return true;
   }
 
-  bool launch(std::span<void* const> pointers, const compile::RowRuns& runs, void* stream) override {
+  bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, void* stream) override {
     if (rows_.empty() || runs.rows != row_count_ || !place(pointers, false)) return false;
     for (size_t j = 0; j < rows_.size(); ++j) {
-      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)];
-      if (!array || !is_aligned(array)) return false;
+      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)].impl()->data();
+      if (!is_aligned(array)) return false;
       arguments_[runs_ + 4 + j] = std::bit_cast<uint64_t>(array);
     }
     if (!staged_)
       staged_ = std::make_unique<Storage>(device_, static_cast<size_t>(staged_bytes_),
                                           std::source_location::current());
     arguments_[runs_] = static_cast<uint64_t>(runs.runs);
-    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(runs.order);
+    const void* const order = runs.order.defined() ? runs.order.impl()->data() : nullptr;
+    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(order);
     arguments_[runs_ + 2] = static_cast<uint64_t>(runs.first);
     arguments_[runs_ + 3] = std::bit_cast<uint64_t>(staged_->data());
     launch(stream);
@@ -149,8 +150,8 @@ bool trains(const joined::Program& program) {
   return false;
 }
 
-std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
-                                           std::span<const TensorSpec> parameters, Device& device) {
+std::unique_ptr<execute::WholeStepKernel> join(std::span<const compile::Step> steps,
+                                               std::span<const TensorSpec> parameters, Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
@@ -174,7 +175,7 @@ std::unique_ptr<compile::JoinedSteps> join(std::span<const compile::Step> steps,
   return std::make_unique<JoinedKernel>(*program, std::move(source), device, blocks);
 }
 
-const compile::RegisterJoinSteps registered(DeviceKind::gpu, join);
+const execute::RegisterWholeStepFusion registered(DeviceKind::gpu, join);
 
 }  // namespace
 }  // namespace lockstep::cuda

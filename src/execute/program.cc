@@ -1,0 +1,326 @@
+#include "execute/program.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "compile/passes/fusion.h"
+#include "compile/passes/transfers.h"
+#include "device/copy.h"
+#include "device/stream_work.h"
+#include "graph/numerics.h"
+
+namespace lockstep::execute {
+
+using compile::kFused;
+using compile::kTransfer;
+
+namespace {
+
+// "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace. Of a group: "fused(mul,add,relu)*3
+// float32, 4096 elements".
+std::string launch_name(std::span<const Step> steps) {
+  const Step& step = steps[0];
+  std::string text(step.op->name);
+  if (step.op == &kFused) {
+    const auto& ops = step.attrs.as<compile::FusedAttrs>().ops;
+    text += '(';
+    for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
+    text += ops.size() > 6 ? ",...)" : ")";
+  }
+  if (steps.size() > 1) {
+    int64_t elements = 0;
+    for (const Step& s : steps) elements += s.output_layouts[0].spec.shape.size();
+    return text + detail::concat("*", steps.size(), " ", step.output_layouts[0].spec.dtype, ", ", elements,
+                                 " elements");
+  }
+  if (!step.output_layouts.empty()) text += detail::concat(" ", step.output_layouts[0].spec);
+  return step.layer.empty() ? text : text + "  " + step.layer;
+}
+
+bool changes_between_runs(Space space) {
+  return space == Space::parameter || space == Space::variable || space == Space::output;
+}
+
+}  // namespace
+
+Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
+                 std::span<const Memory* const> memories, LaunchPlace place)
+    : kernels_(std::move(kernels)),
+      first_step_(plan.steps.data()),
+      work_(memories.size()),
+      devices_(plan.devices),
+      part_(part),
+      checked_(plan.checks_numerics),
+      capturable_(!plan.checks_numerics && memories[0]->device && memories[0]->device->stream()),
+      home_(memories[0]->device),
+      place_(place) {
+  int phase = -1;
+  for (size_t s = 0; s < plan.steps.size();) {
+    const Step& step = plan.steps[s];
+    if (step.place.per_replica != (part == Part::per_replica)) {
+      ++s;
+      continue;
+    }
+    for (; phase < step.place.phase; ++phase) phase_begin_.push_back(launches_.size());
+    const compile::PreparedLaunch& prepared = kernels_->launch(plan.steps, s);
+    add(std::span(plan.steps).subspan(s, prepared.steps), prepared.kernel.get());
+    s += prepared.steps;
+  }
+  for (; phase < plan.phases; ++phase) phase_begin_.push_back(launches_.size());
+  bound_.resize(patches_.size());
+  rebase(memories);
+}
+
+// The launch that computes these steps.
+void Program::add(std::span<const Step> steps, const Kernel* kernel) {
+  const Step& first = steps[0];
+  Cost cost;
+  for (const Step& step : steps) {
+    cost.flops += step.cost.flops;
+    cost.bytes += step.cost.bytes;
+  }
+  const bool copies = first.op == &kTransfer;
+  if (!copies) work_[static_cast<size_t>(first.place.device)] += {.kernels = 1, .flops = cost.flops};
+  if (!copies && !kernel) return;  // on a device that computes nothing
+  if (kernel) capturable_ = capturable_ && !kernel->reads_values();
+  if (!devices_.empty()) {
+    if (segments_.empty() || segments_.back().device != first.place.device ||
+        segments_.back().copies != copies)
+      segments_.push_back({launches_.size(), launches_.size(), first.place.device,
+                           devices_[static_cast<size_t>(first.place.device)]->threads(), copies});
+    ++segments_.back().end;
+  }
+  launches_.push_back({.kernel = kernel,
+                       .inputs = pointers_.size(),
+                       .outputs = pointers_.size() + first.inputs.size(),
+                       .workspace_offset = first.workspace_bytes > 0 ? first.workspace_offset : -1,
+                       .workspace = nullptr,
+                       .name = observe::intern(launch_name(steps)),
+                       .flops = cost.flops,
+                       .bytes = cost.bytes,
+                       .step = &first,
+                       .steps = steps.size()});
+  for (const Step& step : steps)
+    for (const auto* operands : {&step.inputs, &step.outputs})
+      for (const Operand& operand : *operands) {
+        (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
+        pointers_.push_back(nullptr);
+      }
+}
+
+void Program::rebase(std::span<const Memory* const> memories) {
+  for (Launch& launch : launches_) {
+    const Memory& memory = *memories[static_cast<size_t>(launch.step->place.device)];
+    char* arena = part_ == Part::per_replica ? memory.replica_arena : memory.device_arena;
+    launch.workspace = launch.workspace_offset >= 0 ? arena + launch.workspace_offset : nullptr;
+  }
+  for (const Patch& patch : fixed_)
+    pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
+}
+
+void Program::bind(std::span<const Memory* const> memories) {
+  for (size_t i = 0; i < patches_.size(); ++i) {
+    const Patch& patch = patches_[i];
+    bound_[i] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
+    pointers_[patch.pointer] = bound_[i];
+  }
+}
+
+std::pair<size_t, size_t> Program::launches_of(int phase) const {
+  return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
+}
+
+size_t Program::launches_until(int steps) const {
+  const Step* const end = first_step_ + steps;
+  return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
+                                                  [&](const Launch& l) { return l.step < end; }) -
+                             launches_.begin());
+}
+
+void Program::run(int phase, const PhaseSync& sync) const {
+  auto [at, end] = launches_of(phase);
+  void* const stream = home_ ? home_->stream() : nullptr;
+  for (const PhaseSync::Wait& wait : sync.waits)
+    for (const StreamEvent* event : wait.events) event->wait(stream);
+  for (const PhaseSync::Mark& mark : sync.marks) {
+    const size_t stop = std::clamp(mark.launches, at, end);
+    run(at, stop, stream);
+    at = stop;
+    mark.mark->reach(stream);
+  }
+  run(at, end, stream);
+}
+
+void Program::run(size_t begin, size_t end, void* stream) const {
+  launch_place() = place_;
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], place_, stream);
+}
+
+void Program::run_inside(void* stream, int phase) const {
+  const LaunchPlace place = launch_place();
+  const auto [begin, end] = launches_of(phase);
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], place, stream);
+}
+
+void Program::run(const Segment& segment) const {
+  const LaunchPlace place{segment.device, place_.replica};
+  launch_place() = place;
+  void* const stream = devices_[static_cast<size_t>(segment.device)]->stream();
+  for (size_t i = segment.begin; i < segment.end; ++i)
+    segment.copies ? copy(launches_[i]) : launch(launches_[i], place, stream);
+}
+
+void Program::copy(const Launch& l) const {
+  const auto device = [&](const Operand& operand) -> Device& {
+    return *devices_[static_cast<size_t>(operand.device)];
+  };
+  const observe::Span span(
+      l.name, "copy", {.device = l.step->outputs[0].device, .replica = place_.replica, .bytes = l.bytes});
+  copy_across(device(l.step->inputs[0]), pointers_[l.inputs], device(l.step->outputs[0]),
+              pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
+}
+
+namespace {
+
+MemoryRange range_of(const OperandLayout& layout, const void* data) {
+  const auto* at = static_cast<const char*>(data);
+  if (layout.spec.shape.size() == 0) return {at, at};
+  const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
+  int64_t low = 0, high = 0;
+  for (int d = 0; d < layout.spec.shape.rank(); ++d) {
+    const int64_t reach = (layout.spec.shape[d] - 1) * layout.strides[d];
+    (reach < 0 ? low : high) += reach;
+  }
+  return {at + low * width, at + (high + 1) * width};
+}
+
+bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
+    return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); });
+  });
+}
+
+}  // namespace
+
+// Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
+// consist of launches that fill it, and take each other's cache instead.
+bool Program::is_long(size_t begin, size_t end) const {
+  constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
+  int64_t flops = 0, bytes = 0;
+  for (size_t i = begin; i < end; ++i) flops += launches_[i].flops, bytes += launches_[i].bytes;
+  return flops >= kLongFlops || bytes >= kLongBytes;
+}
+
+std::vector<RecordedLaunch> Program::captured_launches(int phase, const PhaseSync& sync, size_t lanes) const {
+  const auto [begin, end] = launches_of(phase);
+  if (is_long(begin, end)) lanes = 1;
+  struct Use {
+    std::vector<MemoryRange> reads, writes;
+    bool pure = true;
+    bool crosses = false;      // it is no work, and has no lane
+    bool last = false;         // behind all earlier ones
+    std::vector<bool> before;  // which earlier ones happen before it, directly or not
+  };
+  std::vector<Use> uses;
+  std::vector<size_t> lasts;  // by lane: its last launch
+  std::vector<RecordedLaunch> all;
+  const auto add = [&](Use use, std::function<void(void*)> launch) {
+    RecordedLaunch recorded{.launch = std::move(launch), .after = {}};
+    use.before.resize(uses.size());
+    const auto wait_for = [&](size_t j) {
+      recorded.after.push_back(j);
+      use.before[j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (uses[j].before[k]) use.before[k] = true;
+    };
+    // The latest first: what happens before one that is waited for needs no waiting.
+    for (size_t j = uses.size(); j-- > 0;) {
+      const Use& other = uses[j];
+      if (use.before[j]) continue;
+      const bool ordered = use.last || (!use.pure && !other.pure);
+      if (ordered || meet(use.reads, other.writes) || meet(use.writes, other.reads) ||
+          meet(use.writes, other.writes))
+        wait_for(j);
+    }
+    if (!use.crosses) {
+      // A lane whose last launch comes before it anyhow, the latest of them; a new lane; or the one that has rested longest.
+      size_t* lane = nullptr;
+      for (size_t& last : lasts)
+        if (use.before[last] && (!lane || last > *lane)) lane = &last;
+      if (!lane && lasts.size() < lanes) lane = &lasts.emplace_back();
+      if (!lane) {
+        lane = &*std::min_element(lasts.begin(), lasts.end());
+        wait_for(*lane);
+      }
+      *lane = uses.size();
+    }
+    uses.push_back(std::move(use));
+    all.push_back(std::move(recorded));
+  };
+
+  for (const PhaseSync::Wait& wait : sync.waits)
+    add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
+        [events = wait.events](void* stream) {
+          for (const StreamEvent* event : events) event->wait(stream);
+        });
+  auto mark = sync.marks.begin();
+  const auto add_marks = [&](size_t launches) {
+    for (; mark != sync.marks.end() && mark->launches <= launches; ++mark)
+      add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
+          [mark = mark->mark](void* stream) { mark->reach(stream); });
+  };
+  for (size_t i = begin; i < end; ++i) {
+    add_marks(i);
+    const Launch& l = launches_[i];
+    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = {}};
+    for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
+      for (const OperandLayout& layout : l.step[s].input_layouts)
+        use.reads.push_back(range_of(layout, pointers_[at++]));
+      for (const OperandLayout& layout : l.step[s].output_layouts)
+        use.writes.push_back(range_of(layout, pointers_[at++]));
+    }
+    if (l.workspace) {
+      const auto* at = static_cast<const char*>(l.workspace);
+      use.writes.push_back({at, at + l.step->workspace_bytes});
+    }
+    add(std::move(use), [this, &l](void* stream) {
+      launch_place() = place_;
+      this->launch(l, place_, stream);
+    });
+  }
+  add_marks(std::numeric_limits<size_t>::max());
+  return all;
+}
+
+const Device& Program::device_of(const Launch& l) const {
+  if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
+  return home_ ? *home_ : device_by_name("/CPU:0");
+}
+
+void Program::launch(const Launch& l, LaunchPlace place, void* stream) const {
+  const observe::EventOptions about{
+      .device = place.device, .replica = place.replica, .flops = l.flops, .bytes = l.bytes};
+  const auto enqueue = [&] {
+    l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
+  };
+  try {
+    if (stream && observe::tracing()) [[unlikely]] {
+      const int64_t start = monotonic_ns();
+      observe::record_span(l.name, "kernel", start,
+                           start + stream_work(device_of(l).kind()).timed(enqueue, stream), about);
+    } else {
+      const observe::Span span(l.name, "kernel", about);
+      enqueue();
+    }
+    if (checked_) [[unlikely]]
+      check_numerics(device_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
+                     pointers_.data() + l.inputs, l.step->where);
+  } catch (Error& error) {
+    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",
+                              l.step->where.line()));
+    throw;
+  }
+}
+
+}  // namespace lockstep::execute
