@@ -59,7 +59,8 @@ class AllReduce {
   }
 
   void run(int d) {
-    for (const execute::PhaseSync::Mark& mark : all_reduce_->marks(d, 1)) mark.mark->reach(nullptr);
+    Stream& stream = backend_of(*layout_.devices[static_cast<size_t>(d)]).compute_stream();
+    for (const execute::PhaseSync::Mark& mark : all_reduce_->marks(d, 1)) mark.mark->reach(stream);
     all_reduce_->finish(d, 1);
   }
 

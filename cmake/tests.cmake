@@ -118,7 +118,7 @@ if(LOCKSTEP_SANITIZE)
 endif()
 
 # The rules of the tree, and the tests of the checkers themselves.
-foreach(rule room_order header_cycles public_includes readme_samples words)
+foreach(rule room_order header_cycles public_includes readme_samples typed_streams words)
   add_test(NAME rules.${rule} COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/${rule}.py
                                       --root ${PROJECT_SOURCE_DIR})
 endforeach()
@@ -127,7 +127,7 @@ add_test(NAME rules.headers_alone
                  --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
 add_test(NAME rules.checkers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/rules/rules_test.py
                                      --compiler ${CMAKE_CXX_COMPILER})
-set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.readme_samples rules.words
+set(rule_tests rules.room_order rules.header_cycles rules.public_includes rules.readme_samples rules.typed_streams rules.words
     rules.headers_alone rules.checkers)
 if(simd_sources)
   add_test(NAME rules.simd_symbols

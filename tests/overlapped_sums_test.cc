@@ -7,8 +7,6 @@
 #include <mutex>
 #include <random>
 
-#include "device/launch_graph.h"
-#include "device/side_stream.h"
 #include "devices.h"
 #include "host_memory_device.h"
 #include "lockstep/base/error.h"
@@ -18,15 +16,15 @@
 namespace lockstep {
 namespace {
 
-class Event;
 class Graph;
+class QueueEvent;
 
 // What is queued: a graph that is under way, or one event that passes or is waited for.
 struct Item {
   Graph* graph = nullptr;
-  std::vector<bool> done = {};        // of the graph's launches
-  std::map<Event*, int> passes = {};  // and as what
-  std::map<const Event*, int> waits = {};
+  std::vector<bool> done = {};             // of the graph's launches
+  std::map<QueueEvent*, int> passes = {};  // and as what
+  std::map<const QueueEvent*, int> waits = {};
 };
 
 struct Queue {
@@ -53,8 +51,11 @@ struct World {
   }
   bool step(Queue& queue);  // false: there is nothing that can be done
   void drain(const Queue& queue) {
+    work_until([&] { return queue.items.empty(); });
+  }
+  void work_until(const auto& done) {
     const std::lock_guard lock(mutex);
-    for (int misses = 0; !queue.items.empty();) {
+    for (int misses = 0; !done();) {
       misses = step(*queues[random() % queues.size()]) ? 0 : misses + 1;
       require(misses < 100'000, ErrorCode::internal, std::source_location::current(),
               "the queues wait for each other");
@@ -71,28 +72,51 @@ World& world() {
   return *instance;
 }
 
-class Event final : public StreamEvent {
+// All that comes to it happens at once when the queue is empty; what is captured and events are queued. Without a queue:
+// where the launches of the graph that is under way are made.
+class QueueStream final : public HostStream {
  public:
-  void record(void* stream) override {
-    World& w = world();
-    const std::lock_guard lock(w.mutex);
-    if (stream != w.running) {
-      static_cast<Queue*>(stream)->items.push_back({.passes = {{this, ++queued_}}});
-      return;
-    }
-    const auto [entry, unknown] = w.running->passes.try_emplace(this, queued_ + 1);
-    if (unknown) ++queued_;
-    pass(entry->second);
+  QueueStream(DeviceBackend& device, Queue* queue) : HostStream(device, true), queue_(queue) {}
+  ~QueueStream() override { world().drain(); }
+
+  Queue* queue() const { return queue_; }
+  void drain() const {
+    if (queue_) world().drain(*queue_);
   }
-  void wait(void* stream) const override {
+  void copy(void* target, const void* source, size_t bytes) override {
+    drain();
+    HostStream::copy(target, source, bytes);
+  }
+  void fill(void* target, uint64_t pattern, size_t width, size_t count) override {
+    drain();
+    HostStream::fill(target, pattern, width, count);
+  }
+  void read(void* host, const void* source, size_t bytes) override {
+    drain();
+    HostStream::read(host, source, bytes);
+  }
+  void synchronize() override { world().drain(); }
+
+ private:
+  Queue* const queue_;
+};
+
+Queue* queue_of(const Stream& stream) { return static_cast<const QueueStream&>(stream).queue(); }
+
+class QueueEvent final : public Event {
+ public:
+  void wait(Stream& stream) const override {
     World& w = world();
     const std::lock_guard lock(w.mutex);
-    if (stream != w.running)
-      static_cast<Queue*>(stream)->items.push_back({.waits = {{this, queued_}}});
+    if (Queue* const queue = queue_of(stream))
+      queue->items.push_back({.waits = {{this, queued_}}});
     else if (!reached(w.running->waits.try_emplace(this, queued_).first->second))
       throw NotYet{};
   }
-  int64_t ns_since(const StreamEvent&) const override { return 0; }
+  void synchronize() const override {
+    world().work_until([&] { return reached(queued_); });
+  }
+  int64_t ns_since(const Event&) const override { return 0; }
 
   int queue() { return ++queued_; }
   int queued() const { return queued_; }
@@ -100,23 +124,34 @@ class Event final : public StreamEvent {
   bool reached(int time) const { return reached_ >= time; }
 
  private:
+  void queue_record(Stream& stream) override {
+    World& w = world();
+    const std::lock_guard lock(w.mutex);
+    if (Queue* const queue = queue_of(stream)) {
+      queue->items.push_back({.passes = {{this, ++queued_}}});
+      return;
+    }
+    const auto [entry, unknown] = w.running->passes.try_emplace(this, queued_ + 1);
+    if (unknown) ++queued_;
+    pass(entry->second);
+  }
+
   int queued_ = 0, reached_ = 0;  // times
 };
 
-class Graph final : public LaunchGraph {
+class Graph final : public CapturedGraph {
  public:
-  Graph(std::span<const RecordedLaunch> launches, Queue& home)
-      : launches_(launches.begin(), launches.end()), home_(home) {}
+  Graph(std::span<const CapturedLaunch> launches, DeviceBackend& device)
+      : launches_(launches.begin(), launches.end()), making_(device, nullptr) {}
   ~Graph() override { world().drain(); }
 
-  void launch() override { launch_on(&home_); }
-  void launch_on(void* stream) override {
+  void replay(Stream& stream) override {
     World& w = world();
     const std::lock_guard lock(w.mutex);
-    auto& queue = *static_cast<Queue*>(stream);
+    Queue& queue = *queue_of(stream);
     Item item{.graph = this, .done = std::vector<bool>(launches_.size())};
-    for (Event* event : passes_) item.passes[event] = event->queue();
-    for (const Event* event : waits_) item.waits[event] = event->queued();
+    for (QueueEvent* event : passes_) item.passes[event] = event->queue();
+    for (const QueueEvent* event : waits_) item.waits[event] = event->queued();
     queue.items.push_back(std::move(item));
     // When it has run once, it is known what it has to do with events.
     if (!std::exchange(known_, true)) w.drain(queue);
@@ -133,7 +168,7 @@ class Graph final : public LaunchGraph {
     const size_t chosen = ready[w.random() % ready.size()];
     w.running = &item;
     try {
-      launches_[chosen].launch(&item);
+      launches_[chosen].launch(making_);
       item.done[chosen] = true;
     } catch (const NotYet&) {
     }
@@ -148,11 +183,11 @@ class Graph final : public LaunchGraph {
   }
 
  private:
-  std::vector<RecordedLaunch> launches_;
-  Queue& home_;
+  std::vector<CapturedLaunch> launches_;
+  QueueStream making_;
   bool known_ = false;
-  std::vector<Event*> passes_;
-  std::vector<const Event*> waits_;
+  std::vector<QueueEvent*> passes_;
+  std::vector<const QueueEvent*> waits_;
 };
 
 bool World::step(Queue& queue) {
@@ -174,66 +209,49 @@ bool World::step(Queue& queue) {
   return true;
 }
 
-class Beside final : public SideStream {
- public:
-  ~Beside() override { world().drain(); }
-  void* stream() const override { return &queue_; }
-  std::unique_ptr<StreamEvent> event(Timed) const override { return std::make_unique<Event>(); }
-
- private:
-  Queue& queue_ = world().add(true);
-};
-
-// A CPU whose recorded launches are queued. All others happen at once, when the queue is empty.
-class QueueingDevice final : public testing::HostMemoryDevice, public HasSideStreams {
+// A CPU whose captured launches are queued.
+class QueueingDevice final : public testing::HostMemoryDevice {
  public:
   QueueingDevice(int index, bool reads_others)
       : HostMemoryDevice(DeviceKind::cpu, index, 1), reads_(reads_others) {}
 
   int physical() const override { return index(); }
-  bool reads(const Device& other) const override { return reads_ || &other == this; }
+  bool reads(const DeviceBackend& other) const override { return reads_ || &other == this; }
   void copy_from_host(void* target, const void* source, size_t bytes) override {
     world().drain();
     HostMemoryDevice::copy_from_host(target, source, bytes);
   }
-  void copy_to_host(void* target, const void* source, size_t bytes) const override {
+  void copy_to_host(void* target, const void* source, size_t bytes) override {
     world().drain();
     HostMemoryDevice::copy_to_host(target, source, bytes);
   }
 
-  void* stream() const override {
-    world().drain(queue_);
-    return &queue_;
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> new_stream() override {
+    return std::make_unique<QueueStream>(*this, &world().add(true));
   }
-  void synchronize() const override { world().drain(); }
-  void wait_for(const Device& other) override {
-    if (&other == this) return;
-    static auto* events = new std::vector<std::unique_ptr<Event>>;
-    const std::lock_guard lock(world().mutex);
-    events->push_back(std::make_unique<Event>());
-    events->back()->record(&static_cast<const QueueingDevice&>(other).queue_);
-    events->back()->wait(&queue_);
-  }
-  std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
+  std::unique_ptr<Event> new_event(Event::Timed) override { return std::make_unique<QueueEvent>(); }
+  // Kernels follow, which happen at once.
+  void bind_thread() const override { stream_.drain(); }
+  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
     require(!std::exchange(fails, false), ErrorCode::internal, std::source_location::current(),
-            "nothing can be recorded today");
-    return std::make_unique<Graph>(launches, queue_);
+            "nothing can be captured today");
+    return std::make_unique<Graph>(launches, *this);
   }
-  std::unique_ptr<SideStream> side_stream() const override { return std::make_unique<Beside>(); }
 
-  bool fails = false;  // the next recording
+  bool fails = false;  // the next capture
 
  private:
-  Queue& queue_ = world().add(false);
+  QueueStream stream_{*this, &world().add(false)};
   const bool reads_;
 };
 
 std::vector<Device*> queueing_devices(int count, bool read_each_other = true) {
-  static auto* all = new std::map<bool, std::vector<std::unique_ptr<QueueingDevice>>>;
+  static auto* all = new std::map<bool, std::vector<std::unique_ptr<Device>>>;
   auto& these = (*all)[read_each_other];
   while (static_cast<int>(these.size()) < count)
-    these.push_back(std::make_unique<QueueingDevice>(
-        (read_each_other ? 300 : 400) + static_cast<int>(these.size()), read_each_other));
+    these.push_back(std::make_unique<Device>(std::make_unique<QueueingDevice>(
+        (read_each_other ? 300 : 400) + static_cast<int>(these.size()), read_each_other)));
   std::vector<Device*> devices;
   for (int i = 0; i < count; ++i) devices.push_back(these[static_cast<size_t>(i)].get());
   return devices;
@@ -325,13 +343,13 @@ TEST(OverlappedSums, LetEveryoneGoWhereADeviceFails) {
         options);
     const Tensor x = models::random_inputs({16, 30}, 1), y = models::random_labels(16, 10, 2);
     step(x, y);
-    static_cast<QueueingDevice*>(devices[failing])->fails = true;
+    static_cast<QueueingDevice&>(backend_of(*devices[failing])).fails = true;
     int failures = 0;
     for (int i = 0; i < 6; ++i) {
       try {
         step(x, y);
       } catch (const Error& error) {
-        EXPECT_NE(error.message().find("nothing can be recorded today"), std::string::npos);
+        EXPECT_NE(error.message().find("nothing can be captured today"), std::string::npos);
         ++failures;
       }
     }

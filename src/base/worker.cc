@@ -112,6 +112,21 @@ void Gate::abort() {
   wake_all(arrived_);
 }
 
+// Either whoever raises sees that somebody waits, or he who waits sees the new value: one order of all four operations.
+void WaitableCounter::raise() {
+  value_.fetch_add(1, std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_seq_cst) > 0) wake_all(value_);
+}
+
+void WaitableCounter::wait(uint32_t wanted, Waiting waiting) const {
+  const auto reached = [&](uint32_t value) { return static_cast<int32_t>(value - wanted) >= 0; };
+  if (reached(value())) return;
+  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  for (uint32_t now = value_.load(std::memory_order_seq_cst); !reached(now); now = value())
+    wait_while(value_, now, waiting);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void Barrier::reset() {
   arrived_.store(0, std::memory_order_relaxed);
   aborted_.store(false, std::memory_order_release);

@@ -76,4 +76,17 @@ class Gate {
   std::atomic<uint32_t> arrived_{0};
 };
 
+// Counts up, from 0 and past its range to 0 again; threads wait until it has reached a number. Raising it takes no call of
+// the system while nobody sleeps.
+class WaitableCounter {
+ public:
+  void raise();
+  uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  void wait(uint32_t value, Waiting waiting) const;
+
+ private:
+  std::atomic<uint32_t> value_{0};
+  mutable std::atomic<uint32_t> waiting_{0};  // threads that may sleep
+};
+
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "lockstep/device/device.h"
+#include "device/device_backend.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep::comm {
@@ -32,24 +32,25 @@ class Communicator {
   virtual int size() const = 0;
 
   // Each queues its work on `stream` (a stream of the rank's device) and returns; the very first waits until all ranks
-  // are connected. They may be recorded (Device::record) once one of them has run. Sums of bfloat16 and float16 are
+  // are connected. They may be captured (DeviceBackend::capture) once one of them has run. Sums of bfloat16 and float16 are
   // rounded after every addition, in an order of the library's.
-  virtual void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, void* stream) = 0;
+  virtual void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype,
+                              Stream& stream) = 0;
   virtual void broadcast(const void* source, void* target, int64_t count, DType dtype, int root,
-                         void* stream) = 0;
+                         Stream& stream) = 0;
   // `target` has size() * count elements, by rank.
-  virtual void all_gather(const void* source, void* target, int64_t count, DType dtype, void* stream) = 0;
+  virtual void all_gather(const void* source, void* target, int64_t count, DType dtype, Stream& stream) = 0;
   // What is called between these becomes one launch.
   virtual void begin_batch() = 0;
   virtual void end_batch() = 0;
 
   // Waits until all ranks are here, and all that is queued on the stream has happened.
-  virtual void barrier(void* stream) = 0;
-  // All that is queued on the stream now is to happen within the time limit: for recorded collectives, after each
+  virtual void barrier(Stream& stream) = 0;
+  // All that is queued on the stream now is to happen within the time limit: for captured collectives, after each
   // launch. `what` is what errors call it, and lives as long as the communicator.
-  virtual void watch(const char* what, void* stream) = 0;
+  virtual void watch(const char* what, Stream& stream) = 0;
   // Waits for the stream.
-  virtual void wait(void* stream) = 0;
+  virtual void wait(Stream& stream) = 0;
   // Throws what went wrong so far.
   virtual void check() = 0;
   // Ends all that waits, here and at the other ranks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/configuration.h"
+#include "device/device_backend.h"
 #include "device/device_name.h"
 #include "device/gpu_driver.h"
 #include "device/memory_ledger.h"
@@ -78,7 +79,7 @@ observe::MemorySummary get_memory_summary(std::string_view device, std::source_l
 void reset_memory_stats(std::string_view device, std::source_location where) {
   Device& found = device_by_name(device, where);
   found.reset_peak_memory();
-  found.ledger()->begin_run();
+  backend_of(found).ledger().begin_run();
 }
 
 namespace threading {

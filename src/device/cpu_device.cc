@@ -50,7 +50,7 @@ int available_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-CpuDevice::CpuDevice(int index, int threads) : Device(DeviceKind::cpu, index, threads) {}
+CpuDevice::CpuDevice(int index, int threads) : DeviceBackend(DeviceKind::cpu, index, threads) {}
 
 CpuDevice::~CpuDevice() { release_cached(); }
 
@@ -106,14 +106,6 @@ void CpuDevice::deallocate(void* data, size_t bytes) noexcept {
   }
 }
 
-void CpuDevice::copy_from_host(void* target, const void* source, size_t bytes) {
-  if (bytes) std::memcpy(target, source, bytes);
-}
-
-void CpuDevice::copy_to_host(void* target, const void* source, size_t bytes) const {
-  if (bytes) std::memcpy(target, source, bytes);
-}
-
 MemoryInfo CpuDevice::memory_info() const {
   const std::lock_guard lock(mutex_);
   return memory_;
@@ -132,25 +124,16 @@ void CpuDevice::set_memory_limit(int64_t bytes) {
   memory_.limit = bytes;
 }
 
-DeviceCounters CpuDevice::counters() const {
-  return {kernels_.load(), flops_.load(), bytes_in_.load(), bytes_out_.load()};
+void CpuDevice::copy_from_host(void* target, const void* source, size_t bytes) {
+  if (bytes) std::memcpy(target, source, bytes);
 }
 
-void CpuDevice::reset_counters() {
-  kernels_ = 0;
-  flops_ = 0;
-  bytes_in_ = 0;
-  bytes_out_ = 0;
+void CpuDevice::copy_to_host(void* target, const void* source, size_t bytes) {
+  if (bytes) std::memcpy(target, source, bytes);
 }
 
-void CpuDevice::count_kernels(int64_t kernels, int64_t flops) {
-  kernels_.fetch_add(kernels, std::memory_order_relaxed);
-  flops_.fetch_add(flops, std::memory_order_relaxed);
-}
-
-void CpuDevice::count_copy(int64_t bytes_in, int64_t bytes_out) {
-  bytes_in_.fetch_add(bytes_in, std::memory_order_relaxed);
-  bytes_out_.fetch_add(bytes_out, std::memory_order_relaxed);
+void CpuDevice::copy_from_device(void* target, DeviceBackend& /*from*/, const void* source, size_t bytes) {
+  if (bytes) std::memcpy(target, source, bytes);
 }
 
 }  // namespace lockstep

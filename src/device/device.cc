@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <ostream>
 
 #include "device/configuration.h"
 #include "device/copy.h"
 #include "device/cpu_device.h"
+#include "device/device_backend.h"
 #include "device/device_name.h"
 #include "device/gpu_driver.h"
-#include "device/launch_graph.h"
-#include "device/memory_ledger.h"
 #include "device/memory_summary.h"
 #include "device/registry.h"
 #include "lockstep/base/error.h"
@@ -29,31 +27,24 @@ std::string_view name(DeviceKind kind) {
   return "unknown";
 }
 
-Device::Device(DeviceKind kind, int index, int threads)
-    : kind_(kind),
-      index_(index),
-      threads_(threads),
-      name_("/" + std::string(lockstep::name(kind)) + ":" + std::to_string(index)),
-      ledger_(std::make_unique<MemoryLedger>(name_, index)) {}
+Device::Device(std::unique_ptr<DeviceBackend> backend)
+    : kind_(backend->kind()),
+      index_(backend->index()),
+      threads_(backend->threads()),
+      name_(backend->name()),
+      backend_(std::move(backend)) {}
 
 Device::~Device() = default;
 
-void Device::copy_within(void* target, const void* source, size_t bytes) {
-  if (bytes) std::memcpy(target, source, bytes);
-}
-
-void Device::copy_from_device(void* target, Device& /*from*/, const void* source, size_t bytes) {
-  if (bytes) std::memcpy(target, source, bytes);
-}
-
-void Device::fill(void* target, const void* pattern, size_t width, size_t count) {
-  for (size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(target) + i * width, pattern, width);
-}
-
-std::unique_ptr<LaunchGraph> Device::record(std::span<const RecordedLaunch>) { return nullptr; }
+MemoryInfo Device::memory_info() const { return backend_->memory_info(); }
+void Device::reset_peak_memory() { backend_->reset_peak_memory(); }
+void Device::set_memory_limit(int64_t bytes) { backend_->set_memory_limit(bytes); }
+DeviceCounters Device::counters() const { return backend_->counters(); }
+void Device::reset_counters() { backend_->reset_counters(); }
+void Device::synchronize() const { backend_->compute_stream().synchronize(); }
 
 observe::MemorySummary memory_summary(const Device& device) {
-  observe::MemorySummary summary = device.ledger()->summary();
+  observe::MemorySummary summary = backend_of(device).ledger().summary();
   const MemoryInfo info = device.memory_info();
   summary.limit = info.limit;
   summary.reserved = info.reserved;
@@ -120,11 +111,14 @@ std::span<Device* const> initialized_devices(std::string_view what, std::source_
   if (r.ready.load(std::memory_order_relaxed)) return r.devices;
   const Configuration::Devices wanted = Configuration::of_process().freeze(what, where);
   std::vector<std::unique_ptr<Device>> made;
+  const auto add = [&](std::unique_ptr<DeviceBackend> backend) {
+    made.push_back(std::make_unique<Device>(std::move(backend)));
+  };
   for (const int threads : wanted.cpu_threads)
-    made.push_back(std::make_unique<CpuDevice>(static_cast<int>(made.size()), threads));
+    add(std::make_unique<CpuDevice>(static_cast<int>(made.size()), threads));
   const size_t cpus = made.size();
   for (const Configuration::Gpu& gpu : wanted.gpus)
-    made.push_back(machine_gpus().driver->make_device(
+    add(machine_gpus().driver->make_device(
         gpu.physical, static_cast<int>(made.size() - cpus),
         {.memory_limit = gpu.memory_limit_mb << 20, .growth = gpu.growth}));
   r.owned = std::move(made);
@@ -136,18 +130,20 @@ std::span<Device* const> initialized_devices(std::string_view what, std::source_
 
 void copy_across(Device& from, const void* source, Device& to, void* target, size_t bytes) {
   if (bytes == 0) return;
-  if (from.has_memory() && to.has_memory()) {
-    if (&from == &to)
-      to.copy_within(target, source, bytes);
+  DeviceBackend& giver = backend_of(from);
+  DeviceBackend& taker = backend_of(to);
+  if (giver.has_memory() && taker.has_memory()) {
+    if (&giver == &taker)
+      taker.compute_stream().copy(target, source, bytes);
     else if (from.kind() == to.kind())
-      to.copy_from_device(target, from, source, bytes);
+      taker.copy_from_device(target, giver, source, bytes);
     else if (from.kind() == DeviceKind::cpu)
-      to.copy_from_host(target, source, bytes);
+      taker.copy_from_host(target, source, bytes);
     else
-      from.copy_to_host(target, source, bytes);
+      giver.copy_to_host(target, source, bytes);
   }
-  from.count_copy(0, static_cast<int64_t>(bytes));
-  to.count_copy(static_cast<int64_t>(bytes), 0);
+  giver.count_copy(0, static_cast<int64_t>(bytes));
+  taker.count_copy(static_cast<int64_t>(bytes), 0);
 }
 
 void set_logical_cpus(const LogicalCpuOptions& options, std::source_location where) {

@@ -28,7 +28,7 @@ TEST(Devices, ThereIsOneOfAllCoresUnlessToldOtherwise) {
   EXPECT_EQ(cpu.kind(), DeviceKind::cpu);
   EXPECT_EQ(cpu.index(), 0);
   EXPECT_EQ(cpu.threads(), available_cores());
-  EXPECT_TRUE(cpu.has_memory());
+  EXPECT_TRUE(backend_of(cpu).has_memory());
   EXPECT_EQ(&current_device(), &cpu);
   std::ostringstream out;
   out << cpu;

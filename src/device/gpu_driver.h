@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/stream_work.h"
-#include "lockstep/device/device.h"
+#include "device/device_backend.h"
 
 namespace lockstep {
 
@@ -33,9 +32,7 @@ class GpuDriver {
   // it cannot say.
   virtual std::vector<PhysicalGpu> gpus() const = 0;
   // The logical device /GPU:index on physical GPU `gpu`.
-  virtual std::unique_ptr<Device> make_device(int gpu, int index, const GpuOptions& options) const = 0;
-  // On the streams of its devices.
-  virtual const StreamWork& stream_work() const = 0;
+  virtual std::unique_ptr<DeviceBackend> make_device(int gpu, int index, const GpuOptions& options) const = 0;
 };
 
 // What is known of the machine's GPUs, asked of the plugin once.

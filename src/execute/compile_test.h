@@ -23,13 +23,14 @@ using lockstep::error_of;
 inline std::vector<Device*> one_thread_devices(int count) {
   static auto* all = new std::vector<std::unique_ptr<Device>>;
   while (static_cast<int>(all->size()) < count)
-    all->push_back(std::make_unique<CpuDevice>(100 + static_cast<int>(all->size()), 1));
+    all->push_back(
+        std::make_unique<Device>(std::make_unique<CpuDevice>(100 + static_cast<int>(all->size()), 1)));
   std::vector<Device*> devices;
   for (int i = 0; i < count; ++i) devices.push_back((*all)[static_cast<size_t>(i)].get());
   return devices;
 }
 inline Device& two_thread_device() {
-  static auto* device = new CpuDevice(200, 2);
+  static auto* device = new Device(std::make_unique<CpuDevice>(200, 2));
   return *device;
 }
 

@@ -50,6 +50,8 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
                      DeviceRunOptions options)
     : number_(d),
       device_(*layout.devices[static_cast<size_t>(d)]),
+      backend_(backend_of(device_)),
+      stream_(backend_.compute_stream()),
       step_plans_(plans),
       layout_(layout),
       observer_(observer),
@@ -71,7 +73,7 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
   for (int r = range.first; r < range.last; ++r) make_replica(r, lanes);
   for (const DevicePlan& plan : plans_) work_ += plan.program->work();
   for (const Replica& replica : replicas_) work_ += replica.program->work();
-  ahead_.emplace(device_, ahead_options(options, plans_[0].replay.fused()));
+  ahead_.emplace(stream_, ahead_options(options, plans_[0].replay.fused()));
 }
 
 // --- construction --------------------------------------------------------------------------------------------------
@@ -108,10 +110,11 @@ void DeviceRun::make_replica(int number, Lanes& lanes) {
                   .program = nullptr,
                   .replay = {}};
   replica.memory.replica_arena = static_cast<char*>(replica.arena->data());
-  device_.copy_from_host(replica.example_offset->data(), &slice.begin, sizeof slice.begin);
+  backend_.copy_from_host(replica.example_offset->data(), &slice.begin, sizeof slice.begin);
   replica.memory.example_offset = replica.example_offset->data();
   // A launch that is queued is not over: where they are, no replica shares kernels with another.
-  const size_t lane = device_.stream() ? replicas_.size() : replicas_.size() % static_cast<size_t>(at_once_);
+  const size_t lane =
+      stream_.asynchronous() ? replicas_.size() : replicas_.size() % static_cast<size_t>(at_once_);
   replica.program = std::make_unique<Program>(own, Part::per_replica, lanes.kernels(p, lane), replica.memory,
                                               LaunchPlace{.device = number_, .replica = number});
   replica.replay.set_lanes(options_.lanes);
@@ -137,7 +140,7 @@ void DeviceRun::add_to(ReplicaSum& sum, const compile::Collective& collective) c
     ready = last.program->launches_until(step_plans_.twin(last.plan, collective).ready);
   }
   sum.ready.push_back(ready);
-  if (collective.condition && device_.has_memory())
+  if (collective.condition && backend_.has_memory())
     sum.conditions.push_back(static_cast<const bool*>(plans_[0].memory.at(*collective.condition)));
 }
 
@@ -208,6 +211,7 @@ void DeviceRun::wait_for_turn() {
 }
 
 void DeviceRun::run() {
+  backend_.bind_thread();
   for (DevicePlan& made : plans_) made.program->bind(made.memory);
   for (Replica& replica : replicas_) replica.program->bind(replica.memory);
   for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
@@ -229,10 +233,11 @@ bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {
 bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
   DevicePlan& only = plans_[0];
   wait_for_turn();
+  backend_.bind_thread();
   only.program->bind(only.memory);
   {
     const auto scope = observer_.time(number_, Category::compute);
-    if (!only.replay.run(*only.program, runs, device_)) return false;
+    if (!only.replay.run(*only.program, runs, stream_)) return false;
   }
   ahead_->queued(runs.runs);
   count(runs.runs);
@@ -240,7 +245,7 @@ bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
 }
 
 void DeviceRun::count(int64_t runs) const {
-  device_.count_kernels(runs * work_.kernels, runs * work_.flops);
+  backend_.count_kernels(runs * work_.kernels, runs * work_.flops);
   observer_.count(number_, observe::Counter::flops, runs * work_.flops);
   if (!layout_.replicated()) return;
   observer_.count(number_, observe::Counter::examples, runs * examples_);
@@ -259,11 +264,11 @@ void DeviceRun::run_device_plans(int phase) {
     DevicePlan& made = plans_[i];
     const auto [begin, end] = made.program->launches_of(phase);
     if (begin == end || (i == 0 && leaves_updates(phase))) continue;
-    made.replay.run(*made.program, phase, device_, {.waits = waits, .marks = {}});
+    made.replay.run(*made.program, phase, stream_, {.waits = waits, .marks = {}});
     waits = {};  // all that comes behind has waited as well
   }
   for (const PhaseSync::Wait& wait : waits)
-    for (const StreamEvent* event : wait.events) event->wait(device_.stream());
+    for (const Event* event : wait.events) event->wait(stream_);
 }
 
 // With the last replica everything that the device adds to a sum is there.
@@ -274,7 +279,7 @@ void DeviceRun::run_replicas(int phase) {
     const TeamScope team(replica_threads_);
     for (Replica& replica : replicas_) {
       const bool last = &replica == &replicas_.back();
-      replica.replay.run(*replica.program, phase, device_,
+      replica.replay.run(*replica.program, phase, stream_,
                          {.waits = {}, .marks = last ? marks : std::span<const PhaseSync::Mark>()});
     }
     return;
@@ -282,9 +287,9 @@ void DeviceRun::run_replicas(int phase) {
   const auto count = static_cast<size_t>(at_once_);
   parallel(at_once_, [&](int index) {
     for (size_t r = static_cast<size_t>(index); r < replicas_.size(); r += count)
-      replicas_[r].program->run(phase);
+      replicas_[r].program->run(phase, stream_);
   });
-  for (const PhaseSync::Mark& mark : marks) mark.mark->reach(device_.stream());
+  for (const PhaseSync::Mark& mark : marks) mark.mark->reach(stream_);
 }
 
 }  // namespace lockstep::execute

@@ -92,6 +92,8 @@ class DeviceRun {
 
   const int number_;
   Device& device_;
+  DeviceBackend& backend_;
+  Stream& stream_;  // where it computes
   const StepPlans& step_plans_;
   const ReplicaLayout& layout_;
   const StepObserver& observer_;

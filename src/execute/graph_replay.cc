@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "device/device_backend.h"
+
 namespace lockstep::execute {
 
-void GraphReplay::run(const Program& program, int phase, Device& device, const PhaseSync& sync) {
+void GraphReplay::run(const Program& program, int phase, Stream& stream, const PhaseSync& sync) {
   if (const auto [begin, end] = program.launches_of(phase); begin == end && sync.empty()) return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!program.capturable() || observe::tracing()) return program.run(phase, sync);
+  if (!program.capturable() || observe::tracing()) return program.run(phase, stream, sync);
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
     return c.phase == phase &&
@@ -17,21 +19,21 @@ void GraphReplay::run(const Program& program, int phase, Device& device, const P
     if (captures_.size() == kMost)
       captures_.erase(std::min_element(captures_.begin(), captures_.end(),
                                        [](const auto& a, const auto& b) { return a.used < b.used; }));
-    const bool fused = whole_step_ && whole_step_->launch(program.pointers(), device.stream());
+    const bool fused = whole_step_ && whole_step_->launch(program.pointers(), stream);
     captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
-    if (!fused) program.run(phase, sync);
+    if (!fused) program.run(phase, stream, sync);
     return;
   }
   found->used = ++runs_;
   if (!found->graph) {
     // A graph of one launch is still queued faster than the launch.
-    const RecordedLaunch whole{.launch = [&](void* on) { whole_step_->launch(program.pointers(), on); },
+    const CapturedLaunch whole{.launch = [&](Stream& on) { whole_step_->launch(program.pointers(), on); },
                                .after = {}};
-    found->graph = device.record(found->fused ? std::vector<RecordedLaunch>{whole}
-                                              : program.captured_launches(phase, sync, lanes_));
+    found->graph = stream.device().capture(found->fused ? std::vector<CapturedLaunch>{whole}
+                                                        : program.captured_launches(phase, sync, lanes_));
   }
-  if (!found->graph) return program.run(phase, sync);
-  found->graph->launch();
+  if (!found->graph) return program.run(phase, stream, sync);
+  found->graph->replay(stream);
 }
 
 }  // namespace lockstep::execute

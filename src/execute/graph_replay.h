@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/launch_graph.h"
+#include "device/stream.h"
 #include "execute/program.h"
 #include "execute/whole_step_fusion.h"
 
@@ -21,11 +21,11 @@ class GraphReplay {
   // At most so many launches of a graph run side by side.
   void set_lanes(size_t lanes) { lanes_ = lanes; }
 
-  // `sync`: the same in every run of a phase.
-  void run(const Program& program, int phase, Device& device, const PhaseSync& sync = {});
+  // On the compute stream of the program's device. `sync`: the same in every run of a phase.
+  void run(const Program& program, int phase, Stream& stream, const PhaseSync& sync = {});
   // Several runs as one launch; false: not with this program.
-  bool run(const Program& program, const FunctionCore::RowRuns& runs, Device& device) {
-    return whole_step_ && whole_step_->launch(program.pointers(), runs, device.stream());
+  bool run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream) {
+    return whole_step_ && whole_step_->launch(program.pointers(), runs, stream);
   }
   // Lets go of all graphs, and of the events that they refer to.
   void clear() { captures_.clear(); }
@@ -35,7 +35,7 @@ class GraphReplay {
     int phase = 0;
     std::vector<void*> pointers;
     bool fused = false;
-    std::unique_ptr<LaunchGraph> graph;  // null: seen once
+    std::unique_ptr<CapturedGraph> graph;  // null: seen once
     uint64_t used = 0;
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places

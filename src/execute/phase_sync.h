@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "device/side_stream.h"
+#include "device/stream.h"
 
 namespace lockstep::execute {
 
@@ -20,14 +20,14 @@ class LaunchMark {
  public:
   virtual ~LaunchMark() = default;
   // Behind those launches on `stream`. While the stream is being captured: there in every replay.
-  virtual void reach(void* stream) = 0;
+  virtual void reach(Stream& stream) = 0;
 };
 
 struct PhaseSync {
   // Launches that touch the memory wait for the events.
   struct Wait {
     std::vector<MemoryRange> memory;
-    std::vector<const StreamEvent*> events;
+    std::vector<const Event*> events;
   };
   // The mark is reached when the first `launches` of the program have been made.
   struct Mark {

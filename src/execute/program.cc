@@ -7,7 +7,7 @@
 #include "compile/passes/fusion.h"
 #include "compile/passes/transfers.h"
 #include "device/copy.h"
-#include "device/stream_work.h"
+#include "device/device_backend.h"
 #include "graph/numerics.h"
 
 namespace lockstep::execute {
@@ -52,7 +52,8 @@ Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels
       devices_(plan.devices),
       part_(part),
       checked_(plan.checks_numerics),
-      capturable_(!plan.checks_numerics && memories[0]->device && memories[0]->device->stream()),
+      capturable_(!plan.checks_numerics && memories[0]->device &&
+                  backend_of(*memories[0]->device).compute_stream().asynchronous()),
       home_(memories[0]->device),
       place_(place) {
   int phase = -1;
@@ -138,11 +139,10 @@ size_t Program::launches_until(int steps) const {
                              launches_.begin());
 }
 
-void Program::run(int phase, const PhaseSync& sync) const {
+void Program::run(int phase, Stream& stream, const PhaseSync& sync) const {
   auto [at, end] = launches_of(phase);
-  void* const stream = home_ ? home_->stream() : nullptr;
   for (const PhaseSync::Wait& wait : sync.waits)
-    for (const StreamEvent* event : wait.events) event->wait(stream);
+    for (const Event* event : wait.events) event->wait(stream);
   for (const PhaseSync::Mark& mark : sync.marks) {
     const size_t stop = std::clamp(mark.launches, at, end);
     run(at, stop, stream);
@@ -152,12 +152,12 @@ void Program::run(int phase, const PhaseSync& sync) const {
   run(at, end, stream);
 }
 
-void Program::run(size_t begin, size_t end, void* stream) const {
+void Program::run(size_t begin, size_t end, Stream& stream) const {
   launch_place() = place_;
   for (size_t i = begin; i < end; ++i) launch(launches_[i], place_, stream);
 }
 
-void Program::run_inside(void* stream, int phase) const {
+void Program::run_inside(int phase, Stream& stream) const {
   const LaunchPlace place = launch_place();
   const auto [begin, end] = launches_of(phase);
   for (size_t i = begin; i < end; ++i) launch(launches_[i], place, stream);
@@ -166,7 +166,9 @@ void Program::run_inside(void* stream, int phase) const {
 void Program::run(const Segment& segment) const {
   const LaunchPlace place{segment.device, place_.replica};
   launch_place() = place;
-  void* const stream = devices_[static_cast<size_t>(segment.device)]->stream();
+  DeviceBackend& device = backend_of(*devices_[static_cast<size_t>(segment.device)]);
+  device.bind_thread();
+  Stream& stream = device.compute_stream();
   for (size_t i = segment.begin; i < segment.end; ++i)
     segment.copies ? copy(launches_[i]) : launch(launches_[i], place, stream);
 }
@@ -212,7 +214,7 @@ bool Program::is_long(size_t begin, size_t end) const {
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
-std::vector<RecordedLaunch> Program::captured_launches(int phase, const PhaseSync& sync, size_t lanes) const {
+std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSync& sync, size_t lanes) const {
   const auto [begin, end] = launches_of(phase);
   if (is_long(begin, end)) lanes = 1;
   struct Use {
@@ -224,9 +226,9 @@ std::vector<RecordedLaunch> Program::captured_launches(int phase, const PhaseSyn
   };
   std::vector<Use> uses;
   std::vector<size_t> lasts;  // by lane: its last launch
-  std::vector<RecordedLaunch> all;
-  const auto add = [&](Use use, std::function<void(void*)> launch) {
-    RecordedLaunch recorded{.launch = std::move(launch), .after = {}};
+  std::vector<CapturedLaunch> all;
+  const auto add = [&](Use use, std::function<void(Stream&)> launch) {
+    CapturedLaunch recorded{.launch = std::move(launch), .after = {}};
     use.before.resize(uses.size());
     const auto wait_for = [&](size_t j) {
       recorded.after.push_back(j);
@@ -261,14 +263,14 @@ std::vector<RecordedLaunch> Program::captured_launches(int phase, const PhaseSyn
 
   for (const PhaseSync::Wait& wait : sync.waits)
     add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
-        [events = wait.events](void* stream) {
-          for (const StreamEvent* event : events) event->wait(stream);
+        [events = wait.events](Stream& stream) {
+          for (const Event* event : events) event->wait(stream);
         });
   auto mark = sync.marks.begin();
   const auto add_marks = [&](size_t launches) {
     for (; mark != sync.marks.end() && mark->launches <= launches; ++mark)
       add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
-          [mark = mark->mark](void* stream) { mark->reach(stream); });
+          [mark = mark->mark](Stream& stream) { mark->reach(stream); });
   };
   for (size_t i = begin; i < end; ++i) {
     add_marks(i);
@@ -284,7 +286,7 @@ std::vector<RecordedLaunch> Program::captured_launches(int phase, const PhaseSyn
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});
     }
-    add(std::move(use), [this, &l](void* stream) {
+    add(std::move(use), [this, &l](Stream& stream) {
       launch_place() = place_;
       this->launch(l, place_, stream);
     });
@@ -298,17 +300,16 @@ const Device& Program::device_of(const Launch& l) const {
   return home_ ? *home_ : device_by_name("/CPU:0");
 }
 
-void Program::launch(const Launch& l, LaunchPlace place, void* stream) const {
+void Program::launch(const Launch& l, LaunchPlace place, Stream& stream) const {
   const observe::EventOptions about{
       .device = place.device, .replica = place.replica, .flops = l.flops, .bytes = l.bytes};
   const auto enqueue = [&] {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
   };
   try {
-    if (stream && observe::tracing()) [[unlikely]] {
+    if (stream.asynchronous() && observe::tracing()) [[unlikely]] {
       const int64_t start = monotonic_ns();
-      observe::record_span(l.name, "kernel", start,
-                           start + stream_work(device_of(l).kind()).timed(enqueue, stream), about);
+      observe::record_span(l.name, "kernel", start, start + stream.timed(enqueue), about);
     } else {
       const observe::Span span(l.name, "kernel", about);
       enqueue();

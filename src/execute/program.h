@@ -8,7 +8,7 @@
 
 #include "compile/planning/kernel_pool.h"
 #include "compile/planning/plan.h"
-#include "device/launch_graph.h"
+#include "device/stream.h"
 #include "execute/memory.h"
 #include "execute/phase_sync.h"
 #include "lockstep/observe/span.h"
@@ -37,10 +37,10 @@ class Program {
   // Fills in all others: for memory whose arenas have moved.
   void rebase(const Memory& memory) { rebase(only(memory)); }
 
-  // Launches the steps of one phase on the compute stream of the memory's device.
-  void run(int phase, const PhaseSync& sync = {}) const;
+  // Launches the steps of one phase on a stream of the memory's device, for which the calling thread is bound.
+  void run(int phase, Stream& stream, const PhaseSync& sync = {}) const;
   // The same on any stream, as part of a kernel: the launches belong to the place of that kernel.
-  void run_inside(void* stream, int phase) const;
+  void run_inside(int phase, Stream& stream) const;
   std::pair<size_t, size_t> launches_of(int phase) const;
   // How many launches come from the plan's first `steps` steps.
   size_t launches_until(int steps) const;
@@ -55,7 +55,7 @@ class Program {
   // side by side: a GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those
   // of other devices on the GPU, it takes a hundred. Those of a long phase keep their order. They refer to this, and to
   // the events and marks.
-  std::vector<RecordedLaunch> captured_launches(int phase, const PhaseSync& sync = {},
+  std::vector<CapturedLaunch> captured_launches(int phase, const PhaseSync& sync = {},
                                                 size_t lanes = kLanes) const;
   static constexpr size_t kLanes = 8;
 
@@ -105,8 +105,8 @@ class Program {
   void add(std::span<const Step> steps, const Kernel* kernel);
   bool is_long(size_t begin, size_t end) const;
   void rebase(std::span<const Memory* const> memories);
-  void run(size_t begin, size_t end, void* stream) const;
-  void launch(const Launch& launch, LaunchPlace place, void* stream) const;
+  void run(size_t begin, size_t end, Stream& stream) const;
+  void launch(const Launch& launch, LaunchPlace place, Stream& stream) const;
   void copy(const Launch& launch) const;
   const Device& device_of(const Launch& launch) const;
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "device/device_backend.h"
+
 namespace lockstep::execute {
 
 std::vector<Slice> slice_batch(int64_t batch, int replicas) {
@@ -60,7 +62,7 @@ bool ReplicaLayout::shares_gpu() const {
   for (const Device* a : devices)
     for (const Device* b : devices)
       if (a != b && a->kind() == DeviceKind::gpu && b->kind() == DeviceKind::gpu &&
-          a->physical() == b->physical())
+          backend_of(*a).physical() == backend_of(*b).physical())
         return true;
   return false;
 }

@@ -1,17 +1,20 @@
 #include "execute/run_ahead.h"
 
+#include "device/device_backend.h"
+
 namespace lockstep::execute {
 
-RunAhead::RunAhead(Device& device, RunAheadOptions options)
-    : device_(device), options_(options), queues_(device.stream() != nullptr) {}
+RunAhead::RunAhead(Stream& stream, RunAheadOptions options) : stream_(stream), options_(options) {
+  for (auto& mark : marks_) mark = stream.device().new_event();
+}
 
-void RunAhead::wait() const { device_.wait_until(marks_[(marked_ - options_.depth) % marks_.size()]); }
+void RunAhead::wait() const { marks_[(marked_ - options_.depth) % marks_.size()]->synchronize(); }
 
 void RunAhead::queued(int64_t runs) {
-  if (!queues_) return;
+  if (!stream_.asynchronous()) return;
   unmarked_ += runs;
   if (unmarked_ < options_.runs_per_mark) return;
-  marks_[marked_++ % marks_.size()] = device_.mark();
+  marks_[marked_++ % marks_.size()]->record(stream_);
   unmarked_ = 0;
 }
 

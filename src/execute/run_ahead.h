@@ -3,8 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
-#include "lockstep/device/device.h"
+#include "device/stream.h"
 
 namespace lockstep::execute {
 
@@ -15,12 +16,12 @@ struct RunAheadOptions {
   int64_t runs_per_mark = 1;
 };
 
-// The host gives a device the next run while that works on the last one, and no more: so the time which the device takes
+// The host gives the stream of a device the next run while that works on the last one, and no more: so the time which the device takes
 // is seen, as time that the host's thread waits for it. Devices whose launches have happened when they return are never
 // ahead of anybody.
 class RunAhead {
  public:
-  RunAhead(Device& device, RunAheadOptions options);
+  RunAhead(Stream& stream, RunAheadOptions options);
 
   uint64_t depth() const { return options_.depth; }
   // Whether the next run has to wait for an earlier one, and the wait. Throws what kernels of it found wrong.
@@ -30,12 +31,11 @@ class RunAhead {
   void queued(int64_t runs);
 
  private:
-  Device& device_;
+  Stream& stream_;
   const RunAheadOptions options_;
-  const bool queues_;
-  std::array<int64_t, 2> marks_{};  // the ends of the last runs, in turn
-  uint64_t marked_ = 0;             // marks so far
-  int64_t unmarked_ = 0;            // runs behind the last
+  std::array<std::unique_ptr<Event>, 2> marks_;  // the ends of the last runs, in turn
+  uint64_t marked_ = 0;                          // marks so far
+  int64_t unmarked_ = 0;                         // runs behind the last
 };
 
 }  // namespace lockstep::execute

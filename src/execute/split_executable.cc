@@ -88,7 +88,7 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
   }
   mirrors_->commit();
   for (size_t d = 0; d < contexts_.size(); ++d)
-    contexts_[d]->device.count_kernels(program_->work(d).kernels, program_->work(d).flops);
+    backend_of(contexts_[d]->device).count_kernels(program_->work(d).kernels, program_->work(d).flops);
 }
 
 ArenaSize SplitExecutable::arenas() const {

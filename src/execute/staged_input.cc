@@ -9,7 +9,9 @@ constexpr size_t kSentAhead = 256 << 10;  // bytes from which on a copy beside t
 
 }  // namespace
 
-StagedInput::StagedInput(Device& device) : device_(&device), replays_(device.kind() == DeviceKind::gpu) {}
+StagedInput::StagedInput(Device& device) : device_(&device), replays_(stream().asynchronous()) {}
+
+Stream& StagedInput::stream() const { return backend_of(*device_).compute_stream(); }
 
 bool StagedInput::is_usual(const void* source) {
   for (const void*& place : usual_) {
@@ -26,12 +28,12 @@ void* StagedInput::bring(Device& from, void* source, size_t bytes) {
     copy_ = std::make_unique<Storage>(*device_, bytes, std::source_location::current());
   void* const target = copy_->data();
   if (here) {
-    device_->copy_within(target, source, bytes);
+    stream().copy(target, source, bytes);
   } else if (from.kind() == DeviceKind::cpu && bytes >= kSentAhead) {
     // The device still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
     const Storage ahead(*device_, bytes, std::source_location::current(), true);
     copy_across(from, source, *device_, ahead.data(), bytes);
-    device_->copy_within(target, ahead.data(), bytes);
+    stream().copy(target, ahead.data(), bytes);
   } else {
     copy_across(from, source, *device_, target, bytes);
   }

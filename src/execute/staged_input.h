@@ -18,6 +18,7 @@ class StagedInput {
   void* bring(Device& from, void* source, size_t bytes);
 
  private:
+  Stream& stream() const;
   bool is_usual(const void* source);
 
   Device* device_;

@@ -50,9 +50,8 @@ StepExecutable::StepExecutable(std::vector<Plan> plans, std::vector<int64_t> sli
     : plans_(std::move(plans), std::move(slice_sizes)),
       layout_(std::move(layout)),
       memory_use_(current_memory_use()),
-      staging_(layout_.devices.size() > 1 && layout_.devices[0]->kind() == DeviceKind::gpu
-                   ? Staging::before_all
-                   : Staging::by_each_device),
+      staging_(layout_.devices.size() > 1 && stream(0).asynchronous() ? Staging::before_all
+                                                                      : Staging::by_each_device),
       mirrored_(variables_with(false, plans_.first(), layout_)),
       parted_(variables_with(true, plans_.first(), layout_)),
       mirrors_(make_mirrors(plans_.first(), layout_, mirrored_)),
@@ -85,6 +84,8 @@ std::vector<ReplicaSum> StepExecutable::collect_sums() const {
   return sums;
 }
 
+Stream& StepExecutable::stream(size_t d) const { return backend_of(*layout_.devices[d]).compute_stream(); }
+
 void StepExecutable::bind(std::span<Tensor> outputs) {
   const auto scope = observer_.time_of_all(Category::host);
   outputs_.take(outputs);
@@ -106,7 +107,7 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   all_reduce_->begin_step();
   // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones there, and
   // in front of whoever reads these.
-  for (size_t d = 1; d < runs_.size(); ++d) layout_.devices[d]->wait_for(*layout_.devices[0]);
+  for (size_t d = 1; d < runs_.size(); ++d) stream(d).wait_for(stream(0));
   if (staging_ == Staging::before_all)
     for (const auto& run : runs_) run->stage_inputs(inputs);
   try {
@@ -116,7 +117,7 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
     throw;
   }
   all_reduce_->end_step();
-  for (size_t d = 1; d < runs_.size(); ++d) layout_.devices[0]->wait_for(*layout_.devices[d]);
+  for (size_t d = 1; d < runs_.size(); ++d) stream(0).wait_for(stream(d));
   mirrors_.commit();
 }
 

@@ -46,6 +46,7 @@ class StepExecutable final : public Executable {
   enum class Staging : bool { by_each_device, before_all };
 
   std::vector<ReplicaSum> collect_sums() const;
+  Stream& stream(size_t d) const;
   void bind(std::span<Tensor> outputs);
   void run_device(int d);
 

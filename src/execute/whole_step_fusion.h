@@ -20,10 +20,10 @@ class WholeStepKernel {
   virtual ~WholeStepKernel() = default;
   // Queues the program. `pointers`: the operands of the steps, of each the inputs and then the outputs. Those in arenas
   // are neither read nor written. False: nothing was done, for memory that is not aligned well enough.
-  virtual bool launch(std::span<void* const> pointers, void* stream) = 0;
+  virtual bool launch(std::span<void* const> pointers, Stream& stream) = 0;
   // The same several times, each time on the next rows of arrays, which lie in the device's memory as does their order.
   // The operands that are parameters are not read; results are those of the last run.
-  virtual bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, void* stream) = 0;
+  virtual bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, Stream& stream) = 0;
 };
 
 // Null: the steps are not for it. `steps`: a whole program with these parameters that runs in one place and one phase;

@@ -63,6 +63,7 @@ Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const Ope
                                           .attributes = key.attrs,
                                           .inputs = key.inputs,
                                           .outputs = outputs,
+                                          .device = key.device,
                                           .threads = key.threads,
                                           .where = where});
   return *(cache[std::move(key)] = std::move(kernel));
@@ -76,7 +77,7 @@ TensorList account_for(Device& device, const OpDef& op, std::span<const Tensor> 
   TensorList outputs;
   for (const TensorSpec& spec : specs)
     outputs.push_back(Tensor::empty(spec.dtype, spec.shape, device, where));
-  device.count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
+  backend_of(device).count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
   return outputs;
 }
 
@@ -112,13 +113,14 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   if (!device) device = place.device() ? place.device() : &current_device(where);
   if (config::get_log_device_placement()) [[unlikely]]
     log(LogLevel::info, op.name, " -> ", device->name());
+  DeviceBackend& backend = backend_of(*device);
   TensorList held(inputs.begin(), inputs.end());
   for (Tensor& input : held) input = input.to(*device, where);
 
   if (op.view)
     if (Tensor view = view_of(op, held[0], attrs, specs[0]); view.defined()) return {view};
 
-  if (!device->has_memory()) return account_for(*device, op, held, attrs, specs, where);
+  if (!backend.has_memory()) return account_for(*device, op, held, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
   const int threads = std::min(device->threads(), thread_limit());
   KernelKey key{&op, device, threads, attrs, {}};
@@ -137,7 +139,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
     output_layouts.push_back({spec, outputs.back().impl()->strides});
     pointers.push_back(outputs.back().impl()->data());
   }
-  void* const stream = device->stream();
+  backend.bind_thread();
   const TeamScope team(threads);
   const bool checked = numerics_checked();
   std::vector<OperandLayout> input_layouts;
@@ -147,13 +149,13 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   std::unique_ptr<Storage> workspace;
   if (kernel.workspace_bytes() > 0)
     workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
-  kernel.launch(
-      {pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr, stream});
+  kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr,
+                 backend.compute_stream()});
   if (checked) [[unlikely]]
     check_numerics(*device, op.name, input_layouts, output_layouts, pointers.data(), where);
   SpecList input_specs;
   for (const Tensor& input : held) input_specs.push_back(input.spec());
-  device->count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
+  backend.count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
   return outputs;
 }
 

@@ -82,7 +82,8 @@ Tensor fill_beside(const Tensor& neighbour, const TensorSpec& spec, double value
 BesideScope::BesideScope(const Tensor& tensor) {
   const Trace* trace = Trace::current();
   const Device* scoped = scoped_device();
-  if (!tensor.defined() || (trace && !trace->places()) || (scoped && !scoped->has_memory())) return;
+  if (!tensor.defined() || (trace && !trace->places()) || (scoped && !backend_of(*scoped).has_memory()))
+    return;
   Device* device = nullptr;
   if (!tensor.symbolic())
     device = &tensor.impl()->storage->device();

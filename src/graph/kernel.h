@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+class Stream;
+
 // A tensor as a kernel sees it before any memory exists.
 struct OperandLayout {
   TensorSpec spec;
@@ -23,6 +25,7 @@ struct KernelRequest {
   const Attrs& attributes;
   std::span<const OperandLayout> inputs;
   std::span<const OperandLayout> outputs;  // contiguous
+  Device* device = nullptr;                // for which it is prepared; null: any of its kind
   int threads = 1;
   std::source_location where;
 
@@ -36,9 +39,9 @@ struct KernelRequest {
 
 struct LaunchArgs {
   void* const* inputs;
-  void* const* outputs;    // directly behind the inputs, so that both are one array
-  void* workspace;         // workspace_bytes() bytes, 64-byte aligned; contents undefined
-  void* stream = nullptr;  // where a GPU's kernels are enqueued, a cudaStream_t; null on CPUs
+  void* const* outputs;  // directly behind the inputs, so that both are one array
+  void* workspace;       // workspace_bytes() bytes, 64-byte aligned; contents undefined
+  Stream& stream;        // where it happens: of the device for which the calling thread is bound
 };
 
 // One launch at a time: a kernel may keep handles that it points at the memory of each launch.
@@ -51,7 +54,7 @@ class Kernel {
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
   // On a GPU it only enqueues: it neither waits nor allocates.
   virtual void launch(const LaunchArgs& args) const = 0;
-  // It looks at values while it is launched, so that its launches cannot be recorded.
+  // It looks at values while it is launched, so that its launches cannot be captured.
   virtual bool reads_values() const { return false; }
 };
 

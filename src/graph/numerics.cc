@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "device/device_backend.h"
+
 namespace lockstep {
 namespace {
 
@@ -67,7 +69,8 @@ class OnHost {
     }
     const auto width = static_cast<int64_t>(size_of(layout.spec.dtype));
     bytes_.resize(static_cast<size_t>((high - low + 1) * width));
-    device.copy_to_host(bytes_.data(), static_cast<const char*>(data) + low * width, bytes_.size());
+    backend_of(device).copy_to_host(bytes_.data(), static_cast<const char*>(data) + low * width,
+                                    bytes_.size());
     data_ = bytes_.data() - low * width;
   }
   const void* data() const { return data_; }

@@ -36,8 +36,10 @@ void* VariableImpl::mutable_data(bool keep) {
   const TensorImpl* held = value.impl().get();
   if (!sole_owner(value) || !is_contiguous(spec.shape, held->strides)) {
     const Tensor fresh = Tensor::empty(spec.dtype, spec.shape, value.device(), where);
-    if (keep && value.device().has_memory())
-      value.device().copy_within(fresh.impl()->data(), contiguous(value, where).impl()->data(), spec.bytes());
+    if (keep && backend_of(value.device()).has_memory())
+      backend_of(value.device())
+          .compute_stream()
+          .copy(fresh.impl()->data(), contiguous(value, where).impl()->data(), spec.bytes());
     value = fresh;
   }
   return value.impl()->data();

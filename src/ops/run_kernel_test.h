@@ -33,12 +33,13 @@ inline TensorList run_kernel(const OpDef& op, const TensorList& inputs, const At
     out.push_back({spec, outputs.back().impl()->strides});
     pointers.push_back(outputs.back().impl()->data());
   }
-  void* const stream = device.stream();
+  backend_of(device).bind_thread();
   const TeamScope team(threads);
   const auto kernel = def.prepare(
       {.op = op, .attributes = attrs, .inputs = in, .outputs = out, .threads = threads, .where = where});
   const Storage workspace(device, kernel->workspace_bytes(), where);
-  kernel->launch({pointers.data(), pointers.data() + held.size(), workspace.data(), stream});
+  kernel->launch({pointers.data(), pointers.data() + held.size(), workspace.data(),
+                  backend_of(device).compute_stream()});
   return outputs;
 }
 

@@ -314,7 +314,7 @@ void read_shown(const Source& source, int axis, int64_t offset, std::vector<T>& 
     T value;
     const T* from = static_cast<const T*>(source.data) + offset;
     if (source.device)
-      source.device->copy_to_host(&value, from, sizeof value);
+      backend_of(*source.device).copy_to_host(&value, from, sizeof value);
     else
       value = *from;
     elements.push_back(value);

@@ -66,7 +66,7 @@ void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss
 // The elements in row-major order. Of a view of memory that only its device can read, all that lies between the
 // first and the last element is fetched.
 void copy_elements_to_host(const TensorImpl& impl, void* target) {
-  const Device& device = impl.storage->device();
+  DeviceBackend& device = backend_of(impl.storage->device());
   const Shape& shape = impl.spec.shape;
   if (shape.size() == 0 || is_contiguous(shape, impl.strides) || !device.has_memory()) {
     device.copy_to_host(target, impl.data(), impl.spec.bytes());
@@ -129,13 +129,14 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::sourc
 Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& device,
                     std::source_location where) {
   Tensor result = empty(dtype, shape, device, where);
-  if (!device.has_memory()) return result;
+  if (!backend_of(device).has_memory()) return result;
   if (device.kind() == DeviceKind::cpu) {
     fill_elements(dtype, result.size(), value, result.impl()->data());
   } else {
-    double element = 0;  // room for one of any type
+    uint64_t element = 0;  // room for one of any type
     fill_elements(dtype, 1, value, &element);
-    device.fill(result.impl()->data(), &element, size_of(dtype), static_cast<size_t>(result.size()));
+    backend_of(device).compute_stream().fill(result.impl()->data(), element, size_of(dtype),
+                                             static_cast<size_t>(result.size()));
   }
   return result;
 }
@@ -156,7 +157,7 @@ Tensor Tensor::from_bytes(DType dtype, const Shape& shape, const void* values, s
   require(static_cast<int64_t>(count) == shape.size(), ErrorCode::shape_mismatch, where, "a tensor of shape ",
           shape, " has ", shape.size(), " elements, received ", count);
   Tensor result = empty(dtype, shape, current_device(where), where);
-  result.device().copy_from_host(result.impl()->data(), values, count * size_of(dtype));
+  backend_of(result.device()).copy_from_host(result.impl()->data(), values, count * size_of(dtype));
   return result;
 }
 
@@ -218,7 +219,8 @@ Tensor Tensor::to(Device& target, std::source_location where) const {
   if (&source == &target) return *this;
   Tensor result = empty(impl.spec.dtype, impl.spec.shape, target, where);
   const size_t bytes = impl.spec.bytes();
-  if (is_contiguous(impl.spec.shape, impl.strides) || !source.has_memory() || !target.has_memory()) {
+  if (is_contiguous(impl.spec.shape, impl.strides) || !backend_of(source).has_memory() ||
+      !backend_of(target).has_memory()) {
     copy_across(source, impl.data(), target, result.impl()->data(), bytes);
     return result;
   }
@@ -227,10 +229,10 @@ Tensor Tensor::to(Device& target, std::source_location where) const {
   } else {
     std::vector<char> laid_out(bytes);
     copy_elements_to_host(impl, laid_out.data());
-    target.copy_from_host(result.impl()->data(), laid_out.data(), bytes);
+    backend_of(target).copy_from_host(result.impl()->data(), laid_out.data(), bytes);
   }
-  source.count_copy(0, static_cast<int64_t>(bytes));
-  target.count_copy(static_cast<int64_t>(bytes), 0);
+  backend_of(source).count_copy(0, static_cast<int64_t>(bytes));
+  backend_of(target).count_copy(static_cast<int64_t>(bytes), 0);
   return result;
 }
 

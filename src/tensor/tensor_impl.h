@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/memory_ledger.h"
+#include "device/device_backend.h"
 #include "lockstep/device/device.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/tensor.h"
@@ -18,11 +18,12 @@ class Storage {
   Storage(Device& device, size_t bytes, std::source_location where, bool ahead = false)
       : device_(device),
         bytes_(bytes),
-        data_(ahead ? device.allocate_ahead(bytes, where) : device.allocate(bytes, where)),
-        use_(device.ledger()->add(bytes)) {}
+        data_(ahead ? backend_of(device).allocate_ahead(bytes, where)
+                    : backend_of(device).allocate(bytes, where)),
+        use_(backend_of(device).ledger().add(bytes)) {}
   ~Storage() {
-    device_.ledger()->remove(use_, bytes_);
-    device_.deallocate(data_, bytes_);
+    backend_of(device_).ledger().remove(use_, bytes_);
+    backend_of(device_).deallocate(data_, bytes_);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -32,7 +33,7 @@ class Storage {
   void* data() const { return data_; }
   // What the device's ledger knows it as from now on.
   void set_use(MemoryLedger::Use use) {
-    device_.ledger()->move(use_, use, bytes_);
+    backend_of(device_).ledger().move(use_, use, bytes_);
     use_ = use;
   }
 

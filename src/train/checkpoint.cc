@@ -157,7 +157,7 @@ void copy_elements(const Tensor& tensor, char* target) {
   const TensorImpl& impl = *tensor.impl();
   if (tensor.device().kind() != DeviceKind::cpu) {
     if (is_contiguous(tensor.shape(), impl.strides)) {
-      tensor.device().copy_to_host(target, impl.data(), tensor.spec().bytes());
+      backend_of(tensor.device()).copy_to_host(target, impl.data(), tensor.spec().bytes());
     } else {
       copy_elements(tensor.to(device_by_name("/CPU:0")), target);
     }
@@ -435,8 +435,8 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
     // Json writes a replacement for what is no UTF-8.
     require(Json::parse(Json(name).dump()).as_string() == name, ErrorCode::invalid_argument, where,
             "checkpoint \"", path, "\": the name ", Json(name), " is not UTF-8");
-    require(value.device().has_memory(), ErrorCode::invalid_argument, where, "checkpoint \"", path, "\": \"",
-            name, "\" is on ", value.device(), ", which holds no elements");
+    require(backend_of(value.device()).has_memory(), ErrorCode::invalid_argument, where, "checkpoint \"",
+            path, "\": \"", name, "\" is on ", value.device(), ", which holds no elements");
     header.entries.push_back({.name = name, .spec = value.spec(), .variable = variable});
     values.push_back(value);
   };

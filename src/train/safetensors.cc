@@ -215,7 +215,7 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
     check(tensor.defined() && !tensor.symbolic(), "tensor \"", name,
           tensor.defined() ? "\" belongs to a traced function and has no elements; save outside of it"
                            : "\" is none");
-    check(tensor.device().has_memory(), "tensor \"", name, "\" is on ", tensor.device(),
+    check(backend_of(tensor.device()).has_memory(), "tensor \"", name, "\" is on ", tensor.device(),
           ", which holds no elements");
   }
   for (const auto& [key, value] : options.metadata) {
@@ -297,7 +297,8 @@ Tensor SafetensorsFile::read(std::string_view name, std::source_location where) 
             where, "safetensors file \"", path(), "\": tensor \"", name,
             "\" is BOOL but has bytes that are neither 0 nor 1");
   }
-  if (!buffer.empty()) tensor.device().copy_from_host(tensor.impl()->data(), buffer.data(), bytes);
+  if (!buffer.empty())
+    backend_of(tensor.device()).copy_from_host(tensor.impl()->data(), buffer.data(), bytes);
   return tensor;
 }
 

@@ -2,13 +2,14 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <thread>
 
 #include "comm/communicator.h"
-#include "device/launch_graph.h"
+#include "device/device_backend.h"
 #include "gpu/gpu.h"
 #include "gpu/ranks.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -32,6 +33,7 @@ void must(bool condition, const std::string& what) {
 }
 
 Device& card() { return device_by_name("/GPU:0"); }
+Stream& card_stream() { return backend_of(card()).compute_stream(); }
 void* data_of(const Tensor& tensor) { return tensor.impl()->data(); }
 
 template <class T>
@@ -64,7 +66,7 @@ Tensor numbers(int rank, int64_t count, DType dtype) {
 template <class T>
 void collect(Communicator& communicator, DType dtype, int64_t count) {
   const int rank = communicator.rank(), size = communicator.size();
-  void* const stream = card().stream();
+  Stream& stream = card_stream();
   const std::string what = detail::concat(" of ", count, " ", dtype);
   const Tensor own = numbers<T>(rank, count, dtype);
   const Tensor sum = Tensor::full(dtype, {count}, 99, card());
@@ -110,10 +112,10 @@ void collectives(int rank, int size, const std::string& address) {
   for (int64_t i = 0; i < 20; ++i) {
     many.push_back(numbers<float>(rank, 1 + 777 * i, DType::float32));
     communicator->all_reduce_sum(data_of(many.back()), data_of(many.back()), 1 + 777 * i, DType::float32,
-                                 card().stream());
+                                 card_stream());
   }
   communicator->end_batch();
-  communicator->barrier(card().stream());
+  communicator->barrier(card_stream());
   for (const Tensor& tensor : many) {
     double expected = 0;
     for (int r = 0; r < size; ++r) expected += value_at(r, tensor.size() - 1);
@@ -123,31 +125,31 @@ void collectives(int rank, int size, const std::string& address) {
 }
 const RegisterScenario collectives_scenario("collectives", collectives);
 
-// A recorded sum is repeated, with new values each time.
-void recorded(int rank, int size, const std::string& address) {
+// A captured sum is replayed, with new values each time.
+void captured(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
   const auto communicator = comm::join(group, card(), {.timeout_s = 60});
   constexpr int64_t kCount = 5000;
   const Tensor values = Tensor::full(DType::float32, {kCount}, 1, card());
   const Tensor sum = Tensor::full(DType::float32, {kCount}, 0, card());
-  const auto add_up = [&](void* stream) {
+  const auto add_up = [&](Stream& stream) {
     communicator->all_reduce_sum(data_of(values), data_of(sum), kCount, DType::float32, stream);
   };
-  add_up(card().stream());
-  communicator->wait(card().stream());
-  const RecordedLaunch launches[] = {{add_up, {}}};
-  const auto graph = card().record(launches);
+  add_up(card_stream());
+  communicator->wait(card_stream());
+  const CapturedLaunch launches[] = {{add_up, {}}};
+  const auto graph = backend_of(card()).capture(launches);
   for (int i = 1; i <= 10; ++i) {
     const float value = static_cast<float>(i * (rank + 1));
-    card().fill(data_of(values), &value, sizeof value, kCount);
-    graph->launch();
-    communicator->watch("recorded sum", card().stream());
-    communicator->wait(card().stream());
+    card_stream().fill(data_of(values), std::bit_cast<uint32_t>(value), sizeof value, kCount);
+    graph->replay(card_stream());
+    communicator->watch("captured sum", card_stream());
+    communicator->wait(card_stream());
     for (const float x : sum.to_vector<float>())
-      must(x == static_cast<float>(i * size * (size + 1) / 2), "a recorded sum");
+      must(x == static_cast<float>(i * size * (size + 1) / 2), "a captured sum");
   }
 }
-const RegisterScenario recorded_scenario("recorded", recorded);
+const RegisterScenario captured_scenario("captured", captured);
 
 void expect_failure(const std::function<void()>& f, const std::vector<std::string>& words) {
   try {
@@ -163,9 +165,8 @@ void expect_failure(const std::function<void()>& f, const std::vector<std::strin
 }
 
 void sum_once(Communicator& communicator, const Tensor& values) {
-  communicator.all_reduce_sum(data_of(values), data_of(values), values.size(), DType::float32,
-                              card().stream());
-  communicator.wait(card().stream());
+  communicator.all_reduce_sum(data_of(values), data_of(values), values.size(), DType::float32, card_stream());
+  communicator.wait(card_stream());
 }
 
 // The last rank dies between two sums: the others learn it, although NCCL's kernel waits on the card.
@@ -236,7 +237,7 @@ void trains(int rank, int size, const std::string& address) {
       if (together) {
         communicator->begin_batch();
         for (const Tensor& g : all)
-          communicator->all_reduce_sum(data_of(g), data_of(g), g.size(), DType::float32, card().stream());
+          communicator->all_reduce_sum(data_of(g), data_of(g), g.size(), DType::float32, card_stream());
         communicator->end_batch();
         communicator->check();
         for (Tensor& g : all) g = g / static_cast<double>(size);
@@ -261,8 +262,8 @@ void trains(int rank, int size, const std::string& address) {
     // In lockstep: the same bits everywhere.
     const Tensor own = Tensor::from(weights[v], {count});
     const Tensor all = Tensor::full(DType::float32, {size * count}, 0, card());
-    communicator->all_gather(data_of(own), data_of(all), count, DType::float32, card().stream());
-    communicator->wait(card().stream());
+    communicator->all_gather(data_of(own), data_of(all), count, DType::float32, card_stream());
+    communicator->wait(card_stream());
     const auto every = all.to_vector<float>();
     for (size_t i = 0; i < every.size(); ++i)
       must(every[i] == weights[v][i % weights[v].size()], "weights differ between the ranks");
@@ -291,13 +292,14 @@ TEST_F(GpuNccl, AloneSumsAreWhatTheyWere) {
   Group group({.rank = 0, .size = 1});
   const auto communicator = comm::join(group, gpu());
   const Tensor x = Tensor::full(DType::float32, {1000}, 3, gpu());
-  communicator->all_reduce_sum(data_of(x), data_of(x), 1000, DType::float32, gpu().stream());
-  communicator->barrier(gpu().stream());
+  communicator->all_reduce_sum(data_of(x), data_of(x), 1000, DType::float32,
+                               backend_of(gpu()).compute_stream());
+  communicator->barrier(backend_of(gpu()).compute_stream());
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 3.f));
 }
 
 TEST_F(GpuNccl, LongTwoProcessesAddUpEveryTypeAndSize) { expect_all_well("collectives", 60); }
-TEST_F(GpuNccl, LongRecordedSumsAreRepeated) { expect_all_well("recorded", 60); }
+TEST_F(GpuNccl, LongCapturedSumsAreReplayed) { expect_all_well("captured", 60); }
 TEST_F(GpuNccl, LongTwoProcessesTrainInLockstep) { expect_all_well("trains", 60); }
 TEST_F(GpuNccl, LongAStalledRankIsNamed) { expect_all_well("stalled", 60); }
 TEST_F(GpuNccl, LongADeadRankIsNamed) {

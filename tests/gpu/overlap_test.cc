@@ -114,13 +114,14 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
       observe::ReplicaClock& own = clock.replica(d);
       own.begin_step();
       own.enter(Category::compute, observe::ThreadState::blocks);
-      const auto fill = [&] { sums.marks(d, 1)[0].mark->reach(gpu(d).stream()); };
+      Stream& stream = backend_of(gpu(d)).compute_stream();
+      const auto fill = [&] { sums.marks(d, 1)[0].mark->reach(stream); };
       if (early) fill();
       // A few long launches: they are queued long before they have ended.
       for (int i = 0; i < 6; ++i) matmul(operands[static_cast<size_t>(d)], operands[static_cast<size_t>(d)]);
       if (!early) fill();
       EXPECT_TRUE(sums.finish(d, 1));
-      for (const StreamEvent* event : sums.waits(d, 1)[0].events) event->wait(gpu(d).stream());
+      for (const Event* event : sums.waits(d, 1)[0].events) event->wait(stream);
       gpu(d).synchronize();
       sums.attribute_waits(d, 0);
       own.leave();

@@ -1,6 +1,5 @@
 // What must not change with time or place: memory over thousands of steps, checkpoints between devices, training in 16
 // bits; and that copies ahead happen beside the computation.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -211,10 +210,9 @@ TEST_F(GpuRobustness, LongMixedPrecisionTrainsAsOnTheCpu) {
 // Copies through more pinned memory than there is can only return while copies happen; the computation that was queued
 // before them has not ended by then.
 TEST_F(GpuRobustness, CopiesAheadHappenBesideTheComputation) {
-  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
-  ASSERT_NE(runtime, nullptr) << dlerror();
-  const auto query = reinterpret_cast<int (*)(void*)>(dlsym(runtime, "cudaStreamQuery"));
-  const auto busy = [&] { return query(gpu().stream()) != 0; };
+  DeviceBackend& device = backend_of(gpu());
+  const auto begun = device.new_event(Event::Timed::yes), ended = device.new_event(Event::Timed::yes);
+  const auto busy = [&] { return ended->ns_since(*begun) == 0; };
   const DeviceScope scope(gpu());
   const Tensor a = Tensor::full(DType::float32, {4096, 4096}, 1e-4);
   const auto compute = [&](int times) {
@@ -233,13 +231,15 @@ TEST_F(GpuRobustness, CopiesAheadHappenBesideTheComputation) {
       // What the device used before must be free of readers: nothing is queued.
       ahead = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
     }
+    begun->record(device.compute_stream());
     const Tensor last = compute(100);
+    ended->record(device.compute_stream());
     ASSERT_TRUE(busy()) << "the computation was too short";
     if (!ahead) ahead = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
-    gpu().copy_from_host(ahead->data(), bytes.data(), kBytes);
+    device.copy_from_host(ahead->data(), bytes.data(), kBytes);
     EXPECT_TRUE(busy()) << "the copy has waited for the computation, round " << round;
     std::vector<char> back(kBytes);
-    gpu().copy_to_host(back.data(), ahead->data(), kBytes);
+    device.copy_to_host(back.data(), ahead->data(), kBytes);
     EXPECT_EQ(back, bytes);
   }
 }

@@ -1,11 +1,14 @@
 """A room includes only rooms below it, and the command-line tool only public headers.
 
 Inside ops, the files x_cpu.* and x_cuda.* count as the rooms backends/cpu and backends/cuda. The backends stand
-above every other room and know nothing of each other. Tests, benchmarks and fuzzers may include anything, and so
+above every other room and know nothing of each other, but that NCCL works on CUDA's streams. Tests, benchmarks and fuzzers may include anything, and so
 may the umbrella header lockstep/lockstep.h.
 """
 
 import tree
+
+# A backend that stands on another one.
+_STANDS_ON = {"backends/nccl": "backends/cuda"}
 
 
 def _rank(room):
@@ -32,7 +35,7 @@ def check(root, arguments=None):
                     problems.append(f"{where}: the umbrella header is for users; include the headers that are needed")
                 continue
             below = tree.room_of(include.target)
-            if below is None or below == room:
+            if below is None or below == room or below == _STANDS_ON.get(room):
                 continue
             if room == "cli" and not tree.is_public(include.target):
                 problems.append(f"{where}: cli sees public headers only, and {include} is private to {below}")

@@ -16,6 +16,7 @@ import readme_samples
 import room_order
 import simd_symbols
 import tree
+import typed_streams
 import words
 
 COMPILER = "g++"
@@ -69,6 +70,23 @@ class ReadmeSamplesTest(RuleTest):
         self.assert_passes(readme_samples.check)
         self.write({"README.md": "Text\n```cpp\nint main() { return 1; }\n```\n"})
         self.assert_fails(readme_samples.check, "README.md:2:", "examples/")
+
+
+class TypedStreamsTest(RuleTest):
+    def test_a_stream_is_a_stream(self):
+        self.write({"src/graph/kernel.h": "#pragma once\nstruct Args {\n  Stream& stream;\n  void* workspace;\n};\n",
+                    "src/graph/eager.cc": "void* stream;\n",
+                    "src/backends/cuda/handle.h": "#pragma once\nvoid* stream();\n"})
+        self.assert_passes(typed_streams.check)
+
+    def test_an_untyped_stream_is_found(self):
+        for line in ("void* stream = nullptr;", "void *stream;", "void run(void* const side_stream);",
+                     "virtual void* stream() const;"):
+            self.write({"src/graph/kernel.h": f"#pragma once\n{line}\n"})
+            self.assert_fails(typed_streams.check, "src/graph/kernel.h:2:", "Stream&")
+        self.write(GOOD)
+        self.write({"include/lockstep/tensor/shape.h": "#pragma once\nvoid wait(void* stream);\n"})
+        self.assert_fails(typed_streams.check, "include/lockstep/tensor/shape.h:2:")
 
 
 class TreeTest(RuleTest):
@@ -127,6 +145,13 @@ class RoomOrderTest(RuleTest):
     def test_backend_that_includes_another(self):
         self.write({"src/backends/null/device.cc": '#include "backends/cpu/primitive.h"\n'})
         self.assert_fails(room_order.check, "backends/null may not include", "backends/cpu")
+
+    def test_nccl_stands_on_cuda_and_not_the_other_way(self):
+        self.write({"src/backends/cuda/stream.h": "#pragma once\n",
+                    "src/backends/nccl/library.h": '#pragma once\n#include "backends/cuda/stream.h"\n'})
+        self.assert_passes(room_order.check)
+        self.write({"src/backends/cuda/device.cc": '#include "backends/nccl/library.h"\n'})
+        self.assert_fails(room_order.check, "backends/cuda may not include", "backends/nccl")
 
     def test_tool_that_includes_a_private_header(self):
         self.write({"src/cli/main.cc": '#include "graph/kernel.h"\n'})

@@ -4,8 +4,8 @@
 // and its own worker, and data that crosses from one to another is copied and counted. Devices live
 // until the process ends, so a Device& or Device* never dangles.
 //
-// A GPU has a stream: kernels and copies are queued there and happen later, in the order in which they
-// were queued, whichever thread did it. Reading an element waits for it; nothing else does.
+// A GPU works asynchronously: kernels and copies are queued and happen later, in the order in which they were queued,
+// whichever thread did it. Reading an element waits for it; nothing else does.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,8 @@
 
 namespace lockstep {
 
+class DeviceBackend;
 struct DeviceName;
-class LaunchGraph;
-class MemoryLedger;
-struct RecordedLaunch;
 
 enum class DeviceKind : uint8_t { cpu, gpu, null };
 
@@ -46,9 +44,12 @@ struct DeviceCounters {
   int64_t bytes_copied_out = 0;  // to other devices
 };
 
-class Device {
+// Thread-safe.
+class Device final {
  public:
-  virtual ~Device();
+  // Of the library: what a kind of device does is behind it.
+  explicit Device(std::unique_ptr<DeviceBackend> backend);
+  ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -58,64 +59,25 @@ class Device {
   // Threads that one kernel on this device may use.
   int threads() const { return threads_; }
 
-  // The card that it is, or is a share of: logical devices of one card have the same number.
-  virtual int physical() const { return 0; }
-  // Whether kernels of this device can follow pointers into the other's memory.
-  virtual bool reads(const Device& other) const { return other.kind() == kind_; }
+  MemoryInfo memory_info() const;
+  void reset_peak_memory();
+  // 0: no limit. Throws Error(invalid_argument) where more than `bytes` is held already.
+  void set_memory_limit(int64_t bytes);
 
-  // False: the device keeps account of memory but has none (null_device.h).
-  virtual bool has_memory() const { return true; }
-  // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
-  virtual void* allocate(size_t bytes, std::source_location where) = 0;
-  virtual void deallocate(void* data, size_t bytes) noexcept = 0;
-  // Memory for what the host sends ahead of its use: copy_from_host() into it happens beside what the device computes,
-  // not behind it. Nothing else may write there.
-  virtual void* allocate_ahead(size_t bytes, std::source_location where) { return allocate(bytes, where); }
-  // The source may be overwritten, and the target is written, when these return.
-  virtual void copy_from_host(void* target, const void* source, size_t bytes) = 0;
-  virtual void copy_to_host(void* target, const void* source, size_t bytes) const = 0;
+  DeviceCounters counters() const;
+  void reset_counters();
 
-  virtual MemoryInfo memory_info() const = 0;
-  // What the memory is used for, over time. Never null.
-  MemoryLedger* ledger() const { return ledger_.get(); }
-  virtual void reset_peak_memory() = 0;
-  // Throws Error(invalid_argument) where more than `bytes` is held already.
-  virtual void set_memory_limit(int64_t bytes) = 0;
-
-  virtual DeviceCounters counters() const = 0;
-  virtual void reset_counters() = 0;
-  virtual void count_kernels(int64_t kernels, int64_t flops) = 0;
-  virtual void count_copy(int64_t bytes_in, int64_t bytes_out) = 0;
-
-  // Between two places of this device's memory, which do not overlap.
-  virtual void copy_within(void* target, const void* source, size_t bytes);
-  // From the memory of another device of the same kind.
-  virtual void copy_from_device(void* target, Device& from, const void* source, size_t bytes);
-  // `count` times the `width` bytes (1, 2, 4 or 8) of `pattern`.
-  virtual void fill(void* target, const void* pattern, size_t width, size_t count);
-
-  // Where kernels are queued, with the calling thread bound to this device; null on CPUs, whose kernels run
-  // at once.
-  virtual void* stream() const { return nullptr; }
-  // Returns when all that was queued has happened.
-  virtual void synchronize() const {}
-  // What is queued here from now on happens after what is queued on the other device now.
-  virtual void wait_for(const Device& /*other*/) {}
-  // These launches, to be repeated as a whole; they do not happen now. Null: this device repeats nothing.
-  virtual std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches);
-  // A mark behind all that is queued now, and the wait until it is reached.
-  virtual int64_t mark() { return 0; }
-  virtual void wait_until(int64_t /*mark*/) const {}
-
- protected:
-  Device(DeviceKind kind, int index, int threads);
+  // Returns when all that was queued has happened. Throws what kernels found wrong meanwhile.
+  void synchronize() const;
 
  private:
-  DeviceKind kind_;
-  int index_;
-  int threads_;
-  std::string name_;
-  std::unique_ptr<MemoryLedger> ledger_;
+  friend DeviceBackend& backend_of(const Device& device);
+
+  const DeviceKind kind_;
+  const int index_;
+  const int threads_;
+  const std::string name_;
+  const std::unique_ptr<DeviceBackend> backend_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Device& device);

@@ -5,10 +5,6 @@
 #include <vector>
 
 #include "backends/cuda/check.h"
-#include "backends/cuda/report.h"
-#include "backends/cuda/side_stream.h"
-#include "backends/cuda/stream_work.h"
-#include "device/launch_graph.h"
 #include "device/nvidia_driver.h"
 
 namespace lockstep::cuda {
@@ -21,24 +17,22 @@ constexpr size_t kLeftFree = size_t{512} << 20;
 
 void bind(int ordinal) { check(cudaSetDevice(ordinal), "cudaSetDevice"); }
 
-class CudaLaunchGraph final : public LaunchGraph {
+class CudaGraph final : public CapturedGraph {
  public:
-  CudaLaunchGraph(cudaGraphExec_t graph, const CudaDevice& device) : graph_(graph), device_(device) {}
-  ~CudaLaunchGraph() override {
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override {
     // One that is still running may not go; where the process ends, the driver may have gone first.
-    if (cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)) == cudaSuccess)
-      cudaGraphExecDestroy(graph_);
+    if (cudaStreamSynchronize(replayed_on_) == cudaSuccess) cudaGraphExecDestroy(graph_);
   }
-  void launch() override { launch_on(device_.stream()); }
-  void launch_on(void* stream) override {
-    stream_ = stream;
-    check(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_)), "cudaGraphLaunch");
+  void replay(Stream& stream) override {
+    stream.device().bind_thread();
+    replayed_on_ = cuda_stream(stream);
+    check(cudaGraphLaunch(graph_, replayed_on_), "cudaGraphLaunch");
   }
 
  private:
   cudaGraphExec_t graph_;
-  const CudaDevice& device_;
-  void* stream_ = nullptr;
+  cudaStream_t replayed_on_ = nullptr;
 };
 
 // Cards whose memory others may read do so directly: sums over replicas, and copies without the host.
@@ -68,14 +62,10 @@ void enable_peers(int ordinal) {
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options)
-    : Device(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(card.uuid) {
+    : DeviceBackend(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(card.uuid) {
   enable_peers(ordinal_);
   bind(ordinal_);
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaStreamCreateWithFlags(&ahead_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  for (cudaEvent_t* event : {&marker_, &ahead_copied_})
-    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check(cudaEventCreateWithFlags(&ahead_copied_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   for (cudaEvent_t& event : marks_)
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   memory_.limit = options.memory_limit;
@@ -92,7 +82,7 @@ CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& card, const Gp
 // Devices live until the process ends: what they hold goes with it.
 CudaDevice::~CudaDevice() = default;
 
-bool CudaDevice::reads(const Device& other) const {
+bool CudaDevice::reads(const DeviceBackend& other) const {
   if (other.kind() != DeviceKind::gpu) return false;
   const int from = static_cast<const CudaDevice&>(other).ordinal_;
   if (from == ordinal_) return true;
@@ -272,146 +262,93 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
   }
   if (read_until < 0) {
     const std::lock_guard lock(staging_.mutex);
-    return copy_pieces(target, source, bytes, staging_, stream_);
+    return copy_pieces(target, source, bytes, staging_, stream_.handle());
   }
   const std::lock_guard lock(ahead_staging_.mutex);
-  check(cudaStreamWaitEvent(ahead_stream_, marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
-        "cudaStreamWaitEvent");
-  copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_);
+  check(
+      cudaStreamWaitEvent(ahead_stream_.handle(), marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
+      "cudaStreamWaitEvent");
+  copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_.handle());
   // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to wait for.
-  check(cudaEventRecord(ahead_copied_, ahead_stream_), "cudaEventRecord");
-  check(cudaStreamWaitEvent(stream_, ahead_copied_, 0), "cudaStreamWaitEvent");
+  check(cudaEventRecord(ahead_copied_, ahead_stream_.handle()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_.handle(), ahead_copied_, 0), "cudaStreamWaitEvent");
 }
 
-void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) const {
+void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) {
   if (bytes == 0) return;
-  bind(ordinal_);
-  if (bytes > Staging::kSlotBytes) {
-    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream_),
-          "cudaMemcpyAsync to the host");
-    return synchronize();
-  }
+  if (bytes > Staging::kSlotBytes) return stream_.read(target, source, bytes);
+  bind_thread();
   const std::lock_guard lock(staging_.mutex);
   size_t index = 0;
   char* staged = slot(staging_, index);
-  check(cudaMemcpyAsync(staged, source, bytes, cudaMemcpyDeviceToHost, stream_),
-        "cudaMemcpyAsync to the host");
-  synchronize();
+  stream_.read(staged, source, bytes);
   std::memcpy(target, staged, bytes);
 }
 
-void CudaDevice::copy_within(void* target, const void* source, size_t bytes) {
+void CudaDevice::copy_from_device(void* target, DeviceBackend& from, const void* source, size_t bytes) {
   if (bytes == 0) return;
-  bind(ordinal_);
-  check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_),
-        "cudaMemcpyAsync on the device");
-}
-
-void CudaDevice::copy_from_device(void* target, Device& from, const void* source, size_t bytes) {
-  if (bytes == 0) return;
-  const auto& other = static_cast<const CudaDevice&>(from);
-  wait_for(from);
-  bind(ordinal_);
-  check(cudaMemcpyPeerAsync(target, ordinal_, source, other.ordinal_, bytes, stream_), "cudaMemcpyPeerAsync");
+  auto& other = static_cast<CudaDevice&>(from);
+  stream_.wait_for(other.stream_);
+  bind_thread();
+  check(cudaMemcpyPeerAsync(target, ordinal_, source, other.ordinal_, bytes, stream_.handle()),
+        "cudaMemcpyPeerAsync");
   // Nothing there overwrites the source before it is read.
-  from.wait_for(*this);
-}
-
-void CudaDevice::fill(void* target, const void* pattern, size_t width, size_t count) {
-  uint64_t value = 0;
-  std::memcpy(&value, pattern, width);
-  CudaStreamWork().fill(target, value, width, count, stream());
+  other.stream_.wait_for(stream_);
 }
 
 // --- order ---------------------------------------------------------------------------------------------------------
 
-void* CudaDevice::stream() const {
-  bind(ordinal_);
-  return stream_;
-}
+void CudaDevice::bind_thread() const { bind(ordinal_); }
 
-void CudaDevice::synchronize() const {
-  bind(ordinal_);
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  for (const cudaStream_t stream : {stream_, aside_}) throw_findings(stream);
+std::unique_ptr<Stream> CudaDevice::new_stream() {
+  return std::make_unique<CudaStream>(*this, CudaStream::Priority::urgent);
 }
-
-void CudaDevice::wait_for(const Device& other) {
-  if (&other == this || other.kind() != DeviceKind::gpu) return;
-  const auto& before = static_cast<const CudaDevice&>(other);
-  const std::lock_guard lock(before.marker_mutex_);
-  bind(before.ordinal_);
-  check(cudaEventRecord(before.marker_, before.stream_), "cudaEventRecord");
-  bind(ordinal_);
-  check(cudaStreamWaitEvent(stream_, before.marker_, 0), "cudaStreamWaitEvent");
-}
-
-std::unique_ptr<SideStream> CudaDevice::side_stream() const { return make_side_stream(*this); }
 
 int64_t CudaDevice::mark() {
-  bind(ordinal_);
+  bind_thread();
   const int64_t mark = next_mark_++;
-  check(cudaEventRecord(marks_[static_cast<size_t>(mark) % marks_.size()], stream_), "cudaEventRecord");
+  check(cudaEventRecord(marks_[static_cast<size_t>(mark) % marks_.size()], stream_.handle()),
+        "cudaEventRecord");
   return mark;
 }
 
-void CudaDevice::wait_until(int64_t mark) const {
-  check(cudaEventSynchronize(marks_[static_cast<size_t>(mark) % marks_.size()]), "cudaEventSynchronize");
-  for (const cudaStream_t stream : {stream_, aside_}) throw_findings(stream);
-}
-
-std::unique_ptr<LaunchGraph> CudaDevice::record(std::span<const RecordedLaunch> launches) {
-  bind(ordinal_);
-  // On a stream of its own: what other threads queue meanwhile is not part of it.
-  const std::lock_guard lock(aside_mutex_);
+std::unique_ptr<CapturedGraph> CudaDevice::capture(std::span<const CapturedLaunch> launches) {
+  bind_thread();
+  const std::lock_guard lock(capture_mutex_);
+  const cudaStream_t stream = capture_stream_.handle();
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
   try {
-    check(cudaStreamBeginCapture(aside_, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
     // Before each launch the stream is told what it depends on, so that the graph has no other order than that.
     std::vector<std::vector<cudaGraphNode_t>> ends(launches.size());
     for (size_t i = 0; i < launches.size(); ++i) {
       std::vector<cudaGraphNode_t> before;
       for (const size_t earlier : launches[i].after)
         before.insert(before.end(), ends[earlier].begin(), ends[earlier].end());
-      check(cudaStreamUpdateCaptureDependencies(aside_, before.data(), nullptr, before.size(),
+      check(cudaStreamUpdateCaptureDependencies(stream, before.data(), nullptr, before.size(),
                                                 cudaStreamSetCaptureDependencies),
             "cudaStreamUpdateCaptureDependencies");
-      launches[i].launch(aside_);
+      launches[i].launch(capture_stream_);
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       const cudaGraphNode_t* last = nullptr;
       size_t count = 0;
-      check(cudaStreamGetCaptureInfo(aside_, &status, nullptr, nullptr, &last, nullptr, &count),
+      check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &last, nullptr, &count),
             "cudaStreamGetCaptureInfo");
       ends[i].assign(last, last + count);
     }
-    check(cudaStreamEndCapture(aside_, &graph), "cudaStreamEndCapture");
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
   } catch (...) {
     cudaGraph_t broken = nullptr;
-    if (!graph) cudaStreamEndCapture(aside_, &broken);
+    if (!graph) cudaStreamEndCapture(stream, &broken);
     for (const cudaGraph_t g : {graph, broken})
       if (g) cudaGraphDestroy(g);
     cudaGetLastError();
     throw;
   }
   cudaGraphDestroy(graph);
-  return std::make_unique<CudaLaunchGraph>(made, *this);
-}
-
-// --- counters ------------------------------------------------------------------------------------------------------
-
-DeviceCounters CudaDevice::counters() const {
-  return {kernels_.load(), flops_.load(), bytes_in_.load(), bytes_out_.load()};
-}
-void CudaDevice::reset_counters() { kernels_ = flops_ = bytes_in_ = bytes_out_ = 0; }
-void CudaDevice::count_kernels(int64_t kernels, int64_t flops) {
-  kernels_.fetch_add(kernels, std::memory_order_relaxed);
-  flops_.fetch_add(flops, std::memory_order_relaxed);
-}
-void CudaDevice::count_copy(int64_t bytes_in, int64_t bytes_out) {
-  bytes_in_.fetch_add(bytes_in, std::memory_order_relaxed);
-  bytes_out_.fetch_add(bytes_out, std::memory_order_relaxed);
+  return std::make_unique<CudaGraph>(made);
 }
 
 }  // namespace lockstep::cuda

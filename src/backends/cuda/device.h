@@ -11,49 +11,40 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/stream.h"
 #include "device/caching_allocator.h"
 #include "device/gpu_driver.h"
-#include "device/side_stream.h"
 
 namespace lockstep::cuda {
 
-// Thread-safe. All work is queued on one stream, in the order of the calls. Memory that is given back may be used
+// Thread-safe. All work is queued on the compute stream, in the order of the calls, unless somebody names another. Memory that is given back may be used
 // again at once: whoever gets it queues behind whoever had it. What the host sends ahead has a stream of its own and
-// blocks of its own: each is written when those who read what it held before are done, and the first stream waits for
-// the copy.
-class CudaDevice final : public Device, public HasSideStreams, private SegmentSource {
+// blocks of its own: each is written when those who read what it held before are done, and the compute stream
+// waits for the copy.
+class CudaDevice final : public DeviceBackend, private SegmentSource {
  public:
   CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options);
   ~CudaDevice() override;
 
   int physical() const override { return ordinal_; }
-  bool reads(const Device& other) const override;
+  bool reads(const DeviceBackend& other) const override;
 
   void* allocate(size_t bytes, std::source_location where) override;
   void deallocate(void* data, size_t bytes) noexcept override;
   void* allocate_ahead(size_t bytes, std::source_location where) override;
-  void copy_from_host(void* target, const void* source, size_t bytes) override;
-  void copy_to_host(void* target, const void* source, size_t bytes) const override;
-  void copy_within(void* target, const void* source, size_t bytes) override;
-  void copy_from_device(void* target, Device& from, const void* source, size_t bytes) override;
-  void fill(void* target, const void* pattern, size_t width, size_t count) override;
-
-  void* stream() const override;
-  void synchronize() const override;
-  void wait_for(const Device& other) override;
-  std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override;
-  std::unique_ptr<SideStream> side_stream() const override;
-  int64_t mark() override;
-  void wait_until(int64_t mark) const override;
-
   MemoryInfo memory_info() const override;
   void reset_peak_memory() override;
   void set_memory_limit(int64_t bytes) override;
 
-  DeviceCounters counters() const override;
-  void reset_counters() override;
-  void count_kernels(int64_t kernels, int64_t flops) override;
-  void count_copy(int64_t bytes_in, int64_t bytes_out) override;
+  void copy_from_host(void* target, const void* source, size_t bytes) override;
+  void copy_to_host(void* target, const void* source, size_t bytes) override;
+  void copy_from_device(void* target, DeviceBackend& from, const void* source, size_t bytes) override;
+
+  CudaStream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> new_stream() override;
+  std::unique_ptr<Event> new_event(Event::Timed timed) override { return make_event(*this, timed); }
+  void bind_thread() const override;
+  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override;
 
  private:
   // Pinned memory through which the host's bytes go, so that a copy neither waits for the stream nor for the bus.
@@ -81,19 +72,20 @@ class CudaDevice final : public Device, public HasSideStreams, private SegmentSo
   void copy_pieces(void* target, const void* source, size_t bytes, Staging& staging, cudaStream_t stream);
   void* try_allocate(size_t bytes);
   void count_memory();
+  int64_t mark();
 
   const int ordinal_;
   const std::string uuid_;
-  cudaStream_t stream_ = nullptr;
-  cudaStream_t aside_ = nullptr;  // where launches are recorded
-  std::mutex aside_mutex_;
-  cudaStream_t ahead_stream_ = nullptr;
-  mutable Staging staging_;
+  // Where graphs are captured: what other threads queue meanwhile is not part of them.
+  std::mutex capture_mutex_;
+  CudaStream capture_stream_{*this};
+  CudaStream stream_{*this, CudaStream::Priority::normal, &capture_stream_};
+  CudaStream ahead_stream_{*this};
+  Staging staging_;
   Staging ahead_staging_;
   cudaEvent_t ahead_copied_ = nullptr;
-  mutable std::mutex marker_mutex_;
-  cudaEvent_t marker_ = nullptr;
-  // Marks take turns: one that was overwritten is waited for by waiting for a later one.
+  // Places in the order of the compute stream, behind those who read a block. They take turns: one that was overwritten is
+  // waited for by waiting for a later one.
   std::array<cudaEvent_t, 64> marks_{};
   std::atomic<int64_t> next_mark_{0};
 
@@ -102,8 +94,6 @@ class CudaDevice final : public Device, public HasSideStreams, private SegmentSo
   MemoryInfo memory_;
   std::unordered_map<void*, Ahead> ahead_;
   std::vector<std::pair<void*, Ahead>> ahead_kept_;  // for the next ones; those given back last come last
-
-  std::atomic<int64_t> kernels_{0}, flops_{0}, bytes_in_{0}, bytes_out_{0};
 };
 
 }  // namespace lockstep::cuda

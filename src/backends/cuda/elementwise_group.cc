@@ -88,7 +88,7 @@ class ElementwiseGroup final : public Kernel {
       put(widths, k, uint32_t{vectors});
     }
     void* parameters[] = {arguments_.data()};
-    check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, static_cast<cudaStream_t>(args.stream)),
+    check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, cuda_stream(args.stream)),
           "launch of a group of elementwise kernels");
   }
 

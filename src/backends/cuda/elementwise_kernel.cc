@@ -41,7 +41,7 @@ ElementwiseKernel::ElementwiseKernel(const elementwise::Program& program, const 
   arguments_.resize(units_word_ + 2);
 }
 
-void ElementwiseKernel::launch(void* const* operands, void* stream) const {
+void ElementwiseKernel::launch(void* const* operands, cudaStream_t stream) const {
   if (!function_) return;
   bool vectors = width_ > 1;
   for (size_t i = 0; i < operands_; ++i) {
@@ -55,7 +55,7 @@ void ElementwiseKernel::launch(void* const* operands, void* stream) const {
   arguments_[units_word_ + 1] = vectors ? 1 : 0;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_blocks_, (units + kBlock - 1) / kBlock));
   void* parameters[] = {arguments_.data()};
-  check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, static_cast<cudaStream_t>(stream)),
+  check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, stream),
         "launch of an elementwise kernel");
 }
 

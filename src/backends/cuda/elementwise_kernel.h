@@ -18,7 +18,7 @@ class ElementwiseKernel {
   ElementwiseKernel(const elementwise::Program& program, const Shape& shape,
                     std::span<const Strides> strides);
   // `operands`: inputs, then outputs.
-  void launch(void* const* operands, void* stream) const;
+  void launch(void* const* operands, cudaStream_t stream) const;
 
  private:
   cudaKernel_t function_ = nullptr;  // null: nothing to compute

@@ -6,13 +6,14 @@
 #include <memory>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/stream.h"
 #include "graph/kernel.h"
 
 namespace lockstep::cuda {
 
 inline constexpr int kThreads = 256;  // of a block, where nothing asks for another number
 
-inline cudaStream_t stream_of(const LaunchArgs& args) { return static_cast<cudaStream_t>(args.stream); }
+inline cudaStream_t stream_of(const LaunchArgs& args) { return cuda_stream(args.stream); }
 
 template <class A, class B>
 constexpr auto ceil_div(A a, B b) {

@@ -11,7 +11,6 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/stream_work.h"
 #include "device/backend_facts.h"
 #include "device/gpu_driver.h"
 #include "device/nvidia_driver.h"
@@ -72,7 +71,7 @@ class Driver final : public GpuDriver {
     }
   }
 
-  std::unique_ptr<Device> make_device(int gpu, int index, const GpuOptions& options) const override {
+  std::unique_ptr<DeviceBackend> make_device(int gpu, int index, const GpuOptions& options) const override {
     const PhysicalGpu description = describe(gpu);
     require(description.capability_major >= kLeastMajor, ErrorCode::unsupported,
             std::source_location::current(), description.name, " has compute capability ",
@@ -80,8 +79,6 @@ class Driver final : public GpuDriver {
             kLeastMajor, ".0 or newer. Hide it with CUDA_VISIBLE_DEVICES or config::set_visible_devices()");
     return std::make_unique<CudaDevice>(gpu, index, description, options);
   }
-
-  const StreamWork& stream_work() const override { return stream_work_; }
 
  private:
   static PhysicalGpu describe(int ordinal) {
@@ -93,8 +90,6 @@ class Driver final : public GpuDriver {
             .capability_major = properties.major,
             .capability_minor = properties.minor};
   }
-
-  CudaStreamWork stream_work_;
 };
 
 std::string version_text(int version) {

@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 struct Report::State {
   std::function<void(const Finding&)> complain;
   Finding* finding = nullptr;
-  void* stream = nullptr;
+  const Stream* stream = nullptr;
   bool launched = false, abandoned = false;
 };
 
@@ -60,23 +60,23 @@ Report::~Report() {
   std::erase(r.states, state_);
 }
 
-Finding* Report::on(void* stream) const {
-  if (!state_->launched || state_->stream != stream) {
+Finding* Report::on(const Stream& stream) const {
+  if (!state_->launched || state_->stream != &stream) {
     const std::lock_guard lock(registry().mutex);
-    state_->stream = stream;
+    state_->stream = &stream;
     state_->launched = true;
   }
   return state_->finding;
 }
 
-void throw_findings(void* stream) {
+void throw_findings(const Stream& stream) {
   Registry& r = registry();
   std::shared_ptr<Report::State> found;
   Finding finding{};
   {
     const std::lock_guard lock(r.mutex);
     std::erase_if(r.states, [&](const std::shared_ptr<Report::State>& state) {
-      if (!state->launched || state->stream != stream) return false;
+      if (!state->launched || state->stream != &stream) return false;
       const bool first = !found && state->finding->found;
       if (first) {
         found = state;

@@ -8,6 +8,10 @@
 #include <functional>
 #include <memory>
 
+namespace lockstep {
+class Stream;
+}
+
 namespace lockstep::cuda {
 
 // In host memory that devices write.
@@ -30,7 +34,7 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   // What a kernel that is launched on this stream notes findings in.
-  Finding* on(void* stream) const;
+  Finding* on(const Stream& stream) const;
 
   struct State;
 
@@ -39,6 +43,6 @@ class Report {
 };
 
 // To be called after waiting for a stream: throws what its kernels have found, and forgets it.
-void throw_findings(void* stream);
+void throw_findings(const Stream& stream);
 
 }  // namespace lockstep::cuda

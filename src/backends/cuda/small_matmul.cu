@@ -164,7 +164,7 @@ SmallMatmulPlan plan_small_matmul(const StridedMatmul& p) {
 }
 
 void launch_small_matmul(const SmallMatmulPlan& plan, const StridedMatmul& p, Epilogue epilogue,
-                         const float* a, const float* b, const float* bias, float* c, void* stream) {
+                         const float* a, const float* b, const float* bias, float* c, cudaStream_t stream) {
   const int columns = 8 * plan.rows_per_thread;
   const auto tiles = static_cast<unsigned>((p.m + kRows - 1) / kRows * batches(p));
   if (tiles == 0 || p.n == 0) return;
@@ -175,7 +175,7 @@ void launch_small_matmul(const SmallMatmulPlan& plan, const StridedMatmul& p, Ep
   config.gridDim =
       dim3(static_cast<unsigned>(plan.cluster), static_cast<unsigned>((p.n + columns - 1) / columns), tiles);
   config.blockDim = dim3(kThreads);
-  config.stream = static_cast<cudaStream_t>(stream);
+  config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
   const auto launch = [&](auto* kernel) {

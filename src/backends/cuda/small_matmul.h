@@ -20,6 +20,6 @@ SmallMatmulPlan plan_small_matmul(const StridedMatmul& product);
 
 // C = act(A B + bias), bias null: none. Queues it.
 void launch_small_matmul(const SmallMatmulPlan& plan, const StridedMatmul& product, Epilogue epilogue,
-                         const float* a, const float* b, const float* bias, float* c, void* stream);
+                         const float* a, const float* b, const float* bias, float* c, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -37,20 +37,20 @@ __global__ void multiply(const __grid_constant__ StridedMatmul p, const T* a, co
 }
 
 template <class T>
-void launch(const StridedMatmul& p, const void* a, const void* b, void* c, void* stream) {
+void launch(const StridedMatmul& p, const void* a, const void* b, void* c, cudaStream_t stream) {
   int64_t size = p.m * p.n;
   for (int d = 0; d < p.batch_rank; ++d) size *= p.batch[static_cast<size_t>(d)];
   if (size == 0) return;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>((size + kBlock - 1) / kBlock, 65535));
-  multiply<T><<<blocks, kBlock, 0, static_cast<cudaStream_t>(stream)>>>(
-      p, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), size);
+  multiply<T><<<blocks, kBlock, 0, stream>>>(p, static_cast<const T*>(a), static_cast<const T*>(b),
+                                             static_cast<T*>(c), size);
   check_launch("strided matmul");
 }
 
 }  // namespace
 
 void launch_strided_matmul(DType dtype, const StridedMatmul& p, const void* a, const void* b, void* c,
-                           void* stream) {
+                           cudaStream_t stream) {
   switch (dtype) {
     case DType::float32: return launch<float>(p, a, b, c, stream);
     case DType::float64: return launch<double>(p, a, b, c, stream);

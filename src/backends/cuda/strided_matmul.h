@@ -1,6 +1,8 @@
 // Matrix products that cuBLASLt has no form for: integers, and matrices of any strides.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <array>
 #include <cstdint>
 
@@ -19,6 +21,6 @@ struct StridedMatmul {
 
 // Queues it; sums have float32 accumulators for 16-bit floats, and one order.
 void launch_strided_matmul(DType dtype, const StridedMatmul& product, const void* a, const void* b, void* c,
-                           void* stream);
+                           cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/stream.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -40,9 +41,9 @@ ncclDataType_t type_of(DType dtype) {
        "all_reduce_sum: booleans have no sum; cast() them first");
 }
 
-bool is_capturing(void* stream) {
+bool is_capturing(const Stream& stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "cudaStreamIsCapturing");
+  check_cuda(cudaStreamIsCapturing(cuda::cuda_stream(stream), &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 
@@ -55,7 +56,7 @@ std::string NcclCommunicator::Operation::text() const {
 NcclCommunicator::NcclCommunicator(Device& device, const ncclUniqueId& id, int rank, int size,
                                    const comm::CommunicatorOptions& options)
     : nccl_(library()), device_(device), rank_(rank), size_(size), options_(options) {
-  device_.stream();  // binds the thread
+  backend_of(device_).bind_thread();
   void* meeting = nullptr;
   check_cuda(cudaMalloc(&meeting, sizeof(int)), "cudaMalloc");
   meeting_ = static_cast<int*>(meeting);
@@ -81,7 +82,7 @@ NcclCommunicator::~NcclCommunicator() {
   wake_.notify_all();
   if (watcher_.joinable()) watcher_.join();
   try {
-    device_.stream();
+    backend_of(device_).bind_thread();
     const std::lock_guard lock(comm_mutex_);
     if (comm_ && !failed()) {
       const Moment until = in_seconds(kFarewell);
@@ -107,8 +108,9 @@ NcclCommunicator::~NcclCommunicator() {
 // --- collectives ---------------------------------------------------------------------------------------------------
 
 template <class Call>
-void NcclCommunicator::queue(const Operation& operation, void* stream, Call call) {
+void NcclCommunicator::queue(const Operation& operation, Stream& stream, Call call) {
   check();
+  stream.device().bind_thread();
   {
     const std::lock_guard lock(comm_mutex_);
     // Inside a batch nothing is done yet, and nothing to be waited for.
@@ -118,35 +120,34 @@ void NcclCommunicator::queue(const Operation& operation, void* stream, Call call
   check();
   if (in_batch_) {
     batch_ = operation;
-    batch_stream_ = stream;
+    batch_stream_ = &stream;
   } else {
     note(operation, stream);
   }
 }
 
 void NcclCommunicator::all_reduce_sum(const void* source, void* target, int64_t count, DType dtype,
-                                      void* stream) {
+                                      Stream& stream) {
   const ncclDataType_t type = type_of(dtype);
   queue({"all_reduce_sum", count, dtype}, stream, [&] {
     return nccl_.all_reduce(source, target, static_cast<size_t>(count), type, ncclSum, comm_,
-                            static_cast<cudaStream_t>(stream));
+                            cuda::cuda_stream(stream));
   });
 }
 
 void NcclCommunicator::broadcast(const void* source, void* target, int64_t count, DType dtype, int root,
-                                 void* stream) {
+                                 Stream& stream) {
   const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
   queue({"broadcast", count, dtype}, stream, [&] {
-    return nccl_.broadcast(source, target, bytes, ncclUint8, root, comm_, static_cast<cudaStream_t>(stream));
+    return nccl_.broadcast(source, target, bytes, ncclUint8, root, comm_, cuda::cuda_stream(stream));
   });
 }
 
 void NcclCommunicator::all_gather(const void* source, void* target, int64_t count, DType dtype,
-                                  void* stream) {
+                                  Stream& stream) {
   const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
-  queue({"all_gather", count, dtype}, stream, [&] {
-    return nccl_.all_gather(source, target, bytes, ncclUint8, comm_, static_cast<cudaStream_t>(stream));
-  });
+  queue({"all_gather", count, dtype}, stream,
+        [&] { return nccl_.all_gather(source, target, bytes, ncclUint8, comm_, cuda::cuda_stream(stream)); });
 }
 
 void NcclCommunicator::begin_batch() {
@@ -164,24 +165,23 @@ void NcclCommunicator::end_batch() {
     if (comm_) settle(result, batch_.text());
   }
   check();
-  if (batch_stream_) note(batch_, batch_stream_);
+  if (batch_stream_) note(batch_, *batch_stream_);
 }
 
-void NcclCommunicator::barrier(void* stream) {
+void NcclCommunicator::barrier(Stream& stream) {
   queue({.what = "barrier"}, stream, [&] {
-    return nccl_.all_reduce(meeting_, meeting_, 1, ncclInt32, ncclSum, comm_,
-                            static_cast<cudaStream_t>(stream));
+    return nccl_.all_reduce(meeting_, meeting_, 1, ncclInt32, ncclSum, comm_, cuda::cuda_stream(stream));
   });
   wait(stream);
 }
 
-void NcclCommunicator::watch(const char* what, void* stream) { note({.what = what}, stream); }
+void NcclCommunicator::watch(const char* what, Stream& stream) { note({.what = what}, stream); }
 
-void NcclCommunicator::wait(void* stream) {
+void NcclCommunicator::wait(Stream& stream) {
   // Not cudaStreamSynchronize: it would not return where an aborted kernel does not end.
   Moment give_up_at = Moment::max();
   for (int polls = 0;; ++polls) {
-    const cudaError_t status = cudaStreamQuery(static_cast<cudaStream_t>(stream));
+    const cudaError_t status = cudaStreamQuery(cuda::cuda_stream(stream));
     if (status == cudaSuccess) break;
     if (status != cudaErrorNotReady) {
       give_up(detail::concat("waiting for the stream: ", cudaGetErrorString(status)));
@@ -196,8 +196,9 @@ void NcclCommunicator::wait(void* stream) {
 
 // --- failures ------------------------------------------------------------------------------------------------------
 
-// Behind what was queued: from now on it is looked at until it has ended. What is being recorded does not happen now.
-void NcclCommunicator::note(const Operation& operation, void* stream) {
+// Behind what was queued: from now on it is looked at until it has ended. What is being captured does not happen now.
+void NcclCommunicator::note(const Operation& operation, Stream& stream) {
+  stream.device().bind_thread();
   if (is_capturing(stream)) return;
   const std::lock_guard lock(mutex_);
   cudaEvent_t event = nullptr;
@@ -207,7 +208,7 @@ void NcclCommunicator::note(const Operation& operation, void* stream) {
     event = spare_.back();
     spare_.pop_back();
   }
-  check_cuda(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+  check_cuda(cudaEventRecord(event, cuda::cuda_stream(stream)), "cudaEventRecord");
   queued_.push_back({operation, ++begun_, event, in_seconds(options_.timeout_s)});
 }
 
@@ -268,7 +269,7 @@ void NcclCommunicator::abort_communicator() noexcept {
 // The watcher's thread.
 void NcclCommunicator::look() {
   try {
-    device_.stream();  // binds the thread
+    backend_of(device_).bind_thread();
     std::unique_lock lock(mutex_);
     while (!ending_ && !failed()) {
       wake_.wait_for(lock, kLookEvery, [&] { return ending_ || failed(); });

@@ -31,15 +31,15 @@ class NcclCommunicator final : public comm::Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, void* stream) override;
+  void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, Stream& stream) override;
   void broadcast(const void* source, void* target, int64_t count, DType dtype, int root,
-                 void* stream) override;
-  void all_gather(const void* source, void* target, int64_t count, DType dtype, void* stream) override;
+                 Stream& stream) override;
+  void all_gather(const void* source, void* target, int64_t count, DType dtype, Stream& stream) override;
   void begin_batch() override;
   void end_batch() override;
-  void barrier(void* stream) override;
-  void watch(const char* what, void* stream) override;
-  void wait(void* stream) override;
+  void barrier(Stream& stream) override;
+  void watch(const char* what, Stream& stream) override;
+  void wait(Stream& stream) override;
   void check() override;
   void abort(const std::string& reason) noexcept override;
 
@@ -61,8 +61,8 @@ class NcclCommunicator final : public comm::Communicator {
   };
 
   template <class Call>
-  void queue(const Operation& operation, void* stream, Call call);
-  void note(const Operation& operation, void* stream);
+  void queue(const Operation& operation, Stream& stream, Call call);
+  void note(const Operation& operation, Stream& stream);
   void settle(ncclResult_t result, const std::string& what);
   std::string words(ncclResult_t result) const;
   void look();
@@ -89,7 +89,7 @@ class NcclCommunicator final : public comm::Communicator {
 
   bool in_batch_ = false;
   Operation batch_;
-  void* batch_stream_ = nullptr;
+  Stream* batch_stream_ = nullptr;
   int* meeting_ = nullptr;  // what a barrier sums
   std::thread watcher_;
 };

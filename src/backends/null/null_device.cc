@@ -1,17 +1,38 @@
 #include "lockstep/device/null_device.h"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 
+#include "device/device_backend.h"
+#include "device/host_stream.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
-class NullDevice final : public Device {
+[[noreturn]] void fail_to_read(const DeviceBackend& device) {
+  fail(ErrorCode::failed_precondition, std::source_location::current(), "tensors on ", device.name(),
+       " hold no elements to read");
+}
+
+// Everything has happened at once, for nothing does.
+class NullStream final : public Stream {
  public:
-  NullDevice() : Device(DeviceKind::null, 0, 1) {}
+  explicit NullStream(DeviceBackend& device) : Stream(device, false) {}
+
+  void copy(void*, const void*, size_t) override {}
+  void fill(void*, uint64_t, size_t, size_t) override {}
+  void read(void*, const void*, size_t) override { fail_to_read(device()); }
+  void synchronize() override {}
+  int64_t timed(const std::function<void()>& launch) override {
+    launch();
+    return 0;
+  }
+};
+
+class NullDevice final : public DeviceBackend {
+ public:
+  NullDevice() : DeviceBackend(DeviceKind::null, 0, 1) {}
 
   bool has_memory() const override { return false; }
 
@@ -31,10 +52,8 @@ class NullDevice final : public Device {
     memory_.current -= static_cast<int64_t>(bytes);
   }
   void copy_from_host(void*, const void*, size_t) override {}
-  void copy_to_host(void*, const void*, size_t) const override {
-    fail(ErrorCode::failed_precondition, std::source_location::current(), "tensors on ", name(),
-         " hold no elements to read");
-  }
+  void copy_to_host(void*, const void*, size_t) override { fail_to_read(*this); }
+  void copy_from_device(void*, DeviceBackend&, const void*, size_t) override {}
 
   MemoryInfo memory_info() const override {
     const std::lock_guard lock(mutex_);
@@ -52,29 +71,20 @@ class NullDevice final : public Device {
     memory_.limit = bytes;
   }
 
-  DeviceCounters counters() const override {
-    return {kernels_.load(), flops_.load(), in_.load(), out_.load()};
-  }
-  void reset_counters() override { kernels_ = flops_ = in_ = out_ = 0; }
-  void count_kernels(int64_t kernels, int64_t flops) override {
-    kernels_ += kernels;
-    flops_ += flops;
-  }
-  void count_copy(int64_t bytes_in, int64_t bytes_out) override {
-    in_ += bytes_in;
-    out_ += bytes_out;
-  }
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> new_stream() override { return std::make_unique<NullStream>(*this); }
+  std::unique_ptr<Event> new_event(Event::Timed timed) override { return std::make_unique<HostEvent>(timed); }
 
  private:
   mutable std::mutex mutex_;
   MemoryInfo memory_;
-  std::atomic<int64_t> kernels_{0}, flops_{0}, in_{0}, out_{0};
+  NullStream stream_{*this};
 };
 
 }  // namespace
 
 Device& null_device() {
-  static auto* device = new NullDevice;
+  static auto* device = new Device(std::make_unique<NullDevice>());
   return *device;
 }
 

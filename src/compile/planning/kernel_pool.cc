@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "compile/passes/transfers.h"
 #include "compile/planning/launch_groups.h"
+#include "device/device_backend.h"
 
 namespace lockstep::compile {
 
@@ -26,8 +27,8 @@ PreparedLaunch KernelSet::prepare(std::span<const Step> steps, size_t index) con
   if (kind == DeviceKind::null || step.op == &kTransfer) return {};
   const int threads = step_threads(step, options_);
   const TeamScope team(threads);
-  if (Device* device = step_device(step.place, options_))
-    device->stream();  // binds the thread, so that it is prepared for that device
+  Device* const device = step_device(step.place, options_);
+  if (device) backend_of(*device).bind_thread();
   if (const GroupSteps rule = group_rule(kind); rule && step.group >= 0) {
     const auto last = std::find_if(steps.begin() + static_cast<std::ptrdiff_t>(index), steps.end(),
                                    [&](const Step& s) { return s.group != step.group; });
@@ -39,25 +40,18 @@ PreparedLaunch KernelSet::prepare(std::span<const Step> steps, size_t index) con
                        .attributes = step.attrs,
                        .inputs = step.input_layouts,
                        .outputs = step.output_layouts,
+                       .device = device,
                        .threads = threads,
                        .where = step.where}),
           1};
-}
-
-// A CPU's kernels are the same for every device of as many threads; a GPU's belong to their device.
-bool KernelSet::serves(const PlanOptions& options) const {
-  return options.kind == options_.kind && options.devices == options_.devices &&
-         (options.device == options_.device || options.kind == DeviceKind::cpu) &&
-         options.device_threads == options_.device_threads &&
-         options.replica_threads == options_.replica_threads && options.reproducible == options_.reproducible;
 }
 
 std::shared_ptr<KernelSet> KernelPool::borrow(const PlanOptions& options) {
   std::unique_ptr<KernelSet> set;
   {
     const std::lock_guard lock(mutex_);
-    const auto found =
-        std::find_if(idle_.begin(), idle_.end(), [&](const auto& idle) { return idle->serves(options); });
+    const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                    [&](const auto& idle) { return same_kernels(idle->options(), options); });
     if (found != idle_.end()) {
       set = std::move(*found);
       idle_.erase(found);

@@ -29,8 +29,7 @@ class KernelSet {
   // The launch that begins with this step of the plan, prepared when it is first asked for. The reference holds until
   // another is asked for, the kernel as long as the set.
   const PreparedLaunch& launch(std::span<const Step> steps, size_t step);
-  // Kernels prepared for these options do the same.
-  bool serves(const PlanOptions& options) const;
+  const PlanOptions& options() const { return options_; }
 
  private:
   PreparedLaunch prepare(std::span<const Step> steps, size_t step) const;

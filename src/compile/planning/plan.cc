@@ -475,6 +475,12 @@ class Lowering {
 
 }  // namespace
 
+bool same_kernels(const PlanOptions& a, const PlanOptions& b) {
+  return a.kind == b.kind && (a.device == b.device || a.kind == DeviceKind::cpu) && a.devices == b.devices &&
+         a.device_threads == b.device_threads && a.replica_threads == b.replica_threads &&
+         a.reproducible == b.reproducible;
+}
+
 DeviceKind step_kind(NodePlace place, const PlanOptions& options) {
   return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
 }

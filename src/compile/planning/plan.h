@@ -116,6 +116,10 @@ struct PlanOptions {
   std::vector<Device*> devices = {};
 };
 
+// Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as many threads,
+// a GPU's belong to their device.
+bool same_kernels(const PlanOptions& a, const PlanOptions& b);
+
 // The kind of device on which a step runs, and the device where the options name it, else null.
 DeviceKind step_kind(NodePlace place, const PlanOptions& options);
 Device* step_device(NodePlace place, const PlanOptions& options);

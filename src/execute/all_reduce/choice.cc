@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/communicator.h"
-#include "device/side_stream.h"
+#include "device/device_backend.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::execute {
@@ -58,12 +58,13 @@ AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reprodu
                                   std::source_location where) {
   std::vector<AllReduceDevice> described;
   for (const Device* device : devices)
-    described.push_back({.name = device->name(),
-                         .kind = side_streams(*device) ? DeviceKind::gpu : device->kind(),
-                         .physical = device->physical(),
-                         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
-                           return device->reads(*other);
-                         })});
+    described.push_back(
+        {.name = device->name(),
+         .kind = backend_of(*device).compute_stream().asynchronous() ? DeviceKind::gpu : device->kind(),
+         .physical = backend_of(*device).physical(),
+         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
+           return backend_of(*device).reads(backend_of(*other));
+         })});
   return choose_all_reduce(
       described, reproducible, asked, [] { return comm::missing_backend("nccl"); }, where);
 }

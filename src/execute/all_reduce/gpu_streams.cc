@@ -7,8 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "device/stream_work.h"
-
 namespace lockstep::execute {
 
 using observe::Category;
@@ -28,12 +26,12 @@ MemoryRange range_of(const void* data, size_t bytes) {
 // A bucket of one device is filled when this has happened.
 class GpuStreamsAllReduce::EventMark final : public LaunchMark {
  public:
-  explicit EventMark(std::unique_ptr<StreamEvent> event) : event_(std::move(event)) {}
-  void reach(void* stream) override { event_->record(stream); }
-  const StreamEvent& event() const { return *event_; }
+  explicit EventMark(std::unique_ptr<Event> event) : event_(std::move(event)) {}
+  void reach(Stream& stream) override { event_->record(stream); }
+  const Event& event() const { return *event_; }
 
  private:
-  std::unique_ptr<StreamEvent> event_;
+  std::unique_ptr<Event> event_;
 };
 
 GpuStreamsAllReduce::GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums,
@@ -47,10 +45,10 @@ GpuStreamsAllReduce::GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<
   fill_buckets();
   for (size_t d = 0; d < states_.size(); ++d) {
     State& state = states_[d];
-    state.side = side_streams(device(d))->side_stream();
+    state.side = device(d).new_stream();
     for (size_t b = 0; b < buckets_.size(); ++b) {
-      state.filled.push_back(std::make_unique<EventMark>(state.side->event()));
-      state.summed.push_back(state.side->event());
+      state.filled.push_back(std::make_unique<EventMark>(device(d).new_event()));
+      state.summed.push_back(device(d).new_event());
     }
   }
   for (size_t d = 0; d < states_.size(); ++d) connect(states_[d], d);
@@ -118,7 +116,7 @@ void GpuStreamsAllReduce::connect(State& state, size_t d) {
     for (Times& times : state.times[phase])
       if (!state.waits[phase].empty())
         for (auto* event : {&times.computed, &times.gathered, &times.summed})
-          *event = state.side->event(SideStream::Timed::yes);
+          *event = device(d).new_event(Event::Timed::yes);
 }
 
 // --- running -------------------------------------------------------------------------------------------------------
@@ -158,8 +156,9 @@ void GpuStreamsAllReduce::queue(size_t d, int phase) {
   State& state = states_[d];
   Times* const times =
       observer_.device(static_cast<int>(d)) ? &state.times[static_cast<size_t>(phase)][steps_ % 2] : nullptr;
-  if (times) times->computed->record(device(d).stream());
-  void* const stream = state.side->stream();
+  if (times) times->computed->record(device(d).compute_stream());
+  device(d).bind_thread();
+  Stream& stream = *state.side;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];
     if (bucket.phase != phase) continue;
@@ -192,17 +191,17 @@ bool GpuStreamsAllReduce::wanted(size_t d, const Bucket& bucket) const {
 }
 
 // Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
-void GpuStreamsAllReduce::leave_out(size_t d, const Bucket& bucket, void* stream) const {
+void GpuStreamsAllReduce::leave_out(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums)
     for (void* result : sums_[s].results[d])
-      if (result) stream_work(device(d).kind()).fill(result, 0, 1, sums_[s].bytes(), stream);
+      if (result) stream.fill(result, 0, 1, sums_[s].bytes());
 }
 
-void GpuStreamsAllReduce::copy_results(size_t d, size_t b, void* stream) const {
+void GpuStreamsAllReduce::copy_results(size_t d, size_t b, Stream& stream) const {
   for (const size_t s : buckets_[b].sums) {
     const auto& results = sums_[s].results[d];
     for (size_t p = 1; p < results.size(); ++p)
-      if (results[p]) stream_work(device(d).kind()).copy(results[p], results[0], sums_[s].bytes(), stream);
+      if (results[p]) stream.copy(results[p], results[0], sums_[s].bytes());
   }
 }
 

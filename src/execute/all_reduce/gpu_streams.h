@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/worker.h"
-#include "device/side_stream.h"
+#include "device/device_backend.h"
 #include "execute/all_reduce/all_reduce.h"
 
 namespace lockstep::execute {
@@ -44,29 +44,29 @@ class GpuStreamsAllReduce : public AllReduce {
                       Order order);
 
   // Queues the sum of a bucket on a stream of device d: when that has happened, all results of the device hold it.
-  virtual void reduce(size_t d, size_t bucket, void* stream) = 0;
+  virtual void reduce(size_t d, size_t bucket, Stream& stream) = 0;
   // What the sum of so many bytes moves between device d and the others.
   virtual Traffic traffic(size_t d, int64_t bytes) const = 0;
 
   const ReplicaGroup& group() const { return group_; }
-  Device& device(size_t d) const { return *group_.devices[d]; }
+  DeviceBackend& device(size_t d) const { return backend_of(*group_.devices[d]); }
   const ReplicaSum& sum(size_t s) const { return sums_[s]; }
   size_t num_sums() const { return sums_.size(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   // From the first plan's result to those of the others, which have memory of their own.
-  void copy_results(size_t d, size_t bucket, void* stream) const;
+  void copy_results(size_t d, size_t bucket, Stream& stream) const;
 
  private:
   class EventMark;
   // When the device was done with the phase before, had all addends of the last bucket, and all sums.
   struct Times {
-    std::unique_ptr<StreamEvent> computed, gathered, summed;
+    std::unique_ptr<Event> computed, gathered, summed;
     bool taken = false;
   };
   struct State {
-    std::unique_ptr<SideStream> side;
-    std::vector<std::unique_ptr<EventMark>> filled;    // by bucket
-    std::vector<std::unique_ptr<StreamEvent>> summed;  // by bucket
+    std::unique_ptr<Stream> side;
+    std::vector<std::unique_ptr<EventMark>> filled;  // by bucket
+    std::vector<std::unique_ptr<Event>> summed;      // by bucket
     // By phase.
     std::vector<std::vector<PhaseSync::Mark>> marks;
     std::vector<std::vector<PhaseSync::Wait>> waits;
@@ -77,7 +77,7 @@ class GpuStreamsAllReduce : public AllReduce {
   void connect(State& state, size_t d);
   bool meet(int d);
   bool wanted(size_t d, const Bucket& bucket) const;
-  void leave_out(size_t d, const Bucket& bucket, void* stream) const;
+  void leave_out(size_t d, const Bucket& bucket, Stream& stream) const;
   void queue(size_t d, int phase);
 
   const ReplicaGroup group_;

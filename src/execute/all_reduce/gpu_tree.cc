@@ -1,6 +1,5 @@
 #include "execute/all_reduce/gpu_tree.h"
 
-#include "device/stream_work.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/observe/span.h"
 
@@ -31,7 +30,7 @@ void GpuTreeAllReduce::prepare(State& state, size_t d, Addends addends) {
   for (size_t s = 0; s < num_sums(); ++s)
     for (const TreeNode& leaf : leaves_) scratch += is_copied(leaf) ? aligned(sum(s).bytes()) : 0;
   if (scratch > 0)
-    state.scratch = std::make_unique<Storage>(device(d), scratch, std::source_location::current());
+    state.scratch = std::make_unique<Storage>(*group().devices[d], scratch, std::source_location::current());
   char* free = scratch > 0 ? static_cast<char*>(state.scratch->data()) : nullptr;
   for (const Bucket& bucket : buckets()) {
     Work& work = state.buckets.emplace_back();
@@ -49,33 +48,32 @@ void GpuTreeAllReduce::prepare(State& state, size_t d, Addends addends) {
         tree.addends.push_back(addend);
       }
     }
-    work.kernels = std::make_unique<TreeKernels>(device(d), trees, group().replicas, leaves_);
+    work.kernels = std::make_unique<TreeKernels>(*group().devices[d], trees, group().replicas, leaves_);
   }
 }
 
-void GpuTreeAllReduce::queue(size_t d, size_t b, void* stream) const {
+void GpuTreeAllReduce::queue(size_t d, size_t b, Stream& stream) const {
   const Work& work = states_[d].buckets[b];
-  for (const Copy& copy : work.copies)
-    stream_work(device(d).kind()).copy(copy.target, copy.source, copy.bytes, stream);
+  for (const Copy& copy : work.copies) stream.copy(copy.target, copy.source, copy.bytes);
   work.kernels->launch(stream);
   copy_results(d, b, stream);
 }
 
-void GpuTreeAllReduce::reduce(size_t d, size_t b, void* stream) {
+void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   if (observe::tracing()) [[unlikely]] {
     // As every launch is then: with the time that it takes on the device.
     const int64_t start = monotonic_ns();
-    const int64_t took = stream_work(device(d).kind()).timed([&] { queue(d, b, stream); }, stream);
+    const int64_t took = stream.timed([&] { queue(d, b, stream); });
     observe::record_span("all_reduce_sum", "communication", start, start + took,
                          {.device = static_cast<int32_t>(d)});
     return;
   }
-  std::unique_ptr<LaunchGraph>& graph = states_[d].buckets[b].graph;
+  std::unique_ptr<CapturedGraph>& graph = states_[d].buckets[b].graph;
   if (!graph) {
-    const RecordedLaunch all{.launch = [this, d, b](void* on) { queue(d, b, on); }, .after = {}};
-    graph = device(d).record({&all, 1});
+    const CapturedLaunch all{.launch = [this, d, b](Stream& on) { queue(d, b, on); }, .after = {}};
+    graph = device(d).capture({&all, 1});
   }
-  graph->launch_on(stream);
+  graph->replay(stream);
 }
 
 // Each device reads the addends of all others.

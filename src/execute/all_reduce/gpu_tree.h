@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/launch_graph.h"
+#include "device/stream.h"
 #include "execute/all_reduce/gpu_streams.h"
 #include "execute/all_reduce/tree_kernels.h"
 #include "tensor/tensor_impl.h"
@@ -32,7 +32,7 @@ class GpuTreeAllReduce final : public GpuStreamsAllReduce {
   struct Work {
     std::vector<Copy> copies;
     std::unique_ptr<TreeKernels> kernels;
-    std::unique_ptr<LaunchGraph> graph;  // null: not captured yet
+    std::unique_ptr<CapturedGraph> graph;  // null: not captured yet
   };
   struct State {
     std::unique_ptr<Storage> scratch;  // of the copies
@@ -40,9 +40,9 @@ class GpuTreeAllReduce final : public GpuStreamsAllReduce {
   };
 
   void prepare(State& state, size_t d, Addends addends);
-  void reduce(size_t d, size_t bucket, void* stream) override;
+  void reduce(size_t d, size_t bucket, Stream& stream) override;
   Traffic traffic(size_t d, int64_t bytes) const override;
-  void queue(size_t d, size_t bucket, void* stream) const;
+  void queue(size_t d, size_t bucket, Stream& stream) const;
 
   const std::vector<TreeNode> leaves_;
   std::vector<State> states_;  // by device

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "device/copy.h"
+#include "device/device_backend.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/observe/span.h"
 
@@ -29,7 +30,7 @@ class HostThreadsAllReduce::BucketMark final : public LaunchMark {
  public:
   BucketMark(HostThreadsAllReduce& owner, int d, int phase, size_t bucket)
       : owner_(owner), device_(d), phase_(phase), bucket_(bucket) {}
-  void reach(void*) override { owner_.contribute(device_, phase_, bucket_); }
+  void reach(Stream&) override { owner_.contribute(device_, phase_, bucket_); }
 
  private:
   HostThreadsAllReduce& owner_;
@@ -75,7 +76,7 @@ HostThreadsAllReduce::HostThreadsAllReduce(const ReplicaGroup& group, std::vecto
     auto& all = all_results_.emplace_back();
     for (size_t d = 0; d < devices_.size(); ++d)
       for (void* result : sum.results[d])
-        if (result && devices_[d]->device->has_memory()) all.push_back(result);
+        if (result && backend_of(*devices_[d]->device).has_memory()) all.push_back(result);
     bytes.resize(std::max(bytes.size(), static_cast<size_t>(sum.phase) + 1));
     bytes[static_cast<size_t>(sum.phase)] += sum.bytes() * all.size();
   }
@@ -335,7 +336,7 @@ void HostThreadsAllReduce::work(int d, const Bucket& bucket, int number) {
 
 void HostThreadsAllReduce::add_own(int d, const Bucket& bucket) {
   DeviceState& device = *devices_[static_cast<size_t>(d)];
-  if (!device.device->has_memory()) return;
+  if (!backend_of(*device.device).has_memory()) return;
   for (size_t n = 0; n < device.nodes.size(); ++n) {
     if (!device.partials[n]) continue;
     const TreeNode node = device.nodes[n];
@@ -394,7 +395,7 @@ void HostThreadsAllReduce::add_share(int d, const Piece& piece) {
   if (!fetches_)
     for (size_t e = 0; e < devices_.size(); ++e)
       if (static_cast<int>(e) != d) count_copy(static_cast<size_t>(d), e, bytes);
-  if (!device.has_memory()) return;
+  if (!backend_of(device).has_memory()) return;
   const std::span<void* const> own(sum.results[static_cast<size_t>(d)].data(), 1);
   const std::span<void* const> targets = fetches_ ? own : std::span<void* const>(all_results_[piece.sum]);
   const std::span<const TreeNode> nodes = alone ? leaves_ : sum_nodes_;
@@ -407,8 +408,8 @@ void HostThreadsAllReduce::add_share(int d, const Piece& piece) {
 }
 
 void HostThreadsAllReduce::count_copy(size_t from, size_t to, int64_t bytes) {
-  devices_[from]->device->count_copy(0, bytes);
-  devices_[to]->device->count_copy(bytes, 0);
+  backend_of(*devices_[from]->device).count_copy(0, bytes);
+  backend_of(*devices_[to]->device).count_copy(bytes, 0);
   count_sent(from, bytes);
 }
 
@@ -429,7 +430,7 @@ void HostThreadsAllReduce::add_links(int d, int level, const Piece& piece) {
     const int64_t bytes = static_cast<int64_t>(size_of(sum.dtype)) * (piece.last - piece.first);
     if (const int other = group_.holder(link.parts[1].first); other != d)
       count_copy(static_cast<size_t>(other), static_cast<size_t>(d), bytes);
-    if (!device.has_memory()) continue;
+    if (!backend_of(device).has_memory()) continue;
     const void* addends[] = {operand(piece.sum, link.from[0]), operand(piece.sum, link.from[1])};
     parallel_for(piece.last - piece.first, kGrain, device.threads(), [&](int64_t begin, int64_t end) {
       if (link.partial)
@@ -467,7 +468,7 @@ void HostThreadsAllReduce::fetch_shares(int d, const Piece& piece) {
   }
   const size_t begin = static_cast<size_t>(piece.first) * width;
   for (size_t p = 1; p < results.size(); ++p)
-    if (results[p] && devices_[static_cast<size_t>(d)]->device->has_memory())
+    if (results[p] && backend_of(*devices_[static_cast<size_t>(d)]->device).has_memory())
       std::memcpy(static_cast<char*>(results[p]) + begin, own + begin,
                   static_cast<size_t>(piece.last - piece.first) * width);
 }

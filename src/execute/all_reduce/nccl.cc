@@ -1,6 +1,5 @@
 #include "execute/all_reduce/nccl.h"
 
-#include "device/stream_work.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::execute {
@@ -25,7 +24,7 @@ void NcclAllReduce::prepare(size_t d) {
       for (const TreeNode& leaf : leaves)
         tree.addends.push_back(sum(s).inputs[static_cast<size_t>(leaf.first)]);
     }
-    own_[d].push_back(std::make_unique<TreeKernels>(device(d), trees, group().replicas, leaves));
+    own_[d].push_back(std::make_unique<TreeKernels>(*group().devices[d], trees, group().replicas, leaves));
   }
 }
 
@@ -43,14 +42,13 @@ void NcclAllReduce::abort() {
   for (const auto& communicator : communicators_) communicator->abort("another device of the program failed");
 }
 
-void NcclAllReduce::reduce(size_t d, size_t b, void* stream) {
+void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   const observe::Span span("all_reduce_sum", "communication", {.device = static_cast<int32_t>(d)});
   const Bucket& bucket = buckets()[b];
   const ReplicaRange held = group().held[d];
   if (held.size() > 1) own_[d][b]->launch(stream);
   if (held.size() == 0)
-    for (const size_t s : bucket.sums)
-      stream_work(device(d).kind()).fill(sum(s).results[d][0], 0, 1, sum(s).bytes(), stream);
+    for (const size_t s : bucket.sums) stream.fill(sum(s).results[d][0], 0, 1, sum(s).bytes());
   comm::Communicator& communicator = *communicators_[d];
   communicator.begin_batch();
   for (const size_t s : bucket.sums) {

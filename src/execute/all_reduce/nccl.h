@@ -21,7 +21,7 @@ class NcclAllReduce final : public GpuStreamsAllReduce {
 
  private:
   void prepare(size_t d);
-  void reduce(size_t d, size_t bucket, void* stream) override;
+  void reduce(size_t d, size_t bucket, Stream& stream) override;
   Traffic traffic(size_t d, int64_t bytes) const override;
 
   // By device, by bucket: what adds up the device's own replicas; none: it has one or none.

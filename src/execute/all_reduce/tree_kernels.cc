@@ -5,6 +5,7 @@
 
 #include "compile/passes/fusion.h"
 #include "compile/planning/launch_groups.h"
+#include "device/device_backend.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep::execute {
@@ -49,7 +50,7 @@ TreeKernels::TreeKernels(Device& device, std::span<const TreeSum> sums, int leav
   std::map<DType, std::vector<const TreeSum*>> by_type;
   for (const TreeSum& sum : sums)
     if (sum.size > 0) by_type[sum.dtype].push_back(&sum);
-  device.stream();  // binds the thread, so that the kernels are prepared for this device
+  backend_of(device).bind_thread();
   for (const auto& [dtype, list] : by_type) prepare(device, list, leaves, used);
 }
 
@@ -90,6 +91,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
                                .attributes = attrs,
                                .inputs = steps[s].input_layouts,
                                .outputs = steps[s].output_layouts,
+                               .device = &device,
                                .where = where}),
                  1};
     launches_.push_back({std::move(grouped.kernel), first + s * operands_});
@@ -97,7 +99,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
   }
 }
 
-void TreeKernels::launch(void* stream) const {
+void TreeKernels::launch(Stream& stream) const {
   for (const Launch& l : launches_) {
     void* const* const first = pointers_.data() + l.first;
     l.kernel->launch({first, first + operands_ - 1, nullptr, stream});

@@ -23,7 +23,7 @@ class TreeKernels {
   // `used`: the leaves of the tree that have a value, in ascending order.
   TreeKernels(Device& device, std::span<const TreeSum> sums, int leaves, std::span<const TreeNode> used);
   // Queues all of them on a stream of the device.
-  void launch(void* stream) const;
+  void launch(Stream& stream) const;
 
  private:
   void prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,

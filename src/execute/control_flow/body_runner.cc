@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
-#include "device/stream_work.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::execute {
@@ -13,15 +12,17 @@ constexpr size_t kAlignment = 64;
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 }  // namespace
 
-BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, int threads)
-    : plan_(program.plan(kind, threads)),
-      kernels_(plan_->kernels->borrow(compile::BodyProgram::options(kind, threads))),
-      kind_(kind) {
-  if (kind == DeviceKind::gpu)
+BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
+    : BodyRunner(program, compile::BodyProgram::options(kind, request.device, request.threads)) {}
+
+BodyRunner::BodyRunner(const compile::BodyProgram& program, const PlanOptions& options)
+    : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)), kind_(options.kind) {
+  memory_.device = options.device;
+  if (kind_ == DeviceKind::gpu)
     for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }
 
-void BodyRunner::start(void* arena, void* stream) {
+void BodyRunner::start(void* arena, Stream& stream) {
   auto* base = static_cast<char*>(arena);
   if (!bound_) {
     memory_.parameters.resize(plan_->parameters.size());
@@ -52,14 +53,13 @@ void BodyRunner::make_constants() {
 }
 
 // Behind the arena, which others have used since the last launch.
-void BodyRunner::fill_constants(char* arena, void* stream) {
+void BodyRunner::fill_constants(char* arena, Stream& stream) {
   char* data = arena + plan_->device_arenas[0].bytes;
   for (size_t i = 0; i < plan_->constants.size(); ++i) {
     const auto& [spec, value] = plan_->constants[i];
     uint64_t pattern = 0;
     fill_elements(spec.dtype, 1, value, &pattern);
-    stream_work(kind_).fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()),
-                            stream);
+    stream.fill(data, pattern, size_of(spec.dtype), static_cast<size_t>(spec.shape.size()));
     memory_.constants[i] = data;
     data += aligned(spec.bytes());
   }
@@ -71,9 +71,9 @@ bool BodyRunner::reads_values() const {
   });
 }
 
-void BodyRunner::run(void* stream) {
+void BodyRunner::run(Stream& stream) {
   bound_->bind(memory_);
-  bound_->run_inside(stream, 0);
+  bound_->run_inside(0, stream);
 }
 
 }  // namespace lockstep::execute

@@ -14,11 +14,12 @@ namespace lockstep::execute {
 // One run at a time.
 class BodyRunner {
  public:
-  BodyRunner(const compile::BodyProgram& program, DeviceKind kind, int threads);
+  // For a kernel that is prepared by such a request.
+  BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request);
 
   size_t arena_bytes() const { return plan_->device_arenas[0].bytes + constant_bytes_; }
   // Before the runs of one launch: `arena` has arena_bytes() bytes.
-  void start(void* arena, void* stream = nullptr);
+  void start(void* arena, Stream& stream);
   // Where the parameters and results of the next run are. All must be set before the first.
   void set_parameter(size_t i, const void* data) { memory_.parameters[i] = const_cast<void*>(data); }
   void set_output(size_t i, void* data) { memory_.outputs[i] = data; }
@@ -26,11 +27,12 @@ class BodyRunner {
   const std::vector<PlannedOutput>& outputs() const { return plan_->outputs; }
   // Whether a kernel of the body looks at values while it is launched.
   bool reads_values() const;
-  void run(void* stream = nullptr);
+  void run(Stream& stream);
 
  private:
+  BodyRunner(const compile::BodyProgram& program, const PlanOptions& options);
   void make_constants();
-  void fill_constants(char* arena, void* stream);
+  void fill_constants(char* arena, Stream& stream);
 
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<KernelSet> kernels_;

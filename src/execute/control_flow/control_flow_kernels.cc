@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
-#include "device/stream_work.h"
 #include "execute/control_flow/body_runner.h"
 
 namespace lockstep::execute {
@@ -19,12 +18,10 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 class LoopKernel final : public Kernel {
  public:
   LoopKernel(const KernelRequest& request, DeviceKind kind)
-      : work_(stream_work(kind)),
-        attrs_(request.attrs<LoopAttrs>()),
-        body_(*attrs_.body, kind, request.threads) {
+      : attrs_(request.attrs<LoopAttrs>()), body_(*attrs_.body, kind, request) {
     attrs_.traced = nullptr;
     attrs_.results.clear();
-    if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request.threads);
+    if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request);
     carries_ = static_cast<size_t>(attrs_.carries);
     elems_ = static_cast<size_t>(attrs_.elems);
     captures_ = static_cast<size_t>(attrs_.captures);
@@ -74,8 +71,8 @@ class LoopKernel final : public Kernel {
     }
     int64_t bound = attrs_.length;
     if (attrs_.counted) {
-      work_.read(&bound, args.inputs[carries_ + elems_ + captures_ + condition_captures_], sizeof bound,
-                 args.stream);
+      args.stream.read(&bound, args.inputs[carries_ + elems_ + captures_ + condition_captures_],
+                       sizeof bound);
       bound = std::clamp<int64_t>(bound, 0, attrs_.length);
     }
 
@@ -95,12 +92,12 @@ class LoopKernel final : public Kernel {
 
     int64_t k = 0;
     for (; bound < 0 || k < bound; ++k) {
-      work_.fill(index, static_cast<uint64_t>(k), sizeof k, 1, args.stream);
+      args.stream.fill(index, static_cast<uint64_t>(k), sizeof k, 1);
       if (condition_) {
         for (size_t i = 0; i < carries_; ++i) condition_->set_parameter(i, where_is(i, k));
         condition_->run(args.stream);
         bool goes = false;
-        work_.read(&goes, goes_on, sizeof goes, args.stream);
+        args.stream.read(&goes, goes_on, sizeof goes);
         if (!goes) break;
       }
       const auto position = static_cast<size_t>(attrs_.reverse ? bound - 1 - k : k);
@@ -124,14 +121,13 @@ class LoopKernel final : public Kernel {
               const auto& slot) const {
     for (size_t i = 0; i < carries_; ++i) {
       if (const char* last = where_is(i, trips); last != args.outputs[i])
-        work_.copy(args.outputs[i], last, carry_bytes_[i], args.stream);
+        args.stream.copy(args.outputs[i], last, carry_bytes_[i]);
       if (history_[i] < 0 || carry_bytes_[i] == 0) continue;
-      work_.copy(home(i, 0), args.inputs[i], carry_bytes_[i], args.stream);
+      args.stream.copy(home(i, 0), args.inputs[i], carry_bytes_[i]);
       const auto used = static_cast<size_t>(std::max(slot(0), slot(trips))) + 1;
       clear(args, history_[i], used, static_cast<size_t>(attrs_.length) + 1, carry_bytes_[i]);
     }
-    if (condition_)
-      work_.fill(args.outputs[carries_], static_cast<uint64_t>(trips), sizeof trips, 1, args.stream);
+    if (condition_) args.stream.fill(args.outputs[carries_], static_cast<uint64_t>(trips), sizeof trips, 1);
     for (size_t i = 0; i < results_; ++i)
       clear(args, static_cast<int>(first_stacked_ + i), static_cast<size_t>(trips),
             static_cast<size_t>(attrs_.length), result_bytes_[i]);
@@ -139,14 +135,12 @@ class LoopKernel final : public Kernel {
 
   void clear(const LaunchArgs& args, int output, size_t from, size_t to, size_t bytes) const {
     if (to > from)
-      work_.fill(static_cast<char*>(args.outputs[output]) + from * bytes, 0, 1, (to - from) * bytes,
-                 args.stream);
+      args.stream.fill(static_cast<char*>(args.outputs[output]) + from * bytes, 0, 1, (to - from) * bytes);
   }
 
   // In front of the workspace: the number of the iteration, and the condition.
   static constexpr size_t kScalars = 64;
 
-  const StreamWork& work_;
   LoopAttrs attrs_;
   mutable BodyRunner body_;
   mutable std::optional<BodyRunner> condition_;
@@ -161,11 +155,10 @@ class LoopKernel final : public Kernel {
 class CondKernel final : public Kernel {
  public:
   CondKernel(const KernelRequest& request, DeviceKind kind)
-      : work_(stream_work(kind)),
-        inputs_(request.inputs.size() - 1),
+      : inputs_(request.inputs.size() - 1),
         outputs_(request.outputs.begin(), request.outputs.end()),
-        branches_{BodyRunner(*request.attrs<CondAttrs>().bodies[0], kind, request.threads),
-                  BodyRunner(*request.attrs<CondAttrs>().bodies[1], kind, request.threads)} {
+        branches_{BodyRunner(*request.attrs<CondAttrs>().bodies[0], kind, request),
+                  BodyRunner(*request.attrs<CondAttrs>().bodies[1], kind, request)} {
     for (const auto& body : request.attrs<CondAttrs>().bodies) {
       auto& left_out = left_out_.emplace_back();
       for (const Value v : body->graph().outputs) left_out.push_back(!v.valid());
@@ -179,20 +172,19 @@ class CondKernel final : public Kernel {
 
   void launch(const LaunchArgs& args) const override {
     bool first = false;
-    work_.read(&first, args.inputs[0], sizeof first, args.stream);
+    args.stream.read(&first, args.inputs[0], sizeof first);
     const size_t chosen = first ? 0 : 1;
     BodyRunner& branch = branches_[chosen];
     branch.start(args.workspace, args.stream);
     for (size_t i = 0; i < inputs_; ++i) branch.set_parameter(i, args.inputs[i + 1]);
     for (size_t i = 0; i < outputs_.size(); ++i) {
       branch.set_output(i, args.outputs[i]);
-      if (left_out_[chosen][i]) work_.fill(args.outputs[i], 0, 1, outputs_[i].spec.bytes(), args.stream);
+      if (left_out_[chosen][i]) args.stream.fill(args.outputs[i], 0, 1, outputs_[i].spec.bytes());
     }
     branch.run(args.stream);
   }
 
  private:
-  const StreamWork& work_;
   size_t inputs_;
   std::vector<OperandLayout> outputs_;
   mutable std::array<BodyRunner, 2> branches_;

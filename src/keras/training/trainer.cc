@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "data/host.h"
-#include "device/memory_ledger.h"
+#include "device/device_backend.h"
 #include "device/memory_summary.h"
 #include "keras/functional_graph.h"
 #include "keras/training/history_recorder.h"
@@ -347,7 +347,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   start_clock();
   const std::vector<Device*> devices =
       strategy.devices().empty() ? std::vector<Device*>{&current_device()} : strategy.devices();
-  for (Device* device : devices) device->ledger()->begin_run();
+  for (Device* device : devices) backend_of(*device).ledger().begin_run();
   stop_training = false;
   resume.reset();
   Logs logs;
@@ -385,7 +385,7 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
     }
     for (const Callback& callback : callbacks) callback.base()->add_logs(epoch, logs);
     tell(callbacks, &CallbackBase::on_epoch_end, epoch, logs);
-    for (Device* device : devices) device->ledger()->settle();
+    for (Device* device : devices) backend_of(*device).ledger().settle();
     if (Interrupt::requested()) break;
   }
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);

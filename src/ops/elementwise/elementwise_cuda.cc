@@ -1,5 +1,6 @@
 // Every elementwise op on NVIDIA GPUs, fused or alone: its program, compiled for the card.
 #include "backends/cuda/elementwise_kernel.h"
+#include "backends/cuda/stream.h"
 #include "ops/elementwise/operands.h"
 
 namespace lockstep {
@@ -13,7 +14,9 @@ class ElementwiseLaunch final : public Kernel {
                 request.outputs[0].spec.shape, operands_.strides()) {}
 
   bool in_place(int input, int output) const override { return operands_.in_place(input, output); }
-  void launch(const LaunchArgs& args) const override { kernel_.launch(args.inputs, args.stream); }
+  void launch(const LaunchArgs& args) const override {
+    kernel_.launch(args.inputs, cuda::cuda_stream(args.stream));
+  }
 
  private:
   elementwise::Operands operands_;

@@ -9,6 +9,7 @@
 #include "backends/cuda/check.h"
 #include "backends/cuda/elementwise_kernel.h"
 #include "backends/cuda/small_matmul.h"
+#include "backends/cuda/stream.h"
 #include "backends/cuda/strided_matmul.h"
 #include "graph/kernel.h"
 #include "lockstep/device/config.h"
@@ -158,7 +159,7 @@ void launch_finish(const cuda::ElementwiseKernel* kernel, const Finish& finish, 
   if (finish.bias) operands.push_back(args.inputs[finish.bias_input]);
   if (finish.addend) operands.push_back(args.inputs[finish.addend_input]);
   operands.push_back(args.outputs[0]);
-  kernel->launch(operands.data(), args.stream);
+  kernel->launch(operands.data(), cuda::cuda_stream(args.stream));
 }
 
 // --- cuBLASLt -----------------------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class LtMatmul final : public Kernel {
       check(
           cublasLtMatmul(handle_, lt_->product, one, b + at.b, lt_->a, a + at.a, lt_->b, addend ? one : zero,
                          addend ? addend + at.c : c + at.c, lt_->c, c + at.c, lt_->c, &algorithm.algorithm,
-                         workspace, algorithm.workspace, static_cast<cudaStream_t>(args.stream)),
+                         workspace, algorithm.workspace, cuda::cuda_stream(args.stream)),
           "cublasLtMatmul");
     launch_finish(finish_kernel_.get(), finish_, args);
   }
@@ -381,7 +382,7 @@ class StridedKernel final : public Kernel {
         finish_kernel_(make_finish(request, finish_)) {}
   void launch(const LaunchArgs& args) const override {
     cuda::launch_strided_matmul(dtype_, product_, args.inputs[0], args.inputs[1], args.outputs[0],
-                                args.stream);
+                                cuda::cuda_stream(args.stream));
     launch_finish(finish_kernel_.get(), finish_, args);
   }
 
@@ -402,7 +403,7 @@ class SmallKernel final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const auto in = [&](int i) { return static_cast<const float*>(args.inputs[i]); };
     cuda::launch_small_matmul(plan_, product_, epilogue_, in(0), in(1), bias_ ? in(2) : nullptr,
-                              static_cast<float*>(args.outputs[0]), args.stream);
+                              static_cast<float*>(args.outputs[0]), cuda::cuda_stream(args.stream));
   }
 
  private:

@@ -441,7 +441,7 @@ class AttentionKernel final : public AttentionBase {
                             static_cast<float*>(args.outputs[1]), args.workspace, stream_of(args));
     if (matrix_units_)
       return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
-                                    args.outputs[0], static_cast<float*>(args.outputs[1]), args.stream);
+                                    args.outputs[0], static_cast<float*>(args.outputs[1]), stream_of(args));
     each_type(tile_, [&]<int tile, class T>() {
       start(attend<tile, T>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args, problem(args),
             static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
@@ -504,7 +504,7 @@ class AttentionGradKernel final : public AttentionBase {
         if (matrix_units_)
           return attention_gradients_on_matrix_units(problem(args), dtype_, query, key, value, gradient,
                                                      log_sum_exp, dots, args.outputs[0], args.outputs[1],
-                                                     args.outputs[2], args.stream);
+                                                     args.outputs[2], stream_of(args));
       start(query_gradients<tile, T>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
             problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
             static_cast<T*>(args.outputs[0]));

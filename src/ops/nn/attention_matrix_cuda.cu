@@ -544,12 +544,12 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
 
 template <class Function, class... Args>
 void start(Function* function, int block_rows, int threads, int64_t rows, int64_t heads,
-           const AttentionProblem& p, size_t bytes, void* stream, Args... args) {
+           const AttentionProblem& p, size_t bytes, cudaStream_t stream, Args... args) {
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "cudaFuncSetAttribute");
   const dim3 blocks(static_cast<unsigned>(ceil_div(rows, block_rows)), static_cast<unsigned>(heads),
                     static_cast<unsigned>(p.batch));
-  function<<<blocks, threads, bytes, static_cast<cudaStream_t>(stream)>>>(p, args...);
+  function<<<blocks, threads, bytes, stream>>>(p, args...);
   launched();
 }
 
@@ -584,7 +584,7 @@ bool attention_fits_matrix_units(const AttentionProblem& p, DType dtype) {
 }
 
 void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query, const void* key,
-                            const void* value, void* result, float* log_sum_exp, void* stream) {
+                            const void* value, void* result, float* log_sum_exp, cudaStream_t stream) {
   each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) + kept_bytes(p);
     start(attend<plain, 2, T, dim>, kRows, threads_for(kRows, 2), p.queries, p.heads, p, bytes, stream,
@@ -596,7 +596,7 @@ void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* 
 void attention_gradients_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query,
                                          const void* key, const void* value, const void* gradient,
                                          const float* log_sum_exp, const float* dots, void* dquery,
-                                         void* dkey, void* dvalue, void* stream) {
+                                         void* dkey, void* dvalue, cudaStream_t stream) {
   const bool units = in_units(p, {query, key, value, gradient});
   each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = 2 * Tile<T, dim>::bytes(kGradRows) + 4 * Tile<T, dim>::bytes(kColumns) +

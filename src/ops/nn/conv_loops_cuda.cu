@@ -253,35 +253,34 @@ std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request) {
   return std::make_unique<ConvLoops>(request, request.shape(0), result);
 }
 
-void FoldedConvolution::fold_images(const void* x, void* folded, void* stream) const {
+void FoldedConvolution::fold_images(const void* x, void* folded, cudaStream_t stream) const {
   const int64_t per_pixel = folded_channels() / 8, units = image_elements() / 8;
-  fold_pixels<<<blocks_for(units), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+  fold_pixels<<<blocks_for(units), kThreads, 0, stream>>>(
       *this, static_cast<const uint16_t*>(x), static_cast<uint4*>(folded), units, Divider(per_pixel),
       Divider(folded_width()), Divider(folded_height()));
   launched();
 }
 
-void FoldedConvolution::fold_filter(const void* filter, void* folded, void* stream) const {
-  const auto on = static_cast<cudaStream_t>(stream);
+void FoldedConvolution::fold_filter(const void* filter, void* folded, cudaStream_t stream) const {
   const int64_t elements = rows * columns * channels * filters;
-  check(cudaMemsetAsync(folded, 0, static_cast<size_t>(filter_elements()) * 2, on), "cudaMemsetAsync");
-  move_filter<false><<<blocks_for(elements), kThreads, 0, on>>>(
+  check(cudaMemsetAsync(folded, 0, static_cast<size_t>(filter_elements()) * 2, stream), "cudaMemsetAsync");
+  move_filter<false><<<blocks_for(elements), kThreads, 0, stream>>>(
       *this, static_cast<uint16_t*>(const_cast<void*>(filter)), static_cast<uint16_t*>(folded), elements);
   launched();
 }
 
-void FoldedConvolution::unfold_filter(const void* folded, void* filter, void* stream) const {
+void FoldedConvolution::unfold_filter(const void* folded, void* filter, cudaStream_t stream) const {
   const int64_t elements = rows * columns * channels * filters;
-  move_filter<true><<<blocks_for(elements), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+  move_filter<true><<<blocks_for(elements), kThreads, 0, stream>>>(
       *this, static_cast<uint16_t*>(filter), static_cast<uint16_t*>(const_cast<void*>(folded)), elements);
   launched();
 }
 
 void apply_epilogue(DType dtype, void* y, const void* bias, Epilogue epilogue, int64_t rows, int64_t channels,
-                    void* stream) {
+                    cudaStream_t stream) {
   if (rows * channels == 0) return;
   dispatch_floats(dtype, [&]<class T>() {
-    epilogue_in_place<<<blocks_for(rows * channels), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+    epilogue_in_place<<<blocks_for(rows * channels), kThreads, 0, stream>>>(
         static_cast<T*>(y), static_cast<const T*>(bias), epilogue, rows * channels, Divider(channels));
   });
   launched();

@@ -1,6 +1,8 @@
 // Convolutions in plain loops, for what cuDNN does not do; and the bias and activation behind those that it does.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <memory>
 
 #include "graph/kernel.h"
@@ -30,14 +32,14 @@ struct FoldedConvolution {
   }
 
   // Of 16-bit elements. Images as they are, with their padding and zeros for channels that do not exist.
-  void fold_images(const void* x, void* folded, void* stream) const;
+  void fold_images(const void* x, void* folded, cudaStream_t stream) const;
   // A filter [rows, columns, channels, filters] as [filters, folded rows, folded columns, folded channels], and back.
-  void fold_filter(const void* filter, void* folded, void* stream) const;
-  void unfold_filter(const void* folded, void* filter, void* stream) const;
+  void fold_filter(const void* filter, void* folded, cudaStream_t stream) const;
+  void unfold_filter(const void* folded, void* filter, cudaStream_t stream) const;
 };
 
 // y = activation(y + bias), in place; y is [rows, channels]. Bias may be null.
 void apply_epilogue(DType dtype, void* y, const void* bias, Epilogue epilogue, int64_t rows, int64_t channels,
-                    void* stream);
+                    cudaStream_t stream);
 
 }  // namespace lockstep::cuda

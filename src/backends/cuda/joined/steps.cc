@@ -6,6 +6,7 @@
 #include "backends/cuda/joined/source.h"
 #include "backends/cuda/report.h"
 #include "backends/cuda/runtime_code.h"
+#include "backends/cuda/stream.h"
 #include "execute/whole_step_fusion.h"
 #include "lockstep/base/log.h"
 #include "ops/nn/label_report_cuda.h"
@@ -49,8 +50,7 @@ class JoinedKernel final : public execute::WholeStepKernel {
     check(cudaKernelSetAttributeForDevice(function_, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(shared_bytes_), ordinal),
           "cudaKernelSetAttributeForDevice");
-    const uint8_t zero = 0;
-    device.fill(memory_.data(), &zero, 1, kCounterBytes);
+    backend_of(device).compute_stream().fill(memory_.data(), 0, 1, kCounterBytes);
     for (const int i : source.reporters) {
       const joined::Op& op = program.ops[static_cast<size_t>(i)];
       reports_.push_back(std::make_unique<Report>(
@@ -64,7 +64,7 @@ class JoinedKernel final : public execute::WholeStepKernel {
     arguments_.resize(runs_ + 4 + std::max<size_t>(1, rows_.size()));
   }
 
-  bool launch(std::span<void* const> pointers, void* stream) override {
+  bool launch(std::span<void* const> pointers, Stream& stream) override {
     if (!place(pointers, true)) return false;
     arguments_[runs_] = 1;
     arguments_[runs_ + 3] = 0;
@@ -72,7 +72,7 @@ class JoinedKernel final : public execute::WholeStepKernel {
     return true;
   }
 
-  bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, void* stream) override {
+  bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, Stream& stream) override {
     if (rows_.empty() || runs.rows != row_count_ || !place(pointers, false)) return false;
     for (size_t j = 0; j < rows_.size(); ++j) {
       const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)].impl()->data();
@@ -105,7 +105,7 @@ class JoinedKernel final : public execute::WholeStepKernel {
     return true;
   }
 
-  void launch(void* stream) {
+  void launch(Stream& stream) {
     for (size_t i = 0; i < reports_.size(); ++i)
       arguments_[first_finding_ + i] = std::bit_cast<uint64_t>(reports_[i]->on(stream));
     cudaLaunchAttribute together{};
@@ -115,7 +115,7 @@ class JoinedKernel final : public execute::WholeStepKernel {
     config.gridDim = {blocks_, 1, 1};
     config.blockDim = {threads_, 1, 1};
     config.dynamicSmemBytes = shared_bytes_;
-    config.stream = static_cast<cudaStream_t>(stream);
+    config.stream = cuda_stream(stream);
     config.attrs = &together;
     config.numAttrs = 1;
     void* parameters[] = {arguments_.data()};
@@ -156,7 +156,7 @@ std::unique_ptr<execute::WholeStepKernel> join(std::span<const compile::Step> st
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
   if (flops > kMostFlops) return nullptr;
-  device.stream();  // binds the thread
+  backend_of(device).bind_thread();
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
   std::optional<joined::Program> program = joined::read_steps(steps);

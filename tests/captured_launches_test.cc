@@ -1,9 +1,8 @@
-// What a recording says of the order of its launches is enough: any order that keeps it gives the same bits.
+// What captured launches say of their order is enough: any order that keeps it gives the same bits.
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "device/launch_graph.h"
 #include "devices.h"
 #include "execute/program.h"
 #include "host_memory_device.h"
@@ -14,13 +13,12 @@ namespace lockstep {
 namespace {
 
 // Launches in another order every time, as far as they may.
-class ShuffledGraph final : public LaunchGraph {
+class ShuffledGraph final : public CapturedGraph {
  public:
-  ShuffledGraph(std::span<const RecordedLaunch> launches, std::mt19937& random, int& choices, size_t& widest)
+  ShuffledGraph(std::span<const CapturedLaunch> launches, std::mt19937& random, int& choices, size_t& widest)
       : launches_(launches.begin(), launches.end()), random_(random), choices_(choices), widest_(widest) {}
 
-  void launch() override { launch_on(nullptr); }
-  void launch_on(void*) override {
+  void replay(Stream& stream) override {
     std::vector<bool> done(launches_.size(), false);
     for (size_t left = launches_.size(); left > 0; --left) {
       std::vector<size_t> ready;
@@ -32,31 +30,40 @@ class ShuffledGraph final : public LaunchGraph {
       choices_ += ready.size() > 1 ? 1 : 0;
       widest_ = std::max(widest_, ready.size());
       const size_t chosen = ready[random_() % ready.size()];
-      launches_[chosen].launch(nullptr);
+      launches_[chosen].launch(stream);
       done[chosen] = true;
     }
   }
 
  private:
-  std::vector<RecordedLaunch> launches_;
+  std::vector<CapturedLaunch> launches_;
   std::mt19937& random_;
   int& choices_;
   size_t& widest_;
 };
 
-// A CPU that records, as GPUs do.
-class RecordingDevice final : public testing::HostMemoryDevice {
+// One that could work later, and does at once.
+class EagerStream final : public HostStream {
  public:
-  RecordingDevice() : HostMemoryDevice(DeviceKind::cpu, 77, 1) {}
+  explicit EagerStream(DeviceBackend& device) : HostStream(device, true) {}
+};
 
-  void* stream() const override { return const_cast<RecordingDevice*>(this); }
-  std::unique_ptr<LaunchGraph> record(std::span<const RecordedLaunch> launches) override {
+// A CPU that captures, as GPUs do.
+class CapturingDevice final : public testing::HostMemoryDevice {
+ public:
+  CapturingDevice() : HostMemoryDevice(DeviceKind::cpu, 77, 1) {}
+
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
     return std::make_unique<ShuffledGraph>(launches, random, choices, widest);
   }
 
   std::mt19937 random{5};
   int choices = 0;    // launches of which another could have come first
   size_t widest = 0;  // most that could have run side by side
+
+ private:
+  EagerStream stream_{*this};
 };
 
 std::vector<std::vector<float>> train(models::Model& model, const Tensor& x, const Tensor& labels,
@@ -77,20 +84,22 @@ void expect_same_bits_in_any_order(Make make, const Shape& input) {
     const auto model = make();
     return train(*model, models::random_inputs(input, 1), models::random_labels(input[0], 10, 2), 12);
   };
-  static auto* device = new RecordingDevice;  // devices live until the process ends
+  static auto* device =
+      new Device(std::make_unique<CapturingDevice>());  // devices live until the process ends
+  const auto& capturing = static_cast<const CapturingDevice&>(backend_of(*device));
   const auto expected = run(*first_devices(1)[0]);
   const auto shuffled = run(*device);
-  EXPECT_GT(device->choices, 0) << "nothing was recorded, or nothing in it could run side by side";
-  EXPECT_LE(device->widest, execute::Program::kLanes);
+  EXPECT_GT(capturing.choices, 0) << "nothing was captured, or nothing in it could run side by side";
+  EXPECT_LE(capturing.widest, execute::Program::kLanes);
   EXPECT_EQ(expected, shuffled);
 }
 
-TEST(RecordedLaunches, MlpHasTheSameBitsInAnyOrder) {
+TEST(CapturedLaunches, MlpHasTheSameBitsInAnyOrder) {
   expect_same_bits_in_any_order([] { return std::make_unique<models::Mlp>(7, 0, DType::float32, 30, 16); },
                                 {8, 30});
 }
 
-TEST(RecordedLaunches, ConvNetHasTheSameBitsInAnyOrder) {
+TEST(CapturedLaunches, ConvNetHasTheSameBitsInAnyOrder) {
   expect_same_bits_in_any_order(
       [] { return std::make_unique<models::ConvNet>(7, true, DType::float32, 14, 4, 16); }, {4, 14, 14, 1});
 }
