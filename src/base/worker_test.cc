@@ -130,6 +130,30 @@ TEST_P(Waits, AfterAResetTheBarrierWorksAgain) {
   }
 }
 
+TEST_P(Waits, ACounterLetsThoseGoWhoseNumberItHasReached) {
+  constexpr uint32_t kMost = 6;
+  WaitableCounter counter;
+  counter.wait(0, GetParam());
+  std::atomic<uint32_t> raised{0}, early{0}, gone{0};
+  std::vector<std::thread> threads;
+  for (uint32_t wanted = 1; wanted <= kMost; ++wanted)
+    threads.emplace_back([&, wanted] {
+      counter.wait(wanted, GetParam());
+      early += raised.load() < wanted ? 1 : 0;
+      ++gone;
+    });
+  for (uint32_t i = 1; i <= kMost; ++i) {
+    // Sometimes late enough for all to sleep.
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    raised = i;
+    counter.raise();
+    while (gone.load() < i) std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counter.value(), kMost);
+  EXPECT_EQ(early.load(), 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, Waits, testing::Values(Waiting::spins_first, Waiting::sleeps),
                          [](const auto& info) {
                            return info.param == Waiting::sleeps ? "sleeps" : "spins_first";
