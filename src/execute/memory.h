@@ -26,8 +26,8 @@ struct Memory {
   std::vector<void*> captures;
   std::vector<void*> constants;
   std::vector<void*> outputs;
-  void* example_offset =
-      nullptr;  // of a replica: the number of its first example, in memory that the device reads
+  // Of a replica: where the device finds the number of its first example.
+  void* example_offset = nullptr;
 
   Memory() = default;
   // With room for the plan's operands.

@@ -228,10 +228,10 @@ std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSyn
   std::vector<size_t> lasts;  // by lane: its last launch
   std::vector<CapturedLaunch> all;
   const auto add = [&](Use use, std::function<void(Stream&)> launch) {
-    CapturedLaunch recorded{.launch = std::move(launch), .after = {}};
+    CapturedLaunch captured{.launch = std::move(launch), .after = {}};
     use.before.resize(uses.size());
     const auto wait_for = [&](size_t j) {
-      recorded.after.push_back(j);
+      captured.after.push_back(j);
       use.before[j] = true;
       for (size_t k = 0; k < j; ++k)
         if (uses[j].before[k]) use.before[k] = true;
@@ -258,7 +258,7 @@ std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSyn
       *lane = uses.size();
     }
     uses.push_back(std::move(use));
-    all.push_back(std::move(recorded));
+    all.push_back(std::move(captured));
   };
 
   for (const PhaseSync::Wait& wait : sync.waits)

@@ -12,7 +12,7 @@ Graph trace_function(const std::function<TensorList(std::span<const Tensor>)>& b
   try {
     for (const Tensor& result : body(parameters)) {
       require(result.defined(), ErrorCode::invalid_argument, request.made,
-              "the function returned none (an undefined Tensor)");
+              "the function returned an undefined tensor");
       trace.graph().outputs.push_back(trace.value_of(result, request.made));
     }
     trace.finish();

@@ -11,6 +11,7 @@ namespace {
 
 using lockstep::testing::error_of;
 using lockstep::testing::one_thread_devices;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -101,7 +102,7 @@ TEST_F(Mirrors, AreNotTrustedAfterAStepThatFailed) {
 TEST_F(Mirrors, AStepThatWritesAVariableAtHomeRefusesOneThatHasMoved) {
   Variable variable = variable_on(home(), 1);
   VariableMirrors mirrors(devices_, {variable}, {true}, {{VariableUse::unused}, {VariableUse::reads}});
-  EXPECT_THAT(error_of([&] { mirrors.renew(); }),
+  EXPECT_THAT(error_of([&] { mirrors.renew(); }).message(),
               AllOf(HasSubstr("has moved to " + home().name()), HasSubstr("make the function again")));
 }
 

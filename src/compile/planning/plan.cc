@@ -550,7 +550,7 @@ std::string Plan::to_string() const {
     out << '+' << o.offset;
   };
   for (const Step& step : steps) {
-    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ")
+    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " device ")
         << step.op->name;
     if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(step.place.device)];
     out << ':';

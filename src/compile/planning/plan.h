@@ -50,7 +50,7 @@ struct Step {
   std::string layer = {};  // whose weights it works with, as far as that can be told
 };
 
-// A sum over replicas: input in every replica (or uniform), result in the device arena.
+// A sum over replicas: input in every replica (or the same in all), result in the device arena.
 struct Collective {
   int64_t sequence = 0;
   TensorSpec spec;
@@ -78,7 +78,7 @@ struct ArenaSize {
 struct Plan {
   // Of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
   std::vector<Device*> devices;
-  // In the order of execution: by phase, within it the uniform steps first.
+  // In the order of execution: by phase, within it first those that run once per device.
   std::vector<Step> steps;
   std::vector<Collective> collectives;
   int phases = 1;

@@ -31,27 +31,27 @@ AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool
     return {
         readable ? AllReduceMethod::tree_kernels : AllReduceMethod::copied_tree_kernels,
         why + (readable ? "a kernel on each reads what all hold"
-                        : "a kernel on each adds up copies of what all hold, for not all cards can read the "
+                        : "a kernel on each adds up copies of what all hold, for not all GPUs can read the "
                           "others' memory")};
   };
   if (devices.size() == 1) return {AllReduceMethod::tree_kernels, "one GPU adds up its own replicas"};
   if (b) {
     require(!wanted, ErrorCode::invalid_argument, where, "CrossDeviceOps::nccl: ", a->name, " and ", b->name,
-            " are logical devices of one card, and NCCL wants a card for each. Leave cross_device_ops at "
+            " are logical devices of one GPU, and NCCL wants a GPU for each. Leave cross_device_ops at "
             "automatic: they add up in its memory");
-    return own(detail::concat(a->name, " and ", b->name, " are parts of one card: "));
+    return own(detail::concat(a->name, " and ", b->name, " are parts of one GPU: "));
   }
   if (reproducible) {
     require(
         !wanted, ErrorCode::invalid_argument, where,
         "CrossDeviceOps::nccl and reproducible exclude each other: NCCL adds in an order that depends on the "
-        "number of cards");
-    return own("reproducible, and the order in which NCCL adds depends on the number of cards: ");
+        "number of GPUs");
+    return own("reproducible, and the order in which NCCL adds depends on the number of GPUs: ");
   }
   const std::string reason = missing();
   require(reason.empty() || !wanted, ErrorCode::unsupported, where, "CrossDeviceOps::nccl: ", reason);
   if (!reason.empty()) return own(reason + ". Without it ");
-  return {AllReduceMethod::nccl, "NCCL: every GPU is a card of its own"};
+  return {AllReduceMethod::nccl, "NCCL: every device is a GPU of its own"};
 }
 
 AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
