@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <thread>
 
-#include "base/worker.h"
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
-#include "execute/all_reduce/host_threads.h"
+#include "execute/all_reduce/all_reduce.h"
+#include "execute/device_threads.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::bench {
 namespace {
 
-using compile::CrossDeviceSums;
-using compile::ReplicaLayout;
-using compile::ReplicaSum;
+using execute::ReplicaLayout;
+using execute::ReplicaSum;
 
 class AllReduce {
  public:
@@ -31,29 +31,21 @@ class AllReduce {
       sum.results.push_back({results_.back().impl()->data()});
       sum.ready.push_back(0);
     }
-    const Waiting waiting = waiting_of(replicas);
-    sums_ = std::make_unique<CrossDeviceSums>(layout_, std::vector{sum}, waiting);
-    for (int d = 1; d < replicas; ++d) workers_.push_back(std::make_unique<Worker>(waiting));
-    for (int d = 0; d < replicas; ++d) tasks_.push_back({sums_.get(), d});
+    all_reduce_ = execute::make_all_reduce(execute::ReplicaGroup(layout_), std::vector{sum}, observer_);
+    threads_.emplace(
+        layout_.devices, [this](int d) { run(d); }, [this] { all_reduce_->abort(); }, observer_);
   }
 
   void step() {
-    sums_->begin_run(nullptr);
-    for (size_t d = 1; d < tasks_.size(); ++d) workers_[d - 1]->start(run, &tasks_[d]);
-    run(&tasks_[0]);
-    for (const auto& worker : workers_) worker->wait();
-    sums_->end_run();
-    const auto replicas = static_cast<float>(tasks_.size());
+    all_reduce_->begin_step();
+    threads_->run();
+    all_reduce_->end_step();
+    const auto replicas = static_cast<float>(layout_.replicas);
     require(results_.back().data<float>()[results_.back().size() - 1] == replicas * (replicas + 1) / 2,
             ErrorCode::internal, std::source_location::current(), "the sum is wrong");
   }
 
  private:
-  struct Task {
-    CrossDeviceSums* sums;
-    int device;
-  };
-
   static ReplicaLayout layout(int replicas, int64_t bucket_bytes) {
     configure_devices();
     ReplicaLayout layout;
@@ -62,22 +54,21 @@ class AllReduce {
     for (Device* device : logical_devices())
       if (device->threads() == 1 && static_cast<int>(layout.devices.size()) < replicas)
         layout.devices.push_back(device);
-    layout.slices = compile::slice_batch(replicas, replicas);
+    layout.slices = execute::slice_batch(replicas, replicas);
     return layout;
   }
 
-  static void run(void* context) {
-    const Task& task = *static_cast<Task*>(context);
-    const size_t buckets = task.sums->stops(task.device, 1).size();
-    for (size_t b = 0; b < buckets; ++b) task.sums->contribute(task.device, 1, b, nullptr);
-    task.sums->finish(task.device, 1, nullptr);
+  void run(int d) {
+    Stream& stream = backend_of(*layout_.devices[static_cast<size_t>(d)]).compute_stream();
+    for (const execute::PhaseSync::Mark& mark : all_reduce_->marks(d, 1)) mark.mark->reach(stream);
+    all_reduce_->finish(d, 1);
   }
 
   const ReplicaLayout layout_;
+  const execute::StepObserver observer_;
   TensorList inputs_, results_;
-  std::unique_ptr<CrossDeviceSums> sums_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Task> tasks_;
+  std::unique_ptr<execute::AllReduce> all_reduce_;
+  std::optional<execute::DeviceThreads> threads_;
 };
 
 }  // namespace

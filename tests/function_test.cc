@@ -603,7 +603,7 @@ TEST(FunctionErrors, ReturningNoneIsRefused) {
   auto f = function([](const Tensor&) { return Tensor(); }, {.name = "empty_handed"});
   const Error error = error_of([&] { f(floats({1})); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("returned none"), HasSubstr("\"empty_handed\"")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("returned an undefined tensor"), HasSubstr("\"empty_handed\"")));
 }
 
 TEST(FunctionErrors, NoneAsArgumentIsRefused) {

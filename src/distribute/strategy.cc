@@ -42,7 +42,7 @@ class Strategy::Impl {
   const std::vector<Device*> devices;
   const StrategyOptions options;
   std::shared_ptr<const VariableOwner> owner;
-  std::unique_ptr<compile::ReplicatedRuns> runs;
+  std::unique_ptr<execute::ReplicatedRuns> runs;
   std::unique_ptr<observe::StepClock> clock;
   std::string sums;  // who makes them, of several devices
 };
@@ -124,7 +124,7 @@ std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
   check_options(name, options, devices.size(), where);
   auto impl = std::make_shared<Strategy::Impl>(kind, name, std::move(devices), options);
   impl->owner = std::make_shared<const StrategyOwner>(impl);
-  impl->runs = std::make_unique<compile::ReplicatedRuns>(replicas_of(*impl));
+  impl->runs = std::make_unique<execute::ReplicatedRuns>(replicas_of(*impl));
   const std::lock_guard lock(alive().mutex);
   std::erase_if(alive().list, [](const auto& other) { return other.expired(); });
   alive().list.push_back(impl);
@@ -181,7 +181,8 @@ std::string Strategy::description() const {
 }
 std::string Strategy::sums_description() const {
   if (impl_->devices.empty()) return "one replica: nothing is added up";
-  return compile::choose_sum(impl_->devices, impl_->options.reproducible, impl_->options.cross_device_ops)
+  return execute::choose_all_reduce(impl_->devices, impl_->options.reproducible,
+                                    impl_->options.cross_device_ops)
       .reason;
 }
 ReplicaOptions Strategy::replica_options() const { return replicas_of(*impl_); }
@@ -281,7 +282,7 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   if (impl_->sums.empty() && impl_->devices.size() > 1) impl_->sums = sums_description();
   observe::StepClock& clock = *impl_->clock;
   clock.begin_step();
-  compile::ReplicatedRuns::Result run;
+  execute::ReplicatedRuns::Result run;
   try {
     const observe::TimeScopeOfAll scope(clock, observe::Category::host);
     run = impl_->runs->run(
@@ -293,16 +294,16 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     throw;
   }
   std::vector<int64_t> sizes;
-  for (const compile::Slice& slice : run.slices) sizes.push_back(slice.size);
+  for (const execute::Slice& slice : run.slices) sizes.push_back(slice.size);
   clock.end_step();
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Tensor& output = run.outputs[i];
     switch (run.spreads[i]) {
-      case compile::ReplicatedRuns::Spread::same:
+      case execute::ReplicatedRuns::Spread::same:
         results.push_back(Distributed::same(output, num_replicas_in_sync()));
         break;
-      case compile::ReplicatedRuns::Spread::rows: results.push_back(Distributed::rows(output, sizes)); break;
-      case compile::ReplicatedRuns::Spread::blocks: {
+      case execute::ReplicatedRuns::Spread::rows: results.push_back(Distributed::rows(output, sizes)); break;
+      case execute::ReplicatedRuns::Spread::blocks: {
         TensorList values;
         for (size_t r = 0; r < sizes.size(); ++r) {
           Dims begin = Dims::filled(output.rank(), 0), size = Dims::filled(output.rank(), -1);
@@ -370,11 +371,11 @@ Distributed Strategy::distribute(const Tensor& batch, std::source_location where
           "a batch has a first dimension that runs over the examples, received ",
           batch.defined() ? "a scalar: the dataset is not batched, add  .batch(global_batch_size)" : "none");
   const int64_t rows = batch.shape()[0];
-  const std::vector<compile::Slice> slices = impl_->options.weights.empty()
-                                                 ? compile::slice_batch(rows, num_replicas_in_sync())
-                                                 : compile::slice_batch(rows, impl_->options.weights);
+  const std::vector<execute::Slice> slices = impl_->options.weights.empty()
+                                                 ? execute::slice_batch(rows, num_replicas_in_sync())
+                                                 : execute::slice_batch(rows, impl_->options.weights);
   std::vector<int64_t> sizes;
-  for (const compile::Slice& slice : slices) sizes.push_back(slice.size);
+  for (const execute::Slice& slice : slices) sizes.push_back(slice.size);
   return Distributed::rows(batch, std::move(sizes));
 }
 

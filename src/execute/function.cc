@@ -5,9 +5,10 @@
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
 #include "device/memory_ledger.h"
-#include "execute/executable.h"
 #include "execute/replicated_program.h"
 #include "execute/split_executable.h"
+#include "execute/step.h"
+#include "execute/trace_function.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
@@ -18,10 +19,9 @@
 
 namespace lockstep {
 
-using compile::Executable;
 using compile::Plan;
 using compile::PlanOptions;
-using compile::ReplicaLayout;
+using execute::ReplicaLayout;
 
 class FunctionCore::Impl {
  public:
@@ -78,10 +78,10 @@ class FunctionCore::Impl {
   ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where) {
     const Program& program = program_for(inputs, where);
     ProgramFigures figures = program.figures;
-    const compile::MemoryFigures memory = program.executable->memory();
-    figures.arena_bytes = static_cast<int64_t>(memory.arena);
-    figures.peak_bytes = static_cast<int64_t>(memory.peak);
-    figures.unplanned_bytes = static_cast<int64_t>(memory.unplanned);
+    const compile::ArenaSize arenas = program.executable->arenas();
+    figures.arena_bytes = static_cast<int64_t>(arenas.bytes);
+    figures.peak_bytes = static_cast<int64_t>(arenas.peak);
+    figures.unplanned_bytes = static_cast<int64_t>(arenas.unplanned);
     return figures;
   }
 
@@ -94,7 +94,7 @@ class FunctionCore::Impl {
     SpecList signature;
     Device* scope;                 // that of the scopes around the call; null: none
     std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
-    std::unique_ptr<compile::Runnable> executable;
+    std::unique_ptr<execute::Executable> executable;
     ProgramFigures figures;
     bool checks_numerics = numerics_checked();
   };
@@ -130,7 +130,7 @@ class FunctionCore::Impl {
   Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
-              options_.name, "\": argument ", i, " is none or a tensor of a traced function that has ended");
+              options_.name, "\": argument ", i, " is undefined or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
       const bool same =
           program->signature.size() == inputs.size() && program->scope == scoped_device() &&
@@ -159,29 +159,17 @@ class FunctionCore::Impl {
       }
   }
 
-  // `devices`: of the arguments; empty: they do not matter.
   Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices,
               const ReplicaTrace& replica, std::source_location where) {
     ++traces_;
-    Trace trace(replica);
-    TensorList parameters;
-    for (size_t i = 0; i < specs.size(); ++i)
-      parameters.push_back(
-          trace.parameter(static_cast<int>(i), specs[i], where, devices.empty() ? nullptr : devices[i]));
-    try {
-      const TensorList results = body_(parameters);
-      for (const Tensor& result : results) {
-        require(result.defined(), ErrorCode::invalid_argument, where_,
-                "the function returned none (an undefined Tensor)");
-        trace.graph().outputs.push_back(trace.value_of(result, where_));
-      }
-      trace.finish();
-    } catch (Error& error) {
-      error.note(detail::concat("while tracing function \"", options_.name, "\" made at ", where_.file_name(),
-                                ":", where_.line()));
-      throw;
-    }
-    return std::move(trace.graph());
+    return execute::trace_function(
+        body_, {.parameters = specs,
+                .devices = devices,
+                .replica = replica,
+                .note = detail::concat("while tracing function \"", options_.name, "\" made at ",
+                                       where_.file_name(), ":", where_.line()),
+                .made = where_,
+                .called = where});
   }
 
   std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
@@ -201,28 +189,22 @@ class FunctionCore::Impl {
     Graph graph = compile::remove_dead_nodes(trace(program.signature, program.devices, {}, where));
     std::vector<Device*> devices = compile::devices_of(graph);
     if (devices.empty()) devices = {&current_device(where)};
-    Device& device = *devices[0];
-    PlanOptions options{.kind = device.kind(),
-                        .split_parameters = {},
-                        .uniform_threads = device.threads(),
-                        .replica_threads = 1,
-                        .reproducible = false};
+    ReplicaLayout layout;
+    layout.devices = {devices[0]};
+    PlanOptions options = execute::plan_options(layout, 0);
     const bool split = devices.size() > 1;
     if (split) options.devices = devices;
+    const MemoryUseScope use("function " + options_.name);
     std::vector<Plan> plans;
     plans.push_back(make_plan(std::move(graph), options));
     complete_parameters(plans.back(), program.signature);
-    compile::add_figures(program.figures, plans[0], true, 1);
+    execute::add_figures(program.figures, plans[0], execute::Part::per_device, 1);
     log_placement(plans[0], devices);
-    if (split) {
-      program.executable = std::make_unique<compile::SplitExecutable>(std::move(plans[0]));
-      return;
-    }
-    ReplicaLayout layout;
-    layout.devices = {&device};
-    const MemoryUseScope use("function " + options_.name);
-    program.executable =
-        std::make_unique<Executable>(std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
+    if (split)
+      program.executable = std::make_unique<execute::SplitExecutable>(std::move(plans[0]), options);
+    else
+      program.executable = std::make_unique<execute::StepExecutable>(
+          std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
   }
 
   void log_placement(const Plan& plan, std::span<Device* const> devices) const {
@@ -241,7 +223,7 @@ class FunctionCore::Impl {
   void compile_replicated(Program& program, std::source_location where) {
     std::vector<bool> split;
     for (const TensorSpec& spec : program.signature) split.push_back(spec.shape.rank() > 0);
-    compile::ReplicatedProgram compiled = compile::compile_replicated(
+    execute::ReplicatedProgram compiled = execute::compile_replicated(
         program.signature, split, options_.replicas,
         [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
         {.name = options_.name}, where);

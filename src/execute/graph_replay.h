@@ -1,46 +1,49 @@
-// A program's launches on a device that can record them, repeated as one.
+// The phases of a program as captured graphs, replayed as one launch each.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "device/device_backend.h"
-#include "execute/bound_program.h"
+#include "device/stream.h"
+#include "execute/program.h"
 #include "execute/whole_step_fusion.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-// Of one program; pointers that come back are what makes a recording worth its price, so a phase is recorded
-// when it is about to run for the second time with the same ones.
-class RepeatedLaunches {
+// Of one program. A graph holds for the pointers that it was captured with, so what makes a capture worth its price is
+// that they come back: a phase is captured when it is about to run for the second time with the same ones. On devices
+// that capture nothing, and while a trace is written, launches are made one by one.
+class GraphReplay {
  public:
-  // The whole program as one launch, from now on.
-  void join(std::unique_ptr<JoinedSteps> joined) { joined_ = std::move(joined); }
-  // So many launches of a recording run side by side.
+  // From now on the whole program is one launch of this kernel.
+  void fuse(std::unique_ptr<WholeStepKernel> kernel) { whole_step_ = std::move(kernel); }
+  bool fused() const { return whole_step_ != nullptr; }
+  // At most so many launches of a graph run side by side.
   void set_lanes(size_t lanes) { lanes_ = lanes; }
-  // The crossings of a phase are the same in every run.
-  void run(const BoundProgram& program, int phase, Device& device, const Crossings& crossings = {});
+
+  // On the compute stream of the program's device. `sync`: the same in every run of a phase.
+  void run(const Program& program, int phase, Stream& stream, const PhaseSync& sync = {});
   // Several runs as one launch; false: not with this program.
-  bool run(const BoundProgram& program, const RowRuns& runs, Device& device) {
-    backend_of(device).bind_thread();
-    return joined_ && joined_->launch(program.pointers(), runs, backend_of(device).compute_stream());
+  bool run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream) {
+    return whole_step_ && whole_step_->launch(program.pointers(), runs, stream);
   }
-  bool joined() const { return joined_ != nullptr; }
+  // Lets go of all graphs, and of the events that they refer to.
+  void clear() { captures_.clear(); }
 
  private:
-  struct Recording {
+  struct Capture {
     int phase = 0;
     std::vector<void*> pointers;
-    bool joined = false;
+    bool fused = false;
     std::unique_ptr<CapturedGraph> graph;  // null: seen once
     uint64_t used = 0;
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places
 
-  std::unique_ptr<JoinedSteps> joined_;
-  std::vector<Recording> recordings_;
-  size_t lanes_ = BoundProgram::kLanes;
+  std::unique_ptr<WholeStepKernel> whole_step_;
+  std::vector<Capture> captures_;
+  size_t lanes_ = Program::kLanes;
   uint64_t runs_ = 0;
 };
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

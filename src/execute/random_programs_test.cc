@@ -17,7 +17,7 @@
 #include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 using lockstep::testing::one_thread_devices;
@@ -302,4 +302,4 @@ TEST(RandomPrograms, LongAgreeHoweverTheyAreRun) {
 }
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

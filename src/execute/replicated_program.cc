@@ -4,7 +4,7 @@
 
 #include "device/memory_ledger.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 int64_t batch_of(const SpecList& signature, const std::vector<bool>& split, const std::string& name,
@@ -73,9 +73,9 @@ ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& sp
   return {sliced(signature, split, used->size), std::move(replica)};
 }
 
-void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_t times) {
+void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t times) {
   for (const Step& step : plan.steps) {
-    if (step.place.per_replica == uniform) continue;
+    if (step.place.per_replica != (part == Part::per_replica)) continue;
     figures.flops += step.cost.flops * times;
     figures.bytes_accessed += step.cost.bytes * times;
     const bool with_the_last =
@@ -89,15 +89,11 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
                                      const ReplicatedProgramOptions& settings, std::source_location where) {
   const int64_t batch = batch_of(signature, split, settings.name, where);
   ReplicaLayout layout = layout_of(replicas, batch, split, settings.name, where);
-  const Device& device = *layout.devices[0];
-  PlanOptions options{.kind = device.kind(),
-                      .split_parameters = split,
-                      .uniform_threads = device.threads(),
-                      .replica_threads = replicas.reproducible ? 1 : device.threads(),
-                      .reproducible = replicas.reproducible,
-                      .stacks_outputs = settings.stacks_outputs};
+  PlanOptions options = plan_options(layout, 0);
+  options.stacks_outputs = settings.stacks_outputs;
   ReplicaTrace replica = trace_of(layout, batch);
   ReplicatedProgram program;
+  const MemoryUseScope use("function " + settings.name);
   std::vector<Plan> plans;
   std::vector<int64_t> sizes;
   for (const Slice& slice : layout.slices) {
@@ -105,7 +101,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     if (std::find(sizes.begin(), sizes.end(), slice.size) == sizes.end()) {
       replica.local_batch = slice.size;
       Graph graph = trace(sliced(signature, split, slice.size), replica);
-      if (!plans.empty()) graph = feeding_part(std::move(graph), plans[0], split);
+      if (!plans.empty()) graph = compile::feeding_part(std::move(graph), plans[0], split);
       sizes.push_back(slice.size);
       options.local_batch = slice.size;
       plans.push_back(make_plan(std::move(graph), options));
@@ -113,13 +109,13 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
       plans.back().parameters.resize(signature.size());
     }
     const auto plan = std::find(sizes.begin(), sizes.end(), slice.size) - sizes.begin();
-    add_figures(program.figures, plans[static_cast<size_t>(plan)], false, 1);
+    add_figures(program.figures, plans[static_cast<size_t>(plan)], Part::per_replica, 1);
   }
-  add_figures(program.figures, plans[0], true, static_cast<int64_t>(layout.devices.size()));
+  add_figures(program.figures, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
   program.slices = layout.slices;
-  const MemoryUseScope use("function " + settings.name);
-  program.executable = std::make_unique<Executable>(std::move(plans), std::move(sizes), std::move(layout));
+  program.executable =
+      std::make_unique<StepExecutable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -6,27 +6,27 @@
 #include <string>
 #include <vector>
 
-#include "execute/executable.h"
+#include "execute/step.h"
 #include "graph/emit.h"
 #include "lockstep/execute/function.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 struct ReplicatedProgram {
-  std::unique_ptr<Executable> executable;
+  std::unique_ptr<StepExecutable> executable;
   ProgramFigures figures;
   std::vector<Slice> slices;  // of each replica
 };
 
-// Adds what the steps of a plan cost, those that run once on a device or those of one replica, so many times.
-void add_figures(ProgramFigures& figures, const Plan& plan, bool uniform, int64_t times);
+// Adds what the steps of one part of a plan cost, so many times.
+void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t times);
 
 // The function's trace for arguments of these specs in a replica.
 using ReplicaTracer = std::function<Graph(const SpecList& specs, const ReplicaTrace& replica)>;
 
 struct ReplicatedProgramOptions {
   std::string name;  // of the function, for messages
-  // Results that differ between replicas and are not one row an example come out as one block a replica.
+  // Results that differ between replicas and are not one row per example come out as one block per replica.
   bool stacks_outputs = false;
 };
 
@@ -45,4 +45,4 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
                                      const ReplicaOptions& replicas, const ReplicaTracer& trace,
                                      const ReplicatedProgramOptions& options, std::source_location where);
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

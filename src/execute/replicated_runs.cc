@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "execute/trace_function.h"
 #include "graph/eager.h"
 #include "lockstep/base/log.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 constexpr size_t kMostPrograms = 16;
@@ -52,22 +53,12 @@ ReplicatedRuns::~ReplicatedRuns() = default;
 ReplicatedRuns::Traced ReplicatedRuns::trace(const std::string& name, const Body& body, const SpecList& specs,
                                              const ReplicaTrace& replica, size_t inputs,
                                              std::source_location where) {
-  Trace trace(replica);
-  TensorList parameters;
-  for (size_t i = 0; i < inputs; ++i)
-    parameters.push_back(trace.parameter(static_cast<int>(i), specs[i], where));
-  try {
-    for (const Tensor& result : body(parameters)) {
-      require(result.defined(), ErrorCode::invalid_argument, where,
-              "the function returned none (an undefined Tensor)");
-      trace.graph().outputs.push_back(trace.value_of(result, where));
-    }
-    trace.finish();
-  } catch (Error& error) {
-    error.note("while tracing a function that runs as replicas: " + name);
-    throw;
-  }
-  Traced traced{std::move(trace.graph()), {}};
+  Traced traced{trace_function(body, {.parameters = std::span(specs).first(inputs),
+                                      .replica = replica,
+                                      .note = "while tracing a function that runs as replicas: " + name,
+                                      .made = where,
+                                      .called = where}),
+                {}};
   // Captures become inputs, in the order in which they were met.
   for (Node& node : traced.graph.nodes) {
     if (node.op != &kCapture) continue;
@@ -144,4 +135,4 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   return result;
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -9,7 +9,7 @@
 
 #include "execute/replicated_program.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 class ReplicatedRuns {
  public:
@@ -19,7 +19,7 @@ class ReplicatedRuns {
   ~ReplicatedRuns();
 
   // What came of one call. A result that is the same on all replicas stands as it is; else as rows of the whole
-  // batch, or as one block a replica.
+  // batch, or as one block per replica.
   enum class Spread : uint8_t { same, rows, blocks };
   struct Result {
     TensorList outputs;
@@ -49,4 +49,4 @@ class ReplicatedRuns {
   int compiled_ = 0;
 };
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

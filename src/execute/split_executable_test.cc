@@ -19,7 +19,7 @@
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 using lockstep::testing::counting;
@@ -298,9 +298,9 @@ TEST_F(Split, EachDeviceHasItsOwnArena) {
         trace.value_of(body(device(1))(parameter), std::source_location::current()));
     graph = std::move(trace.graph());
   }
-  EXPECT_THAT(devices_of(graph), ElementsAre(&device(0), &device(1)));
+  EXPECT_THAT(compile::devices_of(graph), ElementsAre(&device(0), &device(1)));
   PlanOptions options;
-  options.devices = devices_of(graph);
+  options.devices = compile::devices_of(graph);
   const Plan plan = make_plan(graph, options);
   ASSERT_EQ(plan.device_arenas.size(), 2u);
   EXPECT_GE(plan.device_arenas[0].bytes, 2 * x.spec().bytes());
@@ -308,7 +308,7 @@ TEST_F(Split, EachDeviceHasItsOwnArena) {
   EXPECT_THAT(plan.to_string(),
               AllOf(HasSubstr("copy_to_device on /CPU:101"), HasSubstr("matmul on /CPU:100")));
   int copies = 0;
-  for (const Step& step : plan.steps) copies += step.op == &kTransfer ? 1 : 0;
+  for (const Step& step : plan.steps) copies += step.op == &compile::kTransfer ? 1 : 0;
   EXPECT_EQ(copies, 1);
 }
 
@@ -364,4 +364,4 @@ TEST_F(Split, ReplicasAndBodiesRefuseScopes) {
 }
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -4,23 +4,25 @@
 
 #include "base/environment.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
-JoinSteps& rule_of(DeviceKind kind) {
-  static std::array<JoinSteps, 8> rules{};
+FuseWholeStep& rule_of(DeviceKind kind) {
+  static std::array<FuseWholeStep, 8> rules{};
   return rules.at(static_cast<size_t>(kind));
 }
 
 }  // namespace
 
-RegisterJoinSteps::RegisterJoinSteps(DeviceKind kind, JoinSteps join) { rule_of(kind) = join; }
-
-std::unique_ptr<JoinedSteps> join_steps(const Plan& plan, Device& device) {
-  const JoinSteps join = rule_of(device.kind());
-  if (!join || plan.phases > 1 || !plan.devices.empty() || !env::read_bool("LOCKSTEP_JOIN_STEPS", true))
-    return nullptr;
-  return join(plan.steps, plan.parameters, device);
+RegisterWholeStepFusion::RegisterWholeStepFusion(DeviceKind kind, FuseWholeStep fuse) {
+  rule_of(kind) = fuse;
 }
 
-}  // namespace lockstep::compile
+std::unique_ptr<WholeStepKernel> fuse_whole_step(const compile::Plan& plan, Device& device) {
+  const FuseWholeStep fuse = rule_of(device.kind());
+  if (!fuse || plan.phases > 1 || !plan.devices.empty() || !env::read_bool("LOCKSTEP_JOIN_STEPS", true))
+    return nullptr;
+  return fuse(plan.steps, plan.parameters, device);
+}
+
+}  // namespace lockstep::execute

@@ -63,6 +63,7 @@ Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const Ope
                                           .attributes = key.attrs,
                                           .inputs = key.inputs,
                                           .outputs = outputs,
+                                          .device = key.device,
                                           .threads = key.threads,
                                           .where = where});
   return *(cache[std::move(key)] = std::move(kernel));

@@ -25,6 +25,7 @@ struct KernelRequest {
   const Attrs& attributes;
   std::span<const OperandLayout> inputs;
   std::span<const OperandLayout> outputs;  // contiguous
+  Device* device = nullptr;                // for which it is prepared; null: any of its kind
   int threads = 1;
   std::source_location where;
 

@@ -1,8 +1,7 @@
 // Sums over logical GPUs, made beside the computation.
 #include <thread>
 
-#include "execute/all_reduce/gpu_streams.h"
-#include "execute/all_reduce/host_threads.h"
+#include "execute/all_reduce/gpu_tree.h"
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
 #include "lockstep/execute/function.h"
@@ -83,11 +82,10 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
   using observe::Category;
   constexpr int64_t kCount = 1 << 20;
   const DeviceScope scope(gpu());
-  compile::ReplicaLayout layout;
+  execute::ReplicaLayout layout;
   layout.devices = gpus(2);
   layout.replicas = 2;
-  layout.slices = compile::slice_batch(2, 2);
-  const std::vector<compile::TreeNode> leaves = {{0, 1}, {1, 2}};
+  layout.slices = execute::slice_batch(2, 2);
   for (const bool early : {true, false}) {
     SCOPED_TRACE(early ? "early" : "late");
     TensorList addends, results, operands;
@@ -98,33 +96,34 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
       matmul(operands.back(), operands.back());
       gpu(d).synchronize();
     }
-    compile::ReplicaSum sum{.phase = 1,
+    execute::ReplicaSum sum{.phase = 1,
                             .dtype = DType::float32,
                             .size = kCount,
                             .inputs = {addends[0].impl()->data(), addends[1].impl()->data()},
                             .results = {{results[0].impl()->data()}, {results[1].impl()->data()}},
                             .ready = {0, 0},
                             .conditions = {}};
-    const std::vector<compile::ReplicaSum> list = {sum};
-    Barrier barrier(2, Waiting::sleeps);
-    compile::GpuSums sums(layout, list, leaves, barrier);
     observe::StepClock clock({.replicas = 2});
-    sums.begin_run();
+    execute::StepObserver observer;
+    observer.listen(&clock);
+    execute::GpuTreeAllReduce sums(execute::ReplicaGroup(layout), {sum}, observer,
+                                   execute::Addends::read_in_place);
+    sums.begin_step();
     const auto run = [&](int d) {
       const DeviceScope here(gpu(d));
       observe::ReplicaClock& own = clock.replica(d);
       own.begin_step();
       own.enter(Category::compute, observe::ThreadState::blocks);
       Stream& stream = backend_of(gpu(d)).compute_stream();
-      const auto announce = [&] { sums.announcements(d, 1)[0].event->record(stream); };
-      if (early) announce();
+      const auto fill = [&] { sums.marks(d, 1)[0].mark->reach(stream); };
+      if (early) fill();
       // A few long launches: they are queued long before they have ended.
       for (int i = 0; i < 6; ++i) matmul(operands[static_cast<size_t>(d)], operands[static_cast<size_t>(d)]);
-      if (!early) announce();
-      EXPECT_TRUE(sums.finish(d, 1, &own));
+      if (!early) fill();
+      EXPECT_TRUE(sums.finish(d, 1));
       for (const Event* event : sums.waits(d, 1)[0].events) event->wait(stream);
       gpu(d).synchronize();
-      sums.account(d, 0, own);
+      sums.attribute_waits(d, 0);
       own.leave();
       const observe::StepRecord record = own.end_step();
       // Counted where the device waited, not where the threads met.

@@ -50,24 +50,28 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
   return part;
 }
 
-std::shared_ptr<const Plan> BodyProgram::plan(DeviceKind kind, int threads) const {
-  const std::lock_guard lock(mutex_);
-  for (const Planned& planned : plans_)
-    if (planned.kind == kind && planned.threads == threads &&
-        planned.plan->checks_numerics == numerics_checked())
-      return planned.plan;
+PlanOptions BodyProgram::options(DeviceKind kind, Device* device, int threads) {
   PlanOptions options;
   options.kind = kind;
-  options.uniform_threads = threads;
+  options.device = device;
+  options.device_threads = threads;
+  return options;
+}
+
+std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const {
+  const std::lock_guard lock(mutex_);
+  for (const Planned& planned : plans_)
+    if (same_kernels(planned.options, options) && planned.plan->checks_numerics == numerics_checked())
+      return planned.plan;
   auto plan = std::make_shared<Plan>(make_plan(graph_, options));
   plan->parameters.resize(parameters_);
-  plans_.push_back({kind, threads, plan});
+  plans_.push_back({options, plan});
   return plan;
 }
 
 Cost BodyProgram::cost() const {
   Cost total;
-  for (const Step& step : plan(DeviceKind::null, 1)->steps) {
+  for (const Step& step : plan(options(DeviceKind::null, nullptr, 1))->steps) {
     total.flops += step.cost.flops;
     total.bytes += step.cost.bytes;
   }
@@ -88,7 +92,7 @@ TracedBody::TracedBody(Trace::BodyKind kind, std::span<const TensorSpec> paramet
     }
     const TensorList results = body(parameters_);
     for (const Tensor& result : results) {
-      require(result.defined(), ErrorCode::invalid_argument, where, name, ": a body returned none");
+      require(result.defined(), ErrorCode::invalid_argument, where, name, ": a body returned an undefined tensor");
       outputs_.push_back(trace_.value_of(result, where));
     }
     tape_->stop_recording();

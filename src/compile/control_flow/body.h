@@ -27,15 +27,16 @@ class BodyProgram {
 
   const Graph& graph() const { return graph_; }
   size_t num_parameters() const { return parameters_; }
+  // How it is planned for a kernel of so many threads; `device`: see KernelRequest.
+  static PlanOptions options(DeviceKind kind, Device* device, int threads);
   // Planned on first use.
-  std::shared_ptr<const Plan> plan(DeviceKind kind, int threads) const;
+  std::shared_ptr<const Plan> plan(const PlanOptions& options) const;
   // Of all launches of one run.
   Cost cost() const;
 
  private:
   struct Planned {
-    DeviceKind kind;
-    int threads;
+    PlanOptions options;
     std::shared_ptr<const Plan> plan;
   };
   Graph graph_;

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "base/environment.h"
-#include "base/parallel.h"
 #include "compile/passes/buffer_assignment.h"
 #include "compile/passes/fusion.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
 #include "compile/passes/verify.h"
+#include "compile/planning/kernel_pool.h"
 #include "compile/planning/launch_groups.h"
 #include "compile/planning/memory_plan.h"
 #include "compile/planning/schedule.h"
@@ -46,6 +47,8 @@ class Lowering {
     written_.assign(graph.nodes.size(), 0);
     plan_.phases = placement.phases;
     plan_.devices = options.devices;
+    plan_.kernels = std::make_shared<KernelPool>();
+    kernels_ = plan_.kernels->borrow(options);
   }
 
   Plan run(const std::vector<int>& order) {
@@ -302,35 +305,31 @@ class Lowering {
   }
 
   void push(Step step) {
-    const DeviceKind kind = step_kind(step.place, options_);
-    if (kind != DeviceKind::null && step.op != &kTransfer) {
-      const int threads = step_threads(step, options_);
-      const TeamScope team(threads);
-      const KernelDef& def = find_kernel(kind, *step.op, step.where);
-      const auto kernel = def.prepare({.op = *step.op,
-                                       .attributes = step.attrs,
-                                       .inputs = step.input_layouts,
-                                       .outputs = step.output_layouts,
-                                       .threads = threads,
-                                       .where = step.where});
-      step.workspace_bytes = kernel->workspace_bytes();
-      record_in_place(*kernel, step);
-    }
     SpecList in, out;
     for (const OperandLayout& layout : step.input_layouts) in.push_back(layout.spec);
     for (const OperandLayout& layout : step.output_layouts) out.push_back(layout.spec);
     step.cost = op_cost(*step.op, in, out, step.attrs);
     if (step.node >= 0) written_[static_cast<size_t>(step.node)] = position() + 1;
     plan_.steps.push_back(std::move(step));
+    // A group is prepared as a whole, when it is known.
+    if (plan_.steps.back().group < 0) prepare(plan_.steps.size() - 1);
   }
 
-  void record_in_place(const Kernel& kernel, const Step& step) {
+  void prepare(size_t s) {
+    const Kernel* const kernel = kernels_->launch(plan_.steps, s).kernel.get();
+    if (!kernel) return;
+    plan_.steps[s].workspace_bytes = kernel->workspace_bytes();
+    record_in_place(*kernel, static_cast<int>(s));
+  }
+
+  void record_in_place(const Kernel& kernel, int position) {
+    const Step& step = plan_.steps[static_cast<size_t>(position)];
     if (numerics_checked()) return;  // what went in is part of the report
     if (step.group >= 0) return;     // another of the group may read it meanwhile
     for (size_t o = 0; o < step.outputs.size(); ++o)
       for (size_t i = 0; i < step.inputs.size(); ++i)
         if (kernel.in_place(static_cast<int>(i), static_cast<int>(o)))
-          in_place_.push_back({position(), static_cast<int>(i), static_cast<int>(o)});
+          in_place_.push_back({position, static_cast<int>(i), static_cast<int>(o)});
   }
 
   // --- memory ----------------------------------------------------------------------------------------------------
@@ -390,7 +389,7 @@ class Lowering {
       const int group = steps[begin].group;
       for (end = begin + 1; group >= 0 && end < steps.size() && steps[end].group == group;) ++end;
       if (end - begin < 2) {
-        steps[begin].group = -1;
+        if (std::exchange(steps[begin].group, -1) >= 0) prepare(begin);
         continue;
       }
       const int from = static_cast<int>(begin), to = static_cast<int>(end);
@@ -400,6 +399,7 @@ class Lowering {
       }
       for (Collective& collective : plan_.collectives)
         if (collective.ready > from && collective.ready < to) collective.ready = to;
+      for (size_t s = begin; s < end; s += kernels_->launch(steps, s).steps) prepare(s);
     }
   }
 
@@ -462,8 +462,9 @@ class Lowering {
   const Placement& placement_;
   const PlanOptions& options_;
   Plan plan_;
-  std::vector<int> group_;           // by node; -1: none
-  std::vector<std::string> layers_;  // by node
+  std::shared_ptr<KernelSet> kernels_;  // of the plan
+  std::vector<int> group_;              // by node; -1: none
+  std::vector<std::string> layers_;     // by node
   std::vector<std::vector<Home>> homes_;
   std::vector<Value> result_values_;
   std::vector<Buffer> buffers_;
@@ -474,15 +475,25 @@ class Lowering {
 
 }  // namespace
 
+bool same_kernels(const PlanOptions& a, const PlanOptions& b) {
+  return a.kind == b.kind && (a.device == b.device || a.kind == DeviceKind::cpu) && a.devices == b.devices &&
+         a.device_threads == b.device_threads && a.replica_threads == b.replica_threads &&
+         a.reproducible == b.reproducible;
+}
+
 DeviceKind step_kind(NodePlace place, const PlanOptions& options) {
   return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
+}
+
+Device* step_device(NodePlace place, const PlanOptions& options) {
+  return options.devices.empty() ? options.device : options.devices[static_cast<size_t>(place.device)];
 }
 
 int step_threads(const Step& step, const PlanOptions& options) {
   if (!options.devices.empty()) return options.devices[static_cast<size_t>(step.place.device)]->threads();
   if (step.place.per_replica) return options.replica_threads;
-  if (!options.reproducible || options.kind == DeviceKind::null) return options.uniform_threads;
-  return find_kernel(options.kind, *step.op, step.where).thread_invariant ? options.uniform_threads : 1;
+  if (!options.reproducible || options.kind == DeviceKind::null) return options.device_threads;
+  return find_kernel(options.kind, *step.op, step.where).thread_invariant ? options.device_threads : 1;
 }
 
 Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters) {
@@ -540,7 +551,7 @@ std::string Plan::to_string() const {
     out << '+' << o.offset;
   };
   for (const Step& step : steps) {
-    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " uniform ")
+    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " device ")
         << step.op->name;
     if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(step.place.device)];
     out << ':';

@@ -1,6 +1,7 @@
 // What the compiler makes of a graph: launches in order, and where each of their operands lives.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "graph/kernel.h"
 
 namespace lockstep::compile {
+
+class KernelPool;
 
 // Where an operand's memory comes from when the program runs.
 enum class Space : uint8_t {
@@ -47,7 +50,7 @@ struct Step {
   std::string layer = {};  // whose weights it works with, as far as that can be told
 };
 
-// A sum over replicas: input in every replica (or uniform), result in the device arena.
+// A sum over replicas: input in every replica (or the same in all), result in the device arena.
 struct Collective {
   int64_t sequence = 0;
   TensorSpec spec;
@@ -75,7 +78,7 @@ struct ArenaSize {
 struct Plan {
   // Of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
   std::vector<Device*> devices;
-  // In the order of execution: by phase, within it the uniform steps first.
+  // In the order of execution: by phase, within it first those that run once per device.
   std::vector<Step> steps;
   std::vector<Collective> collectives;
   int phases = 1;
@@ -92,14 +95,19 @@ struct Plan {
   std::vector<ArenaSize> device_arenas = {{}};  // one; of a program that is split: one for each device
   ArenaSize replica_arena;
 
+  // With what planning has prepared. Never null in a plan that make_plan() made.
+  std::shared_ptr<KernelPool> kernels;
+
   std::string to_string() const;
 };
 
 struct PlanOptions {
   DeviceKind kind = DeviceKind::cpu;
+  // Whose kernels are prepared; null: they may run on any device of the kind.
+  Device* device = nullptr;
   std::vector<bool> split_parameters;  // empty: the program runs as one replica
   int64_t local_batch = -1;            // examples of a replica's slice
-  int uniform_threads = 1;
+  int device_threads = 1;              // of steps that run once per device
   int replica_threads = 1;
   bool reproducible = false;    // no bit may depend on the number of threads
   bool stacks_outputs = false;  // else a result of a replica must be one row an example
@@ -108,8 +116,13 @@ struct PlanOptions {
   std::vector<Device*> devices = {};
 };
 
-// The kind of device on which a step runs.
+// Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as many threads,
+// a GPU's belong to their device.
+bool same_kernels(const PlanOptions& a, const PlanOptions& b);
+
+// The kind of device on which a step runs, and the device where the options name it, else null.
 DeviceKind step_kind(NodePlace place, const PlanOptions& options);
+Device* step_device(NodePlace place, const PlanOptions& options);
 
 // Threads with which a step's kernel is prepared.
 int step_threads(const Step& step, const PlanOptions& options);

@@ -6,56 +6,57 @@
 #include "device/device_backend.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-SumChoice choose_sum(std::span<const SumDevice> devices, bool reproducible, CrossDeviceOps asked,
-                     const std::function<std::string()>& missing, std::source_location where) {
+AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool reproducible,
+                                  CrossDeviceOps asked, const std::function<std::string()>& missing,
+                                  std::source_location where) {
   const bool wanted = asked == CrossDeviceOps::nccl;
   const bool on_gpus = std::all_of(devices.begin(), devices.end(),
-                                   [](const SumDevice& d) { return d.kind == DeviceKind::gpu; });
+                                   [](const AllReduceDevice& d) { return d.kind == DeviceKind::gpu; });
   if (!on_gpus) {
     require(!wanted, ErrorCode::invalid_argument, where, "CrossDeviceOps::nccl joins GPUs; ", devices[0].name,
             " is none. Leave cross_device_ops at automatic");
-    return {SumMethod::threads, "the threads of the CPU devices add up"};
+    return {AllReduceMethod::host_threads, "the threads of the CPU devices add up"};
   }
-  // Two devices of one card.
-  const SumDevice *a = nullptr, *b = nullptr;
+  // Two devices of one GPU.
+  const AllReduceDevice *a = nullptr, *b = nullptr;
   for (size_t i = 0; i < devices.size() && !b; ++i)
     for (size_t j = 0; j < i && !b; ++j)
       if (devices[i].physical == devices[j].physical) a = &devices[j], b = &devices[i];
 
   const bool readable =
-      std::all_of(devices.begin(), devices.end(), [](const SumDevice& d) { return d.reads_all; });
-  const auto own = [&](const std::string& why) -> SumChoice {
+      std::all_of(devices.begin(), devices.end(), [](const AllReduceDevice& d) { return d.reads_all; });
+  const auto own = [&](const std::string& why) -> AllReduceChoice {
     return {
-        readable ? SumMethod::kernels : SumMethod::copied_kernels,
+        readable ? AllReduceMethod::tree_kernels : AllReduceMethod::copied_tree_kernels,
         why + (readable ? "a kernel on each reads what all hold"
-                        : "a kernel on each adds up copies of what all hold, for not all cards can read the "
+                        : "a kernel on each adds up copies of what all hold, for not all GPUs can read the "
                           "others' memory")};
   };
-  if (devices.size() == 1) return {SumMethod::kernels, "one GPU adds up its own replicas"};
+  if (devices.size() == 1) return {AllReduceMethod::tree_kernels, "one GPU adds up its own replicas"};
   if (b) {
     require(!wanted, ErrorCode::invalid_argument, where, "CrossDeviceOps::nccl: ", a->name, " and ", b->name,
-            " are logical devices of one card, and NCCL wants a card for each. Leave cross_device_ops at "
+            " are logical devices of one GPU, and NCCL wants a GPU for each. Leave cross_device_ops at "
             "automatic: they add up in its memory");
-    return own(detail::concat(a->name, " and ", b->name, " are parts of one card: "));
+    return own(detail::concat(a->name, " and ", b->name, " are parts of one GPU: "));
   }
   if (reproducible) {
     require(
         !wanted, ErrorCode::invalid_argument, where,
         "CrossDeviceOps::nccl and reproducible exclude each other: NCCL adds in an order that depends on the "
-        "number of cards");
-    return own("reproducible, and the order in which NCCL adds depends on the number of cards: ");
+        "number of GPUs");
+    return own("reproducible, and the order in which NCCL adds depends on the number of GPUs: ");
   }
   const std::string reason = missing();
   require(reason.empty() || !wanted, ErrorCode::unsupported, where, "CrossDeviceOps::nccl: ", reason);
   if (!reason.empty()) return own(reason + ". Without it ");
-  return {SumMethod::nccl, "NCCL: every GPU is a card of its own"};
+  return {AllReduceMethod::nccl, "NCCL: every device is a GPU of its own"};
 }
 
-SumChoice choose_sum(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
-                     std::source_location where) {
-  std::vector<SumDevice> described;
+AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
+                                  std::source_location where) {
+  std::vector<AllReduceDevice> described;
   for (const Device* device : devices)
     described.push_back(
         {.name = device->name(),
@@ -64,8 +65,8 @@ SumChoice choose_sum(std::span<Device* const> devices, bool reproducible, CrossD
          .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
            return backend_of(*device).reads(backend_of(*other));
          })});
-  return choose_sum(
+  return choose_all_reduce(
       described, reproducible, asked, [] { return comm::missing_backend("nccl"); }, where);
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

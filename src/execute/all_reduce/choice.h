@@ -1,4 +1,4 @@
-// Who adds up what the devices of a program hold, and why: for the executor, and for people.
+// Which all-reduce serves the devices of a program, and why: for the executor, and for people.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,22 @@
 #include "lockstep/device/device.h"
 #include "lockstep/execute/function.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-enum class SumMethod : uint8_t {
-  threads,         // CPUs: the devices' own threads
-  kernels,         // GPUs: a kernel on each reads what all hold
-  copied_kernels,  // the same, of copies: not every GPU can read the others' memory
+enum class AllReduceMethod : uint8_t {
+  host_threads,         // CPUs: the devices' own threads
+  tree_kernels,         // GPUs: a kernel on each reads what all hold
+  copied_tree_kernels,  // the same, of copies: not every GPU can read the others' memory
   nccl,
 };
 
-struct SumChoice {
-  SumMethod method = SumMethod::threads;
+struct AllReduceChoice {
+  AllReduceMethod method = AllReduceMethod::host_threads;
   std::string reason;
 };
 
 // As much of a device as the choice depends on.
-struct SumDevice {
+struct AllReduceDevice {
   std::string name;
   DeviceKind kind = DeviceKind::gpu;
   int physical = 0;
@@ -34,10 +34,10 @@ struct SumDevice {
 
 // `missing`: why NCCL cannot be used, empty where it can; asked only where it matters, because that loads it. Throws
 // Error(invalid_argument) or Error(unsupported) where NCCL is asked for and cannot be had.
-SumChoice choose_sum(std::span<const SumDevice> devices, bool reproducible, CrossDeviceOps asked,
-                     const std::function<std::string()>& missing,
-                     std::source_location where = std::source_location::current());
-SumChoice choose_sum(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
-                     std::source_location where = std::source_location::current());
+AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool reproducible,
+                                  CrossDeviceOps asked, const std::function<std::string()>& missing,
+                                  std::source_location where = std::source_location::current());
+AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
+                                  std::source_location where = std::source_location::current());
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

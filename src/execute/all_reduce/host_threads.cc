@@ -7,10 +7,11 @@
 
 #include "base/parallel.h"
 #include "device/copy.h"
+#include "device/device_backend.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/observe/span.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 using observe::Category;
 
@@ -22,40 +23,38 @@ constexpr int64_t kWhole = 0;           // bucket size: all sums of a phase
 constexpr size_t kStreamed = 16 << 20;  // bytes of a phase's results on all devices that outlive no cache
 constexpr std::array<int64_t, 4> kTried = {kWhole, 4 << 20, 512 << 10, 64 << 10};  // bytes
 
-// Empty slices come last and are left out of every sum.
-int last_leaf(const ReplicaLayout& layout, int first, int last) {
-  while (last > first && layout.slices[static_cast<size_t>(last) - 1].size == 0) --last;
-  return last;
-}
-
 }  // namespace
 
-CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<ReplicaSum> sums, Waiting waiting)
-    : layout_(layout),
+// Device d has filled a bucket.
+class HostThreadsAllReduce::BucketMark final : public LaunchMark {
+ public:
+  BucketMark(HostThreadsAllReduce& owner, int d, int phase, size_t bucket)
+      : owner_(owner), device_(d), phase_(phase), bucket_(bucket) {}
+  void reach(Stream&) override { owner_.contribute(device_, phase_, bucket_); }
+
+ private:
+  HostThreadsAllReduce& owner_;
+  const int device_, phase_;
+  const size_t bucket_;
+};
+
+HostThreadsAllReduce::HostThreadsAllReduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums,
+                                           const StepObserver& observer)
+    : group_(group),
       sums_(std::move(sums)),
-      waiting_(waiting),
-      barrier_(static_cast<int>(layout.devices.size()), waiting) {
-  if (sums_.empty()) return;
-  const bool on_gpus = backend_of(*layout.devices[0]).compute_stream().asynchronous();
-  require(on_gpus || layout.cross_device_ops != CrossDeviceOps::nccl, ErrorCode::invalid_argument,
-          std::source_location::current(), "CrossDeviceOps::nccl joins GPUs; ", layout.devices[0]->name(),
-          " is none. Leave cross_device_ops at automatic");
+      observer_(observer),
+      leaves_(group.leaves()),
+      barrier_(static_cast<int>(group.devices.size()), group.waiting) {
   size_t scratch = 0;
   for (const ReplicaSum& sum : sums_) {
     scratch_.push_back(scratch);
     scratch += (static_cast<size_t>(sum.size) * partial_size(sum.dtype) + 63) / 64 * 64;
   }
-  for (int r = 0; r < last_leaf(layout, 0, layout.replicas); ++r) leaves_.push_back({r, r + 1});
-  if (on_gpus) {
-    on_gpus_ = std::make_unique<GpuSums>(layout_, sums_, leaves_, barrier_);
-    return;
-  }
-  const bool alone = layout.devices.size() == 1;
-  for (size_t d = 0; d < layout.devices.size(); ++d) {
+  const bool alone = group.devices.size() == 1;
+  for (size_t d = 0; d < group.devices.size(); ++d) {
     auto state = std::make_unique<DeviceState>();
-    state->device = layout.devices[d];
-    const auto [first, last] = layout.replicas_of(static_cast<int>(d));
-    state->nodes = largest_nodes(layout.replicas, first, last_leaf(layout, first, last));
+    state->device = group.devices[d];
+    state->nodes = largest_nodes(group.replicas, group.held[d].first, group.held[d].last);
     for (const TreeNode& node : state->nodes) {
       sum_nodes_.push_back(node);
       state->partials.push_back(
@@ -82,21 +81,22 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
     bytes[static_cast<size_t>(sum.phase)] += sum.bytes() * all.size();
   }
   for (const size_t total : bytes) stores_.push_back(total < kStreamed ? Stores::cached : Stores::streaming);
-  fetches_ = !alone && layout.cross_device_ops != CrossDeviceOps::ring &&
-             layout.cross_device_ops != CrossDeviceOps::automatic;
+  fetches_ = !alone && group.cross_device_ops != CrossDeviceOps::ring &&
+             group.cross_device_ops != CrossDeviceOps::automatic;
   if (fetches_) works_ = 2;
-  if (layout.cross_device_ops == CrossDeviceOps::tree && !alone) make_tree(scratch);
+  if (group.cross_device_ops == CrossDeviceOps::tree && !alone) make_tree(scratch);
   // A single device adds up everything at the end of the phase.
   if (alone) return;
-  if (layout.bucket_bytes >= 0) {
-    divisions_.push_back(divide(layout.bucket_bytes));
+  if (group.bucket_bytes >= 0) {
+    divisions_.push_back(divide(group.bucket_bytes));
   } else {
     for (const int64_t bytes : kTried) {
       Division division = divide(bytes);
-      const auto same = [&](const Division& other) { return other.stops == division.stops; };
+      const auto same = [&](const Division& other) { return same_marks(other, division); };
       if (std::none_of(divisions_.begin(), divisions_.end(), same)) divisions_.push_back(std::move(division));
     }
   }
+  for (Division& division : divisions_) make_marks(division);
   shortest_ns_.fill(std::numeric_limits<int64_t>::max());
   for (const auto& device : devices_) {
     size_t most = 0;
@@ -106,28 +106,46 @@ CrossDeviceSums::CrossDeviceSums(const ReplicaLayout& layout, std::vector<Replic
   }
 }
 
-CrossDeviceSums::~CrossDeviceSums() = default;
+HostThreadsAllReduce::~HostThreadsAllReduce() = default;
 
 // --- construction --------------------------------------------------------------------------------------------------
 
-int CrossDeviceSums::holder(int leaf) const {
-  for (int d = 0; d < static_cast<int>(devices_.size()); ++d)
-    if (const auto [first, last] = layout_.replicas_of(d); leaf >= first && leaf < last) return d;
-  return 0;
+// Division into buckets that are filled at the same times is the same division.
+bool HostThreadsAllReduce::same_marks(const Division& a, const Division& b) {
+  const auto launches = [](const Division& division) {
+    std::vector<size_t> all;
+    for (const auto& by_phase : division.marks)
+      for (const auto& marks : by_phase) {
+        all.push_back(marks.size());
+        for (const PhaseSync::Mark& mark : marks) all.push_back(mark.launches);
+      }
+    return all;
+  };
+  return launches(a) == launches(b);
 }
 
-void CrossDeviceSums::make_tree(size_t scratch) {
-  link_up({0, layout_.replicas});
+void HostThreadsAllReduce::make_marks(Division& division) {
+  for (size_t d = 0; d < division.marks.size(); ++d)
+    for (size_t phase = 0; phase < division.marks[d].size(); ++phase)
+      for (size_t b = 0; b < division.marks[d][phase].size(); ++b)
+        division.marks[d][phase][b].mark = bucket_marks_
+                                               .emplace_back(std::make_unique<BucketMark>(
+                                                   *this, static_cast<int>(d), static_cast<int>(phase), b))
+                                               .get();
+}
+
+void HostThreadsAllReduce::make_tree(size_t scratch) {
+  link_up({0, group_.replicas});
   if (links_.empty()) return;
   for (size_t l = 0; l + 1 < links_.size(); ++l)
     links_[l].partial =
-        std::make_unique<Storage>(*layout_.devices[static_cast<size_t>(links_[l].device)],
+        std::make_unique<Storage>(*group_.devices[static_cast<size_t>(links_[l].device)],
                                   std::max<size_t>(scratch, 64), std::source_location::current());
   works_ = links_.back().level + 2;
 }
 
 // What holds the sum below `node`: an addend, ~link, or nothing (INT_MIN).
-int CrossDeviceSums::link_up(TreeNode node) {
+int HostThreadsAllReduce::link_up(TreeNode node) {
   constexpr int kNothing = std::numeric_limits<int>::min();
   if (const auto held = std::find(sum_nodes_.begin(), sum_nodes_.end(), node); held != sum_nodes_.end())
     return static_cast<int>(held - sum_nodes_.begin());
@@ -144,19 +162,19 @@ int CrossDeviceSums::link_up(TreeNode node) {
             .parts = {part(left), part(right)},
             .from = {left, right},
             .level = std::max(level(left), level(right)) + 1,
-            .device = holder(node.first),
+            .device = group_.holder(node.first),
             .partial = nullptr};
   links_.push_back(std::move(link));
   return ~static_cast<int>(links_.size() - 1);
 }
 
-CrossDeviceSums::Division CrossDeviceSums::divide(int64_t bytes) const {
-  Division division{.bytes = bytes, .buckets = {}, .stops = {}};
-  division.stops.resize(devices_.size());
+HostThreadsAllReduce::Division HostThreadsAllReduce::divide(int64_t bytes) const {
+  Division division{.bytes = bytes, .buckets = {}, .marks = {}};
+  division.marks.resize(devices_.size());
   int phases = 0;
   for (const ReplicaSum& sum : sums_) phases = std::max(phases, sum.phase + 1);
   division.buckets.resize(static_cast<size_t>(phases));
-  for (auto& stops : division.stops) stops.resize(static_cast<size_t>(phases));
+  for (auto& marks : division.marks) marks.resize(static_cast<size_t>(phases));
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // As the first device's last replica makes them.
@@ -176,14 +194,14 @@ CrossDeviceSums::Division CrossDeviceSums::divide(int64_t bytes) const {
       if (!fits) {
         buckets.emplace_back();
         filled[phase] = 0;
-        for (auto& stops : division.stops) stops[phase].push_back(0);
+        for (auto& marks : division.marks) marks[phase].push_back({});
       }
       buckets.back().pieces.push_back(piece);
       filled[phase] += (piece.last - piece.first) * width;
       for (size_t d = 0; d < devices_.size(); ++d) {
-        auto& stops = division.stops[d][phase];
-        const size_t before = stops.size() > 1 ? stops[stops.size() - 2] : 0;
-        stops.back() = std::max({stops.back(), before, sum.ready[d]});
+        auto& marks = division.marks[d][phase];
+        const size_t before = marks.size() > 1 ? marks[marks.size() - 2].launches : 0;
+        marks.back().launches = std::max({marks.back().launches, before, sum.ready[d]});
       }
     }
   }
@@ -194,12 +212,7 @@ CrossDeviceSums::Division CrossDeviceSums::divide(int64_t bytes) const {
 
 // --- running -------------------------------------------------------------------------------------------------------
 
-void CrossDeviceSums::begin_run(observe::StepClock* clock) {
-  clock_ = clock;
-  if (on_gpus_) {
-    barrier_.reset();
-    on_gpus_->begin_run();
-  }
+void HostThreadsAllReduce::begin_step() {
   if (divisions_.empty()) return;
   if (divisions_.size() > 1 && trial_ < kTrials * static_cast<int>(divisions_.size())) {
     current_ = static_cast<size_t>(std::max(0, trial_)) % divisions_.size();
@@ -212,7 +225,7 @@ void CrossDeviceSums::begin_run(observe::StepClock* clock) {
   for (const auto& device : devices_) device->contributed = 0;
 }
 
-void CrossDeviceSums::end_run() {
+void HostThreadsAllReduce::end_step() {
   const int trials = kTrials * static_cast<int>(divisions_.size());
   if (divisions_.size() < 2 || trial_ >= trials) return;
   if (trial_ >= 0)
@@ -222,31 +235,34 @@ void CrossDeviceSums::end_run() {
                                    shortest_ns_.begin());
 }
 
-int64_t CrossDeviceSums::bucket_bytes() const {
+int64_t HostThreadsAllReduce::bucket_bytes() const {
   return divisions_.empty() ? kWhole : divisions_[current_].bytes;
 }
 
-std::span<const size_t> CrossDeviceSums::stops(int d, int phase) const {
+std::span<const PhaseSync::Mark> HostThreadsAllReduce::marks(int d, int phase) const {
   if (divisions_.empty()) return {};
-  const auto& by_phase = divisions_[current_].stops[static_cast<size_t>(d)];
+  const auto& by_phase = divisions_[current_].marks[static_cast<size_t>(d)];
   if (static_cast<size_t>(phase) >= by_phase.size()) return {};
   return by_phase[static_cast<size_t>(phase)];
 }
 
-void CrossDeviceSums::abort() {
+void HostThreadsAllReduce::abort() {
   barrier_.abort();
-  if (on_gpus_) on_gpus_->abort();
   if (divisions_.empty()) return;
   for (auto& buckets : divisions_[current_].buckets)
     for (Bucket& bucket : buckets)
       for (int w = 0; w < works_; ++w) bucket.gates[static_cast<size_t>(w)].abort();
 }
 
-void CrossDeviceSums::contribute(int d, int phase, size_t b, observe::ReplicaClock* clock) {
+bool HostThreadsAllReduce::wanted(int d, const ReplicaSum& sum) const {
+  return sum.conditions.empty() || *sum.conditions[static_cast<size_t>(d)];
+}
+
+void HostThreadsAllReduce::contribute(int d, int phase, size_t b) {
   Bucket& bucket = divisions_[current_].buckets[static_cast<size_t>(phase)][b];
   DeviceState& device = *devices_[static_cast<size_t>(d)];
   device.contributed = b + 1;
-  if (!bucket.wanted_by(d, sums_)) {
+  if (!wanted(d, bucket)) {
     device.done[b] = works_;
     for (const Piece& piece : bucket.pieces) leave_out(d, piece);
     return;
@@ -254,11 +270,11 @@ void CrossDeviceSums::contribute(int d, int phase, size_t b, observe::ReplicaClo
   device.done[b] = 0;
   add_own(d, bucket);
   bucket.gates[0].arrive(static_cast<int>(devices_.size()));
-  advance(d, phase, false, clock);
+  advance(d, phase, false);
 }
 
 // Does what the other devices are ready for. False where one of them failed.
-bool CrossDeviceSums::advance(int d, int phase, bool waits, observe::ReplicaClock* clock) {
+bool HostThreadsAllReduce::advance(int d, int phase, bool waits) {
   auto& buckets = divisions_[current_].buckets[static_cast<size_t>(phase)];
   DeviceState& device = *devices_[static_cast<size_t>(d)];
   const int count = static_cast<int>(devices_.size());
@@ -267,12 +283,12 @@ bool CrossDeviceSums::advance(int d, int phase, bool waits, observe::ReplicaCloc
       Gate& gate = buckets[b].gates[static_cast<size_t>(next)];
       if (!gate.open(count)) {
         if (!waits) break;
-        const observe::TimeScope scope(clock, Category::waiting_for_others);
-        if (!gate.wait(count, waiting_)) return false;
+        const auto scope = observer_.time(d, Category::waiting_for_others);
+        if (!gate.wait(count, group_.waiting)) return false;
       }
       {
         const observe::Span span("all_reduce_sum", "communication", {.device = d});
-        const observe::TimeScope scope(clock, Category::exposed_communication);
+        const auto scope = observer_.time(d, Category::exposed_communication);
         work(d, buckets[b], next);
       }
       ++next;
@@ -281,16 +297,15 @@ bool CrossDeviceSums::advance(int d, int phase, bool waits, observe::ReplicaCloc
   return true;
 }
 
-bool CrossDeviceSums::finish(int d, int phase, observe::ReplicaClock* clock) {
-  if (on_gpus_) return on_gpus_->finish(d, phase, clock);
+bool HostThreadsAllReduce::finish(int d, int phase) {
   if (divisions_.empty()) {
     if (std::none_of(sums_.begin(), sums_.end(), [&](const ReplicaSum& sum) { return sum.phase == phase; }))
       return true;
     const observe::Span span("all_reduce_sum", "communication", {.device = d});
-    const observe::TimeScope scope(clock, Category::exposed_communication);
+    const auto scope = observer_.time(d, Category::exposed_communication);
     for (size_t s = 0; s < sums_.size(); ++s)
       if (const Piece whole{s, 0, sums_[s].size}; sums_[s].phase == phase) {
-        if (sums_[s].wanted(d))
+        if (wanted(d, sums_[s]))
           add_share(d, whole);
         else
           leave_out(d, whole);
@@ -300,15 +315,15 @@ bool CrossDeviceSums::finish(int d, int phase, observe::ReplicaClock* clock) {
   const auto& all = divisions_[current_].buckets;
   if (static_cast<size_t>(phase) >= all.size()) return true;
   const auto& buckets = all[static_cast<size_t>(phase)];
-  if (std::none_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.wanted_by(d, sums_); }))
+  if (std::none_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return wanted(d, b); }))
     return true;
-  if (!advance(d, phase, true, clock)) return false;
+  if (!advance(d, phase, true)) return false;
   // Nobody may overwrite a sum, or what goes into it, that others still read.
-  const observe::TimeScope scope(clock, Category::waiting_for_others);
+  const auto scope = observer_.time(d, Category::waiting_for_others);
   return barrier_.meet();
 }
 
-void CrossDeviceSums::work(int d, const Bucket& bucket, int number) {
+void HostThreadsAllReduce::work(int d, const Bucket& bucket, int number) {
   for (const Piece& piece : bucket.pieces) {
     if (fetches_ && number == works_ - 1)
       fetch_shares(d, piece);
@@ -319,7 +334,7 @@ void CrossDeviceSums::work(int d, const Bucket& bucket, int number) {
   }
 }
 
-void CrossDeviceSums::add_own(int d, const Bucket& bucket) {
+void HostThreadsAllReduce::add_own(int d, const Bucket& bucket) {
   DeviceState& device = *devices_[static_cast<size_t>(d)];
   if (!backend_of(*device.device).has_memory()) return;
   for (size_t n = 0; n < device.nodes.size(); ++n) {
@@ -332,15 +347,15 @@ void CrossDeviceSums::add_own(int d, const Bucket& bucket) {
       void* target = static_cast<char*>(device.partials[n]->data()) + scratch_[piece.sum];
       parallel_for(piece.last - piece.first, kGrain, device.device->threads(),
                    [&](int64_t begin, int64_t end) {
-                     sum_partially(sum.dtype, layout_.replicas, leaves, sum.inputs.data() + node.first,
-                                   target, piece.first + begin, piece.first + end);
+                     sum_partially(sum.dtype, group_.replicas, leaves, sum.inputs.data() + node.first, target,
+                                   piece.first + begin, piece.first + end);
                    });
     }
   }
 }
 
 // Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
-void CrossDeviceSums::leave_out(int d, const Piece& piece) {
+void HostThreadsAllReduce::leave_out(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const size_t width = size_of(sum.dtype);
   for (void* result : sum.results[static_cast<size_t>(d)])
@@ -350,9 +365,9 @@ void CrossDeviceSums::leave_out(int d, const Piece& piece) {
 }
 
 // The part of a piece that device d adds up for all.
-std::pair<int64_t, int64_t> CrossDeviceSums::share(const Piece& piece, int64_t d) const {
+std::pair<int64_t, int64_t> HostThreadsAllReduce::share(const Piece& piece, int64_t d) const {
   auto count = static_cast<int64_t>(devices_.size());
-  switch (layout_.cross_device_ops) {
+  switch (group_.cross_device_ops) {
     case CrossDeviceOps::automatic:
     case CrossDeviceOps::nccl:
     case CrossDeviceOps::ring: break;
@@ -370,7 +385,7 @@ std::pair<int64_t, int64_t> CrossDeviceSums::share(const Piece& piece, int64_t d
           std::min(piece.last, piece.first + lines * (d + 1) / count * kLine)};
 }
 
-void CrossDeviceSums::add_share(int d, const Piece& piece) {
+void HostThreadsAllReduce::add_share(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const Device& device = *devices_[static_cast<size_t>(d)]->device;
   const bool alone = devices_.size() == 1;
@@ -387,43 +402,43 @@ void CrossDeviceSums::add_share(int d, const Piece& piece) {
   const void* const* addends = alone ? sum.inputs.data() : addends_[piece.sum].data();
   const Stores stores = fetches_ ? Stores::cached : stores_[static_cast<size_t>(sum.phase)];
   parallel_for(last - first, kGrain, device.threads(), [&, first = first](int64_t begin, int64_t end) {
-    sum_in_tree_order(sum.dtype, layout_.replicas, nodes, addends, targets, first + begin, first + end,
+    sum_in_tree_order(sum.dtype, group_.replicas, nodes, addends, targets, first + begin, first + end,
                       stores);
   });
 }
 
-void CrossDeviceSums::count_copy(size_t from, size_t to, int64_t bytes) {
+void HostThreadsAllReduce::count_copy(size_t from, size_t to, int64_t bytes) {
   backend_of(*devices_[from]->device).count_copy(0, bytes);
   backend_of(*devices_[to]->device).count_copy(bytes, 0);
   count_sent(from, bytes);
 }
 
-void CrossDeviceSums::count_sent(size_t from, int64_t bytes) {
-  if (clock_) clock_->replica(static_cast<int>(from)).count(observe::Counter::communication_bytes, bytes);
+void HostThreadsAllReduce::count_sent(size_t from, int64_t bytes) {
+  observer_.count(static_cast<int>(from), observe::Counter::communication_bytes, bytes);
 }
 
-const void* CrossDeviceSums::operand(size_t sum, int from) const {
+const void* HostThreadsAllReduce::operand(size_t sum, int from) const {
   if (from >= 0) return addends_[sum][static_cast<size_t>(from)];
   return static_cast<const char*>(links_[static_cast<size_t>(~from)].partial->data()) + scratch_[sum];
 }
 
-void CrossDeviceSums::add_links(int d, int level, const Piece& piece) {
+void HostThreadsAllReduce::add_links(int d, int level, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const Device& device = *devices_[static_cast<size_t>(d)]->device;
   for (const Link& link : links_) {
     if (link.level != level || link.device != d) continue;
     const int64_t bytes = static_cast<int64_t>(size_of(sum.dtype)) * (piece.last - piece.first);
-    if (const int other = holder(link.parts[1].first); other != d)
+    if (const int other = group_.holder(link.parts[1].first); other != d)
       count_copy(static_cast<size_t>(other), static_cast<size_t>(d), bytes);
     if (!backend_of(device).has_memory()) continue;
     const void* addends[] = {operand(piece.sum, link.from[0]), operand(piece.sum, link.from[1])};
     parallel_for(piece.last - piece.first, kGrain, device.threads(), [&](int64_t begin, int64_t end) {
       if (link.partial)
-        sum_partially(sum.dtype, layout_.replicas, link.parts, addends,
+        sum_partially(sum.dtype, group_.replicas, link.parts, addends,
                       static_cast<char*>(link.partial->data()) + scratch_[piece.sum], piece.first + begin,
                       piece.first + end);
       else
-        sum_in_tree_order(sum.dtype, layout_.replicas, link.parts, addends,
+        sum_in_tree_order(sum.dtype, group_.replicas, link.parts, addends,
                           {sum.results[static_cast<size_t>(d)].data(), 1}, piece.first + begin,
                           piece.first + end);
     });
@@ -431,13 +446,13 @@ void CrossDeviceSums::add_links(int d, int level, const Piece& piece) {
 }
 
 // The addends that device d reads from the others' memory.
-void CrossDeviceSums::count_addends(int d, int64_t bytes) {
+void HostThreadsAllReduce::count_addends(int d, int64_t bytes) {
   for (size_t e = 0; e < devices_.size(); ++e)
     if (static_cast<int>(e) != d)
       count_copy(e, static_cast<size_t>(d), bytes * static_cast<int64_t>(devices_[e]->nodes.size()));
 }
 
-void CrossDeviceSums::fetch_shares(int d, const Piece& piece) {
+void HostThreadsAllReduce::fetch_shares(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const auto& results = sum.results[static_cast<size_t>(d)];
   auto* own = static_cast<char*>(results[0]);
@@ -458,4 +473,4 @@ void CrossDeviceSums::fetch_shares(int d, const Piece& piece) {
                   static_cast<size_t>(piece.last - piece.first) * width);
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -1,24 +1,32 @@
 #include "execute/all_reduce/tree_kernels.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compile/passes/fusion.h"
 #include "compile/planning/launch_groups.h"
 #include "device/device_backend.h"
 #include "ops/elementwise/expander.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
+
+using compile::FusedAttrs;
+using compile::GroupedSteps;
+using compile::GroupSteps;
+using compile::kFused;
+using compile::Step;
+
 namespace {
 
 using elementwise::Opcode;
-using elementwise::Program;
 
 DType accumulator(DType dtype) {
   return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
 }
 
 // The value of the sum below `node`; -1 where no addend lies there.
-int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> used, DType stored) {
+int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const TreeNode> used,
+                  DType stored) {
   if (node.last - node.first <= 1) {
     const auto held = std::find(used.begin(), used.end(), node);
     if (held == used.end()) return -1;
@@ -36,31 +44,44 @@ int16_t sum_below(Program& program, TreeNode node, std::span<const TreeNode> use
 
 }  // namespace
 
-DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> counts, int leaves,
-                       std::span<const TreeNode> used)
-    : operands_(used.size() + 1), pointers_(counts.size() * operands_) {
+TreeKernels::TreeKernels(Device& device, std::span<const TreeSum> sums, int leaves,
+                         std::span<const TreeNode> used)
+    : operands_(used.size() + 1) {
+  std::map<DType, std::vector<const TreeSum*>> by_type;
+  for (const TreeSum& sum : sums)
+    if (sum.size > 0) by_type[sum.dtype].push_back(&sum);
+  backend_of(device).bind_thread();
+  for (const auto& [dtype, list] : by_type) prepare(device, list, leaves, used);
+}
+
+// Those of one type.
+void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,
+                          std::span<const TreeNode> used) {
   const auto where = std::source_location::current();
+  const DType dtype = sums[0]->dtype;
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
   FusedAttrs fused;
   fused.program.inputs.assign(used.size(), dtype);
-  int16_t sum = sum_below(fused.program, {0, leaves}, used, dtype);
+  int16_t root = sum_below(fused.program, {0, leaves}, used, dtype);
   if (dtype != accumulator(dtype))
-    sum = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {sum, -1, -1}});
-  fused.program.outputs = {sum};
+    root = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {root, -1, -1}});
+  fused.program.outputs = {root};
   const Attrs attrs(std::move(fused));
-  std::vector<Step> steps(counts.size());
-  for (size_t s = 0; s < counts.size(); ++s) {
-    const Shape shape{counts[s]};
+  const size_t first = pointers_.size();
+  std::vector<Step> steps(sums.size());
+  for (size_t s = 0; s < sums.size(); ++s) {
+    const Shape shape{sums[s]->size};
     const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
     steps[s].op = &kFused;
     steps[s].attrs = attrs;
     steps[s].input_layouts.assign(used.size(), layout);
     steps[s].output_layouts = {layout};
     steps[s].where = where;
+    for (const void* addend : sums[s]->addends) pointers_.push_back(const_cast<void*>(addend));
+    pointers_.push_back(sums[s]->target);
   }
-  backend_of(device).bind_thread();
-  const GroupSteps rule = group_rule(device.kind());
+  const GroupSteps rule = compile::group_rule(device.kind());
   for (size_t s = 0; s < steps.size();) {
     GroupedSteps grouped;
     if (rule && s + 1 < steps.size()) grouped = rule(std::span(steps).subspan(s));
@@ -70,18 +91,19 @@ DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> cou
                                .attributes = attrs,
                                .inputs = steps[s].input_layouts,
                                .outputs = steps[s].output_layouts,
+                               .device = &device,
                                .where = where}),
                  1};
-    launches_.push_back({std::move(grouped.kernel), s});
+    launches_.push_back({std::move(grouped.kernel), first + s * operands_});
     s += grouped.count;
   }
 }
 
-void DeviceSums::launch(Stream& stream) const {
+void TreeKernels::launch(Stream& stream) const {
   for (const Launch& l : launches_) {
-    void* const* const first = pointers_.data() + l.first * operands_;
+    void* const* const first = pointers_.data() + l.first;
     l.kernel->launch({first, first + operands_ - 1, nullptr, stream});
   }
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -1,4 +1,4 @@
-// Sums over replicas in the tree's order (replica_sum.h) as kernels, for devices that add up their own memory.
+// Sums over replicas in the tree's order (tree_order.h) as kernels, for devices that add up their own memory.
 #pragma once
 
 #include <memory>
@@ -8,27 +8,34 @@
 #include "execute/all_reduce/tree_order.h"
 #include "graph/kernel.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-// Several sums of one type, as one launch where the device knows how. One launch at a time.
-class DeviceSums {
+struct TreeSum {
+  DType dtype = DType::float32;
+  int64_t size = 0;
+  std::vector<const void*> addends;  // by leaf in use
+  void* target = nullptr;
+};
+
+// Several sums on one device, those of one type as one launch where the device knows how. One launch at a time.
+class TreeKernels {
  public:
-  // `counts`: elements of each sum. `used`: the leaves of the tree that have a value, in ascending order.
-  DeviceSums(Device& device, DType dtype, std::span<const int64_t> counts, int leaves,
-             std::span<const TreeNode> used);
-  // Where sum number `sum` finds its addends, by leaf in use, and behind them its target: to be filled in.
-  std::span<void*> operands(size_t sum) { return {pointers_.data() + sum * operands_, operands_}; }
+  // `used`: the leaves of the tree that have a value, in ascending order.
+  TreeKernels(Device& device, std::span<const TreeSum> sums, int leaves, std::span<const TreeNode> used);
   // Queues all of them on a stream of the device.
   void launch(Stream& stream) const;
 
  private:
+  void prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,
+               std::span<const TreeNode> used);
+
   struct Launch {
     std::unique_ptr<Kernel> kernel;
-    size_t first;  // of the sums that it makes
+    size_t first;  // pointer
   };
-  const size_t operands_;  // of each sum
+  const size_t operands_;  // of each sum: the addends, and behind them the target
   std::vector<void*> pointers_;
   std::vector<Launch> launches_;
 };
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 int tree_middle(TreeNode node) {
   return node.first + static_cast<int>(std::bit_ceil(static_cast<unsigned>(node.last - node.first)) / 2);
@@ -135,4 +135,4 @@ void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, con
   });
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

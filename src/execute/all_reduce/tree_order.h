@@ -12,7 +12,7 @@
 
 #include "lockstep/tensor/dtype.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
 // Leaves [first, last) of the tree.
 struct TreeNode {
@@ -44,4 +44,4 @@ void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes,
                        std::span<void* const> targets, int64_t begin, int64_t end,
                        Stores stores = Stores::cached);
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

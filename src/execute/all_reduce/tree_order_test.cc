@@ -11,7 +11,7 @@
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 void sum_into(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
@@ -228,4 +228,4 @@ TEST(ReplicaSum, GoesToEveryTargetAlsoPastTheCaches) {
 }
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

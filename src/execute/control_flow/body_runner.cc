@@ -5,18 +5,20 @@
 #include "compile/control_flow/control_flow_ops.h"
 #include "tensor/tensor_impl.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 constexpr size_t kAlignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 }  // namespace
 
-BodyRunner::BodyRunner(const BodyProgram& program, DeviceKind kind, int threads)
-    : plan_(program.plan(kind, threads)) {
-  options_.kind = kind;
-  options_.uniform_threads = threads;
-  if (kind == DeviceKind::gpu)
+BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
+    : BodyRunner(program, compile::BodyProgram::options(kind, request.device, request.threads)) {}
+
+BodyRunner::BodyRunner(const compile::BodyProgram& program, const PlanOptions& options)
+    : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)), kind_(options.kind) {
+  memory_.device = options.device;
+  if (kind_ == DeviceKind::gpu)
     for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }
 
@@ -26,13 +28,12 @@ void BodyRunner::start(void* arena, Stream& stream) {
     memory_.parameters.resize(plan_->parameters.size());
     memory_.outputs.resize(plan_->outputs.size());
     memory_.constants.resize(plan_->constants.size());
-    if (options_.kind != DeviceKind::gpu) make_constants();
+    if (kind_ != DeviceKind::gpu) make_constants();
   }
-  if (options_.kind == DeviceKind::gpu) fill_constants(base, stream);
+  if (kind_ == DeviceKind::gpu) fill_constants(base, stream);
   if (!bound_) {
     memory_.device_arena = base;
-    const LaunchPlace place = launch_place();
-    bound_.emplace(*plan_, false, options_, memory_, place.device, place.replica);
+    bound_.emplace(*plan_, Part::per_device, kernels_, memory_, LaunchPlace());
   } else if (memory_.device_arena != base) {
     memory_.device_arena = base;
     bound_->rebase(memory_);
@@ -65,13 +66,14 @@ void BodyRunner::fill_constants(char* arena, Stream& stream) {
 }
 
 bool BodyRunner::reads_values() const {
-  return std::any_of(plan_->steps.begin(), plan_->steps.end(),
-                     [&](const Step& step) { return step.op == &kCond || step.op == &kLoop; });
+  return std::any_of(plan_->steps.begin(), plan_->steps.end(), [&](const Step& step) {
+    return step.op == &compile::kCond || step.op == &compile::kLoop;
+  });
 }
 
 void BodyRunner::run(Stream& stream) {
   bound_->bind(memory_);
-  bound_->run_on(stream, 0);
+  bound_->run_inside(0, stream);
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

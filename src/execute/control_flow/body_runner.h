@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "compile/control_flow/body.h"
-#include "execute/bound_program.h"
+#include "execute/program.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 
-// Made without memory of its own; kernels are prepared at the first run. One run at a time.
+// Made without memory of its own; what it needs beside the kernels that planning has prepared is prepared at the first run.
+// One run at a time.
 class BodyRunner {
  public:
-  BodyRunner(const BodyProgram& program, DeviceKind kind, int threads);
+  // For a kernel that is prepared by such a request.
+  BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request);
 
   size_t arena_bytes() const { return plan_->device_arenas[0].bytes + constant_bytes_; }
   // Before the runs of one launch: `arena` has arena_bytes() bytes.
@@ -28,15 +30,17 @@ class BodyRunner {
   void run(Stream& stream);
 
  private:
+  BodyRunner(const compile::BodyProgram& program, const PlanOptions& options);
   void make_constants();
   void fill_constants(char* arena, Stream& stream);
 
   std::shared_ptr<const Plan> plan_;
-  PlanOptions options_;
+  std::shared_ptr<KernelSet> kernels_;
+  const DeviceKind kind_;
   Memory memory_;
   std::vector<std::vector<char>> constants_;  // on a CPU
   size_t constant_bytes_ = 0;                 // elsewhere: of the constants behind the arena
-  std::optional<BoundProgram> bound_;
+  std::optional<Program> bound_;
 };
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

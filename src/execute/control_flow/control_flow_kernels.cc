@@ -4,7 +4,13 @@
 #include "compile/control_flow/control_flow_ops.h"
 #include "execute/control_flow/body_runner.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
+
+using compile::CondAttrs;
+using compile::kCond;
+using compile::kLoop;
+using compile::LoopAttrs;
+
 namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -12,10 +18,10 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 class LoopKernel final : public Kernel {
  public:
   LoopKernel(const KernelRequest& request, DeviceKind kind)
-      : attrs_(request.attrs<LoopAttrs>()), body_(*attrs_.body, kind, request.threads) {
+      : attrs_(request.attrs<LoopAttrs>()), body_(*attrs_.body, kind, request) {
     attrs_.traced = nullptr;
     attrs_.results.clear();
-    if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request.threads);
+    if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request);
     carries_ = static_cast<size_t>(attrs_.carries);
     elems_ = static_cast<size_t>(attrs_.elems);
     captures_ = static_cast<size_t>(attrs_.captures);
@@ -151,8 +157,8 @@ class CondKernel final : public Kernel {
   CondKernel(const KernelRequest& request, DeviceKind kind)
       : inputs_(request.inputs.size() - 1),
         outputs_(request.outputs.begin(), request.outputs.end()),
-        branches_{BodyRunner(*request.attrs<CondAttrs>().bodies[0], kind, request.threads),
-                  BodyRunner(*request.attrs<CondAttrs>().bodies[1], kind, request.threads)} {
+        branches_{BodyRunner(*request.attrs<CondAttrs>().bodies[0], kind, request),
+                  BodyRunner(*request.attrs<CondAttrs>().bodies[1], kind, request)} {
     for (const auto& body : request.attrs<CondAttrs>().bodies) {
       auto& left_out = left_out_.emplace_back();
       for (const Value v : body->graph().outputs) left_out.push_back(!v.valid());
@@ -197,4 +203,4 @@ const RegisterKernel registered[] = {
     {DeviceKind::gpu, kCond, {.prepare = prepare<CondKernel, DeviceKind::gpu>}}};
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

@@ -31,7 +31,7 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-class Megakernel final : public compile::JoinedSteps {
+class Megakernel final : public execute::WholeStepKernel {
  public:
   Megakernel(const megakernel::Program& program, megakernel::Source source, Device& device, unsigned blocks)
       : function_(compiled_kernel(source.text, megakernel::kEntryPoint)),
@@ -71,18 +71,19 @@ class Megakernel final : public compile::JoinedSteps {
     return true;
   }
 
-  bool launch(std::span<void* const> pointers, const compile::RowRuns& runs, Stream& stream) override {
+  bool launch(std::span<void* const> pointers, const FunctionCore::RowRuns& runs, Stream& stream) override {
     if (rows_.empty() || runs.rows != row_count_ || !place(pointers, false)) return false;
     for (size_t j = 0; j < rows_.size(); ++j) {
-      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)];
-      if (!array || !is_aligned(array)) return false;
+      const void* array = runs.arrays[static_cast<size_t>(rows_[j].parameter)].impl()->data();
+      if (!is_aligned(array)) return false;
       arguments_[runs_ + 4 + j] = std::bit_cast<uint64_t>(array);
     }
     if (!staged_)
       staged_ = std::make_unique<Storage>(device_, static_cast<size_t>(staged_bytes_),
                                           std::source_location::current());
     arguments_[runs_] = static_cast<uint64_t>(runs.runs);
-    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(runs.order);
+    const void* const order = runs.order.defined() ? runs.order.impl()->data() : nullptr;
+    arguments_[runs_ + 1] = std::bit_cast<uint64_t>(order);
     arguments_[runs_ + 2] = static_cast<uint64_t>(runs.first);
     arguments_[runs_ + 3] = std::bit_cast<uint64_t>(staged_->data());
     launch(stream);
@@ -148,9 +149,9 @@ bool trains(const megakernel::Program& program) {
   return false;
 }
 
-std::unique_ptr<compile::JoinedSteps> make_megakernel(std::span<const compile::Step> steps,
-                                                      std::span<const TensorSpec> parameters,
-                                                      Device& device) {
+std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compile::Step> steps,
+                                                         std::span<const TensorSpec> parameters,
+                                                         Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
@@ -174,7 +175,7 @@ std::unique_ptr<compile::JoinedSteps> make_megakernel(std::span<const compile::S
   return std::make_unique<Megakernel>(*program, std::move(source), device, blocks);
 }
 
-const compile::RegisterJoinSteps registered(DeviceKind::gpu, make_megakernel);
+const execute::RegisterWholeStepFusion registered(DeviceKind::gpu, make_megakernel);
 
 }  // namespace
 }  // namespace lockstep::cuda

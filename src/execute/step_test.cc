@@ -1,4 +1,4 @@
-#include "execute/executable.h"
+#include "execute/step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
 namespace {
 
 using lockstep::testing::counting;
@@ -27,55 +27,6 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Pair;
-
-std::vector<int64_t> sizes(int64_t batch, int replicas) {
-  std::vector<int64_t> result;
-  for (const Slice& slice : slice_batch(batch, replicas)) result.push_back(slice.size);
-  return result;
-}
-
-// --- slices ------------------------------------------------------------------------------------------------
-
-TEST(SliceBatch, SharesAreEqualButForTheLast) {
-  EXPECT_THAT(sizes(32, 3), ElementsAre(11, 11, 10));
-  EXPECT_THAT(sizes(4, 3), ElementsAre(2, 2, 0));
-  EXPECT_THAT(sizes(61, 8), ElementsAre(8, 8, 8, 8, 8, 8, 8, 5));
-  EXPECT_THAT(sizes(7, 8), ElementsAre(1, 1, 1, 1, 1, 1, 1, 0));
-  EXPECT_THAT(sizes(1, 8), ElementsAre(1, 0, 0, 0, 0, 0, 0, 0));
-  EXPECT_THAT(sizes(5, 1), ElementsAre(5));
-}
-
-TEST(SliceBatch, SlicesAreConsecutiveAndCoverTheBatch) {
-  for (int64_t batch = 1; batch < 70; ++batch)
-    for (int replicas = 1; replicas <= 16; ++replicas) {
-      int64_t next = 0;
-      bool ended = false;
-      for (const Slice& slice : slice_batch(batch, replicas)) {
-        ASSERT_EQ(slice.begin, next) << batch << " over " << replicas;
-        ASSERT_GE(slice.size, 0);
-        ASSERT_FALSE(ended && slice.size > 0) << "an empty slice before a full one";
-        ended = slice.size == 0;
-        next += slice.size;
-      }
-      ASSERT_EQ(next, batch);
-    }
-}
-
-TEST(ReplicaLayout, DevicesTakeConsecutiveReplicas) {
-  const auto shares = [](int replicas, int devices) {
-    ReplicaLayout layout;
-    layout.devices = one_thread_devices(devices);
-    layout.replicas = replicas;
-    std::vector<std::pair<int, int>> all;
-    for (int d = 0; d < devices; ++d) all.push_back(layout.replicas_of(d));
-    return all;
-  };
-  EXPECT_THAT(shares(8, 3), ElementsAre(Pair(0, 3), Pair(3, 6), Pair(6, 8)));
-  EXPECT_THAT(shares(8, 1), ElementsAre(Pair(0, 8)));
-  EXPECT_THAT(shares(3, 3), ElementsAre(Pair(0, 1), Pair(1, 2), Pair(2, 3)));
-  EXPECT_THAT(shares(9, 4), ElementsAre(Pair(0, 3), Pair(3, 5), Pair(5, 7), Pair(7, 9)));
-}
 
 // --- ways to run as replicas -------------------------------------------------------------------------------
 
@@ -407,7 +358,7 @@ TEST_P(Replicas, AnErrorInOneReplicaReachesTheCallerAndHarmsNobody) {
     const Error error = error_of([&] { f(x, labels_with(position, 77)); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("executable_test.cc")));
+                AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("step_test.cc")));
     EXPECT_EQ(steps.value().item<float>(), expected_steps) << "a failed step updates nothing";
     EXPECT_THAT(read(w), Each(0.5f));
     EXPECT_EQ(f(x, labels_with(-1, 0)).item<float>(), good) << "the next step works";
@@ -574,4 +525,4 @@ TEST(Replicated, ResultsAreOnTheFirstDevice) {
 }
 
 }  // namespace
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

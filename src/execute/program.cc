@@ -1,34 +1,38 @@
-#include "execute/bound_program.h"
+#include "execute/program.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "base/parallel.h"
 #include "compile/passes/fusion.h"
 #include "compile/passes/transfers.h"
-#include "compile/planning/launch_groups.h"
 #include "device/copy.h"
+#include "device/device_backend.h"
 #include "graph/numerics.h"
 
-namespace lockstep::compile {
+namespace lockstep::execute {
+
+using compile::kFused;
+using compile::kTransfer;
+
 namespace {
 
 // "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace. Of a group: "fused(mul,add,relu)*3
 // float32, 4096 elements".
-std::string launch_name(const Step& step, size_t steps) {
+std::string launch_name(std::span<const Step> steps) {
+  const Step& step = steps[0];
   std::string text(step.op->name);
   if (step.op == &kFused) {
-    const auto& ops = step.attrs.as<FusedAttrs>().ops;
+    const auto& ops = step.attrs.as<compile::FusedAttrs>().ops;
     text += '(';
     for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
     text += ops.size() > 6 ? ",...)" : ")";
   }
-  if (steps > 1) {
+  if (steps.size() > 1) {
     int64_t elements = 0;
-    for (size_t i = 0; i < steps; ++i) elements += (&step)[i].output_layouts[0].spec.shape.size();
-    return text +
-           detail::concat("*", steps, " ", step.output_layouts[0].spec.dtype, ", ", elements, " elements");
+    for (const Step& s : steps) elements += s.output_layouts[0].spec.shape.size();
+    return text + detail::concat("*", steps.size(), " ", step.output_layouts[0].spec.dtype, ", ", elements,
+                                 " elements");
   }
   if (!step.output_layouts.empty()) text += detail::concat(" ", step.output_layouts[0].spec);
   return step.layer.empty() ? text : text + "  " + step.layer;
@@ -40,134 +44,83 @@ bool changes_between_runs(Space space) {
 
 }  // namespace
 
-void* Memory::at(const Operand& operand) {
-  const auto from = [&](const std::vector<void*>& list) -> char* {
-    return static_cast<char*>(list[static_cast<size_t>(operand.index)]);
-  };
-  char* base = nullptr;
-  switch (operand.space) {
-    case Space::device_arena: base = device_arena; break;
-    case Space::replica_arena: base = replica_arena; break;
-    case Space::parameter: base = from(parameters); break;
-    case Space::variable: base = from(variables); break;
-    case Space::capture: base = from(captures); break;
-    case Space::constant: base = from(constants); break;
-    case Space::example_offset:
-      base = static_cast<char*>(example_offset_at ? example_offset_at : &example_offset);
-      break;
-    case Space::output: base = from(outputs); break;
-  }
-  return base + operand.offset;
-}
-
-BoundProgram::BoundProgram(const Plan& plan, bool per_replica, const PlanOptions& options,
-                           std::span<Memory* const> memories, int device, int replica)
-    : first_step_(plan.steps.data()),
+Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
+                 std::span<const Memory* const> memories, LaunchPlace place)
+    : kernels_(std::move(kernels)),
+      first_step_(plan.steps.data()),
       work_(memories.size()),
       devices_(plan.devices),
-      per_replica_(per_replica),
+      part_(part),
       checked_(plan.checks_numerics),
       capturable_(!plan.checks_numerics && memories[0]->device &&
                   backend_of(*memories[0]->device).compute_stream().asynchronous()),
       home_(memories[0]->device),
-      device_(device),
-      replica_(replica) {
+      place_(place) {
   int phase = -1;
-  for (size_t s = 0, steps = 1; s < plan.steps.size(); s += std::exchange(steps, 1)) {
+  for (size_t s = 0; s < plan.steps.size();) {
     const Step& step = plan.steps[s];
-    if (step.place.per_replica != per_replica) continue;
-    while (phase < step.place.phase) {
-      phase_begin_.push_back(launches_.size());
-      ++phase;
-    }
-    const bool copies = step.op == &kTransfer;
-    const auto count_work = [&](int64_t flops) {
-      Work& work = work_[static_cast<size_t>(step.place.device)];
-      work.flops += flops;
-      ++work.kernels;
-    };
-    const DeviceKind kind = step_kind(step.place, options);
-    if (kind == DeviceKind::null && !copies) {
-      count_work(step.cost.flops);
+    if (step.place.per_replica != (part == Part::per_replica)) {
+      ++s;
       continue;
     }
-    const int threads = step_threads(step, options);
-    std::unique_ptr<Kernel> kernel;
-    if (!copies) {
-      kernel = prepare(plan, step, kind, threads, steps);
-      capturable_ = capturable_ && !kernel->reads_values();
-    }
-    Cost cost = step.cost;
-    for (size_t i = 1; i < steps; ++i) {
-      cost.flops += plan.steps[s + i].cost.flops;
-      cost.bytes += plan.steps[s + i].cost.bytes;
-    }
-    if (!copies) count_work(cost.flops);
-    if (!devices_.empty()) {
-      if (segments_.empty() || segments_.back().device != step.place.device ||
-          segments_.back().copies != copies)
-        segments_.push_back({launches_.size(), launches_.size(), step.place.device, threads, copies});
-      ++segments_.back().end;
-    }
-    launches_.push_back({.kernel = std::move(kernel),
-                         .inputs = pointers_.size(),
-                         .outputs = pointers_.size() + step.inputs.size(),
-                         .workspace_offset = step.workspace_bytes > 0 ? step.workspace_offset : -1,
-                         .workspace = nullptr,
-                         .name = observe::intern(launch_name(step, steps)),
-                         .flops = cost.flops,
-                         .bytes = cost.bytes,
-                         .step = &step,
-                         .steps = steps});
-    for (size_t i = 0; i < steps; ++i)
-      for (const auto* operands : {&plan.steps[s + i].inputs, &plan.steps[s + i].outputs})
-        for (const Operand& operand : *operands) {
-          (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
-          pointers_.push_back(nullptr);
-        }
+    for (; phase < step.place.phase; ++phase) phase_begin_.push_back(launches_.size());
+    const compile::PreparedLaunch& prepared = kernels_->launch(plan.steps, s);
+    add(std::span(plan.steps).subspan(s, prepared.steps), prepared.kernel.get());
+    s += prepared.steps;
   }
-  while (phase < plan.phases) {
-    phase_begin_.push_back(launches_.size());
-    ++phase;
-  }
+  for (; phase < plan.phases; ++phase) phase_begin_.push_back(launches_.size());
   bound_.resize(patches_.size());
   rebase(memories);
 }
 
-std::unique_ptr<Kernel> BoundProgram::prepare(const Plan& plan, const Step& step, DeviceKind kind,
-                                              int threads, size_t& steps) {
-  const TeamScope team(threads);
-  if (Device* place = devices_.empty() ? home_ : devices_[static_cast<size_t>(step.place.device)])
-    backend_of(*place).bind_thread();
-  if (const GroupSteps rule = group_rule(kind); rule && step.group >= 0) {
-    const Step* const end = plan.steps.data() + plan.steps.size();
-    const Step* const last = std::find_if(&step, end, [&](const Step& s) { return s.group != step.group; });
-    GroupedSteps grouped = rule({&step, last});
-    if (grouped.kernel) {
-      steps = grouped.count;
-      return std::move(grouped.kernel);
-    }
+// The launch that computes these steps.
+void Program::add(std::span<const Step> steps, const Kernel* kernel) {
+  const Step& first = steps[0];
+  Cost cost;
+  for (const Step& step : steps) {
+    cost.flops += step.cost.flops;
+    cost.bytes += step.cost.bytes;
   }
-  const KernelDef& def = find_kernel(kind, *step.op, step.where);
-  return def.prepare({.op = *step.op,
-                      .attributes = step.attrs,
-                      .inputs = step.input_layouts,
-                      .outputs = step.output_layouts,
-                      .threads = threads,
-                      .where = step.where});
+  const bool copies = first.op == &kTransfer;
+  if (!copies) work_[static_cast<size_t>(first.place.device)] += {.kernels = 1, .flops = cost.flops};
+  if (!copies && !kernel) return;  // on a device that computes nothing
+  if (kernel) capturable_ = capturable_ && !kernel->reads_values();
+  if (!devices_.empty()) {
+    if (segments_.empty() || segments_.back().device != first.place.device ||
+        segments_.back().copies != copies)
+      segments_.push_back({launches_.size(), launches_.size(), first.place.device,
+                           devices_[static_cast<size_t>(first.place.device)]->threads(), copies});
+    ++segments_.back().end;
+  }
+  launches_.push_back({.kernel = kernel,
+                       .inputs = pointers_.size(),
+                       .outputs = pointers_.size() + first.inputs.size(),
+                       .workspace_offset = first.workspace_bytes > 0 ? first.workspace_offset : -1,
+                       .workspace = nullptr,
+                       .name = observe::intern(launch_name(steps)),
+                       .flops = cost.flops,
+                       .bytes = cost.bytes,
+                       .step = &first,
+                       .steps = steps.size()});
+  for (const Step& step : steps)
+    for (const auto* operands : {&step.inputs, &step.outputs})
+      for (const Operand& operand : *operands) {
+        (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
+        pointers_.push_back(nullptr);
+      }
 }
 
-void BoundProgram::rebase(std::span<Memory* const> memories) {
+void Program::rebase(std::span<const Memory* const> memories) {
   for (Launch& launch : launches_) {
     const Memory& memory = *memories[static_cast<size_t>(launch.step->place.device)];
-    char* arena = per_replica_ ? memory.replica_arena : memory.device_arena;
+    char* arena = part_ == Part::per_replica ? memory.replica_arena : memory.device_arena;
     launch.workspace = launch.workspace_offset >= 0 ? arena + launch.workspace_offset : nullptr;
   }
   for (const Patch& patch : fixed_)
     pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
 }
 
-void BoundProgram::bind(std::span<Memory* const> memories) {
+void Program::bind(std::span<const Memory* const> memories) {
   for (size_t i = 0; i < patches_.size(); ++i) {
     const Patch& patch = patches_[i];
     bound_[i] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
@@ -175,62 +128,57 @@ void BoundProgram::bind(std::span<Memory* const> memories) {
   }
 }
 
-std::pair<size_t, size_t> BoundProgram::launches_of(int phase) const {
+std::pair<size_t, size_t> Program::launches_of(int phase) const {
   return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
 }
 
-size_t BoundProgram::launches_until(int steps) const {
+size_t Program::launches_until(int steps) const {
   const Step* const end = first_step_ + steps;
   return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
                                                   [&](const Launch& l) { return l.step < end; }) -
                              launches_.begin());
 }
 
-void BoundProgram::run(int phase, const Crossings& crossings) const {
+void Program::run(int phase, Stream& stream, const PhaseSync& sync) const {
   auto [at, end] = launches_of(phase);
-  for (const Crossings::Wait& wait : crossings.waits)
-    for (const Event* event : wait.events) event->wait(home().compute_stream());
-  for (const Crossings::Announcement& announcement : crossings.announcements) {
-    const size_t stop = std::clamp(announcement.launches, at, end);
-    run(at, stop);
+  for (const PhaseSync::Wait& wait : sync.waits)
+    for (const Event* event : wait.events) event->wait(stream);
+  for (const PhaseSync::Mark& mark : sync.marks) {
+    const size_t stop = std::clamp(mark.launches, at, end);
+    run(at, stop, stream);
     at = stop;
-    announcement.event->record(home().compute_stream());
+    mark.mark->reach(stream);
   }
-  run(at, end);
+  run(at, end, stream);
 }
 
-DeviceBackend& BoundProgram::home() const { return backend_of(home_ ? *home_ : device_by_name("/CPU:0")); }
-
-void BoundProgram::run(size_t begin, size_t end) const {
-  home().bind_thread();
-  run(begin, end, home().compute_stream());
+void Program::run(size_t begin, size_t end, Stream& stream) const {
+  launch_place() = place_;
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], place_, stream);
 }
 
-void BoundProgram::run_on(Stream& stream, int phase) const {
+void Program::run_inside(int phase, Stream& stream) const {
+  const LaunchPlace place = launch_place();
   const auto [begin, end] = launches_of(phase);
-  run(begin, end, stream);
+  for (size_t i = begin; i < end; ++i) launch(launches_[i], place, stream);
 }
 
-void BoundProgram::run(size_t begin, size_t end, Stream& stream) const {
-  launch_place() = {device_, replica_};
-  for (size_t i = begin; i < end; ++i) launch(launches_[i], device_, stream);
-}
-
-void BoundProgram::run(const Segment& segment) const {
-  launch_place() = {segment.device, replica_};
+void Program::run(const Segment& segment) const {
+  const LaunchPlace place{segment.device, place_.replica};
+  launch_place() = place;
   DeviceBackend& device = backend_of(*devices_[static_cast<size_t>(segment.device)]);
   device.bind_thread();
   Stream& stream = device.compute_stream();
   for (size_t i = segment.begin; i < segment.end; ++i)
-    segment.copies ? copy(launches_[i]) : launch(launches_[i], segment.device, stream);
+    segment.copies ? copy(launches_[i]) : launch(launches_[i], place, stream);
 }
 
-void BoundProgram::copy(const Launch& l) const {
+void Program::copy(const Launch& l) const {
   const auto device = [&](const Operand& operand) -> Device& {
     return *devices_[static_cast<size_t>(operand.device)];
   };
-  const observe::Span span(l.name, "copy",
-                           {.device = l.step->outputs[0].device, .replica = replica_, .bytes = l.bytes});
+  const observe::Span span(
+      l.name, "copy", {.device = l.step->outputs[0].device, .replica = place_.replica, .bytes = l.bytes});
   copy_across(device(l.step->inputs[0]), pointers_[l.inputs], device(l.step->outputs[0]),
               pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
 }
@@ -259,15 +207,14 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
 
 // Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
 // consist of launches that fill it, and take each other's cache instead.
-bool BoundProgram::is_long(size_t begin, size_t end) const {
+bool Program::is_long(size_t begin, size_t end) const {
   constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
   int64_t flops = 0, bytes = 0;
   for (size_t i = begin; i < end; ++i) flops += launches_[i].flops, bytes += launches_[i].bytes;
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
-std::vector<CapturedLaunch> BoundProgram::captured(int phase, const Crossings& crossings,
-                                                   size_t lanes) const {
+std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSync& sync, size_t lanes) const {
   const auto [begin, end] = launches_of(phase);
   if (is_long(begin, end)) lanes = 1;
   struct Use {
@@ -314,20 +261,19 @@ std::vector<CapturedLaunch> BoundProgram::captured(int phase, const Crossings& c
     all.push_back(std::move(captured));
   };
 
-  for (const Crossings::Wait& wait : crossings.waits)
+  for (const PhaseSync::Wait& wait : sync.waits)
     add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
         [events = wait.events](Stream& stream) {
           for (const Event* event : events) event->wait(stream);
         });
-  auto announcement = crossings.announcements.begin();
-  const auto announce = [&](size_t launches) {
-    for (; announcement != crossings.announcements.end() && announcement->launches <= launches;
-         ++announcement)
+  auto mark = sync.marks.begin();
+  const auto add_marks = [&](size_t launches) {
+    for (; mark != sync.marks.end() && mark->launches <= launches; ++mark)
       add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
-          [event = announcement->event](Stream& stream) { event->record(stream); });
+          [mark = mark->mark](Stream& stream) { mark->reach(stream); });
   };
   for (size_t i = begin; i < end; ++i) {
-    announce(i);
+    add_marks(i);
     const Launch& l = launches_[i];
     Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = {}};
     for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
@@ -340,20 +286,23 @@ std::vector<CapturedLaunch> BoundProgram::captured(int phase, const Crossings& c
       const auto* at = static_cast<const char*>(l.workspace);
       use.writes.push_back({at, at + l.step->workspace_bytes});
     }
-    add(std::move(use), [this, &l](Stream& stream) { this->launch(l, device_, stream); });
+    add(std::move(use), [this, &l](Stream& stream) {
+      launch_place() = place_;
+      this->launch(l, place_, stream);
+    });
   }
-  announce(std::numeric_limits<size_t>::max());
+  add_marks(std::numeric_limits<size_t>::max());
   return all;
 }
 
-const Device& BoundProgram::place_of(const Launch& l) const {
+const Device& Program::device_of(const Launch& l) const {
   if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
   return home_ ? *home_ : device_by_name("/CPU:0");
 }
 
-void BoundProgram::launch(const Launch& l, int device, Stream& stream) const {
+void Program::launch(const Launch& l, LaunchPlace place, Stream& stream) const {
   const observe::EventOptions about{
-      .device = device, .replica = replica_, .flops = l.flops, .bytes = l.bytes};
+      .device = place.device, .replica = place.replica, .flops = l.flops, .bytes = l.bytes};
   const auto enqueue = [&] {
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
   };
@@ -366,7 +315,7 @@ void BoundProgram::launch(const Launch& l, int device, Stream& stream) const {
       enqueue();
     }
     if (checked_) [[unlikely]]
-      check_numerics(place_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
+      check_numerics(device_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
                      pointers_.data() + l.inputs, l.step->where);
   } catch (Error& error) {
     error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",
@@ -375,4 +324,4 @@ void BoundProgram::launch(const Launch& l, int device, Stream& stream) const {
   }
 }
 
-}  // namespace lockstep::compile
+}  // namespace lockstep::execute

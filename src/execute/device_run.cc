@@ -1,0 +1,295 @@
+#include "execute/device_run.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+
+namespace lockstep::execute {
+
+using observe::Category;
+
+namespace {
+
+constexpr int64_t kShortRunsPerMark = 8;
+
+size_t row_bytes(const TensorSpec& spec) {
+  return spec.shape[0] > 0 ? spec.bytes() / static_cast<size_t>(spec.shape[0]) : 0;
+}
+
+std::vector<StagedInput> staged_inputs(size_t count, Device& device) {
+  std::vector<StagedInput> inputs;
+  for (size_t i = 0; i < count; ++i) inputs.emplace_back(device);
+  return inputs;
+}
+
+RunAheadOptions ahead_options(const DeviceRunOptions& options, bool short_runs) {
+  return {.depth = options.runs_ahead, .runs_per_mark = short_runs ? kShortRunsPerMark : 1};
+}
+
+}  // namespace
+
+// The kernels of programs that may run at the same time: those of one lane follow each other.
+class DeviceRun::Lanes {
+ public:
+  Lanes(const StepPlans& plans, PlanOptions options)
+      : plans_(plans), options_(std::move(options)), sets_(plans.size()) {}
+
+  std::shared_ptr<KernelSet> kernels(size_t p, size_t lane) {
+    auto& sets = sets_[p];
+    while (sets.size() <= lane) sets.push_back(plans_[p].kernels->borrow(options_));
+    return sets[lane];
+  }
+
+ private:
+  const StepPlans& plans_;
+  const PlanOptions options_;
+  std::vector<std::vector<std::shared_ptr<KernelSet>>> sets_;  // by plan, by lane
+};
+
+DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout, const StepObserver& observer,
+                     DeviceRunOptions options)
+    : number_(d),
+      device_(*layout.devices[static_cast<size_t>(d)]),
+      backend_(backend_of(device_)),
+      stream_(backend_.compute_stream()),
+      step_plans_(plans),
+      layout_(layout),
+      observer_(observer),
+      options_(options),
+      held_(device_),
+      inputs_(staged_inputs(plans.first().parameters.size(), device_)),
+      replica_threads_(layout.reproducible ? 1 : device_.threads()) {
+  ReplicaRange range;
+  if (layout.replicated()) {
+    range = layout.replicas_with_examples(d);
+    if (layout.reproducible) at_once_ = std::max(1, std::min(device_.threads(), range.size()));
+    for (int r = range.first; r < range.last; ++r) examples_ += layout.slices[static_cast<size_t>(r)].size;
+    slots_ = layout.slices[0].size * layout.replicas_of(d).size();
+  }
+  Lanes lanes(plans, plan_options(layout, d));
+  make_plan(0, lanes);
+  for (int r = range.first; r < range.last; ++r)
+    if (const size_t p = plans.of(layout.slices[static_cast<size_t>(r)]); !plan(p)) make_plan(p, lanes);
+  for (int r = range.first; r < range.last; ++r) make_replica(r, lanes);
+  for (const DevicePlan& plan : plans_) work_ += plan.program->work();
+  for (const Replica& replica : replicas_) work_ += replica.program->work();
+  ahead_.emplace(stream_, ahead_options(options, plans_[0].replay.fused()));
+}
+
+// --- construction --------------------------------------------------------------------------------------------------
+
+void DeviceRun::make_plan(size_t p, Lanes& lanes) {
+  const Plan& plan = step_plans_[p];
+  DevicePlan made{
+      .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .program = nullptr, .replay = {}};
+  made.arena =
+      std::make_unique<Storage>(device_, plan.device_arenas[0].bytes, std::source_location::current());
+  made.memory.device_arena = static_cast<char*>(made.arena->data());
+  for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
+  for (size_t i = 0; i < plan.constants.size(); ++i)
+    made.memory.constants[i] = held_.hold(plan.constants[i].first, plan.constants[i].second);
+  made.program = std::make_unique<Program>(plan, Part::per_device, lanes.kernels(p, 0), made.memory,
+                                           LaunchPlace{.device = number_, .replica = -1});
+  made.replay.set_lanes(options_.lanes);
+  if (!layout_.replicated() && made.program->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
+  plans_.push_back(std::move(made));
+}
+
+void DeviceRun::make_replica(int number, Lanes& lanes) {
+  const std::source_location where = std::source_location::current();
+  const Slice slice = layout_.slices[static_cast<size_t>(number)];
+  const size_t p = step_plans_.of(slice);
+  const Plan& own = step_plans_[p];
+  Replica replica{.number = number,
+                  .plan = p,
+                  .slice = slice,
+                  .memory = plan(p)->memory,
+                  .arena = std::make_unique<Storage>(device_, own.replica_arena.bytes, where),
+                  .example_offset = std::make_unique<Storage>(device_, sizeof(int64_t), where),
+                  .inputs = staged_inputs(own.parameters.size(), device_),
+                  .program = nullptr,
+                  .replay = {}};
+  replica.memory.replica_arena = static_cast<char*>(replica.arena->data());
+  backend_.copy_from_host(replica.example_offset->data(), &slice.begin, sizeof slice.begin);
+  replica.memory.example_offset = replica.example_offset->data();
+  // A launch that is queued is not over: where they are, no replica shares kernels with another.
+  const size_t lane =
+      stream_.asynchronous() ? replicas_.size() : replicas_.size() % static_cast<size_t>(at_once_);
+  replica.program = std::make_unique<Program>(own, Part::per_replica, lanes.kernels(p, lane), replica.memory,
+                                              LaunchPlace{.device = number_, .replica = number});
+  replica.replay.set_lanes(options_.lanes);
+  replicas_.push_back(std::move(replica));
+}
+
+const DeviceRun::DevicePlan* DeviceRun::plan(size_t p) const {
+  const auto found =
+      std::find_if(plans_.begin(), plans_.end(), [&](const DevicePlan& made) { return made.plan == p; });
+  return found == plans_.end() ? nullptr : &*found;
+}
+
+void DeviceRun::add_to(ReplicaSum& sum, const compile::Collective& collective) const {
+  auto& results = sum.results.emplace_back(step_plans_.size(), nullptr);
+  for (const DevicePlan& made : plans_)
+    results[made.plan] = made.memory.at(step_plans_.twin(made.plan, collective).result);
+  for (const Replica& replica : replicas_)
+    sum.inputs[static_cast<size_t>(replica.number)] =
+        replica.memory.at(step_plans_.twin(replica.plan, collective).input);
+  size_t ready = 0;
+  if (!replicas_.empty()) {
+    const Replica& last = replicas_.back();
+    ready = last.program->launches_until(step_plans_.twin(last.plan, collective).ready);
+  }
+  sum.ready.push_back(ready);
+  if (collective.condition && backend_.has_memory())
+    sum.conditions.push_back(static_cast<const bool*>(plans_[0].memory.at(*collective.condition)));
+}
+
+void DeviceRun::release_graphs() {
+  for (DevicePlan& made : plans_) made.replay.clear();
+  for (Replica& replica : replicas_) replica.replay.clear();
+}
+
+std::vector<ArenaSize> DeviceRun::arenas() const {
+  std::vector<ArenaSize> all;
+  for (const DevicePlan& made : plans_) all.push_back(step_plans_[made.plan].device_arenas[0]);
+  for (const Replica& replica : replicas_) all.push_back(step_plans_[replica.plan].replica_arena);
+  return all;
+}
+
+// --- binding -------------------------------------------------------------------------------------------------------
+
+void DeviceRun::bind_outputs(ReplicatedOutputs& outputs) {
+  for (size_t k = 0; k < step_plans_.first().outputs.size(); ++k) {
+    for (DevicePlan& made : plans_) made.memory.outputs[k] = outputs.of_device(number_, made.plan, k);
+    for (Replica& replica : replicas_)
+      replica.memory.outputs[k] = outputs.of_replica(number_, replica.plan, replica.number, k);
+  }
+}
+
+void DeviceRun::bind_variable(Memory& memory, size_t p, size_t variable, void* data) const {
+  if (const int index = step_plans_.variable(p, variable); index >= 0)
+    memory.variables[static_cast<size_t>(index)] = data;
+}
+
+void DeviceRun::bind_variable(size_t variable, void* data) {
+  for (DevicePlan& made : plans_) bind_variable(made.memory, made.plan, variable, data);
+  for (Replica& replica : replicas_) bind_variable(replica.memory, replica.plan, variable, data);
+}
+
+void DeviceRun::bind_parts(size_t variable, const ReplicaVariables& parts, size_t number) {
+  for (Replica& replica : replicas_)
+    bind_variable(replica.memory, replica.plan, variable, parts.part(number, replica.number));
+}
+
+void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
+  const auto scope = observer_.time(number_, Category::copy);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const TensorImpl& input = *inputs[i].impl();
+    Device& from = input.storage->device();
+    char* const data = static_cast<char*>(input.data());
+    if (layout_.splits(i)) {
+      const size_t row = row_bytes(input.spec);
+      for (Replica& replica : replicas_)
+        replica.memory.parameters[i] =
+            replica.inputs[i].bring(from, data + static_cast<size_t>(replica.slice.begin) * row,
+                                    static_cast<size_t>(replica.slice.size) * row);
+      continue;
+    }
+    void* const whole = inputs_[i].bring(from, data, input.spec.bytes());
+    for (DevicePlan& made : plans_) made.memory.parameters[i] = whole;
+    for (Replica& replica : replicas_) replica.memory.parameters[i] = whole;
+  }
+}
+
+// --- running -------------------------------------------------------------------------------------------------------
+
+void DeviceRun::wait_for_turn() {
+  if (!ahead_->must_wait()) return;
+  const auto scope = observer_.time(number_, Category::compute, observe::ThreadState::blocks);
+  ahead_->wait();
+  all_reduce_->attribute_waits(number_, ahead_->depth());
+}
+
+void DeviceRun::run() {
+  backend_.bind_thread();
+  for (DevicePlan& made : plans_) made.program->bind(made.memory);
+  for (Replica& replica : replicas_) replica.program->bind(replica.memory);
+  for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
+    if (phase > 0 && !all_reduce_->finish(number_, phase)) return;
+    const auto scope = observer_.time(number_, Category::compute);
+    run_device_plans(phase);
+    run_replicas(phase);
+  }
+  ahead_->queued(1);
+  count(1);
+}
+
+bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {
+  const auto is_here = [&](const Tensor& tensor) { return &tensor.device() == &device_; };
+  return plans_[0].replay.fused() && (!runs.order.defined() || is_here(runs.order)) &&
+         std::all_of(runs.arrays.begin(), runs.arrays.end(), is_here);
+}
+
+bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
+  DevicePlan& only = plans_[0];
+  wait_for_turn();
+  backend_.bind_thread();
+  only.program->bind(only.memory);
+  {
+    const auto scope = observer_.time(number_, Category::compute);
+    if (!only.replay.run(*only.program, runs, stream_)) return false;
+  }
+  ahead_->queued(runs.runs);
+  count(runs.runs);
+  return true;
+}
+
+void DeviceRun::count(int64_t runs) const {
+  backend_.count_kernels(runs * work_.kernels, runs * work_.flops);
+  observer_.count(number_, observe::Counter::flops, runs * work_.flops);
+  if (!layout_.replicated()) return;
+  observer_.count(number_, observe::Counter::examples, runs * examples_);
+  observer_.count(number_, observe::Counter::slots, runs * slots_);
+}
+
+// The last phase makes the updates, and results that no replica waits for.
+bool DeviceRun::leaves_updates(int phase) const {
+  return layout_.central_updates && number_ > 0 && phase == step_plans_.first().phases - 1;
+}
+
+void DeviceRun::run_device_plans(int phase) {
+  std::span<const PhaseSync::Wait> waits = all_reduce_->waits(number_, phase);
+  // The first plan last: it writes the variables that the others still read.
+  for (size_t i = plans_.size(); i-- > 0;) {
+    DevicePlan& made = plans_[i];
+    const auto [begin, end] = made.program->launches_of(phase);
+    if (begin == end || (i == 0 && leaves_updates(phase))) continue;
+    made.replay.run(*made.program, phase, stream_, {.waits = waits, .marks = {}});
+    waits = {};  // all that comes behind has waited as well
+  }
+  for (const PhaseSync::Wait& wait : waits)
+    for (const Event* event : wait.events) event->wait(stream_);
+}
+
+// With the last replica everything that the device adds to a sum is there.
+void DeviceRun::run_replicas(int phase) {
+  const std::span<const PhaseSync::Mark> marks = all_reduce_->marks(number_, phase + 1);
+  if (at_once_ == 1 && !replicas_.empty()) {
+    // Alone on the thread, so that kernels prepared for one thread use no more.
+    const TeamScope team(replica_threads_);
+    for (Replica& replica : replicas_) {
+      const bool last = &replica == &replicas_.back();
+      replica.replay.run(*replica.program, phase, stream_,
+                         {.waits = {}, .marks = last ? marks : std::span<const PhaseSync::Mark>()});
+    }
+    return;
+  }
+  const auto count = static_cast<size_t>(at_once_);
+  parallel(at_once_, [&](int index) {
+    for (size_t r = static_cast<size_t>(index); r < replicas_.size(); r += count)
+      replicas_[r].program->run(phase, stream_);
+  });
+  for (const PhaseSync::Mark& mark : marks) mark.mark->reach(stream_);
+}
+
+}  // namespace lockstep::execute

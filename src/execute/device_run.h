@@ -1,0 +1,116 @@
+// One device's part of a step: its programs, their memory, and the order in which they run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "execute/all_reduce/all_reduce.h"
+#include "execute/graph_replay.h"
+#include "execute/output_pool.h"
+#include "execute/program.h"
+#include "execute/replica_variables.h"
+#include "execute/replicas.h"
+#include "execute/run_ahead.h"
+#include "execute/staged_input.h"
+#include "execute/step_observer.h"
+#include "execute/step_plans.h"
+
+namespace lockstep::execute {
+
+// How a device works that shares a GPU with others of the step, or has one for itself.
+struct DeviceRunOptions {
+  uint64_t runs_ahead = 2;         // see RunAheadOptions
+  size_t lanes = Program::kLanes;  // see GraphReplay
+};
+
+// What is the same for all replicas runs once on the device. Replicas run one after the other with all its threads, or,
+// where no bit may depend on the number of threads, as many at once as it has threads, each on one thread.
+class DeviceRun {
+ public:
+  // Device d of the layout. All of it outlives this.
+  DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout, const StepObserver& observer,
+            DeviceRunOptions options);
+
+  // This device's side of a sum that the first plan makes.
+  void add_to(ReplicaSum& sum, const compile::Collective& collective) const;
+  // Before the first run.
+  void sum_with(AllReduce& all_reduce) { all_reduce_ = &all_reduce; }
+  // Lets go of captured graphs, and of the events of the all-reduce that they refer to.
+  void release_graphs();
+
+  // Between runs: where the next one finds what devices share. Variables are numbered as the first plan does.
+  void bind_outputs(ReplicatedOutputs& outputs);
+  void bind_variable(size_t variable, void* data);
+  void bind_parts(size_t variable, const ReplicaVariables& parts, size_t number);
+  // And the arguments, copied where the device cannot read them as they lie.
+  void stage_inputs(std::span<const Tensor> inputs);
+
+  // Waits until the device may be given another run.
+  void wait_for_turn();
+  // All phases. Returns early where another device failed.
+  void run();
+  // Whether several runs on such rows may be one launch: the program is one kernel, and the rows are where it runs.
+  bool takes_rows(const FunctionCore::RowRuns& runs) const;
+  // That launch, of a program that is not replicated; false: nothing was done, for the kernel cannot.
+  bool run_rows(const FunctionCore::RowRuns& runs);
+
+  // What each arena holds that the device has for its programs and replicas.
+  std::vector<ArenaSize> arenas() const;
+
+ private:
+  // What runs once on the device.
+  struct DevicePlan {
+    size_t plan = 0;
+    Memory memory;
+    std::unique_ptr<Storage> arena;
+    std::unique_ptr<Program> program;
+    GraphReplay replay;
+  };
+  struct Replica {
+    int number = 0;
+    size_t plan = 0;
+    Slice slice;
+    Memory memory;
+    std::unique_ptr<Storage> arena;
+    std::unique_ptr<Storage> example_offset;
+    std::vector<StagedInput> inputs;  // its slices
+    std::unique_ptr<Program> program;
+    GraphReplay replay;
+  };
+  class Lanes;
+
+  void make_plan(size_t p, Lanes& lanes);
+  void make_replica(int number, Lanes& lanes);
+  const DevicePlan* plan(size_t p) const;
+  void bind_variable(Memory& memory, size_t p, size_t variable, void* data) const;
+  bool leaves_updates(int phase) const;
+  void run_device_plans(int phase);
+  void run_replicas(int phase);
+  void count(int64_t runs) const;
+
+  const int number_;
+  Device& device_;
+  DeviceBackend& backend_;
+  Stream& stream_;  // where it computes
+  const StepPlans& step_plans_;
+  const ReplicaLayout& layout_;
+  const StepObserver& observer_;
+  const DeviceRunOptions options_;
+  AllReduce* all_reduce_ = nullptr;
+
+  HeldSources held_;
+  std::vector<StagedInput> inputs_;  // that are not split
+  std::vector<DevicePlan> plans_;    // the first plan, and those of the replicas
+  std::vector<Replica> replicas_;    // with examples
+  int at_once_ = 1;                  // replicas that run at the same time
+  int replica_threads_ = 1;          // for each that runs alone
+  std::optional<RunAhead> ahead_;
+  // Of one run.
+  Program::Work work_;
+  int64_t examples_ = 0;
+  int64_t slots_ = 0;  // examples that it would have if all replicas had as many as the first
+};
+
+}  // namespace lockstep::execute

@@ -1,0 +1,30 @@
+// An argument of a program where a device reads it.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::execute {
+
+// One argument, or a replica's slice of one. Memory for a copy is kept from call to call.
+class StagedInput {
+ public:
+  explicit StagedInput(Device& device);
+
+  // Where the device finds these bytes of `from`: there, or in a copy. A captured graph holds for the pointers that it was
+  // captured with, so on a device that replays graphs an argument that lies elsewhere with every call is copied too.
+  void* bring(Device& from, void* source, size_t bytes);
+
+ private:
+  Stream& stream() const;
+  bool is_usual(const void* source);
+
+  Device* device_;
+  bool replays_;
+  std::unique_ptr<Storage> copy_;
+  std::array<const void*, 2> usual_{};  // the first places in which it was seen
+};
+
+}  // namespace lockstep::execute
