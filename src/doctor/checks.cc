@@ -11,7 +11,7 @@
 #include "comm/tf_config.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::comm {
+namespace lockstep::doctor {
 namespace {
 
 using nvidia::Gpu;
@@ -662,4 +662,4 @@ std::vector<Finding> diagnose(const std::vector<Trial>& trials) {
   return findings;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::doctor
