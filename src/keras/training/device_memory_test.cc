@@ -27,7 +27,7 @@ class FakeGpu final : public DeviceBackend {
   void set_memory_limit(int64_t) override {}
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<HostStream>(*this); }
-  std::unique_ptr<Event> new_event(Event::Timed) override { return std::make_unique<HostEvent>(); }
+  std::unique_ptr<Event> new_event(Event::Timed timed) override { return std::make_unique<HostEvent>(timed); }
 
  private:
   int physical_;
