@@ -150,7 +150,7 @@ TEST(DeviceByName, ScopesNest) {
 }
 
 TEST(DeviceByName, ScopesThatSayNothingNewKeepAnUnlistedDevice) {
-  CpuDevice elsewhere(50, 1);
+  Device elsewhere(std::make_unique<CpuDevice>(50, 1));
   const DeviceScope scope(elsewhere);
   const auto inner = device("");
   EXPECT_EQ(scoped_device(), &elsewhere);

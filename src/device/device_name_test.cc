@@ -93,7 +93,7 @@ TEST(DeviceNames, TakeWhatTheyLeaveOutFromAround) {
 }
 
 TEST(DeviceNames, NameDevicesOfThisProcess) {
-  const CpuDevice device(1, 1);
+  const Device device(std::make_unique<CpuDevice>(1, 1));
   for (const char* text : {"/CPU:1", "/CPU", "/CPU:*", "", "/job:localhost/replica:0/task:0/device:CPU:1"})
     EXPECT_TRUE(parse(text).names(device)) << text;
   for (const char* text : {"/CPU:0", "/GPU:1", "/job:worker/CPU:1", "/task:1/CPU:1", "/replica:1/CPU:1"})

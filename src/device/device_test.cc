@@ -57,7 +57,7 @@ TEST(Devices, KindsHaveNames) {
 }
 
 TEST(DeviceScopes, NestAndBelongToTheirThread) {
-  CpuDevice a(10, 1), b(11, 1);
+  Device a(std::make_unique<CpuDevice>(10, 1)), b(std::make_unique<CpuDevice>(11, 1));
   Device& outside = current_device();
   {
     const DeviceScope outer(a);

@@ -16,7 +16,8 @@ namespace {
 
 class HostStreams : public testing::Test {
  protected:
-  CpuDevice device_{3, 1};
+  CpuDevice cpu_{3, 1};
+  DeviceBackend& device_ = cpu_;
   Stream& stream_ = device_.compute_stream();
 };
 
@@ -122,7 +123,7 @@ class EventsAcrossThreads : public testing::TestWithParam<Waiting> {};
 TEST_P(EventsAcrossThreads, HandMemoryToAndFro) {
   constexpr uint32_t kRounds = 2000;
   CpuDevice one(0, 1), two(1, 1);
-  const auto asked = one.new_event(), answered = two.new_event();
+  const auto asked = one.new_event(Event::Timed::no), answered = two.new_event(Event::Timed::no);
   uint32_t question = 0, answer = 0;
   std::thread other([&] {
     for (uint32_t i = 1; i <= kRounds; ++i) {
@@ -147,7 +148,7 @@ TEST_P(EventsAcrossThreads, HandMemoryToAndFro) {
 TEST_P(EventsAcrossThreads, AreWaitedForByMany) {
   constexpr int kThreads = 4;
   CpuDevice device(0, 1);
-  const auto event = device.new_event();
+  const auto event = device.new_event(Event::Timed::no);
   std::atomic<bool> recorded{false};
   std::atomic<int> early{0};
   std::vector<std::thread> threads;

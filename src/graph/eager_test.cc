@@ -25,7 +25,7 @@ using testing::ElementsAre;
 
 // Devices are never destroyed: tensors may outlive the test.
 Device& far() {
-  static auto* device = new CpuDevice(50, 1);
+  static auto* device = new Device(std::make_unique<CpuDevice>(50, 1));
   return *device;
 }
 

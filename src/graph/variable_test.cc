@@ -120,7 +120,7 @@ TEST(Variables, AssignmentsMustFit) {
 }
 
 TEST(Variables, StayOnTheirDeviceAndContiguous) {
-  static auto* far = new CpuDevice(60, 1);
+  static auto* far = new Device(std::make_unique<CpuDevice>(60, 1));
   const Variable v(Tensor::from<float>({1, 2, 3, 4}, {2, 2}).to(*far));
   EXPECT_EQ(&v.value().device(), far);
   v.assign(transpose(Tensor::from<float>({5, 6, 7, 8}, {2, 2})));
