@@ -397,11 +397,6 @@ History Trainer::fit(Model& handle, const Data& given, const FitOptions& options
   const int threads = data::host_device().threads();
   stream_.emplace(data, EpochOptions{options.batch_size, options.shuffle, threads, cores - threads},
                   continues);
-  // An epoch of which only the end was not told is done.
-  if (resume && steps > 0 && resume->batch >= steps)
-    resume =
-        Progress{resume->epoch + 1, 0, resume->random,
-                 continues ? resume->stream : BatchStream::Position{.iterator = resume->stream.iterator}};
   const int first_epoch = resume ? std::max(options.initial_epoch, resume->epoch) : options.initial_epoch;
   for (int epoch = first_epoch; epoch < options.epochs && !stop_training; ++epoch) {
     reset_metrics();
