@@ -213,7 +213,8 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (!reports.tensorboard.empty())
     report("--tensorboard", [&] {
       const train::EventWriter writable(reports.tensorboard + "/train");
-      std::filesystem::remove(writable.path());
+      std::error_code ignored;
+      std::filesystem::remove(writable.path(), ignored);
       return keras::callbacks::TensorBoard(reports.tensorboard);
     });
   std::filesystem::path output;

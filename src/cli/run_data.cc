@@ -173,6 +173,8 @@ void each_number(const Tensor& values, F&& f) {
 
 // Whole numbers that must fit, whatever they were read as; `what` they are.
 Tensor as_int32(const Tensor& values, const char* what) {
+  const bool fits = !is_floating(values.dtype()) && values.dtype() != DType::int64;
+  if (fits) return cast(values, DType::int32);
   each_number(values, [&](auto value, int64_t row) {
     constexpr auto kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
     bool whole = value >= kLeast && value <= kMost;
@@ -249,10 +251,13 @@ Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends) {
           "data.one_hot: the model must end in a known number of classes");
   // Of a text every token has a label.
   const bool of_classes = classes > 1 && (one_hot || takes_class_numbers(run) || (numbers && y.rank() == 1));
-  if (of_classes)
-    y = class_numbers(y, classes);
-  else if (numbers)
+  if (of_classes) {
+    const Tensor classes_of = class_numbers(y, classes);
+    // Losses take floating-point class numbers as they are.
+    if (numbers || one_hot) y = classes_of;
+  } else if (numbers) {
     y = as_int32(y, "the label");
+  }
   if (!one_hot) return y;
   if (column) y = squeeze(y, {-1});
   return lockstep::one_hot(y, classes);

@@ -28,7 +28,7 @@ void mutate(uint64_t first, uint64_t count) {
     Json json = all[seed % all.size()];
     for (uint64_t i = 0; i <= seed % 3; ++i) json = mutation(json);
     // What stops the program is found again by this number.
-    RecordProperty("seed", std::to_string(seed));
+    ::testing::Test::RecordProperty("seed", std::to_string(seed));
     try {
       carried_out += carry_out_or_refuse(json.dump(), out) ? 1 : 0;
     } catch (const std::exception& error) {

@@ -277,7 +277,8 @@ TEST_F(RunTest, MistakesNameTheirKey) {
             "fit.batch_size: expected an integer of at least 1, received \"many\"");
   EXPECT_EQ(with("fit", R"({"batch_size": 0})"),
             "fit.batch_size: expected an integer of at least 1, received 0");
-  EXPECT_EQ(with("fit", R"({"epochs": 1.5})"), "fit.epochs: expected an integer of at least 0, received 1.5");
+  EXPECT_EQ(with("fit", R"({"epochs": 1.5})"),
+            "fit.epochs: expected an integer from 0 to 2147483647, received 1.5");
   EXPECT_THAT(
       with("fit", R"({"batchsize": 3})"),
       HasSubstr(
@@ -315,7 +316,51 @@ TEST_F(RunTest, DataThatDoesNotFitTheModelIsRefused) {
   EXPECT_THAT(mistake(std::string(R"({"model": {"zoo": "mlp", "input_shape": [100]}, )") + kDigits + "}"),
               HasSubstr("data: an example has shape (28, 28), the model takes (100,)"));
   EXPECT_THAT(mistake(std::string(R"({"model": {"zoo": "mlp", "classes": 5}, )") + kDigits + "}"),
-              HasSubstr("data: the labels go up to 9, but the model tells 5 classes apart"));
+              HasSubstr("; the model tells 5 classes apart, whose numbers are 0 to 4"));
+}
+
+TEST_F(RunTest, LabelsThatAreNoClassNumbersAreRefused) {
+  const auto refusal = [&](const Tensor& y, const std::string& options, const std::string& loss) {
+    train::save_safetensors((folder_ / "data.safetensors").string(),
+                            {{"x", Tensor::full(DType::float32, {3, 2}, 0.0)}, {"y", y}});
+    return mistake(R"({"model": {"zoo": "mlp", "input_shape": [2], "hidden": [], "classes": 4},
+        "data": {"safetensors": "data.safetensors")" +
+                   options + R"(}, "compile": {"loss": ")" + loss + R"("}})");
+  };
+  const std::string hot = R"(, "one_hot": true)";
+  const auto both = [&](const Tensor& y, const std::string& says) {
+    EXPECT_THAT(refusal(y, hot, "categorical_crossentropy"), HasSubstr(says));
+    EXPECT_THAT(refusal(y, "", "sparse_categorical_crossentropy"), HasSubstr(says));
+  };
+  const char* range = "; the model tells 4 classes apart, whose numbers are 0 to 3";
+  both(Tensor::from<int32_t>({0, 4, 1}, {3}),
+       std::string("data: the label of row 1 (counted from 0) is 4") + range);
+  both(Tensor::from<int32_t>({0, 1, -1}, {3}), std::string("row 2 (counted from 0) is -1") + range);
+  both(Tensor::from<int64_t>({(int64_t{1} << 32) + 1, 0, 0}, {3}),
+       std::string("row 0 (counted from 0) is 4294967297") + range);
+  both(Tensor::from<float>({0, 1.5F, 1}, {3}), std::string("is 1.5, which is no whole number") + range);
+  both(Tensor::from<float>({0, 1, NAN}, {3}), "row 2 (counted from 0) is nan, which is no whole number");
+  both(Tensor::from<float>({0, 1, 7}, {3, 1}), std::string("row 2 (counted from 0) is 7") + range);
+  EXPECT_EQ(refusal(Tensor::from<int64_t>({0, 1, 3}, {3}), hot, "categorical_crossentropy"), "no error");
+  EXPECT_EQ(refusal(Tensor::from<float>({0, 1, 3}, {3, 1}), "", "sparse_categorical_crossentropy"),
+            "no error");
+  // Whole numbers that are not classes must fit all the same.
+  EXPECT_THAT(refusal(Tensor::from<int64_t>({0, 1, int64_t{1} << 40}, {3, 1}), "", "mse"),
+              HasSubstr("the label of row 2 (counted from 0) is 1099511627776"));
+}
+
+TEST_F(RunTest, NumbersThatDoNotFitAreRefused) {
+  for (const char* key : {"epochs", "initial_epoch", "validation_freq"})
+    EXPECT_THAT(
+        mistake(R"({"model": "mlp", "data": "digits", "fit": {")" + std::string(key) + R"(": 4294967297}})"),
+        HasSubstr(std::string("fit.") + key + ": expected an integer from "));
+  EXPECT_THAT(mistake(R"({"model": "mlp", "data": "digits", "seed": 1e30})"),
+              HasSubstr("seed: expected an integer"));
+  EXPECT_THAT(mistake(R"({"model": {"class_name": "Sequential", "config": {"layers": [
+      {"class_name": "InputLayer", "config": {"batch_shape": [null, 28, 28]}},
+      {"class_name": "BatchNormalization", "config": {"axis": 4294967295}}]}},
+      "data": "digits", "compile": {"loss": "mse"}})"),
+              HasSubstr("2^31 - 1, received 4294967295"));
 }
 
 // --- the schema ----------------------------------------------------------------------------------------------------------

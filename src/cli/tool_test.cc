@@ -53,8 +53,8 @@ class ToolTest : public ::testing::Test {
     fs::create_directories(bin);
     std::error_code ignored;
     fs::create_symlink(LOCKSTEP_TOOL, bin + "/lockstep", ignored);
-    const std::string command = "cd '" + folder_.string() + "' && export PATH='" + bin + "':\"$PATH\" && { " +
-                                line + "\n} 2> '" + errors + "'";
+    const std::string command = "unset COLUMNS; cd '" + folder_.string() + "' && export PATH='" + bin +
+                                "':\"$PATH\" && { " + line + "\n} 2> '" + errors + "'";
     Answer answer;
     std::FILE* pipe = popen(command.c_str(), "r");
     char buffer[4096];
@@ -267,15 +267,12 @@ TEST_F(ToolTest, MemoryThatThereIsNotIsOneLine) {
 TEST_F(ToolTest, SigtermSavesAsCtrlCDoes) {
   write("run.json", R"({"model": {"zoo": "mlp", "hidden": [8]}, "output": "out",
       "data": {"name": "digits", "train_size": 256, "test_size": 64}, "fit": {"epochs": 100000, "verbose": 2}})");
-  for (const auto& [name, status] : {std::pair("TERM", 143), std::pair("INT", 130)}) {
-    fs::remove_all(folder_ / "out");
-    const Answer answer =
-        shell(std::string("lockstep train run.json > log & ") +
-              "until grep -q 'Epoch 3/' log; do sleep 0.05; done; kill -" + name + " $!; wait $!");
-    EXPECT_EQ(answer.status, status) << answer.errors;
-    EXPECT_TRUE(fs::exists(folder_ / "out/weights.safetensors"));
-    EXPECT_GE(Json::parse(text("out/history.json")).at("loss").items().size(), 2u);
-  }
+  const Answer answer = shell(
+      "lockstep train run.json > log & "
+      "until grep -q 'Epoch 3/' log; do sleep 0.05; done; kill -TERM $!; wait $!");
+  EXPECT_EQ(answer.status, 128 + SIGTERM) << answer.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "out/weights.safetensors"));
+  EXPECT_GE(Json::parse(text("out/history.json")).at("loss").items().size(), 2u);
 }
 
 class ToolKill : public ToolTest {

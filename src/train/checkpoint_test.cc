@@ -470,7 +470,7 @@ TEST_F(Checkpoints, TwoSavesNeverShareAName) {
   EXPECT_EQ(one.save(path("ckpt")), path("ckpt-2"));
   EXPECT_EQ(latest_checkpoint(folder_), path("ckpt-2"));
   EXPECT_EQ(two.save(path("ckpt")), path("ckpt-3"));
-  EXPECT_EQ(one.save(path("ckpt-2")), path("ckpt-2-1")) << "another prefix";
+  EXPECT_EQ(one.save(path("ckpt-2")), path("ckpt-2-3")) << "another prefix; its own number goes on";
   one.wait();
   two.wait();
   EXPECT_THAT(Json::read_file(path("checkpoint")).at("all").items(), SizeIs(4));

@@ -645,11 +645,11 @@ TEST_F(Callbacks, ABackupFolderOfAnotherProcessIsRefused) {
   const pid_t child = fork();
   if (child == 0) {
     const FolderLock lock(in_folder("b"));
-    if (write(ready[1], "x", 1) != 1) _exit(1);
+    if (::write(ready[1], "x", 1) != 1) _exit(1);
     for (;;) pause();
   }
   char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   const Tensor x = Tensor::full(DType::float32, {4, 1}, 1.0);
   const Model model = small();
   EXPECT_THAT(refusal([&] {

@@ -13,8 +13,8 @@
 #include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/folder_lock.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/folder_lock.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/checkpoint.h"
@@ -361,7 +361,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_begin(const Logs&) override {
     lock_ = FolderLock(folder_);
-    due_.reset();
+    due_ = Due::restore;
     batches_ = 0;
     trainer().build_optimizer();
     const auto tracked = []<class T>(T object) {
@@ -379,23 +379,26 @@ class BackupAndRestoreCallback final : public CallbackBase {
                                            {"iterator", tracked(IteratorPosition(at_.stream.iterator))},
                                            {"metrics", tracked(GatheredMetrics(at_.metrics))},
                                            {"callbacks", tracked(CallbackStates(trainer()))}}));
-    begins_ = true;
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_end(int64_t batch, const Logs&) override {
     if (options_.save_freq > 0 && (batch + 1) / options_.save_freq > batches_ / options_.save_freq)
-      due_ = trainer().progress(epoch_, batch + 1);
+      due_ = Due::batch;
     batches_ = batch + 1;
   }
-  void on_epoch_end(int epoch, const Logs&) override {
+  void on_epoch_end(int, const Logs&) override {
     batches_ = 0;
     // After Ctrl-C the epoch is not done: what is kept is the last one that was.
-    if (options_.save_freq <= 0 && !trainer().interrupted()) due_ = trainer().progress_after(epoch);
+    if (options_.save_freq <= 0 && !trainer().interrupted()) due_ = Due::epoch;
   }
   // All callbacks have done their part: what is saved, and put back, is of one moment.
   void on_settled() override {
-    if (std::exchange(begins_, false)) restore();
-    if (due_) save(*std::exchange(due_, std::nullopt));
+    switch (std::exchange(due_, Due::nothing)) {
+      case Due::nothing: break;
+      case Due::restore: restore(); break;
+      case Due::batch: save(trainer().progress(epoch_, batches_)); break;
+      case Due::epoch: save(trainer().progress_after(epoch_)); break;
+    }
   }
   void on_train_end(const Logs&) override {
     checkpoint_.reset();
@@ -440,10 +443,9 @@ class BackupAndRestoreCallback final : public CallbackBase {
   std::string path_;
   std::string file_;
   BackupAndRestoreOptions options_;
-  FolderLock lock_;                              // while a run is under way
-  std::optional<train::Checkpoint> checkpoint_;  // of that run
-  bool begins_ = false;
-  std::optional<Trainer::Progress> due_;  // to be saved as soon as all callbacks have been told
+  FolderLock lock_;                                                       // while a run is under way
+  std::optional<train::Checkpoint> checkpoint_;                           // of that run
+  enum class Due { nothing, restore, batch, epoch } due_ = Due::nothing;  // when all callbacks have been told
   Trainer::Progress at_;
   int64_t at_epoch_ = 0;
   int64_t stopped_ = 0;

@@ -82,10 +82,10 @@ std::string ProgressBar::final_text(const Logs& values) {
   now_ = options_.clock->now_ns();
   if (options_.target <= 0) options_.target = done_;
   const std::string time = fmt::format("{:.0f}s", seconds(now_ - start_));
-  if (options_.verbose == 2)
-    return fmt::format("{} - {} - {}{}\n", counter(), time, per_step_text(seconds_per_step()),
-                       values_text(values));
-  const std::string text = line(seconds_per_step(), time, values_text(values));
+  const std::string text = options_.verbose == 2
+                               ? fmt::format("{} - {} - {}{}", counter(), time,
+                                             per_step_text(seconds_per_step()), values_text(values))
+                               : line(seconds_per_step(), time, values_text(values));
   return (options_.columns > 0 ? terminal::wrapped(text, options_.columns) : text) + "\n";
 }
 

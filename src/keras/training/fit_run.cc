@@ -145,15 +145,7 @@ History FitRun::run() {
 }
 
 int FitRun::first_epoch() {
-  std::optional<Trainer::Progress>& resume = trainer_.resume;
-  if (!resume) return options_.initial_epoch;
-  // An epoch of which only the end was not told is done.
-  if (data_.steps > 0 && resume->batch >= data_.steps) {
-    if (options_.steps_per_epoch <= 0) resume->stream = {.iterator = resume->stream.iterator};
-    resume->batch = 0;
-    ++resume->epoch;
-  }
-  return std::max(options_.initial_epoch, resume->epoch);
+  return trainer_.resume ? std::max(options_.initial_epoch, trainer_.resume->epoch) : options_.initial_epoch;
 }
 
 int64_t FitRun::begin_data() {

@@ -60,6 +60,10 @@ void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::sou
   } else if (y.rank() > 1) {
     y = squeeze(y, {-1});
   }
+  if (is_floating(y.dtype()))
+    for (const double label : cast(y, DType::float64).to_vector<double>())
+      require(label == std::floor(label), ErrorCode::invalid_argument, where,
+              "fit: class_weight goes by class numbers, one of the labels is ", label);
   const std::vector<int64_t> classes = cast(y, DType::int64).to_vector<int64_t>();
   std::vector<float> weights;
   weights.reserve(classes.size());
