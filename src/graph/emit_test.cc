@@ -253,7 +253,11 @@ TEST(Kernels, AMissingOneIsNamed) {
   const Error error = error_of([] { find_kernel(DeviceKind::cpu, kPlain, here()); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_THAT(error.message(), AllOf(HasSubstr("plain"), HasSubstr("CPU")));
-  EXPECT_THROW(find_kernel(DeviceKind::null, kAdd, here()), Error);
+  // One for another kind of device is none.
+  static constexpr OpDef kOnCpus{.name = "on_cpus"};
+  static const RegisterKernel on_cpus(DeviceKind::cpu, kOnCpus, {});
+  EXPECT_NO_THROW(find_kernel(DeviceKind::cpu, kOnCpus, here()));
+  EXPECT_THROW(find_kernel(DeviceKind::gpu, kOnCpus, here()), Error);
 }
 
 // --- pauses --------------------------------------------------------------------------------------------------
