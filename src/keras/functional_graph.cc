@@ -138,6 +138,10 @@ KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::st
       std::make_shared<LayerCall>(LayerCall{layer, {}, {}, {{dtype, shape_with_batch}}}), 0}));
 }
 
+DType data_dtype(const DTypePolicy& policy) {
+  return policy.compute_dtype() == DType::float64 ? DType::float64 : DType::float32;
+}
+
 KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_location where) {
   for (const int64_t size : shape)
     require(size >= -1, ErrorCode::invalid_argument, where,
@@ -152,14 +156,16 @@ namespace {
 Json input(int64_t i) { return Json::object({{"input", i}}); }
 
 KerasTensor combine(const char* operation, const KerasTensor& a, const KerasTensor& b) {
-  const Json arguments = Json::List{input(0), input(1)};
+  const OperationArguments arguments{Json::List{input(0), input(1)}};
   return make_layer<OperationLayer>(operation, Json::object(), arguments)(KerasTensorList{a, b});
 }
 KerasTensor combine(const char* operation, const KerasTensor& a, double b) {
-  return make_layer<OperationLayer>(operation, Json::object(), Json::List{input(0), b})(a);
+  return make_layer<OperationLayer>(operation, Json::object(),
+                                    OperationArguments{Json::List{input(0), b}})(a);
 }
 KerasTensor combine(const char* operation, double a, const KerasTensor& b) {
-  return make_layer<OperationLayer>(operation, Json::object(), Json::List{a, input(0)})(b);
+  return make_layer<OperationLayer>(operation, Json::object(),
+                                    OperationArguments{Json::List{a, input(0)}})(b);
 }
 
 }  // namespace

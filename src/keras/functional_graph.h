@@ -78,6 +78,8 @@ class InputLayer final : public LayerBase {
   DType dtype_;
 };
 KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name);
+// What floating-point data has for layers of this policy: the layers round it, where they do, not the input.
+DType data_dtype(const DTypePolicy& policy);
 
 // A name that no layer of this process has: "dense", "dense_1", ...
 std::string unique_name(const std::string& base);

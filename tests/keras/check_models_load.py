@@ -1,20 +1,26 @@
 """Loads models that Lockstep wrote in Keras, and compares Keras' predictions with Lockstep's.
 
-    KERAS_BACKEND=jax python tests/keras/check_models_load.py FOLDER
+    python tests/keras/check_models_load.py FOLDER
 
 For each FOLDER/NAME.json, the model as JSON, there is a FOLDER/NAME.safetensors with the weights by Keras' path and
 
     x           the input (x/0, x/1, ... where there are several)
     prediction  what Lockstep predicts for it (prediction/0, ... where there are several)
 
-Exits with 1 where a model does not load, a weight is missing or left over, or a prediction is off.
+Exits with 1 where a model does not load, a weight is missing or left over, or a prediction is off, with 3 where this
+Python has no Keras. `./run check keras` writes the files and calls it.
 """
 
+import importlib.util
 import os
 import pathlib
 import sys
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+BACKENDS = [name for name in ("jax", "tensorflow", "torch") if importlib.util.find_spec(name)]
+if not importlib.util.find_spec("keras") or not BACKENDS:
+    print(f"{sys.executable} has no Keras with a backend (LOCKSTEP_KERAS_PYTHON names a Python that has)")
+    sys.exit(3)
+os.environ.setdefault("KERAS_BACKEND", BACKENDS[0])
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -491,6 +491,12 @@ add_stack("pooling2d", "MaxPooling2D, AveragePooling2D: valid and same, odd size
 add_stack("pooling3d", "MaxPooling3D, AveragePooling3D: valid and same.", (5, 4, 4, 2),
           lambda: [layers.Dense(3), layers.MaxPooling3D(2, padding="same"), layers.Dense(3, activation="tanh"),
                    layers.AveragePooling3D(2, strides=1, padding="same"), layers.AveragePooling3D((3, 1, 2))])
+add_stack("adaptive_pooling", "AdaptiveAveragePooling2D and AdaptiveMaxPooling2D: windows that overlap or not.", (7, 5, 2),
+          lambda: [layers.Conv2D(3, 2, padding="same", activation="tanh"), layers.AdaptiveAveragePooling2D((4, 5)),
+                   layers.Dense(3, activation="tanh"), layers.AdaptiveMaxPooling2D((3, 2))])
+add_stack("adaptive_pooling1d", "AdaptiveAveragePooling1D and AdaptiveMaxPooling1D, also to more steps than there are.",
+          (5, 3), lambda: [layers.Dense(3, activation="tanh"), layers.AdaptiveMaxPooling1D(4),
+                           layers.Dense(3, activation="tanh"), layers.AdaptiveAveragePooling1D(6)])
 add_stack("upsampling", "UpSampling2D nearest and bilinear, Cropping2D, ZeroPadding2D.", (4, 3, 2),
           lambda: [layers.Conv2D(3, 2, padding="same", activation="tanh"), layers.UpSampling2D((2, 3)),
                    layers.Cropping2D(((1, 2), (0, 3))), layers.Conv2D(3, 3),
@@ -874,3 +880,134 @@ def autoencoder(data):
                               layers.Conv2DTranspose(1, 3, strides=2, padding="same", activation="sigmoid")])
     x = data.uniform(8, 8, 1)
     return training(data, model, x, x, adam(), "binary_crossentropy", metrics=["mse"])
+
+
+# ---------------------------------------------------------------------------------------------- shared and nested models
+
+
+def tower(name, inputs=4, outputs=3):
+    x = layers.Input((inputs,))
+    return keras.Model(x, layers.Dense(outputs, activation="tanh", name=name + "_dense")(
+        layers.Dense(5, activation="relu", name=name + "_hidden")(x)), name=name)
+
+
+@run
+def shared_tower(data):
+    """A functional model called twice inside another: both calls are read, by their numbers."""
+    left, right = layers.Input((4,), name="left"), layers.Input((4,), name="right")
+    shared = tower("tower")
+    a, b = shared(left), shared(right)
+    x = layers.Concatenate()([layers.Subtract()([a, b]), layers.Multiply()([a, b]), shared(left + right)])
+    model = keras.Model([left, right], layers.Dense(2)(x))
+    return training(data, model, [data.normal(4), data.normal(4)], data.normal(2), adam())
+
+
+@run
+def shared_tower_ends(data):
+    """Calls of nested models as the outputs themselves: where ends are named, their calls are counted from 1."""
+    left, right = layers.Input((4,), name="left"), layers.Input((4,), name="right")
+    shared, other = tower("tower"), tower("other", 3, 2)
+    used_elsewhere = shared(layers.Input((4,)))  # a call that is no part of the model
+    assert used_elsewhere is not None
+    a, b = shared(left), shared(right)
+    model = keras.Model([left, right], [b, other(a), other(b)])
+    return training(data, model, [data.normal(4), data.normal(4)], [data.normal(3), data.normal(2), data.normal(2)],
+                    adam(), ["mse", "mae", "mse"])
+
+
+@run
+def shared_towers_nested(data):
+    """Towers inside towers: a model of two calls of another, itself called twice, beside a shared Sequential."""
+    inner = tower("inner", 3, 3)
+    x = layers.Input((3,))
+    middle = keras.Model(x, layers.Add()([inner(x), inner(inner(x))]), name="middle")
+    block = keras.Sequential([layers.Input((3,)), layers.Dense(3, activation="tanh")], name="block")
+    inputs = layers.Input((3,))
+    y = middle(block(inputs))
+    model = keras.Model(inputs, layers.Dense(2)(layers.Concatenate()([y, middle(y), block(y)])))
+    return training(data, model, data.normal(3), data.normal(2), adam())
+
+
+@run
+def shared_tower_two_results(data):
+    """A nested model of two inputs and two outputs, called twice with its results crossed."""
+    a, b = layers.Input((3,)), layers.Input((3,))
+    pair = keras.Model([a, b], [layers.Dense(3, name="first")(a + b), layers.Dense(3, name="second")(a * b)],
+                       name="pair")
+    left, right = layers.Input((3,), name="left"), layers.Input((3,), name="right")
+    first, second = pair([left, right])
+    third, fourth = pair([second, first])
+    model = keras.Model([left, right], [layers.Dense(2, name="head")(layers.Concatenate()([third, first])), fourth])
+    return training(data, model, [data.normal(3), data.normal(3)], [data.normal(2), data.normal(3)], adam())
+
+
+# ---------------------------------------------------------------------------------------------- several values
+
+
+@run
+def metrics_several_values(data):
+    """Metrics with a value for each class, threshold or output."""
+    return training(data, mlp(3, "sigmoid"), data.normal(5), data.bits(3), optimizers.SGD(0.2), "binary_crossentropy",
+                    metrics=[metrics.F1Score(), metrics.F1Score(threshold=0.5, name="f1_half"),
+                             metrics.FBetaScore(beta=2.0), metrics.Precision(thresholds=[0.3, 0.5, 0.7]),
+                             metrics.Recall(thresholds=[0.3, 0.5, 0.7]), metrics.TruePositives(thresholds=[0.4, 0.6]),
+                             metrics.FalseNegatives(thresholds=[0.4, 0.6]),
+                             metrics.R2Score(class_aggregation=None), metrics.MeanSquaredError()])
+
+
+# ---------------------------------------------------------------------------------------------- averages of weights
+
+
+def constrained(outputs):
+    return keras.Sequential([layers.Input((5,)),
+                             layers.Dense(6, activation="tanh", kernel_constraint=keras.constraints.MaxNorm(0.7),
+                                          bias_constraint="non_neg"),
+                             layers.Dense(outputs, kernel_constraint=keras.constraints.MinMaxNorm(0.5, 0.9, rate=0.7))])
+
+
+def add_average_run(name, covers, make, make_model):
+    add("average_" + name, lambda data: training(data, make_model(3), data.normal(5), data.normal(3), make()), covers)
+
+
+add_average_run("accumulation", "use_ema with gradient_accumulation_steps: the average moves with every batch.",
+                lambda: optimizers.SGD(0.1, use_ema=True, ema_momentum=0.8, gradient_accumulation_steps=3), mlp)
+add_average_run("accumulation_overwrite", "The same, and the weights become their average now and then.",
+                lambda: optimizers.Adam(0.02, use_ema=True, ema_momentum=0.7, ema_overwrite_frequency=2,
+                                        gradient_accumulation_steps=3), mlp)
+add_average_run("constraints", "use_ema with constraints: the average is taken before the constraint.",
+                lambda: optimizers.SGD(0.2, use_ema=True, ema_momentum=0.8), constrained)
+add_average_run("constraints_overwrite", "Constraints, accumulation and overwriting by the average.",
+                lambda: optimizers.SGD(0.2, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=3,
+                                       gradient_accumulation_steps=2), constrained)
+add_average_run("none_constraints_accumulation", "Constraints act with every batch, also between updates.",
+                lambda: optimizers.SGD(0.2, gradient_accumulation_steps=3), constrained)
+
+
+# ---------------------------------------------------------------------------------------------- operations between layers
+
+
+@run
+def masks_functional(data):
+    """Masks in a functional model: NotEqual, Any, LogicalOr and the like stand in its JSON."""
+    tokens, steps = layers.Input((5,), dtype="int32", name="tokens"), layers.Input((5, 3), name="steps")
+    words = layers.Embedding(7, 3, mask_zero=True)(tokens)
+    masked = layers.Masking()(steps)
+    x = layers.Concatenate()([layers.Add()([words, masked]), layers.Multiply()([words, masked])])
+    x = layers.GRU(4, return_sequences=True)(x)
+    y = layers.Concatenate(axis=1)([words, layers.Dense(3)(x)])
+    x = layers.Concatenate()([layers.LSTM(3)(y), layers.GlobalAveragePooling1D()(x),
+                              layers.LSTM(2)(layers.Concatenate()([words, steps]))])
+    model = keras.Model([tokens, steps], layers.Dense(2)(x))
+    return training(data, model, [padded_tokens(data, 5, 7), padded(data, 5, 3)], data.normal(2), adam())
+
+
+@run
+def masks_end_at_operations(data):
+    """An operation's result carries no mask; one that is computed by operations is given to a layer by name."""
+    tokens = layers.Input((5,), dtype="int32", name="tokens")
+    words = layers.Embedding(7, 4, mask_zero=True)(tokens)
+    seen = ops.logical_and(ops.not_equal(tokens, 0), ops.not_equal(tokens, 3))
+    x = layers.Concatenate()([layers.GRU(3)(words * 2.0), layers.GRU(3)(words + 1.0, mask=seen)])
+    any_seen = ops.cast(ops.any(seen, axis=-1, keepdims=True), "float32")
+    model = keras.Model(tokens, layers.Dense(2)(ops.where(any_seen > 0, x, ops.zeros_like(x))))
+    return training(data, model, padded_tokens(data, 5, 7), data.normal(2), adam())

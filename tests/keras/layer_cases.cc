@@ -403,6 +403,30 @@ const std::vector<LayerCase>& layer_cases() {
        .make = [] { return AveragePooling2D({.data_format = "channels_first"}); },
        .inputs = {x({2, 4, 5})}},
       {.name = "average_pooling3d", .make = [] { return AveragePooling3D(); }, .inputs = {x({2, 4, 3, 2})}},
+      {.name = "adaptive_max_pooling1d",
+       .make = [] { return AdaptiveMaxPooling1D(3); },
+       .inputs = {x({5, 3})}},
+      {.name = "adaptive_max_pooling2d",
+       .make =
+           [] {
+             return AdaptiveMaxPooling2D({2, 3}, {.data_format = "channels_first"});
+           },
+       .inputs = {x({2, 5, 4})}},
+      {.name = "adaptive_max_pooling3d",
+       .make = [] { return AdaptiveMaxPooling3D(2); },
+       .inputs = {x({3, 4, 2, 2})}},
+      {.name = "adaptive_average_pooling1d",
+       .make = [] { return AdaptiveAveragePooling1D(4); },
+       .inputs = {x({3, 3})}},
+      {.name = "adaptive_average_pooling2d",
+       .make =
+           [] {
+             return AdaptiveAveragePooling2D({3, 2});
+           },
+       .inputs = {x({5, 4, 2})}},
+      {.name = "adaptive_average_pooling3d",
+       .make = [] { return AdaptiveAveragePooling3D(2, {.data_format = "channels_first"}); },
+       .inputs = {x({2, 3, 4, 2})}},
       {.name = "global_max_pooling1d",
        .make = [] { return GlobalMaxPooling1D({.keepdims = true}); },
        .inputs = {x({4, 3})}},

@@ -688,6 +688,28 @@ def configurations():
     }
 
 
+def classes_of(module):
+    """Every public class under its own name: aliases are left out."""
+    return sorted({kind.__name__ for name, kind in vars(module).items()
+                   if inspect.isclass(kind) and not name.startswith("_")})
+
+
+@values
+def public_names():
+    """The public classes of Keras' modules."""
+    return {
+        "layers": classes_of(layers),
+        "losses": classes_of(losses),
+        "metrics": classes_of(metrics),
+        "optimizers": classes_of(optimizers),
+        "schedules": classes_of(optimizers.schedules),
+        "initializers": classes_of(initializers),
+        "regularizers": classes_of(keras.regularizers),
+        "constraints": classes_of(keras.constraints),
+        "callbacks": classes_of(keras.callbacks),
+    }
+
+
 # ---------------------------------------------------------------------------------------------- models: names, summary
 
 

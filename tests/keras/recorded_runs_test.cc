@@ -51,6 +51,16 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
       << largest;
 }
 
+// A metric's value as logs name it; several are a list in Keras, and a figure each, "f1_score[2]", here.
+std::vector<std::pair<std::string, double>> figures_of(const std::string& name, const Json& value) {
+  if (!value.is_list()) return {{name, value.as_double()}};
+  std::vector<std::pair<std::string, double>> figures;
+  for (size_t i = 0; i < value.items().size(); ++i)
+    for (const auto& figure : figures_of(name + "[" + std::to_string(i) + "]", value.at(i)))
+      figures.push_back(figure);
+  return figures;
+}
+
 class RecordedRun : public ::testing::TestWithParam<std::string> {
  protected:
   RecordedRun()
@@ -109,14 +119,12 @@ TEST_P(RecordedRun, AgreesWithKeras) {
         {rows(x, b, batch_size), rows(y, b, batch_size), rows(sample_weight, b, batch_size)}, class_weight);
     for (const auto& [name, value] : logs) history[name].push_back(value);
   }
-  for (const auto& [name, values] : json_.at("history").members()) {
-    std::vector<double> recorded;
-    bool scalars = true;
-    for (const Json& value : values.items()) {
-      scalars = scalars && value.is_number();
-      if (scalars) recorded.push_back(value.as_double());
-    }
-    if (!scalars) continue;
+  std::map<std::string, std::vector<double>> recorded_history;
+  for (const auto& [name, values] : json_.at("history").members())
+    for (const Json& value : values.items())
+      for (const auto& [figure, number] : figures_of(name, value)) recorded_history[figure].push_back(number);
+  EXPECT_EQ(history.size(), recorded_history.size());
+  for (const auto& [name, recorded] : recorded_history) {
     ASSERT_TRUE(history.contains(name)) << name;
     expect_agreement(history[name], recorded, "history of " + name);
   }
@@ -131,11 +139,11 @@ TEST_P(RecordedRun, AgreesWithKeras) {
     expect_agreement(doubles(predicted[i]), doubles(recorded[i]), "prediction " + std::to_string(i),
                      kDerived);
   const Logs evaluated = model.evaluate(Data(x, y, sample_weight), {.batch_size = batch_size, .verbose = 0});
-  for (const auto& [name, value] : json_.at("evaluate").members()) {
-    if (!value.is_number()) continue;
-    ASSERT_TRUE(evaluated.find(name)) << name;
-    expect_agreement({*evaluated.find(name)}, {value.as_double()}, "evaluate " + name, kDerived);
-  }
+  for (const auto& [name, value] : json_.at("evaluate").members())
+    for (const auto& [figure, number] : figures_of(name, value)) {
+      ASSERT_TRUE(evaluated.find(figure)) << figure;
+      expect_agreement({*evaluated.find(figure)}, {number}, "evaluate " + figure, kDerived);
+    }
 }
 
 // The model as we write it is the model. With LOCKSTEP_WRITE_MODELS=FOLDER the files are kept there: check_models_load.py

@@ -246,7 +246,9 @@ class Model : public Layer {
   // Weights by path name, in a safetensors file. Written to a temporary name first, then renamed.
   void save_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
-  // Every weight must be there with its shape; the error lists what is missing, extra or misshapen.
+  // By structure, as Keras does: the weights of the file's first layer go to the model's first layer, whatever the
+  // layers are called. Where the structures differ, or others wrote the file, by path name: every weight must be there
+  // with its shape; the error lists what is missing, extra or misshapen.
   void load_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
 

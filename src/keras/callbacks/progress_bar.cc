@@ -29,11 +29,19 @@ std::string per_step_text(double each) {
   return fmt::format("{:.0f}us/step", each * 1e6);
 }
 
+// The values of one metric, "f1_score[0]", "f1_score[1]", ..., are shown as their mean, as Keras does.
 std::string values_text(const Logs& logs) {
   std::string text;
-  for (const auto& [name, value] : logs)
+  const auto& entries = logs.entries();
+  for (auto entry = entries.begin(); entry != entries.end();) {
+    const std::string name = entry->first.substr(0, entry->first.find('['));
+    double sum = 0, count = 0;
+    for (; entry != entries.end() && entry->first.substr(0, entry->first.find('[')) == name; ++entry, ++count)
+      sum += entry->second;
+    const double value = sum / count;
     text += std::abs(value) > 1e-3 ? fmt::format(" - {}: {:.4f}", name, value)
                                    : fmt::format(" - {}: {:.4e}", name, value);
+  }
   return text;
 }
 

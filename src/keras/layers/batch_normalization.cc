@@ -66,7 +66,12 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   BatchNormalizationLayer(const char* class_name, BatchNormalizationSettings settings)
       : ConfiguredLayer(class_name, std::move(settings)) {
     RenormClipping& clipping = settings_.options.renorm_clipping;
-    if (settings_.clipping) clipping = read_fields<ClippingSettings>(*settings_.clipping);
+    try {
+      if (settings_.clipping) clipping = read_fields<ClippingSettings>(*settings_.clipping);
+    } catch (Error& error) {
+      error.note("in \"renorm_clipping\"");
+      throw;
+    }
     if (settings_.options.renorm) {
       settings_.clipping = Json::object();
       const Json written = write_fields(ClippingSettings{clipping});

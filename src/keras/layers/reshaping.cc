@@ -29,55 +29,74 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
-// [[before, behind], ...]; in 1D [before, behind]. Read also as one number, or one a dimension.
+// [[before, behind], ...]; in 1D [before, behind]. One number in place of a pair stands for both sides, one number in
+// place of all for every side.
+template <int Rank>
 struct MarginList {
   Pairs pairs;
 
   Json serialize() const {
     Json list = Json::list();
     for (const auto& [before, behind] : pairs) list.push_back(Json::List{before, behind});
-    return pairs.size() == 1 ? list.at(size_t{0}) : list;
+    return Rank == 1 ? list.at(size_t{0}) : list;
   }
-  static MarginList deserialize(const Json& json, std::source_location) {
+  static MarginList deserialize(const Json& json, std::source_location where) {
+    const auto side = [&](const Json& number) {
+      if (!number.is_int() || number.as_int() < 0) refuse(json, where);
+      return number.as_int();
+    };
+    const auto pair = [&](const Json& given) -> std::pair<int64_t, int64_t> {
+      if (!given.is_list()) return {side(given), side(given)};
+      if (given.items().size() != 2) refuse(json, where);
+      return {side(given.at(size_t{0})), side(given.at(size_t{1}))};
+    };
+    if (Rank == 1 || !json.is_list()) return {Pairs(Rank, pair(json))};
+    if (json.items().size() != Rank) refuse(json, where);
     MarginList read;
-    if (json.is_int()) {
-      read.pairs = {{json.as_int(), json.as_int()}};
-      return read;
-    }
-    const bool flat = !json.items().empty() && json.at(size_t{0}).is_int();
-    if (flat) {
-      read.pairs = {{json.at(size_t{0}).as_int(), json.at(size_t{1}).as_int()}};
-    } else {
-      for (const Json& pair : json.items())
-        read.pairs.emplace_back(pair.at(size_t{0}).as_int(), pair.at(size_t{1}).as_int());
-    }
+    for (const Json& item : json.items()) read.pairs.push_back(pair(item));
     return read;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const Json& json, std::source_location where) {
+    constexpr const char* kForms[] = {
+        "a number or [before, behind]", "a number, [rows, columns] or [[top, bottom], [left, right]]",
+        "a number, [depth, rows, columns] or [[before, behind], [before, behind], [before, behind]]"};
+    fail(ErrorCode::invalid_argument, where, "margins are ", kForms[Rank - 1],
+         " of whole numbers from 0, received ", json);
   }
 };
 
 enum class Margin { padding, cropping };
 
-template <Margin Kind>
+template <Margin Kind, int Rank>
 struct MarginSettings {
-  MarginList margins;
+  static constexpr const char* kKey = Kind == Margin::padding ? "padding" : "cropping";
+  // Keras' defaults.
+  MarginList<Rank> margins = {Pairs(Rank, Kind == Margin::cropping && Rank == 2
+                                              ? std::pair(int64_t{0}, int64_t{0})
+                                              : std::pair(int64_t{1}, int64_t{1}))};
   MarginOptions options;
   void visit(auto& v) {
-    v(Kind == Margin::padding ? "padding" : "cropping", margins);
+    v(kKey, margins);
     // Keras crops sequences in one format, but pads them in both.
-    if (Kind == Margin::padding || margins.pairs.size() != 1) v("data_format", options.data_format);
+    if constexpr (Kind == Margin::padding || Rank != 1) v("data_format", options.data_format);
   }
 };
 
 template <Margin Kind, int Rank>
-class MarginLayer final : public ConfiguredLayer<MarginSettings<Kind>> {
+class MarginLayer final : public ConfiguredLayer<MarginSettings<Kind, Rank>> {
  public:
   static constexpr const char* kNames[2][3] = {{"ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D"},
                                                {"Cropping1D", "Cropping2D", "Cropping3D"}};
   static constexpr const char* kClassName = kNames[static_cast<int>(Kind)][Rank - 1];
-  using Settings = MarginSettings<Kind>;
+  using Settings = MarginSettings<Kind, Rank>;
 
   MarginLayer(const char* class_name, Settings settings)
-      : ConfiguredLayer<Settings>(class_name, std::move(settings)) {}
+      : ConfiguredLayer<Settings>(class_name, std::move(settings)) {
+    require(this->settings_.margins.pairs.size() == Rank, ErrorCode::invalid_argument,
+            std::source_location::current(), class_name, ": \"", Settings::kKey, "\" must not be null");
+  }
 
   Tensor call(const Tensor& x, const CallContext&) override {
     require(x.rank() == Rank + 2, ErrorCode::shape_mismatch, std::source_location::current(), kClassName,

@@ -1,7 +1,6 @@
 // Models as Keras 3's own JSON.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "keras/fields.h"
 #include "keras/functional_graph.h"
@@ -11,6 +10,7 @@
 #include "keras/operation_layer.h"
 #include "keras/training/compile_config.h"
 #include "keras/training/trainer.h"
+#include "keras/written_tensors.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::keras {
@@ -18,9 +18,10 @@ namespace {
 
 constexpr const char* kTensorClass = "__keras_tensor__";
 
-// Keras counts the making of a functional model as its first call.
-bool counts_itself(const Layer& layer) {
-  return dynamic_cast<const FunctionalModel*>(layer.base().get()) != nullptr;
+// Calls of a layer are counted from 0, with one exception: where a model's ends are named, Keras counts the making of
+// a functional model inside as its call 0, and its real calls from 1.
+int64_t first_call_at_ends(const Layer& layer) {
+  return dynamic_cast<const FunctionalModel*>(layer.base().get()) ? 1 : 0;
 }
 
 // --- writing -----------------------------------------------------------------------------------------------------
@@ -32,16 +33,22 @@ class Histories {
     std::map<const LayerBase*, int64_t> counts;
     for (const auto& call : graph.calls) index_[call.get()] = counts[call->layer.base().get()]++;
   }
-  Json of(const KerasTensor& value) const {
+  // As the calls of other layers name it.
+  Json of(const KerasTensor& value) const { return counted(value, 0); }
+  // As an input or output of the whole model.
+  Json at_end(const KerasTensor& value) const {
+    return counted(value, first_call_at_ends(value.impl()->call->layer));
+  }
+
+ private:
+  Json counted(const KerasTensor& value, int64_t first) const {
     const auto found = index_.find(value.impl()->call.get());
     require(found != index_.end(), ErrorCode::unsupported, std::source_location::current(),
             "to_json: the model starts at \"", value.name(),
             "\", a value inside another model; only models that start at Input() can be written");
-    const Layer& layer = value.impl()->call->layer;
-    return Json::List{layer.name(), found->second + (counts_itself(layer) ? 1 : 0), value.impl()->output};
+    return Json::List{value.impl()->call->layer.name(), found->second + first, value.impl()->output};
   }
 
- private:
   std::map<const LayerCall*, int64_t> index_;
 };
 
@@ -54,10 +61,12 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   };
   Json::List inputs;
   for (const KerasTensor& input : call.inputs) inputs.push_back(value(input));
-  Json args;
   if (const auto* operation = dynamic_cast<const OperationLayer*>(call.layer.base().get())) {
-    args = operation->arguments(inputs);
-  } else if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
+    OperationArguments arguments = operation->arguments(inputs);
+    return Json::object({{"args", arguments.positional}, {"kwargs", arguments.named}});
+  }
+  Json args;
+  if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
     args = inputs;
   } else {
     args = Json::List{inputs};
@@ -87,22 +96,18 @@ const Json* tensor_history(const Json& json) {
 
 class GraphReader {
  public:
-  KerasTensor find(const Json& history) const {
-    const std::string& layer = history.at(0).as_string();
-    const size_t call = call_of(history);
-    const auto output = static_cast<size_t>(history.at(2).as_int());
-    const auto found = results_.find(layer);
-    require(found != results_.end(), ErrorCode::invalid_argument, std::source_location::current(),
-            "from_json: there is no layer \"", layer, "\"");
-    require(call < found->second.size() && output < found->second[call].size(), ErrorCode::invalid_argument,
-            std::source_location::current(), "from_json: there is no value ", history);
-    return found->second[call][output];
+  // What a call is given.
+  KerasTensor find(const Json& history) const { return counted(history, 0); }
+  // An input or output of the whole model.
+  KerasTensor find_end(const Json& history) const {
+    const auto first = first_call_.find(history.at(0).as_string());
+    return counted(history, first == first_call_.end() ? 0 : first->second);
   }
 
   bool ready(const Json& json) const {
     if (const Json* history = tensor_history(json)) {
       const auto found = results_.find(history->at(0).as_string());
-      return found != results_.end() && call_of(*history) < found->second.size();
+      return found != results_.end() && history->at(1).as_int() < std::ssize(found->second);
     }
     if (json.is_list())
       return std::all_of(json.items().begin(), json.items().end(),
@@ -118,6 +123,12 @@ class GraphReader {
   void make_call(const Layer& layer, const std::string& name, const Json& node) {
     KerasTensorList operands;
     collect(node.at("args"), operands);
+    if (dynamic_cast<const OperationLayer*>(layer.base().get())) {
+      if (const Json* named = node.find("kwargs"))
+        for (const auto& [key, value] : named->members()) collect(value, operands);
+      results_[name].push_back(layer.apply(operands));
+      return;
+    }
     SymbolicCallOptions options;
     static constexpr const char* kInputs[] = {"query", "value", "key", "inputs", "x", "sequence"};
     const Json empty = Json::object();
@@ -147,7 +158,7 @@ class GraphReader {
       }
     }
     results_[name].push_back(layer.apply(operands, options));
-    if (counts_itself(layer)) models_.insert(name);
+    first_call_[name] = first_call_at_ends(layer);
   }
 
   // Every tensor in `json`, depth first.
@@ -160,13 +171,26 @@ class GraphReader {
   }
 
  private:
-  size_t call_of(const Json& history) const {
-    const int64_t index = history.at(1).as_int();
-    return static_cast<size_t>(index > 0 && models_.contains(history.at(0).as_string()) ? index - 1 : index);
+  KerasTensor counted(const Json& history, int64_t first) const {
+    const std::string& layer = history.at(0).as_string();
+    const auto found = results_.find(layer);
+    require(found != results_.end(), ErrorCode::invalid_argument, std::source_location::current(),
+            "from_json: there is no layer \"", layer, "\"");
+    const int64_t call = history.at(1).as_int() - first;
+    const int64_t output = history.at(2).as_int();
+    require(call >= 0 && call < std::ssize(found->second), ErrorCode::invalid_argument,
+            std::source_location::current(), "from_json: ", history, " names call ", history.at(1),
+            " of layer \"", layer, "\", whose calls are counted from ", first, " to ",
+            first + std::ssize(found->second) - 1);
+    const KerasTensorList& results = found->second[static_cast<size_t>(call)];
+    require(output >= 0 && output < std::ssize(results), ErrorCode::invalid_argument,
+            std::source_location::current(), "from_json: ", history, " names result ", output,
+            " of a call of layer \"", layer, "\", which has ", results.size());
+    return results[static_cast<size_t>(output)];
   }
 
   std::map<std::string, std::vector<KerasTensorList>> results_;  // by layer, then call
-  std::set<std::string> models_;                                 // those that count themselves
+  std::map<std::string, int64_t> first_call_;  // by layer: the number of its first call at ends
 };
 
 // The arguments of an operation's call with {"input": i} in place of its tensors.
@@ -183,8 +207,10 @@ Layer read_operation(const Json& json) {
   require(!nodes.empty(), ErrorCode::invalid_argument, std::source_location::current(),
           "from_json: an operation is never called: ", json);
   int64_t tensors = 0;
-  return make_layer<OperationLayer>(json.at("class_name").as_string(), json.at("config"),
-                                    with_places(nodes[0].at("args"), tensors));
+  OperationArguments arguments{with_places(nodes[0].at("args"), tensors)};
+  if (const Json* named = nodes[0].find("kwargs"))
+    for (const auto& [key, value] : named->members()) arguments.named.set(key, with_places(value, tensors));
+  return make_layer<OperationLayer>(json.at("class_name").as_string(), json.at("config"), arguments);
 }
 
 KerasTensor read_input(const Json& config) {
@@ -201,12 +227,13 @@ bool is_input(const Json& json) { return json.at("class_name").as_string() == "I
 
 KerasTensorList read_ends(const GraphReader& graph, const Json& json) {
   // One end may stand without a list around it.
-  if (json.is_list() && !json.items().empty() && json.at(size_t{0}).is_string()) return {graph.find(json)};
+  if (json.is_list() && !json.items().empty() && json.at(size_t{0}).is_string())
+    return {graph.find_end(json)};
   KerasTensorList ends;
   if (json.is_object()) {
-    for (const auto& [name, history] : json.members()) ends.push_back(graph.find(history));
+    for (const auto& [name, history] : json.members()) ends.push_back(graph.find_end(history));
   } else {
-    for (const Json& history : json.items()) ends.push_back(graph.find(history));
+    for (const Json& history : json.items()) ends.push_back(graph.find_end(history));
   }
   return ends;
 }
@@ -298,7 +325,7 @@ Json FunctionalModel::get_config() const {
   config.set("layers", std::move(listed));
   const auto ends = [&](const KerasTensorList& values) {
     Json list = Json::list();
-    for (const KerasTensor& value : values) list.push_back(histories.of(value));
+    for (const KerasTensor& value : values) list.push_back(histories.at_end(value));
     return values.size() == 1 ? list.at(size_t{0}) : list;
   };
   config.set("input_layers", ends(inputs_));
@@ -325,7 +352,7 @@ std::string Model::to_json(int indent) const {
 }
 
 Model Model::from_json(const std::string& text, std::source_location where) {
-  const Json json = Json::parse(text, "model JSON", where);
+  const Json json = with_plain_settings(Json::parse(text, "model JSON", where));
   const Layer layer = Layer::deserialize(json, where);
   auto base = std::dynamic_pointer_cast<ModelBase>(layer.base());
   require(base != nullptr, ErrorCode::invalid_argument, where, "from_json: \"",

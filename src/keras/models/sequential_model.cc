@@ -23,7 +23,7 @@ void SequentialModel::add(const Layer& layer, std::source_location where) {
   if (first && !input_.defined()) {
     const LayerBaseOptions& options = layer.base()->base_options();
     if (!options.input_shape.empty()) {
-      input_ = Input(options.input_shape, {}, where);
+      input_ = Input(options.input_shape, {.dtype = data_dtype(options.dtype)}, where);
       input_given_ = true;
     } else if (const auto* model = dynamic_cast<const ModelBase*>(layer.base().get());
                model && model->inputs().size() == 1) {
@@ -61,7 +61,8 @@ void SequentialModel::build(const Shape& input) {
   if (!input_.defined()) {
     Shape any_batch = input;
     if (any_batch.rank() > 0) any_batch[0] = -1;
-    input_ = make_input(any_batch, compute_dtype(), "");
+    input_ =
+        make_input(any_batch, data_dtype(layers().empty() ? policy() : layers()[0].base()->policy()), "");
   }
   values_.clear();
   KerasTensor value = input_;

@@ -205,8 +205,10 @@ void RuleCore::clip(TensorList& gradients) const {
   }
 }
 
+// In Keras' order: the rule's step where gradients have been accumulated; then, with every batch, the average, the
+// overwriting by it, and the constraint.
 void RuleCore::update(const Variable& variable, const Tensor& gradient, const StepScalars& scalars,
-                      const Tensor& overwrite, const Tensor& guard, std::source_location where) {
+                      const Guards& guards, std::source_location where) {
   const State& state = states_.at(variable.id());
   const Tensor old = variable.value(where);
   const BesideScope home(old);
@@ -218,21 +220,22 @@ void RuleCore::update(const Variable& variable, const Tensor& gradient, const St
     for (const Variable& slot : state.slots) slots.push_back(slot.value(where));
     const TensorList updated = rule_->update(changed, slots, gradient, scalars.rule, where);
     for (size_t i = 0; i < slots.size(); ++i)
-      state.slots[i].assign(guarded(guard, updated[i + 1], slots[i]), where);
-    changed = updated[0];
-    if (variable.constraint()) changed = variable.constraint()(changed);
+      state.slots[i].assign(guarded(guards.step, updated[i + 1], slots[i]), where);
+    changed = guarded(guards.updates, updated[0], old);
   }
   if (options_.use_ema) {
     const Tensor average = state.average.value(where);
     const Tensor moved = descend(average, average - changed, scalars.renewal, where);
-    state.average.assign(guarded(guard, moved, average), where);
-    if (overwrite.defined()) changed = lockstep::where(overwrite, moved, changed);
+    state.average.assign(guarded(guards.batch, moved, average), where);
+    if (guards.overwrite.defined()) changed = lockstep::where(guards.overwrite, moved, changed);
   }
-  if (gradient.defined() || overwrite.defined()) variable.assign(guarded(guard, changed, old), where);
+  if (gradient.defined() && variable.constraint()) changed = variable.constraint()(changed);
+  if (gradient.defined() || guards.overwrite.defined())
+    variable.assign(guarded(guards.batch, changed, old), where);
 }
 
 void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>& variables,
-                     const Tensor& given_guard, std::source_location where) {
+                     const Tensor& guard, std::source_location where) {
   build(variables);
   TensorList gradients(given.begin(), given.end());
   if (options_.loss_scale_factor)
@@ -242,11 +245,11 @@ void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>&
   const Tensor rate = current_rate();
   const Tensor iterations = iterations_.value();
   const Tensor update_number = iterations + 1;
-  Tensor guard = given_guard;
+  Guards guards{.batch = guard, .updates = {}, .step = guard, .overwrite = {}};
   if (accumulated_.defined()) {
-    const Tensor updates = equal(accumulated_ + 1, *options_.gradient_accumulation_steps);
-    accumulate(gradients, variables, given_guard, updates, where);
-    guard = both(given_guard, updates);
+    guards.updates = equal(accumulated_ + 1, *options_.gradient_accumulation_steps);
+    accumulate(gradients, variables, guard, guards.updates, where);
+    guards.step = both(guard, guards.updates);
   }
   clip(gradients);
 
@@ -254,14 +257,14 @@ void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>&
   for (const Variable& variable : shared_) shared.push_back(variable.value());
   const Optimizer::Rule::Scalars scalars = rule_->scalars(rate, cast(update_number, DType::float64), shared);
   for (size_t i = 0; i < shared.size(); ++i)
-    shared_[i].assign(guarded(guard, scalars.shared[i], shared[i]), where);
+    shared_[i].assign(guarded(guards.step, scalars.shared[i], shared[i]), where);
 
-  Tensor renewal, overwrite;
+  Tensor renewal;
   if (options_.use_ema) {
     // The first value is taken as it is.
     renewal = lockstep::where(equal(iterations, 0), ones_like(rate), 1 - options_.ema_momentum);
     if (options_.ema_overwrite_frequency)
-      overwrite = equal(floormod(update_number, *options_.ema_overwrite_frequency), 0);
+      guards.overwrite = equal(floormod(update_number, *options_.ema_overwrite_frequency), 0);
   }
   std::map<DType, StepScalars> by_dtype;
   for (size_t i = 0; i < variables.size(); ++i) {
@@ -272,13 +275,13 @@ void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>&
       if (options_.use_ema) found->second.renewal = cast(renewal, found->first);
     }
     try {
-      update(variables[i], gradients[i], found->second, overwrite, guard, where);
+      update(variables[i], gradients[i], found->second, guards, where);
     } catch (Error& error) {
       error.note("while updating variable \"" + variables[i].name() + "\"");
       throw;
     }
   }
-  iterations_.assign(guarded(guard, update_number, iterations), where);
+  iterations_.assign(guarded(guards.step, update_number, iterations), where);
 }
 
 void RuleCore::finalize(const std::vector<Variable>& variables, std::source_location where) {

@@ -86,13 +86,21 @@ class RuleCore final : public Optimizer::Core {
     Tensor renewal;  // of the moving averages: what the new value counts
   };
 
+  // Boolean scalars that say what a batch changes.
+  struct Guards {
+    Tensor batch;      // anything at all; undefined: always
+    Tensor updates;    // the rule's step: the last of those that accumulate; undefined: every batch
+    Tensor step;       // both of them
+    Tensor overwrite;  // the variables become their averages; undefined: never
+  };
+
   Variable add_slot(const Variable& variable, const Slot& slot, bool per_replica = false);
   Tensor step() const;
   void accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
                   const Tensor& updates, std::source_location where);
   void clip(TensorList& gradients) const;
   void update(const Variable& variable, const Tensor& gradient, const StepScalars& scalars,
-              const Tensor& overwrite, const Tensor& guard, std::source_location where);
+              const Guards& guards, std::source_location where);
 
   std::shared_ptr<const Optimizer::Rule> rule_;
   OptimizerOptions options_;

@@ -129,7 +129,12 @@ Optimizer LossScaleOptimizer(const Optimizer& inner, const LossScaleOptions& opt
 Optimizer loss_scale_from_config(const Json& config) {
   const auto settings = read_fields<Settings>(config);
   const auto here = std::source_location::current();
-  return LossScaleOptimizer(Optimizer::deserialize(settings.inner_optimizer, here), settings.options, here);
+  try {
+    return LossScaleOptimizer(Optimizer::deserialize(settings.inner_optimizer, here), settings.options, here);
+  } catch (Error& error) {
+    error.note("in \"inner_optimizer\"");
+    throw;
+  }
 }
 
 }  // namespace lockstep::keras::optimizers

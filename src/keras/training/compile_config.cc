@@ -1,6 +1,7 @@
 #include "keras/training/compile_config.h"
 
 #include "keras/fields.h"
+#include "keras/written_tensors.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::keras {
@@ -95,7 +96,8 @@ Json serialize_compile_options(const CompileOptions& options) {
        {"jit_compile", true}});
 }
 
-CompileOptions deserialize_compile_options(const Json& json, std::source_location where) {
+CompileOptions deserialize_compile_options(const Json& written, std::source_location where) {
+  const Json json = with_plain_settings(written);
   FieldReader reader(json);
   for (const char* name : {"optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly",
                            "steps_per_execution", "jit_compile", "auto_scale_loss"})

@@ -30,6 +30,16 @@ void check_names(const std::map<std::string, T>& named, const std::vector<std::s
   }
 }
 
+// "[2]" of a vector, "[0][2]" of a matrix: where the i-th of a metric's values stands. Empty where there is but one.
+std::string place_text(size_t i, const Shape& shape) {
+  if (shape.size() == 1) return {};
+  std::string text;
+  auto rest = static_cast<int64_t>(i);
+  for (int d = shape.rank() - 1; d >= 0; rest /= shape[d--])
+    text.insert(0, "[" + std::to_string(rest % shape[d]) + "]");
+  return text;
+}
+
 }  // namespace
 
 size_t Outputs::losses() const {
@@ -166,10 +176,11 @@ Logs Outputs::results() const {
   const auto add = [&](const std::string& name, const Metric& metric) {
     const int earlier = uses[name]++;
     if (metric.variables().empty()) return;
-    const Tensor value = metric.result();
-    if (value.size() != 1) return;
-    entries.emplace_back(earlier == 0 ? name : name + "_" + std::to_string(earlier),
-                         cast(reshape(value, {}), DType::float64).item<double>());
+    const Tensor result = metric.result();
+    const std::string figure = earlier == 0 ? name : name + "_" + std::to_string(earlier);
+    const std::vector<double> values = cast(result, DType::float64).to_vector<double>();
+    for (size_t i = 0; i < values.size(); ++i)
+      entries.emplace_back(figure + place_text(i, result.shape()), values[i]);
   };
   const auto prefix = [&](const Output& output) { return outputs_.size() > 1 ? output.name + "_" : ""; };
   for (const Output& output : outputs_) {
@@ -182,8 +193,10 @@ Logs Outputs::results() const {
       const bool twin = uses.contains(prefix(output) + metric.name());
       add(prefix(output) + (twin ? "weighted_" : "") + metric.name(), metric);
     }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Logs::Entry& a, const Logs::Entry& b) { return a.first < b.first; });
+  // The values of one metric stay in their order: "[10]" stands behind "[9]".
+  std::stable_sort(entries.begin(), entries.end(), [](const Logs::Entry& a, const Logs::Entry& b) {
+    return a.first.substr(0, a.first.find('[')) < b.first.substr(0, b.first.find('['));
+  });
   Logs logs;
   for (const auto& [name, value] : entries) logs.set(name, value);
   return logs;
