@@ -51,15 +51,17 @@ void expect_equal(const TensorList& got, const TensorList& want, const std::stri
   }
 }
 
-// What `body` gives eagerly and compiled; where it refuses the numbers, so it does compiled.
-void expect_compiled_equal(const TensorList& inputs, const FunctionCore::Body& body,
-                           const std::string& what) {
+// What `body` gives eagerly and compiled; where it refuses the numbers, so it does compiled, unless nothing that it gives
+// needs the op that refuses (`all_needed` is false).
+void expect_compiled_equal(const TensorList& inputs, const FunctionCore::Body& body, const std::string& what,
+                           bool all_needed = true) {
   TensorList eager;
   try {
     eager = body(inputs);
     current_device().synchronize();
   } catch (const Error& error) {
     if (error.message().find("no kernel for") != std::string::npos) throw;
+    if (!all_needed) return;
     EXPECT_THROW(
         {
           run_compiled(inputs, body);
@@ -164,7 +166,9 @@ void special_epilogues(const OpCase& c) {
         TensorList inputs = tensors_of(inputs_of(c, dtype, shapes));
         const int64_t columns = run(c, inputs)[0].shape()[-1];
         std::vector<double> numbers = kSpecial;
-        numbers.insert(numbers.end(), {largest_of(dtype), -largest_of(dtype)});
+        // 16-bit floats are rounded once compiled and twice eagerly, which would be infinity at their end.
+        const double large = largest_of(dtype) / (epsilon(dtype) > 0x1p-20 ? 2 : 1);
+        numbers.insert(numbers.end(), {large, -large});
         for (size_t first = 0; first < numbers.size(); ++first) {
           std::vector<double> bias;
           for (int64_t k = 0; k < columns; ++k)
@@ -186,7 +190,7 @@ void special_gradient(const OpCase& c) {
       std::erase_if(found, [](const Tensor& t) { return !t.defined(); });
       return found;
     };
-    expect_compiled_equal(inputs, body, what);
+    expect_compiled_equal(inputs, body, what, false);
   });
 }
 
@@ -194,6 +198,7 @@ bool has_floats(const OpCase& c) { return !floats_of(c).empty(); }
 
 bool has_float_reference(const OpCase& c) {
   return by_element(c) && has_floats(c) && c.inputs.size() <= 2 &&
+         !is_integer(c.results[0](DType::float32)) &&
          std::all_of(c.inputs.begin(), c.inputs.end(),
                      [](const Input& input) { return input.dtype == same && !input.derive; });
 }

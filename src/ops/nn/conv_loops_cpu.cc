@@ -1,8 +1,6 @@
 #include "ops/nn/conv_loops_cpu.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "base/parallel.h"
 #include "ops/nn/conv.h"
