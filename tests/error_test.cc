@@ -95,7 +95,7 @@ const std::vector<WrongCall>& wrong_calls() {
     {"unknown_device", device_mismatch, {"\"cpu:99\"", "/CPU:0", "/CPU:1", "/CPU:8"}, here(), [] { device_by_name("cpu:99"); }},
     {"device_name", invalid_argument, {"tpu:0", "CPU and GPU", "/device:<TYPE>"}, here(), [] { device_by_name("tpu:0"); }},
     {"logical_cpus", failed_precondition, {"after being initialized", "devices"}, here(), [] { (logical_devices(), set_logical_cpus({.count = 3})); }},
-    {"function_argument", invalid_argument, {"\"f\"", "argument 0", "none"}, here(), [] { function([](const Tensor& x) { return x; }, {.name = "f"})(Tensor()); }},
+    {"function_argument", invalid_argument, {"\"f\"", "argument 0", "undefined"}, here(), [] { function([](const Tensor& x) { return x; }, {.name = "f"})(Tensor()); }},
     {"global_batch_size", shape_mismatch, {"global_batch_size"}, here(), [] { global_batch_size(zeros({})); }},
     {"missing_device", device_mismatch, {"/GPU:0", "/CPU:0", "set_soft_device_placement"}, here(), [] { (void)device("/gpu:0"); }},
   };

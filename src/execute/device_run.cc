@@ -211,7 +211,6 @@ void DeviceRun::wait_for_turn() {
 }
 
 void DeviceRun::run() {
-  backend_.bind_thread();
   for (DevicePlan& made : plans_) made.program->bind(made.memory);
   for (Replica& replica : replicas_) replica.program->bind(replica.memory);
   for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
@@ -233,7 +232,6 @@ bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {
 bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
   DevicePlan& only = plans_[0];
   wait_for_turn();
-  backend_.bind_thread();
   only.program->bind(only.memory);
   {
     const auto scope = observer_.time(number_, Category::compute);

@@ -130,7 +130,8 @@ class FunctionCore::Impl {
   Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
-              options_.name, "\": argument ", i, " is undefined or a tensor of a traced function that has ended");
+              options_.name, "\": argument ", i,
+              " is undefined or a tensor of a traced function that has ended");
     for (const auto& program : programs_) {
       const bool same =
           program->signature.size() == inputs.size() && program->scope == scoped_device() &&

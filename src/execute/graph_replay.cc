@@ -19,6 +19,7 @@ void GraphReplay::run(const Program& program, int phase, Stream& stream, const P
     if (captures_.size() == kMost)
       captures_.erase(std::min_element(captures_.begin(), captures_.end(),
                                        [](const auto& a, const auto& b) { return a.used < b.used; }));
+    stream.device().bind_thread();
     const bool fused = whole_step_ && whole_step_->launch(program.pointers(), stream);
     captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
     if (!fused) program.run(phase, stream, sync);
@@ -34,6 +35,11 @@ void GraphReplay::run(const Program& program, int phase, Stream& stream, const P
   }
   if (!found->graph) return program.run(phase, stream, sync);
   found->graph->replay(stream);
+}
+
+bool GraphReplay::run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream) {
+  stream.device().bind_thread();
+  return whole_step_ && whole_step_->launch(program.pointers(), runs, stream);
 }
 
 }  // namespace lockstep::execute

@@ -24,9 +24,7 @@ class GraphReplay {
   // On the compute stream of the program's device. `sync`: the same in every run of a phase.
   void run(const Program& program, int phase, Stream& stream, const PhaseSync& sync = {});
   // Several runs as one launch; false: not with this program.
-  bool run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream) {
-    return whole_step_ && whole_step_->launch(program.pointers(), runs, stream);
-  }
+  bool run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream);
   // Lets go of all graphs, and of the events that they refer to.
   void clear() { captures_.clear(); }
 

@@ -153,6 +153,8 @@ void Program::run(int phase, Stream& stream, const PhaseSync& sync) const {
 }
 
 void Program::run(size_t begin, size_t end, Stream& stream) const {
+  if (begin == end) return;
+  stream.device().bind_thread();
   launch_place() = place_;
   for (size_t i = begin; i < end; ++i) launch(launches_[i], place_, stream);
 }

@@ -37,7 +37,7 @@ class Program {
   // Fills in all others: for memory whose arenas have moved.
   void rebase(const Memory& memory) { rebase(only(memory)); }
 
-  // Launches the steps of one phase on a stream of the memory's device, for which the calling thread is bound.
+  // Launches the steps of one phase on a stream of the memory's device.
   void run(int phase, Stream& stream, const PhaseSync& sync = {}) const;
   // The same on any stream, as part of a kernel: the launches belong to the place of that kernel.
   void run_inside(int phase, Stream& stream) const;

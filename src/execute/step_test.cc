@@ -357,8 +357,7 @@ TEST_P(Replicas, AnErrorInOneReplicaReachesTheCallerAndHarmsNobody) {
     SCOPED_TRACE(position);
     const Error error = error_of([&] { f(x, labels_with(position, 77)); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("step_test.cc")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cross_entropy"), HasSubstr("77"), HasSubstr("step_test.cc")));
     EXPECT_EQ(steps.value().item<float>(), expected_steps) << "a failed step updates nothing";
     EXPECT_THAT(read(w), Each(0.5f));
     EXPECT_EQ(f(x, labels_with(-1, 0)).item<float>(), good) << "the next step works";

@@ -157,7 +157,6 @@ void GpuStreamsAllReduce::queue(size_t d, int phase) {
   Times* const times =
       observer_.device(static_cast<int>(d)) ? &state.times[static_cast<size_t>(phase)][steps_ % 2] : nullptr;
   if (times) times->computed->record(device(d).compute_stream());
-  device(d).bind_thread();
   Stream& stream = *state.side;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];

@@ -43,7 +43,8 @@ class GpuStreamsAllReduce : public AllReduce {
   GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums, const StepObserver& observer,
                       Order order);
 
-  // Queues the sum of a bucket on a stream of device d: when that has happened, all results of the device hold it.
+  // Queues the sum of a bucket on a stream of device d, for which the calling thread need not be bound: when that has
+  // happened, all results of the device hold it.
   virtual void reduce(size_t d, size_t bucket, Stream& stream) = 0;
   // What the sum of so many bytes moves between device d and the others.
   virtual Traffic traffic(size_t d, int64_t bytes) const = 0;

@@ -62,6 +62,7 @@ void GpuTreeAllReduce::queue(size_t d, size_t b, Stream& stream) const {
 void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   if (observe::tracing()) [[unlikely]] {
     // As every launch is then: with the time that it takes on the device.
+    device(d).bind_thread();
     const int64_t start = monotonic_ns();
     const int64_t took = stream.timed([&] { queue(d, b, stream); });
     observe::record_span("all_reduce_sum", "communication", start, start + took,

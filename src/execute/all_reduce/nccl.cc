@@ -44,6 +44,7 @@ void NcclAllReduce::abort() {
 
 void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   const observe::Span span("all_reduce_sum", "communication", {.device = static_cast<int32_t>(d)});
+  device(d).bind_thread();
   const Bucket& bucket = buckets()[b];
   const ReplicaRange held = group().held[d];
   if (held.size() > 1) own_[d][b]->launch(stream);

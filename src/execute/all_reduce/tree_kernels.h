@@ -22,7 +22,7 @@ class TreeKernels {
  public:
   // `used`: the leaves of the tree that have a value, in ascending order.
   TreeKernels(Device& device, std::span<const TreeSum> sums, int leaves, std::span<const TreeNode> used);
-  // Queues all of them on a stream of the device.
+  // Queues all of them on a stream of the device, for which the calling thread is bound.
   void launch(Stream& stream) const;
 
  private:
