@@ -86,6 +86,19 @@ void register_tests() {
       });
 }
 
+// --- lines -------------------------------------------------------------------------------------------------------
+
+OpCase made(const CaseName& name) { return {.name = name + "_made"}; }
+
+TEST(CaseNames, KnowTheirLine) {
+  const auto here = std::source_location::current().line();
+  const OpCase first{.name = "first"};
+  const OpCase second = made("second");
+  EXPECT_EQ(first.name.where.line(), here + 1);
+  EXPECT_EQ(second.name.where.line(), here + 2) << "not that of the function which makes it";
+  EXPECT_EQ(second.name, "second_made");
+}
+
 // --- coverage ------------------------------------------------------------------------------------------------------
 
 std::map<std::string, std::vector<const OpCase*>> cases_by_op() {

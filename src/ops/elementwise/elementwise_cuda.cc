@@ -1,4 +1,4 @@
-// Every elementwise op on NVIDIA GPUs, fused or alone: its program, compiled for the card.
+// Every elementwise op on NVIDIA GPUs, fused or alone: its program, compiled for the GPU.
 #include "backends/cuda/elementwise_kernel.h"
 #include "backends/cuda/stream.h"
 #include "ops/elementwise/operands.h"

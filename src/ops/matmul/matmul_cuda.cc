@@ -26,7 +26,7 @@ void check(cublasStatus_t status, const char* what) {
           " failed: ", cublasLtGetStatusString(status), " (", cublasLtGetStatusName(status), ")");
 }
 
-// One for each card; never destroyed, as the devices.
+// One per GPU; never destroyed, as the devices.
 cublasLtHandle_t handle_here() {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cublasLtHandle_t>;

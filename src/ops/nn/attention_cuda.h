@@ -62,7 +62,7 @@ struct AttentionProblem {
   }
 };
 
-// On the matrix units, for 16-bit floats and heads of at most 128 dimensions; sums are float32.
+// On the tensor cores, for 16-bit floats and heads of at most 128 dimensions; sums are float32.
 bool attention_fits_matrix_units(const AttentionProblem& problem, DType dtype);
 void attend_on_matrix_units(const AttentionProblem& problem, DType dtype, const void* query, const void* key,
                             const void* value, void* result, float* log_sum_exp, cudaStream_t stream);

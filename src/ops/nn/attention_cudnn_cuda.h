@@ -1,4 +1,4 @@
-// Attention by cuDNN's own kernels, which use what a card has beyond mma.sync.
+// Attention by cuDNN's own kernels, which use what a GPU has beyond mma.sync.
 #pragma once
 
 #include <cuda_runtime_api.h>

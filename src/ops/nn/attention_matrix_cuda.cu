@@ -1,4 +1,4 @@
-// Attention of 16-bit floats on the matrix units (mma.sync): a warp has one or two times 16 rows of a tile of scores, in
+// Attention of 16-bit floats on the tensor cores (mma.sync): a warp has one or two times 16 rows of a tile of scores, in
 // registers.
 #include "backends/cuda/launch.h"
 #include "ops/nn/attention_cuda.h"

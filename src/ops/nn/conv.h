@@ -20,7 +20,7 @@ ConvDirection conv_direction(const OpDef& op);
 struct ConvAttrs {
   Window window;
   int64_t groups = 1;
-  bool bias = false;  // the convolution's third input: one value an output channel
+  bool bias = false;  // the convolution's third input: one value per output channel
   Epilogue epilogue = Epilogue::none;
   bool operator==(const ConvAttrs&) const = default;
   void visit(auto&& v) const {

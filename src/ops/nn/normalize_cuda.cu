@@ -51,7 +51,7 @@ __device__ void load_shared(const C* from, C (&values)[unit]) {
   for (int k = 0; k < unit; ++k) values[k] = pack.element[k];
 }
 
-// Blocks that run at once on a multiprocessor, of which a large card has 132.
+// Blocks that run at once on a multiprocessor, of which a large GPU has 132.
 template <class T>
 constexpr int kNormalizeBlocks = kIs16Bit<T>      ? 4
                                  : sizeof(T) == 4 ? 2

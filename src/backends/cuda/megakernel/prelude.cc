@@ -256,7 +256,7 @@ template <bool by_k, bool vectors, bool fits, bool whole, int extent, int depth,
   }
 };
 
-// A float as the sum of two that the matrix units take, of which they read the upper 11 bits of 24: the first rounded to
+// A float as the sum of two that the tensor cores take, of which they read the upper 11 bits of 24: the first rounded to
 // that many, the second what is left of it, and cut off by the units.
 __device__ inline void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
@@ -300,7 +300,7 @@ __device__ inline void each_result(In (&in)[count], int m0, int n0, F f) {
 
 // A block has a tile, of `share` of the inner dimension (the results of all parts lie one behind the other). A warp has
 // `warp_rows` rows of it, and those with the same rows take turns along the inner dimension, eight steps at a time. A product of
-// floats is three of the matrix units': what is left out is smaller than what float32 rounds away. The units do not round
+// floats is three of the tensor cores': what is left out is smaller than what float32 rounds away. The cores do not round
 // sums to nearest, so that only a few products are added there.
 template <bool a_by_k, bool a_vectors, bool a_early, bool b_by_k, bool b_vectors, bool b_early, int M, int N, int K,
           int rows, int columns, int warp_rows, int depth, int share, class E>

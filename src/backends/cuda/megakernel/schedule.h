@@ -53,7 +53,7 @@ struct Schedule {
   bool leaves_group(const Program& program, int op, size_t output) const;
 };
 
-// Cuts the inner dimension of products that have too few tiles for so many blocks, where the rows of the result are read
+// Split-K for products that have too few tiles for so many blocks, where the rows of the result are read
 // next: whoever reads them adds up the parts.
 void split_products(Program& program, int blocks);
 
