@@ -16,10 +16,11 @@ struct RunReports {
   std::string tensorboard = {};  // a folder
 };
 
-// Trains under the strategy, says how it goes, writes the run's files and gives the result: loss and metrics (of the
-// validation examples where there are some), examples_per_s, devices, ...; where a signal ended training, its number as
-// "signal"; where something could not be written although training went on, what as "problems". All that is to be
-// written is opened before training begins. Throws Error where the run cannot be carried out.
+// Trains under the strategy, says how it goes, writes the run's files and gives the result: loss and metrics
+// (of the validation examples where there are some), examples_per_s, devices, ...; where a signal ended
+// training, its number as "signal"; where something could not be written although training went on, what as
+// "problems". All that is to be written is opened before training begins. Throws Error where the run cannot
+// be carried out.
 Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const RunReports& reports);
 
 // The model that the run starts from, not compiled unless its JSON says how.

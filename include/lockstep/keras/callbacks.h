@@ -97,13 +97,13 @@ class CallbackBase {
   // steps_per_execution says so.
   virtual bool needs_every_batch() const { return true; }
 
-  // What it must know again for a run that goes on from a backup to be the run that was broken off: called to write it
-  // down, and once all callbacks have been told that training begins to put it back.
+  // What it must know again for a run that goes on from a backup to be the run that was broken off: called to
+  // write it down, and once all callbacks have been told that training begins to put it back.
   virtual void visit_state(CallbackState&) {}
   // By which a backup knows it; callbacks of one name are told apart by their order.
   virtual std::string state_name() const { return "callback"; }
-  // When all callbacks have been told that training begins, or that a batch of it or an epoch has ended: the moment to
-  // save what they and the model have become.
+  // When all callbacks have been told that training begins, or that a batch of it or an epoch has ended: the
+  // moment to save what they and the model have become.
   virtual void on_settled() {}
 
   // Set before the run begins; alive as long as it lasts.
@@ -196,10 +196,10 @@ struct BackupAndRestoreOptions {
   int64_t save_freq = 0;          // every so many batches; 0: every epoch
   bool delete_checkpoint = true;  // when training has ended
 };
-// Weights, optimizer, epoch, the position in the data and the state of all callbacks, kept in `folder` so that the same
-// fit, called again after a crash, goes on from the last epoch (or batch) instead of the first and ends with the same
-// bits. A backup of another model, other data, another batch size or other callbacks is refused; so is a folder that
-// another process is writing to.
+// Weights, optimizer, epoch, the position in the data and the state of all callbacks, kept in `folder` so
+// that the same fit, called again after a crash, goes on from the last epoch (or batch) instead of the first
+// and ends with the same bits. A backup of another model, other data, another batch size or other callbacks
+// is refused; so is a folder that another process is writing to.
 Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {});
 
 struct TensorBoardOptions {

@@ -518,8 +518,8 @@ TEST_F(Callbacks, ABackupOfAnotherModelIsRefused) {
               HasSubstr("does not fit this model"));
 }
 
-// A run in which every callback that has a state changes what comes after: the rate falls, weights are kept, lines and
-// files are written, and it ends before its time.
+// A run in which every callback that has a state changes what comes after: the rate falls, weights are kept,
+// lines and files are written, and it ends before its time.
 struct Watched {
   std::vector<float> weights;
   Json history;
@@ -612,7 +612,7 @@ TEST_F(Callbacks, ABackupOfAnotherRunIsRefusedByName) {
   const std::string backup = in_folder("b");
   const auto fit = [&](const Data& data, FitOptions options, std::vector<Callback> others = {}) {
     const Sequential model(
-        {layers::Dense(1, {.kernel_initializer = "zeros", .input_shape = {1}, .name = "a"})}, {.name = "m"});
+        {layers::Dense(1, {.kernel_initializer = "zeros", .name = "a", .input_shape = {1}})}, {.name = "m"});
     model.compile({.optimizer = "sgd", .loss = "mse"});
     options.verbose = 0;
     options.callbacks = {callbacks::BackupAndRestore(backup, {.delete_checkpoint = false})};
