@@ -388,7 +388,7 @@ TEST_F(Callbacks, CSVLoggerAppends) {
   log(false);
   EXPECT_EQ(read(in_folder("log.csv")), once);
   EXPECT_THAT(refusal([] { callbacks::CSVLogger("/proc/nowhere/log.csv").base()->on_train_begin({}); }),
-              HasSubstr("/proc/nowhere/log.csv"));
+              HasSubstr("/proc/nowhere"));
 }
 
 TEST_F(Callbacks, TensorBoardWritesEventsOfBothRuns) {
