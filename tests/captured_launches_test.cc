@@ -3,9 +3,9 @@
 
 #include <random>
 
+#include "device/host_memory_device_test.h"
 #include "devices.h"
 #include "execute/program.h"
-#include "host_memory_device.h"
 #include "lockstep/execute/function.h"
 #include "models/models.h"
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <random>
 
+#include "device/host_memory_device_test.h"
 #include "devices.h"
-#include "host_memory_device.h"
 #include "lockstep/base/error.h"
 #include "lockstep/execute/function.h"
 #include "models/models.h"

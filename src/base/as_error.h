@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// To be called in a catch (...): throws Error(out_of_memory) for memory and threads that there are not, Error(io) for what
-// the file system refuses; what else is caught, a user's own exceptions above all, is thrown on as it is.
+// To be called in a catch (...): throws Error(out_of_memory) for memory and threads that there are not,
+// Error(io) for what the file system refuses; what else is caught, a user's own exceptions above all, is
+// thrown on as it is.
 [[noreturn]] void rethrow_as_error(const char* what, std::source_location where);
 
 // Runs f for a public function of this name.

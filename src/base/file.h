@@ -18,8 +18,8 @@ std::string system_message(int error_number);
 // A regular file opened for reading. Movable; read_at may be called from several threads at once.
 class InputFile {
  public:
-  // Throws Error(not_found) where there is no such file, Error(io) where it cannot be read or is no regular file: pipes
-  // and devices have no end to read to.
+  // Throws Error(not_found) where there is no such file, Error(io) where it cannot be read or is no regular
+  // file: pipes and devices have no end to read to.
   explicit InputFile(std::string path, std::source_location where = std::source_location::current());
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -39,8 +39,9 @@ class InputFile {
 
 // A name for what is to become `path`, beside it, that no file has: "path.tmp-PROCESS-NUMBER".
 std::string draft_name(const std::string& path);
-// Makes a file of this name, which must not exist, follows no link and locks it for as long as the descriptor is open: so
-// a draft that somebody still writes is told from one that was left behind. -1 with errno where it cannot.
+// Makes a file of this name, which must not exist, follows no link and locks it for as long as the descriptor
+// is open: so a draft that somebody still writes is told from one that was left behind. -1 with errno where
+// it cannot.
 int create_draft(const std::string& draft);
 // Removes the drafts of a folder that nobody writes any more.
 void remove_stale_drafts(const std::string& folder);
@@ -48,7 +49,8 @@ void remove_stale_drafts(const std::string& folder);
 // What a path leads to, for messages: "a folder", "a pipe", "a device", ....
 const char* kind_of_file(unsigned mode);
 
-// Throws Error(invalid_argument) for a path that is empty or holds a NUL, behind which the system would not read.
+// Throws Error(invalid_argument) for a path that is empty or holds a NUL, behind which the system would not
+// read.
 void check_path(const std::string& path, std::source_location where);
 
 }  // namespace lockstep

@@ -74,7 +74,8 @@ TEST(Json, NestingHasALimit) {
   EXPECT_THAT(error_of([&] { Json::parse(deep); }).message(), HasSubstr("nested deeper than 512"));
 }
 
-// Takes a blink where the time grows with the keys, and longer than any test may where it grows with their square.
+// Takes a blink where the time grows with the keys, and longer than any test may where it grows with their
+// square.
 TEST(Json, ManyKeysAreReadAndWritten) {
   Json::Members members;
   for (int i = 0; i < 300000; ++i) members.emplace_back("tensor_" + std::to_string(i), i);

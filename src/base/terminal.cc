@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 
@@ -53,8 +55,10 @@ void wrap_line(std::string_view line, int columns, std::string& out) {
     at = end;
     if (text.empty()) break;
     if (!begins && used + static_cast<int>(gap.size()) + width(text) > columns) {
-      out += '\n' + indent;
-      used = static_cast<int>(indent.size());
+      // A long word is moved to the left rather than over the edge.
+      const int room = std::max(0, columns - width(text));
+      used = std::min(static_cast<int>(indent.size()), room);
+      out += '\n' + indent.substr(0, static_cast<size_t>(used));
     } else {
       out += gap;
       used += static_cast<int>(gap.size());

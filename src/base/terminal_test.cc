@@ -37,6 +37,7 @@ TEST(Terminal, LinesBreakBetweenWordsAndGoOnUnderTheirText) {
   EXPECT_EQ(wrapped("  --epochs  how often it goes\n", 20), "  --epochs  how\n    often it goes\n");
   EXPECT_EQ(wrapped("  -e  how often it goes\n", 16), "  -e  how often\n      it goes\n");
   EXPECT_EQ(wrapped("unbreakable_word and more", 8), "unbreakable_word\n  and\n  more");
+  EXPECT_EQ(wrapped("  a  b long_word_here", 16), "  a  b\n  long_word_here");
   EXPECT_EQ(wrapped("", 8), "");
   EXPECT_EQ(wrapped("fits\n\n", 8), "fits\n\n");
 }

@@ -19,7 +19,7 @@ void complain(const std::string& text) {
     }
     // What was a list goes on in the line.
     i = std::min(text.find_first_not_of(" \n", i), text.size()) - 1;
-    line += line.ends_with(':') ? " " : "; ";
+    line += line.ends_with(':') || line.ends_with('?') ? " " : "; ";
   }
   terminal::print(line + "\n", stderr);
 }

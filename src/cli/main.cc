@@ -14,8 +14,8 @@ namespace {
 
 using lockstep::cli::complain;
 
-// A file that is opened must not become standard output because that was closed. Reading from nothing, and writing to
-// what cannot be written, are errors that are told.
+// A file that is opened must not become standard output because that was closed. Reading from nothing, and
+// writing to what cannot be written, are errors that are told.
 void open_what_was_closed() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);

@@ -1,5 +1,5 @@
-// Any bytes as a run file, models' JSON in it included: carried out, or refused by an Error. The mutator changes JSON as
-// JSON, since bytes that were changed at random seldom are any.
+// Any bytes as a run file, models' JSON in it included: carried out, or refused by an Error. The mutator
+// changes JSON as JSON, since bytes that were changed at random seldom are any.
 #include <cstdio>
 #include <cstring>
 

@@ -16,7 +16,8 @@ namespace lockstep::cli {
 
 using Random = std::mt19937_64;
 
-// One change at a random place: another number, another kind of value, a member or item less or more, two swapped.
+// One change at a random place: another number, another kind of value, a member or item less or more, two
+// swapped.
 class Mutation {
  public:
   explicit Mutation(uint64_t seed) : random_(seed) {}
@@ -130,7 +131,8 @@ class Mutation {
   Random random_;
 };
 
-// Carries a run out, small: whatever the file says, it either works or is refused by an Error. True where it worked.
+// Carries a run out, small: whatever the file says, it either works or is refused by an Error. True where it
+// worked.
 inline bool carry_out_or_refuse(const std::string& text, std::FILE* out) {
   static const bool prepared = [] {
     set_log_level(LogLevel::off);

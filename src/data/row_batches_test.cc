@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <memory>
 
+#include "device/host_memory_device_test.h"
 #include "lockstep/ops/random.h"
 #include "tensor/tensor_impl.h"
 
@@ -117,31 +117,9 @@ TEST(RowBatches, UseTheMemoryOfTheBatchAgainUnlessSomebodyHoldsIt) {
   EXPECT_EQ(held.to_vector<int64_t>(), values);
 }
 
-// A GPU without kernels, in host memory: enough for what is not computed there.
-class FakeGpu final : public Device {
- public:
-  FakeGpu() : Device(DeviceKind::gpu, 0, 1) {}
-  void* allocate(size_t bytes, std::source_location) override {
-    return std::aligned_alloc(64, (bytes + 64) / 64 * 64);
-  }
-  void deallocate(void* data, size_t) noexcept override { std::free(data); }
-  void copy_from_host(void* target, const void* source, size_t bytes) override {
-    std::memcpy(target, source, bytes);
-  }
-  void copy_to_host(void* target, const void* source, size_t bytes) const override {
-    std::memcpy(target, source, bytes);
-  }
-  MemoryInfo memory_info() const override { return {}; }
-  void reset_peak_memory() override {}
-  void set_memory_limit(int64_t) override {}
-  DeviceCounters counters() const override { return {}; }
-  void reset_counters() override {}
-  void count_kernels(int64_t, int64_t) override {}
-  void count_copy(int64_t, int64_t) override {}
-};
-
 TEST(RowBatches, OnAGpuAreRunsOfOneSize) {
-  static FakeGpu gpu;
+  // Without kernels, in host memory: enough for what is not computed there.
+  static Device gpu(std::make_unique<testing::HostMemoryDevice>(DeviceKind::gpu, 0, 1));
   TensorList source;
   for (const Tensor& array : arrays(10)) source.push_back(array.to(gpu));
   const auto batches = RowBatches::open(source, {.batch_size = 4});

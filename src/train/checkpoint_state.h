@@ -34,11 +34,12 @@ std::optional<CheckpointState> read_state(const std::string& folder);
 void enter_checkpoint(FileSystem& files, const std::string& folder, const KeptCheckpoint& saved,
                       const Retention& retention);
 
-// The number at the end of "ckpt-12", for names that begin with this prefix and a dash: the greatest among the files of
-// a folder, complete or not. 0 where there is none.
+// The number at the end of "ckpt-12", for names that begin with this prefix and a dash: the greatest among
+// the files of a folder, complete or not. 0 where there is none.
 int64_t greatest_number(const std::string& folder, const std::string& prefix);
 
-// Saves under way in this process, by folder. Who looks for checkpoints waits for those that are being written.
+// Saves under way in this process, by folder. Who looks for checkpoints waits for those that are being
+// written.
 class SaveUnderWay {
  public:
   explicit SaveUnderWay(const std::string& folder);

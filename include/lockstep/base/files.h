@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// The whole file. Throws Error(not_found) where there is none, Error(io) where it cannot be read or is no regular file:
-// pipes and devices have no end to read to.
+// The whole file. Throws Error(not_found) where there is none, Error(io) where it cannot be read or is no
+// regular file: pipes and devices have no end to read to.
 std::string read_file(const std::string& path, std::source_location where = std::source_location::current());
 
 // Whether there is something of this name, and whether it is a folder; what cannot be looked at is not there.
@@ -20,14 +20,15 @@ bool is_folder(const std::string& path);
 // Where the folder is missing, it and those above it are made.
 void make_folders(const std::string& folder, std::source_location where = std::source_location::current());
 
-// A file that appears complete or not at all: written under a name of its own beside `path` until commit(), which
-// brings the bytes to the disk and then renames. Destroyed without a commit, it leaves nothing behind and an older
-// file untouched. A link is followed to the file that it names; what is there and is no file (a device, a pipe) is
-// written to as it is, and never replaced.
+// A file that appears complete or not at all: written under a name of its own beside `path` until commit(),
+// which brings the bytes to the disk and then renames. Destroyed without a commit, it leaves nothing behind
+// and an older file untouched. A link is followed to the file that it names; what is there and is no file (a
+// device, a pipe) is written to as it is, and never replaced.
 class AtomicFile {
  public:
-  // Opened at once, so that what cannot be written is known before there is anything to write. Throws Error(not_found)
-  // where the folder does not exist, Error(io) where the file cannot be written or is a folder.
+  // Opened at once, so that what cannot be written is known before there is anything to write. Throws
+  // Error(not_found) where the folder does not exist, Error(io) where the file cannot be written or is a
+  // folder.
   explicit AtomicFile(std::string path, std::source_location where = std::source_location::current());
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -46,8 +47,8 @@ class AtomicFile {
   std::source_location where_;
 };
 
-// A file that grows line by line and can be taken back to an earlier size: the log of a run that may go on after a
-// crash.
+// A file that grows line by line and can be taken back to an earlier size: the log of a run that may go on
+// after a crash.
 class GrowingFile {
  public:
   // Made where there is none; what it holds stays until it is cut. Throws as AtomicFile does.

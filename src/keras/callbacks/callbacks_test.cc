@@ -388,7 +388,7 @@ TEST_F(Callbacks, CSVLoggerAppends) {
   log(false);
   EXPECT_EQ(read(in_folder("log.csv")), once);
   EXPECT_THAT(refusal([] { callbacks::CSVLogger("/proc/nowhere/log.csv").base()->on_train_begin({}); }),
-              HasSubstr("/proc/nowhere/log.csv"));
+              HasSubstr("/proc/nowhere"));
 }
 
 TEST_F(Callbacks, TensorBoardWritesEventsOfBothRuns) {
@@ -521,8 +521,8 @@ TEST_F(Callbacks, ABackupOfAnotherModelIsRefused) {
               HasSubstr("does not fit this model"));
 }
 
-// A run in which every callback that has a state changes what comes after: the rate falls, weights are kept, lines and
-// files are written, and it ends before its time.
+// A run in which every callback that has a state changes what comes after: the rate falls, weights are kept,
+// lines and files are written, and it ends before its time.
 struct Watched {
   std::vector<float> weights;
   Json history;
@@ -615,7 +615,7 @@ TEST_F(Callbacks, ABackupOfAnotherRunIsRefusedByName) {
   const std::string backup = in_folder("b");
   const auto fit = [&](const Data& data, FitOptions options, std::vector<Callback> others = {}) {
     const Sequential model(
-        {layers::Dense(1, {.kernel_initializer = "zeros", .input_shape = {1}, .name = "a"})}, {.name = "m"});
+        {layers::Dense(1, {.kernel_initializer = "zeros", .name = "a", .input_shape = {1}})}, {.name = "m"});
     model.compile({.optimizer = "sgd", .loss = "mse"});
     options.verbose = 0;
     options.callbacks = {callbacks::BackupAndRestore(backup, {.delete_checkpoint = false})};

@@ -281,7 +281,8 @@ std::string Model::summary(const SummaryOptions& options, std::source_location w
     for (Column& column : columns) column.end *= 0.9;
     columns.push_back({"Trainable", 1.0, Align::center});
   }
-  line_length = options.line_length > 0 ? options.line_length : std::min(line_length, terminal::columns().value_or(80) - 4);
+  line_length = options.line_length > 0 ? options.line_length
+                                        : std::min(line_length, terminal::columns().value_or(80) - 4);
   require(line_length >= 40, ErrorCode::invalid_argument, where,
           "summary: line_length must be at least 40, received ", line_length);
   Table table(columns, line_length);

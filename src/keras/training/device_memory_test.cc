@@ -5,34 +5,21 @@
 #include <cstdlib>
 #include <memory>
 
-#include "device/device_backend.h"
-#include "device/host_stream.h"
+#include "device/host_memory_device_test.h"
 
 namespace lockstep::keras {
 namespace {
 
-class FakeGpu final : public DeviceBackend {
+class FakeGpu final : public testing::HostMemoryDevice {
  public:
   FakeGpu(int index, int physical, int64_t limit)
-      : DeviceBackend(DeviceKind::gpu, index, 1), physical_(physical), limit_(limit), stream_(*this) {}
+      : HostMemoryDevice(DeviceKind::gpu, index, 1), physical_(physical), limit_(limit) {}
   int physical() const override { return physical_; }
   MemoryInfo memory_info() const override { return {.limit = limit_}; }
-
-  void* allocate(size_t, std::source_location) override { return nullptr; }
-  void deallocate(void*, size_t) noexcept override {}
-  void copy_from_host(void*, const void*, size_t) override {}
-  void copy_to_host(void*, const void*, size_t) override {}
-  void copy_from_device(void*, DeviceBackend&, const void*, size_t) override {}
-  void reset_peak_memory() override {}
-  void set_memory_limit(int64_t) override {}
-  Stream& compute_stream() override { return stream_; }
-  std::unique_ptr<Stream> new_stream() override { return std::make_unique<HostStream>(*this); }
-  std::unique_ptr<Event> new_event(Event::Timed timed) override { return std::make_unique<HostEvent>(timed); }
 
  private:
   int physical_;
   int64_t limit_;
-  HostStream stream_;
 };
 
 int64_t memory_of_gpu(int index, int physical, int64_t limit, std::span<const PhysicalGpu> gpus) {

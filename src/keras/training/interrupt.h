@@ -7,8 +7,8 @@
 
 namespace lockstep::keras {
 
-// While one lives, the first SIGINT or SIGTERM only sets requested(); the second does what it did before. Handlers of
-// the program's own are left alone. Nests: the outermost counts.
+// While one lives, the first SIGINT or SIGTERM only sets requested(); the second does what it did before.
+// Handlers of the program's own are left alone. Nests: the outermost counts.
 class Interrupt {
  public:
   Interrupt();

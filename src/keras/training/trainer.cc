@@ -178,7 +178,8 @@ Trainer::Progress Trainer::progress_after(int epoch) {
   return {epoch + 1, 0, random_state(), run_ ? run_->position_after_epoch() : BatchStream::Position()};
 }
 
-// Metrics make their variables when they first see a batch, so that they are shown one before these are filled.
+// Metrics make their variables when they first see a batch, so that they are shown one before these are
+// filled.
 void Trainer::restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
                               std::source_location where) {
   if (outputs_->variables().size() != values.size()) {
