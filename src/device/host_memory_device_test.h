@@ -12,7 +12,7 @@ namespace lockstep::testing {
 
 class HostMemoryDevice : public DeviceBackend {
  public:
-  using DeviceBackend::DeviceBackend;
+  HostMemoryDevice(DeviceKind kind, int index, int threads) : DeviceBackend(kind, index, threads) {}
 
   void* allocate(size_t bytes, std::source_location) override {
     return std::aligned_alloc(64, (bytes + 64) / 64 * 64);
