@@ -210,7 +210,6 @@ void GpuSums::queue(size_t d, int phase, observe::ReplicaClock* clock) {
   const auto count = static_cast<int64_t>(devices_.size());
   Times* const times = clock ? &state.times[static_cast<size_t>(phase)][runs_ % 2] : nullptr;
   if (times) times->computed->record(state.device->compute_stream());
-  state.device->bind_thread();
   Stream& stream = *state.side;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];

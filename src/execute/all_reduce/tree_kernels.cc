@@ -78,6 +78,7 @@ DeviceSums::DeviceSums(Device& device, DType dtype, std::span<const int64_t> cou
 }
 
 void DeviceSums::launch(Stream& stream) const {
+  stream.device().bind_thread();
   for (const Launch& l : launches_) {
     void* const* const first = pointers_.data() + l.first * operands_;
     l.kernel->launch({first, first + operands_ - 1, nullptr, stream});
