@@ -231,8 +231,11 @@ class QueueingDevice final : public testing::HostMemoryDevice {
     return std::make_unique<QueueStream>(*this, &world().add(true));
   }
   std::unique_ptr<Event> new_event(Event::Timed) override { return std::make_unique<QueueEvent>(); }
-  // Kernels follow, which happen at once.
-  void bind_thread() const override { stream_.drain(); }
+  // Kernels follow, which happen at once: behind what is queued, or as part of the graph that is under way.
+  void bind_thread() const override {
+    const std::lock_guard lock(world().mutex);
+    if (!world().running) stream_.drain();
+  }
   std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
     require(!std::exchange(fails, false), ErrorCode::internal, std::source_location::current(),
             "nothing can be captured today");

@@ -100,6 +100,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
 }
 
 void TreeKernels::launch(Stream& stream) const {
+  stream.device().bind_thread();
   for (const Launch& l : launches_) {
     void* const* const first = pointers_.data() + l.first;
     l.kernel->launch({first, first + operands_ - 1, nullptr, stream});
