@@ -45,7 +45,7 @@ struct RunParams {
   int verbose = 1;         // of fit, evaluate or predict
   int64_t batch_size = 0;  // 0: the data comes in batches
   int64_t examples = -1;   // -1: the data does not say
-  std::string data = {};   // what it is: "arrays: float32 (28, 28), int32 ()", "a dataset"
+  std::string data = {};   // what it is: "arrays: float32(28, 28), int32()", "a dataset"
 };
 
 // What a backup keeps of a callback. One call for each value, by name, writes it down or puts it back:

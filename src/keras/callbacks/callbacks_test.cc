@@ -630,7 +630,7 @@ TEST_F(Callbacks, ABackupOfAnotherRunIsRefusedByName) {
               HasSubstr("it is of a run with examples = 8, this one has 9"));
   const data::Dataset dataset = data::Dataset::from_tensor_slices({x, y}).batch(4);
   EXPECT_THAT(refusal([&] { fit(Data(dataset), {.epochs = 2}); }),
-              AllOf(HasSubstr("arrays: float32 (1,)"), HasSubstr("this one has a dataset")));
+              AllOf(HasSubstr("arrays: float32(1,)"), HasSubstr("this one has a dataset")));
   EXPECT_THAT(refusal([&] {
                 fit(Data(x, y), {.batch_size = 4, .epochs = 2},
                     {callbacks::EarlyStopping({.monitor = "loss"})});
