@@ -7,9 +7,11 @@
 
 #include "bench/engine.h"
 #include "bench/floors/floor.h"
+#include "device/device_backend.h"
 #include "execute/all_reduce/all_reduce.h"
 #include "execute/device_threads.h"
 #include "lockstep/base/error.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::bench {
 namespace {
