@@ -152,8 +152,7 @@ TEST_F(TraceFile, AFailureNamesThePathAndLeavesTheOldFileAlone) {
     write_trace({}, path);
     FAIL() << "no error was thrown";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::io);
-    EXPECT_EQ(error.message(), "write_trace: cannot write \"" + path + "\": No such file or directory");
+    EXPECT_EQ(error.message(), "cannot write \"" + path + "\": No such file or directory");
   }
   const std::string taken = folder_ + "/taken";
   std::filesystem::create_directories(taken + "/inside");
