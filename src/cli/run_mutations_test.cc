@@ -1,8 +1,10 @@
 #include "cli/run_mutations_test.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "lockstep/base/files.h"
 
@@ -22,13 +24,14 @@ void mutate(uint64_t first, uint64_t count) {
   std::FILE* out = std::fopen("/dev/null", "w");
   const std::vector<Json> all = seeds();
   ASSERT_FALSE(all.empty());
+  const std::string current = ::testing::TempDir() + "run_mutation_" + std::to_string(getpid()) + ".json";
   int carried_out = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Mutation mutation(seed);
     Json json = all[seed % all.size()];
     for (uint64_t i = 0; i <= seed % 3; ++i) json = mutation(json);
-    // What stops the program is found again by this number.
-    ::testing::Test::RecordProperty("seed", std::to_string(seed));
+    // What stops the program lies there afterwards.
+    std::ofstream(current) << json.dump();
     try {
       carried_out += carry_out_or_refuse(json.dump(), out) ? 1 : 0;
     } catch (const std::exception& error) {
@@ -36,6 +39,7 @@ void mutate(uint64_t first, uint64_t count) {
     }
   }
   std::fclose(out);
+  std::filesystem::remove(current);
   EXPECT_GT(carried_out, 0) << "not one of them works: the seeds are of no use";
 }
 

@@ -278,6 +278,18 @@ TEST(Conv, PublicFunctionsResolvePadding) {
   EXPECT_EQ(sums[(8 + 1) * 5], 27.0f);
 }
 
+// Taps that lie outside of the image meet zeros, however far away they are.
+TEST(Conv, TapsMayBeFarApart) {
+  constexpr int64_t kFar = (int64_t{1} << 31) - 1;
+  const Tensor x = Tensor::full(DType::float32, {1, 4, 4, 2}, 1);
+  const Tensor filter = Tensor::full(DType::float32, {3, 3, 2, 3}, 1);
+  // Of the nine taps the middle one alone is inside.
+  const Tensor dilated = conv2d(x, filter, {.padding = "same", .dilations = {kFar, kFar}});
+  EXPECT_EQ(dilated.to_vector<float>(), std::vector<float>(4 * 4 * 3, 2));
+  const Tensor strided = conv2d(x, filter, {.strides = {kFar, kFar}});
+  EXPECT_EQ(strided.to_vector<float>(), std::vector<float>(3, 18));
+}
+
 TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
   const auto message = [](auto call) -> std::string {
     try {
@@ -321,6 +333,10 @@ TEST(Conv, ErrorsNameTheOpTheRuleAndTheValues) {
               conv2d(x, filter, {.strides = {0, 1}});
             }),
             "conv2d: strides must be 1 or more, received (0, 1)");
+  EXPECT_EQ(message([&] {
+              conv2d(x, filter, {.dilations = {1, int64_t{1} << 31}});
+            }),
+            "conv2d: dilations must be 1 to 2^31 - 1, received (1, 2147483648)");
   EXPECT_EQ(message([&] {
               conv2d(x, filter, {.strides = {1, 1, 1}});
             }),
