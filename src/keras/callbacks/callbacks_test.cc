@@ -584,7 +584,7 @@ Watched watched_run(const fs::path& folder, bool first, int64_t save_freq, int k
   return run;
 }
 
-TEST_F(Callbacks, AKilledRunsCallbacksGoOnWhereTheyStood) {
+TEST_F(CallbacksOwnProcess, AKilledRunsCallbacksGoOnWhereTheyStood) {
   const Watched whole = watched_run(folder_ / "whole", false, 0, -1);
   ASSERT_NE(whole.history.at("learning_rate").at(size_t{0}), whole.history.at("learning_rate").at(4))
       << "nothing to be forgotten happens";
