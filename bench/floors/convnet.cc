@@ -272,7 +272,12 @@ std::unique_ptr<TrainingFloor> convnet_floor(int64_t batch, int threads, Convnet
   std::vector<Way> ways;
   for (const Channels channels : {Channels::last, Channels::blocked}) {
     auto& chain = chains[ways.size()];
-    chain = std::make_unique<ConvnetFloor>(channels, batch, threads);
+    try {
+      chain = std::make_unique<ConvnetFloor>(channels, batch, threads);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      continue;  // blocks of 16 channels need registers of 16 floats
+    }
     ways.push_back({chain->chosen(), [floor = chain.get()] { floor->step(); }, {}});
   }
   auto& best = chains[fastest(ways, 0)];

@@ -49,8 +49,8 @@ void for_each_algorithm(const Make& make) {
 
 // Adds the fastest way's name to `chosen`.
 size_t choose(const std::vector<Way>& ways, std::string& chosen) {
-  require(!ways.empty(), ErrorCode::internal, std::source_location::current(),
-          "convolution floor: oneDNN has no fast implementation");
+  require(!ways.empty(), ErrorCode::unsupported, std::source_location::current(),
+          "convolution floor: oneDNN has no fast implementation for this layout on this processor");
   const size_t index = fastest(ways, kTolerance);
   chosen += (chosen.empty() ? "" : ", ") + ways[index].name;
   return index;

@@ -230,7 +230,14 @@ TEST_P(FloorTest, ConvnetAgreesWithDoublePrecision) {
   const auto [batch, threads, pick] = GetParam();
   const PickScope scope(pick);
   for (const ConvnetLayout layout : {ConvnetLayout::nhwc, ConvnetLayout::blocked}) {
-    const auto floor = convnet_floor(batch, threads, layout);
+    std::unique_ptr<TrainingFloor> floor;
+    try {
+      floor = convnet_floor(batch, threads, layout);
+    } catch (const Error& error) {
+      // Blocks of 16 channels are for registers of 16 floats.
+      if (layout == ConvnetLayout::nhwc || error.code() != ErrorCode::unsupported) throw;
+      GTEST_SKIP() << "blocks of 16 channels: " << error.message();
+    }
     SCOPED_TRACE(floor->chosen());
     check(*floor,
           {convolution(batch, 28, 1, 32), relu(), max_pool(batch, 26, 32), convolution(batch, 13, 32, 64),
