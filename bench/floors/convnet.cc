@@ -7,6 +7,7 @@
 #include "bench/floors/floor.h"
 #include "bench/floors/kernels.h"
 #include "bench/floors/parameters.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::bench {
 
