@@ -231,8 +231,8 @@ std::optional<Verdict> retracing(const Run& run) {
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);
-  v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms per step", run.late_traces,
-                           run.steady_steps, traced, run.mean.wall);
+  v.evidence = fmt::format("{} traces in {} steps; tracing takes {:.3g} of {:.3g} ms per step",
+                           run.late_traces, run.steady_steps, traced, run.mean.wall);
   v.fix =
       "auto step = tf::function(f, {.input_signature = {...}});  // one shape for all: "
       ".batch(batch_size, {.drop_remainder = true}); numbers that change as tensors: "
@@ -250,8 +250,8 @@ std::optional<Verdict> host_copies(const Run& run) {
   v.cause = reads >= 1 ? "the program reads a value on the host every step, and the devices wait for it"
                        : "data moves between host and devices inside every step";
   v.evidence =
-      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {:.3g} of {:.3g} ms", reads,
-                  copies, run.mean[Counter::host_copy_bytes] / 1e6, copy, run.mean.wall);
+      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {:.3g} of {:.3g} ms",
+                  reads, copies, run.mean[Counter::host_copy_bytes] / 1e6, copy, run.mean.wall);
   v.fix = reads >= 1
               ? "loss_metric.update_state(loss);  // on the device; loss_metric.result() every 100 steps"
               : "auto batches = strategy.experimental_distribute_dataset(dataset);  // sends batches ahead";
