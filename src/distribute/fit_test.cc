@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "distribute/eight_cpus_test.h"
 #include "execute/compile_test.h"
@@ -414,6 +415,26 @@ TEST(FitUnderStrategies, AModelAdoptedAfterAFitUsesAllDevicesFromThenOn) {
   expect_near(weights_of(model), weights_of(other));
   EXPECT_THAT(error_of([&] { fit(model); }).message(),
               ::testing::AllOf(HasSubstr("MirroredStrategy on /CPU:0, /CPU:1"), HasSubstr("is gone")));
+}
+
+TEST(FitUnderStrategies, AModelKeepsItsStrategyWhileItIsFitted) {
+  const Examples data = examples(32);
+  const keras::Model model = mlp();
+  model.compile({.loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  std::optional<Strategy> late;
+  const auto adopt = [&](int64_t batch, const keras::Logs&) {
+    if (batch != 1) return;
+    late = MirroredStrategy(names(2));
+    late->adopt(model);
+  };
+  const auto fit = [&] {
+    model.fit({data.x, data.y},
+              {.batch_size = 8,
+               .verbose = 0,
+               .callbacks = {keras::callbacks::LambdaCallback({.on_train_batch_end = adopt})}});
+  };
+  EXPECT_THAT(error_of(fit).message(), HasSubstr("was given to another strategy while it is being fitted"));
+  EXPECT_EQ(model.fit({data.x, data.y}, {.verbose = 0}).time.replicas.size(), 2U);
 }
 
 TEST(FitUnderStrategies, PrintsItsReportOnceUnlessToldNotTo) {

@@ -20,6 +20,7 @@
 #include "lockstep/base/folder_lock.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/device/device.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/ops/math.h"
@@ -470,8 +471,11 @@ Outcome train(const std::string& backup, bool dataset, int64_t save_freq, int64_
   return run;
 }
 
-// They fork: a child would wait for threads that other cases have started in this process and it does not have.
-class CallbacksOwnProcess : public Callbacks {};
+// They fork, and a child would wait for threads that its parent has and it does not: of other cases, and of OpenMP's teams.
+class CallbacksOwnProcess : public Callbacks {
+ protected:
+  CallbacksOwnProcess() { set_logical_cpus({.count = 1, .threads = 1}); }
+};
 
 TEST_F(CallbacksOwnProcess, ARunThatWasKilledGoesOnWithTheSameBits) {
   struct Case {
@@ -675,6 +679,7 @@ TEST_F(Callbacks, SigtermEndsARunAsCtrlCDoes) {
 }
 
 TEST_F(Callbacks, ABackupOfAnInterruptedEpochIsOfTheLastWholeOne) {
+  std::signal(SIGINT, SIG_DFL);  // what a shell runs in the background ignores it
   const Model model = small();
   const Tensor x = Tensor::full(DType::float32, {8, 1}, 1.0);
   std::vector<float> after_first;

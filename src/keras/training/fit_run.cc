@@ -104,7 +104,7 @@ FitRun::Registration::Registration(Trainer& trainer, FitRun& run, std::source_lo
   require(!trainer.run_, ErrorCode::failed_precondition, where,
           "fit: the model is being fitted already, by the fit whose callback this is or on another thread; "
           "fit another model, or a clone");
-  trainer.drop_program_of_another_strategy();
+  trainer.program();  // for the strategy that the model has now: from here on it cannot change
   trainer.run_ = &run;
 }
 FitRun::Registration::~Registration() {

@@ -96,8 +96,7 @@ Trainer::Program::Program(Trainer& trainer)
 
 Trainer::Program& Trainer::program() {
   if (program_ && program_->owner == model_.owner()) return *program_;
-  require(!run_ || !program_, ErrorCode::failed_precondition, std::source_location::current(), "model \"",
-          model_.name(),
+  require(!run_, ErrorCode::failed_precondition, std::source_location::current(), "model \"", model_.name(),
           "\" was given to another strategy while it is being fitted; adopt it before or after");
   program_ = std::make_unique<Program>(*this);
   return *program_;

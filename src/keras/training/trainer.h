@@ -110,10 +110,6 @@ class Trainer {
 
  private:
   friend class FitRun;
-  // Between runs: a model that was adopted is compiled anew for its strategy.
-  void drop_program_of_another_strategy() {
-    if (program_ && program_->owner != model_.owner()) program_.reset();
-  }
 
   // The compiled steps, for the model's strategy as it was then, and the clock whose address they keep.
   struct Program {

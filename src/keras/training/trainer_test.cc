@@ -433,6 +433,7 @@ TEST(Fit, StopsWhenAsked) {
 }
 
 TEST(Fit, CtrlCStopsAfterTheStep) {
+  std::signal(SIGINT, SIG_DFL);  // what a shell runs in the background ignores it
   const Model model = linear();
   const Warnings warnings;
   std::vector<std::string> heard;
