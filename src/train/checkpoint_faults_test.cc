@@ -287,7 +287,7 @@ TEST_F(CheckpointFaults, AFolderThatCannotBeWrittenIsNamed) {
     said = error.message();
   }
   ASSERT_TRUE(!root || seteuid(0) == 0);
-  EXPECT_THAT(said, AllOf(HasSubstr("read_only/ckpt-1"), HasSubstr("Permission denied")));
+  EXPECT_THAT(said, AllOf(HasSubstr("/read_only\""), HasSubstr("Permission denied")));
 }
 
 }  // namespace
