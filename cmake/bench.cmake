@@ -26,7 +26,6 @@ target_link_libraries(lockstep_bench_parts PUBLIC lockstep_floors lockstep_model
 add_executable(lockstep_bench EXCLUDE_FROM_ALL bench/main.cc)
 lockstep_compiler_options(lockstep_bench)
 target_link_libraries(lockstep_bench PRIVATE lockstep_bench_parts CLI11::CLI11)
-add_dependencies(lockstep_bench lockstep_plugins)
 
 # LibTorch is a peer to compare with, where it is installed: a program of its own.
 if(EXISTS ${PROJECT_SOURCE_DIR}/bench/peers/libtorch_peer.cc)

@@ -24,7 +24,8 @@ function(lockstep_knows_plugins)
 endfunction()
 lockstep_knows_plugins(${sources})
 
-# What the programs load at run time: built with each of them, for a tool without its plugin would train on the CPU alone.
+# What the programs load at run time. A whole build makes them; ./run makes them with a program where they are of use, and
+# says so where they are not, for a tool without its plugin trains on the CPU alone.
 add_custom_target(lockstep_plugins)
 
 # lockstep_add_plugin(TARGET NAME SOURCE...): the plugin liblockstep_NAME.so.

@@ -13,13 +13,35 @@ function(lockstep_json_list variable)
   set(${variable} "[\"$<JOIN:${items},\", \">\"]" PARENT_SCOPE)
 endfunction()
 
+# How tests are compiled: quickly.
+function(lockstep_test_options target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()
+
+# Cases for the tests of the runner. Every test program takes its precompiled headers from this one.
+add_executable(runner_cases tests/runner/cases.cc)
+lockstep_compiler_options(runner_cases)
+lockstep_test_options(runner_cases)
+lockstep_precompile(runner_cases ${precompiled_test_headers})
+target_link_libraries(runner_cases PRIVATE GTest::gtest GTest::gmock GTest::gtest_main OpenMP::OpenMP_CXX)
+
 # lockstep_add_tests(ROOM SOURCE...): the program ROOM_tests, and its cases as tests of the room.
 function(lockstep_add_tests room)
   set(target ${room}_tests)
   add_executable(${target} ${ARGN})
   lockstep_knows_plugins(${ARGN})
   lockstep_compiler_options(${target})
-  target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  lockstep_test_options(${target})
+  lockstep_precompile(${target} REUSE_FROM runner_cases)
+  # Only where it is used: ccache can take the other files from another checkout.
+  foreach(source ${ARGN})
+    file(STRINGS ${source} names_the_tree REGEX "LOCKSTEP_SOURCE_DIR" LIMIT_COUNT 1)
+    if(names_the_tree)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
   target_include_directories(${target} PRIVATE src)
   target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/program/verify_graphs.cc)
   target_link_libraries(${target} PRIVATE lockstep lockstep_parts GTest::gmock GTest::gtest GTest::gmock_main)
@@ -79,10 +101,9 @@ foreach(room ${rooms})
     list(FILTER room_tests EXCLUDE REGEX "/src/backends/cuda/|_cuda_test\\.cc$")
   endif()
   if(room_tests AND room STREQUAL "cli")
-    set(tested_sources ${cli_sources})
-    list(FILTER tested_sources EXCLUDE REGEX "/main\\.cc$")
-    lockstep_add_tests(cli ${room_tests} ${tested_sources})
+    lockstep_add_tests(cli ${room_tests})
     lockstep_cli_options(cli_tests)
+    target_link_libraries(cli_tests PRIVATE lockstep_cli_parts)
   elseif(room_tests)
     lockstep_add_tests(${room} ${room_tests})
   endif()
@@ -144,9 +165,6 @@ if(keras_harness_sources)
 endif()
 
 # The test runner, seen running cases that fail, crash and hang.
-add_executable(runner_cases tests/runner/cases.cc)
-lockstep_compiler_options(runner_cases)
-target_link_libraries(runner_cases PRIVATE GTest::gtest GTest::gtest_main)
 set(python ${Python3_EXECUTABLE} -B)
 lockstep_add_command(runner.run_tests COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/runner/run_tests_test.py
                                               --program $<TARGET_FILE:runner_cases>)
@@ -181,7 +199,7 @@ lockstep_add_command(package.configure AFTER package.install
                      COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/tests/package -B ${package_folder}/build
                              -G ${CMAKE_GENERATOR} -DCMAKE_PREFIX_PATH=${package_folder}/prefix
                              -DCMAKE_BUILD_TYPE=$<CONFIG> -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
-                             -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+                             -DCMAKE_CXX_COMPILER_LAUNCHER=$<$<BOOL:${CCACHE}>:${CCACHE}>)
 lockstep_add_command(package.build AFTER package.configure COMMAND ${CMAKE_COMMAND} --build ${package_folder}/build)
 lockstep_add_command(package.run AFTER package.build COMMAND ${package_folder}/build/consumer)
 file(GLOB examples CONFIGURE_DEPENDS examples/*.cc)
