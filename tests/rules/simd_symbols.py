@@ -15,6 +15,8 @@ OWN = re.compile(r"simd_v\d")
 
 def _weak_functions(object_file):
     """Mangled names of the weak functions that an object file defines."""
+    if object_file.endswith(".gch"):  # CMake lists a target's precompiled header among its objects
+        return set()
     listing = subprocess.run(["nm", "--defined-only", object_file], text=True, capture_output=True, check=True).stdout
     return {line.split()[-1] for line in listing.splitlines() if line.split()[-2] == "W"}
 
