@@ -107,8 +107,7 @@ bool is_folder(const std::string& path) {
 void make_folders(const std::string& folder, std::source_location where) {
   check_path(folder, where);
   if (is_folder(folder)) return;
-  require(!file_exists(folder), ErrorCode::io, where, "\"", folder,
-          "\" is a file where a folder is needed");
+  require(!file_exists(folder), ErrorCode::io, where, "\"", folder, "\" is a file where a folder is needed");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error && is_folder(folder), ErrorCode::io, where, "cannot make the folder \"", folder,

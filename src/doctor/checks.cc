@@ -7,8 +7,8 @@
 #include <cctype>
 
 #include "base/environment.h"
-#include "device/nvidia_visible.h"
 #include "comm/tf_config.h"
+#include "device/nvidia_visible.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::doctor {

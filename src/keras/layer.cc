@@ -73,9 +73,9 @@ std::vector<Shape> shapes_of(const TensorList& tensors) {
 double examples_of(const Tensor& tensor) {
   if (tensor.rank() == 0) return 1;
   const ReplicaTrace* replica = ReplicaTrace::current();
-  const double replicas = replica && replica->local_batch > 0
-                              ? static_cast<double>(replica->global_batch) / static_cast<double>(replica->local_batch)
-                              : 1;
+  const double replicas = replica && replica->local_batch > 0 ? static_cast<double>(replica->global_batch) /
+                                                                    static_cast<double>(replica->local_batch)
+                                                              : 1;
   return std::max(1.0, static_cast<double>(tensor.shape()[0]) * replicas);
 }
 

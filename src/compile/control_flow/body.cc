@@ -92,7 +92,8 @@ TracedBody::TracedBody(Trace::BodyKind kind, std::span<const TensorSpec> paramet
     }
     const TensorList results = body(parameters_);
     for (const Tensor& result : results) {
-      require(result.defined(), ErrorCode::invalid_argument, where, name, ": a body returned an undefined tensor");
+      require(result.defined(), ErrorCode::invalid_argument, where, name,
+              ": a body returned an undefined tensor");
       outputs_.push_back(trace_.value_of(result, where));
     }
     tape_->stop_recording();

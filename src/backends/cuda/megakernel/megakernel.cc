@@ -150,8 +150,8 @@ bool trains(const megakernel::Program& program) {
 }
 
 std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compile::Step> steps,
-                                                         std::span<const TensorSpec> parameters,
-                                                         Device& device) {
+                                                          std::span<const TensorSpec> parameters,
+                                                          Device& device) {
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
