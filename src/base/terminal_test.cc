@@ -55,7 +55,8 @@ TEST(Terminal, NeitherAFileNorADumbTerminalHasColours) {
   std::fclose(file);
   const int master = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_TRUE(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
-  std::FILE* tty = std::fopen(ptsname(master), "r+");
+  // Not as the controlling terminal: its end would be a SIGHUP.
+  std::FILE* tty = fdopen(open(ptsname(master), O_RDWR | O_NOCTTY), "r+");
   ASSERT_NE(tty, nullptr);
   {
     const Variable term("TERM", "xterm"), no_colour("NO_COLOR", nullptr);
