@@ -53,7 +53,7 @@ struct DeviceDetails {
   std::string device_name;                 // "NVIDIA H200"
   std::string uuid;                        // "GPU-5bd3..."
   std::pair<int, int> compute_capability;  // {9, 0}
-  int64_t memory = 0;                      // bytes that the card has
+  int64_t memory = 0;                      // bytes that the GPU has
 };
 DeviceDetails get_device_details(const PhysicalDevice& device,
                                  std::source_location where = std::source_location::current());
