@@ -39,6 +39,8 @@ function(lockstep_unite variable)
   foreach(unit ${units})
     cmake_path(GET unit FILENAME name)
     file(CONFIGURE OUTPUT ${unit} CONTENT "${text_${name}}" @ONLY)
+    # g++ takes an included file for a header, in which a type of the unnamed namespace would be a mistake.
+    set_property(SOURCE ${unit} APPEND PROPERTY COMPILE_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endforeach()
   set(alone ${${variable}})
   if(together)
