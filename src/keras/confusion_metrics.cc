@@ -12,9 +12,8 @@ namespace {
 constexpr double kEpsilon = 1e-7;
 constexpr double kNeverChosen = -1e10;  // below every score
 
-Tensor constant(const std::vector<double>& values) {
-  return Tensor::from(std::vector<float>(values.begin(), values.end()),
-                      {static_cast<int64_t>(values.size())});
+Tensor constant(const std::vector<double>& values, DType dtype) {
+  return cast(Tensor::from(values, {static_cast<int64_t>(values.size())}), dtype);
 }
 
 Tensor first_element(const Tensor& x) { return reshape(slice(x, {0}, {1}), {}); }
@@ -34,12 +33,12 @@ struct Flat {
 
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
 
-Flat flattened(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
+Flat flattened(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight, DType dtype,
                const std::optional<int64_t>& k, const std::optional<int64_t>& class_id) {
   auto [y, p] = prepared(y_true, y_pred, sample_weight, false);
   require(y.shape() == p.shape(), ErrorCode::shape_mismatch, std::source_location::current(),
           "labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape());
-  if (p.dtype() != DType::float32) p = cast(p, DType::float32);
+  p = cast(p, dtype);
   Tensor weights = merged_weights(sample_weight, y_pred, p);
   if (weights.defined()) weights = broadcast_to(weights, p.shape());
   if (k) {
@@ -54,7 +53,7 @@ Flat flattened(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_
     size[-1] = 1;
     return slice(x, begin, size);
   };
-  const Tensor labels = cast(not_equal(pick(y), 0.0), DType::float32);
+  const Tensor labels = cast(not_equal(pick(y), 0.0), dtype);
   return {flat(labels), flat(pick(p)), weights.defined() ? flat(pick(weights)) : weights};
 }
 
@@ -68,7 +67,7 @@ Tensor count_of(Count count, const Flat& batch, const Tensor& thresholds) {
   const bool label = count == Count::true_positives || count == Count::false_negatives;
   const Tensor of_label = product(label ? batch.labels : 1.0 - batch.labels, batch.weights);
   const Tensor p = expand_dims(batch.predictions, 1), t = expand_dims(thresholds, 0);
-  const Tensor chosen = cast(positive ? p > t : p <= t, DType::float32);
+  const Tensor chosen = cast(positive ? p > t : p <= t, p.dtype());
   return all_reduce_sum(reduce_sum(chosen * expand_dims(of_label, 1), {.axis = {0}}));
 }
 
@@ -101,12 +100,12 @@ class CountMetric final : public SettingsMetric<Settings> {
  public:
   using SettingsMetric<Settings>::SettingsMetric;
   void build(const Tensor&, const Tensor&) override {
-    thresholds_ = constant(thresholds_or(this->settings_.thresholds, 0.5));
+    thresholds_ = constant(thresholds_or(this->settings_.thresholds, 0.5), this->dtype());
     counts_ = this->add_variable("accumulator", thresholds_.shape());
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
-    counts_.assign_add(
-        count_of(Settings::kCount, flattened(y_true, y_pred, sample_weight, {}, {}), thresholds_));
+    counts_.assign_add(count_of(
+        Settings::kCount, flattened(y_true, y_pred, sample_weight, this->dtype(), {}, {}), thresholds_));
   }
   Tensor result() const override {
     return thresholds_.size() == 1 ? first_element(counts_.value()) : counts_.value();
@@ -142,14 +141,14 @@ class ShareMetric final : public SettingsMetric<Settings> {
   using SettingsMetric<Settings>::SettingsMetric;
   void build(const Tensor&, const Tensor&) override {
     // With top_k everything that is chosen counts.
-    thresholds_ =
-        constant(thresholds_or(this->settings_.thresholds, this->settings_.top_k ? kNeverChosen : 0.5));
+    const double chosen = this->settings_.top_k ? kNeverChosen : 0.5;
+    thresholds_ = constant(thresholds_or(this->settings_.thresholds, chosen), this->dtype());
     hits_ = this->add_variable("true_positives", thresholds_.shape());
     others_ = this->add_variable(Settings::kOthersName, thresholds_.shape());
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
-    const Flat batch =
-        flattened(y_true, y_pred, sample_weight, this->settings_.top_k, this->settings_.class_id);
+    const Flat batch = flattened(y_true, y_pred, sample_weight, this->dtype(), this->settings_.top_k,
+                                 this->settings_.class_id);
     hits_.assign_add(count_of(Count::true_positives, batch, thresholds_));
     others_.assign_add(count_of(Settings::kOthers, batch, thresholds_));
   }
@@ -178,10 +177,10 @@ class Histogram {
     return h;
   }
   // Of these thresholds, in ascending order.
-  static Histogram at(const std::vector<double>& thresholds) {
+  static Histogram at(const std::vector<double>& thresholds, DType dtype) {
     Histogram h;
     h.thresholds_ = static_cast<int64_t>(thresholds.size());
-    h.values_ = constant(thresholds);
+    h.values_ = constant(thresholds, dtype);
     return h;
   }
 
@@ -192,7 +191,7 @@ class Histogram {
   Tensor of(const Flat& batch, int64_t labels) const {
     Tensor exceeded;
     if (values_.defined()) {
-      exceeded = cast(searchsorted(values_, batch.predictions), DType::float32);
+      exceeded = cast(searchsorted(values_, batch.predictions), batch.labels.dtype());
     } else {
       const auto last = static_cast<double>(thresholds_ - 1);
       exceeded = ceil(clip_by_value(batch.predictions, 0.0, 1.0) * last);
@@ -202,9 +201,9 @@ class Histogram {
     Tensor cells = exceeded * 2.0 + batch.labels;
     const int64_t each = 2 * (thresholds_ + 1);
     if (labels > 1) {
-      std::vector<float> begins;
-      for (int64_t i = 0; i < labels; ++i) begins.push_back(static_cast<float>(i * each));
-      cells = flat(reshape(cells, {-1, labels}) + Tensor::from(begins, {1, labels}));
+      std::vector<double> begins;
+      for (int64_t i = 0; i < labels; ++i) begins.push_back(static_cast<double>(i * each));
+      cells = flat(reshape(cells, {-1, labels}) + constant(begins, cells.dtype()));
     }
     const Tensor weights = batch.weights.defined() ? batch.weights : ones_like(batch.labels);
     return all_reduce_sum(
@@ -285,7 +284,7 @@ class AreaMetric final : public SettingsMetric<Settings> {
       } else {
         all.front() -= kEpsilon;
         all.back() += kEpsilon;
-        histogram_ = Histogram::at(all);
+        histogram_ = Histogram::at(all, this->dtype());
       }
     }
     if (s.multi_label) {
@@ -298,12 +297,12 @@ class AreaMetric final : public SettingsMetric<Settings> {
     require(weights == 0 || (y_pred.rank() > 0 && weights == y_pred.shape()[-1]), ErrorCode::shape_mismatch,
             std::source_location::current(), weights, " label_weights do not fit predictions of shape ",
             y_pred.shape());
-    if (weights > 0) weights_ = constant(s.label_weights);
+    if (weights > 0) weights_ = constant(s.label_weights, this->dtype());
     state_ = this->add_variable("histogram", histogram_.shape(labels_));
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const Tensor p = this->settings_.from_logits ? sigmoid(y_pred) : y_pred;
-    Flat batch = flattened(y_true, p, sample_weight, {}, {});
+    Flat batch = flattened(y_true, p, sample_weight, this->dtype(), {}, {});
     if (weights_.defined() && !this->settings_.multi_label)
       batch.weights = product(
           flat(broadcast_to(reshape(weights_, {1, -1}), {y_pred.size() / weights_.size(), weights_.size()})),
@@ -403,12 +402,12 @@ class AtMetric final : public SettingsMetric<Settings> {
   using SettingsMetric<Settings>::SettingsMetric;
   void build(const Tensor&, const Tensor&) override {
     const int64_t n = this->settings_.num_thresholds;
-    histogram_ = n == 1 ? Histogram::at({0.5}) : Histogram::even(n, false);
+    histogram_ = n == 1 ? Histogram::at({0.5}, this->dtype()) : Histogram::even(n, false);
     state_ = this->add_variable("histogram", histogram_.shape(1));
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
-    state_.assign_add(
-        histogram_.of(flattened(y_true, y_pred, sample_weight, {}, this->settings_.class_id), 1));
+    state_.assign_add(histogram_.of(
+        flattened(y_true, y_pred, sample_weight, this->dtype(), {}, this->settings_.class_id), 1));
   }
   Tensor result() const override {
     const Histogram::Counts counts = histogram_.counts(state_.value());
@@ -472,13 +471,13 @@ class FScoreMetric final : public SettingsMetric<Settings> {
     weights_ = this->add_variable("intermediate_weights", shape);
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
-    const Tensor y = cast(y_true, DType::float32), scores = cast(y_pred, DType::float32);
+    const Tensor y = cast(y_true, this->dtype()), scores = cast(y_pred, this->dtype());
     const std::optional<double>& threshold = this->settings_.threshold;
     const Tensor chosen =
         threshold
             ? scores > *threshold
             : logical_and(scores >= reduce_max(scores, {.axis = {-1}, .keepdims = true}), abs(scores) > 1e-9);
-    const Tensor p = cast(chosen, DType::float32);
+    const Tensor p = cast(chosen, this->dtype());
     const Tensor weights = merged_weights(sample_weight, y_pred, p);
     const auto add = [&](const Variable& to, const Tensor& x) {
       to.assign_add(all_reduce_sum(reduce_sum(
@@ -512,7 +511,7 @@ class FScoreMetric final : public SettingsMetric<Settings> {
 // What a batch adds to a matrix [classes, classes] of labels by predictions, of all replicas. Pairs of which one is
 // no class do not count.
 Tensor confusion(const Tensor& labels, const Tensor& predictions, const Tensor& weights, int64_t classes,
-                 const std::optional<int64_t>& ignore_class) {
+                 const std::optional<int64_t>& ignore_class, DType dtype) {
   const Tensor y = cast(flat(labels), DType::int64), p = cast(flat(predictions), DType::int64);
   require(y.size() == p.size(), ErrorCode::shape_mismatch, std::source_location::current(),
           "labels of shape ", labels.shape(), " do not fit predictions of shape ", predictions.shape());
@@ -520,7 +519,7 @@ Tensor confusion(const Tensor& labels, const Tensor& predictions, const Tensor& 
   Tensor counted = logical_and(inside(y), inside(p));
   if (ignore_class) counted = logical_and(counted, not_equal(y, *ignore_class));
   const Tensor cells = where(counted, y * classes + p, 0);
-  const Tensor ones = cast(counted, DType::float32);
+  const Tensor ones = cast(counted, dtype);
   const Tensor added = weights.defined() ? ones * flat(broadcast_to(weights, predictions.shape())) : ones;
   return all_reduce_sum(reshape(scatter_add(added, cells, classes * classes), {classes, classes}));
 }
@@ -547,8 +546,8 @@ class ConfusionMatrixMetric final : public SettingsMetric<Settings> {
     const bool one_hot = scores && y_true.shape() == y_pred.shape();
     const Tensor labels = one_hot ? argmax(y_true) : scores ? without_width(y_true, y_pred, -1) : y_true;
     const Tensor predictions = scores ? argmax(y_pred) : y_pred;
-    const Tensor weights = merged_weights(sample_weight, y_pred, cast(predictions, DType::float32));
-    matrix_.assign_add(confusion(labels, predictions, weights, n, {}));
+    const Tensor weights = merged_weights(sample_weight, y_pred, predictions, this->dtype());
+    matrix_.assign_add(confusion(labels, predictions, weights, n, {}, this->dtype()));
   }
   Tensor result() const override { return matrix_.value(); }
 
@@ -646,23 +645,23 @@ class IoUMetric final : public SettingsMetric<Settings> {
     matrix_ = this->add_variable("total_confusion_matrix", {n, n});
     std::vector<double> targets(static_cast<size_t>(n), this->settings_.target_class_ids.empty() ? 1 : 0);
     for (const int64_t id : this->settings_.target_class_ids) targets[static_cast<size_t>(id)] = 1;
-    targets_ = constant(targets);
+    targets_ = constant(targets, this->dtype());
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const Settings& s = this->settings_;
     const Tensor y = s.sparse_y_true ? y_true : argmax(y_true, s.axis);
     const Tensor p = !s.sparse_y_pred ? argmax(y_pred, s.axis)
-                     : s.threshold    ? cast(y_pred >= *s.threshold, DType::float32)
+                     : s.threshold    ? cast(y_pred >= *s.threshold, DType::int64)
                                       : y_pred;
-    const Tensor weights = merged_weights(sample_weight, y_pred, cast(p, DType::float32));
-    matrix_.assign_add(confusion(y, p, weights, s.num_classes, s.ignore_class));
+    const Tensor weights = merged_weights(sample_weight, y_pred, p, this->dtype());
+    matrix_.assign_add(confusion(y, p, weights, s.num_classes, s.ignore_class, this->dtype()));
   }
   Tensor result() const override {
     const Tensor matrix = matrix_.value();
     const Tensor both = diag_part(matrix);
     const Tensor either = reduce_sum(matrix, {.axis = {0}}) + reduce_sum(matrix, {.axis = {1}}) - both;
     // Classes that never occur do not count.
-    const Tensor counted = cast(either > 1e-9, DType::float32) * targets_;
+    const Tensor counted = cast(either > 1e-9, this->dtype()) * targets_;
     return reduce_sum(both / (either + kEpsilon) * counted) / (reduce_sum(counted) + kEpsilon);
   }
 
@@ -715,8 +714,8 @@ class R2Metric final : public SettingsMetric<Settings> {
     }
     require(y.shape() == p.shape(), ErrorCode::shape_mismatch, std::source_location::current(),
             "labels of shape ", y_true.shape(), " do not fit predictions of shape ", y_pred.shape());
-    y = cast(y, DType::float32);
-    p = cast(p, DType::float32);
+    y = cast(y, this->dtype());
+    p = cast(p, this->dtype());
     const Tensor given = merged_weights(sample_weight, y_pred, p);
     const Tensor weights = given.defined() ? broadcast_to(given, p.shape()) : ones_like(p);
     const auto add = [](const Variable& to, const Tensor& x) {

@@ -54,9 +54,7 @@ Json to_json(const Padding& value) {
 Json to_json(const DataFormat& value) {
   return value.kind() == DataFormat::channels_first ? "channels_first" : "channels_last";
 }
-Json to_json(const Interpolation& value) {
-  return value.kind() == Interpolation::nearest ? "nearest" : "bilinear";
-}
+Json to_json(const Interpolation& value) { return std::string(value.name()); }
 Json to_json(const FillMode& value) {
   static constexpr const char* kNames[] = {"constant", "nearest", "reflect", "wrap"};
   return kNames[value.kind()];

@@ -148,7 +148,8 @@ KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_l
             "Input: sizes are positive, or -1 for any; received ", shape);
   Shape whole = shape;
   whole.insert(0, options.batch_size);
-  return make_input(whole, options.dtype, options.name);
+  const DType dtype = options.dtype.value_or(data_dtype(mixed_precision::global_policy()));
+  return make_input(whole, dtype, options.name);
 }
 
 namespace {

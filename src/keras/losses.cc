@@ -2,9 +2,12 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
 
+#include "graph/emit.h"
 #include "keras/rule.h"
 #include "keras/weighing.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/nn.h"
 
 namespace lockstep::keras {
@@ -265,8 +268,68 @@ struct CategoricalFocalCrossentropySettings : losses::CategoricalFocalCrossentro
     const Tensor labels = smoothed(y, label_smoothing, static_cast<double>(y.shape()[-1]));
     const Tensor p = from_logits ? softmax(x, axis) : x;
     const Tensor q = clipped(p / reduce_sum(p, {.axis = {axis}, .keepdims = true}));
-    return -sum_of(pow(1.0 - q, gamma) * labels * log(q), axis) * alpha;
+    const Tensor parts = pow(1.0 - q, gamma) * labels * log(q);
+    if (alpha.single()) return -sum_of(parts, axis) * alpha.values()[0];
+    const auto classes = static_cast<int64_t>(alpha.values().size());
+    const int at = normalize_axis(axis, p.rank(), kName);
+    require(classes == p.shape()[at], ErrorCode::shape_mismatch, std::source_location::current(), classes,
+            " alphas do not fit ", p.shape()[at], " classes");
+    Shape shape = Dims::filled(p.rank(), 1);
+    shape[at] = classes;
+    Tensor weights;
+    {
+      const TracePause outside;
+      weights = reshape(cast(Tensor::from(alpha.values(), {classes}), p.dtype()), shape);
+    }
+    return -sum_of(parts * weights, axis);
   }
+};
+
+struct CircleSettings : losses::CircleOptions {
+  static constexpr const char* kName = "Circle";
+  static constexpr bool kClassNumbers = true;
+  void visit(auto& v) {
+    v("gamma", gamma);
+    v("margin", margin);
+    v("remove_diagonal", remove_diagonal);
+  }
+  Tensor losses(const Tensor& y, const Tensor& p) const {
+    require(p.rank() == 2 && y.size() == p.shape()[0], ErrorCode::shape_mismatch,
+            std::source_location::current(),
+            "Circle takes a class number and an embedding for each example, "
+            "received labels of shape ",
+            y.shape(), " and predictions of shape ", p.shape());
+    const Tensor labels = reshape(class_numbers(y), {-1});
+    const Tensor distance = maximum(1.0 - matmul(p, p, {.transpose_b = true}), 0.0);
+    const Tensor same = equal(expand_dims(labels, 1), expand_dims(labels, 0));
+    const Tensor positive = remove_diagonal ? logical_and(same, logical_not(diagonal(labels.size()))) : same;
+    const Tensor pulled = maximum(distance + margin, 0.0) * (distance - margin) * gamma;
+    const Tensor pushed = maximum((1 + margin) - distance, 0.0) * ((1 - margin) - distance) * gamma;
+    const auto over = [&](const Tensor& pairs, const Tensor& scores) {
+      return reduce_logsumexp(where(pairs, scores, kNoPair), {.axis = {1}});
+    };
+    Tensor losses = softplus(over(positive, pulled) + over(logical_not(same), pushed));
+    losses.impl()->mask = (losses > 0.0).impl();
+    return losses;
+  }
+
+ private:
+  static constexpr double kNoPair = -1e30;  // its exponential is 0, and so is its gradient
+
+  static Tensor diagonal(int64_t n) {
+    const TracePause outside;
+    std::vector<double> numbers(static_cast<size_t>(n));
+    std::iota(numbers.begin(), numbers.end(), 0.0);
+    const Tensor at = Tensor::from(numbers, {n});
+    return equal(expand_dims(at, 1), expand_dims(at, 0));
+  }
+};
+
+struct CTCSettings : Plain {
+  static constexpr const char* kName = "CTC";
+  static constexpr const char* kOwnName = "ctc";
+  static constexpr bool kClassNumbers = true;
+  Tensor losses(const Tensor& y, const Tensor& p) const { return losses::ctc(class_numbers(y), p); }
 };
 
 struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossentropyOptions {
@@ -460,6 +523,8 @@ Registry<Loss>& registry() {
     enter_loss<CosineSimilaritySettings>(made);
     enter_loss<DiceSettings>(made);
     enter_loss<TverskySettings>(made);
+    enter_loss<CircleSettings>(made);
+    enter_loss<CTCSettings>(made);
     made.add("crossentropy", [](const Json&) { return Loss(std::make_shared<CrossentropyRule>()); }, {"ce"});
     return &made;
   }();
@@ -570,6 +635,16 @@ Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropy
 }
 Loss Dice(const DiceOptions& options) { return make_rule(DiceSettings{options}); }
 Loss Tversky(const TverskyOptions& options) { return make_rule(TverskySettings{options}); }
+Loss Circle(const CircleOptions& options) { return make_rule(CircleSettings{options}); }
+Loss CTC(const LossOptions& options) { return make_rule(CTCSettings{{options}}); }
+
+Json ClassWeights::serialize() const { return single_ ? Json(values_[0]) : to_json(values_); }
+ClassWeights ClassWeights::deserialize(const Json& json, std::source_location where) {
+  if (json.is_number()) return json.as_double(where);
+  std::vector<double> values;
+  from_json(json, values);
+  return values;
+}
 
 Loss from_function(LossFunction f, const FunctionLossOptions& options) {
   return Loss(std::make_shared<FunctionRule>(std::move(f), options));

@@ -9,7 +9,9 @@ namespace lockstep::keras {
 
 // --- MetricBase ------------------------------------------------------------------------------------------------------
 
-Json MetricBase::config() const { return Json::object({{"name", name_}, {"dtype", "float32"}}); }
+Json MetricBase::config() const {
+  return Json::object({{"name", name_}, {"dtype", std::string(lockstep::name(dtype_))}});
+}
 
 void MetricBase::reset() {
   for (const Variable& variable : variables_) variable.assign(zeros_like(variable));
@@ -20,13 +22,14 @@ void MetricBase::build(const Tensor&, const Tensor&) {}
 void MetricBase::ensure_built(const Tensor& y_true, const Tensor& y_pred) {
   if (built_) return;
   const TracePause pause;
+  dtype_ = figure_dtype(y_pred.dtype());
   build(y_true, y_pred);
   built_ = true;
 }
 
 Variable MetricBase::add_variable(const std::string& name, const Shape& shape) {
   const TracePause pause;
-  return variables_.emplace_back(zeros(shape),
+  return variables_.emplace_back(zeros(shape, dtype_),
                                  VariableOptions{.name = name_ + "/" + name, .trainable = false});
 }
 
@@ -46,8 +49,8 @@ class MeanBase : public MetricBase {
   using MetricBase::MetricBase;
   void build(const Tensor&, const Tensor&) override {
     state_ = add_variable("total_and_count", {2});
-    total_ = Tensor::from<float>({1, 0}, {2});
-    count_ = Tensor::from<float>({0, 1}, {2});
+    total_ = cast(Tensor::from<float>({1, 0}, {2}), dtype());
+    count_ = cast(Tensor::from<float>({0, 1}, {2}), dtype());
   }
   Tensor result() const override {
     const auto element = [&](int64_t i) { return reshape(slice(state_.value(), {i}, {1}), {}); };
@@ -55,9 +58,9 @@ class MeanBase : public MetricBase {
   }
 
  protected:
-  // Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
+  // `weights` are of dtype(). Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
   void add(const Tensor& figures, const Tensor& weights) {
-    const Tensor values = figures.dtype() == DType::float32 ? figures : cast(figures, DType::float32);
+    const Tensor values = cast(figures, dtype());
     const Tensor weighted = product(values, weights);
     if (values.rank() == 0) {
       const double share = replica_share();
@@ -98,7 +101,7 @@ class MeanOver final : public SettingsMetric<Settings, MeanBase> {
       values = loss_.rule().losses(labels, predictions);
     else
       values = this->settings_.values(labels, predictions);
-    this->add(values, merged_weights(sample_weight, y_pred, values));
+    this->add(values, merged_weights(sample_weight, y_pred, values, this->dtype()));
   }
   Tensor result() const override {
     if constexpr (requires { this->settings_.finish(Tensor()); })
@@ -313,7 +316,7 @@ class ByShape final : public MeanBase {
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, kind_ == LabelKind::sparse);
     const Tensor figures = values(labels, predictions);
-    add(figures, merged_weights(sample_weight, y_pred, figures));
+    add(figures, merged_weights(sample_weight, y_pred, figures, dtype()));
   }
 
  private:
@@ -349,7 +352,7 @@ class MeanOfFunction final : public MeanBase {
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, false);
     const Tensor values = f_(labels, predictions);
-    add(values, merged_weights(sample_weight, y_pred, values));
+    add(values, merged_weights(sample_weight, y_pred, values, dtype()));
   }
 
  private:
@@ -367,7 +370,7 @@ class MeanOfValues final : public SettingsMetric<Settings, MeanBase> {
   using SettingsMetric<Settings, MeanBase>::SettingsMetric;
   bool takes_values() const override { return true; }
   void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
-    const Tensor figures = values.dtype() == DType::float32 ? values : cast(values, DType::float32);
+    const Tensor figures = cast(values, this->dtype());
     this->add(figures, merged_weights(sample_weight, values, figures));
   }
 };
@@ -384,7 +387,7 @@ class SumOfValues final : public SettingsMetric<Settings> {
   bool takes_values() const override { return true; }
   void build(const Tensor&, const Tensor&) override { total_ = this->add_variable("total"); }
   void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
-    const Tensor figures = values.dtype() == DType::float32 ? values : cast(values, DType::float32);
+    const Tensor figures = cast(values, this->dtype());
     const Tensor weighted = product(figures, merged_weights(sample_weight, values, figures));
     total_.assign_add(all_reduce_sum(values.rank() == 0 ? weighted * replica_share() : reduce_sum(weighted)));
   }

@@ -472,12 +472,12 @@ Tensor one_hot_of(const Operands& o) {
 }
 
 Tensor resized(const Operands& o) {
-  require(!o.setting("antialias", false) && !o.setting("crop_to_aspect_ratio", false) &&
-              !o.setting("pad_to_aspect_ratio", false),
+  require(!o.setting("crop_to_aspect_ratio", false) && !o.setting("pad_to_aspect_ratio", false),
           ErrorCode::unsupported, std::source_location::current(),
-          "Resize: antialias, crop_to_aspect_ratio and pad_to_aspect_ratio are not known");
+          "Resize: crop_to_aspect_ratio and pad_to_aspect_ratio are not known");
   return image::resize(o.tensor(0), list_setting(o, "size", {}),
                        {.interpolation = Interpolation(o.setting("interpolation", std::string("bilinear"))),
+                        .antialias = o.setting("antialias", false),
                         .data_format = o.setting("data_format", DataFormat(DataFormat::channels_last))});
 }
 

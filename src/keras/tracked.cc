@@ -58,7 +58,10 @@ class TrackedLayer final : public train::TrackedObject {
         if (seen.insert(variable.id()).second) named.emplace_back(key, variable);
       };
       for (const Variable& weight : layer.own_weights()) add(weight, last_part(weight.name()));
-      for (const Variable& state : layer.own_state()) add(state, "seed_generator_state");
+      for (const Variable& state : layer.own_state()) {
+        const std::string name = last_part(state.name());
+        add(state, name == "random_state" ? "seed_generator_state" : name);
+      }
     });
     return named;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -89,10 +90,11 @@ inline Tensor product(const Tensor& a, const Tensor& b) {
 }
 
 // Sample weights times the masks that predictions and figures carry, for figures of this shape; undefined where
-// there are neither.
-inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& figures) {
+// there are neither. None as dtype: that of the figures.
+inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& figures,
+                             std::optional<DType> dtype = {}) {
   const auto fit = [&](const Tensor& w, const char* what) {
-    return w.defined() ? aligned(w, figures.shape(), figures.dtype(), what) : w;
+    return w.defined() ? aligned(w, figures.shape(), dtype.value_or(figures.dtype()), what) : w;
   };
   const Tensor masks = product(fit(carried_mask(y_pred), "masks"), fit(carried_mask(figures), "masks"));
   return product(fit(sample_weight, "sample weights"), masks);

@@ -73,12 +73,19 @@ def check(path):
     """The largest max|difference| / max|prediction| of the outputs."""
     keras.utils.clear_session(free_memory=False)
     tensors = fixture_files.read_tensors(path.with_suffix(".safetensors"))
-    model = keras.models.model_from_json(path.read_text(encoding="utf-8"))
     x, expected = several(tensors, "x"), several(tensors, "prediction")
+    wide = any(tensor.dtype == np.float64 for tensor in expected)
+    keras.config.set_floatx("float64" if wide else "float32")
+    model = keras.models.model_from_json(path.read_text(encoding="utf-8"))
     if not model.built:
         model.build(x[0].shape)
     assign(model, tensors)
-    actual = model.predict(x[0] if len(x) == 1 else x, verbose=0)
+    names = sorted(model._inputs_struct) if isinstance(getattr(model, "_inputs_struct", None), dict) else None
+    fixed = model.inputs[0].shape[0] if model.inputs else None
+    actual = model.predict(dict(zip(names, x)) if names else x[0] if len(x) == 1 else x, verbose=0,
+                           batch_size=fixed or 32)
+    if isinstance(actual, dict):
+        actual = [actual[name] for name in sorted(actual)]
     actual = actual if isinstance(actual, list) else [actual]
     return max(float(np.max(np.abs(a - e)) / (np.max(np.abs(e)) or 1.0)) for a, e in zip(actual, expected, strict=True))
 

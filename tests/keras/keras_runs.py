@@ -14,30 +14,31 @@ RUNS = {}
 
 
 class Data:
-    """Random examples: `batches` batches of `batch_size`."""
+    """Random examples: `batches` batches of `batch_size`, floats of `dtype`."""
 
-    def __init__(self, generator, batches, batch_size=6):
+    def __init__(self, generator, batches, batch_size=6, dtype=np.float32):
         self.generator = generator
         self.batches = batches
         self.batch_size = batch_size
+        self.dtype = dtype
 
     def _shape(self, shape):
         return (self.batches * self.batch_size, *np.atleast_1d(np.array(shape, int)))
 
     def normal(self, *shape):
-        return self.generator.standard_normal(self._shape(shape)).astype(np.float32)
+        return self.generator.standard_normal(self._shape(shape)).astype(self.dtype)
 
     def uniform(self, *shape, low=0.0, high=1.0):
-        return self.generator.uniform(low, high, self._shape(shape)).astype(np.float32)
+        return self.generator.uniform(low, high, self._shape(shape)).astype(self.dtype)
 
     def ints(self, *shape, low=0, high=2):
         return self.generator.integers(low, high, self._shape(shape)).astype(np.int32)
 
     def bits(self, *shape):
-        return self.ints(*shape).astype(np.float32)
+        return self.ints(*shape).astype(self.dtype)
 
     def one_hot(self, classes, *shape):
-        return np.eye(classes, dtype=np.float32)[self.ints(*shape, high=classes)]
+        return np.eye(classes, dtype=self.dtype)[self.ints(*shape, high=classes)]
 
 
 def run(define):
@@ -46,11 +47,18 @@ def run(define):
     return define
 
 
-def add(name, define, covers=None):
+def run_float64(define):
+    """The same, with floatx float64."""
+    add(define.__name__, define, floatx="float64")
+    return define
+
+
+def add(name, define, covers=None, floatx="float32"):
     if name in RUNS:
         raise ValueError(f"two runs are called {name}")
     if covers:
         define.__doc__ = covers
+    define.floatx = floatx
     RUNS[name] = define
 
 
@@ -1011,3 +1019,241 @@ def masks_end_at_operations(data):
     any_seen = ops.cast(ops.any(seen, axis=-1, keepdims=True), "float32")
     model = keras.Model(tokens, layers.Dense(2)(ops.where(any_seen > 0, x, ops.zeros_like(x))))
     return training(data, model, padded_tokens(data, 5, 7), data.normal(2), adam())
+
+
+# ---------------------------------------------------------------------------------------------- float64
+
+# Keras rounds many Python numbers to float32 before it takes them into float64 (the moments' decay rates, epsilons): the
+# settings here are sums of few powers of two, which float32 holds. The learning rate it does not round.
+
+
+@run_float64
+def float64_dense(data):
+    """float64 data, weights, loss, sample weights and metrics; a learning rate that float32 would round."""
+    return training(data, mlp(3, "sigmoid"), data.normal(5), data.bits(3),
+                    optimizers.Adam(0.013, beta_1=0.875, beta_2=1 - 2**-7, epsilon=2**-20),
+                    "binary_crossentropy", sample_weight=data.uniform(high=2.0),
+                    metrics=["mae", "accuracy", metrics.AUC(num_thresholds=20), metrics.Precision(thresholds=[0.3, 0.6])],
+                    weighted_metrics=["mse", "accuracy", metrics.Recall(), metrics.RootMeanSquaredError()])
+
+
+@run_float64
+def float64_functional(data):
+    """float64: two inputs, two outputs with losses by name, one of class numbers."""
+    left, right = layers.Input((4,), name="left"), layers.Input((3,), name="right")
+    x = layers.Concatenate()([layers.Dense(5, activation="tanh")(left), layers.Dense(4, activation="softplus")(right)])
+    x = layers.LayerNormalization(epsilon=2**-10)(x)
+    model = keras.Model([left, right], [layers.Dense(4, name="kind")(x), layers.Dense(2, name="size")(x)])
+    return training(data, model, [data.normal(4), data.normal(3)], [data.ints(high=4), data.normal(2)],
+                    optimizers.SGD(0.07, momentum=0.75, nesterov=True),
+                    {"kind": losses.SparseCategoricalCrossentropy(from_logits=True), "size": losses.Huber(0.75)},
+                    loss_weights={"kind": 0.25, "size": 1.75},
+                    sample_weight=[data.uniform(high=2.0), data.uniform(high=3.0)],
+                    metrics={"kind": ["accuracy"], "size": ["mae"]}, weighted_metrics={"size": ["mse"]})
+
+
+@run_float64
+def float64_convolutional(data):
+    """float64: convolutions, batch normalisation, pooling, regularisers, weight decay, class weights."""
+    model = keras.Sequential([layers.Input((6, 6, 2)),
+                              layers.Conv2D(4, 3, use_bias=False, kernel_regularizer=regularizers.L2(2**-6)),
+                              layers.BatchNormalization(momentum=0.875, epsilon=2**-10), layers.Activation("swish"),
+                              layers.MaxPooling2D(2), layers.SeparableConv2D(3, 2), layers.GlobalAveragePooling2D(),
+                              layers.Dense(3, activation="softmax")])
+    return training(data, model, data.normal(6, 6, 2), data.one_hot(3),
+                    optimizers.AdamW(0.017, weight_decay=2**-5, beta_1=0.875, beta_2=1 - 2**-7, epsilon=2**-20),
+                    "categorical_crossentropy", class_weight={0: 0.3, 1: 1.7, 2: 0.9}, metrics=["accuracy"],
+                    weighted_metrics=["accuracy"])
+
+
+@run_float64
+def float64_sequences(data):
+    """float64: an embedding with a mask, LSTM and GRU, attention."""
+    inputs = layers.Input((7,), dtype="int32")
+    x = layers.Embedding(11, 6, mask_zero=True)(inputs)
+    x = layers.LSTM(5, return_sequences=True)(x)
+    x = layers.MultiHeadAttention(2, 4)(x, x)
+    x = layers.GRU(4)(x)
+    model = keras.Model(inputs, layers.Dense(1)(x))
+    return training(data, model, data.ints(7, high=11), data.bits(1), optimizers.SGD(0.11, momentum=0.75),
+                    losses.BinaryCrossentropy(from_logits=True))
+
+
+def add_float64_optimizer(name, make):
+    def define(data):
+        return training(data, mlp(3), data.normal(5), data.normal(3), make(), metrics=["mae"])
+
+    add("float64_optimizer_" + name, define, f"float64, the optimizer: {name}.", floatx="float64")
+
+
+for optimizer_name, make_optimizer in {
+        "rmsprop": lambda: optimizers.RMSprop(0.011, rho=0.875, momentum=0.5, epsilon=2**-20, centered=True),
+        "lamb": lambda: optimizers.Lamb(0.013, beta_1=0.875, beta_2=1 - 2**-7, epsilon=2**-20),
+        "adamax": lambda: optimizers.Adamax(0.013, beta_1=0.875, beta_2=1 - 2**-7, epsilon=2**-20,
+                                            gradient_accumulation_steps=2),
+        "ftrl": lambda: optimizers.Ftrl(0.11, initial_accumulator_value=0.125,
+                                        l1_regularization_strength=2**-7)}.items():
+    add_float64_optimizer(optimizer_name, make_optimizer)
+
+
+# ---------------------------------------------------------------------------------------------- dictionaries
+
+
+@run
+def dictionaries(data):
+    """Inputs and outputs by names that are not those of the layers; losses, weights and metrics by them."""
+    left, right = layers.Input((4,), name="left"), layers.Input((3,), name="right")
+    x = layers.Concatenate()([layers.Dense(5, activation="tanh")(left), right])
+    model = keras.Model({"wide": left, "narrow": right},
+                        {"size": layers.Dense(2, name="head")(x), "kind": layers.Dense(3, name="logits")(x)})
+    return training(data, model, {"wide": data.normal(4), "narrow": data.normal(3)},
+                    {"size": data.normal(2), "kind": data.ints(high=3)}, optimizers.Adam(0.01),
+                    {"size": "mae", "kind": losses.SparseCategoricalCrossentropy(from_logits=True)},
+                    loss_weights={"size": 0.3, "kind": 2.0},
+                    sample_weight={"size": data.uniform(high=2.0), "kind": data.uniform()},
+                    metrics={"kind": ["accuracy"]}, weighted_metrics={"size": ["mse"], "kind": ["accuracy"]})
+
+
+@run
+def dictionary_inside(data):
+    """A model with dictionaries inside another, and a dictionary of one output."""
+    left, right = layers.Input((4,)), layers.Input((3,))
+    both = layers.Concatenate()([left, right])
+    inner = keras.Model({"b": left, "a": right}, {"sum": layers.Dense(3)(both), "gate": layers.Dense(3)(both)},
+                        name="inner")
+    one, two = layers.Input((4,), name="one"), layers.Input((3,), name="two")
+    results = inner({"b": one, "a": two})
+    x = layers.Multiply()([layers.Activation("sigmoid")(results["gate"]), results["sum"]])
+    model = keras.Model([one, two], {"y": layers.Dense(2)(x)})
+    return training(data, model, [data.normal(4), data.normal(3)], {"y": data.normal(2)}, optimizers.SGD(0.1),
+                    {"y": "mse"}, metrics={"y": ["mae"]})
+
+
+# ---------------------------------------------------------------------------------------------- states from batch to batch
+
+
+def add_stateful(name, covers, input_shape, make_layers):
+    def define(data):
+        model = keras.Sequential([layers.Input(batch_shape=(data.batch_size, *input_shape)), *make_layers(),
+                                  layers.Flatten(), layers.Dense(2)])
+        return training(data, model, data.normal(*input_shape), data.normal(2), optimizers.SGD(0.1, momentum=0.5))
+
+    add("stateful_" + name, define, covers)
+
+
+add_stateful("lstm", "Stateful LSTM and GRU: every batch begins with the states of the one before.", (4, 3),
+             lambda: [layers.LSTM(4, stateful=True, return_sequences=True), layers.GRU(3, stateful=True)])
+add_stateful("cells", "Stateful SimpleRNN backwards, and a cell in RNN.", (4, 3),
+             lambda: [layers.SimpleRNN(4, stateful=True, return_sequences=True, go_backwards=True),
+                      layers.RNN(layers.GRUCell(3), stateful=True)])
+add_stateful("bidirectional", "A stateful layer in both directions.", (4, 3),
+             lambda: [layers.Bidirectional(layers.GRU(3, stateful=True))])
+add_stateful("conv_lstm", "A stateful ConvLSTM2D.", (3, 5, 4, 2),
+             lambda: [layers.ConvLSTM2D(3, (3, 2), stateful=True)])
+
+
+# ---------------------------------------------------------------------------------------------- convolutions over time
+
+add_stack("conv_lstm_1d", "ConvLSTM1D, valid, with strides; and same, dilated, backwards.", (4, 9, 2),
+          lambda: [layers.ConvLSTM1D(3, 3, strides=2, return_sequences=True),
+                   layers.ConvLSTM1D(2, 2, padding="same", dilation_rate=2, go_backwards=True)])
+add_stack("conv_lstm_2d", "ConvLSTM2D with a window of two sizes, other activations and initialisers.", (3, 6, 5, 2),
+          lambda: [layers.ConvLSTM2D(3, (3, 2), return_sequences=True, padding="same", use_bias=False),
+                   layers.ConvLSTM2D(2, 2, strides=(2, 1), activation="relu", recurrent_activation="hard_sigmoid",
+                                     unit_forget_bias=False, kernel_regularizer="l2")])
+add_stack("conv_lstm_3d", "ConvLSTM3D.", (2, 4, 3, 4, 2), lambda: [layers.ConvLSTM3D(2, 2, return_sequences=True)])
+
+
+@run
+def conv_lstm_masked(data):
+    """A mask in front of ConvLSTM1D, all steps and zeros where it masks, and the states as results."""
+    inputs = layers.Input((5, 6, 2))
+    flags = layers.Input((5,), dtype="bool")
+    x, h, c = layers.ConvLSTM1D(3, 2, return_sequences=True, return_state=True)(inputs, mask=flags)
+    x = layers.Concatenate()([layers.Flatten()(x), layers.Flatten()(h), layers.Flatten()(c)])
+    model = keras.Model([inputs, flags], layers.Dense(2)(x))
+    return training(data, model, [data.normal(5, 6, 2), data.ints(5).astype(bool)], data.normal(2))
+
+
+# ---------------------------------------------------------------------------------------------- the rest of the classes
+
+
+@run
+def reversible_embedding(data):
+    """The table of an embedding on the way in and, transposed, on the way out, with soft caps."""
+    inputs = layers.Input((5,), dtype="int32")
+    table = layers.ReversibleEmbedding(9, 4, logit_soft_cap=3.0)
+    x = layers.Dense(4, activation="tanh")(table(inputs))
+    model = keras.Model(inputs, table(x, reverse=True))
+    return training(data, model, data.ints(5, high=9), data.ints(5, high=9), optimizers.SGD(0.3),
+                    losses.SparseCategoricalCrossentropy(from_logits=True))
+
+
+@run
+def reversible_embedding_untied(data):
+    """The way out has a table of its own, and the way in a mask."""
+    inputs = layers.Input((5,), dtype="int32")
+    table = layers.ReversibleEmbedding(9, 4, tie_weights=False, mask_zero=True)
+    model = keras.Model(inputs, table(layers.LSTM(4)(table(inputs)), reverse=True))
+    return training(data, model, data.ints(5, high=9), data.ints(high=9), optimizers.SGD(0.3),
+                    losses.SparseCategoricalCrossentropy(from_logits=True))
+
+
+for method in ("bicubic", "lanczos3", "lanczos5"):
+    add_stack(f"up_sampling_{method}", f"UpSampling2D, interpolation {method}, between convolutions.", (4, 5, 2),
+              lambda method=method: [layers.Conv2D(2, 2), layers.UpSampling2D((2, 3), interpolation=method),
+                                     layers.Conv2D(2, 3, strides=2)])
+
+
+def add_more_optimizers(name, make):
+    def define(data):
+        # The exclusion of Muon goes by the paths of variables.
+        model = keras.Sequential([layers.Input((5,)), layers.Dense(8, activation="tanh", name="hidden"),
+                                  layers.Dense(6, activation="tanh", name="middle"), layers.Dense(3, name="head")])
+        return training(data, model, data.normal(5), data.normal(3), make(), metrics=["mae"])
+
+    add("optimizer_" + name, define, f"The optimizer: {name.replace('_', ' ')}.")
+
+
+for optimizer_name, make_optimizer in {
+        "muon": lambda: optimizers.Muon(0.02, exclude_layers=["head"], weight_decay=0.01),
+        "muon_options": lambda: optimizers.Muon(0.02, adam_lr_ratio=0.5, momentum=0.9, ns_steps=3, nesterov=False,
+                                                rms_rate=None, adam_weight_decay=None),
+        "schedule_free_adamw": lambda: optimizers.ScheduleFreeAdamW(0.02),
+        "schedule_free_adamw_warmup": lambda: optimizers.ScheduleFreeAdamW(0.02, warmup_steps=8, weight_decay=0.05,
+                                                                           beta_1=0.8, clipnorm=0.5)}.items():
+    add_more_optimizers(optimizer_name, make_optimizer)
+
+
+@run
+def loss_circle(data):
+    """Circle, of normalised embeddings."""
+    data.batch_size = 8
+    model = keras.Sequential([layers.Input((5,)), layers.Dense(6, activation="tanh"), layers.Dense(4),
+                              layers.UnitNormalization()])
+    return training(data, model, data.normal(5), data.ints(high=3), optimizers.SGD(0.01), losses.Circle(gamma=16.0))
+
+
+@run
+def loss_ctc(data):
+    """CTC, of labels of several lengths, some with repeated classes."""
+    labels = data.ints(3, low=1, high=5)
+    labels[::3, 2] = 0
+    labels[1::3, 1] = labels[1::3, 0]
+    labels[::7, 1:] = 0
+    model = keras.Sequential([layers.Input((9, 4)), layers.GRU(6, return_sequences=True), layers.Dense(6)])
+    return training(data, model, data.normal(9, 4), labels, optimizers.SGD(0.05), losses.CTC())
+
+
+@run
+def loss_focal_alphas(data):
+    """CategoricalFocalCrossentropy with an alpha for each class."""
+    return training(data, mlp(4, "softmax"), data.normal(5), data.one_hot(4), optimizers.SGD(0.3),
+                    losses.CategoricalFocalCrossentropy(alpha=[0.1, 0.3, 0.4, 0.2]))
+
+
+@run
+def schedule_float_steps(data):
+    """decay_steps that is no whole number."""
+    return training(data, mlp(2), data.normal(5), data.normal(2),
+                    optimizers.SGD(schedules.ExponentialDecay(0.1, 3.5, 0.7, staircase=True)))

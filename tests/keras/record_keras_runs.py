@@ -3,6 +3,7 @@
     python3 -m venv venv && venv/bin/pip install keras==3.15.1 jax==0.10.2 numpy
     KERAS_BACKEND=jax venv/bin/python tests/keras/record_keras_runs.py            # all of them
     KERAS_BACKEND=jax venv/bin/python tests/keras/record_keras_runs.py NAME...    # those whose name matches (* and ?)
+    KERAS_BACKEND=tensorflow venv/bin/python tests/keras/record_keras_runs.py 'float64_*' 'stateful_*'
     KERAS_BACKEND=jax venv/bin/python tests/keras/record_keras_runs.py --verify   # trains from the files and compares
 
 Recording is deterministic: twice on one machine writes the same bytes. The runs are defined in keras_runs.py. A run
@@ -34,7 +35,7 @@ warnings.filterwarnings("ignore", message="Explicitly requested dtype int64")  #
 FOLDER = pathlib.Path(__file__).parent / "testdata" / "runs"
 STEPS = 20
 BATCHES = 3
-MAX_ROUNDING = 2.5e-6  # a quarter of the agreement that the README asks for
+MAX_ROUNDING = {"float32": 2.5e-6, "float64": 2.5e-12}  # a quarter of the agreement that the README asks for
 
 # Keras leaves these losses' own arguments out of their configuration.
 for loss_class in (keras.losses.Huber, keras.losses.CosineSimilarity):
@@ -62,37 +63,61 @@ def distance(actual, expected):
     return worst
 
 
-def single(values):
-    """What Keras takes in place of a list of one."""
-    return values[0] if len(values) == 1 else values
+def given(run, key, arrays):
+    """What Keras takes: a dictionary where the run has names, an array in place of a list of one."""
+    names = run.get(key + "_names")
+    if names:
+        return dict(zip(names, arrays, strict=True))
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def use_floatx(floatx):
+    if floatx == "float64" and keras.backend.backend() != "tensorflow":
+        raise ValueError("record float64 with KERAS_BACKEND=tensorflow: elsewhere Keras multiplies matrices in float32")
+    keras.config.set_floatx(floatx)
+
+
+def forget_states(model):
+    """Stateful layers begin anew."""
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
+            layer.reset_state()
 
 
 def train(model, run):
     """Trains over the run's batches; the numbers of each step by name."""
+    forget_states(model)
     history = {}
     size = run["batch_size"]
     for batch in run["batches"]:
-        def rows(arrays):
-            return single([array[batch * size:(batch + 1) * size] for array in arrays])
+        def rows(key):
+            return given(run, key, [array[batch * size:(batch + 1) * size] for array in run[key]])
 
         model.reset_metrics()
         logs = model.train_on_batch(
-            rows(run["x"]), rows(run["y"]), sample_weight=rows(run["sample_weight"]) if run["sample_weight"] else None,
+            rows("x"), rows("y"), sample_weight=rows("sample_weight") if run["sample_weight"] else None,
             class_weight=run["class_weight"], return_dict=True)
         for name, value in logs.items():
-            history.setdefault(name, []).append(np.asarray(value, np.float32))
+            history.setdefault(name, []).append(np.asarray(value, keras.config.floatx()))
     return history
 
 
 def conclude(model, run):
     """evaluate() and predict() over all examples."""
-    logs = model.evaluate(single(run["x"]), single(run["y"]), batch_size=run["batch_size"], verbose=0,
-                          sample_weight=single(run["sample_weight"]) if run["sample_weight"] else None,
-                          return_dict=True)
-    predictions = model.predict(single(run["x"]), batch_size=run["batch_size"], verbose=0)
+    def whole(key):
+        return given(run, key, run[key])
+
+    floatx = keras.config.floatx()
+    forget_states(model)
+    logs = model.evaluate(whole("x"), whole("y"), batch_size=run["batch_size"], verbose=0,
+                          sample_weight=whole("sample_weight") if run["sample_weight"] else None, return_dict=True)
+    forget_states(model)
+    predictions = model.predict(whole("x"), batch_size=run["batch_size"], verbose=0)
+    if isinstance(predictions, dict):
+        predictions = [predictions[name] for name in sorted(predictions)]
     predictions = predictions if isinstance(predictions, list) else [predictions]
-    return ({name: np.asarray(value, np.float32) for name, value in logs.items()},
-            [np.asarray(prediction, np.float32) for prediction in predictions])
+    return ({name: np.asarray(value, floatx) for name, value in logs.items()},
+            [np.asarray(prediction, floatx) for prediction in predictions])
 
 
 def rounding(model, run, initial, optimizer, final):
@@ -101,7 +126,7 @@ def rounding(model, run, initial, optimizer, final):
     for variable in model.weights:
         value = initial[variable.path]
         if variable.trainable:
-            towards = np.where(generator.random(value.shape) < 0.5, np.inf, -np.inf).astype(np.float32)
+            towards = np.where(generator.random(value.shape) < 0.5, np.inf, -np.inf).astype(value.dtype)
             value = np.nextafter(value, towards)
         variable.assign(value)
     for variable, value in zip(model.optimizer.variables, optimizer):
@@ -112,21 +137,25 @@ def rounding(model, run, initial, optimizer, final):
 
 def record(name, define):
     keras.utils.clear_session()
+    use_floatx(define.floatx)
     seed = zlib.crc32(name.encode())
     keras.utils.set_random_seed(seed % 2**31)
     generator = np.random.default_rng(seed)
-    definition = define(keras_runs.Data(generator, BATCHES))
+    definition = define(keras_runs.Data(generator, BATCHES, dtype=np.dtype(define.floatx)))
     model = definition["model"]
     run = {key: definition[key] for key in ("batch_size", "class_weight")}
     for key in ("x", "y", "sample_weight"):
         value = definition.get(key)
+        if isinstance(value, dict):
+            run[key + "_names"] = sorted(value)
+            value = [value[name] for name in sorted(value)]
         run[key] = [] if value is None else value if isinstance(value, list) else [value]
     run["batches"] = [int(batch) for batch in generator.integers(0, BATCHES, STEPS)]
 
     # Zero biases and the like would hide mistakes in the first steps.
     for variable in model.trainable_variables:
         noise = 0.05 * generator.standard_normal(variable.shape)
-        variable.assign(value_of(variable) + noise.astype(np.float32))
+        variable.assign(value_of(variable) + noise.astype(define.floatx))
     model_json = keras.saving.serialize_keras_object(model)
     model.compile(**definition["compile"])
     model.optimizer.build(model.trainable_variables)
@@ -143,7 +172,7 @@ def record(name, define):
     stuck = [path for path in initial if np.array_equal(initial[path], final[path])]
     print(f"{name}: loss {history['loss'][0]:.4g} -> {history['loss'][-1]:.4g}, rounding {moved:.1e} {where}"
           f"{', unchanged: ' + ', '.join(stuck) if stuck else ''}", flush=True)
-    if moved > MAX_ROUNDING:
+    if moved > MAX_ROUNDING[define.floatx]:
         raise ValueError(f"{name}: rounding alone moves {where} by {moved:.1e} of its largest element")
 
     tensors = {f"{key}/{i}": array for key in ("x", "y", "sample_weight") for i, array in enumerate(run[key])}
@@ -162,6 +191,8 @@ def record(name, define):
         "outputs": [tensor._keras_history.operation.name for tensor in model.outputs],
         "weights": [{"path": variable.path, "shape": list(variable.shape), "trainable": bool(variable.trainable)}
                     for variable in model.weights],
+        **({"floatx": define.floatx} if define.floatx != "float32" else {}),
+        **{key: run[key] for key in ("x_names", "y_names", "sample_weight_names") if key in run},
         "batch_size": run["batch_size"],
         "steps": STEPS,
         "batches": run["batches"],
@@ -176,6 +207,7 @@ def verify(name):
     """Trains the run of the files; the worst disagreement with what they hold."""
     keras.utils.clear_session()
     run = fixture_files.read_json(FOLDER / f"{name}.json")
+    use_floatx(run.get("floatx", "float32"))
     tensors = fixture_files.read_tensors(FOLDER / f"{name}.safetensors")
 
     def group(prefix):
@@ -225,7 +257,7 @@ def main():
             if arguments.verify:
                 part, error, where = verify(name)
                 print(f"{name}: {error:.1e} ({part} {where})", flush=True)
-                if error > 1e-5:
+                if error > (1e-11 if keras.config.floatx() == "float64" else 1e-5):
                     failures.append(f"{name}: {part} {where} is off by {error:.1e}")
             else:
                 record(name, keras_runs.RUNS[name])

@@ -16,6 +16,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -61,8 +63,33 @@ class KerasTensor {
 };
 using KerasTensorList = std::vector<KerasTensor>;
 
+// The inputs or the outputs of a model: one, several in an order, or several by name.
+class KerasTensors {
+ public:
+  using Named = std::map<std::string, KerasTensor>;
+  // NOLINTBEGIN(google-explicit-constructor): Model({a, b}, {{"kind", c}, {"size", d}})
+  KerasTensors(const KerasTensor& one) : list_{one} {}
+  KerasTensors(KerasTensorList list) : list_(std::move(list)) {}
+  KerasTensors(std::initializer_list<KerasTensor> list) : list_(list) {}
+  KerasTensors(std::initializer_list<Named::value_type> named) : KerasTensors(Named(named)) {}
+  KerasTensors(const Named& named) {
+    for (const auto& [name, value] : named) {
+      names_.push_back(name);
+      list_.push_back(value);
+    }
+  }
+  // NOLINTEND(google-explicit-constructor)
+  // Sorted by name, where they have names.
+  const KerasTensorList& list() const { return list_; }
+  const std::vector<std::string>& names() const { return names_; }  // empty: a list
+
+ private:
+  KerasTensorList list_;
+  std::vector<std::string> names_;
+};
+
 struct InputOptions {
-  DType dtype = DType::float32;
+  std::optional<DType> dtype = {};  // none: float64 where that is the global policy, else float32
   std::string name = {};
   int64_t batch_size = -1;
 };

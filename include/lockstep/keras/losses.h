@@ -144,8 +144,29 @@ struct BinaryFocalCrossentropyOptions {
 };
 Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {});
 
+// One number for all classes, or one for each: .alpha = 0.25, .alpha = {0.1, 0.6, 0.3}.
+class ClassWeights {
+ public:
+  ClassWeights() = default;  // 1
+  // NOLINTBEGIN(google-explicit-constructor)
+  ClassWeights(double one) : values_{one} {}
+  ClassWeights(std::initializer_list<double> each) : values_(each), single_(false) {}
+  ClassWeights(std::vector<double> each) : values_(std::move(each)), single_(false) {}
+  // NOLINTEND(google-explicit-constructor)
+  bool single() const { return single_; }
+  const std::vector<double>& values() const { return values_; }
+
+  Json serialize() const;  // a number or a list
+  static ClassWeights deserialize(const Json& json,
+                                  std::source_location where = std::source_location::current());
+
+ private:
+  std::vector<double> values_ = {1};
+  bool single_ = true;
+};
+
 struct CategoricalFocalCrossentropyOptions {
-  double alpha = 0.25;
+  ClassWeights alpha = 0.25;
   double gamma = 2;
   bool from_logits = false;
   double label_smoothing = 0;
@@ -189,6 +210,22 @@ struct TverskyOptions {
 };
 Loss Tversky(const TverskyOptions& options = {});
 
+struct CircleOptions {
+  double gamma = 80;            // the largest scale of a similarity
+  double margin = 0.4;          // how far a pair may be from its best distance
+  bool remove_diagonal = true;  // an example is no pair with itself
+  Reduction reduction = Reduction::sum_over_batch_size;
+  std::string name = {};
+};
+// Of class numbers and embeddings (examples, size) of length 1 (UnitNormalization): all pairs of the batch, those of one
+// class to be close, those of two to be apart. Examples without such pairs do not count. Inside a replica the pairs are
+// those of its own examples.
+Loss Circle(const CircleOptions& options = {});
+
+// Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is the
+// blank and no class; predictions are logits (examples, time, classes).
+Loss CTC(const LossOptions& options = {});
+
 struct FunctionLossOptions {
   std::string name = "function";
   Reduction reduction = Reduction::sum_over_batch_size;
@@ -208,6 +245,16 @@ Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, Crossentr
 Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options = {});
 Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
                                        SparseCategoricalCrossentropyOptions options = {});
+
+struct CTCOptions {
+  Tensor label_length = {};  // (examples), whole numbers; none: labels up to the last that is not mask_index
+  Tensor logit_length = {};  // (examples), whole numbers; none: all of time
+  int64_t mask_index = 0;    // the blank
+};
+// -log of the probability that the logits (examples, time, classes), taken as a softmax at every step, spell the labels
+// (examples, length) once repetitions are merged and blanks left out. A label that the time does not suffice for has a
+// loss of about 1e5. Differentiable in the logits.
+Tensor ctc(const Tensor& labels, const Tensor& logits, const CTCOptions& options = {});
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.
 void register_loss(const std::string& class_name, std::function<Loss(const Json& config)> make);

@@ -75,15 +75,18 @@ class MetricBase {
   const std::vector<Variable>& variables() const { return variables_; }
   bool built() const { return built_; }
   void ensure_built(const Tensor& y_true, const Tensor& y_pred);
+  // What it counts and adds up in: float64 where the first predictions were, else float32.
+  DType dtype() const { return dtype_; }
 
  protected:
-  // float32, zero.
+  // Zero, of dtype().
   Variable add_variable(const std::string& name, const Shape& shape = {});
   void set_name(std::string name) { name_ = std::move(name); }
 
  private:
   std::string name_;
   std::vector<Variable> variables_;
+  DType dtype_ = DType::float32;
   bool built_ = false;
 };
 

@@ -171,12 +171,10 @@ class Model : public Layer {
  public:
   Model() = default;
   explicit Model(std::shared_ptr<ModelBase> base);
-  // The functional API: everything between these.
-  Model(const KerasTensorList& inputs, const KerasTensorList& outputs, const ModelOptions& options = {},
+  // The functional API: everything between these. Where inputs or outputs have names, data, losses, metrics and
+  // predictions go by these; otherwise by the names of the inputs, and of the layers that make the outputs.
+  Model(const KerasTensors& inputs, const KerasTensors& outputs, const ModelOptions& options = {},
         std::source_location where = std::source_location::current());
-  Model(const KerasTensor& input, const KerasTensor& output, const ModelOptions& options = {},
-        std::source_location where = std::source_location::current())
-      : Model(KerasTensorList{input}, KerasTensorList{output}, options, where) {}
 
   // Says how to train; needed before fit and evaluate, not before predict. Nothing is traced yet: each kind
   // of step is traced and compiled with its first batch, once per shape of batches. A second compile()
@@ -217,6 +215,10 @@ class Model : public Layer {
                  std::source_location where = std::source_location::current()) const;
   TensorList predict_all(const Data& data, const PredictOptions& options = {},
                          std::source_location where = std::source_location::current()) const;
+  // The same by the names of the outputs.
+  std::map<std::string, Tensor> predict_named(
+      const Data& data, const PredictOptions& options = {},
+      std::source_location where = std::source_location::current()) const;
   // One step on one batch; gives loss and metrics of this batch alone. No callbacks and no report.
   Logs train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight = {},
                       std::source_location where = std::source_location::current()) const;
@@ -283,6 +285,8 @@ class ModelBase : public LayerBase {
   // their first call.
   virtual KerasTensorList inputs() const { return {}; }
   virtual KerasTensorList outputs() const { return {}; }
+  // What data by name calls inputs() and outputs.
+  virtual std::vector<std::string> input_names() const;
   virtual std::vector<std::string> output_names(size_t count) const;
 
   std::string module() const override { return "keras"; }

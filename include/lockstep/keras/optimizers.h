@@ -108,6 +108,7 @@ struct Slot {
   std::string name;
   double initial = 0;
   std::optional<Shape> shape = {};  // none: the variable's
+  bool starts_as_variable = false;  // begins with the variable's value, not with `initial`
 };
 
 // How one variable is updated: derive from it to write an optimizer.
@@ -119,6 +120,11 @@ class Optimizer::Rule {
   virtual Json config() const { return Json::object(); }
 
   virtual std::vector<Slot> slots(const Variable& /*variable*/) const { return {}; }
+  // The part of the learning rate times a variable that is taken away from it; `common` is the optimizer's.
+  virtual std::optional<double> weight_decay(const Variable& /*variable*/,
+                                             std::optional<double> common) const {
+    return common;
+  }
   // State that all variables have in common: float64 scalars.
   virtual std::vector<Slot> shared() const { return {}; }
 
@@ -299,6 +305,40 @@ struct AdafactorOptions {
 // slot of their own size. The rate is at most 1 / sqrt(t) whatever relative_step says, as in Keras.
 Optimizer Adafactor(const AdafactorOptions& options = {},
                     std::source_location where = std::source_location::current());
+
+struct MuonOptions {
+  LearningRate learning_rate = 1e-3;
+  double adam_beta_1 = 0.9;
+  double adam_beta_2 = 0.999;
+  std::optional<double> adam_weight_decay = 0.004;
+  double epsilon = 1e-7;
+  std::vector<std::string> exclude_layers = {};  // regular expressions of variables' paths
+  bool exclude_embeddings = true;                // paths with "embedding" in them
+  double muon_a = 3.4445;
+  double muon_b = -4.775;
+  double muon_c = 2.0315;
+  double adam_lr_ratio = 1;
+  double momentum = 0.95;
+  int64_t ns_steps = 5;
+  bool nesterov = true;
+  std::optional<double> rms_rate = 0.2;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(0.004);
+};
+// Matrices move along their momentum made orthogonal, in ns_steps of Newton's and Schulz' iteration; all other variables,
+// and those that are excluded, as under AdamW with adam_lr_ratio times the rate.
+Optimizer Muon(const MuonOptions& options = {}, std::source_location where = std::source_location::current());
+
+struct ScheduleFreeAdamWOptions {
+  LearningRate learning_rate = 0.0025;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-8;
+  int64_t warmup_steps = 0;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+};
+// z -= rate * g / (sqrt(v / (1 - beta_2^t)) + epsilon);  x = mean of all z so far;  w = (1 - beta_1) * z + beta_1 * x
+Optimizer ScheduleFreeAdamW(const ScheduleFreeAdamWOptions& options = {},
+                            std::source_location where = std::source_location::current());
 
 #undef LOCKSTEP_COMMON_OPTIMIZER_OPTIONS
 

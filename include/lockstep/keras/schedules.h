@@ -84,6 +84,7 @@ class LearningRate {
   std::variant<double, LearningRateSchedule> value_ = 0.0;
 };
 
+// Numbers of steps need not be whole.
 namespace schedules {
 
 struct ExponentialDecayOptions {
@@ -91,7 +92,7 @@ struct ExponentialDecayOptions {
   std::string name = "ExponentialDecay";
 };
 // initial_learning_rate * decay_rate ^ p,  p = step / decay_steps
-LearningRateSchedule ExponentialDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+LearningRateSchedule ExponentialDecay(double initial_learning_rate, double decay_steps, double decay_rate,
                                       const ExponentialDecayOptions& options = {},
                                       std::source_location where = std::source_location::current());
 
@@ -100,7 +101,7 @@ struct InverseTimeDecayOptions {
   std::string name = "InverseTimeDecay";
 };
 // initial_learning_rate / (1 + decay_rate * p),  p = step / decay_steps
-LearningRateSchedule InverseTimeDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+LearningRateSchedule InverseTimeDecay(double initial_learning_rate, double decay_steps, double decay_rate,
                                       const InverseTimeDecayOptions& options = {},
                                       std::source_location where = std::source_location::current());
 
@@ -120,7 +121,7 @@ struct PolynomialDecayOptions {
   std::string name = "PolynomialDecay";
 };
 // (initial_learning_rate - end) * (1 - step / decay_steps) ^ power + end
-LearningRateSchedule PolynomialDecay(double initial_learning_rate, int64_t decay_steps,
+LearningRateSchedule PolynomialDecay(double initial_learning_rate, double decay_steps,
                                      const PolynomialDecayOptions& options = {},
                                      std::source_location where = std::source_location::current());
 
@@ -128,10 +129,10 @@ struct CosineDecayOptions {
   double alpha = 0;  // the part of the rate that is left at the end
   std::string name = "CosineDecay";
   std::optional<double> warmup_target = {};  // reached in a straight line from initial_learning_rate
-  int64_t warmup_steps = 0;
+  double warmup_steps = 0;
 };
 // rate * ((1 - alpha) * (1 + cos(pi * step / decay_steps)) / 2 + alpha)
-LearningRateSchedule CosineDecay(double initial_learning_rate, int64_t decay_steps,
+LearningRateSchedule CosineDecay(double initial_learning_rate, double decay_steps,
                                  const CosineDecayOptions& options = {},
                                  std::source_location where = std::source_location::current());
 
@@ -141,7 +142,7 @@ struct CosineDecayRestartsOptions {
   double alpha = 0;
   std::string name = "SGDRDecay";
 };
-LearningRateSchedule CosineDecayRestarts(double initial_learning_rate, int64_t first_decay_steps,
+LearningRateSchedule CosineDecayRestarts(double initial_learning_rate, double first_decay_steps,
                                          const CosineDecayRestartsOptions& options = {},
                                          std::source_location where = std::source_location::current());
 

@@ -14,10 +14,12 @@
 
 namespace lockstep {
 
-// How a value between pixels is made: that of the nearest one, or the mean of the four around it, weighted.
+// How a value between pixels is made: that of the nearest one, or a weighted mean of those around it: of 2 x 2
+// (bilinear), 4 x 4 (bicubic: Keys' cubic convolution), 6 x 6 or 10 x 10 (Lanczos windows). area is the mean over what a
+// pixel of the result covers of the image.
 class Interpolation {
  public:
-  enum Kind : uint8_t { nearest, bilinear };
+  enum Kind : uint8_t { nearest, bilinear, bicubic, lanczos3, lanczos5, area };
 
   // NOLINTBEGIN(google-explicit-constructor): .interpolation = "nearest"
   constexpr Interpolation(Kind kind) : kind_(kind) {}
@@ -28,6 +30,7 @@ class Interpolation {
   // NOLINTEND(google-explicit-constructor)
 
   constexpr Kind kind() const { return kind_; }
+  std::string_view name() const;
 
  private:
   static Kind parse(std::string_view text, std::source_location where);
@@ -61,11 +64,12 @@ namespace image {
 
 struct ResizeOptions {
   Interpolation interpolation = Interpolation::bilinear;
+  bool antialias = false;  // shrinking averages over what lies between
   DataFormat data_format = DataFormat::channels_last;
 };
 
 // The images in `size` {height, width}. Pixels are squares: the centre of pixel i of n lies at (i + 1/2) / n of the image.
-// Shrinking does not average over what lies between. Images of integers can be resized to the nearest pixels only.
+// Images of integers can be resized to the nearest pixels only. antialias has no effect on nearest and area.
 Tensor resize(const TensorArg& images, const Dims& size, const ResizeOptions& options = {});
 
 struct AffineTransformOptions {
@@ -77,7 +81,7 @@ struct AffineTransformOptions {
 
 // `transform` is (batch, 8) or (8): a0 a1 a2 b0 b1 b2 c0 c1. The pixel in column x and row y of the result is that of the
 // images in column (a0 x + a1 y + a2) / k and row (b0 x + b1 y + b2) / k, with k = c0 x + c1 y + 1. Differentiable in
-// both. Takes floating-point images and a transform of their dtype.
+// both. Takes floating-point images and a transform of their dtype; interpolation is nearest or bilinear.
 Tensor affine_transform(const TensorArg& images, const TensorArg& transform,
                         const AffineTransformOptions& options = {});
 

@@ -111,7 +111,7 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
       waited_ = 0;
     } else if (cooldown_ == 0 && ++waited_ >= options_.patience) {
       const double old = model().optimizer().current_learning_rate();
-      if (old <= static_cast<double>(static_cast<float>(options_.min_lr))) return;
+      if (static_cast<float>(old) <= static_cast<float>(options_.min_lr)) return;
       const double reduced = std::max(old * options_.factor, options_.min_lr);
       model().optimizer().set_learning_rate(reduced);
       if (options_.verbose > 0)

@@ -117,7 +117,6 @@ struct ResizingSettings {
   int64_t height = 0, width = 0;
   ResizingOptions options;
   std::string fill_mode = "constant";
-  bool antialias = false;
   void visit(auto& v) {
     v("height", height);
     v("width", width);
@@ -126,7 +125,7 @@ struct ResizingSettings {
     v("pad_to_aspect_ratio", options.pad_to_aspect_ratio);
     v("fill_mode", fill_mode);
     v("fill_value", options.fill_value);
-    v("antialias", antialias);
+    v("antialias", options.antialias);
     v("data_format", options.data_format);
   }
 };
@@ -141,7 +140,6 @@ class ResizingLayer final : public ImageLayer<ResizingSettings> {
     require(!settings_.options.crop_to_aspect_ratio || !settings_.options.pad_to_aspect_ratio,
             ErrorCode::invalid_argument, here,
             "Resizing: one of crop_to_aspect_ratio and pad_to_aspect_ratio at most");
-    require(!settings_.antialias, ErrorCode::unsupported, here, "Resizing: antialias is not known");
     require(settings_.fill_mode == "constant", ErrorCode::unsupported, here,
             "Resizing: fill_mode must be \"constant\", received \"", settings_.fill_mode, "\"");
   }
@@ -157,11 +155,15 @@ class ResizingLayer final : public ImageLayer<ResizingSettings> {
     const Interpolation interpolation = settings_.options.interpolation;
     const auto resized = [&](const Tensor& t) {
       return image::resize(t, {target.height, target.width},
-                           {.interpolation = interpolation, .data_format = format()});
+                           {.interpolation = interpolation,
+                            .antialias = settings_.options.antialias,
+                            .data_format = format()});
     };
-    // A mean of integers lies between them: no cast leaves their range.
     if (is_floating(x.dtype()) || interpolation.kind() == Interpolation::nearest) return resized(y);
-    return cast(round(resized(cast(y, DType::float32))), x.dtype());
+    Tensor rounded = round(resized(cast(y, DType::float32)));
+    // Means lie between the pixels; bicubic and Lanczos interpolation go beyond them at edges.
+    if (x.dtype() == DType::uint8) rounded = clip_by_value(rounded, 0.0, 255.0);
+    return cast(rounded, x.dtype());
   }
 };
 const RegisterLayer<ResizingLayer> resizing;

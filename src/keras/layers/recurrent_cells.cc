@@ -1,3 +1,4 @@
+#include "keras/layers/forget_bias.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/recurrent_cell.h"
 #include "keras/layers/recurrent_settings.h"
@@ -10,16 +11,17 @@
 
 namespace lockstep::keras::layers {
 
-TensorList starting_states(const LayerBase& layer, const TensorList& given, const Dims& sizes, int64_t batch,
-                           DType dtype) {
-  require(given.empty() || given.size() == static_cast<size_t>(sizes.rank()), ErrorCode::invalid_argument,
-          layer.where(), layer.class_name(), " \"", layer.name(), "\" has ", sizes.rank(),
-          " states; initial_state has ", given.size());
+TensorList starting_states(const LayerBase& layer, const TensorList& given, const std::vector<Shape>& shapes,
+                           int64_t batch, DType dtype) {
+  require(given.empty() || given.size() == shapes.size(), ErrorCode::invalid_argument, layer.where(),
+          layer.class_name(), " \"", layer.name(), "\" has ", shapes.size(), " states; initial_state has ",
+          given.size());
   TensorList states;
-  for (int i = 0; i < sizes.rank(); ++i) {
-    const Shape shape = {batch, sizes[i]};
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    Shape shape = shapes[i];
+    shape.insert(0, batch);
     states.push_back(given.empty() ? Tensor::full(dtype, shape, 0)
-                                   : broadcast_to(cast(given[static_cast<size_t>(i)], dtype), shape));
+                                   : broadcast_to(cast(given[i], dtype), shape));
   }
   return states;
 }
@@ -87,13 +89,13 @@ class GatedCell : public ConfiguredLayer<CellSettings<Options>>, public Recurren
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const Run run = begin(expand_dims(inputs[0], 0), context.training);
     TensorList results =
-        run.step(squeeze(run.inputs, {0}), starting_states(*this, context.initial_state, state_sizes(),
+        run.step(squeeze(run.inputs, {0}), starting_states(*this, context.initial_state, state_shapes(),
                                                            inputs[0].shape()[0], this->compute_dtype()));
     results.insert(results.begin(), results[0]);
     return results;
   }
 
-  Dims state_sizes() const override { return {units()}; }
+  std::vector<Shape> state_shapes() const override { return {Shape{units()}}; }
 
  protected:
   virtual Shape bias_shape() const { return {kGates * units()}; }
@@ -146,27 +148,12 @@ class SimpleRNNCellLayer final : public GatedCell<SimpleRNNCellOptions, 1> {
 };
 const RegisterLayer<SimpleRNNCellLayer> simple_rnn_cell;
 
-// The forget gate starts at 1, the others as `others` says.
-class ForgetBias final : public Initializer::Rule {
- public:
-  explicit ForgetBias(Initializer others) : others_(std::move(others)) {}
-  Tensor make(const Shape& shape, DType dtype) const override {
-    const int64_t units = shape[0] / 4;
-    return concat(
-        TensorList{others_({units}, dtype), Tensor::full(dtype, {units}, 1), others_({2 * units}, dtype)}, 0);
-  }
-  std::string class_name() const override { return "ForgetBias"; }
-
- private:
-  Initializer others_;
-};
-
 class LSTMCellLayer final : public GatedCell<LSTMCellOptions, 4> {
  public:
   static constexpr const char* kClassName = "LSTMCell";
   using GatedCell::GatedCell;
 
-  Dims state_sizes() const override { return {units(), units()}; }
+  std::vector<Shape> state_shapes() const override { return {Shape{units()}, Shape{units()}}; }
 
   Run begin(const Tensor& sequence, bool training) const override {
     return {projected(sequence, bias(), training),
@@ -182,7 +169,7 @@ class LSTMCellLayer final : public GatedCell<LSTMCellOptions, 4> {
  protected:
   Initializer bias_initializer() const override {
     const Initializer& others = options().bias_initializer;
-    return options().unit_forget_bias ? Initializer(std::make_shared<ForgetBias>(others)) : others;
+    return options().unit_forget_bias ? forget_bias(others) : others;
   }
 };
 const RegisterLayer<LSTMCellLayer> lstm_cell;
@@ -263,7 +250,7 @@ class StackedRNNCellsLayer final : public ConfiguredLayer<StackedSettings> {
     Shape step = input;
     for (const Layer& cell : settings_.cells) {
       cell.build(step, where());
-      step[-1] = cells_of(cell, kClassName)[0]->state_sizes()[0];
+      step[-1] = cells_of(cell, kClassName)[0]->state_shapes()[0][-1];
     }
   }
 
@@ -271,7 +258,7 @@ class StackedRNNCellsLayer final : public ConfiguredLayer<StackedSettings> {
     TensorList results = {inputs[0]}, given = context.initial_state;
     size_t used = 0;
     for (const Layer& cell : settings_.cells) {
-      const size_t states = static_cast<size_t>(cells_of(cell, kClassName)[0]->state_sizes().rank());
+      const size_t states = cells_of(cell, kClassName)[0]->state_shapes().size();
       CallOptions options{.training = context.training};
       for (size_t i = 0; i < states && used < given.size(); ++i)
         options.initial_state.push_back(given[used++]);
@@ -288,7 +275,25 @@ class StackedRNNCellsLayer final : public ConfiguredLayer<StackedSettings> {
 };
 const RegisterLayer<StackedRNNCellsLayer> stacked_rnn_cells;
 
+class ForgetBias final : public Initializer::Rule {
+ public:
+  explicit ForgetBias(Initializer others) : others_(std::move(others)) {}
+  Tensor make(const Shape& shape, DType dtype) const override {
+    const int64_t units = shape[0] / 4;
+    return concat(
+        TensorList{others_({units}, dtype), Tensor::full(dtype, {units}, 1), others_({2 * units}, dtype)}, 0);
+  }
+  std::string class_name() const override { return "ForgetBias"; }
+
+ private:
+  Initializer others_;
+};
+
 }  // namespace
+
+Initializer forget_bias(const Initializer& others) {
+  return Initializer(std::make_shared<ForgetBias>(others));
+}
 
 std::vector<const RecurrentCell*> cells_of(const Layer& layer, const char* user) {
   if (const auto* stack = dynamic_cast<const StackedRNNCellsLayer*>(layer.base().get())) {

@@ -6,8 +6,7 @@
 namespace lockstep::keras::layers {
 
 template <class Options>
-void visit_cell(auto& v, int64_t& units, Options& o) {
-  v("units", units);
+void visit_gates(auto& v, Options& o) {
   v("activation", o.activation);
   if constexpr (requires { o.recurrent_activation; }) v("recurrent_activation", o.recurrent_activation);
   v("use_bias", o.use_bias);
@@ -27,6 +26,12 @@ void visit_cell(auto& v, int64_t& units, Options& o) {
   v("seed", o.seed);
   // Older files say how Keras is to compute; it does not change what.
   if constexpr (requires { v.ignore("implementation"); }) v.ignore("implementation");
+}
+
+template <class Options>
+void visit_cell(auto& v, int64_t& units, Options& o) {
+  v("units", units);
+  visit_gates(v, o);
 }
 
 template <class Options>

@@ -10,13 +10,13 @@
 
 namespace lockstep::keras {
 
-FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs, const ModelOptions& options,
-                                 std::source_location where)
+FunctionalModel::FunctionalModel(const KerasTensors& inputs, const KerasTensors& outputs,
+                                 const ModelOptions& options, std::source_location where)
     : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}),
-      inputs_(std::move(inputs)),
-      outputs_(std::move(outputs)),
-      graph_(trace_back(inputs_, outputs_, where)) {
-  require(!inputs_.empty() && !outputs_.empty(), ErrorCode::invalid_argument, where,
+      inputs_(inputs),
+      outputs_(outputs),
+      graph_(trace_back(inputs_.list(), outputs_.list(), where)) {
+  require(!inputs_.list().empty() && !outputs_.list().empty(), ErrorCode::invalid_argument, where,
           "Model: give at least one input and one output");
   for (const Layer& layer : graph_.layers) track(layer);
 
@@ -25,7 +25,7 @@ FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs
     const auto key = std::pair(value.impl()->call.get(), value.impl()->output);
     return place_of.emplace(key, place_of.size()).first->second;
   };
-  for (const KerasTensor& input : inputs_) input_places_.push_back(place(input));
+  for (const KerasTensor& input : inputs_.list()) input_places_.push_back(place(input));
   std::map<const LayerCall*, size_t> step_of;
   for (const auto& call : graph_.calls) {
     if (call->inputs.empty()) continue;
@@ -35,7 +35,7 @@ FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs
     step_of[call.get()] = steps_.size();
     steps_.push_back(std::move(step));
   }
-  for (const KerasTensor& output : outputs_) output_places_.push_back(place(output));
+  for (const KerasTensor& output : outputs_.list()) output_places_.push_back(place(output));
   // Places exist for the results that somebody reads.
   for (const auto& [key, at] : place_of) {
     const auto found = step_of.find(key.first);
@@ -47,17 +47,17 @@ FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs
   }
   places_ = place_of.size();
   std::vector<Shape> shapes;
-  for (const KerasTensor& input : inputs_) shapes.push_back(input.shape());
+  for (const KerasTensor& input : inputs_.list()) shapes.push_back(input.shape());
   ensure_built(shapes, where);
 }
 
 TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext& context) {
   const std::source_location here = std::source_location::current();
-  require(inputs.size() == inputs_.size(), ErrorCode::invalid_argument, here, "model \"", name(), "\" has ",
-          inputs_.size(), " inputs, received ", inputs.size());
+  require(inputs.size() == inputs_.list().size(), ErrorCode::invalid_argument, here, "model \"", name(),
+          "\" has ", inputs_.list().size(), " inputs, received ", inputs.size());
   TensorList values(places_);
   for (size_t i = 0; i < inputs.size(); ++i)
-    values[input_places_[i]] = fit_to_input(inputs[i], inputs_[i], name());
+    values[input_places_[i]] = fit_to_input(inputs[i], inputs_.list()[i], name());
   for (const Step& step : steps_) {
     TensorList operands;
     for (const size_t at : step.inputs) operands.push_back(values[at]);
@@ -78,9 +78,14 @@ TensorList FunctionalModel::compute_mask(const TensorList&, const TensorList&, s
   return {};  // the layers inside have attached theirs
 }
 
+std::vector<std::string> FunctionalModel::input_names() const {
+  return inputs_.names().empty() ? ModelBase::input_names() : inputs_.names();
+}
+
 std::vector<std::string> FunctionalModel::output_names(size_t) const {
+  if (!outputs_.names().empty()) return outputs_.names();
   std::vector<std::string> names;
-  for (const KerasTensor& output : outputs_) names.push_back(output.name());
+  for (const KerasTensor& output : outputs_.list()) names.push_back(output.name());
   return names;
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::keras {
 
 class FunctionalModel final : public ModelBase {
  public:
-  FunctionalModel(KerasTensorList inputs, KerasTensorList outputs, const ModelOptions& options,
+  FunctionalModel(const KerasTensors& inputs, const KerasTensors& outputs, const ModelOptions& options,
                   std::source_location where);
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
@@ -21,8 +21,11 @@ class FunctionalModel final : public ModelBase {
   Json get_config() const override;
   std::string module() const override { return "keras.src.models.functional"; }
 
-  KerasTensorList inputs() const override { return inputs_; }
-  KerasTensorList outputs() const override { return outputs_; }
+  KerasTensorList inputs() const override { return inputs_.list(); }
+  KerasTensorList outputs() const override { return outputs_.list(); }
+  std::vector<std::string> input_names() const override;
+  // The names that the model was made with; empty where its inputs are a list.
+  const std::vector<std::string>& input_keys() const { return inputs_.names(); }
   std::vector<std::string> output_names(size_t count) const override;
   const FunctionalGraph& graph() const { return graph_; }
 
@@ -35,8 +38,8 @@ class FunctionalModel final : public ModelBase {
     std::vector<size_t> outputs;
   };
 
-  KerasTensorList inputs_;
-  KerasTensorList outputs_;
+  KerasTensors inputs_;
+  KerasTensors outputs_;
   FunctionalGraph graph_;
   std::vector<Step> steps_;
   std::vector<size_t> input_places_;

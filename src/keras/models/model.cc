@@ -21,10 +21,16 @@ std::vector<std::string> ModelBase::output_names(size_t count) const {
   return names;
 }
 
+std::vector<std::string> ModelBase::input_names() const {
+  std::vector<std::string> names;
+  for (const KerasTensor& input : inputs()) names.push_back(input.name());
+  return names;
+}
+
 // --- Model ---------------------------------------------------------------------------------------------------
 
 Model::Model(std::shared_ptr<ModelBase> base) : Layer(std::move(base)) {}
-Model::Model(const KerasTensorList& inputs, const KerasTensorList& outputs, const ModelOptions& options,
+Model::Model(const KerasTensors& inputs, const KerasTensors& outputs, const ModelOptions& options,
              std::source_location where)
     : Layer(std::make_shared<FunctionalModel>(inputs, outputs, options, where)) {}
 
@@ -69,6 +75,18 @@ Tensor Model::predict(const Data& data, const PredictOptions& options, std::sour
   require(results.size() == 1, ErrorCode::invalid_argument, where, "predict: model \"", name(), "\" gives ",
           results.size(), " results; call predict_all()");
   return std::move(results[0]);
+}
+
+std::map<std::string, Tensor> Model::predict_named(const Data& data, const PredictOptions& options,
+                                                   std::source_location where) const {
+  TensorList results = predict_all(data, options, where);
+  const std::vector<std::string> names = model_base().output_names(results.size());
+  std::map<std::string, Tensor> named;
+  for (size_t i = 0; i < results.size(); ++i)
+    require(named.emplace(names[i], std::move(results[i])).second, ErrorCode::invalid_argument, where,
+            "predict_named: two outputs of model \"", name(), "\" are called \"", names[i],
+            "\"; make the model with names for its outputs, or call predict_all()");
+  return named;
 }
 
 Logs Model::train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight,

@@ -52,6 +52,11 @@ class Histories {
   std::map<const LayerCall*, int64_t> index_;
 };
 
+// Keras' argument of ReversibleEmbedding; here the dtype of the input says it.
+bool reverses(const Layer& layer, const KerasTensorList& inputs) {
+  return layer.class_name() == "ReversibleEmbedding" && is_floating(inputs[0].dtype());
+}
+
 Json written_call(const LayerCall& call, const Histories& histories) {
   const auto value = [&](const KerasTensor& tensor) {
     return Json::object({{"class_name", kTensorClass},
@@ -66,12 +71,18 @@ Json written_call(const LayerCall& call, const Histories& histories) {
     return Json::object({{"args", arguments.positional}, {"kwargs", arguments.named}});
   }
   Json args;
-  if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
+  const auto* model = dynamic_cast<const FunctionalModel*>(call.layer.base().get());
+  if (model && !model->input_keys().empty()) {
+    Json named = Json::object();
+    for (size_t i = 0; i < inputs.size(); ++i) named.set(model->input_keys()[i], inputs[i]);
+    args = Json::List{named};
+  } else if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
     args = inputs;
   } else {
     args = Json::List{inputs};
   }
   Json kwargs = Json::object();
+  if (reverses(call.layer, call.inputs)) kwargs.set("reverse", true);
   const SymbolicCallOptions& options = call.options;
   if (options.training) kwargs.set("training", *options.training);
   if (options.mask.defined()) kwargs.set("mask", value(options.mask));
@@ -92,6 +103,12 @@ const Json* tensor_history(const Json& json) {
   const Json* class_name = json.find("class_name");
   if (!class_name || !class_name->is_string() || class_name->as_string() != kTensorClass) return nullptr;
   return &json.at("config").at("keras_history");
+}
+
+std::map<std::string, const Json*> sorted_members(const Json& json) {
+  std::map<std::string, const Json*> members;
+  for (const auto& [name, value] : json.members()) members.emplace(name, &value);
+  return members;
 }
 
 class GraphReader {
@@ -144,6 +161,9 @@ class GraphReader {
         options.use_causal_mask = value.as_bool();
       } else if (key == "return_attention_scores") {
         options.return_attention_scores = value.as_bool();
+      } else if (key == "reverse" && value.is_bool() && !operands.empty() &&
+                 value.as_bool() == reverses(layer, operands)) {
+        continue;
       } else if (key == "mask" || key == "attention_mask" || key == "initial_state") {
         KerasTensorList extra;
         collect(value, extra);
@@ -161,12 +181,14 @@ class GraphReader {
     first_call_[name] = first_call_at_ends(layer);
   }
 
-  // Every tensor in `json`, depth first.
+  // Every tensor in `json`, depth first; those of a dictionary in the order of their names, as Keras flattens it.
   void collect(const Json& json, KerasTensorList& into) const {
     if (const Json* history = tensor_history(json)) {
       into.push_back(find(*history));
     } else if (json.is_list()) {
       for (const Json& item : json.items()) collect(item, into);
+    } else if (json.is_object()) {
+      for (const auto& [name, item] : sorted_members(json)) collect(*item, into);
     }
   }
 
@@ -225,16 +247,16 @@ KerasTensor read_input(const Json& config) {
 
 bool is_input(const Json& json) { return json.at("class_name").as_string() == "InputLayer"; }
 
-KerasTensorList read_ends(const GraphReader& graph, const Json& json) {
+KerasTensors read_ends(const GraphReader& graph, const Json& json) {
   // One end may stand without a list around it.
-  if (json.is_list() && !json.items().empty() && json.at(size_t{0}).is_string())
-    return {graph.find_end(json)};
-  KerasTensorList ends;
+  if (json.is_list() && !json.items().empty() && json.at(size_t{0}).is_string()) return graph.find_end(json);
   if (json.is_object()) {
-    for (const auto& [name, history] : json.members()) ends.push_back(graph.find_end(history));
-  } else {
-    for (const Json& history : json.items()) ends.push_back(graph.find_end(history));
+    KerasTensors::Named named;
+    for (const auto& [name, history] : json.members()) named.emplace(name, graph.find_end(history));
+    return named;
   }
+  KerasTensorList ends;
+  for (const Json& history : json.items()) ends.push_back(graph.find_end(history));
   return ends;
 }
 
@@ -323,10 +345,14 @@ Json FunctionalModel::get_config() const {
     listed.push_back(std::move(json));
   }
   config.set("layers", std::move(listed));
-  const auto ends = [&](const KerasTensorList& values) {
-    Json list = Json::list();
-    for (const KerasTensor& value : values) list.push_back(histories.at_end(value));
-    return values.size() == 1 ? list.at(size_t{0}) : list;
+  const auto ends = [&](const KerasTensors& values) {
+    Json list = Json::list(), named = Json::object();
+    for (size_t i = 0; i < values.list().size(); ++i) {
+      list.push_back(histories.at_end(values.list()[i]));
+      if (!values.names().empty()) named.set(values.names()[i], list.at(i));
+    }
+    if (!values.names().empty()) return named;
+    return values.list().size() == 1 ? list.at(size_t{0}) : list;
   };
   config.set("input_layers", ends(inputs_));
   config.set("output_layers", ends(outputs_));

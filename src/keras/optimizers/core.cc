@@ -50,6 +50,15 @@ void check(const OptimizerOptions& o, std::source_location where) {
           o.gradient_accumulation_steps.value_or(0));
 }
 
+// The number next to `value` that a variable of this dtype can hold.
+double rounded(double value, DType dtype) {
+  return dtype == DType::float64 ? value : static_cast<double>(static_cast<float>(value));
+}
+
+Variable rate_variable(double rate, DType dtype) {
+  return Variable(Tensor::full(dtype, {}, rate), {.name = "learning_rate", .trainable = false});
+}
+
 Variable counter(const std::string& name) {
   return Variable(Tensor::scalar(int64_t{0}), {.name = name, .trainable = false});
 }
@@ -63,8 +72,7 @@ RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions
   if (options_.name.empty()) options_.name = to_snake_case(rule_->class_name());
   iterations_ = counter("iteration");
   if (!options_.learning_rate.is_schedule())
-    learning_rate_ = Variable(Tensor::scalar(static_cast<float>(options_.learning_rate.number())),
-                              {.name = "learning_rate", .trainable = false});
+    learning_rate_ = rate_variable(options_.learning_rate.number(), DType::float32);
   if (options_.gradient_accumulation_steps) accumulated_ = counter("accumulated_gradients");
   for (const Slot& slot : rule_->shared())
     shared_.emplace_back(Tensor::scalar(slot.initial),
@@ -79,8 +87,10 @@ Variable RuleCore::add_slot(const Variable& variable, const Slot& slot, bool per
   std::string name = base;
   for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
   const DeviceScope beside(variable.impl()->value.device());
-  const Tensor initial = Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
-                                      variable.impl()->value.device());
+  const Tensor initial = slot.starts_as_variable
+                             ? variable.value()
+                             : Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()),
+                                            slot.initial, variable.impl()->value.device());
   slot_keys_.push_back("variables/" + std::to_string(states_[variable.id()].number) + "/" + slot.name);
   return all_slots_.emplace_back(
       initial, VariableOptions{.name = name, .trainable = false, .per_replica = per_replica});
@@ -94,6 +104,14 @@ void RuleCore::build(const std::vector<Variable>& variables) {
       state->second.number = states_.size() - 1;
       added.push_back(&variable);
     }
+  // float32 would round the rate by more than float64 weights may be off.
+  const bool wide = std::any_of(added.begin(), added.end(),
+                                [](const Variable* variable) { return variable->dtype() == DType::float64; });
+  if (wide && learning_rate_.defined() && learning_rate_.dtype() == DType::float32) {
+    const double now = cast(learning_rate_.value(), DType::float64).item<double>();
+    const double asked = options_.learning_rate.number();
+    learning_rate_ = rate_variable(now == rounded(asked, DType::float32) ? asked : now, DType::float64);
+  }
   if (options_.use_ema)
     for (const Variable* variable : added) {
       Variable& average = states_[variable->id()].average = add_slot(*variable, {.name = "average"});
@@ -137,8 +155,9 @@ Json RuleCore::config() const {
   // What was asked for reads better than the float32 next to it.
   if (learning_rate_.defined()) {
     const TracePause outside;
-    const float now = learning_rate_.value().item<float>();
-    if (now != static_cast<float>(options.learning_rate.number())) options.learning_rate = now;
+    const Tensor now = learning_rate_.value();
+    const double number = cast(now, DType::float64).item<double>();
+    if (number != rounded(options.learning_rate.number(), now.dtype())) options.learning_rate = number;
   }
   FieldWriter writer;
   visit_common(options, writer);
@@ -214,8 +233,10 @@ void RuleCore::update(const Variable& variable, const Tensor& gradient, const St
   const BesideScope home(old);
   Tensor changed = old;
   if (gradient.defined()) {
-    if (scalars.decay.defined() && !(excluded_ && excluded_(variable)))
-      changed = descend(changed, changed, scalars.decay, where);
+    const std::optional<double> decay = rule_->weight_decay(variable, options_.weight_decay);
+    if (decay && !(excluded_ && excluded_(variable)))
+      changed =
+          descend(changed, changed, cast(scalars.rate * *decay, update_scalar_dtype(changed.dtype())), where);
     TensorList slots;
     for (const Variable& slot : state.slots) slots.push_back(slot.value(where));
     const TensorList updated = rule_->update(changed, slots, gradient, scalars.rule, where);
@@ -271,7 +292,7 @@ void RuleCore::apply(std::span<const Tensor> given, const std::vector<Variable>&
     const auto [found, added] = by_dtype.try_emplace(update_scalar_dtype(variables[i].dtype()));
     if (added) {
       for (const Tensor& value : scalars.values) found->second.rule.push_back(cast(value, found->first));
-      if (options_.weight_decay) found->second.decay = cast(rate * *options_.weight_decay, found->first);
+      found->second.rate = rate;
       if (options_.use_ema) found->second.renewal = cast(renewal, found->first);
     }
     try {

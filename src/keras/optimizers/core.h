@@ -82,7 +82,7 @@ class RuleCore final : public Optimizer::Core {
   // What updates of variables of one dtype have in common.
   struct StepScalars {
     TensorList rule;
-    Tensor decay;    // weight_decay * learning_rate
+    Tensor rate;
     Tensor renewal;  // of the moving averages: what the new value counts
   };
 

@@ -78,7 +78,8 @@ const Variable& Optimizer::learning_rate() const {
 }
 
 void Optimizer::set_learning_rate(double rate, std::source_location where) const {
-  learning_rate().assign(Tensor::scalar(static_cast<float>(rate)), where);
+  const Variable& variable = learning_rate();
+  variable.assign(Tensor::full(variable.dtype(), {}, rate), where);
 }
 
 const LearningRateSchedule& Optimizer::schedule() const {

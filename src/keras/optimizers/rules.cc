@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <regex>
 
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/settings.h"
 #include "keras/registry.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 #include "ops/update/update.h"
@@ -55,6 +58,12 @@ class FusedRule : public SettingsRule<Self, OptionsType> {
   Update update_;
   std::vector<Slot> slots_;
 };
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 // 1 - beta^t
 Tensor debias(double beta, const Tensor& t) { return 1.0 - lockstep::pow(beta, t); }
@@ -296,6 +305,113 @@ struct AdafactorRule final : SettingsRule<AdafactorRule, AdafactorOptions> {
   }
 };
 
+struct MuonRule final : SettingsRule<MuonRule, MuonOptions> {
+  static constexpr const char* kClass = "Muon";
+  static void visit(Options& o, auto& v) {
+    v("adam_beta_1", o.adam_beta_1), v("adam_beta_2", o.adam_beta_2), v("epsilon", o.epsilon);
+    v("exclude_layers", o.exclude_layers), v("muon_a", o.muon_a), v("muon_b", o.muon_b);
+    v("muon_c", o.muon_c), v("adam_lr_ratio", o.adam_lr_ratio), v("momentum", o.momentum);
+    v("ns_steps", o.ns_steps), v("nesterov", o.nesterov), v("exclude_embeddings", o.exclude_embeddings);
+    v("adam_weight_decay", o.adam_weight_decay), v("rms_rate", o.rms_rate);
+  }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.ns_steps >= 0, kClass, "ns_steps", "0 or more", static_cast<double>(o.ns_steps), where);
+  }
+  explicit MuonRule(const Options& o)
+      : SettingsRule(o), adam_(adam_update({o.adam_beta_1, o.adam_beta_2, o.epsilon, false})) {
+    for (const std::string& pattern : o.exclude_layers) {
+      try {
+        excluded_.emplace_back(pattern);
+      } catch (const std::regex_error& error) {
+        fail(ErrorCode::invalid_argument, std::source_location::current(), kClass, ": exclude_layers has \"",
+             pattern, "\", which is no regular expression: ", error.what());
+      }
+    }
+  }
+
+  std::vector<Slot> slots(const Variable& variable) const override {
+    return under_adam(variable) ? std::vector<Slot>{{"momentum"}, {"velocity"}}
+                                : std::vector<Slot>{{"momentum"}};
+  }
+  std::optional<double> weight_decay(const Variable& variable, std::optional<double> common) const override {
+    return under_adam(variable) ? options_.adam_weight_decay : common;
+  }
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    const Tensor of_adam = rate * options_.adam_lr_ratio;
+    return {{rate, of_adam * sqrt(debias(options_.adam_beta_2, t)) / debias(options_.adam_beta_1, t)}};
+  }
+  TensorList update(const Tensor& w, std::span<const Tensor> slots, const Tensor& gradient,
+                    std::span<const Tensor> scalars, std::source_location where) const override {
+    if (slots.size() == 2) return adam_.apply(TensorList{w, slots[0], slots[1], gradient, scalars[1]}, where);
+    const Tensor m = slots[0] * options_.momentum + gradient;
+    const Tensor direction = orthogonal(options_.nesterov ? gradient + m * options_.momentum : m);
+    const auto longest = static_cast<double>(std::max(w.shape()[0], w.shape()[1]));
+    const double scale = options_.rms_rate ? std::sqrt(longest) * *options_.rms_rate : 1;
+    return {descend(w, direction, scalars[0] * scale, where), m};
+  }
+
+ private:
+  bool under_adam(const Variable& variable) const {
+    if (variable.shape().rank() != 2) return true;
+    if (options_.exclude_embeddings && lower(variable.name()).find("embedding") != std::string::npos)
+      return true;
+    return std::any_of(excluded_.begin(), excluded_.end(), [&](const std::regex& pattern) {
+      return std::regex_search(variable.name(), pattern);
+    });
+  }
+
+  // Singular values become about 1: a polynomial of degree 5, again and again. The shorter side is what is squared.
+  Tensor orthogonal(const Tensor& direction) const {
+    const bool tall = direction.shape()[0] > direction.shape()[1];
+    Tensor x = tall ? transpose(direction) : direction;
+    x = x / (sqrt(reduce_sum(square(x))) + 1e-7);
+    for (int64_t i = 0; i < options_.ns_steps; ++i) {
+      const Tensor a = matmul(x, x, {.transpose_b = true});
+      const Tensor b = a * options_.muon_b + matmul(a * options_.muon_c, a);
+      x = x * options_.muon_a + matmul(b, x);
+    }
+    return tall ? transpose(x) : x;
+  }
+
+  Update adam_;
+  std::vector<std::regex> excluded_;
+};
+
+struct ScheduleFreeAdamWRule final : SettingsRule<ScheduleFreeAdamWRule, ScheduleFreeAdamWOptions> {
+  static constexpr const char* kClass = "ScheduleFreeAdamW";
+  static void visit(Options& o, auto& v) {
+    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+    v("warmup_steps", o.warmup_steps);
+  }
+  static void check(const Options& o, std::source_location where) {
+    check_range(o.beta_1 > 0, kClass, "beta_1", "above 0", o.beta_1, where);
+    check_range(o.warmup_steps >= 0, kClass, "warmup_steps", "0 or more", static_cast<double>(o.warmup_steps),
+                where);
+  }
+  using SettingsRule::SettingsRule;
+
+  std::vector<Slot> slots(const Variable&) const override {
+    return {{.name = "momentum", .starts_as_variable = true}, {"velocity"}};
+  }
+  Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
+    Tensor warm = rate;
+    if (options_.warmup_steps > 0) warm = rate * minimum(t / options_.warmup_steps, 1.0);
+    return {{warm, 1.0 / debias(options_.beta_2, t), 1.0 / t}};
+  }
+  // w lies between z, which the gradients move, and x, the mean of all z so far.
+  TensorList update(const Tensor& w, std::span<const Tensor> slots, const Tensor& gradient,
+                    std::span<const Tensor> scalars, std::source_location) const override {
+    const DType stored = w.dtype(), wide = scalars[0].dtype();
+    const double beta = options_.beta_1;
+    const Tensor g = cast(gradient, wide), z = cast(slots[0], wide), v = cast(slots[1], wide);
+    const Tensor velocity = v + (square(g) - v) * (1 - options_.beta_2);
+    const Tensor moved = z - scalars[0] * g / (sqrt(velocity * scalars[1]) + options_.epsilon);
+    const Tensor mean = (cast(w, wide) - z * (1 - beta)) / beta;
+    const Tensor renewed = mean * (1.0 - scalars[2]) + moved * scalars[2];
+    return {cast(moved * (1 - beta) + renewed * beta, stored), cast(moved, stored), cast(velocity, stored)};
+  }
+};
+
 // --- names -----------------------------------------------------------------------------------------------------
 
 template <class RuleType>
@@ -309,12 +425,6 @@ Optimizer make(const typename RuleType::Options& options, std::source_location w
   RuleType::check(options, where);
   return Optimizer(
       std::make_shared<RuleCore>(std::make_shared<RuleType>(options), common_options(options), where));
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 using Optimizers = Registry<Optimizer>;
@@ -344,6 +454,8 @@ Optimizers& registry() {
     add<LambRule>(*made);
     add<FtrlRule>(*made);
     add<AdafactorRule>(*made);
+    add<MuonRule>(*made);
+    add<ScheduleFreeAdamWRule>(*made);
     made->add("LossScaleOptimizer", loss_scale_from_config, {"lossscaleoptimizer"});
     return made;
   }();
@@ -397,6 +509,12 @@ Optimizer Ftrl(const FtrlOptions& options, std::source_location where) {
 }
 Optimizer Adafactor(const AdafactorOptions& options, std::source_location where) {
   return make<AdafactorRule>(options, where);
+}
+Optimizer Muon(const MuonOptions& options, std::source_location where) {
+  return make<MuonRule>(options, where);
+}
+Optimizer ScheduleFreeAdamW(const ScheduleFreeAdamWOptions& options, std::source_location where) {
+  return make<ScheduleFreeAdamWRule>(options, where);
 }
 
 }  // namespace lockstep::keras::optimizers

@@ -22,7 +22,22 @@ Tensor number(const Tensor& neighbour, double value) {
   return fill_beside(neighbour, {DType::float64, {}}, value);
 }
 
-void check_steps(const char* schedule, const char* name, int64_t steps, std::source_location where) {
+// A number of steps in a file: whole ones are written as integers, as Keras does.
+struct StepsField {
+  double& number;
+};
+Json to_json(const StepsField& steps) {
+  const double whole = std::floor(steps.number);
+  return whole == steps.number && std::abs(whole) < 1e15 ? Json(static_cast<int64_t>(whole))
+                                                         : Json(steps.number);
+}
+void from_json(const Json& json, StepsField& steps) { steps.number = json.as_double(); }
+void visit_steps(auto& v, const char* name, double& number) {
+  StepsField steps{number};
+  v(name, steps);
+}
+
+void check_steps(const char* schedule, const char* name, double steps, std::source_location where) {
   require(steps > 0, ErrorCode::invalid_argument, where, schedule, ": ", name, " must be positive, received ",
           steps);
 }
@@ -30,12 +45,12 @@ void check_steps(const char* schedule, const char* name, int64_t steps, std::sou
 struct ExponentialDecaySettings {
   static constexpr const char* kClass = "ExponentialDecay";
   double initial_learning_rate = 0;
-  int64_t decay_steps = 0;
+  double decay_steps = 0;
   double decay_rate = 0;
   schedules::ExponentialDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), v("decay_steps", decay_steps);
+    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
     v("decay_rate", decay_rate), v("staircase", options.staircase), v("name", options.name);
   }
   void check(std::source_location where) const { check_steps(kClass, "decay_steps", decay_steps, where); }
@@ -49,12 +64,12 @@ struct ExponentialDecaySettings {
 struct InverseTimeDecaySettings {
   static constexpr const char* kClass = "InverseTimeDecay";
   double initial_learning_rate = 0;
-  int64_t decay_steps = 0;
+  double decay_steps = 0;
   double decay_rate = 0;
   schedules::InverseTimeDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), v("decay_steps", decay_steps);
+    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
     v("decay_rate", decay_rate), v("staircase", options.staircase), v("name", options.name);
   }
   void check(std::source_location where) const { check_steps(kClass, "decay_steps", decay_steps, where); }
@@ -90,11 +105,11 @@ struct PiecewiseConstantDecaySettings {
 struct PolynomialDecaySettings {
   static constexpr const char* kClass = "PolynomialDecay";
   double initial_learning_rate = 0;
-  int64_t decay_steps = 0;
+  double decay_steps = 0;
   schedules::PolynomialDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), v("decay_steps", decay_steps);
+    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
     v("end_learning_rate", options.end_learning_rate), v("power", options.power);
     v("cycle", options.cycle), v("name", options.name);
   }
@@ -102,9 +117,8 @@ struct PolynomialDecaySettings {
   Tensor rate(const Tensor& step) const {
     const Tensor s = as_number(step);
     // With cycles the period ends at the first multiple of decay_steps that is not before this step.
-    const Tensor p = options.cycle
-                         ? s / (maximum(ceil(s / decay_steps), 1.0) * static_cast<double>(decay_steps))
-                         : minimum(s, decay_steps) / decay_steps;
+    const Tensor p = options.cycle ? s / (maximum(ceil(s / decay_steps), 1.0) * decay_steps)
+                                   : minimum(s, decay_steps) / decay_steps;
     return (initial_learning_rate - options.end_learning_rate) * lockstep::pow(1.0 - p, options.power) +
            options.end_learning_rate;
   }
@@ -117,13 +131,13 @@ Tensor cosine(const Tensor& fraction, double alpha, const OperandArg& height = 1
 struct CosineDecaySettings {
   static constexpr const char* kClass = "CosineDecay";
   double initial_learning_rate = 0;
-  int64_t decay_steps = 0;
+  double decay_steps = 0;
   schedules::CosineDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), v("decay_steps", decay_steps);
+    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
     v("alpha", options.alpha), v("name", options.name);
-    v("warmup_target", options.warmup_target), v("warmup_steps", options.warmup_steps);
+    v("warmup_target", options.warmup_target), visit_steps(v, "warmup_steps", options.warmup_steps);
   }
   void check(std::source_location where) const {
     check_steps(kClass, "decay_steps", decay_steps, where);
@@ -135,7 +149,7 @@ struct CosineDecaySettings {
     if (!options.warmup_target)
       return initial_learning_rate * cosine(minimum(s, decay_steps) / decay_steps, options.alpha);
     const double target = *options.warmup_target;
-    const auto warmup = static_cast<double>(options.warmup_steps);
+    const double warmup = options.warmup_steps;
     const Tensor decayed = target * cosine(minimum(s - warmup, decay_steps) / decay_steps, options.alpha);
     if (options.warmup_steps == 0) return decayed;
     const Tensor warming = (target - initial_learning_rate) * (s / warmup) + initial_learning_rate;
@@ -146,11 +160,11 @@ struct CosineDecaySettings {
 struct CosineDecayRestartsSettings {
   static constexpr const char* kClass = "CosineDecayRestarts";
   double initial_learning_rate = 0;
-  int64_t first_decay_steps = 0;
+  double first_decay_steps = 0;
   schedules::CosineDecayRestartsOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), v("first_decay_steps", first_decay_steps);
+    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "first_decay_steps", first_decay_steps);
     v("t_mul", options.t_mul), v("m_mul", options.m_mul), v("alpha", options.alpha);
     v("name", options.name);
   }
@@ -269,11 +283,11 @@ LearningRate LearningRate::deserialize(const Json& json, std::source_location wh
 
 namespace schedules {
 
-LearningRateSchedule ExponentialDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+LearningRateSchedule ExponentialDecay(double initial_learning_rate, double decay_steps, double decay_rate,
                                       const ExponentialDecayOptions& options, std::source_location where) {
   return make(ExponentialDecaySettings{initial_learning_rate, decay_steps, decay_rate, options}, where);
 }
-LearningRateSchedule InverseTimeDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+LearningRateSchedule InverseTimeDecay(double initial_learning_rate, double decay_steps, double decay_rate,
                                       const InverseTimeDecayOptions& options, std::source_location where) {
   return make(InverseTimeDecaySettings{initial_learning_rate, decay_steps, decay_rate, options}, where);
 }
@@ -283,15 +297,15 @@ LearningRateSchedule PiecewiseConstantDecay(const std::vector<int64_t>& boundari
                                             std::source_location where) {
   return make(PiecewiseConstantDecaySettings{boundaries, values, options}, where);
 }
-LearningRateSchedule PolynomialDecay(double initial_learning_rate, int64_t decay_steps,
+LearningRateSchedule PolynomialDecay(double initial_learning_rate, double decay_steps,
                                      const PolynomialDecayOptions& options, std::source_location where) {
   return make(PolynomialDecaySettings{initial_learning_rate, decay_steps, options}, where);
 }
-LearningRateSchedule CosineDecay(double initial_learning_rate, int64_t decay_steps,
+LearningRateSchedule CosineDecay(double initial_learning_rate, double decay_steps,
                                  const CosineDecayOptions& options, std::source_location where) {
   return make(CosineDecaySettings{initial_learning_rate, decay_steps, options}, where);
 }
-LearningRateSchedule CosineDecayRestarts(double initial_learning_rate, int64_t first_decay_steps,
+LearningRateSchedule CosineDecayRestarts(double initial_learning_rate, double first_decay_steps,
                                          const CosineDecayRestartsOptions& options,
                                          std::source_location where) {
   return make(CosineDecayRestartsSettings{initial_learning_rate, first_decay_steps, options}, where);

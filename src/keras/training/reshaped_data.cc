@@ -65,15 +65,20 @@ void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::sou
       require(label == std::floor(label), ErrorCode::invalid_argument, where,
               "fit: class_weight goes by class numbers, one of the labels is ", label);
   const std::vector<int64_t> classes = cast(y, DType::int64).to_vector<int64_t>();
-  std::vector<float> weights;
+  std::vector<double> weights;
   weights.reserve(classes.size());
   for (const int64_t c : classes) {
     const auto found = class_weight.find(c);
-    weights.push_back(found == class_weight.end() ? 1.0F : static_cast<float>(found->second));
+    weights.push_back(found == class_weight.end() ? 1.0 : found->second);
   }
-  Tensor all = Tensor::from(weights, y.shape());
+  // The weights of float64 data are not rounded.
+  DType dtype = DType::float32;
+  each_array(batch, [&](const Tensor& tensor) {
+    if (tensor.dtype() == DType::float64) dtype = DType::float64;
+  });
+  Tensor all = cast(Tensor::from(weights, y.shape()), dtype);
   if (!batch.sample_weight.empty() && batch.sample_weight[0].defined())
-    all = all * cast(batch.sample_weight[0], DType::float32);
+    all = all * cast(batch.sample_weight[0], dtype);
   batch.sample_weight = {all};
 }
 

@@ -125,10 +125,8 @@ void Trainer::finalize(std::source_location where) const {
 Data Trainer::in_model_order(const Data& data, std::source_location where) const {
   require(data.defined(), ErrorCode::invalid_argument, where, "no data was given");
   ModelArrays model;
-  for (const KerasTensor& input : model_.inputs()) {
-    model.inputs.push_back(input.name());
-    model.shapes.push_back(input.shape());
-  }
+  model.inputs = model_.input_names();
+  for (const KerasTensor& input : model_.inputs()) model.shapes.push_back(input.shape());
   if (!model.inputs.empty()) model.outputs = model_.output_names(model_.outputs().size());
   const std::shared_ptr<const Data::Source> ordered = data.source()->in_order(model, where);
   return ordered ? Data(ordered) : data;

@@ -1,21 +1,37 @@
 #include "lockstep/ops/image.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "graph/emit.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/image/interpolation.h"
 #include "ops/image/resample.h"
 #include "ops/nn/conv_window.h"
 
 namespace lockstep {
+namespace {
+
+// In the order of Interpolation::Kind.
+constexpr std::string_view kInterpolations[] = {"nearest",  "bilinear", "bicubic",
+                                                "lanczos3", "lanczos5", "area"};
+
+}  // namespace
 
 Interpolation::Kind Interpolation::parse(std::string_view text, std::source_location where) {
-  require(text == "nearest" || text == "bilinear", ErrorCode::invalid_argument, where,
-          "interpolation must be \"nearest\" or \"bilinear\", received \"", text, "\"");
-  return text == "nearest" ? nearest : bilinear;
+  const auto* const found = std::find(std::begin(kInterpolations), std::end(kInterpolations), text);
+  require(found != std::end(kInterpolations), ErrorCode::invalid_argument, where,
+          "interpolation must be \"nearest\", \"bilinear\", \"bicubic\", \"lanczos3\", \"lanczos5\" or "
+          "\"area\", received \"",
+          text, "\"");
+  return static_cast<Kind>(found - std::begin(kInterpolations));
 }
+
+std::string_view Interpolation::name() const { return kInterpolations[kind_]; }
 
 FillMode::Kind FillMode::parse(std::string_view text, std::source_location where) {
   if (text == "constant") return constant;
@@ -47,6 +63,26 @@ Tensor resized(const Tensor& x, const ResampleAttrs& attrs, std::source_location
   std::vector<int64_t> rows;
   for (const ResampleTap& tap : resample_taps(attrs)) rows.push_back(tap.low);
   return gather(TensorArg(x, where), Tensor::from(rows, {attrs.output}), attrs.axis);
+}
+
+// `axis` (1 or 2) of images (batch, height, width, channels) multiplied by the interpolation's matrix.
+Tensor interpolated(const Tensor& x, int axis, int64_t output, const ResizeOptions& options) {
+  const Shape& shape = x.shape();
+  const int64_t input = shape[axis];
+  if (input == output) return x;
+  const DType wide = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+  Tensor matrix;
+  {
+    const TracePause outside;
+    matrix = cast(Tensor::from(interpolation_matrix(options.interpolation, options.antialias, input, output),
+                               {output, input}),
+                  wide);
+  }
+  const int64_t rows = axis == 1 ? shape[0] : shape[0] * shape[1];
+  const int64_t columns = axis == 1 ? shape[2] * shape[3] : shape[3];
+  Shape result = shape;
+  result[axis] = output;
+  return cast(reshape(matmul(matrix, reshape(cast(x, wide), {rows, input, columns})), result), x.dtype());
 }
 
 // 0, 1, ..., n - 1
@@ -85,8 +121,17 @@ Tensor resize(const TensorArg& images, const Dims& size, const ResizeOptions& op
             "resize: the size must be {height, width}, 1 or more, received ", size);
     require(x.shape()[1] >= 1 && x.shape()[2] >= 1, ErrorCode::shape_mismatch, images.where(),
             "resize: the images of ", images.tensor().shape(), " are empty");
-    const bool nearest = options.interpolation.kind() == Interpolation::nearest;
+    const Interpolation::Kind kind = options.interpolation.kind();
+    const bool nearest = kind == Interpolation::nearest;
     Tensor result = x;
+    if (!nearest && (kind != Interpolation::bilinear || options.antialias)) {
+      require(is_floating(x.dtype()), ErrorCode::dtype_mismatch, images.where(),
+              "resize: ", options.interpolation.name(),
+              " interpolation takes floating-point images, received ", x.spec(),
+              "; cast() them, or resize to the nearest pixels");
+      for (const int axis : {1, 2}) result = interpolated(result, axis, size[axis - 1], options);
+      return result;
+    }
     for (const int axis : {1, 2})
       result = resized(result,
                        {.axis = axis, .input = x.shape()[axis], .output = size[axis - 1], .nearest = nearest},
@@ -99,6 +144,9 @@ Tensor affine_transform(const TensorArg& images, const TensorArg& transform,
                         const AffineTransformOptions& options) {
   constexpr const char* op = "affine_transform";
   const std::source_location where_called = images.where();
+  require(options.interpolation.kind() <= Interpolation::bilinear, ErrorCode::invalid_argument, where_called,
+          op, ": interpolation must be \"nearest\" or \"bilinear\", received \"",
+          options.interpolation.name(), "\"");
   return on_batches(op, images, options.data_format, [&](const Tensor& x) {
     const Shape shape = x.shape();
     const int64_t batch = shape[0], height = shape[1], width = shape[2], channels = shape[3];

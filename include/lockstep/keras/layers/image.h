@@ -34,12 +34,14 @@ struct ResizingOptions {
       false;  // the middle of the image, of the new proportions, instead of a distorted image
   bool pad_to_aspect_ratio = false;  // the whole image, with fill_value on two sides
   double fill_value = 0;
+  bool antialias = false;  // shrinking averages over what lies between
   DataFormat data_format = DataFormat::channels_last;
   std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
+// Integers stay integers: rounded, and kept within what their dtype can hold.
 Layer Resizing(int64_t height, int64_t width, const ResizingOptions& options = {});
 
 // The middle of the image. One that is too small is resized, after cropping to the new proportions.

@@ -21,6 +21,7 @@
 
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/layer.h"
+#include "lockstep/keras/layers/convolutional.h"
 
 namespace lockstep::keras::layers {
 
@@ -117,6 +118,45 @@ struct GRUOptions {
 };
 // Gates in the order update, reset, candidate.
 Layer GRU(int64_t units, const GRUOptions& options = {});
+
+struct ConvLSTMOptions {
+  Sizes strides = 1;
+  Padding padding = Padding::valid;
+  DataFormat data_format = DataFormat::channels_last;
+  Sizes dilation_rate = 1;
+  keras::Activation activation = "tanh";
+  keras::Activation recurrent_activation = "sigmoid";
+  bool use_bias = true;
+  Initializer kernel_initializer = "glorot_uniform";
+  Initializer recurrent_initializer = "orthogonal";
+  Initializer bias_initializer = "zeros";
+  bool unit_forget_bias = true;  // the bias of the forget gate starts at 1
+  Regularizer kernel_regularizer = {};
+  Regularizer recurrent_regularizer = {};
+  Regularizer bias_regularizer = {};
+  Regularizer activity_regularizer = {};
+  Constraint kernel_constraint = {};
+  Constraint recurrent_constraint = {};
+  Constraint bias_constraint = {};
+  double dropout = 0;            // of the inputs, the same at every step
+  double recurrent_dropout = 0;  // of the state, the same at every step
+  std::optional<int64_t> seed = {};
+  bool return_sequences = false;
+  bool return_state = false;
+  bool go_backwards = false;
+  bool stateful = false;
+  bool unroll = false;
+  bool zero_output_for_mask = false;
+  std::string name = {};
+  bool trainable = true;
+  DTypePolicy dtype = {};
+  Shape input_shape = {};
+};
+// LSTMs over sequences of sequences, images or volumes (batch, time, ..., channels): their products are convolutions,
+// that of the state with padding "same". Results and states are (batch, ..., filters). The sizes must be known.
+Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
+Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
+Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
 
 // --- cells -----------------------------------------------------------------------------------------------------------
 // One step: apply({x}, {.initial_state = states}) of x (batch, features) gives the result and the new states.
