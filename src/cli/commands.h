@@ -4,10 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep::cli {
 
 void add_train(CLI::App& app, int& status);
+// `program`: the words behind "--", where there are any.
+void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
 void add_doctor(CLI::App& app, int& status);
 void add_checkpoint(CLI::App& app, int& status);
 

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <new>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.h"
 #include "lockstep/base/error.h"
@@ -39,7 +42,8 @@ std::string about_unread_word(const CLI::App& app) {
     for (const CLI::Option* option : command.get_options())
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   } else {
-    for (const CLI::App* other : command.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::App* other :
+         command.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); }))
       known.push_back(other->get_name());
   }
   if (known.empty()) return "there is one word too many: \"" + word + "\"";
@@ -49,6 +53,17 @@ std::string about_unread_word(const CLI::App& app) {
   text += "; there are ";
   for (size_t i = 0; i < known.size(); ++i) text += (i == 0 ? "" : ", ") + known[i];
   return text;
+}
+
+// The words behind "--" of lockstep launch are another program's: they are taken from the line before it is parsed.
+std::vector<std::string> program_behind_mark(int& argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "launch") return {};
+  char** const end = argv + argc;
+  char** const mark =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  if (mark == end) return {};
+  argc = static_cast<int>(mark - argv);
+  return {mark + 1, end};
 }
 
 int parse(CLI::App& app, int argc, char** argv) {
@@ -92,6 +107,7 @@ int main(int argc, char** argv) {
     app.footer("Every command explains itself with --help.");
     int status = 0;
     lockstep::cli::add_train(app, status);
+    lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));
     lockstep::cli::add_doctor(app, status);
     lockstep::cli::add_checkpoint(app, status);
     const int wrong = parse(app, argc, argv);

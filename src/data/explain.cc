@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/figures.h"
 #include "data/pipeline.h"
+#include "data/statistics.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep::data {
@@ -29,7 +29,7 @@ constexpr double kSampled = 0.1;
 // What a stage costs over the whole run. Stages run on their consumer's thread, up to one with threads of its own:
 // those fetch from its inputs one at a time, and work side by side.
 struct Cost {
-  const StageFigures* stage = nullptr;  // none: one that was put in
+  const StageStatistics* stage = nullptr;  // none: one that was put in
   double caller_ns = 0;
   double fetch_ns = 0;
   double work_ns = 0;
@@ -60,33 +60,33 @@ double run_ns(const Cost& root, double consumer_ns, int cores) {
   return std::max(consumer_ns + serial, slowest);
 }
 
-// Of the stages with threads nearest to `figures`, itself included.
-double waited_ns(const StageFigures& figures) {
-  if (figures.threads > 0) return figures.consumer_wait_ns;
+// Of the stages with threads nearest to `statistics`, itself included.
+double waited_ns(const StageStatistics& statistics) {
+  if (statistics.threads > 0) return statistics.consumer_wait_ns;
   double sum = 0;
-  for (const StageFigures& input : figures.inputs) sum += waited_ns(input);
+  for (const StageStatistics& input : statistics.inputs) sum += waited_ns(input);
   return sum;
 }
 
-Cost cost_of(const StageFigures& figures) {
-  Cost cost{&figures, figures.caller_ns, 0, figures.work_ns, figures.threads};
-  double fetch = figures.fetch_ns;
-  for (const StageFigures& input : figures.inputs) {
+Cost cost_of(const StageStatistics& statistics) {
+  Cost cost{&statistics, statistics.caller_ns, 0, statistics.work_ns, statistics.threads};
+  double fetch = statistics.fetch_ns;
+  for (const StageStatistics& input : statistics.inputs) {
     cost.inputs.push_back(cost_of(input));
     double elsewhere = 0;
     fetch -= serial_ns(cost.inputs.back(), elsewhere) + waited_ns(input);
   }
   // Fetching that took far less than the inputs did was not what asked them.
-  cost.fetches = figures.threads == 0 || -fetch <= figures.fetch_ns;
+  cost.fetches = statistics.threads == 0 || -fetch <= statistics.fetch_ns;
   if (!cost.fetches) cost.work_ns = std::max(0.0, cost.work_ns + fetch);
   // What the fetching itself did beside its inputs: to collect parts, to copy to a device.
-  if (fetch > kSampled * figures.fetch_ns) cost.fetch_ns = fetch;
+  if (fetch > kSampled * statistics.fetch_ns) cost.fetch_ns = fetch;
   return cost;
 }
 
 // C: Cost, or a const one.
 template <class C>
-C* find(C& cost, const StageFigures* stage) {
+C* find(C& cost, const StageStatistics* stage) {
   if (cost.stage == stage) return &cost;
   for (C& input : cost.inputs)
     if (C* found = find(input, stage)) return found;
@@ -96,7 +96,7 @@ C* find(C& cost, const StageFigures* stage) {
 // Stages that run on one thread, or side by side on threads of their own.
 struct Segment {
   double ns = 0;
-  const StageFigures* longest = nullptr;
+  const StageStatistics* longest = nullptr;
 };
 
 // The segment that `cost` belongs to is `own`; those of threads beneath become `slowest` where they are.
@@ -144,30 +144,31 @@ std::string time_text(double ns) {
 
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
 
-double self_ns(const StageFigures& stage, const Cost& cost) {
+double self_ns(const StageStatistics& stage, const Cost& cost) {
   return (cost.caller_ns + cost.fetch_ns + cost.work_ns) /
          static_cast<double>(std::max<int64_t>(1, stage.elements));
 }
 
-bool is_file_source(const StageFigures& stage) {
+bool is_file_source(const StageStatistics& stage) {
   static const std::set<std::string> kInMemory{"from_tensor_slices", "from_tensors", "range",
                                                "from_generator"};
   return stage.inputs.empty() && !kInMemory.contains(stage.name);
 }
 
 // Whether `stage` lies beneath a stage of this name.
-bool is_beneath(const StageFigures& tree, const StageFigures& stage, const std::string& name,
+bool is_beneath(const StageStatistics& tree, const StageStatistics& stage, const std::string& name,
                 bool met = false) {
   if (&tree == &stage) return met;
   met = met || tree.name == name;
   return std::any_of(tree.inputs.begin(), tree.inputs.end(),
-                     [&](const StageFigures& input) { return is_beneath(input, stage, name, met); });
+                     [&](const StageStatistics& input) { return is_beneath(input, stage, name, met); });
 }
 
 class Adviser {
  public:
-  Adviser(const Figures& figures, const Cost& root, double consumer_ns, const StageFigures& bottleneck)
-      : figures_(figures),
+  Adviser(const PipelineStatistics& statistics, const Cost& root, double consumer_ns,
+          const StageStatistics& bottleneck)
+      : statistics_(statistics),
         root_(root),
         consumer_ns_(consumer_ns),
         stage_(bottleneck),
@@ -186,7 +187,7 @@ class Adviser {
         std::max_element(changes_.begin(), changes_.end(),
                          [](const Change& a, const Change& b) { return a.speedup < b.speedup; });
     if (most != changes_.end() && most->speedup >= kNotable) return *most;
-    return is_beneath(figures_.root, stage_, "cache") ? nothing() : cache();
+    return is_beneath(statistics_.root, stage_, "cache") ? nothing() : cache();
   }
 
  private:
@@ -198,8 +199,8 @@ class Adviser {
   double speedup(const std::function<void(Cost&)>& change) const {
     Cost changed = root_;
     change(changed);
-    const double before = run_ns(root_, consumer_ns_, figures_.cores);
-    return before / std::max(run_ns(changed, consumer_ns_, figures_.cores), before * 0.01);
+    const double before = run_ns(root_, consumer_ns_, statistics_.cores);
+    return before / std::max(run_ns(changed, consumer_ns_, statistics_.cores), before * 0.01);
   }
   static void put_behind(Cost& cost) {
     Cost input = std::move(cost);
@@ -208,23 +209,23 @@ class Adviser {
   }
 
   void prefetch() {
-    if (figures_.root.threads > 0) return;
+    if (statistics_.root.threads > 0) return;
     consider("prefetch",
              fmt::format("what is before {} is done on the thread that uses the elements, and not meanwhile",
-                         figures_.root.name),
+                         statistics_.root.name),
              "dataset = dataset.prefetch(tf::data::AUTOTUNE);  // at the end", put_behind);
   }
 
   // The stages are quick enough on average, and yet the consumer finds a buffer empty that was full before.
   void buffer() {
-    const double model = run_ns(root_, consumer_ns_, figures_.cores);
-    const std::function<void(const StageFigures&)> look = [&](const StageFigures& stage) {
+    const double model = run_ns(root_, consumer_ns_, statistics_.cores);
+    const std::function<void(const StageStatistics&)> look = [&](const StageStatistics& stage) {
       if (stage.threads == 0) {
         std::for_each(stage.inputs.begin(), stage.inputs.end(), look);
         return;
       }
-      const double waited = std::min(stage.consumer_wait_ns, figures_.elapsed_ns - model);
-      if (waited <= kSampled * figures_.elapsed_ns || stage.producer_wait_ns == 0) return;
+      const double waited = std::min(stage.consumer_wait_ns, statistics_.elapsed_ns - model);
+      if (waited <= kSampled * statistics_.elapsed_ns || stage.producer_wait_ns == 0) return;
       changes_.push_back(
           {"larger-buffer",
            fmt::format(
@@ -234,13 +235,13 @@ class Adviser {
            stage.name.starts_with("prefetch")
                ? fmt::format(".prefetch({})", 4 * stage.slots)
                : fmt::format(".prefetch({})  // behind {}", 4 * stage.slots, stage.name),
-           figures_.elapsed_ns / (figures_.elapsed_ns - waited)});
+           statistics_.elapsed_ns / (statistics_.elapsed_ns - waited)});
     };
-    look(figures_.root);
+    look(statistics_.root);
   }
 
   void serial_stage() {
-    const int cores = figures_.cores;
+    const int cores = statistics_.cores;
     const auto side_by_side = [&](Cost& root) {
       Cost& cost = *find(root, &stage_);
       cost.work_ns = cost.caller_ns;
@@ -257,7 +258,7 @@ class Adviser {
     };
     const auto on_own_thread = [&](Cost& root) { put_behind(*find(root, &stage_)); };
     const bool cheap = self_ns(stage_, *find(root_, &stage_)) < kCheapNs;
-    if (stage_.name == "map" && cheap && is_beneath(figures_.root, stage_, "batch")) {
+    if (stage_.name == "map" && cheap && is_beneath(statistics_.root, stage_, "batch")) {
       consider("batch-first", what_ + ": most of it is the call, which a batch needs once",
                ".batch(batch_size).map(f)  // f on whole batches, in place of .map(f).batch(batch_size)",
                [&](Cost& root) { find(root, &stage_)->caller_ns /= 8; });
@@ -283,16 +284,16 @@ class Adviser {
 
   void parallel_stage() {
     const std::string name = stage_.name;
-    if (stage_.threads < figures_.cores)
-      consider("more-threads", fmt::format("{} on {} of {} cores", what_, stage_.threads, figures_.cores),
-               fmt::format(".{}(..., {{.num_parallel_calls = {}}})", name, figures_.cores),
-               [&](Cost& root) { find(root, &stage_)->threads = figures_.cores; });
-    if (stage_.threads > figures_.cores)
+    if (stage_.threads < statistics_.cores)
+      consider("more-threads", fmt::format("{} on {} of {} cores", what_, stage_.threads, statistics_.cores),
+               fmt::format(".{}(..., {{.num_parallel_calls = {}}})", name, statistics_.cores),
+               [&](Cost& root) { find(root, &stage_)->threads = statistics_.cores; });
+    if (stage_.threads > statistics_.cores)
       changes_.push_back(
           {"fewer-threads",
            fmt::format("{} has {} threads for {} cores: they take them from each other and from the "
                        "consumer",
-                       name, stage_.threads, figures_.cores),
+                       name, stage_.threads, statistics_.cores),
            fmt::format(".{}(..., {{.num_parallel_calls = tf::data::AUTOTUNE}})", name), kNotable});
   }
 
@@ -310,17 +311,17 @@ class Adviser {
     return {"cache", what_ + ", as quick as the cores allow; it is cached already", "", 1};
   }
 
-  const Figures& figures_;
+  const PipelineStatistics& statistics_;
   const Cost& root_;
   double consumer_ns_;
-  const StageFigures& stage_;
+  const StageStatistics& stage_;
   std::string what_;
   std::vector<Change> changes_;
 };
 
 // --- the report ------------------------------------------------------------------------------------------------
 
-StageExplanation explain_stage(const StageFigures& stage, const Cost& cost, double elapsed_ns) {
+StageExplanation explain_stage(const StageStatistics& stage, const Cost& cost, double elapsed_ns) {
   const double elapsed = std::max(elapsed_ns, 1.0);
   StageExplanation explanation{
       .name = stage.name,
@@ -376,18 +377,18 @@ nlohmann::ordered_json json_of(const StageExplanation& stage) {
 
 }  // namespace
 
-Explanation explain(const Figures& figures) {
-  const Cost root = cost_of(figures.root);
+Explanation explain(const PipelineStatistics& statistics) {
+  const Cost root = cost_of(statistics.root);
   double elsewhere = 0;
-  const double input_ns = serial_ns(root, elsewhere) + waited_ns(figures.root);
-  const double consumer_ns = std::max(0.0, figures.elapsed_ns - input_ns);
-  Explanation result{.seconds = figures.elapsed_ns / 1e9,
-                     .elements = figures.root.elements,
-                     .consumer = consumer_ns / std::max(figures.elapsed_ns, 1.0),
-                     .root = explain_stage(figures.root, root, figures.elapsed_ns)};
-  if (result.consumer >= kConsumerLimits || figures.root.elements == 0) {
+  const double input_ns = serial_ns(root, elsewhere) + waited_ns(statistics.root);
+  const double consumer_ns = std::max(0.0, statistics.elapsed_ns - input_ns);
+  Explanation result{.seconds = statistics.elapsed_ns / 1e9,
+                     .elements = statistics.root.elements,
+                     .consumer = consumer_ns / std::max(statistics.elapsed_ns, 1.0),
+                     .root = explain_stage(statistics.root, root, statistics.elapsed_ns)};
+  if (result.consumer >= kConsumerLimits || statistics.root.elements == 0) {
     result.advice = "consumer";
-    result.cause = figures.root.elements == 0
+    result.cause = statistics.root.elements == 0
                        ? "nothing came out of it"
                        : fmt::format("the input is not what limits: the consumer took {} of the time",
                                      percent(result.consumer));
@@ -397,8 +398,8 @@ Explanation explain(const Figures& figures) {
   double longest = 0;
   find_slowest(root, own, longest, slowest);
   if (own.ns >= slowest.ns) slowest = own;
-  const StageFigures& stage = slowest.longest ? *slowest.longest : figures.root;
-  const Change change = Adviser(figures, root, consumer_ns, stage).best();
+  const StageStatistics& stage = slowest.longest ? *slowest.longest : statistics.root;
+  const Change change = Adviser(statistics, root, consumer_ns, stage).best();
   result.bottleneck = stage.name;
   result.where = stage.where;
   result.advice = change.id;
@@ -422,12 +423,12 @@ Explanation explain(const Dataset& dataset, const ExplainOptions& options, std::
     item.element();
     now = monotonic_ns();
   }
-  Figures figures = figures_of(pipeline);
-  figures.elapsed_ns = static_cast<double>(now - begin);
-  return explain(figures);
+  PipelineStatistics statistics = statistics_of(pipeline);
+  statistics.elapsed_ns = static_cast<double>(now - begin);
+  return explain(statistics);
 }
 
-Explanation explain(const Iterator& iterator) { return explain(figures_of(iterator.pipeline())); }
+Explanation explain(const Iterator& iterator) { return explain(statistics_of(iterator.pipeline())); }
 
 std::string to_text(const Explanation& explanation) {
   std::vector<Row> rows{{"stage", "elements", "per s", "self time", "busy", "threads", "buffer"}};

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/figures.h"
+#include "data/statistics.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep::data {
@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 constexpr double kMs = 1e6;
 
 // Of a run in which the root gave 100 elements: what each stage took altogether, in milliseconds.
-StageFigures stage(std::string name, double ms, std::vector<StageFigures> inputs = {},
-                   int64_t elements = 100) {
+StageStatistics stage(std::string name, double ms, std::vector<StageStatistics> inputs = {},
+                      int64_t elements = 100) {
   return {.name = std::move(name),
           .where = "main.cc:7",
           .elements = elements,
@@ -27,17 +27,18 @@ StageFigures stage(std::string name, double ms, std::vector<StageFigures> inputs
 }
 
 // One with threads: `fetch_ms` is the whole of its calls to the inputs.
-StageFigures threaded(StageFigures figures, int threads, double work_ms, double fetch_ms, double waited_ms) {
-  figures.threads = threads;
-  figures.slots = 4;
-  figures.work_ns = work_ms * kMs;
-  figures.fetch_ns = fetch_ms * kMs;
-  figures.consumer_wait_ns = waited_ms * kMs;
-  return figures;
+StageStatistics threaded(StageStatistics statistics, int threads, double work_ms, double fetch_ms,
+                         double waited_ms) {
+  statistics.threads = threads;
+  statistics.slots = 4;
+  statistics.work_ns = work_ms * kMs;
+  statistics.fetch_ns = fetch_ms * kMs;
+  statistics.consumer_wait_ns = waited_ms * kMs;
+  return statistics;
 }
 
-Explanation explained(const StageFigures& root, double elapsed_ms, int cores = 4) {
-  return explain(Figures{root, elapsed_ms * kMs, cores});
+Explanation explained(const StageStatistics& root, double elapsed_ms, int cores = 4) {
+  return explain(PipelineStatistics{root, elapsed_ms * kMs, cores});
 }
 
 TEST(Explain, NothingHasToChangeWhereTheConsumerTakesTheTime) {
@@ -74,7 +75,7 @@ TEST(Explain, AConsumerThatMakesItsElementsItselfShouldPrefetch) {
 }
 
 TEST(Explain, FilesShouldBeReadSideBySide) {
-  const auto read = [](const std::string& name, std::vector<StageFigures> inputs = {}) {
+  const auto read = [](const std::string& name, std::vector<StageStatistics> inputs = {}) {
     return explained(threaded(stage("prefetch", 1, {stage("batch", 5, {stage(name, 90, std::move(inputs))})}),
                               1, 0, 95, 95),
                      100);
@@ -131,7 +132,8 @@ TEST(Explain, AParallelMapUsesTheCoresThereAre) {
 }
 
 TEST(Explain, UnevenElementsNeedALargerBuffer) {
-  StageFigures root = threaded(stage("prefetch", 1, {stage("map", 50, {stage("range", 1)})}), 1, 0, 51, 30);
+  StageStatistics root =
+      threaded(stage("prefetch", 1, {stage("map", 50, {stage("range", 1)})}), 1, 0, 51, 30);
   root.producer_wait_ns = 20 * kMs;
   const Explanation e = explained(root, 100, 2);
   EXPECT_EQ(e.advice, "larger-buffer");
@@ -140,7 +142,7 @@ TEST(Explain, UnevenElementsNeedALargerBuffer) {
 }
 
 TEST(Explain, SharesAndFillAndSkippedElementsAreShown) {
-  StageFigures root =
+  StageStatistics root =
       threaded(stage("map", 1, {stage("ignore_errors", 3, {stage("range", 1)})}), 2, 100, 4, 20);
   root.arguments = "num_parallel_calls=2";
   root.ready = 250;

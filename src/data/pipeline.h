@@ -1,4 +1,4 @@
-// A dataset that is being iterated over: its stages' figures and what they share.
+// A dataset that is being iterated over: its stages' statistics and what they share.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
-#include "data/conveyor.h"
 #include "data/node.h"
 #include "data/stack.h"
 #include "data/stages/parallelism.h"
+#include "data/worker_pool.h"
 
 namespace lockstep::data {
 namespace {
@@ -35,33 +35,35 @@ class BatchCursor final : public Cursor {
 class ParallelBatchCursor final : public Cursor {
  public:
   ParallelBatchCursor(const Opening& opening, const Node& input, int64_t size, bool drop_remainder,
-                      const Conveyor::Settings& settings)
+                      const WorkerPool::Settings& settings)
       : Cursor(opening.stage),
-        conveyor_(
+        pool_(
             opening, settings,
-            [this, size, drop_remainder](Conveyor::Parcel& parcel) {
-              return collect(*input_, size, drop_remainder, kept_, parcel.parts);
+            [this, size, drop_remainder](WorkerPool::WorkItem& work_item) {
+              return collect(*input_, size, drop_remainder, kept_, work_item.parts);
             },
-            [this](Conveyor::Parcel& parcel, int64_t) { parcel.item = Item(stack(parcel.parts, stage())); }),
-        input_(opening.open(input, 0, conveyor_.stop_token())) {}
-  ~ParallelBatchCursor() override { conveyor_.stop(); }
+            [this](WorkerPool::WorkItem& work_item, int64_t) {
+              work_item.item = Item(stack(work_item.parts, stage()));
+            }),
+        input_(opening.open(input, 0, pool_.stop_token())) {}
+  ~ParallelBatchCursor() override { pool_.stop(); }
   void save(StateWriter& state) override {
-    conveyor_.save(state, [&] {
+    pool_.save(state, [&] {
       state.items("kept", kept_);
       state.cursor("input", *input_);
     });
   }
   void restore(const StateReader& state) override {
-    conveyor_.restore(state);
+    pool_.restore(state);
     kept_ = state.items("kept");
     state.cursor("input", *input_);
   }
 
  private:
-  bool advance(Item& item) override { return conveyor_.take(item); }
+  bool advance(Item& item) override { return pool_.take(item); }
 
   std::vector<Item> kept_;
-  Conveyor conveyor_;
+  WorkerPool pool_;
   std::unique_ptr<Cursor> input_;
 };
 
@@ -75,7 +77,7 @@ class BatchNode final : public NodeOf<BatchNode> {
     if (calls == 1) return std::make_unique<BatchCursor>(opening, input(), size_, options_.drop_remainder);
     return std::make_unique<ParallelBatchCursor>(
         opening, input(), size_, options_.drop_remainder,
-        Conveyor::Settings{.threads = calls, .slots = slots_for(calls), .ordered = ordered({}, opening)});
+        WorkerPool::Settings{.threads = calls, .slots = slots_for(calls), .ordered = ordered({}, opening)});
   }
   std::optional<ElementSpec> spec() const override {
     std::optional<ElementSpec> spec = input().spec();

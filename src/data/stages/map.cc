@@ -1,7 +1,7 @@
-#include "data/conveyor.h"
 #include "data/function.h"
 #include "data/node.h"
 #include "data/stages/parallelism.h"
+#include "data/worker_pool.h"
 
 namespace lockstep::data {
 namespace {
@@ -46,30 +46,33 @@ class MapCursor final : public Cursor {
 class ParallelMapCursor final : public Cursor {
  public:
   ParallelMapCursor(const Opening& opening, const Node& input, const MapCall& call,
-                    const Conveyor::Settings& settings)
+                    const WorkerPool::Settings& settings)
       : Cursor(opening.stage),
         call_(call),
         pass_(opening.pass),
-        conveyor_(
-            opening, settings, [this](Conveyor::Parcel& parcel) { return input_->next(parcel.item); },
-            [this](Conveyor::Parcel& parcel, int64_t index) { call_(stage(), parcel.item, pass_, index); }),
-        input_(opening.open(input, 0, conveyor_.stop_token())) {}
+        pool_(
+            opening, settings,
+            [this](WorkerPool::WorkItem& work_item) { return input_->next(work_item.item); },
+            [this](WorkerPool::WorkItem& work_item, int64_t index) {
+              call_(stage(), work_item.item, pass_, index);
+            }),
+        input_(opening.open(input, 0, pool_.stop_token())) {}
   // The threads end before what they read.
-  ~ParallelMapCursor() override { conveyor_.stop(); }
+  ~ParallelMapCursor() override { pool_.stop(); }
   void save(StateWriter& state) override {
-    conveyor_.save(state, [&] { state.cursor("input", *input_); });
+    pool_.save(state, [&] { state.cursor("input", *input_); });
   }
   void restore(const StateReader& state) override {
-    conveyor_.restore(state);
+    pool_.restore(state);
     state.cursor("input", *input_);
   }
 
  private:
-  bool advance(Item& item) override { return conveyor_.take(item); }
+  bool advance(Item& item) override { return pool_.take(item); }
 
   MapCall call_;
   uint64_t pass_;
-  Conveyor conveyor_;
+  WorkerPool pool_;
   std::unique_ptr<Cursor> input_;
 };
 
@@ -83,9 +86,9 @@ class MapNode final : public NodeOf<MapNode> {
     const int64_t calls = options_.num_parallel_calls;
     return std::make_unique<ParallelMapCursor>(
         opening, input(), call_,
-        Conveyor::Settings{.threads = calls,
-                           .slots = slots_for(calls),
-                           .ordered = ordered(options_.deterministic, opening)});
+        WorkerPool::Settings{.threads = calls,
+                             .slots = slots_for(calls),
+                             .ordered = ordered(options_.deterministic, opening)});
   }
   std::optional<ElementSpec> spec() const override { return options_.output; }
   int64_t cardinality() const override { return input().cardinality(); }

@@ -1,5 +1,5 @@
-#include "data/conveyor.h"
 #include "data/node.h"
+#include "data/worker_pool.h"
 #include "device/copy.h"
 #include "tensor/tensor_impl.h"
 
@@ -24,15 +24,15 @@ class PrefetchCursor final : public Cursor {
   PrefetchCursor(const Opening& opening, const Node& input, int64_t slots, Device* device)
       : Cursor(opening.stage),
         device_(device),
-        conveyor_(opening, {.threads = 1, .slots = slots},
-                  [this](Conveyor::Parcel& parcel) { return fetch(parcel.item); }),
-        input_(opening.open(input, 0, conveyor_.stop_token())) {}
-  ~PrefetchCursor() override { conveyor_.stop(); }
+        pool_(opening, {.threads = 1, .slots = slots},
+              [this](WorkerPool::WorkItem& work_item) { return fetch(work_item.item); }),
+        input_(opening.open(input, 0, pool_.stop_token())) {}
+  ~PrefetchCursor() override { pool_.stop(); }
   void save(StateWriter& state) override {
-    conveyor_.save(state, [&] { state.cursor("input", *input_); });
+    pool_.save(state, [&] { state.cursor("input", *input_); });
   }
   void restore(const StateReader& state) override {
-    conveyor_.restore(state);
+    pool_.restore(state);
     state.cursor("input", *input_);
   }
 
@@ -44,7 +44,7 @@ class PrefetchCursor final : public Cursor {
     return true;
   }
   bool advance(Item& item) override {
-    if (!conveyor_.take(item)) return false;
+    if (!pool_.take(item)) return false;
     // What was restored came from a file.
     if (device_)
       for (Tensor& tensor : item.element().flat()) tensor = tensor.to(*device_);
@@ -52,7 +52,7 @@ class PrefetchCursor final : public Cursor {
   }
 
   Device* device_;
-  Conveyor conveyor_;
+  WorkerPool pool_;
   std::unique_ptr<Cursor> input_;
 };
 

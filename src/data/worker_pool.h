@@ -14,7 +14,7 @@
 
 namespace lockstep::data {
 
-class Conveyor {
+class WorkerPool {
  public:
   struct Settings {
     int64_t threads = 1;  // or AUTOTUNE
@@ -22,21 +22,21 @@ class Conveyor {
     bool ordered = true;  // false: items are taken as they become ready
   };
   // What one call of fetch leaves to be worked on: an item, or items that become one.
-  struct Parcel {
+  struct WorkItem {
     Item item;
     std::vector<Item> parts;
   };
   // One thread at a time, in order; false at the end.
-  using Fetch = std::function<bool(Parcel& parcel)>;
+  using Fetch = std::function<bool(WorkItem& work_item)>;
   // By several threads at once; leaves `item`. `index` counts what was fetched. May be none.
-  using Work = std::function<void(Parcel& parcel, int64_t index)>;
+  using Work = std::function<void(WorkItem& work_item, int64_t index)>;
 
-  Conveyor(const Opening& opening, const Settings& settings, Fetch fetch, Work work = {});
-  ~Conveyor() { stop(); }
+  WorkerPool(const Opening& opening, const Settings& settings, Fetch fetch, Work work = {});
+  ~WorkerPool() { stop(); }
   // The threads have ended when it returns. What `fetch` reads may go away then.
   void stop();
-  Conveyor(const Conveyor&) = delete;
-  Conveyor& operator=(const Conveyor&) = delete;
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
   // What the cursors that `fetch` reads are opened with: their waits must end when the threads are to.
   std::stop_token stop_token() const { return stop_.token(); }
@@ -51,7 +51,7 @@ class Conveyor {
 
  private:
   struct Slot {
-    Parcel parcel;
+    WorkItem work_item;
     std::exception_ptr error;
     bool ready = false;
   };

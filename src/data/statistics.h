@@ -10,7 +10,7 @@
 namespace lockstep::data {
 
 // See Stage.
-struct StageFigures {
+struct StageStatistics {
   std::string name;
   std::string arguments = {};
   std::string where = {};
@@ -25,18 +25,18 @@ struct StageFigures {
   double producer_wait_ns = 0;
   int64_t empty = 0;
   int64_t ready = 0;
-  std::vector<StageFigures> inputs = {};
+  std::vector<StageStatistics> inputs = {};
 };
 
-struct Figures {
-  StageFigures root;
+struct PipelineStatistics {
+  StageStatistics root;
   double elapsed_ns = 0;
   int cores = 1;  // that stages may keep busy
 };
 
 // Thread-safe.
-Figures figures_of(const Pipeline& pipeline);
+PipelineStatistics statistics_of(const Pipeline& pipeline);
 
-Explanation explain(const Figures& figures);
+Explanation explain(const PipelineStatistics& statistics);
 
 }  // namespace lockstep::data

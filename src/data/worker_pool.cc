@@ -1,4 +1,4 @@
-#include "data/conveyor.h"
+#include "data/worker_pool.h"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ constexpr int64_t kFirstSlots = 2;
 
 }  // namespace
 
-Conveyor::Conveyor(const Opening& opening, const Settings& settings, Fetch fetch, Work work)
+WorkerPool::WorkerPool(const Opening& opening, const Settings& settings, Fetch fetch, Work work)
     : pipeline_(opening.pipeline),
       stage_(opening.stage),
       ordered_(settings.ordered),
@@ -40,7 +40,7 @@ Conveyor::Conveyor(const Opening& opening, const Settings& settings, Fetch fetch
   }
 }
 
-void Conveyor::stop() {
+void WorkerPool::stop() {
   stop_.stop();
   std::vector<std::thread> threads;
   {
@@ -51,7 +51,7 @@ void Conveyor::stop() {
   for (std::thread& thread : threads) thread.join();
 }
 
-void Conveyor::adopt_settings(const Lock&) {
+void WorkerPool::adopt_settings(const Lock&) {
   const int threads = stage_.threads.load(std::memory_order_relaxed);
   const int64_t slots = stage_.slots.load(std::memory_order_relaxed);
   if ((active_ == threads && capacity_ == slots) || stop_.token().stop_requested()) return;
@@ -68,13 +68,13 @@ void Conveyor::adopt_settings(const Lock&) {
     }
 }
 
-void Conveyor::fetch_into(Slot& slot, Lock& lock) {
+void WorkerPool::fetch_into(Slot& slot, Lock& lock) {
   fetching_ = true;
   bool got = false;
   lock.unlock();
   const int64_t begin = monotonic_ns();
   try {
-    got = fetch_(slot.parcel);
+    got = fetch_(slot.work_item);
   } catch (const Cancelled&) {
     lock.lock();
     throw;
@@ -94,7 +94,7 @@ void Conveyor::fetch_into(Slot& slot, Lock& lock) {
   room_.notify_all();
 }
 
-void Conveyor::run(int id) {
+void WorkerPool::run(int id) {
   const DeviceScope device(pipeline_.device());
   // The stage's threads are the parallelism; kernels inside of it run on one each.
   const ThreadLimit alone(1);
@@ -128,7 +128,7 @@ void Conveyor::run(int id) {
         lock.unlock();
         const int64_t begin = monotonic_ns();
         try {
-          work_(slot->parcel, index);
+          work_(slot->work_item, index);
         } catch (...) {
           slot->error = std::current_exception();
         }
@@ -142,7 +142,7 @@ void Conveyor::run(int id) {
       ++ready_slots_;
       add(stage_.worked, 1);
       if (stage_.tunes_slots && !slot->error)
-        stage_.element_bytes.store(bytes_of(slot->parcel.item), std::memory_order_relaxed);
+        stage_.element_bytes.store(bytes_of(slot->work_item.item), std::memory_order_relaxed);
       --busy_;
       if (paused_ && busy_ == 0) quiet_.notify_all();
       // In order, only the first one is waited for. A consumer that wakes while the lock is held goes back to sleep.
@@ -158,19 +158,19 @@ void Conveyor::run(int id) {
   }
 }
 
-std::list<Conveyor::Slot>::iterator Conveyor::ready_slot() {
+std::list<WorkerPool::Slot>::iterator WorkerPool::ready_slot() {
   if (ordered_) return !slots_.empty() && slots_.front().ready ? slots_.begin() : slots_.end();
   return std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.ready; });
 }
 
-void Conveyor::recycle(std::list<Slot>::iterator slot) {
+void WorkerPool::recycle(std::list<Slot>::iterator slot) {
   if (slot->ready) --ready_slots_;
   slot->ready = false;
   slot->error = nullptr;
   spare_.splice(spare_.end(), slots_, slot);
 }
 
-bool Conveyor::take(Item& item) {
+bool WorkerPool::take(Item& item) {
   Lock lock(mutex_);
   adopt_settings(lock);
   add(stage_.ready, ready_slots_);
@@ -195,7 +195,7 @@ bool Conveyor::take(Item& item) {
     }
     if (slot == slots_.end()) return false;
   }
-  std::swap(item, slot->parcel.item);
+  std::swap(item, slot->work_item.item);
   const std::exception_ptr error = slot->error;
   recycle(slot);
   lock.unlock();
@@ -204,12 +204,12 @@ bool Conveyor::take(Item& item) {
   return true;
 }
 
-void Conveyor::save(StateWriter& state, const std::function<void()>& save_input) {
+void WorkerPool::save(StateWriter& state, const std::function<void()>& save_input) {
   Lock lock(mutex_);
   paused_ = true;
   quiet_.wait(lock, [&] { return busy_ == 0; });
   std::vector<Outcome> outcomes;
-  for (const Slot& slot : slots_) outcomes.push_back({slot.parcel.item, slot.error});
+  for (const Slot& slot : slots_) outcomes.push_back({slot.work_item.item, slot.error});
   state.number("fetched", fetched_);
   state.number("ended", ended_);
   state.outcomes("ready", outcomes);
@@ -218,13 +218,13 @@ void Conveyor::save(StateWriter& state, const std::function<void()>& save_input)
   room_.notify_all();
 }
 
-void Conveyor::restore(const StateReader& state) {
+void WorkerPool::restore(const StateReader& state) {
   const Lock lock(mutex_);
   fetched_ = state.number("fetched");
   ended_ = state.number("ended") != 0;
   for (Outcome& outcome : state.outcomes("ready")) {
     Slot& slot = slots_.emplace_back();
-    slot.parcel.item = std::move(outcome.item);
+    slot.work_item.item = std::move(outcome.item);
     slot.error = outcome.error;
     slot.ready = true;
     ++ready_slots_;
