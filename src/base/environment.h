@@ -42,6 +42,8 @@ inline constexpr std::array kVariables{
              "the Python that has the frameworks that are measured beside Lockstep"},
     Variable{"LOCKSTEP_DATA_DIR", "a folder", "lockstep in XDG_CACHE_HOME",
              "where data sets are looked for and kept"},
+    Variable{"LOCKSTEP_FLIGHT_RECORDS", "a folder", "none",
+             "where each worker of a run that could not go on writes what collectives it made last"},
     Variable{"LOCKSTEP_GROUP_LAUNCHES", "0|1", "1",
              "whether elementwise launches of one program that wait for nothing of each other are made as "
              "one on a GPU"},
@@ -54,6 +56,9 @@ inline constexpr std::array kVariables{
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
     Variable{"LOCKSTEP_RANK", "a number from 0", "none",
              "which worker this process is in a run that lockstep launch started"},
+    Variable{"LOCKSTEP_SECRET", "any text, the same for all workers", "none",
+             "what the workers of a run know each other by"},
+    Variable{"LOCKSTEP_SECRET_FILE", "a file", "none", "where that text is, instead"},
     Variable{"LOCKSTEP_WORKERS", "a number from 1", "none",
              "how many workers a run has that lockstep launch started"},
     Variable{"TF_CONFIG", "a JSON object with cluster and task", "none",

@@ -9,10 +9,11 @@ namespace lockstep::execute {
 void ReplicaVariables::spread() const {
   for (const Variable& handle : variables_) {
     VariableImpl& variable = *handle.impl();
-    TensorList& parts = variable.spread(layout_.replicas);
+    const ReplicaRange own = layout_.own_replicas();
+    TensorList& parts = variable.spread(own.size());
     // A replica without examples does not run, but what it has must not be left out of a sum.
     for (size_t r = 1; r < parts.size(); ++r)
-      if (layout_.slices[r].size == 0 && parts[r].defined()) {
+      if (layout_.slices[static_cast<size_t>(own.first) + r].size == 0 && parts[r].defined()) {
         parts[0] = variable.sum_of_parts(parts[0], parts[r]);
         parts[r] = {};
       }
@@ -20,7 +21,7 @@ void ReplicaVariables::spread() const {
       Device& device = *layout_.devices[static_cast<size_t>(d)];
       const auto [first, last] = layout_.replicas_with_examples(d);
       for (int r = first; r < last; ++r) {
-        Tensor& part = parts[static_cast<size_t>(r)];
+        Tensor& part = parts[static_cast<size_t>(r - own.first)];
         part = part.defined() ? part.to(device)
                               : Tensor::full(variable.spec.dtype, variable.spec.shape, 0, device);
       }
@@ -29,7 +30,8 @@ void ReplicaVariables::spread() const {
 }
 
 void* ReplicaVariables::part(size_t variable, int replica) const {
-  return variables_[variable].impl()->parts[static_cast<size_t>(replica)].impl()->data();
+  const int number = replica - layout_.own_replicas().first;
+  return variables_[variable].impl()->parts[static_cast<size_t>(number)].impl()->data();
 }
 
 }  // namespace lockstep::execute

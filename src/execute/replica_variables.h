@@ -8,7 +8,8 @@
 
 namespace lockstep::execute {
 
-// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all.
+// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all. A
+// process has the parts of its own replicas.
 class ReplicaVariables {
  public:
   // `layout` is replicated, and outlives this.

@@ -1,3 +1,5 @@
+#include "data/stages/auto_shard.h"
+
 #include "data/node.h"
 #include "data/stages/options.h"
 
@@ -46,6 +48,12 @@ NodePtr by_elements(const NodePtr& node, const Share& share, std::source_locatio
 
 }  // namespace
 
+std::optional<Dataset> shard_by_files(const Dataset& dataset, int64_t count, int64_t index,
+                                      std::string& reason) {
+  if (NodePtr sharded = by_files(dataset.node(), {count, index}, reason)) return Dataset(std::move(sharded));
+  return std::nullopt;
+}
+
 Dataset Dataset::auto_shard(int64_t count, int64_t index, std::source_location where) const {
   require(count > 0 && index >= 0 && index < count, ErrorCode::invalid_argument, where,
           "auto_shard: index must be from 0 to count - 1, received count ", count, " and index ", index);
@@ -54,7 +62,8 @@ Dataset Dataset::auto_shard(int64_t count, int64_t index, std::source_location w
   if (policy == AutoShardPolicy::off || count == 1) return *this;
   if (policy != AutoShardPolicy::data) {
     std::string reason;
-    if (NodePtr sharded = by_files(node_, share, reason)) return Dataset(std::move(sharded));
+    if (std::optional<Dataset> sharded = shard_by_files(*this, count, index, reason))
+      return *std::move(sharded);
     require(policy != AutoShardPolicy::file, ErrorCode::failed_precondition, where,
             "auto_shard: the files cannot be shared among ", count, " workers: ", reason,
             "; write more files, or set Options::auto_shard to data");
