@@ -37,7 +37,7 @@ foreach(language CXX CUDA)
   endif()
 endforeach()
 set(kernel_files "/src/backends/cpu/|/src/ops/.*_cpu\\.cc$")
-set(files_that_run_once "/src/(autodiff|cli|distribute|doctor|keras|ops|train)/")
+set(files_that_run_once "/src/(autodiff|cli|distribute|doctor|keras|ops|tf|train)/")
 
 # lockstep_optimize(SOURCES): sets the levels of these files, and puts kernels first and files that run once last: of an
 # inline function that is compiled at several levels under one name, the linker keeps the first copy it meets.

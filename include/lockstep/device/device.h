@@ -31,7 +31,7 @@ struct MemoryInfo {
   int64_t current = 0;  // bytes held by live tensors and plans
   int64_t peak = 0;     // highest `current` since the last reset
   int64_t limit = 0;    // bytes that may be held; 0: no limit
-  // Where memory is cached for whoever comes next: bytes held from the card, and the largest piece that nobody uses.
+  // Where memory is cached for whoever comes next: bytes held from the GPU, and the largest piece that nobody uses.
   int64_t reserved = 0;
   int64_t largest_free = 0;
 };

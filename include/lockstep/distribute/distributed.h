@@ -22,9 +22,11 @@ class Distributed {
   static Distributed of(TensorList values);
 
   int replicas() const { return static_cast<int>(sizes_.empty() ? values_.size() : sizes_.size()); }
-  bool has(int replica) const { return at(replica).defined(); }
+  bool has(int replica, std::source_location where = std::source_location::current()) const {
+    return at(replica, where).defined();
+  }
   // Undefined where the replica has none. Rows are views.
-  Tensor at(int replica) const;
+  Tensor at(int replica, std::source_location where = std::source_location::current()) const;
   // The tensor whose rows they are, where they are consecutive rows of one; else undefined.
   const Tensor& whole() const { return whole_; }
   // Those of the replicas that have one.

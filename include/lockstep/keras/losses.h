@@ -112,7 +112,7 @@ struct HuberOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss Huber(const HuberOptions& options = {});
+Loss Huber(const HuberOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct CosineSimilarityOptions {
   int axis = -1;
@@ -120,7 +120,8 @@ struct CosineSimilarityOptions {
   std::string name = {};
 };
 // -1 where they point the same way.
-Loss CosineSimilarity(const CosineSimilarityOptions& options = {});
+Loss CosineSimilarity(const CosineSimilarityOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct CrossentropyOptions {
   bool from_logits = false;
@@ -129,8 +130,10 @@ struct CrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss BinaryCrossentropy(const CrossentropyOptions& options = {});
-Loss CategoricalCrossentropy(const CrossentropyOptions& options = {});
+Loss BinaryCrossentropy(const CrossentropyOptions& options = {},
+                        std::source_location where = std::source_location::current());
+Loss CategoricalCrossentropy(const CrossentropyOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 struct BinaryFocalCrossentropyOptions {
   bool apply_class_balancing = false;
@@ -142,7 +145,8 @@ struct BinaryFocalCrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {});
+Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 struct CategoricalFocalCrossentropyOptions {
   double alpha = 0.25;
@@ -153,17 +157,19 @@ struct CategoricalFocalCrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options = {});
+Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options = {},
+                                  std::source_location where = std::source_location::current());
 
 struct SparseCategoricalCrossentropyOptions {
   bool from_logits = false;
   std::optional<int64_t> ignore_class = {};  // positions with this label do not count
-  int axis = -1;
   Reduction reduction = Reduction::sum_over_batch_size;
+  int axis = -1;
   std::string name = {};
 };
 // Labels are class numbers of any integer dtype (or whole numbers), with or without a last dimension of 1.
-Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {});
+Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {},
+                                   std::source_location where = std::source_location::current());
 
 struct CategoricalGeneralizedCrossEntropyOptions {
   double q = 0.5;  // in (0, 1)
@@ -171,23 +177,25 @@ struct CategoricalGeneralizedCrossEntropyOptions {
   std::string name = {};
 };
 // Labels are class numbers.
-Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options = {});
+Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options = {},
+                                        std::source_location where = std::source_location::current());
 
 struct DiceOptions {
-  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
+  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
 };
-Loss Dice(const DiceOptions& options = {});
+Loss Dice(const DiceOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct TverskyOptions {
   double alpha = 0.5;
   double beta = 0.5;
-  std::vector<int64_t> axis = {};
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
+  std::vector<int64_t> axis = {};
 };
-Loss Tversky(const TverskyOptions& options = {});
+Loss Tversky(const TverskyOptions& options = {},
+             std::source_location where = std::source_location::current());
 
 struct FunctionLossOptions {
   std::string name = "function";

@@ -4,6 +4,7 @@
 #include "keras/layers/recurrent_cell.h"
 #include "keras/layers/recurrent_settings.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/ops/array.h"
@@ -239,13 +240,24 @@ const RegisterLayer<RNNLayer> rnn;
 
 }  // namespace
 
-Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options) {
+Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SimpleRNNLayer>({units, options});
 }
-Layer LSTM(int64_t units, const LSTMOptions& options) { return make_configured<LSTMLayer>({units, options}); }
-Layer GRU(int64_t units, const GRUOptions& options) { return make_configured<GRULayer>({units, options}); }
-Layer RNN(const Layer& cell, const RNNOptions& options) { return make_configured<RNNLayer>({cell, options}); }
-Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options) {
+Layer LSTM(int64_t units, const LSTMOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<LSTMLayer>({units, options});
+}
+Layer GRU(int64_t units, const GRUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<GRULayer>({units, options});
+}
+Layer RNN(const Layer& cell, const RNNOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<RNNLayer>({cell, options});
+}
+Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options, std::source_location where) {
+  const CallSite site(where);
   return RNN(StackedRNNCells(cells), options);
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::keras {
 
 FunctionalModel::FunctionalModel(KerasTensorList inputs, KerasTensorList outputs, const ModelOptions& options,
                                  std::source_location where)
-    : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}),
+    : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}, where),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       graph_(trace_back(inputs_, outputs_, where)) {
