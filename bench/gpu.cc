@@ -47,7 +47,7 @@ Candidate mlp_step(const char* name, const Tensor& x, const Tensor& y) {
   return on_gpu(name, kSmallSteps, [=]() mutable { step(x, y); });
 }
 
-// The next rows of arrays on the card with every step, and many steps with one launch.
+// The next rows of arrays on the GPU with every step, and many steps with one launch.
 Candidate mlp_steps_at_once(int64_t batch) {
   constexpr int64_t kAtOnce = 50;
   const DeviceScope scope(gpu());
@@ -69,7 +69,7 @@ Candidate mlp_steps_at_once(int64_t batch) {
               ErrorCode::unsupported, where, "the step is not one kernel");
     gpu().synchronize();
   };
-  return whole("Lockstep, 50 steps a launch", run, kSmallSteps);
+  return whole("Lockstep, 50 steps per launch", run, kSmallSteps);
 }
 
 Candidate mlp_fit(int64_t batch) {

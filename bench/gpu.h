@@ -14,10 +14,10 @@ void configure_gpus();
 // Why there is no GPU; empty: there is one.
 std::string why_no_gpu();
 
-// Training steps of Dense 784-128-10 with Adam on the first GPU: compiled, on the same batch every time, from the card's
-// memory and from the host's; and Model::fit, an epoch over 60,000 examples on the card.
+// Training steps of Dense 784-128-10 with Adam on the first GPU: compiled, on the same batch every time, from the GPU's
+// memory and from the host's; and Model::fit, an epoch over 60,000 examples on the GPU.
 std::vector<Candidate> gpu_mlp_candidates(int64_t batch);
-// ResNet-50 and GPT-2 124M (networks.h) on one logical GPU; ResNet-50 also on two of one card, of the same batch together.
+// ResNet-50 and GPT-2 124M (networks.h) on one logical GPU; ResNet-50 also on two of one GPU, of the same batch together.
 std::vector<Candidate> gpu_resnet50_candidates(int64_t batch);
 std::vector<Candidate> gpu_gpt2_candidates(int64_t batch);
 

@@ -37,9 +37,9 @@ foreach(language CXX CUDA)
   endif()
 endforeach()
 set(kernel_files "/src/backends/cpu/|/src/ops/.*_cpu\\.cc$")
-set(files_that_run_once "/src/(autodiff|cli|distribute|doctor|keras|ops|tf|train)/")
+set(files_that_run_once "/src/((autodiff|cli|distribute|doctor|keras|ops|tf|train)/|device/nvidia_)")
 
-# lockstep_optimize(SOURCES): sets the levels of these files, and puts kernels first and files that run once last: of an
+# lockstep_optimize(SOURCES): sets the levels of these files, compiles together what can be, and puts kernels first and files that run once last: of an
 # inline function that is compiled at several levels under one name, the linker keeps the first copy it meets.
 function(lockstep_optimize variable)
   set(kernels ${${variable}})
@@ -49,6 +49,9 @@ function(lockstep_optimize variable)
   set(once ${others})
   list(FILTER once INCLUDE REGEX "${files_that_run_once}")
   list(FILTER others EXCLUDE REGEX "${files_that_run_once}")
+  lockstep_unite(kernels)
+  lockstep_unite(others)
+  lockstep_unite(once)
   set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
   set_property(SOURCE ${once} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
   set(${variable} ${kernels} ${others} ${once} PARENT_SCOPE)

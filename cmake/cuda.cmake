@@ -44,7 +44,7 @@ find_package(CUDAToolkit REQUIRED)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 
-# NCCL joins cards and processes: another plugin, which loads libnccl itself where it is needed.
+# NCCL joins GPUs and processes: another plugin, which loads libnccl itself where it is needed.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 mark_as_advanced(NCCL_INCLUDE_DIR)
 set(nccl_version 0)
@@ -59,7 +59,7 @@ if(NCCL_INCLUDE_DIR)
   add_dependencies(lockstep_plugins lockstep_nccl)
   install(TARGETS lockstep_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 else()
-  message(STATUS "nccl.h was not found: without the plugin that joins several cards and processes")
+  message(STATUS "nccl.h was not found: without the plugin that joins several GPUs and processes")
 endif()
 
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})

@@ -5,7 +5,7 @@
 
 Speaks as peers.py does, and answers {"prepare": true} in a request by getting a step ready, compiled and warmed up, without
 timing it: {"prepared": seconds}. What is compiled is kept in the folder lockstep/peers of XDG_CACHE_HOME. Networks and data
-are those of bench/networks.cc: the same layers, synthetic data on the card, weights in float32, computation in bfloat16
+are those of bench/networks.cc: the same layers, synthetic data on the GPU, weights in float32, computation in bfloat16
 (the MLP: float32). TF32 stays off.
 """
 

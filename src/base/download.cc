@@ -195,7 +195,7 @@ Outcome transfer(const std::string& url, PartialFile& file, int64_t resume_from,
   set(kFollowLocation, 1L);
   set(kNoSignal, 1L);
   set(kConnectTimeout, 30L);
-  // A connection that brings less than 100 bytes a second for a minute is dead.
+  // A connection that brings less than 100 bytes per second for a minute is dead.
   set(kLowSpeedLimit, 100L);
   set(kLowSpeedTime, 60L);
   set(kWriteFunction, &Transfer::write);

@@ -45,7 +45,7 @@ inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_GROUP_LAUNCHES", "0|1", "1",
              "whether elementwise launches of one program that wait for nothing of each other are made as "
              "one on a GPU"},
-    Variable{"LOCKSTEP_JOIN_STEPS", "0|1", "1",
+    Variable{"LOCKSTEP_WHOLE_STEP_FUSION", "0|1", "1",
              "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
              "lowest level of messages that are shown"},

@@ -68,7 +68,7 @@ class CommunicatorBackend {
   virtual std::string make_id() const = 0;
   virtual std::unique_ptr<Communicator> join(Device& device, const std::string& id, int rank, int size,
                                              const CommunicatorOptions& options) const = 0;
-  // All ranks are devices of this process, each a card of its own.
+  // All ranks are devices of this process, each a physical GPU.
   virtual std::vector<std::unique_ptr<Communicator>> join_all(std::span<Device* const> devices,
                                                               const CommunicatorOptions& options) const = 0;
 };

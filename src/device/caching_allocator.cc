@@ -64,7 +64,7 @@ void CachingAllocator::release_unused() noexcept {
   }
 }
 
-CachingAllocator::Figures CachingAllocator::figures() const {
+CachingAllocator::Statistics CachingAllocator::statistics() const {
   return {used_, reserved_, free_.empty() ? 0 : (*free_.rbegin())->size, segments_};
 }
 

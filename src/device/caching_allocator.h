@@ -39,13 +39,13 @@ class CachingAllocator {
   // Segments may hold this much in all; 0: no limit.
   void set_limit(size_t bytes) { limit_ = bytes; }
 
-  struct Figures {
+  struct Statistics {
     size_t used = 0;      // in blocks that are handed out, as they were rounded
     size_t reserved = 0;  // in segments
     size_t largest_free = 0;
     size_t segments = 0;
   };
-  Figures figures() const;
+  Statistics statistics() const;
   // Bytes of the block that holds `bytes`.
   static size_t rounded(size_t bytes);
 

@@ -41,12 +41,12 @@ TEST(CachingAllocator, CutsSmallBlocksFromOneSegment) {
   void* a = allocator.allocate(100);
   void* b = allocator.allocate(513);
   EXPECT_EQ(source.taken(), 1u);
-  EXPECT_EQ(allocator.figures().used, 512u + 1024u);
+  EXPECT_EQ(allocator.statistics().used, 512u + 1024u);
   EXPECT_EQ(static_cast<char*>(b) - static_cast<char*>(a), 512);
   allocator.deallocate(a);
   allocator.deallocate(b);
-  EXPECT_EQ(allocator.figures().used, 0u);
-  EXPECT_EQ(allocator.figures().largest_free, allocator.figures().reserved);
+  EXPECT_EQ(allocator.statistics().used, 0u);
+  EXPECT_EQ(allocator.statistics().largest_free, allocator.statistics().reserved);
 }
 
 TEST(CachingAllocator, TakesTheSmallestBlockThatHoldsARequest) {
@@ -83,7 +83,7 @@ TEST(CachingAllocator, KeepsItsLimit) {
   void* a = allocator.allocate(3 * kMiB);
   EXPECT_NE(a, nullptr);
   EXPECT_EQ(allocator.allocate(2 * kMiB), nullptr);
-  EXPECT_LE(allocator.figures().reserved, 4 * kMiB);
+  EXPECT_LE(allocator.statistics().reserved, 4 * kMiB);
   allocator.deallocate(a);
   EXPECT_EQ(allocator.allocate(SIZE_MAX), nullptr);
 }
@@ -124,9 +124,9 @@ TEST(CachingAllocator, BlocksNeverOverlapAndAllComesBack) {
     }
   }
   for (const auto& [data, bytes] : live) allocator.deallocate(data);
-  EXPECT_EQ(allocator.figures().used, 0u);
+  EXPECT_EQ(allocator.statistics().used, 0u);
   allocator.release_unused();
-  EXPECT_EQ(allocator.figures().reserved, 0u);
+  EXPECT_EQ(allocator.statistics().reserved, 0u);
   EXPECT_EQ(source.taken(), 0u);
 }
 

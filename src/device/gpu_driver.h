@@ -19,7 +19,7 @@ struct PhysicalGpu {
 };
 
 struct GpuOptions {
-  int64_t memory_limit = 0;  // bytes; 0: what the card has
+  int64_t memory_limit = 0;  // bytes; 0: what the GPU has
   bool growth = true;        // false: all of it (or the limit) is taken at once
 };
 
@@ -28,7 +28,7 @@ class GpuDriver {
  public:
   virtual ~GpuDriver() = default;
   // The GPUs that the process may use, in the driver's order. Makes no context and takes no memory. Throws
-  // Error(not_found) where there is neither a driver nor a card, and Error(device_mismatch) with the driver's words where
+  // Error(not_found) where there is neither a driver nor a GPU, and Error(device_mismatch) with the driver's words where
   // it cannot say.
   virtual std::vector<PhysicalGpu> gpus() const = 0;
   // The logical device /GPU:index on physical GPU `gpu`.

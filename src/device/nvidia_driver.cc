@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "base/child_process.h"
@@ -44,11 +43,20 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
+constexpr std::string_view kDigits = "0123456789";
+
+// nvidia0, nvidia1, ..., nvidiactl, nvidia-uvm, dxg (of WSL).
+bool is_device_node(std::string_view name) {
+  if (name == "dxg" || name == "nvidiactl" || name == "nvidia-uvm") return true;
+  constexpr std::string_view kNumbered = "nvidia";
+  return name.starts_with(kNumbered) && name.size() > kNumbered.size() &&
+         name.find_first_not_of(kDigits, kNumbered.size()) == std::string_view::npos;
+}
+
 std::vector<std::string> device_nodes(const std::string& root) {
-  static const std::regex node("nvidia[0-9]+|nvidiactl|nvidia-uvm|dxg");
   std::vector<std::string> found;
   for (const fs::path& path : entries(root + "/dev"))
-    if (std::regex_match(path.filename().string(), node)) found.push_back("/dev/" + path.filename().string());
+    if (is_device_node(path.filename().string())) found.push_back("/dev/" + path.filename().string());
   return found;
 }
 
@@ -64,10 +72,13 @@ std::vector<std::string> on_bus(const std::string& root) {
 
 std::string module_version(const std::string& root) {
   if (std::string version = text_of(root + "/sys/module/nvidia/version"); !version.empty()) return version;
-  static const std::regex number("Kernel Module[^0-9]*([0-9]+(\\.[0-9]+)+)");
-  std::smatch match;
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 ...": the number behind the title.
   const std::string text = text_of(root + "/proc/driver/nvidia/version");
-  return std::regex_search(text, match, number) ? match[1].str() : "";
+  const size_t title = text.find("Kernel Module");
+  const size_t begin = title == std::string::npos ? title : text.find_first_of(kDigits, title);
+  if (begin == std::string::npos) return "";
+  const std::string number = text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+  return number.find('.') == std::string::npos ? "" : number.substr(0, number.find_last_of(kDigits) + 1);
 }
 
 std::string container(const std::string& root) {

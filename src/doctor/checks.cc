@@ -348,7 +348,7 @@ class Diagnosis {
       add(Severity::problem, "gpu_memory_errors", who + " had memory errors that could not be corrected.",
           {fmt::format("{} uncorrected, {} corrected since the driver was loaded", *gpu.ecc_uncorrected,
                        gpu.ecc_corrected.value_or(0))},
-          "sudo nvidia-smi --gpu-reset   # where they come back: replace the card");
+          "sudo nvidia-smi --gpu-reset   # where they come back: replace the GPU");
     if (!gpu.slowed_by.empty()) {
       std::vector<std::string> evidence{
           fmt::format("its clocks are held down by: {}", fmt::join(gpu.slowed_by, ", "))};
@@ -365,7 +365,7 @@ class Diagnosis {
           {fmt::format("{} lanes of {}: copies to it take {:.1f} times as long", *gpu.pcie_width,
                        *gpu.pcie_max_width,
                        static_cast<double>(*gpu.pcie_max_width) / std::max(1, *gpu.pcie_width))},
-          "put the card into a slot with all lanes, or look for a setting of the BIOS that shares them out");
+          "put the GPU into a slot with all lanes, or look for a setting of the BIOS that shares them out");
     if (gpu.persistence == false)
       add(Severity::note, "persistence_off", who + " is set up anew by every program that starts.",
           {"persistence mode is off: the first program to start waits for it"}, "sudo nvidia-smi -pm 1");
@@ -650,7 +650,7 @@ std::vector<Finding> diagnose(const std::vector<Trial>& trials) {
                           Severity::problem,
                           trial.device + " computes wrongly.",
                           {work + ": " + trial.fault},
-                          "do not train on it; on a GPU: nvidia-smi -q -d ECC, and try another card"});
+                          "do not train on it; on a GPU: nvidia-smi -q -d ECC, and try another GPU"});
     else if (!trial.disturbed && trial.rate < kSlow * trial.ceiling)
       findings.push_back({"slow_device",
                           Severity::warning,

@@ -59,7 +59,7 @@ double cpu_flops(int threads) {
 int cores_per_multiprocessor(int capability) { return capability <= 80 ? 64 : 128; }
 
 const nvidia::Gpu* gpu_of(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
-  // Logical GPUs are parts of physical ones: where there is one kind of card, any will do.
+  // Logical GPUs are parts of physical ones: where there is one kind of GPU, any will do.
   for (const nvidia::Gpu& gpu : gpus)
     if (gpu.visible_number == device.index()) return &gpu;
   for (const nvidia::Gpu& gpu : gpus)

@@ -20,7 +20,8 @@ RegisterWholeStepFusion::RegisterWholeStepFusion(DeviceKind kind, FuseWholeStep 
 
 std::unique_ptr<WholeStepKernel> fuse_whole_step(const compile::Plan& plan, Device& device) {
   const FuseWholeStep fuse = rule_of(device.kind());
-  if (!fuse || plan.phases > 1 || !plan.devices.empty() || !env::read_bool("LOCKSTEP_JOIN_STEPS", true))
+  if (!fuse || plan.phases > 1 || !plan.devices.empty() ||
+      !env::read_bool("LOCKSTEP_WHOLE_STEP_FUSION", true))
     return nullptr;
   return fuse(plan.steps, plan.parameters, device);
 }

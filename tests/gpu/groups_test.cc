@@ -26,10 +26,10 @@ class GpuGroups : public Gpu {
  protected:
   void SetUp() override {
     Gpu::SetUp();
-    setenv("LOCKSTEP_JOIN_STEPS", "0", 1);
+    setenv("LOCKSTEP_WHOLE_STEP_FUSION", "0", 1);
   }
   void TearDown() override {
-    unsetenv("LOCKSTEP_JOIN_STEPS");
+    unsetenv("LOCKSTEP_WHOLE_STEP_FUSION");
     unsetenv("LOCKSTEP_GROUP_LAUNCHES");
   }
 

@@ -19,8 +19,8 @@ namespace {
 
 class Megakernel : public Gpu {
  protected:
-  void TearDown() override { unsetenv("LOCKSTEP_JOIN_STEPS"); }
-  static void join(bool on) { setenv("LOCKSTEP_JOIN_STEPS", on ? "1" : "0", 1); }
+  void TearDown() override { unsetenv("LOCKSTEP_WHOLE_STEP_FUSION"); }
+  static void join(bool on) { setenv("LOCKSTEP_WHOLE_STEP_FUSION", on ? "1" : "0", 1); }
 };
 
 struct Net {
@@ -164,7 +164,7 @@ TEST_F(Megakernel, RefuseALabelThatDoesNotExist) {
   EXPECT_THROW(gpu().synchronize(), Error);
 }
 
-// --- several steps a launch, on rows of arrays that are on the card --------------------------------------------------
+// --- several steps per launch, on rows of arrays that are on the GPU --------------------------------------------------
 
 struct Fit {
   std::vector<double> losses, accuracies;

@@ -1,4 +1,4 @@
-// NCCL between processes. Two run on the one card; what several cards do beyond that is not run here.
+// NCCL between processes. Two run on the one GPU; what several GPUs do beyond that is not run here.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -32,8 +32,8 @@ void must(bool condition, const std::string& what) {
   require(condition, ErrorCode::internal, std::source_location::current(), what);
 }
 
-Device& card() { return device_by_name("/GPU:0"); }
-Stream& card_stream() { return backend_of(card()).compute_stream(); }
+Device& gpu() { return device_by_name("/GPU:0"); }
+Stream& gpu_stream() { return backend_of(gpu()).compute_stream(); }
 void* data_of(const Tensor& tensor) { return tensor.impl()->data(); }
 
 template <class T>
@@ -57,7 +57,7 @@ Tensor numbers(int rank, int64_t count, DType dtype) {
     else
       values[static_cast<size_t>(i)] = static_cast<T>(value);
   }
-  const DeviceScope scope(card());
+  const DeviceScope scope(gpu());
   Tensor tensor = Tensor::from(values, {count});
   must(tensor.dtype() == dtype, "the test made another type");
   return tensor;
@@ -66,12 +66,12 @@ Tensor numbers(int rank, int64_t count, DType dtype) {
 template <class T>
 void collect(Communicator& communicator, DType dtype, int64_t count) {
   const int rank = communicator.rank(), size = communicator.size();
-  Stream& stream = card_stream();
+  Stream& stream = gpu_stream();
   const std::string what = detail::concat(" of ", count, " ", dtype);
   const Tensor own = numbers<T>(rank, count, dtype);
-  const Tensor sum = Tensor::full(dtype, {count}, 99, card());
+  const Tensor sum = Tensor::full(dtype, {count}, 99, gpu());
   const Tensor in_place = numbers<T>(rank, count, dtype);
-  const Tensor all = Tensor::full(dtype, {size * count}, 99, card());
+  const Tensor all = Tensor::full(dtype, {size * count}, 99, gpu());
   const Tensor sent = numbers<T>(rank, count, dtype);
   communicator.all_reduce_sum(data_of(own), data_of(sum), count, dtype, stream);
   communicator.all_reduce_sum(data_of(in_place), data_of(in_place), count, dtype, stream);
@@ -96,7 +96,7 @@ void collect(Communicator& communicator, DType dtype, int64_t count) {
 
 void collectives(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
-  const auto communicator = comm::join(group, card(), {.timeout_s = 60});
+  const auto communicator = comm::join(group, gpu(), {.timeout_s = 60});
   must(communicator->rank() == rank && communicator->size() == size, "rank and size");
   for (const int64_t count : {int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{4097}, int64_t{1'000'003}}) {
     collect<float>(*communicator, DType::float32, count);
@@ -112,10 +112,10 @@ void collectives(int rank, int size, const std::string& address) {
   for (int64_t i = 0; i < 20; ++i) {
     many.push_back(numbers<float>(rank, 1 + 777 * i, DType::float32));
     communicator->all_reduce_sum(data_of(many.back()), data_of(many.back()), 1 + 777 * i, DType::float32,
-                                 card_stream());
+                                 gpu_stream());
   }
   communicator->end_batch();
-  communicator->barrier(card_stream());
+  communicator->barrier(gpu_stream());
   for (const Tensor& tensor : many) {
     double expected = 0;
     for (int r = 0; r < size; ++r) expected += value_at(r, tensor.size() - 1);
@@ -128,23 +128,23 @@ const RegisterScenario collectives_scenario("collectives", collectives);
 // A captured sum is replayed, with new values each time.
 void captured(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
-  const auto communicator = comm::join(group, card(), {.timeout_s = 60});
+  const auto communicator = comm::join(group, gpu(), {.timeout_s = 60});
   constexpr int64_t kCount = 5000;
-  const Tensor values = Tensor::full(DType::float32, {kCount}, 1, card());
-  const Tensor sum = Tensor::full(DType::float32, {kCount}, 0, card());
+  const Tensor values = Tensor::full(DType::float32, {kCount}, 1, gpu());
+  const Tensor sum = Tensor::full(DType::float32, {kCount}, 0, gpu());
   const auto add_up = [&](Stream& stream) {
     communicator->all_reduce_sum(data_of(values), data_of(sum), kCount, DType::float32, stream);
   };
-  add_up(card_stream());
-  communicator->wait(card_stream());
+  add_up(gpu_stream());
+  communicator->wait(gpu_stream());
   const CapturedLaunch launches[] = {{add_up, {}}};
-  const auto graph = backend_of(card()).capture(launches);
+  const auto graph = backend_of(gpu()).capture(launches);
   for (int i = 1; i <= 10; ++i) {
     const float value = static_cast<float>(i * (rank + 1));
-    card_stream().fill(data_of(values), std::bit_cast<uint32_t>(value), sizeof value, kCount);
-    graph->replay(card_stream());
-    communicator->watch("captured sum", card_stream());
-    communicator->wait(card_stream());
+    gpu_stream().fill(data_of(values), std::bit_cast<uint32_t>(value), sizeof value, kCount);
+    graph->replay(gpu_stream());
+    communicator->watch("captured sum", gpu_stream());
+    communicator->wait(gpu_stream());
     for (const float x : sum.to_vector<float>())
       must(x == static_cast<float>(i * size * (size + 1) / 2), "a captured sum");
   }
@@ -165,15 +165,15 @@ void expect_failure(const std::function<void()>& f, const std::vector<std::strin
 }
 
 void sum_once(Communicator& communicator, const Tensor& values) {
-  communicator.all_reduce_sum(data_of(values), data_of(values), values.size(), DType::float32, card_stream());
-  communicator.wait(card_stream());
+  communicator.all_reduce_sum(data_of(values), data_of(values), values.size(), DType::float32, gpu_stream());
+  communicator.wait(gpu_stream());
 }
 
-// The last rank dies between two sums: the others learn it, although NCCL's kernel waits on the card.
+// The last rank dies between two sums: the others learn it, although NCCL's kernel waits on the GPU.
 void killed(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
-  const auto communicator = comm::join(group, card(), {.timeout_s = 60});
-  const Tensor values = Tensor::full(DType::float32, {100'000}, 1, card());
+  const auto communicator = comm::join(group, gpu(), {.timeout_s = 60});
+  const Tensor values = Tensor::full(DType::float32, {100'000}, 1, gpu());
   for (int i = 0; i < 3; ++i) sum_once(*communicator, values);
   if (rank == size - 1) {
     // The others wait for it by then.
@@ -186,16 +186,16 @@ void killed(int rank, int size, const std::string& address) {
   expect_failure([&] { sum_once(*communicator, values); }, words);
   // And stays so.
   expect_failure([&] { sum_once(*communicator, values); }, {"is gone"});
-  // The card is as usable as before.
-  must((values * 0.0 + 2.0).to_vector<float>()[7] == 2.f, "the card computes");
+  // The GPU is as usable as before.
+  must((values * 0.0 + 2.0).to_vector<float>()[7] == 2.f, "the GPU computes");
 }
 const RegisterScenario killed_scenario("killed", killed);
 
 // The last rank lives, but does not come: when the time is over the others say so.
 void stalled(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
-  const auto communicator = comm::join(group, card(), {.timeout_s = rank == size - 1 ? 60.0 : 3.0});
-  const Tensor values = Tensor::full(DType::float32, {1000}, 1, card());
+  const auto communicator = comm::join(group, gpu(), {.timeout_s = rank == size - 1 ? 60.0 : 3.0});
+  const Tensor values = Tensor::full(DType::float32, {1000}, 1, gpu());
   for (int i = 0; i < 3; ++i) sum_once(*communicator, values);
   if (rank == size - 1) {
     std::this_thread::sleep_for(std::chrono::seconds(8));
@@ -211,8 +211,8 @@ const RegisterScenario stalled_scenario("stalled", stalled);
 // Data parallel by hand: every rank has its half of the batch, gradients are summed, weights stay the same.
 void trains(int rank, int size, const std::string& address) {
   Group group({.address = address, .rank = rank, .size = size, .timeout_s = 60});
-  const auto communicator = comm::join(group, card(), {.timeout_s = 60});
-  const DeviceScope scope(card());
+  const auto communicator = comm::join(group, gpu(), {.timeout_s = 60});
+  const DeviceScope scope(gpu());
   constexpr int64_t kBatch = 64;
   constexpr int kSteps = 12;
   const auto gradients_of = [](models::Mlp& model, const Tensor& x, const Tensor& y) {
@@ -237,7 +237,7 @@ void trains(int rank, int size, const std::string& address) {
       if (together) {
         communicator->begin_batch();
         for (const Tensor& g : all)
-          communicator->all_reduce_sum(data_of(g), data_of(g), g.size(), DType::float32, card_stream());
+          communicator->all_reduce_sum(data_of(g), data_of(g), g.size(), DType::float32, gpu_stream());
         communicator->end_batch();
         communicator->check();
         for (Tensor& g : all) g = g / static_cast<double>(size);
@@ -261,9 +261,9 @@ void trains(int rank, int size, const std::string& address) {
       must(std::abs(weights[v][i] - expected[v][i]) < 2e-3, detail::concat("weight ", v, " at ", i));
     // In lockstep: the same bits everywhere.
     const Tensor own = Tensor::from(weights[v], {count});
-    const Tensor all = Tensor::full(DType::float32, {size * count}, 0, card());
-    communicator->all_gather(data_of(own), data_of(all), count, DType::float32, card_stream());
-    communicator->wait(card_stream());
+    const Tensor all = Tensor::full(DType::float32, {size * count}, 0, gpu());
+    communicator->all_gather(data_of(own), data_of(all), count, DType::float32, gpu_stream());
+    communicator->wait(gpu_stream());
     const auto every = all.to_vector<float>();
     for (size_t i = 0; i < every.size(); ++i)
       must(every[i] == weights[v][i % weights[v].size()], "weights differ between the ranks");

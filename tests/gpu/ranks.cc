@@ -57,7 +57,7 @@ std::vector<RankResult> run_ranks(const char* scenario, int size, double seconds
   };
   std::vector<Rank> ranks(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) {
-    // NCCL takes two ranks on one card for a mistake, unless they are on different machines.
+    // NCCL takes two ranks on one GPU for a mistake, unless they are on different machines.
     setenv("NCCL_HOSTID", ("rank" + std::to_string(r)).c_str(), 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("NCCL_DEBUG", "WARN", 0);

@@ -20,7 +20,7 @@ struct RankResult {
   int status = -1;  // 0: all was well; negative: the signal that ended it
   std::string output;
 };
-// One process for each rank, all on the same card; those that take longer than `seconds` are killed.
+// One process for each rank, all on the same GPU; those that take longer than `seconds` are killed.
 std::vector<RankResult> run_ranks(const char* scenario, int size, double seconds);
 
 }  // namespace lockstep::testing

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Nanoseconds since an arbitrary start, the same for all threads of the machine. About 25 ns a call.
+// Nanoseconds since an arbitrary start, the same for all threads of the machine. About 25 ns per call.
 int64_t monotonic_ns();
 
 // Nanoseconds for which the calling thread has been running on a processor. A system call: 200 to

@@ -52,7 +52,7 @@ struct Explanation {
   std::string advice = {};
   std::string cause = {};  // one line
   std::string fix = {};    // code; empty where nothing has to change
-  double speedup = 1;      // to expect of it, as a factor on elements a second
+  double speedup = 1;      // to expect of it, as a factor on elements per second
 };
 
 struct ExplainOptions {

@@ -147,7 +147,7 @@ class Strategy {
   int num_replicas_in_sync() const;
   // "MirroredStrategy on /CPU:0, /CPU:1"
   std::string description() const;
-  // Who adds up what the devices hold, and why: "NCCL: all are physical GPUs".
+  // Who adds up what the devices hold, and why: "NCCL: every device is a physical GPU of its own".
   std::string sums_description() const;
   bool operator==(const Strategy& other) const { return impl_ == other.impl_; }
 

@@ -39,12 +39,12 @@ class StepClock;
 
 // Who adds up what the devices hold. The sums have the same bits, but for NCCL's.
 enum class CrossDeviceOps : uint8_t {
-  automatic,                // CPUs: ring. GPUs: nccl where all are physical GPUs, else kernels that read all
-  ring,                     // every device adds up a share of the elements for all
-  hierarchical_copy,        // one of every two devices does
+  automatic,          // CPUs: ring. GPUs: nccl where every one is a physical GPU, else kernels that read all
+  ring,               // every device adds up a share of the elements for all
+  hierarchical_copy,  // one of every two devices does
   reduction_to_one_device,  // the first does, and the others copy
   tree,                     // two by two, then two of these, until the first has it, and the others copy
-  // NCCL, between physical GPUs. It adds in an order of its own, which depends on their number: not
+  // NCCL, between different physical GPUs. It adds in an order of its own, which depends on their number: not
   // to be had together with `reproducible`.
   nccl,
 };

@@ -131,7 +131,7 @@ class Optimizer::Rule {
   // State that all variables have in common: float64 scalars.
   virtual std::vector<Slot> shared() const { return {}; }
 
-  // What the update of every variable needs, computed once a step from the learning rate, the number of
+  // What the update of every variable needs, computed once per step from the learning rate, the number of
   // this update (1, 2, ...) and the shared state: all float64 scalars.
   struct Scalars {
     TensorList values;

@@ -31,7 +31,7 @@ std::string_view name(Category category);
 enum class Counter : uint8_t {
   examples,             // examples processed
   slots,                // examples the replica's slices had room for: examples < slots is a partial slice
-  host_copies,          // copies between host and device on the step's path; batches sent ahead do not count
+  host_copies,          // copies between host and device on the step's path; prefetched batches do not count
   host_copy_bytes,      //
   value_reads,          // values read by the program on the host, each of which waits for the device
   traces,               // functions traced and compiled

@@ -91,7 +91,7 @@ void stop_tracing();
 void record_span(Name name, Name category, int64_t start_ns, int64_t end_ns,
                  const EventOptions& options = {});
 
-// Records the value of something that changes with time, now: bytes in use, examples a second.
+// Records the value of something that changes with time, now: bytes in use, examples per second.
 void record_counter(Name name, double value, const EventOptions& options = {});
 
 // Records the time from its construction to its destruction, by the thread that destroys it.

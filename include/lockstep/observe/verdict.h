@@ -15,7 +15,7 @@ struct Verdict {
   std::string evidence;  // the figures it rests on
   std::string fix;       // code
   std::string gain;      // what to expect of it, and under which assumption
-  double speedup = 1;    // the same as a factor on examples a second
+  double speedup = 1;    // the same as a factor on examples per second
 };
 
 // The verdicts on a run, the largest gain first. The first step (tracing, warming up) is left out; a

@@ -84,7 +84,7 @@ __device__ void fold_columns(C (&values)[unit], C* shared) {
   for (int k = 0; k < unit; ++k) values[k] = shared[k * kThreads + threadIdx.x];
 }
 
-// Passes over columns that leave sums: as many blocks as run at once on a large card (132 multiprocessors), so that none is left
+// Passes over columns that leave sums: as many blocks as run at once on a large GPU (132 multiprocessors), so that none is left
 // to run alone.
 inline constexpr int kSumBlocksEach = 3;
 inline constexpr int64_t kSumBlocks = 132 * kSumBlocksEach;

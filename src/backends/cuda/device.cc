@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// Of a card's free memory, what stays with the driver where everything is taken at once.
+// Of a GPU's free memory, what stays with the driver where everything is taken at once.
 constexpr size_t kLeftFree = size_t{512} << 20;
 
 void bind(int ordinal) { check(cudaSetDevice(ordinal), "cudaSetDevice"); }
@@ -35,7 +35,7 @@ class CudaGraph final : public CapturedGraph {
   cudaStream_t replayed_on_ = nullptr;
 };
 
-// Cards whose memory others may read do so directly: sums over replicas, and copies without the host.
+// GPUs whose memory others may read do so directly: sums over replicas, and copies without the host.
 void enable_peers(int ordinal) {
   static std::mutex mutex;
   static auto* used = new std::vector<int>;
@@ -61,8 +61,8 @@ void enable_peers(int ordinal) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options)
-    : DeviceBackend(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(card.uuid) {
+CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const GpuOptions& options)
+    : DeviceBackend(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(gpu.uuid) {
   enable_peers(ordinal_);
   bind(ordinal_);
   check(cudaEventCreateWithFlags(&ahead_copied_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -117,13 +117,13 @@ void* CudaDevice::try_allocate(size_t bytes) {
 }
 
 void CudaDevice::count_memory() {
-  const CachingAllocator::Figures figures = allocator_.figures();
+  const CachingAllocator::Statistics statistics = allocator_.statistics();
   size_t kept = 0;
   for (const auto& [block, ahead] : ahead_kept_) kept += ahead.bytes;
-  memory_.current = static_cast<int64_t>(figures.used - kept);
+  memory_.current = static_cast<int64_t>(statistics.used - kept);
   memory_.peak = std::max(memory_.peak, memory_.current);
-  memory_.reserved = static_cast<int64_t>(figures.reserved);
-  memory_.largest_free = static_cast<int64_t>(figures.largest_free);
+  memory_.reserved = static_cast<int64_t>(statistics.reserved);
+  memory_.largest_free = static_cast<int64_t>(statistics.largest_free);
 }
 
 void* CudaDevice::allocate(size_t bytes, std::source_location where) {
@@ -178,24 +178,24 @@ void* CudaDevice::allocate_ahead(size_t bytes, std::source_location where) {
 }
 
 void CudaDevice::fail_out_of_memory(size_t bytes, std::source_location where) {
-  const CachingAllocator::Figures figures = allocator_.figures();
+  const CachingAllocator::Statistics statistics = allocator_.statistics();
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   const auto mib = [](size_t b) {
     return detail::concat(static_cast<int64_t>(static_cast<double>(b) / kMiB), " MiB");
   };
-  const size_t cached = figures.reserved - figures.used;
-  const size_t others = total - std::min(total, free + figures.reserved);
+  const size_t cached = statistics.reserved - statistics.used;
+  const size_t others = total - std::min(total, free + statistics.reserved);
   const std::string processes = nvidia::other_processes(uuid_);
   std::string help = "use a smaller batch or model";
   if (memory_.limit > 0) help = "raise the memory limit, " + help;
   if (cached > bytes) help += ", or steps of one shape (what is cached is in pieces)";
-  if (others > bytes) help += ", or end other processes on the card";
+  if (others > bytes) help += ", or end other processes on the GPU";
   fail(ErrorCode::out_of_memory, where, "out of memory on ", name(), ": ", bytes, " bytes (", mib(bytes),
-       ") were asked for; live tensors and plans hold ", mib(figures.used), ", ", mib(cached),
-       " are cached in pieces of at most ", mib(figures.largest_free),
+       ") were asked for; live tensors and plans hold ", mib(statistics.used), ", ", mib(cached),
+       " are cached in pieces of at most ", mib(statistics.largest_free),
        memory_.limit > 0 ? ", the limit is " + mib(static_cast<size_t>(memory_.limit)) : "",
-       "; of the card's ", mib(total), " ", mib(free), " are free and ", mib(others),
+       "; of the GPU's ", mib(total), " ", mib(free), " are free and ", mib(others),
        " are held by other devices, processes and the driver",
        processes.empty() ? "" : " (other processes: " + processes + ")", "; ", help);
 }

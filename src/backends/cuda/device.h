@@ -1,4 +1,4 @@
-// A logical GPU: a stream and a share of one card's memory.
+// A logical GPU: a stream and a share of one GPU's memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +23,7 @@ namespace lockstep::cuda {
 // waits for the copy.
 class CudaDevice final : public DeviceBackend, private SegmentSource {
  public:
-  CudaDevice(int ordinal, int index, const PhysicalGpu& card, const GpuOptions& options);
+  CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const GpuOptions& options);
   ~CudaDevice() override;
 
   int physical() const override { return ordinal_; }

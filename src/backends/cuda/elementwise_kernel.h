@@ -1,4 +1,4 @@
-// A scalar program over tensors on the card: one launch.
+// A scalar program over tensors on the GPU: one launch.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -21,7 +21,7 @@ namespace {
 // Chips older than this lack what the kernels are compiled for.
 constexpr int kLeastMajor = 8;
 
-// One of them is there where the system knows of a card.
+// One of them is there where the system knows of a GPU.
 constexpr const char* kCardFiles[] = {"/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"};
 
 std::string uuid_text(const cudaUUID_t& uuid) {
@@ -49,7 +49,7 @@ class Driver final : public GpuDriver {
       int runtime = 0, driver = 0, count = 0;
       check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
       check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-      // A machine without a card has no driver either: no reason to complain.
+      // A machine without a GPU has no driver either: no reason to complain.
       require(driver > 0, has_card() ? ErrorCode::unsupported : ErrorCode::not_found, here,
               "there is no NVIDIA driver: the loader does not find libcuda.so.1");
       // Within one major version any driver serves any runtime.

@@ -118,7 +118,7 @@ std::string compile_to_code(const std::string& source, const std::string& chip) 
 
 cudaKernel_t compiled_kernel(const std::string& source, const char* name) {
   static std::mutex mutex;
-  // Libraries belong to no context: one serves every card of the same kind.
+  // Libraries belong to no context: one serves every GPU of the same kind.
   static auto* kernels = new std::map<std::pair<std::string, std::string>, cudaKernel_t>;
   const std::pair key(chip_here(), source);
   {

@@ -1,4 +1,4 @@
-// Kernels written while the program runs: CUDA C compiled for the card by NVRTC.
+// Kernels written while the program runs: CUDA C compiled for the GPU by NVRTC.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::cuda {
 
-// The kernel `name` of `source`, for the card that the calling thread is bound to; usable on every card of its
+// The kernel `name` of `source`, for the GPU that the calling thread is bound to; usable on every GPU of its
 // kind until the process ends. Compiled once: the process remembers it, and the folder lockstep/kernels of
 // XDG_CACHE_HOME keeps the code for later ones (by source, options, chip and compiler version). Thread-safe.
 // Throws Error(internal) with the compiler's words where the source does not compile.
@@ -16,7 +16,7 @@ cudaKernel_t compiled_kernel(const std::string& source, const char* name);
 // The code alone, for a chip like "sm_90": works without one.
 std::string compile_to_code(const std::string& source, const std::string& chip);
 
-// Of the card that the calling thread is bound to.
+// Of the GPU that the calling thread is bound to.
 int multiprocessors();
 
 }  // namespace lockstep::cuda

@@ -1,4 +1,4 @@
-// libnccl, loaded when it is first needed: a program on one card never pays for it.
+// libnccl, loaded when it is first needed: a program on one GPU never pays for it.
 #pragma once
 
 #include <nccl.h>

@@ -38,7 +38,7 @@ Placement place_nodes(const Graph& graph, const std::vector<bool>& split_paramet
     last = std::max(last, place.phase);
   }
 
-  // Uniform nodes that nothing per replica, and no sum, depends on move to the last phase.
+  // Replica-invariant nodes that nothing per replica, and no sum, depends on move to the last phase.
   std::vector<bool> awaited(count, false);
   for (size_t i = count; i-- > 0;) {
     const Node& node = graph.nodes[i];

@@ -107,7 +107,7 @@ TEST_F(Placing, NoNodeRunsBeforeWhatItReads) {
     for (const Value v : graph_.nodes[i].inputs) {
       const NodePlace &reader = placement_.nodes[i], &source = placement_.nodes[static_cast<size_t>(v.node)];
       EXPECT_LE(source.phase, reader.phase);
-      // A replica's value reaches uniform nodes through a sum alone.
+      // A replica's value reaches replica-invariant nodes through a sum alone.
       if (graph_.nodes[i].op == &kAllReduceSum) {
         EXPECT_LT(source.phase, reader.phase);
       } else {

@@ -8,7 +8,7 @@ namespace {
 
 // The tensor on this device, brought there beside what it computes.
 Tensor sent_ahead(const Tensor& tensor, Device& device) {
-  static const MemoryLedger::Use use = memory_use("data sent ahead");
+  static const MemoryLedger::Use use = memory_use("prefetched data");
   const MemoryUseScope scope(use);
   const TensorImpl& impl = *tensor.impl();
   Device& from = impl.storage->device();

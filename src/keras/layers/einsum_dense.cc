@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <regex>
+#include <optional>
+#include <string_view>
 
 #include "keras/layers/registry.h"
 #include "lockstep/base/call_site.h"
@@ -42,29 +43,55 @@ Initializer with_fans(const Initializer& initializer, const std::vector<int64_t>
   return Initializer::deserialize(json);
 }
 
+// One operand of the equation: letters, with "..." before or behind them.
+struct Term {
+  bool left = false, right = false;
+  std::string letters;
+  bool elided() const { return left || right; }
+};
+
+// Nothing where the text is no operand.
+std::optional<Term> term(std::string_view text) {
+  constexpr std::string_view kDots = "...";
+  Term made;
+  made.left = text.starts_with(kDots);
+  if (made.left) text.remove_prefix(kDots.size());
+  made.right = text.ends_with(kDots);
+  if (made.right) text.remove_suffix(kDots.size());
+  made.letters = text;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (text.empty() || !std::all_of(text.begin(), text.end(), is_letter)) return std::nullopt;
+  return made;
+}
+
 class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
  public:
   static constexpr const char* kClassName = "EinsumDense";
   EinsumDenseLayer(const char* class_name, EinsumDenseSettings settings)
       : ConfiguredLayer(class_name, std::move(settings)) {
-    static const std::regex form(
-        R"((\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?)");
-    std::smatch match;
-    require(std::regex_match(settings_.equation, match, form) && match[1].matched == match[5].matched &&
-                match[3].matched == match[7].matched && !(match[1].matched && match[3].matched),
+    const std::string_view equation = settings_.equation;
+    const size_t comma = equation.find(','), arrow = equation.find("->");
+    std::optional<Term> input, kernel, output;
+    if (comma != equation.npos && arrow != equation.npos && comma < arrow) {
+      input = term(equation.substr(0, comma));
+      kernel = term(equation.substr(comma + 1, arrow - comma - 1));
+      output = term(equation.substr(arrow + 2));
+    }
+    require(input && kernel && output && !kernel->elided() && input->left == output->left &&
+                input->right == output->right && !(input->left && input->right),
             ErrorCode::invalid_argument, std::source_location::current(),
             "EinsumDense: the equation must have the form X,Y->Z, ...X,Y->...Z or X...,Y->Z..., received \"",
             settings_.equation, "\"");
-    left_elided_ = match[1].matched;
-    input_ = match[2];
-    kernel_letters_ = match[4];
-    output_ = match[6];
+    left_elided_ = input->left;
+    input_ = input->letters;
+    kernel_letters_ = kernel->letters;
+    output_ = output->letters;
     for (const std::string& letters : {input_, kernel_letters_, output_})
       for (const char letter : letters)
         require(std::count(letters.begin(), letters.end(), letter) == 1, ErrorCode::invalid_argument,
                 std::source_location::current(), "EinsumDense: '", letter, "' stands twice in \"", letters,
                 "\" of \"", settings_.equation, "\"");
-    elides_ = match[1].matched || match[3].matched;
+    elides_ = input->elided();
   }
 
   void build(const Shape& input) override {

@@ -69,7 +69,7 @@ class BatchNormBase : public Kernel {
       }
   }
 
-  // Calls f(column, mean, variance). NaN where there are no rows, as the mean of nothing is. `sums`: two rows a block.
+  // Calls f(column, mean, variance). NaN where there are no rows, as the mean of nothing is. `sums`: two rows per block.
   template <class C, class F>
   void moments(const void* x, C* sums, F f) const {
     each_block(

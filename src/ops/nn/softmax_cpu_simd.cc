@@ -54,7 +54,7 @@ LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
   return fold<Sum>(total);
 }
 
-// f(first row, rows) for each 16 rows: what is done once a row can then be done in one vector.
+// f(first row, rows) for each 16 rows: what is done once per row can then be done in one vector.
 template <class F>
 LOCKSTEP_INLINE void each_group(int64_t begin, int64_t end, F&& f) {
   for (int64_t row = begin; row < end; row += kLanes) f(row, end - row < kLanes ? end - row : kLanes);

@@ -176,7 +176,7 @@ class Interpreter final : public BlockCode {
 
     std::vector<int> tile(code.size(), -1);
     std::vector<int> free;
-    // Constants come first: their tiles are filled once a block and never used for anything else.
+    // Constants come first: their tiles are filled once per block and never used for anything else.
     for (size_t i = 0; i < code.size(); ++i) {
       if (code[i].op != Opcode::constant) continue;
       tile[i] = tiles_++;

@@ -91,7 +91,7 @@ class Allocator {
     int reg = -1;
     int slot = -1;
     bool pinned = false;        // keeps its register throughout
-    bool outlives_row = false;  // computed once a row, used in the body
+    bool outlives_row = false;  // computed once per row, used in the body
     std::vector<int> uses;      // positions in the segment being walked, ascending
     size_t next_use = 0;
   };

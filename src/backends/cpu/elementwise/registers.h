@@ -45,7 +45,7 @@ struct Placement {
   };
 
   std::vector<Pinned> constants;        // loaded once
-  std::vector<PlacedInstruction> row;   // computed once a row
+  std::vector<PlacedInstruction> row;   // computed once per row
   std::vector<PlacedInstruction> body;  // computed for every vector of elements
   std::vector<Move> moves;
   int slots = 0;
