@@ -103,7 +103,7 @@ class Muted {
 };
 
 MemoryPlan plan_of(const char* work, int64_t batch, const std::shared_ptr<Training>& training) {
-  const ProgramFigures figures = compiled(training).figures(training->x, training->labels);
+  const ProgramStatistics figures = compiled(training).statistics(training->x, training->labels);
   return {.work = work,
           .batch = batch,
           .planned_bytes = figures.arena_bytes,

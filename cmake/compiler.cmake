@@ -37,7 +37,7 @@ foreach(language CXX CUDA)
   endif()
 endforeach()
 set(kernel_files "/src/backends/cpu/|/src/ops/.*_cpu\\.cc$")
-set(files_that_run_once "/src/((autodiff|cli|distribute|doctor|keras|ops|train)/|device/nvidia_)")
+set(files_that_run_once "/src/((autodiff|cli|distribute|doctor|keras|ops|tf|train)/|device/nvidia_)")
 
 # lockstep_optimize(SOURCES): sets the levels of these files, compiles together what can be, and puts kernels first and files that run once last: of an
 # inline function that is compiled at several levels under one name, the linker keeps the first copy it meets.

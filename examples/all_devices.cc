@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
 
   // Shuffled anew in every epoch; batches are ready before they are asked for.
   const auto images = [](const tf::Tensor& x, const tf::Tensor& y) {
-    return tf::data::Element(tf::cast(x, tf::DType::float32) / 255.0, y);
+    return tf::data::Element(tf::cast(x, tf::float32) / 255.0, y);
   };
   const auto data = tf::data::Dataset::from_tensor_slices({train.x, train.y})
                         .shuffle(10000)
@@ -38,8 +38,8 @@ int main(int argc, char** argv) {
   // Killed and started again, it goes on with the same bits.
   model.fit(data, {.epochs = 4, .callbacks = {tf::keras::callbacks::BackupAndRestore(folder)}});
 
-  const auto figures = model.evaluate({tf::cast(test.x, tf::DType::float32) / 255.0, test.y}, {.verbose = 0});
-  const double accuracy = figures.find("accuracy").value();
+  const auto figures = model.evaluate({tf::cast(test.x, tf::float32) / 255.0, test.y}, {.verbose = 0});
+  const double accuracy = figures["accuracy"];
   std::printf("%d replicas, test accuracy %.3f\n", strategy.num_replicas_in_sync(), accuracy);
   return accuracy > 0.8 ? 0 : 1;
 }

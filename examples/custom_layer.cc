@@ -40,7 +40,7 @@ int main() {
   x = tf::keras::layers::Dense(48, {.activation = "relu"})(x);
   for (int i = 0; i < 3; ++i) x = tf::keras::make_layer<Highway>()(x);
   const tf::keras::Model model(input, tf::keras::layers::Dense(10)(x));
-  std::puts(model.summary().c_str());
+  model.summary();
 
   model.compile({.optimizer = "adam",
                  .loss = tf::keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
@@ -51,7 +51,7 @@ int main() {
   // Written and read back, it gives the same results.
   const tf::keras::Model copy = tf::keras::Model::from_json(model.to_json());
   copy.set_weights(model.get_weights());
-  const tf::Tensor some = tf::cast(tf::slice(test.x, {0, 0, 0}, {4, -1, -1}), tf::DType::float32);
+  const tf::Tensor some = tf::cast(tf::slice(test.x, {0, 0, 0}, {4, -1, -1}), tf::float32);
   const bool same = copy(some).to_vector<float>() == model(some).to_vector<float>();
   std::printf("the copy gives %s results\n", same ? "the same" : "OTHER");
   return same ? 0 : 1;

@@ -9,7 +9,7 @@ int main() {
   constexpr int64_t kBatch = 64;
   const auto [train, test] = tf::keras::datasets::digits({.train_size = 6400, .test_size = 1000});
   const auto images = [](const tf::Tensor& bytes) {
-    return tf::reshape(tf::cast(bytes, tf::DType::float32) / 255.0, {-1, 784});
+    return tf::reshape(tf::cast(bytes, tf::float32) / 255.0, {-1, 784});
   };
 
   tf::random::set_seed(1);

@@ -10,7 +10,7 @@ int main() {
   const auto [train, test] = tf::keras::datasets::digits({.train_size = 6000, .test_size = 1000});
   // Bytes (n, 28, 28) become floats (n, 28, 28, 1): the network takes channels.
   const auto images = [](const tf::Tensor& bytes) {
-    return tf::expand_dims(tf::cast(bytes, tf::DType::float32) / 255.0, -1);
+    return tf::expand_dims(tf::cast(bytes, tf::float32) / 255.0, -1);
   };
 
   tf::random::set_seed(1);
@@ -31,7 +31,7 @@ int main() {
 
   model.load_weights(best);
   const tf::keras::Logs figures = model.evaluate(images(test.x), test.y, {.verbose = 0});
-  std::printf("best weights: accuracy %.4f\n", *figures.find("accuracy"));
+  std::printf("best weights: accuracy %.4f\n", figures["accuracy"]);
   std::filesystem::remove(best);
-  return *figures.find("accuracy") > 0.9 ? 0 : 1;
+  return figures["accuracy"] > 0.9 ? 0 : 1;
 }

@@ -4,12 +4,10 @@
 //   mnist_mlp FOLDER   MNIST, from FOLDER or the cache folder, else downloaded
 #include <lockstep/lockstep.h>
 
-#include <cstdio>
-
 namespace tf = lockstep;
 
 int main(int argc, char** argv) {
-  const auto [train, test] = argc > 1 ? tf::keras::datasets::mnist({.folder = argv[1]})
+  const auto [train, test] = argc > 1 ? tf::keras::datasets::mnist::load_data({.folder = argv[1]})
                                       : tf::keras::datasets::digits({.train_size = 10000, .test_size = 1000});
   tf::keras::Sequential model({
       tf::keras::layers::Rescaling(1.0 / 255, 0.0, {.input_shape = {28, 28}}),
@@ -20,7 +18,7 @@ int main(int argc, char** argv) {
   model.compile({.optimizer = tf::keras::optimizers::Adam({.learning_rate = 1e-3}),
                  .loss = tf::keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy"}});
-  std::puts(model.summary().c_str());
+  model.summary();
   const tf::keras::History history = model.fit(train, {.epochs = 3, .validation_data = test});
   return history["val_accuracy"].back() > 0.85 ? 0 : 1;
 }

@@ -27,9 +27,9 @@ std::vector<float> train(const std::vector<tf::Device*>& devices, const tf::kera
   auto step = tf::function(
       [&](const tf::Tensor& images, const tf::Tensor& labels) {
         tf::GradientTape tape;
-        const tf::Tensor x = tf::reshape(tf::cast(images, tf::DType::float32) * (1.0 / 255), {-1, 784});
-        const tf::Tensor losses = tf::nn::sparse_softmax_cross_entropy_with_logits(
-            tf::cast(labels, tf::DType::int32), network.logits(x));
+        const tf::Tensor x = tf::reshape(tf::cast(images, tf::float32) * (1.0 / 255), {-1, 784});
+        const tf::Tensor losses =
+            tf::nn::sparse_softmax_cross_entropy_with_logits(tf::cast(labels, tf::int32), network.logits(x));
         // This replica's share of the mean over the whole batch.
         const tf::Tensor loss =
             tf::reduce_sum(losses) * (1.0 / static_cast<double>(tf::global_batch_size(labels)));

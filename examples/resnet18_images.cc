@@ -11,11 +11,11 @@ namespace tf = lockstep;
 
 int main(int argc, char** argv) {
   const bool cifar = argc > 1 && std::string(argv[1]) == "cifar10";
-  const auto [train, test] = cifar ? tf::keras::datasets::cifar10()
+  const auto [train, test] = cifar ? tf::keras::datasets::cifar10::load_data()
                                    : tf::keras::datasets::digits({.train_size = 1920, .test_size = 320});
   const tf::Shape image = cifar ? tf::Shape{32, 32, 3} : tf::Shape{28, 28, 1};
   const auto images = [&](const tf::Tensor& bytes) {
-    return tf::reshape(tf::cast(bytes, tf::DType::float32) / 255.0, {-1, image[0], image[1], image[2]});
+    return tf::reshape(tf::cast(bytes, tf::float32) / 255.0, {-1, image[0], image[1], image[2]});
   };
 
   tf::random::set_seed(1);

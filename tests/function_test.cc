@@ -642,7 +642,7 @@ TEST(FunctionFigures, CountFlopsLaunchesAndMemory) {
     return matmul(hidden, b, {.transpose_b = true});
   });
   const Tensor a = zeros({8, 16}), b = zeros({16, 32});
-  const ProgramFigures figures = f.figures(a, b);
+  const ProgramStatistics figures = f.statistics(a, b);
   EXPECT_EQ(f.traces(), 1);
   const int64_t products = 2 * (2 * 8 * 16 * 32);
   EXPECT_GE(figures.flops, products);
@@ -668,7 +668,7 @@ TEST(FunctionFigures, AChainNeedsTheMemoryOfTwoLinks) {
     return y;
   });
   const Tensor x = zeros({64, 64});
-  const ProgramFigures figures = f.figures(x, x);
+  const ProgramStatistics figures = f.statistics(x, x);
   constexpr int64_t kLink = 64 * 64 * 4;
   EXPECT_GE(figures.unplanned_bytes, 19 * kLink);
   EXPECT_LE(figures.arena_bytes, 3 * kLink);

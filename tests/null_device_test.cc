@@ -48,11 +48,11 @@ TEST(NullDevice, PlansATrainingStepAsTheCpuDoes) {
     const Tensor x = models::random_inputs({kBatch, 784}, 1);
     const Tensor y = models::random_labels(kBatch, 10, 2);
     step(x, y);
-    return step.figures(x, y);
+    return step.statistics(x, y);
   };
   null_device().reset_counters();
-  const ProgramFigures planned = figures_on(null_device());
-  const ProgramFigures real = figures_on(*first_devices(1)[0]);
+  const ProgramStatistics planned = figures_on(null_device());
+  const ProgramStatistics real = figures_on(*first_devices(1)[0]);
   EXPECT_EQ(planned.flops, real.flops);
   EXPECT_EQ(planned.launches, real.launches);
   EXPECT_EQ(null_device().counters().flops, planned.flops);

@@ -4,6 +4,8 @@
 #include <source_location>
 #include <utility>
 
+#include "lockstep/base/call_site.h"
+
 namespace lockstep {
 
 // To be called in a catch (...): throws Error(out_of_memory) for memory and threads that there are not,
@@ -11,9 +13,10 @@ namespace lockstep {
 // thrown on as it is.
 [[noreturn]] void rethrow_as_error(const char* what, std::source_location where);
 
-// Runs f for a public function of this name.
+// Runs f for a public function of this name that was called in this line.
 template <class F>
 auto as_error(const char* what, std::source_location where, F&& f) -> decltype(f()) {
+  const CallSite site(where);
   try {
     return std::forward<F>(f)();
   } catch (...) {

@@ -1,5 +1,8 @@
 #include "lockstep/base/error.h"
 
+#include "lockstep/base/call_site.h"
+#include "lockstep/base/errors.h"
+
 namespace lockstep {
 
 std::string_view name(ErrorCode code) {
@@ -19,7 +22,7 @@ std::string_view name(ErrorCode code) {
 }
 
 Error::Error(ErrorCode code, std::string message, std::source_location where)
-    : code_(code), message_(std::move(message)), where_(where) {
+    : std::runtime_error(""), code_(code), message_(std::move(message)), where_(CallSite::of(where)) {
   render();
 }
 
@@ -29,11 +32,51 @@ Error& Error::note(std::string text) {
   return *this;
 }
 
-void Error::render() {
-  std::string_view file = where_.file_name();
+Error& Error::locate(std::source_location where) {
+  if (CallSite::in_library(where_) && !CallSite::in_library(where)) {
+    where_ = where;
+    render();
+  }
+  return *this;
+}
+
+std::string file_and_line(std::source_location where) {
+  std::string_view file = where.file_name();
   if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  text_ = detail::concat(name(code_), ": ", message_, " [", file, ":", where_.line(), "]");
+  return detail::concat(file, ":", where.line());
+}
+
+void Error::render() {
+  text_ = detail::concat(name(code_), ": ", message_, " [", file_and_line(where_), "]");
   for (const std::string& n : notes_) text_ += "\n  " + n;
+}
+
+namespace {
+template <class E>
+[[noreturn]] void throw_as(ErrorCode code, std::string message, std::source_location where,
+                           std::vector<std::string> notes) {
+  E error(code, std::move(message), where);
+  for (std::string& note : notes) error.note(std::move(note));
+  throw error;
+}
+}  // namespace
+
+void detail::throw_error(ErrorCode code, std::string message, std::source_location where,
+                         std::vector<std::string> notes) {
+  const auto thrown = [&]<class E>() { throw_as<E>(code, std::move(message), where, std::move(notes)); };
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::shape_mismatch:
+    case ErrorCode::dtype_mismatch:
+    case ErrorCode::device_mismatch: thrown.operator()<errors::InvalidArgumentError>(); break;
+    case ErrorCode::out_of_memory: thrown.operator()<errors::ResourceExhaustedError>(); break;
+    case ErrorCode::not_found: thrown.operator()<errors::NotFoundError>(); break;
+    case ErrorCode::failed_precondition: thrown.operator()<errors::FailedPreconditionError>(); break;
+    case ErrorCode::unsupported: thrown.operator()<errors::UnimplementedError>(); break;
+    case ErrorCode::io: thrown.operator()<errors::IOError>(); break;
+    case ErrorCode::internal: break;
+  }
+  throw_as<errors::InternalError>(code, std::move(message), where, std::move(notes));
 }
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ using train::CheckpointFile;
 
 template <class T>
 double as_double(T value) {
-  if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
     return static_cast<double>(static_cast<float>(value));
   } else {
     return static_cast<double>(value);

@@ -66,10 +66,10 @@ class Loader {
                                .test_size = source.test_size < 0 ? 10000 : source.test_size});
     const datasets::LoadOptions options{.folder = source.folder.empty() ? "" : run_.resolve(source.folder)};
     TrainTest all;
-    if (source.name == "mnist") all = datasets::mnist(options);
-    if (source.name == "fashion_mnist") all = datasets::fashion_mnist(options);
-    if (source.name == "cifar10") all = datasets::cifar10(options);
-    if (source.name == "cifar100") all = datasets::cifar100(options);
+    if (source.name == "mnist") all = datasets::mnist::load_data(options);
+    if (source.name == "fashion_mnist") all = datasets::fashion_mnist::load_data(options);
+    if (source.name == "cifar10") all = datasets::cifar10::load_data(options);
+    if (source.name == "cifar100") all = datasets::cifar100::load_data("fine", options);
     return {first(all.train, source.train_size), first(all.test, source.test_size)};
   }
   TrainTest operator()(const IdxSource& source) const {

@@ -45,7 +45,7 @@ auto at_key(const std::string& path, F&& f) {
   } catch (const Error& error) {
     std::string message = path + ": " + error.message();
     for (const std::string& note : error.notes()) message += "\n  " + note;
-    throw Error(error.code(), message, error.where());
+    fail(error.code(), error.where(), message);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/data/dataset.h"
 
 #include "data/pipeline.h"
+#include "lockstep/base/call_site.h"
 
 namespace lockstep::data {
 
@@ -10,9 +11,20 @@ bool detail::truth(const Tensor& tensor) {
   return tensor.item<bool>();
 }
 
-int64_t Dataset::cardinality() const { return node_->cardinality(); }
+namespace {
+void require_made(const Dataset& dataset, std::source_location where) {
+  require(dataset.defined(), ErrorCode::invalid_argument, where, "the dataset is empty: it was never made");
+}
+}  // namespace
+
+int64_t Dataset::cardinality(std::source_location where) const {
+  require_made(*this, where);
+  return node_->cardinality();
+}
 
 ElementSpec Dataset::element_spec(std::source_location where) const {
+  require_made(*this, where);
+  const CallSite site(where);
   if (auto known = node_->spec()) return *std::move(known);
   Pipeline pipeline(node_, Pipeline::kLook);
   const std::unique_ptr<Cursor> look = pipeline.open_root();
@@ -40,7 +52,8 @@ struct Iterator::Impl {
 };
 
 Iterator::Iterator(const Dataset& dataset, std::source_location where) {
-  require(dataset.defined(), ErrorCode::invalid_argument, where, "the dataset is empty: it was never made");
+  require_made(dataset, where);
+  const CallSite site(where);
   impl_ = std::make_unique<Impl>(dataset.node());
 }
 Iterator::Iterator(Iterator&&) noexcept = default;

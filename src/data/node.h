@@ -17,6 +17,7 @@
 #include "data/iteration.h"
 #include "data/stage.h"
 #include "data/state.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 
@@ -38,7 +39,12 @@ class Cursor {
   // False at the end, and from then on. An Error concerns one element: the next call goes on behind it.
   bool next(Item& item) {
     const StageTimer timer(stage_);
-    if (!advance(item)) return false;
+    try {
+      if (!advance(item)) return false;
+    } catch (Error& error) {
+      error.locate(stage_.where);
+      throw;
+    }
     stage_.elements.fetch_add(1, std::memory_order_relaxed);
     return true;
   }
@@ -77,7 +83,11 @@ struct Opening {
 class Node {
  public:
   Node(std::string name, std::vector<NodePtr> inputs, std::source_location where)
-      : name_(std::move(name)), inputs_(std::move(inputs)), where_(where) {}
+      : name_(std::move(name)), inputs_(std::move(inputs)), where_(CallSite::of(where)) {
+    for (const NodePtr& input : inputs_)
+      require(input != nullptr, ErrorCode::invalid_argument, where, name_,
+              ": the dataset was default-constructed: it has no elements to work on");
+  }
   virtual ~Node() = default;
 
   const std::string& name() const { return name_; }
@@ -150,7 +160,7 @@ decltype(auto) in_element(const Stage& stage, int64_t index, F&& f) {
     error.note(note());
     throw;
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::invalid_argument, error.what(), stage.where).note(note());
+    lockstep::detail::throw_error(ErrorCode::invalid_argument, error.what(), stage.where, {note()});
   }
 }
 

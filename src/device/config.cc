@@ -99,6 +99,8 @@ void set_soft_device_placement(bool enabled) { settings().soft_placement = enabl
 bool get_soft_device_placement() { return settings().soft_placement; }
 void set_log_device_placement(bool enabled) { settings().log_placement = enabled; }
 bool get_log_device_placement() { return settings().log_placement; }
+void run_functions_eagerly(bool enabled) { settings().functions_eager = enabled; }
+bool functions_run_eagerly() { return settings().functions_eager; }
 
 void require_gpus(int count, std::source_location where) {
   require(count >= 1, ErrorCode::invalid_argument, where, "require_gpus: expected at least 1, received ",

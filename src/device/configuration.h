@@ -38,6 +38,7 @@ class Configuration {
   std::atomic<bool> soft_placement{false};
   std::atomic<bool> log_placement{false};
   std::atomic<bool> tensor_float_32{false};
+  std::atomic<bool> functions_eager{false};
 
   struct Gpu {
     int physical = 0;  // among the physical GPUs

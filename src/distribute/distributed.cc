@@ -31,9 +31,9 @@ Distributed Distributed::of(TensorList values) {
   return value;
 }
 
-Tensor Distributed::at(int replica) const {
-  require(replica >= 0 && replica < replicas(), ErrorCode::invalid_argument, std::source_location::current(),
-          "there is no replica ", replica, " among ", replicas());
+Tensor Distributed::at(int replica, std::source_location where) const {
+  require(replica >= 0 && replica < replicas(), ErrorCode::invalid_argument, where, "there is no replica ",
+          replica, " among ", replicas());
   const auto r = static_cast<size_t>(replica);
   if (sizes_.empty()) return values_[r];
   if (sizes_[r] == 0) return {};

@@ -329,6 +329,23 @@ void Strategy::add(std::vector<Argument>& arguments, const Distributed& value) c
   arguments.push_back({parts.size() == 1 ? parts[0] : concat(parts, 0), kind() != Kind::none, {}});
 }
 
+void Strategy::add(std::vector<Argument>& arguments, const RunArgument& argument) const {
+  if (const auto* tensor = std::get_if<Tensor>(&argument.value())) {
+    add(arguments, *tensor);
+  } else if (const auto* value = std::get_if<const Distributed*>(&argument.value())) {
+    add(arguments, **value);
+  } else if (const auto* element = std::get_if<const DistributedElement*>(&argument.value())) {
+    add(arguments, **element);
+  } else if (const auto* given = std::get_if<const data::Element*>(&argument.value())) {
+    const data::Element& batch = **given;
+    require(num_replicas_in_sync() == 1, ErrorCode::invalid_argument, std::source_location::current(),
+            "run: a batch of ", batch.spec(),
+            " is not distributed, so that no replica has a slice of it; "
+            "distribute() it, or go over  strategy.distribute_dataset(dataset)");
+    for (const Tensor& tensor : batch.flat()) add(arguments, tensor);
+  }
+}
+
 std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<Argument>& arguments) const {
   const std::source_location here = std::source_location::current();
   TensorList inputs;
@@ -573,6 +590,13 @@ DistributedElement Strategy::distribute(const data::Element& batch, std::source_
   DistributedElement element{batch.structure(), {}};
   for (const Tensor& tensor : batch.flat()) element.flat.push_back(distribute(tensor, where));
   return element;
+}
+
+const Distributed& DistributedElement::operator[](Located<int64_t> position) const {
+  require(position.value >= 0 && position.value < static_cast<int64_t>(flat.size()),
+          ErrorCode::invalid_argument, position.where, "a batch of ", flat.size(), " tensors has no number ",
+          position.value);
+  return flat[static_cast<size_t>(position.value)];
 }
 
 DistributedDataset::DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches)

@@ -1,6 +1,7 @@
 #include "lockstep/execute/function.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
@@ -12,6 +13,7 @@
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/numerics.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/config.h"
 #include "lockstep/observe/step_clock.h"
@@ -26,7 +28,7 @@ using execute::ReplicaLayout;
 class FunctionCore::Impl {
  public:
   Impl(Body body, FunctionOptions options, std::source_location where)
-      : body_(std::move(body)), options_(std::move(options)), where_(where) {
+      : body_(std::move(body)), options_(std::move(options)), where_(CallSite::of(where)) {
     const size_t devices = std::max<size_t>(1, options_.replicas.devices.size());
     require(!options_.clock || options_.clock->replicas() == static_cast<int>(devices),
             ErrorCode::invalid_argument, where, "function \"", options_.name, "\" runs on ", devices,
@@ -77,14 +79,14 @@ class FunctionCore::Impl {
 
   int traces() const { return traces_; }
 
-  ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where) {
+  ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where) {
     const Program& program = program_for(inputs, where);
-    ProgramFigures figures = program.figures;
+    ProgramStatistics statistics = program.statistics;
     const compile::ArenaSize arenas = program.executable->arenas();
-    figures.arena_bytes = static_cast<int64_t>(arenas.bytes);
-    figures.peak_bytes = static_cast<int64_t>(arenas.peak);
-    figures.unplanned_bytes = static_cast<int64_t>(arenas.unplanned);
-    return figures;
+    statistics.arena_bytes = static_cast<int64_t>(arenas.bytes);
+    statistics.peak_bytes = static_cast<int64_t>(arenas.peak);
+    statistics.unplanned_bytes = static_cast<int64_t>(arenas.unplanned);
+    return statistics;
   }
 
   std::string explain(std::span<const Tensor> inputs, std::source_location where) {
@@ -97,13 +99,23 @@ class FunctionCore::Impl {
     Device* scope;                 // that of the scopes around the call; null: none
     std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
     std::unique_ptr<execute::Executable> executable;
-    ProgramFigures figures;
+    ProgramStatistics statistics;
     bool checks_numerics = numerics_checked();
     std::vector<int64_t> rows;  // of each worker; empty where there is one
   };
 
   // Inside another trace the ops join that trace; under a tape they must be seen by it.
-  static bool runs_op_by_op() { return Trace::current() || has_recorders(); }
+  bool runs_op_by_op() const {
+    if (Trace::current() || has_recorders()) return true;
+    if (!config::functions_run_eagerly()) return false;
+    if (options_.replicas.devices.empty()) return true;
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      log(LogLevel::warning, "run_functions_eagerly: function \"", options_.name,
+          "\" runs as replicas, which are always compiled; without a strategy it would run op by op");
+    });
+    return false;
+  }
 
   void check_outputs(size_t returned, size_t expected, std::source_location where) const {
     require(returned == expected, ErrorCode::invalid_argument, where, "function \"", options_.name,
@@ -182,14 +194,13 @@ class FunctionCore::Impl {
   Graph trace(std::span<const TensorSpec> specs, std::span<Device* const> devices,
               const ReplicaTrace& replica, std::source_location where) {
     ++traces_;
-    return execute::trace_function(
-        body_, {.parameters = specs,
-                .devices = devices,
-                .replica = replica,
-                .note = detail::concat("while tracing function \"", options_.name, "\" made at ",
-                                       where_.file_name(), ":", where_.line()),
-                .made = where_,
-                .called = where});
+    return execute::trace_function(body_, {.parameters = specs,
+                                           .devices = devices,
+                                           .replica = replica,
+                                           .note = detail::concat("while tracing function \"", options_.name,
+                                                                  "\" made at ", file_and_line(where_)),
+                                           .made = where_,
+                                           .called = where});
   }
 
   std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::vector<int64_t> rows,
@@ -220,7 +231,7 @@ class FunctionCore::Impl {
     std::vector<Plan> plans;
     plans.push_back(make_plan(std::move(graph), options));
     complete_parameters(plans.back(), program.signature);
-    execute::add_figures(program.figures, plans[0], execute::Part::per_device, 1);
+    execute::add_statistics(program.statistics, plans[0], execute::Part::per_device, 1);
     log_placement(plans[0], devices);
     if (split)
       program.executable = std::make_unique<execute::SplitExecutable>(std::move(plans[0]), options);
@@ -251,7 +262,7 @@ class FunctionCore::Impl {
         [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
         {.name = options_.name}, where);
     program.executable = std::move(compiled.executable);
-    program.figures = compiled.figures;
+    program.statistics = compiled.statistics;
   }
 
   static constexpr size_t kRetraceWarning = 5;
@@ -280,8 +291,8 @@ bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::sou
   return impl_->call(runs, outputs, where);
 }
 int FunctionCore::traces() const { return impl_->traces(); }
-ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) {
-  return impl_->figures(inputs, where);
+ProgramStatistics FunctionCore::statistics(std::span<const Tensor> inputs, std::source_location where) {
+  return impl_->statistics(inputs, where);
 }
 std::string FunctionCore::explain(std::span<const Tensor> inputs, std::source_location where) {
   return impl_->explain(inputs, where);

@@ -106,14 +106,14 @@ ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& sp
   return {sliced(signature, split, replica.local_batch), std::move(replica)};
 }
 
-void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t times) {
+void add_statistics(ProgramStatistics& statistics, const Plan& plan, Part part, int64_t times) {
   for (const Step& step : plan.steps) {
     if (step.place.per_replica != (part == Part::per_replica)) continue;
-    figures.flops += step.cost.flops * times;
-    figures.bytes_accessed += step.cost.bytes * times;
+    statistics.flops += step.cost.flops * times;
+    statistics.bytes_accessed += step.cost.bytes * times;
     const bool with_the_last =
         step.group >= 0 && &step != plan.steps.data() && step.group == (&step)[-1].group;
-    figures.launches += with_the_last ? 0 : times;
+    statistics.launches += with_the_last ? 0 : times;
   }
 }
 
@@ -154,9 +154,9 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     if (slice.size == 0) continue;
     add_plan(slice.size);
     const auto plan = std::find(sizes.begin(), sizes.end(), slice.size) - sizes.begin();
-    add_figures(program.figures, plans[static_cast<size_t>(plan)], Part::per_replica, 1);
+    add_statistics(program.statistics, plans[static_cast<size_t>(plan)], Part::per_replica, 1);
   }
-  add_figures(program.figures, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
+  add_statistics(program.statistics, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
   program.executable =
       std::make_unique<StepExecutable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;

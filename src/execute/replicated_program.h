@@ -15,12 +15,12 @@ namespace lockstep::execute {
 
 struct ReplicatedProgram {
   std::unique_ptr<StepExecutable> executable;
-  ProgramFigures figures;
+  ProgramStatistics statistics;
   std::vector<Slice> slices;  // of each replica of this process
 };
 
 // Adds what the steps of one part of a plan cost, so many times.
-void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t times);
+void add_statistics(ProgramStatistics& statistics, const Plan& plan, Part part, int64_t times);
 
 // The function's trace for arguments of these specs in a replica.
 using ReplicaTracer = std::function<Graph(const SpecList& specs, const ReplicaTrace& replica)>;

@@ -487,7 +487,7 @@ TEST_P(Replicas, WorkIsCountedOnEveryDevice) {
     flops += device->counters().flops;
   }
   EXPECT_EQ(flops, 2 * 24 * 4 * 4);
-  EXPECT_EQ(f.figures(x).flops, flops);
+  EXPECT_EQ(f.statistics(x).flops, flops);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Replicas,

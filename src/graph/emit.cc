@@ -6,6 +6,7 @@
 
 #include "graph/eager.h"
 #include "graph/variable_impl.h"
+#include "lockstep/base/call_site.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -139,8 +140,11 @@ Tensor Trace::wrap(Value value) const {
 }
 
 Value Trace::new_parameter(const TensorSpec& spec, std::source_location where) {
-  return graph_.add(
-      {.op = &kParameter, .attrs = ParameterAttrs{-1}, .inputs = {}, .outputs = {spec}, .where = where});
+  return graph_.add({.op = &kParameter,
+                     .attrs = ParameterAttrs{-1},
+                     .inputs = {},
+                     .outputs = {spec},
+                     .where = CallSite::of(where)});
 }
 
 Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where, Device* device) {
@@ -148,7 +152,7 @@ Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location 
                           .attrs = ParameterAttrs{index},
                           .inputs = {},
                           .outputs = {spec},
-                          .where = where,
+                          .where = CallSite::of(where),
                           .device = !places() ? nullptr
                                     : device  ? device
                                               : &current_device(where)}));
@@ -179,7 +183,8 @@ TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const 
                          std::source_location where) {
   // The position in the batch is the same everywhere in a program, so bodies get it from outside.
   if (&op == &kExampleOffset && is_body()) return outer_->append(op, inputs, attrs, std::move(specs), where);
-  Node node{.op = &op, .attrs = attrs, .inputs = {}, .outputs = std::move(specs), .where = where};
+  Node node{
+      .op = &op, .attrs = attrs, .inputs = {}, .outputs = std::move(specs), .where = CallSite::of(where)};
   node.inputs.reserve(inputs.size());
   for (const Tensor& input : inputs) node.inputs.push_back(value_of(input, where));
   node.device = place_of(node);
@@ -191,8 +196,11 @@ TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const 
 }
 
 Tensor Trace::constant(const TensorSpec& spec, double value, std::source_location where) {
-  return wrap(graph_.add(
-      {.op = &kConstant, .attrs = ConstantAttrs{value}, .inputs = {}, .outputs = {spec}, .where = where}));
+  return wrap(graph_.add({.op = &kConstant,
+                          .attrs = ConstantAttrs{value},
+                          .inputs = {},
+                          .outputs = {spec},
+                          .where = CallSite::of(where)}));
 }
 
 Value Trace::value_of(const Tensor& tensor, std::source_location where) {
@@ -223,7 +231,7 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
                                   .attrs = CaptureAttrs{tensor},
                                   .inputs = {},
                                   .outputs = {impl.spec},
-                                  .where = where,
+                                  .where = CallSite::of(where),
                                   .device = places() ? &impl.storage->device() : nullptr});
   captures_.emplace_back(impl.id, value);
   return value;
@@ -245,7 +253,7 @@ Tensor Trace::read(const Variable& variable, std::source_location where) {
                                         .attrs = VariableAttrs{variable},
                                         .inputs = {},
                                         .outputs = {variable.spec()},
-                                        .where = where,
+                                        .where = CallSite::of(where),
                                         .device = places() ? &variable.impl()->value.device() : nullptr}));
   variables_.emplace_back(variable, value);
   return value;

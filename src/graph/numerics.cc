@@ -49,8 +49,8 @@ NonFinite count_non_finite(const OperandLayout& layout, const void* data) {
   switch (layout.spec.dtype) {
     case DType::float64: return count<double>(layout, data);
     case DType::float32: return count<float>(layout, data);
-    case DType::bfloat16: return count<bfloat16>(layout, data);
-    default: return count<float16>(layout, data);
+    case DType::bfloat16: return count<BFloat16>(layout, data);
+    default: return count<Float16>(layout, data);
   }
 }
 

@@ -16,13 +16,14 @@ const Tensor& TensorArg::tensor(const char* op) const {
   return tensor_;
 }
 
-Variable::Variable(const Tensor& initial, VariableOptions options, std::source_location where) {
+Variable::Variable(const TensorLike& value, VariableOptions options, std::source_location where) {
+  const Tensor initial = value.tensor();
   require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"",
           options.name, "\": variables are made outside traced functions, from a tensor that has elements");
   impl_ = std::make_shared<VariableImpl>();
   impl_->options = std::move(options);
   impl_->spec = initial.spec();
-  impl_->where = where;
+  impl_->where = CallSite::of(where);
   Device* scoped = scoped_device();
   impl_->value = scoped ? initial.to(*scoped, where) : initial;
   if (impl_->owner) impl_->owner->mark_used();
@@ -67,17 +68,24 @@ TensorList& VariableImpl::spread(int replicas) {
 }
 
 namespace {
-const VariableImpl& defined_variable(const std::shared_ptr<VariableImpl>& impl) {
-  require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+const VariableImpl& defined_variable(const std::shared_ptr<VariableImpl>& impl,
+                                     std::source_location where = std::source_location::current()) {
+  require(impl != nullptr, ErrorCode::failed_precondition, where,
           "this Variable was default-constructed: it names no variable");
   return *impl;
 }
 }  // namespace
 
-uint64_t Variable::id() const { return defined_variable(impl_).id; }
-const std::string& Variable::name() const { return defined_variable(impl_).options.name; }
-bool Variable::trainable() const { return defined_variable(impl_).options.trainable; }
-const TensorSpec& Variable::spec() const { return defined_variable(impl_).spec; }
+uint64_t Variable::id(std::source_location where) const { return defined_variable(impl_, where).id; }
+const std::string& Variable::name(std::source_location where) const {
+  return defined_variable(impl_, where).options.name;
+}
+bool Variable::trainable(std::source_location where) const {
+  return defined_variable(impl_, where).options.trainable;
+}
+const TensorSpec& Variable::spec(std::source_location where) const {
+  return defined_variable(impl_, where).spec;
+}
 bool Variable::per_replica() const { return defined_variable(impl_).options.per_replica; }
 bool Variable::autocast() const { return defined_variable(impl_).options.autocast; }
 const std::function<Tensor(const Tensor&)>& Variable::constraint() const {
@@ -111,7 +119,7 @@ VariableReadScope::~VariableReadScope() { read_scope = outer_; }
 
 Tensor Variable::value(std::source_location where) const {
   Trace* trace = Trace::current();
-  defined_variable(impl_);
+  defined_variable(impl_, where);
   if (!trace) impl_->gather();
   const Tensor value = trace ? trace->read(*this, where) : impl_->value;
   tell_recorders_of_read(*this, value);
@@ -119,7 +127,8 @@ Tensor Variable::value(std::source_location where) const {
   return read_scope->convert_(value, read_scope->dtype_, where);
 }
 
-void Variable::assign(const Tensor& value, std::source_location where) const {
+void Variable::assign(const TensorLike& given, std::source_location where) const {
+  const Tensor value = given.tensor(dtype(where));
   require(value.defined(), ErrorCode::invalid_argument, where, "assign: the value for variable \"", name(),
           "\" is none");
   require(value.dtype() == dtype(), ErrorCode::dtype_mismatch, where, "assign: variable \"", name(), "\" is ",

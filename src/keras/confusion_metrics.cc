@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "keras/metric_rule.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/ops/sort.h"
 
 namespace lockstep::keras {
@@ -776,44 +777,66 @@ void enter_confusion_metrics(Registry<Metric>& registry) {
 
 namespace metrics {
 
-Metric TruePositives(const ThresholdOptions& options) {
+Metric TruePositives(const ThresholdOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<CountMetric>(CountSettings<kTruePositives>{options});
 }
-Metric TrueNegatives(const ThresholdOptions& options) {
+Metric TrueNegatives(const ThresholdOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<CountMetric>(CountSettings<kTrueNegatives>{options});
 }
-Metric FalsePositives(const ThresholdOptions& options) {
+Metric FalsePositives(const ThresholdOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<CountMetric>(CountSettings<kFalsePositives>{options});
 }
-Metric FalseNegatives(const ThresholdOptions& options) {
+Metric FalseNegatives(const ThresholdOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<CountMetric>(CountSettings<kFalseNegatives>{options});
 }
-Metric Precision(const PrecisionOptions& options) {
+Metric Precision(const PrecisionOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<ShareMetric>(PrecisionSettings{options});
 }
-Metric Recall(const PrecisionOptions& options) { return make_metric<ShareMetric>(RecallSettings{{options}}); }
-Metric AUC(const AUCOptions& options) { return make_metric<AreaMetric>(AUCSettings{options}); }
-Metric SensitivityAtSpecificity(double specificity, const AtOptions& options) {
+Metric Recall(const PrecisionOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_metric<ShareMetric>(RecallSettings{{options}});
+}
+Metric AUC(const AUCOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_metric<AreaMetric>(AUCSettings{options});
+}
+Metric SensitivityAtSpecificity(double specificity, const AtOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<AtMetric>(AtSettings<kSensitivityAtSpecificity>{options, specificity});
 }
-Metric SpecificityAtSensitivity(double sensitivity, const AtOptions& options) {
+Metric SpecificityAtSensitivity(double sensitivity, const AtOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<AtMetric>(AtSettings<kSpecificityAtSensitivity>{options, sensitivity});
 }
-Metric PrecisionAtRecall(double recall, const AtOptions& options) {
+Metric PrecisionAtRecall(double recall, const AtOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<AtMetric>(AtSettings<kPrecisionAtRecall>{options, recall});
 }
-Metric RecallAtPrecision(double precision, const AtOptions& options) {
+Metric RecallAtPrecision(double precision, const AtOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<AtMetric>(AtSettings<kRecallAtPrecision>{options, precision});
 }
-Metric FBetaScore(const FBetaScoreOptions& options) {
+Metric FBetaScore(const FBetaScoreOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<FScoreMetric>(FBetaScoreSettings{options});
 }
-Metric F1Score(const F1ScoreOptions& options) { return make_metric<FScoreMetric>(F1ScoreSettings{options}); }
-Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options) {
+Metric F1Score(const F1ScoreOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_metric<FScoreMetric>(F1ScoreSettings{options});
+}
+Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<ConfusionMatrixMetric>(ConfusionMatrixSettings{options, num_classes});
 }
 
-Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, const IoUOptions& options) {
+Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, const IoUOptions& options,
+           std::source_location where) {
+  const CallSite site(where);
   return make_metric<IoUMetric>(IoUSettings{{.num_classes = num_classes,
                                              .target_class_ids = target_class_ids,
                                              .ignore_class = options.ignore_class,
@@ -822,7 +845,8 @@ Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, co
                                              .axis = options.axis,
                                              .name = options.name}});
 }
-Metric MeanIoU(int64_t num_classes, const IoUOptions& options) {
+Metric MeanIoU(int64_t num_classes, const IoUOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<IoUMetric>(MeanIoUSettings{{.num_classes = num_classes,
                                                  .ignore_class = options.ignore_class,
                                                  .sparse_y_true = options.sparse_y_true,
@@ -830,7 +854,8 @@ Metric MeanIoU(int64_t num_classes, const IoUOptions& options) {
                                                  .axis = options.axis,
                                                  .name = options.name}});
 }
-Metric BinaryIoU(const BinaryIoUOptions& options) {
+Metric BinaryIoU(const BinaryIoUOptions& options, std::source_location where) {
+  const CallSite site(where);
   BinaryIoUSettings settings;
   settings.target_class_ids = options.target_class_ids;
   settings.threshold = options.threshold;
@@ -854,14 +879,19 @@ Metric one_hot_iou(int64_t num_classes, const std::vector<int64_t>& target_class
 }  // namespace
 
 Metric OneHotIoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids,
-                 const OneHotIoUOptions& options) {
+                 const OneHotIoUOptions& options, std::source_location where) {
+  const CallSite site(where);
   return one_hot_iou<OneHotIoUSettings>(num_classes, target_class_ids, options);
 }
-Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options) {
+Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options, std::source_location where) {
+  const CallSite site(where);
   return one_hot_iou<OneHotMeanIoUSettings>(num_classes, {}, options);
 }
 
-Metric R2Score(const R2ScoreOptions& options) { return make_metric<R2Metric>(R2ScoreSettings{options}); }
+Metric R2Score(const R2ScoreOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_metric<R2Metric>(R2ScoreSettings{options});
+}
 
 }  // namespace metrics
 

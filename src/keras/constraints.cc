@@ -1,6 +1,7 @@
 #include "lockstep/keras/constraints.h"
 
 #include "keras/rule.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
@@ -85,9 +86,9 @@ Constraint::Constraint(const char* name, std::source_location where) : Constrain
 Constraint::Constraint(const std::string& name, std::source_location where)
     : Constraint(registry().make(name, Json::object(), where)) {}
 
-Tensor Constraint::operator()(const Tensor& weights) const {
-  require(defined(), ErrorCode::failed_precondition, std::source_location::current(),
-          "a Constraint that is none was called");
+Tensor Constraint::operator()(const Tensor& weights, std::source_location where) const {
+  const CallSite site(where);
+  require(defined(), ErrorCode::failed_precondition, where, "a Constraint that is none was called");
   return rule_->project(weights);
 }
 
@@ -102,10 +103,19 @@ Constraint Constraint::deserialize(const Json& json, std::source_location where)
 
 namespace constraints {
 
-Constraint MaxNorm(const MaxNormOptions& options) { return make_rule(MaxNormSettings{options}); }
+Constraint MaxNorm(const MaxNormOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(MaxNormSettings{options});
+}
 Constraint NonNeg() { return make_rule(NonNegSettings{}); }
-Constraint UnitNorm(const UnitNormOptions& options) { return make_rule(UnitNormSettings{options}); }
-Constraint MinMaxNorm(const MinMaxNormOptions& options) { return make_rule(MinMaxNormSettings{options}); }
+Constraint UnitNorm(const UnitNormOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(UnitNormSettings{options});
+}
+Constraint MinMaxNorm(const MinMaxNormOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(MinMaxNormSettings{options});
+}
 
 void register_constraint(const std::string& class_name, std::function<Constraint(const Json& config)> make) {
   registry().add(class_name, std::move(make));

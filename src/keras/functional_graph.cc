@@ -9,13 +9,27 @@
 #include "graph/emit.h"
 #include "keras/fields.h"
 #include "keras/operation_layer.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::keras {
 
-const Shape& KerasTensor::shape() const { return impl_->shape; }
-DType KerasTensor::dtype() const { return impl_->dtype; }
-const std::string& KerasTensor::name() const { return impl_->name; }
+namespace {
+const KerasTensor::Impl& defined_value(const KerasTensor& value, std::source_location where) {
+  require(
+      value.defined(), ErrorCode::failed_precondition, where,
+      "this KerasTensor was default-constructed: it is no value of a model; make inputs with Input(shape)");
+  return *value.impl();
+}
+}  // namespace
+
+const Shape& KerasTensor::shape(std::source_location where) const {
+  return defined_value(*this, where).shape;
+}
+DType KerasTensor::dtype(std::source_location where) const { return defined_value(*this, where).dtype; }
+const std::string& KerasTensor::name(std::source_location where) const {
+  return defined_value(*this, where).name;
+}
 
 // --- what a layer gives ----------------------------------------------------------------------------------------
 
@@ -133,9 +147,25 @@ TensorList InputLayer::call_all(const TensorList& inputs, const CallContext&) { 
 KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name) {
   const Layer layer = make_layer<InputLayer>(shape_with_batch, dtype, name);
   layer.base()->ensure_built({shape_with_batch}, std::source_location::current());
-  return KerasTensor(std::make_shared<KerasTensor::Impl>(KerasTensor::Impl{
-      shape_with_batch, dtype, layer.name(),
-      std::make_shared<LayerCall>(LayerCall{layer, {}, {}, {{dtype, shape_with_batch}}}), 0}));
+  return *input_of(layer);
+}
+
+std::optional<KerasTensor> input_of(const Layer& layer) {
+  const auto* input = dynamic_cast<const InputLayer*>(layer.base().get());
+  if (!input) return {};
+  const TensorSpec spec = input->spec();
+  return KerasTensor(std::make_shared<KerasTensor::Impl>(
+      KerasTensor::Impl{spec.shape, spec.dtype, layer.name(),
+                        std::make_shared<LayerCall>(LayerCall{layer, {}, {}, {spec}}), 0}));
+}
+
+Layer::Layer(const KerasTensor& input, std::source_location where) {
+  const Layer& made_by = defined_value(input, where).call->layer;
+  require(dynamic_cast<const InputLayer*>(made_by.base().get()) != nullptr, ErrorCode::invalid_argument,
+          where,
+          "of the values of a model only an Input can stand among layers; this one is made by layer \"",
+          made_by.name(), "\"");
+  base_ = made_by.base();
 }
 
 DType data_dtype(const DTypePolicy& policy) {
@@ -146,6 +176,7 @@ KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_l
   for (const int64_t size : shape)
     require(size >= -1, ErrorCode::invalid_argument, where,
             "Input: sizes are positive, or -1 for any; received ", shape);
+  const CallSite site(where);
   Shape whole = shape;
   whole.insert(0, options.batch_size);
   const DType dtype = options.dtype.value_or(data_dtype(mixed_precision::global_policy()));
@@ -156,33 +187,30 @@ namespace {
 
 Json input(int64_t i) { return Json::object({{"input", i}}); }
 
-KerasTensor combine(const char* operation, const KerasTensor& a, const KerasTensor& b) {
-  const OperationArguments arguments{Json::List{input(0), input(1)}};
-  return make_layer<OperationLayer>(operation, Json::object(), arguments)(KerasTensorList{a, b});
-}
-KerasTensor combine(const char* operation, const KerasTensor& a, double b) {
-  return make_layer<OperationLayer>(operation, Json::object(),
-                                    OperationArguments{Json::List{input(0), b}})(a);
-}
-KerasTensor combine(const char* operation, double a, const KerasTensor& b) {
-  return make_layer<OperationLayer>(operation, Json::object(),
-                                    OperationArguments{Json::List{a, input(0)}})(b);
+KerasTensor combine(const char* operation, const KerasOperand& a, const KerasOperand& b) {
+  const CallSite site(a.where());
+  require(a.value().defined() || b.value().defined(), ErrorCode::invalid_argument, a.where(), operation,
+          ": an empty KerasTensor is no value of a model; make inputs with Input(shape)");
+  KerasTensorList values;
+  Json::List arguments;
+  for (const KerasOperand* operand : {&a, &b}) {
+    if (operand->value().defined()) {
+      arguments.push_back(input(static_cast<int64_t>(values.size())));
+      values.push_back(operand->value());
+    } else {
+      arguments.push_back(operand->number());
+    }
+  }
+  return make_layer<OperationLayer>(operation, Json::object(), OperationArguments{arguments})(values, {},
+                                                                                              a.where());
 }
 
 }  // namespace
 
-KerasTensor operator+(const KerasTensor& a, const KerasTensor& b) { return combine("Add", a, b); }
-KerasTensor operator-(const KerasTensor& a, const KerasTensor& b) { return combine("Subtract", a, b); }
-KerasTensor operator*(const KerasTensor& a, const KerasTensor& b) { return combine("Multiply", a, b); }
-KerasTensor operator/(const KerasTensor& a, const KerasTensor& b) { return combine("TrueDivide", a, b); }
-KerasTensor operator+(const KerasTensor& a, double b) { return combine("Add", a, b); }
-KerasTensor operator-(const KerasTensor& a, double b) { return combine("Subtract", a, b); }
-KerasTensor operator*(const KerasTensor& a, double b) { return combine("Multiply", a, b); }
-KerasTensor operator/(const KerasTensor& a, double b) { return combine("TrueDivide", a, b); }
-KerasTensor operator+(double a, const KerasTensor& b) { return combine("Add", a, b); }
-KerasTensor operator-(double a, const KerasTensor& b) { return combine("Subtract", a, b); }
-KerasTensor operator*(double a, const KerasTensor& b) { return combine("Multiply", a, b); }
-KerasTensor operator/(double a, const KerasTensor& b) { return combine("TrueDivide", a, b); }
+KerasTensor operator+(const KerasOperand& a, const KerasOperand& b) { return combine("Add", a, b); }
+KerasTensor operator-(const KerasOperand& a, const KerasOperand& b) { return combine("Subtract", a, b); }
+KerasTensor operator*(const KerasOperand& a, const KerasOperand& b) { return combine("Multiply", a, b); }
+KerasTensor operator/(const KerasOperand& a, const KerasOperand& b) { return combine("TrueDivide", a, b); }
 
 // --- the graph between inputs and outputs -----------------------------------------------------------------------
 

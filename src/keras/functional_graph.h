@@ -72,11 +72,14 @@ class InputLayer final : public LayerBase {
   InputLayer(const Shape& shape, DType dtype, const std::string& name);
   Json get_config() const override;
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
+  TensorSpec spec() const { return {dtype_, shape_}; }
 
  private:
   Shape shape_;  // with the batch
   DType dtype_;
 };
+// The value that it stands for; none where the layer is no InputLayer.
+std::optional<KerasTensor> input_of(const Layer& layer);
 KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name);
 // What floating-point data has for layers of this policy: the layers round it, where they do, not the input.
 DType data_dtype(const DTypePolicy& policy);

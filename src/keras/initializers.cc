@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "graph/emit.h"
 #include "keras/rule.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -326,33 +327,58 @@ namespace initializers {
 
 Initializer Zeros() { return make_rule(ZerosSettings{}); }
 Initializer Ones() { return make_rule(OnesSettings{}); }
-Initializer Constant(double value) { return make_rule(ConstantSettings{value}); }
-Initializer Identity(const IdentityOptions& options) { return make_rule(IdentitySettings{options}); }
-Initializer RandomNormal(const RandomNormalOptions& options) {
+Initializer Constant(double value, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(ConstantSettings{value});
+}
+Initializer Identity(const IdentityOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(IdentitySettings{options});
+}
+Initializer RandomNormal(const RandomNormalOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(RandomNormalSettings{options});
 }
-Initializer TruncatedNormal(const RandomNormalOptions& options) {
+Initializer TruncatedNormal(const RandomNormalOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(TruncatedNormalSettings{{options}});
 }
-Initializer RandomUniform(const RandomUniformOptions& options) {
+Initializer RandomUniform(const RandomUniformOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(RandomUniformSettings{options});
 }
-Initializer VarianceScaling(const VarianceScalingOptions& options) {
+Initializer VarianceScaling(const VarianceScalingOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(VarianceScalingSettings{options});
 }
-Initializer GlorotUniform(const FanOptions& options) {
+Initializer GlorotUniform(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(NamedSettings<kGlorotUniform>{options});
 }
-Initializer GlorotNormal(const FanOptions& options) {
+Initializer GlorotNormal(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(NamedSettings<kGlorotNormal>{options});
 }
-Initializer HeUniform(const FanOptions& options) { return make_rule(NamedSettings<kHeUniform>{options}); }
-Initializer HeNormal(const FanOptions& options) { return make_rule(NamedSettings<kHeNormal>{options}); }
-Initializer LecunUniform(const FanOptions& options) {
+Initializer HeUniform(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(NamedSettings<kHeUniform>{options});
+}
+Initializer HeNormal(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(NamedSettings<kHeNormal>{options});
+}
+Initializer LecunUniform(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(NamedSettings<kLecunUniform>{options});
 }
-Initializer LecunNormal(const FanOptions& options) { return make_rule(NamedSettings<kLecunNormal>{options}); }
-Initializer Orthogonal(const OrthogonalOptions& options) { return make_rule(OrthogonalSettings{options}); }
+Initializer LecunNormal(const FanOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(NamedSettings<kLecunNormal>{options});
+}
+Initializer Orthogonal(const OrthogonalOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(OrthogonalSettings{options});
+}
 
 void register_initializer(const std::string& class_name,
                           std::function<Initializer(const Json& config)> make) {

@@ -11,6 +11,7 @@
 #include "keras/layer_outputs.h"
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/log.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
@@ -20,7 +21,7 @@ namespace {
 
 // The calls under way on this thread, innermost last.
 struct Frame {
-  const LayerBase* layer;
+  LayerBase* layer;
   bool training;
   std::string scope;  // "model/block": what weights made inside are named under
   const Frame* outer;
@@ -29,7 +30,7 @@ thread_local const Frame* innermost = nullptr;
 
 class FrameScope {
  public:
-  FrameScope(const LayerBase& layer, bool training)
+  FrameScope(LayerBase& layer, bool training)
       : frame_{&layer, training, innermost ? innermost->scope + "/" + layer.name() : layer.name(),
                innermost} {
     innermost = &frame_;
@@ -109,12 +110,12 @@ const Tensor& CallContext::mask() const {
 
 // --- LayerBase -----------------------------------------------------------------------------------------------
 
-LayerBase::LayerBase(std::string class_name, LayerBaseOptions options)
-    : class_name_(std::move(class_name)), options_(std::move(options)) {
+LayerBase::LayerBase(std::string class_name, LayerBaseOptions options, std::source_location where)
+    : class_name_(std::move(class_name)), options_(std::move(options)), where_(CallSite::of(where)) {
   if (options_.name.empty()) options_.name = unique_name(to_snake_case(class_name_));
   // Weights are named "layer/weight" in files.
-  require(options_.name.find('/') == std::string::npos, ErrorCode::invalid_argument,
-          std::source_location::current(), "layer name \"", options_.name, "\" must not contain '/'");
+  require(options_.name.find('/') == std::string::npos, ErrorCode::invalid_argument, where_, "layer name \"",
+          options_.name, "\" must not contain '/'");
   // What the global policy is when the layer is made counts, not when it is used.
   if (!options_.dtype.set()) options_.dtype = mixed_precision::global_policy();
   path_ = options_.name;
@@ -227,12 +228,25 @@ void LayerBase::forget_losses() {
 
 void LayerBase::add_loss(const Tensor& loss) { added_losses_.push_back(loss); }
 
-Layer LayerBase::track(Layer layer) {
-  require(layer.defined(), ErrorCode::invalid_argument, where_, "layer \"", name(),
+Layer LayerBase::track(Layer layer, std::source_location where) {
+  require(layer.defined(), ErrorCode::invalid_argument, where, "layer \"", name(),
           "\" was given an empty Layer");
   const bool known = std::find(layers_.begin(), layers_.end(), layer) != layers_.end();
   if (!known) layers_.push_back(layer);
   return layer;
+}
+
+void LayerBase::adopt(LayerBase& called) {
+  const auto has = [&](const auto& self, const LayerBase& layer) -> bool {
+    return std::any_of(layer.layers_.begin(), layer.layers_.end(), [&](const Layer& inner) {
+      return inner.base().get() == &called || self(self, *inner.base());
+    });
+  };
+  if (&called != this && !has(has, *this)) track(Layer(called.shared_from_this()));
+}
+
+std::source_location LayerBase::line_of(std::source_location where) const {
+  return CallSite::in_library(where) ? where_ : where;
 }
 
 void LayerBase::set_owner(const std::shared_ptr<const VariableOwner>& owner) {
@@ -284,9 +298,9 @@ void LayerBase::when_built(const void* key, std::function<void()> call) {
 
 void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {
   if (built_) return;
+  const CallSite site(line_of(where));
   std::optional<FrameScope> frame;
   if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : false);
-  where_ = where;
   path_ = innermost->scope;
   const TracePause outside;
   std::optional<DeviceScope> device;
@@ -304,6 +318,9 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
 
 TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {
   const bool training = options.training.value_or(innermost ? innermost->training : false);
+  // What call() calls belongs to the layer, whether or not it was tracked before.
+  if (innermost) innermost->layer->adopt(*this);
+  const CallSite site(line_of(where));
   const FrameScope frame(*this, training);
   std::optional<DeviceScope> device;
   if (device_ && device_ != scoped_device()) device.emplace(*device_);
@@ -349,8 +366,7 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
 
 TensorList Layer::apply(const TensorList& inputs, const CallOptions& options,
                         std::source_location where) const {
-  require(defined(), ErrorCode::failed_precondition, where,
-          "this Layer was default-constructed: it names no layer");
+  checked(where);
   if (!innermost) base_->forget_losses();
   return base_->run(inputs, options, where);
 }
@@ -378,33 +394,48 @@ KerasTensor Layer::operator()(const KerasTensor& x, const SymbolicCallOptions& o
   return (*this)(KerasTensorList{x}, options, where);
 }
 
+LayerBase& Layer::checked(std::source_location where) const {
+  require(defined(), ErrorCode::failed_precondition, where,
+          "this Layer was default-constructed: it names no layer");
+  return *base_;
+}
+
 void Layer::build(const Shape& input, std::source_location where) const {
-  base_->ensure_built({input}, where);
+  checked(where).ensure_built({input}, where);
 }
 void Layer::build(const std::vector<Shape>& inputs, std::source_location where) const {
-  base_->ensure_built(inputs, where);
+  checked(where).ensure_built(inputs, where);
 }
-bool Layer::built() const { return base_->built(); }
-const std::string& Layer::name() const { return base_->name(); }
-const std::string& Layer::path() const { return base_->path(); }
-const std::string& Layer::class_name() const { return base_->class_name(); }
-DTypePolicy Layer::dtype_policy() const { return base_->policy(); }
-bool Layer::trainable() const { return base_->trainable(); }
-void Layer::set_trainable(bool trainable) const { base_->set_trainable(trainable); }
-std::vector<Variable> Layer::weights() const { return base_->weights(); }
-std::vector<Variable> Layer::trainable_weights() const { return base_->trainable_weights(); }
-std::vector<Variable> Layer::non_trainable_weights() const { return base_->non_trainable_weights(); }
-TensorList Layer::losses() const { return base_->losses(); }
-std::vector<Layer> Layer::layers() const { return base_->layers(); }
+bool Layer::built(std::source_location where) const { return checked(where).built(); }
+const std::string& Layer::name(std::source_location where) const { return checked(where).name(); }
+const std::string& Layer::path(std::source_location where) const { return checked(where).path(); }
+const std::string& Layer::class_name(std::source_location where) const { return checked(where).class_name(); }
+DTypePolicy Layer::dtype_policy(std::source_location where) const { return checked(where).policy(); }
+bool Layer::trainable(std::source_location where) const { return checked(where).trainable(); }
+void Layer::set_trainable(bool trainable, std::source_location where) const {
+  checked(where).set_trainable(trainable);
+}
+std::vector<Variable> Layer::weights(std::source_location where) const { return checked(where).weights(); }
+std::vector<Variable> Layer::trainable_weights(std::source_location where) const {
+  return checked(where).trainable_weights();
+}
+std::vector<Variable> Layer::non_trainable_weights(std::source_location where) const {
+  return checked(where).non_trainable_weights();
+}
+TensorList Layer::losses(std::source_location where) const {
+  const CallSite site(where);
+  return checked(where).losses();
+}
+std::vector<Layer> Layer::layers(std::source_location where) const { return checked(where).layers(); }
 
-TensorList Layer::get_weights() const {
+TensorList Layer::get_weights(std::source_location where) const {
   TensorList values;
-  for (const Variable& weight : weights()) values.push_back(weight.value());
+  for (const Variable& weight : weights(where)) values.push_back(weight.value(where));
   return values;
 }
 
 void Layer::set_weights(const TensorList& values, std::source_location where) const {
-  const std::vector<Variable> own = weights();
+  const std::vector<Variable> own = weights(where);
   require(own.size() == values.size(), ErrorCode::invalid_argument, where, "set_weights: layer \"", name(),
           "\" has ", own.size(), " weights", built() ? "" : " (it is not built)", ", received ",
           values.size());
@@ -418,7 +449,7 @@ void Layer::set_weights(const TensorList& values, std::source_location where) co
 }
 
 int64_t Layer::count_params(std::source_location where) const {
-  const std::vector<Variable> own = weights();
+  const std::vector<Variable> own = weights(where);
   require(built() || !own.empty(), ErrorCode::failed_precondition, where, "count_params: layer \"", name(),
           "\" has no weights yet; call build() or give it an input first");
   int64_t count = 0;
@@ -434,7 +465,9 @@ std::set<std::string>& user_classes() {
 }
 }  // namespace
 
-Json Layer::serialize() const {
+Json Layer::serialize(std::source_location where) const {
+  const CallSite site(where);
+  checked(where);
   Json json = serialized(base_->module(), class_name(), base_->get_config());
   if (user_classes().contains(class_name())) {
     json.set("module", nullptr);
@@ -451,6 +484,7 @@ Json Layer::serialize() const {
 }
 
 Layer Layer::deserialize(const Json& json, std::source_location where) {
+  const CallSite site(where);
   return layer_registry().make(json, where);
 }
 

@@ -7,6 +7,7 @@
 #include "graph/emit.h"
 #include "keras/rule.h"
 #include "keras/weighing.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/nn.h"
 
@@ -547,6 +548,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
   require(defined(), ErrorCode::failed_precondition, where, "a Loss that is none was called");
   require(y_true.defined() && y_pred.defined(), ErrorCode::invalid_argument, where, rule_->name(),
           ": takes labels and predictions");
+  const CallSite site(where);
   try {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, rule_->takes_class_numbers());
     const Tensor losses = rule_->losses(labels, predictions);
@@ -611,31 +613,53 @@ Loss Poisson(const LossOptions& options) { return make_rule(PoissonSettings{{opt
 Loss Hinge(const LossOptions& options) { return make_rule(HingeSettings{{options}}); }
 Loss SquaredHinge(const LossOptions& options) { return make_rule(SquaredHingeSettings{{options}}); }
 Loss CategoricalHinge(const LossOptions& options) { return make_rule(CategoricalHingeSettings{{options}}); }
-Loss Huber(const HuberOptions& options) { return make_rule(HuberSettings{options}); }
-Loss CosineSimilarity(const CosineSimilarityOptions& options) {
+Loss Huber(const HuberOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(HuberSettings{options});
+}
+Loss CosineSimilarity(const CosineSimilarityOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(CosineSimilaritySettings{options});
 }
-Loss BinaryCrossentropy(const CrossentropyOptions& options) {
+Loss BinaryCrossentropy(const CrossentropyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(BinaryCrossentropySettings{options});
 }
-Loss CategoricalCrossentropy(const CrossentropyOptions& options) {
+Loss CategoricalCrossentropy(const CrossentropyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(CategoricalCrossentropySettings{options});
 }
-Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options) {
+Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(BinaryFocalCrossentropySettings{options});
 }
-Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options) {
+Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options,
+                                  std::source_location where) {
+  const CallSite site(where);
   return make_rule(CategoricalFocalCrossentropySettings{options});
 }
-Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options) {
+Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options,
+                                   std::source_location where) {
+  const CallSite site(where);
   return make_rule(SparseCategoricalCrossentropySettings{options});
 }
-Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options) {
+Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options,
+                                        std::source_location where) {
+  const CallSite site(where);
   return make_rule(CategoricalGeneralizedCrossEntropySettings{options});
 }
-Loss Dice(const DiceOptions& options) { return make_rule(DiceSettings{options}); }
-Loss Tversky(const TverskyOptions& options) { return make_rule(TverskySettings{options}); }
-Loss Circle(const CircleOptions& options) { return make_rule(CircleSettings{options}); }
+Loss Dice(const DiceOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(DiceSettings{options});
+}
+Loss Tversky(const TverskyOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(TverskySettings{options});
+}
+Loss Circle(const CircleOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(CircleSettings{options});
+}
 Loss CTC(const LossOptions& options) { return make_rule(CTCSettings{{options}}); }
 
 Json ClassWeights::serialize() const { return single_ ? Json(values_[0]) : to_json(values_); }

@@ -2,6 +2,7 @@
 
 #include "graph/emit.h"
 #include "keras/metric_rule.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/ops/sort.h"
 
@@ -442,11 +443,17 @@ Metric::Metric(const std::string& name, std::source_location where) : base_(by_s
   if (!base_) *this = metric_registry().make(name, Json::object({{"name", name}}), where);
 }
 
-const std::string& Metric::name() const { return base_->name(); }
+MetricBase& Metric::checked(std::source_location where) const {
+  require(defined(), ErrorCode::failed_precondition, where,
+          "this Metric was default-constructed: it names no metric");
+  return *base_;
+}
+const std::string& Metric::name(std::source_location where) const { return checked(where).name(); }
 
 void Metric::update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
                           std::source_location where) const {
-  require(defined(), ErrorCode::failed_precondition, where, "a Metric that is none was updated");
+  checked(where);
+  const CallSite site(where);
   require(y_true.defined() && (y_pred.defined() || base_->takes_values()), ErrorCode::invalid_argument, where,
           name(), base_->takes_values() ? ": takes values" : ": takes labels and predictions");
   require(!base_->takes_values() || !sample_weight.defined(), ErrorCode::invalid_argument, where, name(),
@@ -474,17 +481,20 @@ void Metric::update_state(const Tensor& values, std::source_location where) cons
   update_state(values, {}, {}, where);
 }
 
-Tensor Metric::result() const {
+Tensor Metric::result(std::source_location where) const {
+  const CallSite site(where);
   const RecorderPause pause;
-  return base_->built() ? base_->result() : zeros({});
+  return checked(where).built() ? base_->result() : zeros({});
 }
 
-void Metric::reset_state() const {
+void Metric::reset_state(std::source_location where) const {
   const RecorderPause pause;
-  base_->reset();
+  checked(where).reset();
 }
 
-std::vector<Variable> Metric::variables() const { return base_->variables(); }
+std::vector<Variable> Metric::variables(std::source_location where) const {
+  return checked(where).variables();
+}
 
 Json Metric::serialize() const {
   if (!defined()) return {};
@@ -502,11 +512,13 @@ namespace metrics {
 Metric Mean(const MetricOptions& options) { return make_metric<MeanOfValues>(MeanSettings{options}); }
 Metric Sum(const MetricOptions& options) { return make_metric<SumOfValues>(SumSettings{options}); }
 Metric MeanMetricWrapper(std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> f,
-                         const MeanMetricWrapperOptions& options) {
+                         const MeanMetricWrapperOptions& options, std::source_location where) {
+  const CallSite site(where);
   return Metric(std::make_shared<MeanOfFunction>(std::move(f), options.name));
 }
 Metric Accuracy(const MetricOptions& options) { return make_metric<MeanOver>(AccuracySettings{options}); }
-Metric BinaryAccuracy(const BinaryAccuracyOptions& options) {
+Metric BinaryAccuracy(const BinaryAccuracyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(BinaryAccuracySettings{options});
 }
 Metric CategoricalAccuracy(const MetricOptions& options) {
@@ -515,10 +527,12 @@ Metric CategoricalAccuracy(const MetricOptions& options) {
 Metric SparseCategoricalAccuracy(const MetricOptions& options) {
   return make_metric<MeanOver>(SparseCategoricalAccuracySettings{options});
 }
-Metric TopKCategoricalAccuracy(const TopKOptions& options) {
+Metric TopKCategoricalAccuracy(const TopKOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(TopKCategoricalAccuracySettings{options});
 }
-Metric SparseTopKCategoricalAccuracy(const TopKOptions& options) {
+Metric SparseTopKCategoricalAccuracy(const TopKOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(SparseTopKCategoricalAccuracySettings{options});
 }
 Metric MeanSquaredError(const MetricOptions& options) {
@@ -550,22 +564,29 @@ Metric SquaredHinge(const MetricOptions& options) {
 Metric CategoricalHinge(const MetricOptions& options) {
   return make_metric<MeanOver>(OfLoss<kCategoricalHinge>{options});
 }
-Metric CosineSimilarity(const AxisOptions& options) {
+Metric CosineSimilarity(const AxisOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(CosineSimilaritySettings{options});
 }
-Metric PearsonCorrelation(const AxisOptions& options) {
+Metric PearsonCorrelation(const AxisOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(PearsonCorrelationSettings{options});
 }
-Metric ConcordanceCorrelation(const AxisOptions& options) {
+Metric ConcordanceCorrelation(const AxisOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(ConcordanceCorrelationSettings{options});
 }
-Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options) {
+Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(BinaryCrossentropySettings{options});
 }
-Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options) {
+Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(CategoricalCrossentropySettings{options});
 }
-Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options) {
+Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options,
+                                     std::source_location where) {
+  const CallSite site(where);
   return make_metric<MeanOver>(SparseCategoricalCrossentropySettings{options});
 }
 

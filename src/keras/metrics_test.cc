@@ -276,7 +276,7 @@ TEST(CompiledMetrics, SparseCategoricalAccuracyTakesFewLaunches) {
   const Metric metric("accuracy");
   auto step = function([&](const Tensor& y, const Tensor& p) { metric.update_state(y, p); });
   const Tensor y = zeros({128}, DType::int32), p = zeros({128, 10});
-  EXPECT_LE(step.figures(y, p).launches, 4) << step.explain(y, p);
+  EXPECT_LE(step.statistics(y, p).launches, 4) << step.explain(y, p);
 }
 
 }  // namespace

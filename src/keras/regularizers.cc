@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "keras/rule.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -110,9 +111,9 @@ Regularizer::Regularizer(const char* name, std::source_location where)
 Regularizer::Regularizer(const std::string& name, std::source_location where)
     : Regularizer(registry().make(name, Json::object(), where)) {}
 
-Tensor Regularizer::operator()(const Tensor& x) const {
-  require(defined(), ErrorCode::failed_precondition, std::source_location::current(),
-          "a Regularizer that is none was called");
+Tensor Regularizer::operator()(const Tensor& x, std::source_location where) const {
+  const CallSite site(where);
+  require(defined(), ErrorCode::failed_precondition, where, "a Regularizer that is none was called");
   return rule_->penalty(x);
 }
 
@@ -127,10 +128,20 @@ Regularizer Regularizer::deserialize(const Json& json, std::source_location wher
 
 namespace regularizers {
 
-Regularizer L1(double l1) { return make_rule(L1Settings{l1}); }
-Regularizer L2(double l2) { return make_rule(L2Settings{l2}); }
-Regularizer L1L2(const L1L2Options& options) { return make_rule(L1L2Settings{options}); }
-Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options) {
+Regularizer L1(double l1, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(L1Settings{l1});
+}
+Regularizer L2(double l2, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(L2Settings{l2});
+}
+Regularizer L1L2(const L1L2Options& options, std::source_location where) {
+  const CallSite site(where);
+  return make_rule(L1L2Settings{options});
+}
+Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_rule(OrthogonalRegularizerSettings{options});
 }
 

@@ -123,13 +123,13 @@ class TrackedOptimizer final : public train::TrackedObject {
 
 }  // namespace
 
-std::shared_ptr<train::TrackedObject> Layer::tracked() const {
-  require(defined(), ErrorCode::failed_precondition, std::source_location::current(),
-          "this Layer was default-constructed: it names no layer");
+std::shared_ptr<train::TrackedObject> Layer::tracked(std::source_location where) const {
+  checked(where);
   return std::make_shared<TrackedLayer>(*this);
 }
 
-std::shared_ptr<train::TrackedObject> optimizers::Optimizer::tracked() const {
+std::shared_ptr<train::TrackedObject> optimizers::Optimizer::tracked(std::source_location where) const {
+  checked(where);
   return std::make_shared<TrackedOptimizer>(core_);
 }
 

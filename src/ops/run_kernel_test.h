@@ -48,7 +48,7 @@ inline std::vector<double> values(const Tensor& tensor) {
   return dispatch(tensor.dtype(), [&]<class T>() {
     std::vector<double> result;
     for (const T x : tensor.to_vector<T>()) {
-      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
         result.push_back(static_cast<float>(x));
       else
         result.push_back(static_cast<double>(x));
@@ -62,7 +62,7 @@ inline Tensor tensor_of(DType dtype, const Shape& shape, const std::vector<doubl
   return dispatch(dtype, [&]<class T>() {
     std::vector<T> elements;
     for (const double x : numbers) {
-      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
         elements.push_back(T(static_cast<float>(x)));
       else
         elements.push_back(static_cast<T>(x));

@@ -34,7 +34,7 @@ bool is_integer(DType dtype) {
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 
-bfloat16::bfloat16(float value) {
+BFloat16::BFloat16(float value) {
   uint32_t u = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) {
     bits = static_cast<uint16_t>((u >> 16) | 0x40);
@@ -44,7 +44,7 @@ bfloat16::bfloat16(float value) {
   bits = static_cast<uint16_t>(u >> 16);
 }
 
-float16::float16(float value) {
+Float16::Float16(float value) {
   const uint32_t u = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (u >> 16) & 0x8000;
   const uint32_t magnitude = u & 0x7fffffff;
@@ -61,7 +61,7 @@ float16::float16(float value) {
   }
 }
 
-float16::operator float() const {
+Float16::operator float() const {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1f;
   const uint32_t mantissa = bits & 0x3ff;

@@ -55,36 +55,36 @@ void expect_round_trip() {
 }
 
 TEST(HalfPrecision, EveryValueSurvivesTheTripThroughFloat) {
-  expect_round_trip<bfloat16>();
-  expect_round_trip<float16>();
+  expect_round_trip<BFloat16>();
+  expect_round_trip<Float16>();
 }
 
 TEST(HalfPrecision, RoundsToNearestEven) {
-  EXPECT_EQ(static_cast<float>(bfloat16(1 + 0x1p-8f)), 1);                // halfway: to even
-  EXPECT_EQ(static_cast<float>(bfloat16(1 + 3 * 0x1p-8f)), 1 + 0x1p-6f);  // halfway: to even, upwards
-  EXPECT_EQ(static_cast<float>(bfloat16(1 + 0x1.01p-8f)), 1 + 0x1p-7f);
-  EXPECT_EQ(static_cast<float>(float16(1 + 0x1p-11f)), 1);
-  EXPECT_EQ(static_cast<float>(float16(1 + 3 * 0x1p-11f)), 1 + 0x1p-9f);
-  EXPECT_EQ(static_cast<float>(float16(0x1p-25f)), 0);  // halfway to the smallest subnormal
-  EXPECT_EQ(static_cast<float>(float16(0x1.8p-25f)), 0x1p-24f);
-  EXPECT_EQ(static_cast<float>(float16(-0x1.8p-24f)), -0x1p-23f);
+  EXPECT_EQ(static_cast<float>(BFloat16(1 + 0x1p-8f)), 1);                // halfway: to even
+  EXPECT_EQ(static_cast<float>(BFloat16(1 + 3 * 0x1p-8f)), 1 + 0x1p-6f);  // halfway: to even, upwards
+  EXPECT_EQ(static_cast<float>(BFloat16(1 + 0x1.01p-8f)), 1 + 0x1p-7f);
+  EXPECT_EQ(static_cast<float>(Float16(1 + 0x1p-11f)), 1);
+  EXPECT_EQ(static_cast<float>(Float16(1 + 3 * 0x1p-11f)), 1 + 0x1p-9f);
+  EXPECT_EQ(static_cast<float>(Float16(0x1p-25f)), 0);  // halfway to the smallest subnormal
+  EXPECT_EQ(static_cast<float>(Float16(0x1.8p-25f)), 0x1p-24f);
+  EXPECT_EQ(static_cast<float>(Float16(-0x1.8p-24f)), -0x1p-23f);
 }
 
 TEST(HalfPrecision, OverflowInfinityAndNaN) {
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(static_cast<float>(float16(65504)), 65504);
-  EXPECT_EQ(static_cast<float>(float16(65519)), 65504);
-  EXPECT_EQ(static_cast<float>(float16(65520)), infinity);
-  EXPECT_EQ(static_cast<float>(float16(-1e10f)), -infinity);
-  EXPECT_EQ(static_cast<float>(bfloat16(std::numeric_limits<float>::max())), infinity);
+  EXPECT_EQ(static_cast<float>(Float16(65504)), 65504);
+  EXPECT_EQ(static_cast<float>(Float16(65519)), 65504);
+  EXPECT_EQ(static_cast<float>(Float16(65520)), infinity);
+  EXPECT_EQ(static_cast<float>(Float16(-1e10f)), -infinity);
+  EXPECT_EQ(static_cast<float>(BFloat16(std::numeric_limits<float>::max())), infinity);
   for (const float x : {infinity, -infinity}) {
-    EXPECT_EQ(static_cast<float>(float16(x)), x);
-    EXPECT_EQ(static_cast<float>(bfloat16(x)), x);
+    EXPECT_EQ(static_cast<float>(Float16(x)), x);
+    EXPECT_EQ(static_cast<float>(BFloat16(x)), x);
   }
   // A NaN whose payload lies in the lower half only.
   const float nan = std::bit_cast<float>(0x7f800001u);
-  EXPECT_TRUE(std::isnan(static_cast<float>(bfloat16(nan))));
-  EXPECT_TRUE(std::isnan(static_cast<float>(float16(nan))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(nan))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(Float16(nan))));
 }
 
 }  // namespace

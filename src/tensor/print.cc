@@ -21,8 +21,8 @@ constexpr size_t kLineWidth = 75;
 
 // --- numbers ---------------------------------------------------------------------------------------------------
 
-double to_double(bfloat16 x) { return static_cast<float>(x); }
-double to_double(float16 x) { return static_cast<float>(x); }
+double to_double(BFloat16 x) { return static_cast<float>(x); }
+double to_double(Float16 x) { return static_cast<float>(x); }
 double to_double(float x) { return x; }
 double to_double(double x) { return x; }
 
@@ -208,8 +208,8 @@ std::string floating_scalar(T x) {
 
 template <class T>
 std::vector<std::string> words_of(const std::vector<T>& elements) {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16> ||
-                std::is_same_v<T, float16>) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> ||
+                std::is_same_v<T, Float16>) {
     return floating_words(elements);
   } else {
     std::vector<std::string> words;
@@ -225,8 +225,8 @@ std::vector<std::string> words_of(const std::vector<T>& elements) {
 
 template <class T>
 std::string scalar_text(T x) {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16> ||
-                std::is_same_v<T, float16>)
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> ||
+                std::is_same_v<T, Float16>)
     return floating_scalar(x);
   else
     return std::is_same_v<T, uint8_t> ? std::to_string(static_cast<int>(x)) : std::to_string(x);

@@ -46,7 +46,7 @@ TEST(Print, Floats) {
             "tf.Tensor([1.e+300 1.e-300], shape=(2,), dtype=float64)");
   EXPECT_EQ(Tensor::from<double>({123456.789, 1000.5}, {1, 2}).to_string(),
             "tf.Tensor([[123456.789   1000.5  ]], shape=(1, 2), dtype=float64)");
-  EXPECT_EQ(Tensor::from<float16>({float16(0.1f), float16(2), float16(19248)}, {3}).to_string(),
+  EXPECT_EQ(Tensor::from<Float16>({Float16(0.1f), Float16(2), Float16(19248)}, {3}).to_string(),
             "tf.Tensor([9.998e-02 2.000e+00 1.925e+04], shape=(3,), dtype=float16)");
 }
 
@@ -124,9 +124,9 @@ TEST(Print, LongLinesAndLargeTensors) {
 }
 
 TEST(Print, BfloatsHaveTheFewestDigitsThatNameThem) {
-  EXPECT_EQ(Tensor::from<bfloat16>({bfloat16(0.1f), bfloat16(2), bfloat16(-1.0f / 3)}, {3}).to_string(),
+  EXPECT_EQ(Tensor::from<BFloat16>({BFloat16(0.1f), BFloat16(2), BFloat16(-1.0f / 3)}, {3}).to_string(),
             "tf.Tensor([ 0.1    2.    -0.334], shape=(3,), dtype=bfloat16)");
-  EXPECT_EQ(Tensor::scalar(bfloat16(3)).to_string(), "tf.Tensor(3.0, shape=(), dtype=bfloat16)");
+  EXPECT_EQ(Tensor::scalar(BFloat16(3)).to_string(), "tf.Tensor(3.0, shape=(), dtype=bfloat16)");
 }
 
 TEST(Print, ViewsSymbolsAndNone) {

@@ -7,34 +7,31 @@
 
 namespace lockstep {
 
-Dims::Dims(std::initializer_list<int64_t> values)
-    : Dims(std::span<const int64_t>(values.begin(), values.size())) {}
+Dims::Dims(std::initializer_list<int64_t> values, std::source_location where)
+    : Dims(std::span<const int64_t>(values.begin(), values.size()), where) {}
 
-Dims::Dims(std::span<const int64_t> values) {
-  require(values.size() <= kMaxRank, ErrorCode::invalid_argument, std::source_location::current(),
-          "a shape has at most ", kMaxRank, " dimensions, received ", values.size());
+Dims::Dims(std::span<const int64_t> values, std::source_location where) {
+  require(values.size() <= kMaxRank, ErrorCode::invalid_argument, where, "a shape has at most ", kMaxRank,
+          " dimensions, received ", values.size());
   rank_ = static_cast<int>(values.size());
   std::copy(values.begin(), values.end(), values_.begin());
 }
 
-Dims Dims::filled(int rank, int64_t value) {
+Dims Dims::filled(int rank, int64_t value, std::source_location where) {
   Dims result;
-  for (int i = 0; i < rank; ++i) result.push_back(value);
+  for (int i = 0; i < rank; ++i) result.push_back(value, where);
   return result;
 }
 
-size_t Dims::checked(int position) const {
-  const int index = position < 0 ? position + rank_ : position;
-  require(index >= 0 && index < rank_, ErrorCode::invalid_argument, std::source_location::current(),
-          "position ", position, " is outside ", *this);
-  return static_cast<size_t>(index);
+void Dims::refuse(Located<int> position) const {
+  fail(ErrorCode::invalid_argument, position.where, "position ", position.value, " is outside ", *this);
 }
 
-void Dims::push_back(int64_t value) { insert(rank_, value); }
+void Dims::push_back(int64_t value, std::source_location where) { insert(rank_, value, where); }
 
-void Dims::insert(int position, int64_t value) {
-  require(rank_ < kMaxRank, ErrorCode::invalid_argument, std::source_location::current(),
-          "a shape has at most ", kMaxRank, " dimensions; adding one to ", *this);
+void Dims::insert(int position, int64_t value, std::source_location where) {
+  require(rank_ < kMaxRank, ErrorCode::invalid_argument, where, "a shape has at most ", kMaxRank,
+          " dimensions; adding one to ", *this);
   std::copy_backward(values_.begin() + position, values_.begin() + rank_, values_.begin() + rank_ + 1);
   values_[static_cast<size_t>(position)] = value;
   ++rank_;

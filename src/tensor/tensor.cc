@@ -88,8 +88,8 @@ void copy_elements_to_host(const TensorImpl& impl, void* target) {
   copy_strided(impl.spec.dtype, shape, source, impl.strides, target, contiguous_strides(shape));
 }
 
-const TensorImpl& defined_impl(const std::shared_ptr<const TensorImpl>& impl) {
-  require(impl != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+const TensorImpl& defined_impl(const std::shared_ptr<const TensorImpl>& impl, std::source_location where) {
+  require(impl != nullptr, ErrorCode::failed_precondition, where,
           "this tensor is none: it was default-constructed, or is an unconnected gradient; check defined() "
           "first");
   return *impl;
@@ -144,7 +144,7 @@ Tensor Tensor::full(DType dtype, const Shape& shape, double value, Device& devic
 void fill_elements(DType dtype, int64_t count, double value, void* data) {
   dispatch(dtype, [&]<class T>() {
     T element;
-    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
       element = T(static_cast<float>(value));
     else
       element = static_cast<T>(value);
@@ -168,17 +168,22 @@ Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape, std::so
 
 bool Tensor::symbolic() const { return impl_ && impl_->symbol.trace != 0; }
 
-const TensorSpec& Tensor::spec() const { return defined_impl(impl_).spec; }
+const TensorSpec& Tensor::spec(std::source_location where) const { return defined_impl(impl_, where).spec; }
 
-Device& Tensor::device() const {
-  const TensorImpl& impl = defined_impl(impl_);
-  require(impl.storage != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+bool Tensor::host_and_contiguous() const {
+  return impl_ && impl_->storage && impl_->storage->device().kind() == DeviceKind::cpu &&
+         is_contiguous(impl_->spec.shape, impl_->strides);
+}
+
+Device& Tensor::device(std::source_location where) const {
+  const TensorImpl& impl = defined_impl(impl_, where);
+  require(impl.storage != nullptr, ErrorCode::failed_precondition, where,
           "a tensor of a traced function has no device yet");
   return impl.storage->device();
 }
 
 void Tensor::read(DType dtype, void* target, size_t count, std::source_location where) const {
-  const TensorImpl& impl = defined_impl(impl_);
+  const TensorImpl& impl = defined_impl(impl_, where);
   require(impl.storage != nullptr, ErrorCode::failed_precondition, where, "a value of ", impl.spec,
           " was read while tracing: inside a traced function tensors have no elements. Return the tensor "
           "from the "
@@ -192,13 +197,13 @@ void Tensor::read(DType dtype, void* target, size_t count, std::source_location 
 
 template <>
 std::vector<bool> Tensor::to_vector<bool>(std::source_location where) const {
-  std::vector<uint8_t> bytes(static_cast<size_t>(size()));
+  std::vector<uint8_t> bytes(static_cast<size_t>(size(where)));
   read(DType::boolean, bytes.data(), bytes.size(), where);
   return {bytes.begin(), bytes.end()};
 }
 
 const void* Tensor::contiguous_data(DType dtype, std::source_location where) const {
-  const TensorImpl& impl = defined_impl(impl_);
+  const TensorImpl& impl = defined_impl(impl_, where);
   require(impl.storage != nullptr, ErrorCode::failed_precondition, where,
           "data() of a tensor inside a traced function: it has no elements; read it outside the function");
   require(dtype == impl.spec.dtype, ErrorCode::dtype_mismatch, where, "the tensor is ", impl.spec,
@@ -212,7 +217,7 @@ const void* Tensor::contiguous_data(DType dtype, std::source_location where) con
 }
 
 Tensor Tensor::to(Device& target, std::source_location where) const {
-  const TensorImpl& impl = defined_impl(impl_);
+  const TensorImpl& impl = defined_impl(impl_, where);
   require(impl.storage != nullptr, ErrorCode::failed_precondition, where,
           "to() inside a traced function: placement is decided when the function is compiled");
   Device& source = impl.storage->device();

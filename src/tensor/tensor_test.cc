@@ -32,7 +32,7 @@ TEST(Tensor, ScalarsBooleansAndFills) {
   EXPECT_EQ(Tensor::from(std::vector<bool>{true, false, true}, {3}).to_vector<bool>(),
             (std::vector<bool>{true, false, true}));
   EXPECT_EQ(Tensor::full(DType::int32, {2}, 7).to_vector<int32_t>(), (std::vector<int32_t>{7, 7}));
-  EXPECT_EQ(static_cast<float>(Tensor::full(DType::bfloat16, {2}, 1.5).to_vector<bfloat16>()[1]), 1.5f);
+  EXPECT_EQ(static_cast<float>(Tensor::full(DType::bfloat16, {2}, 1.5).to_vector<BFloat16>()[1]), 1.5f);
   EXPECT_EQ(Tensor::empty(DType::float32, {0, 4}).size(), 0);
   EXPECT_THROW(Tensor::empty(DType::float32, {-1}), Error);
 }

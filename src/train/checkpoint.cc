@@ -327,15 +327,16 @@ void watch(const std::shared_ptr<Restoration>& restoration, const std::string& n
   if (good && bare(*good) != bare(path))
     offer = "; the newest good checkpoint there is \"" + *good +
             "\": restore that one, or let a CheckpointManager with .fall_back = true do so";
-  throw Error(error.code(), error.message() + offer, error.where());
+  fail(error.code(), error.where(), error.message(), offer);
 }
 
 }  // namespace
 
 // --- Trackable ---------------------------------------------------------------------------------------------------
 
-Trackable::Trackable(const Variable& variable)
-    : object_(std::make_shared<TrackedVariables>("Variable", NamedVariables{{"", variable}})) {}
+Trackable::Trackable(const Variable& variable, std::source_location where)
+    : object_((void(variable.id(where)),
+               std::make_shared<TrackedVariables>("Variable", NamedVariables{{"", variable}}))) {}
 Trackable::Trackable(std::vector<Variable> variables)
     : object_(std::make_shared<TrackedVariables>("list", numbered(variables))) {}
 Trackable::Trackable(const random::Generator& generator)
@@ -482,8 +483,25 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
   (*job)();
 }
 
-Checkpoint::Checkpoint(NamedTrackables objects, std::source_location where)
-    : impl_(std::make_shared<Impl>()) {
+namespace {
+NamedTrackables named(const CheckpointObjects& objects) {
+  NamedTrackables all;
+  const auto add = [&](const char* name, const Trackable& object) {
+    if (object.defined()) all.emplace_back(name, object);
+  };
+  add("step", objects.step);
+  add("optimizer", objects.optimizer);
+  add("model", objects.model);
+  add("iterator", objects.iterator);
+  return all;
+}
+}  // namespace
+
+Checkpoint::Checkpoint(const CheckpointObjects& objects, std::source_location where)
+    : Checkpoint(named(objects), where) {}
+
+std::shared_ptr<Checkpoint::Impl> Checkpoint::made_of(const NamedTrackables& objects,
+                                                      std::source_location where) {
   std::set<std::string> names;
   for (const auto& [name, object] : objects) {
     require(!name.empty() && name.find('/') == std::string::npos && name != "__metadata__",
@@ -491,10 +509,11 @@ Checkpoint::Checkpoint(NamedTrackables objects, std::source_location where)
             "\" is no name for an object: it must not be empty, hold a '/' or be \"__metadata__\"");
     require(names.insert(name).second, ErrorCode::invalid_argument, where,
             "Checkpoint: two objects are called \"", name, "\"");
-    require(object.object() != nullptr, ErrorCode::invalid_argument, where, "Checkpoint: \"", name,
-            "\" is none");
+    require(object.defined(), ErrorCode::invalid_argument, where, "Checkpoint: \"", name, "\" is none");
   }
-  impl_->objects = std::move(objects);
+  auto impl = std::make_shared<Impl>();
+  impl->objects = objects;
+  return impl;
 }
 
 std::string Checkpoint::save(const std::string& prefix, const SaveOptions& options,

@@ -67,7 +67,7 @@ std::vector<double> to_doubles(const Tensor& tensor, std::source_location where)
     const std::vector<T> elements = tensor.to_vector<T>(where);
     std::vector<double> doubles(elements.size());
     for (size_t i = 0; i < doubles.size(); ++i) {
-      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
         doubles[i] = static_cast<float>(elements[i]);
       else
         doubles[i] = static_cast<double>(elements[i]);
@@ -231,5 +231,15 @@ void EventWriter::graph(std::span<const GraphNode> nodes) const {
 }
 
 void EventWriter::flush() const { impl_->flush(); }
+
+namespace {
+thread_local const EventWriter* default_writer = nullptr;
+}
+EventWriter::Scope EventWriter::as_default() const { return Scope(*this); }
+const EventWriter* EventWriter::current() { return default_writer; }
+EventWriter::Scope::Scope(const EventWriter& writer) : writer_(writer), outer_(default_writer) {
+  default_writer = &writer_;
+}
+EventWriter::Scope::~Scope() { default_writer = outer_; }
 
 }  // namespace lockstep::train

@@ -104,7 +104,7 @@ TEST_F(Events, HistogramsAreRowsOfLeftRightCount) {
               ElementsAre(1, 2, 1, 2, 3, 2, 3, 4, 0, 4, 5, 1));
   EXPECT_THAT(histogram(Tensor::from<int64_t>({3, 3}, {2}), 2), ElementsAre(3, 3, 0, 3, 3, 2));
   EXPECT_THAT(histogram(Tensor::from<float>({}, {0}), 1), ElementsAre(0, 0, 0));
-  EXPECT_THAT(histogram(Tensor::from<bfloat16>({bfloat16(0.5F)}, {1}), 1), ElementsAre(0.5, 0.5, 1));
+  EXPECT_THAT(histogram(Tensor::from<BFloat16>({BFloat16(0.5F)}, {1}), 1), ElementsAre(0.5, 0.5, 1));
 }
 
 TEST_F(Events, HistogramsLeaveOutWhatIsNotFinite) {

@@ -53,8 +53,8 @@ TEST_F(Safetensors, WhatIsWrittenIsRead) {
       {"flags", Tensor::from(std::vector<bool>{true, false, true}, {3})},
       {"dense/kernel", Tensor::from<float>({1, -2, 0.5F, 4, 5, 6}, {2, 3})},
       {"step", Tensor::scalar<int64_t>(-7)},
-      {"half", Tensor::from<float16>({float16(1.5F), float16(-2.0F)}, {2})},
-      {"brain", Tensor::from<bfloat16>({bfloat16(3.0F)}, {1, 1})},
+      {"half", Tensor::from<Float16>({Float16(1.5F), Float16(-2.0F)}, {2})},
+      {"brain", Tensor::from<BFloat16>({BFloat16(3.0F)}, {1, 1})},
       {"double", Tensor::from<double>({0.1, INFINITY}, {2})},
       {"int", Tensor::from<int32_t>({1, 2}, {2, 1})},
       {"bytes", Tensor::from<uint8_t>({0, 255}, {2})},
@@ -74,7 +74,7 @@ TEST_F(Safetensors, WhatIsWrittenIsRead) {
 
 TEST_F(Safetensors, TheHeaderIsPaddedAndTensorsAreAligned) {
   save_safetensors(path(), {{"a", Tensor::from<uint8_t>({1, 2, 3}, {3})},
-                            {"b", Tensor::from<float16>({float16(1)}, {1})},
+                            {"b", Tensor::from<Float16>({Float16(1)}, {1})},
                             {"c", Tensor::scalar(1.0)},
                             {"d", Tensor::scalar(1.0F)}});
   const SafetensorsFile file(path());
@@ -206,8 +206,8 @@ TEST_F(Safetensors, ReadsWhatTheReferenceWrites) {
   EXPECT_THAT(file.read("F32").to_vector<float>(), ElementsAre(0, 0.5F, 1, 1.5F, 2, 2.5F));
   EXPECT_EQ(file.read("F32").shape(), (Shape{2, 3}));
   EXPECT_THAT(file.read("F64").to_vector<double>(), ElementsAre(-1, 0.1));
-  EXPECT_EQ(static_cast<float>(file.read("F16").item<float16>()), 1.5F);
-  EXPECT_EQ(static_cast<float>(file.read("BF16").item<bfloat16>()), -2.0F);
+  EXPECT_EQ(static_cast<float>(file.read("F16").item<Float16>()), 1.5F);
+  EXPECT_EQ(static_cast<float>(file.read("BF16").item<BFloat16>()), -2.0F);
   EXPECT_THAT(file.read("I32").to_vector<int32_t>(), ElementsAre(-3, 4));
   EXPECT_THAT(file.read("I64").to_vector<int64_t>(), ElementsAre(int64_t{1} << 40));
   EXPECT_THAT(file.read("U8").to_vector<uint8_t>(), ElementsAre(7, 200));

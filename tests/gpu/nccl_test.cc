@@ -38,7 +38,7 @@ void* data_of(const Tensor& tensor) { return tensor.impl()->data(); }
 
 template <class T>
 double as_double(T value) {
-  if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
     return static_cast<float>(value);
   else
     return static_cast<double>(value);
@@ -52,7 +52,7 @@ Tensor numbers(int rank, int64_t count, DType dtype) {
   std::vector<T> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     const double value = value_at(rank, i);
-    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
       values[static_cast<size_t>(i)] = T(static_cast<float>(value));
     else
       values[static_cast<size_t>(i)] = static_cast<T>(value);
@@ -101,8 +101,8 @@ void collectives(int rank, int size, const std::string& address) {
   for (const int64_t count : {int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{4097}, int64_t{1'000'003}}) {
     collect<float>(*communicator, DType::float32, count);
     collect<double>(*communicator, DType::float64, count);
-    collect<bfloat16>(*communicator, DType::bfloat16, count);
-    collect<float16>(*communicator, DType::float16, count);
+    collect<BFloat16>(*communicator, DType::bfloat16, count);
+    collect<Float16>(*communicator, DType::float16, count);
     collect<int32_t>(*communicator, DType::int32, count);
     collect<int64_t>(*communicator, DType::int64, count);
   }

@@ -132,7 +132,7 @@ TEST_F(GpuNetworks, LossesOfManyClassesEqualTheCpus) {
         GradientTape tape;
         tape.watch(logits);
         const Tensor losses =
-            nn::sparse_softmax_cross_entropy_with_logits(labels, cast(cast(logits, dtype), DType::float32));
+            sparse_softmax_cross_entropy_with_logits(labels, cast(cast(logits, dtype), DType::float32));
         const Tensor gradient = tape.gradient(reduce_mean(losses), logits);
         return std::tuple(losses, cast(cast(gradient, dtype), DType::float32));
       });
@@ -156,7 +156,7 @@ TEST_F(GpuNetworks, GeluIsRightToTheLastOfSixteenBits) {
   const auto run = [](Device& device, DType dtype) {
     const DeviceScope scope(device);
     std::vector<float> values;
-    for (float x = -9; x <= 9; x += 0.001F) values.push_back(static_cast<float>(bfloat16(x)));
+    for (float x = -9; x <= 9; x += 0.001F) values.push_back(static_cast<float>(BFloat16(x)));
     const auto size = static_cast<int64_t>(values.size());
     const Tensor input = cast(Tensor::from(values, {size}).to(device), dtype);
     auto both = function([](const Tensor& x) {
@@ -202,7 +202,7 @@ TEST_F(GpuNetworks, ProfileNamesEveryKernel) {
     EXPECT_LT(kernel.total_ns, 100'000'000) << kernel.name;
     calls += kernel.calls;
   }
-  EXPECT_EQ(calls, 2 * step.figures(x, y).launches);
+  EXPECT_EQ(calls, 2 * step.statistics(x, y).launches);
 }
 
 }  // namespace

@@ -710,6 +710,34 @@ def public_names():
     }
 
 
+def arguments_of(function):
+    return [name for name, parameter in inspect.signature(function).parameters.items()
+            if name != "self" and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
+
+
+def signatures_of(module):
+    return {name: arguments_of(getattr(module, name).__init__) for name in classes_of(module)
+            if hasattr(module, name)}
+
+
+@values
+def signatures():
+    """The arguments of Keras' classes and of a model's methods, in the order of their signatures."""
+    return {
+        "layers": signatures_of(layers),
+        "losses": signatures_of(losses),
+        "metrics": signatures_of(metrics),
+        "optimizers": signatures_of(optimizers),
+        "schedules": signatures_of(optimizers.schedules),
+        "initializers": signatures_of(initializers),
+        "regularizers": signatures_of(keras.regularizers),
+        "constraints": signatures_of(keras.constraints),
+        "callbacks": signatures_of(keras.callbacks),
+        "model": {name: arguments_of(getattr(keras.Model, name))
+                  for name in ("compile", "evaluate", "fit", "predict", "summary")} | {"Input": arguments_of(keras.Input)},
+    }
+
+
 # ---------------------------------------------------------------------------------------------- models: names, summary
 
 

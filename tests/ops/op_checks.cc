@@ -14,8 +14,8 @@ double held(double x, DType dtype) {
   switch (dtype) {
     case DType::float32: return static_cast<float>(x);
     case DType::float64: return x;
-    case DType::bfloat16: return static_cast<float>(bfloat16(static_cast<float>(x)));
-    case DType::float16: return static_cast<float>(float16(static_cast<float>(x)));
+    case DType::bfloat16: return static_cast<float>(BFloat16(static_cast<float>(x)));
+    case DType::float16: return static_cast<float>(Float16(static_cast<float>(x)));
     case DType::int32: return static_cast<int32_t>(static_cast<int64_t>(x));
     case DType::int64: return static_cast<double>(static_cast<int64_t>(x));
     case DType::uint8: return static_cast<uint8_t>(static_cast<int64_t>(x));

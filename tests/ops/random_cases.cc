@@ -53,8 +53,8 @@ double normal_of(const Row& row, uint64_t column, DType dtype) {
 
 double held(double x, DType dtype) {
   switch (dtype) {
-    case DType::bfloat16: return static_cast<float>(bfloat16(static_cast<float>(x)));
-    case DType::float16: return static_cast<float>(float16(static_cast<float>(x)));
+    case DType::bfloat16: return static_cast<float>(BFloat16(static_cast<float>(x)));
+    case DType::float16: return static_cast<float>(Float16(static_cast<float>(x)));
     default: return x;
   }
 }

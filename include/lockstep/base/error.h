@@ -5,9 +5,9 @@
 // layers add while it unwinds ("in layer dense_1", "while tracing the training step").
 #pragma once
 
-#include <exception>
 #include <source_location>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +29,13 @@ enum class ErrorCode {
 
 std::string_view name(ErrorCode code);
 
-class Error : public std::exception {
+// "main.cc:12"
+std::string file_and_line(std::source_location where);
+
+// A std::runtime_error, so that a program may treat it as one; which of its kinds is thrown: lockstep/base/errors.h.
+class Error : public std::runtime_error {
  public:
+  // A `where` in the library's own code stands for the line of the call that led there (lockstep/base/call_site.h).
   Error(ErrorCode code, std::string message, std::source_location where);
 
   ErrorCode code() const { return code_; }
@@ -40,6 +45,9 @@ class Error : public std::exception {
 
   // Adds context while the error unwinds: catch (Error& e) { e.note("in layer dense_1"); throw; }
   Error& note(std::string text);
+
+  // Names this line where the one it names is the library's own: catch (Error& e) { e.locate(stage.where); throw; }
+  Error& locate(std::source_location where);
 
   // "shape_mismatch: matmul: ... [main.cc:12]\n  in layer dense_1"
   const char* what() const noexcept override { return text_.c_str(); }
@@ -61,12 +69,15 @@ std::string concat(const Parts&... parts) {
   (out << ... << parts);
   return out.str();
 }
+// As the type of lockstep/base/errors.h that the code says.
+[[noreturn]] void throw_error(ErrorCode code, std::string message, std::source_location where,
+                              std::vector<std::string> notes = {});
 }  // namespace detail
 
 // fail(code, where, "matmul: inner dimensions differ in ", a, " x ", b);
 template <class... Parts>
 [[noreturn]] void fail(ErrorCode code, std::source_location where, const Parts&... parts) {
-  throw Error(code, detail::concat(parts...), where);
+  detail::throw_error(code, detail::concat(parts...), where);
 }
 
 // The message is only built where the condition does not hold.

@@ -324,7 +324,7 @@ class Dataset {
   Dataset auto_shard(int64_t count, int64_t index, Where where = Where::current()) const;
 
   // A number, INFINITE_CARDINALITY, or UNKNOWN_CARDINALITY.
-  int64_t cardinality() const;
+  int64_t cardinality(Where where = Where::current()) const;
   // Where a stage cannot know what it gives (a map without MapOptions::output) the first element is looked at.
   ElementSpec element_spec(Where where = Where::current()) const;
 
@@ -334,7 +334,7 @@ class Dataset {
   Iterator iterator(Where where = Where::current()) const;
 
   class const_iterator;
-  const_iterator begin() const;
+  const_iterator begin(Where where = Where::current()) const;
   std::default_sentinel_t end() const { return {}; }
 
  private:
@@ -390,8 +390,8 @@ class Dataset::const_iterator {
   using value_type = Element;
   using difference_type = std::ptrdiff_t;
 
-  explicit const_iterator(const Dataset& dataset)
-      : iterator_(std::make_shared<Iterator>(dataset)), goes_on_(iterator_->next(element_)) {}
+  const_iterator(const Dataset& dataset, std::source_location where)
+      : iterator_(std::make_shared<Iterator>(dataset, where)), goes_on_(iterator_->next(element_)) {}
   const Element& operator*() const { return element_; }
   const Element* operator->() const { return &element_; }
   const_iterator& operator++() {
@@ -407,7 +407,7 @@ class Dataset::const_iterator {
   bool goes_on_;
 };
 
-inline Dataset::const_iterator Dataset::begin() const { return const_iterator(*this); }
+inline Dataset::const_iterator Dataset::begin(Where where) const { return {*this, where}; }
 
 template <class State, class F>
 State Dataset::reduce(State state, F f) const {

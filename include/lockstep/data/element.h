@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::data {
@@ -84,12 +85,8 @@ class Element {
   size_t size() const;
   Element at(size_t position, std::source_location where = std::source_location::current()) const;
   Element at(std::string_view name, std::source_location where = std::source_location::current()) const;
-  // A template: a literal 0 would be a name as well.
-  template <std::integral I>
-  Element operator[](I position) const {
-    return at(static_cast<size_t>(position));
-  }
-  Element operator[](std::string_view name) const { return at(name); }
+  Element operator[](Located<size_t> position) const { return at(position.value, position.where); }
+  Element operator[](Located<std::string_view> name) const { return at(name.value, name.where); }
 
   std::string to_string() const;
 

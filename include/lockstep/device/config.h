@@ -12,6 +12,7 @@
 // liblockstep_cuda.so; where there are none, require_gpus() says why. Thread-safe.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -45,6 +46,12 @@ std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {
 // Of all types, or of this type alone, only these are used. A CPU always is: it runs the program.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {},
                          std::source_location where = std::source_location::current());
+// set_visible_devices(gpus[0], "GPU"). A template, so that {} is no device at all.
+template <std::same_as<PhysicalDevice> Device>
+void set_visible_devices(const Device& device, std::string_view device_type = {},
+                         std::source_location where = std::source_location::current()) {
+  set_visible_devices(std::vector<PhysicalDevice>{device}, device_type, where);
+}
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {},
                                                 std::source_location where = std::source_location::current());
 
@@ -115,8 +122,32 @@ bool get_soft_device_placement();
 void set_log_device_placement(bool enabled);
 bool get_log_device_placement();
 
+// On: what tf::function and fit compile runs op by op instead, on one device: for debugging, for C++ in a step then sees
+// values. Functions that run as replicas stay compiled, which is said once. Off unless set; may change at any time.
+void run_functions_eagerly(bool enabled);
+bool functions_run_eagerly();
+
 // Throws Error(device_mismatch) where fewer than `count` GPUs can be used, with all that is known of why:
 // what there is, and which plugin was not loaded for what reason.
 void require_gpus(int count, std::source_location where = std::source_location::current());
+
+// Names from before these were settled in TensorFlow.
+namespace experimental {
+using config::get_device_details;
+using config::get_memory_growth;
+using config::get_memory_info;
+using config::get_visible_devices;
+using config::list_logical_devices;
+using config::list_physical_devices;
+using config::reset_memory_stats;
+using config::set_memory_growth;
+using config::set_visible_devices;
+using VirtualDeviceConfiguration = LogicalDeviceConfiguration;
+inline void set_virtual_device_configuration(const PhysicalDevice& device,
+                                             const std::vector<LogicalDeviceConfiguration>& devices,
+                                             std::source_location where = std::source_location::current()) {
+  set_logical_device_configuration(device, devices, where);
+}
+}  // namespace experimental
 
 }  // namespace lockstep::config

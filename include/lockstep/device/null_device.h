@@ -6,7 +6,7 @@
 //
 //   DeviceScope scope(null_device());
 //   Variable w(Tensor::empty(DType::float32, {50000, 50000}));
-//   ProgramFigures figures = step.figures(x, y);
+//   ProgramStatistics statistics = step.statistics(x, y);
 #pragma once
 
 #include "lockstep/device/device.h"

@@ -24,9 +24,11 @@ class Distributed {
   static Distributed of(TensorList values);
 
   int replicas() const { return static_cast<int>(sizes_.empty() ? values_.size() : sizes_.size()); }
-  bool has(int replica) const { return at(replica).defined(); }
+  bool has(int replica, std::source_location where = std::source_location::current()) const {
+    return at(replica, where).defined();
+  }
   // Undefined where the replica has none. Rows are views.
-  Tensor at(int replica) const;
+  Tensor at(int replica, std::source_location where = std::source_location::current()) const;
   // The tensor whose rows they are, where they are consecutive rows of one; else undefined.
   const Tensor& whole() const { return whole_; }
   const std::vector<int64_t>& worker_rows() const { return worker_rows_; }

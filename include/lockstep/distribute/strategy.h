@@ -19,6 +19,7 @@
 // Strategies are handles; copies are the same strategy. One run at a time.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -29,12 +30,16 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/distributed.h"
 #include "lockstep/execute/function.h"
+#include "lockstep/graph/tensor_arg.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/observe/run_summary.h"
 
@@ -47,7 +52,7 @@ class Workers;
 
 namespace lockstep::distribute {
 
-enum class ReduceOp : uint8_t { sum, mean };
+enum class ReduceOp : uint8_t { sum, mean, SUM = sum, MEAN = mean };
 
 using lockstep::CrossDeviceOps;
 
@@ -102,6 +107,33 @@ struct InputContext {
 struct DistributedElement {
   data::Structure structure;
   std::vector<Distributed> flat;
+
+  // The tensor of this number, nesting aside: batch[0], batch[1].
+  const Distributed& operator[](Located<int64_t> position) const;
+};
+
+// What Strategy::run() hands to its function: slices of what is distributed, other tensors as they are. Lives as long as the
+// call, and refers to what was given.
+class RunArgument {
+ public:
+  RunArgument() = default;  // none
+  // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
+  RunArgument(const Distributed& value) : value_(&value) {}
+  RunArgument(const DistributedElement& batch) : value_(&batch) {}
+  template <class T>
+  requires std::convertible_to<const T&, TensorArg> RunArgument(
+      const T& tensor, std::source_location where = std::source_location::current())
+      : value_(TensorArg(tensor, where).tensor()) {}
+  // Of a dataset that was not distributed: on one replica it is the batch, on several an error that says so.
+  RunArgument(const data::Element& batch) : value_(&batch) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  using Value = std::variant<std::monostate, Tensor, const Distributed*, const DistributedElement*,
+                             const data::Element*>;
+  const Value& value() const { return value_; }
+
+ private:
+  Value value_;
 };
 
 class Strategy;
@@ -161,9 +193,12 @@ class Strategy {
 
   // Calls f on every replica with its slices of the distributed arguments; other tensors are the same for all.
   // Results that differ come back distributed. f is traced with every call (its C++ side effects happen once) and
-  // runs compiled; reading a value inside is an error.
-  template <class F, class... Args>
-  auto run(F f, const Args&... args) const;
+  // runs compiled; reading a value inside is an error. f takes const Tensor& and returns tensors (or nothing).
+  template <class F>
+  auto run(F f, const RunArgument& first = {}, const RunArgument& second = {}, const RunArgument& third = {},
+           const RunArgument& fourth = {}, const RunArgument& fifth = {}, const RunArgument& sixth = {},
+           const RunArgument& seventh = {}, const RunArgument& eighth = {},
+           std::source_location where = std::source_location::current()) const;
 
   // Over the replicas, of all workers, and, where `axis` is given, over that dimension of each; the mean weighs all elements
   // alike. Every worker has to call it.
@@ -173,11 +208,16 @@ class Strategy {
   Tensor gather(const Distributed& value, int axis = 0,
                 std::source_location where = std::source_location::current()) const;
   TensorList local_results(const Distributed& value) const { return value.local_results(); }
+  TensorList experimental_local_results(const Distributed& value) const { return value.local_results(); }
 
   // Batches of the dataset are global ones. Of several workers each gets its part of them, as the dataset's auto_shard policy
   // says (lockstep/data/dataset.h).
   DistributedDataset distribute_dataset(const data::Dataset& dataset,
                                         std::source_location where = std::source_location::current()) const;
+  DistributedDataset experimental_distribute_dataset(
+      const data::Dataset& dataset, std::source_location where = std::source_location::current()) const {
+    return distribute_dataset(dataset, where);
+  }
   // The function's batches are those of one replica; as many as there are replicas make a global batch.
   DistributedDataset distribute_datasets_from_function(
       const std::function<data::Dataset(const InputContext&)>& make,
@@ -236,6 +276,7 @@ class Strategy {
   void add(std::vector<Argument>& arguments, const DistributedElement& element) const {
     for (const Distributed& part : element.flat) add(arguments, part);
   }
+  void add(std::vector<Argument>& arguments, const RunArgument& argument) const;
   std::vector<Distributed> run_body(const Body& body, const std::vector<Argument>& arguments) const;
   void share_new_values(const std::vector<Variable>& variables) const;
 
@@ -302,6 +343,24 @@ Tensor all_reduce(ReduceOp op, const Tensor& value,
 // the shares over the replicas is the mean. What a loss written by hand returns.
 Tensor global_mean(const Tensor& per_example, std::source_location where = std::source_location::current());
 
+// The same as one object, as TensorFlow has it.
+class ReplicaContext {
+ public:
+  Tensor replica_id_in_sync_group(std::source_location where = std::source_location::current()) const {
+    return replica_id(where);
+  }
+  int num_replicas_in_sync() const { return distribute::num_replicas_in_sync(); }
+  Strategy strategy() const { return Strategy::current(); }
+  Tensor all_reduce(ReduceOp op, const Tensor& value,
+                    std::source_location where = std::source_location::current()) const {
+    return distribute::all_reduce(op, value, where);
+  }
+};
+inline ReplicaContext get_replica_context() { return {}; }
+// That of the innermost scope around the call; the default strategy outside of all.
+inline Strategy get_strategy() { return Strategy::current(); }
+inline bool has_strategy() { return Strategy::current().kind() != Strategy::Kind::none; }
+
 // --- details ---
 
 class DistributedDataset::iterator {
@@ -339,12 +398,16 @@ inline DistributedDataset::iterator DistributedDataset::begin() const {
   return {strategy_, dataset_, own_batches_};
 }
 
-template <class F, class... Args>
-auto Strategy::run(F f, const Args&... args) const {
+template <class F>
+auto Strategy::run(F f, const RunArgument& first, const RunArgument& second, const RunArgument& third,
+                   const RunArgument& fourth, const RunArgument& fifth, const RunArgument& sixth,
+                   const RunArgument& seventh, const RunArgument& eighth, std::source_location where) const {
+  const CallSite site(where);
   std::vector<Argument> arguments;
-  (add(arguments, args), ...);
+  for (const RunArgument* argument : {&first, &second, &third, &fourth, &fifth, &sixth, &seventh, &eighth})
+    add(arguments, *argument);
   constexpr size_t kArity = lockstep::detail::tensor_arity<F>();
-  lockstep::require(arguments.size() == kArity, ErrorCode::invalid_argument, std::source_location::current(),
+  lockstep::require(arguments.size() == kArity, ErrorCode::invalid_argument, where,
                     "run: the function takes ", kArity, " tensors, received ", arguments.size());
   using Indices = std::make_index_sequence<kArity>;
   using Result = decltype(lockstep::detail::call_with(f, {}, Indices{}));

@@ -83,7 +83,7 @@ struct FunctionOptions {
 };
 
 // What a compiled function costs. Bytes of arenas, not of variables, arguments and results.
-struct ProgramFigures {
+struct ProgramStatistics {
   int64_t flops = 0;           // of one call
   int64_t bytes_accessed = 0;  // read and written by all launches of one call
   int64_t launches = 0;
@@ -125,7 +125,7 @@ class FunctionCore {
 
   int traces() const;
   // Of the program for these arguments, compiled if need be.
-  ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where);
+  ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where);
   // The launches of that program in order, for people.
   std::string explain(std::span<const Tensor> inputs, std::source_location where);
 
@@ -136,8 +136,16 @@ class FunctionCore {
 
 namespace detail {
 
+// For Tensor, TensorList, void, std::pair and std::tuple of Tensors.
 template <class R>
-struct FunctionResult;  // Tensor, TensorList, void, std::array, std::pair and std::tuple of Tensors
+struct FunctionResult {
+  static_assert(
+      sizeof(R) == 0,
+      "a function that is traced (by tf::function, strategy.run) returns tensors: a Tensor, a TensorList, or "
+      "a "
+      "std::pair or std::tuple of Tensors. Where it returns a number, as by item<float>(), return the Tensor "
+      "and read it outside of the function");
+};
 template <>
 struct FunctionResult<Tensor> {
   static TensorList pack(const Tensor& t) { return {t}; }
@@ -222,31 +230,25 @@ class Function<F, std::index_sequence<I...>> {
             },
             std::move(options), where)) {}
 
-  Result operator()(Argument<I>... args) {
+  Result operator()(Argument<I>... args, std::source_location where = std::source_location::current()) {
     const std::array<Tensor, kArity> in{args.tensor()...};
     if constexpr (std::is_void_v<Result>)
-      core_->call(in, std::span<Tensor>(), caller(args...));
+      core_->call(in, std::span<Tensor>(), where);
     else
-      return detail::FunctionResult<Result>::call(*core_, in, caller(args...));
+      return detail::FunctionResult<Result>::call(*core_, in, where);
   }
 
   FunctionCore& core() { return *core_; }
   int traces() const { return core_->traces(); }
-  ProgramFigures figures(Argument<I>... args) {
-    return core_->figures(std::array<Tensor, kArity>{args.tensor()...}, caller(args...));
+  ProgramStatistics statistics(Argument<I>... args,
+                               std::source_location where = std::source_location::current()) {
+    return core_->statistics(std::array<Tensor, kArity>{args.tensor()...}, where);
   }
-  std::string explain(Argument<I>... args) {
-    return core_->explain(std::array<Tensor, kArity>{args.tensor()...}, caller(args...));
+  std::string explain(Argument<I>... args, std::source_location where = std::source_location::current()) {
+    return core_->explain(std::array<Tensor, kArity>{args.tensor()...}, where);
   }
 
  private:
-  // The arguments know the line of the call.
-  static std::source_location caller(Argument<I>... args) {
-    std::source_location where = std::source_location::current();
-    ((I == 0 ? void(where = args.where()) : void()), ...);
-    return where;
-  }
-
   std::shared_ptr<FunctionCore> core_;
 };
 

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "lockstep/tensor/tensor.h"
+#include "lockstep/tensor/tensor_like.h"
 
 namespace lockstep {
 
@@ -48,19 +49,24 @@ struct VariableOptions {
 class Variable {
  public:
   Variable() = default;
-  explicit Variable(const Tensor& initial, VariableOptions options = {},
+  // Variable(1.0F), Variable({1, 2, 3}), Variable(zeros({2, 3}), {.name = "w"})
+  explicit Variable(const TensorLike& initial, VariableOptions options = {},
                     std::source_location where = std::source_location::current());
 
   bool defined() const { return impl_ != nullptr; }
-  uint64_t id() const;
-  const std::string& name() const;
-  bool trainable() const;
+  uint64_t id(std::source_location where = std::source_location::current()) const;
+  const std::string& name(std::source_location where = std::source_location::current()) const;
+  bool trainable(std::source_location where = std::source_location::current()) const;
   bool autocast() const;
   bool per_replica() const;
   const std::function<Tensor(const Tensor&)>& constraint() const;
-  const TensorSpec& spec() const;
-  const Shape& shape() const { return spec().shape; }
-  DType dtype() const { return spec().dtype; }
+  const TensorSpec& spec(std::source_location where = std::source_location::current()) const;
+  const Shape& shape(std::source_location where = std::source_location::current()) const {
+    return spec(where).shape;
+  }
+  DType dtype(std::source_location where = std::source_location::current()) const {
+    return spec(where).dtype;
+  }
   // Where it was created: scope errors name it.
   std::source_location where() const;
   // Of the VariableOwnerScope it was made in; may be none.
@@ -70,10 +76,18 @@ class Variable {
   // The current value, as the innermost VariableReadScope wants it.
   Tensor value(std::source_location where = std::source_location::current()) const;
 
-  // Dtype and shape must be the variable's.
-  void assign(const Tensor& value, std::source_location where = std::source_location::current()) const;
-  void assign_add(const Tensor& delta, std::source_location where = std::source_location::current()) const;
-  void assign_sub(const Tensor& delta, std::source_location where = std::source_location::current()) const;
+  // All elements, as Tensor::numpy() gives them.
+  template <class T = float>
+  Elements<T> numpy(std::source_location where = std::source_location::current()) const {
+    return value(where).template numpy<T>(where);
+  }
+
+  // Dtype and shape must be the variable's; numbers take its dtype. `variable += delta` is assign_add().
+  void assign(const TensorLike& value, std::source_location where = std::source_location::current()) const;
+  void assign_add(const TensorLike& delta,
+                  std::source_location where = std::source_location::current()) const;
+  void assign_sub(const TensorLike& delta,
+                  std::source_location where = std::source_location::current()) const;
 
   const std::shared_ptr<VariableImpl>& impl() const { return impl_; }
 

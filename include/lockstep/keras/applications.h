@@ -29,7 +29,7 @@ struct MlpOptions {
   Activation classifier_activation = {};
   std::string name = "mlp";
 };
-Model mlp(const MlpOptions& options = {});
+Model mlp(const MlpOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct LenetOptions {
   Shape input_shape = {28, 28, 1};
@@ -39,7 +39,7 @@ struct LenetOptions {
   std::string name = "lenet";
 };
 // LeNet-5 with max pooling: two convolutions of 5 x 5 (6 and 16 filters), dense layers of 120 and 84.
-Model lenet(const LenetOptions& options = {});
+Model lenet(const LenetOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct ResnetOptions {
   Shape input_shape = {32, 32, 3};
@@ -55,9 +55,11 @@ struct ResnetOptions {
   std::string name = {};  // empty: the function's
 };
 // Residual blocks of two 3 x 3 convolutions, without biases.
-Model resnet18(const ResnetOptions& options = {});
+Model resnet18(const ResnetOptions& options = {},
+               std::source_location where = std::source_location::current());
 // Residual blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions: Keras' ResNet50 with its layer names, biases and epsilon.
-Model resnet50(const ResnetOptions& options = {});
+Model resnet50(const ResnetOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 struct VitOptions {
   Shape input_shape = {28, 28, 1};
@@ -74,7 +76,7 @@ struct VitOptions {
 // A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise first,
 // the mean over the patches. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192,
 // .depth = 12, .heads = 3, .mlp_dim = 768}.
-Model vit_tiny(const VitOptions& options = {});
+Model vit_tiny(const VitOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct GptOptions {
   int64_t vocabulary = 256;  // bytes
@@ -87,7 +89,7 @@ struct GptOptions {
   std::string name = "gpt_tiny";
 };
 // A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what comes next.
-Model gpt_tiny(const GptOptions& options = {});
+Model gpt_tiny(const GptOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct Gpt2Options {
   int64_t vocabulary = 50257;
@@ -100,7 +102,7 @@ struct Gpt2Options {
   std::string name = "gpt2";
 };
 // GPT-2 of 124 million parameters: the same network, of which the logits are products with the token embeddings.
-Model gpt2(const Gpt2Options& options = {});
+Model gpt2(const Gpt2Options& options = {}, std::source_location where = std::source_location::current());
 
 // --- by name, for files --------------------------------------------------------------------------------------------
 

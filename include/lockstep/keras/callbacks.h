@@ -12,10 +12,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::keras {
@@ -29,6 +32,8 @@ class Logs {
   void set(const std::string& name, double value);
   // None where there is no such name.
   std::optional<double> find(const std::string& name) const;
+  // Throws Error(not_found) naming those that there are.
+  double operator[](Located<std::string_view> name) const;
   const std::vector<Entry>& entries() const { return entries_; }
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
@@ -167,7 +172,8 @@ struct ModelCheckpointOptions {
 // Saves weights (safetensors) to `path`, in which {epoch} (from 1), {batch} and the names of the logs stand
 // for their values: "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is complete or not there; one of
 // the same name is replaced.
-Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {});
+Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 struct EarlyStoppingOptions {
   std::string monitor = "val_loss";
@@ -183,7 +189,8 @@ struct EarlyStoppingOptions {
   int start_from_epoch = 0;  // epochs before it (from 0) are not looked at
 };
 // Ends training after an epoch once the value has stopped getting better. Never after the first epoch.
-Callback EarlyStopping(const EarlyStoppingOptions& options = {});
+Callback EarlyStopping(const EarlyStoppingOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct ReduceLROnPlateauOptions {
   std::string monitor = "val_loss";
@@ -198,19 +205,21 @@ struct ReduceLROnPlateauOptions {
 // Multiplies the optimizer's learning rate by `factor` after epochs in which the value did not get better,
 // and logs the rate as "learning_rate". The rate must be a number: with a schedule the first reduction throws
 // Error(failed_precondition).
-Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
+Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {},
+                           std::source_location where = std::source_location::current());
 
 // schedule(epoch, learning rate) gives the learning rate of the epoch (from 0); it is given that of the epoch
 // before, and logged as "learning_rate". The optimizer's rate must be a number, not a schedule.
 Callback LearningRateScheduler(std::function<double(int epoch, double learning_rate)> schedule,
-                               int verbose = 0);
+                               int verbose = 0, std::source_location where = std::source_location::current());
 
 struct CSVLoggerOptions {
   std::string separator = ",";
   bool append = false;  // to what the file holds; false: it is written anew
 };
 // One line per epoch: its number (from 0), then the logs sorted by name.
-Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {});
+Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {},
+                   std::source_location where = std::source_location::current());
 
 // Stops after a batch with which the mean loss of the epoch is not a finite number. Reads the loss after
 // every batch, so steps wait for the device.
@@ -224,26 +233,29 @@ struct BackupAndRestoreOptions {
 // the same fit, called again after a crash, goes on from the last epoch (or batch) instead of the first and ends with the
 // same bits. A backup of another model, other data, another batch size or other callbacks, or a damaged one, is refused with
 // Error(invalid_argument); so is a folder that another process is writing to. After Ctrl-C the backup stays.
-Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {});
+Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {},
+                          std::source_location where = std::source_location::current());
 
 struct TensorBoardOptions {
   int histogram_freq = 0;   // histograms of the weights every so many epochs; 0: none
   bool write_graph = true;  // the layers and how they are connected
-  int64_t update_freq = 0;  // scalars of every so many batches; 0: of epochs alone
   bool write_steps_per_second = false;
+  int64_t update_freq = 0;  // scalars of every so many batches; 0: of epochs alone
 };
 // Event files for TensorBoard in `folder`/train and `folder`/validation.
-Callback TensorBoard(const std::string& folder = "logs", const TensorBoardOptions& options = {});
+Callback TensorBoard(const std::string& folder = "logs", const TensorBoardOptions& options = {},
+                     std::source_location where = std::source_location::current());
 
 struct LambdaCallbackOptions {
   std::function<void(int epoch, const Logs&)> on_epoch_begin = {};
   std::function<void(int epoch, const Logs&)> on_epoch_end = {};
-  std::function<void(int64_t batch, const Logs&)> on_train_batch_begin = {};
-  std::function<void(int64_t batch, const Logs&)> on_train_batch_end = {};  // logs are read for every batch
   std::function<void(const Logs&)> on_train_begin = {};
   std::function<void(const Logs&)> on_train_end = {};
+  std::function<void(int64_t batch, const Logs&)> on_train_batch_begin = {};
+  std::function<void(int64_t batch, const Logs&)> on_train_batch_end = {};  // logs are read for every batch
 };
-Callback LambdaCallback(const LambdaCallbackOptions& options);
+Callback LambdaCallback(const LambdaCallbackOptions& options,
+                        std::source_location where = std::source_location::current());
 
 }  // namespace callbacks
 

@@ -24,7 +24,8 @@ class Constraint {
 
   bool defined() const { return rule_ != nullptr; }
   // The nearest allowed weights, by the constraint's own measure.
-  Tensor operator()(const Tensor& weights) const;
+  Tensor operator()(const Tensor& weights,
+                    std::source_location where = std::source_location::current()) const;
 
   Json serialize() const;  // null for none
   static Constraint deserialize(const Json& json,
@@ -48,19 +49,22 @@ struct MaxNormOptions {
   double max_value = 2;
   std::vector<int64_t> axis = {0};
 };
-Constraint MaxNorm(const MaxNormOptions& options = {});
+Constraint MaxNorm(const MaxNormOptions& options = {},
+                   std::source_location where = std::source_location::current());
 Constraint NonNeg();
 struct UnitNormOptions {
   std::vector<int64_t> axis = {0};
 };
-Constraint UnitNorm(const UnitNormOptions& options = {});
+Constraint UnitNorm(const UnitNormOptions& options = {},
+                    std::source_location where = std::source_location::current());
 struct MinMaxNormOptions {
   double min_value = 0;
   double max_value = 1;
   double rate = 1;
   std::vector<int64_t> axis = {0};
 };
-Constraint MinMaxNorm(const MinMaxNormOptions& options = {});
+Constraint MinMaxNorm(const MinMaxNormOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.
 void register_constraint(const std::string& class_name, std::function<Constraint(const Json& config)> make);

@@ -39,14 +39,17 @@ class Data {
   // Arrays are held, not copied, unless they are not contiguous or lie on several devices. An undefined y (or
   // weight) stands for an output without one. Error(shape_mismatch) where the numbers of examples differ.
   // NOLINTBEGIN(google-explicit-constructor): model.fit({x, y}, ...)
-  Data(const Tensor& x, const Tensor& y = {}, const Tensor& sample_weight = {});
-  Data(const TensorList& x, const TensorList& y = {}, const TensorList& sample_weight = {});
-  Data(const datasets::Examples& examples);
+  Data(const Tensor& x, const Tensor& y = {}, const Tensor& sample_weight = {},
+       std::source_location where = std::source_location::current());
+  Data(const TensorList& x, const TensorList& y = {}, const TensorList& sample_weight = {},
+       std::source_location where = std::source_location::current());
+  Data(const datasets::Examples& examples, std::source_location where = std::source_location::current());
   // Inputs and outputs by the names of the model's.
-  Data(const Named& x, const Named& y, const Named& sample_weight = {});
+  Data(const Named& x, const Named& y, const Named& sample_weight = {},
+       std::source_location where = std::source_location::current());
   // Batches: x, (x, y) or (x, y, sample_weight), each a tensor, a tuple, or a dictionary by the names of the model's
   // inputs and outputs. batch_size and shuffle of fit are for arrays: the dataset has its own.
-  Data(const data::Dataset& dataset);
+  Data(const data::Dataset& dataset, std::source_location where = std::source_location::current());
   // Anything that gives batches.
   Data(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
   // NOLINTEND(google-explicit-constructor)

@@ -29,7 +29,8 @@ struct DigitsOptions {
 // Handwritten-like digits that are made, not loaded: the same bytes for the same seed everywhere. x is uint8
 // (n, 28, 28), grey images in which 0 is the background, y uint8 (n,). The test examples do not depend on
 // train_size.
-TrainTest digits(const DigitsOptions& options = {});
+TrainTest digits(const DigitsOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 struct LoadOptions {
   // Where to look for the files first, as published or unpacked.
@@ -45,16 +46,27 @@ struct LoadOptions {
 // files to put where.
 //
 // 60,000 and 10,000 grey images: x is uint8 (n, 28, 28), y uint8 (n,).
-TrainTest mnist(const LoadOptions& options = {},
-                std::source_location where = std::source_location::current());
-TrainTest fashion_mnist(const LoadOptions& options = {},
-                        std::source_location where = std::source_location::current());
+//
+//   const auto [train, test] = tf::keras::datasets::mnist::load_data();
+//   const auto [x_train, y_train] = train;
+namespace mnist {
+TrainTest load_data(const LoadOptions& options = {},
+                    std::source_location where = std::source_location::current());
+}
+namespace fashion_mnist {
+TrainTest load_data(const LoadOptions& options = {},
+                    std::source_location where = std::source_location::current());
+}
 // 50,000 and 10,000 colour images: x is uint8 (n, 32, 32, 3), y uint8 (n, 1).
-TrainTest cifar10(const LoadOptions& options = {},
-                  std::source_location where = std::source_location::current());
+namespace cifar10 {
+TrainTest load_data(const LoadOptions& options = {},
+                    std::source_location where = std::source_location::current());
+}
 // label_mode: "fine" (100 classes) or "coarse" (20).
-TrainTest cifar100(const LoadOptions& options = {}, const std::string& label_mode = "fine",
-                   std::source_location where = std::source_location::current());
+namespace cifar100 {
+TrainTest load_data(const std::string& label_mode = "fine", const LoadOptions& options = {},
+                    std::source_location where = std::source_location::current());
+}
 
 // An array in the IDX format (that of MNIST), compressed with gzip or not: uint8, int32, float32 or float64.
 Tensor read_idx(const std::string& path, std::source_location where = std::source_location::current());

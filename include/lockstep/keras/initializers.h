@@ -55,24 +55,28 @@ using Seed = std::optional<int64_t>;  // none: from the default generator
 
 Initializer Zeros();
 Initializer Ones();
-Initializer Constant(double value = 0);
+Initializer Constant(double value = 0, std::source_location where = std::source_location::current());
 struct IdentityOptions {
   double gain = 1;
 };
-Initializer Identity(const IdentityOptions& options = {});  // matrices only
+Initializer Identity(const IdentityOptions& options = {},
+                     std::source_location where = std::source_location::current());  // matrices only
 struct RandomNormalOptions {
   double mean = 0;
   double stddev = 0.05;
   Seed seed = {};
 };
-Initializer RandomNormal(const RandomNormalOptions& options = {});
-Initializer TruncatedNormal(const RandomNormalOptions& options = {});
+Initializer RandomNormal(const RandomNormalOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Initializer TruncatedNormal(const RandomNormalOptions& options = {},
+                            std::source_location where = std::source_location::current());
 struct RandomUniformOptions {
   double minval = -0.05;
   double maxval = 0.05;
   Seed seed = {};
 };
-Initializer RandomUniform(const RandomUniformOptions& options = {});
+Initializer RandomUniform(const RandomUniformOptions& options = {},
+                          std::source_location where = std::source_location::current());
 struct VarianceScalingOptions {
   double scale = 1;
   std::string mode = "fan_in";                    // fan_in, fan_out, fan_avg
@@ -82,23 +86,31 @@ struct VarianceScalingOptions {
   std::optional<std::vector<int64_t>> input_axes = {};
   std::optional<std::vector<int64_t>> output_axes = {};
 };
-Initializer VarianceScaling(const VarianceScalingOptions& options = {});
+Initializer VarianceScaling(const VarianceScalingOptions& options = {},
+                            std::source_location where = std::source_location::current());
 struct FanOptions {
   Seed seed = {};
   std::optional<std::vector<int64_t>> input_axes = {};
   std::optional<std::vector<int64_t>> output_axes = {};
 };
-Initializer GlorotUniform(const FanOptions& options = {});
-Initializer GlorotNormal(const FanOptions& options = {});
-Initializer HeUniform(const FanOptions& options = {});
-Initializer HeNormal(const FanOptions& options = {});
-Initializer LecunUniform(const FanOptions& options = {});
-Initializer LecunNormal(const FanOptions& options = {});
+Initializer GlorotUniform(const FanOptions& options = {},
+                          std::source_location where = std::source_location::current());
+Initializer GlorotNormal(const FanOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Initializer HeUniform(const FanOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Initializer HeNormal(const FanOptions& options = {},
+                     std::source_location where = std::source_location::current());
+Initializer LecunUniform(const FanOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Initializer LecunNormal(const FanOptions& options = {},
+                        std::source_location where = std::source_location::current());
 struct OrthogonalOptions {
   double gain = 1;
   Seed seed = {};
 };
-Initializer Orthogonal(const OrthogonalOptions& options = {});
+Initializer Orthogonal(const OrthogonalOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.
 void register_initializer(const std::string& class_name, std::function<Initializer(const Json& config)> make);

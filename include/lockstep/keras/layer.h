@@ -8,12 +8,13 @@
 // device, wherever it is called.
 //
 // A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
-// handle with make_layer<MyLayer>(arguments...).
+// handle with make_layer<MyLayer>(arguments...). Errors of a layer that a model runs name the line that made it.
 //
 // A layer belongs to one thread at a time: a call may build it, and keeps the losses that it adds. Layers
 // that share nothing may be called by several threads at once.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -51,9 +52,9 @@ class KerasTensor {
 
   bool defined() const { return impl_ != nullptr; }
   // -1 stands for a size that is known only when the model runs, such as the batch.
-  const Shape& shape() const;
-  DType dtype() const;
-  const std::string& name() const;
+  const Shape& shape(std::source_location where = std::source_location::current()) const;
+  DType dtype(std::source_location where = std::source_location::current()) const;
+  const std::string& name(std::source_location where = std::source_location::current()) const;
 
   const std::shared_ptr<const Impl>& impl() const { return impl_; }
   bool operator==(const KerasTensor&) const = default;
@@ -89,27 +90,39 @@ class KerasTensors {
 };
 
 struct InputOptions {
+  int64_t batch_size = -1;
   std::optional<DType> dtype = {};  // none: float64 where that is the global policy, else float32
   std::string name = {};
-  int64_t batch_size = -1;
 };
 // A model's input; `shape` leaves the batch out, -1 is any size.
 KerasTensor Input(const Shape& shape, const InputOptions& options = {},
                   std::source_location where = std::source_location::current());
 
-// Elementwise arithmetic while a model is put together; a number is taken as a constant.
-KerasTensor operator+(const KerasTensor& a, const KerasTensor& b);
-KerasTensor operator-(const KerasTensor& a, const KerasTensor& b);
-KerasTensor operator*(const KerasTensor& a, const KerasTensor& b);
-KerasTensor operator/(const KerasTensor& a, const KerasTensor& b);
-KerasTensor operator+(const KerasTensor& a, double b);
-KerasTensor operator-(const KerasTensor& a, double b);
-KerasTensor operator*(const KerasTensor& a, double b);
-KerasTensor operator/(const KerasTensor& a, double b);
-KerasTensor operator+(double a, const KerasTensor& b);
-KerasTensor operator-(double a, const KerasTensor& b);
-KerasTensor operator*(double a, const KerasTensor& b);
-KerasTensor operator/(double a, const KerasTensor& b);
+// One side of an operator while a model is put together: a value of the model or a number, and the line of the call.
+class KerasOperand {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
+  KerasOperand(const KerasTensor& value, std::source_location where = std::source_location::current())
+      : value_(value), where_(where) {}
+  template <class T>
+  requires std::integral<T> || std::floating_point<T> KerasOperand(
+      T number, std::source_location where = std::source_location::current())
+      : number_(static_cast<double>(number)), where_(where) {}
+  // NOLINTEND(google-explicit-constructor)
+  const KerasTensor& value() const { return value_; }  // undefined: a number
+  double number() const { return number_; }
+  std::source_location where() const { return where_; }
+
+ private:
+  KerasTensor value_;
+  double number_ = 0;
+  std::source_location where_;
+};
+// Elementwise arithmetic; a number is taken as a constant.
+KerasTensor operator+(const KerasOperand& a, const KerasOperand& b);
+KerasTensor operator-(const KerasOperand& a, const KerasOperand& b);
+KerasTensor operator*(const KerasOperand& a, const KerasOperand& b);
+KerasTensor operator/(const KerasOperand& a, const KerasOperand& b);
 
 // --- calling -----------------------------------------------------------------------------------------------
 
@@ -145,6 +158,9 @@ class Layer {
  public:
   Layer() = default;
   explicit Layer(std::shared_ptr<LayerBase> base) : base_(std::move(base)) {}
+  // An Input among the layers of a Sequential: Sequential({Input({784}), layers::Dense(10)}).
+  Layer(const KerasTensor& input,  // NOLINT(google-explicit-constructor)
+        std::source_location where = std::source_location::current());
 
   Tensor operator()(const Tensor& x, const CallOptions& options = {},
                     std::source_location where = std::source_location::current()) const;
@@ -164,39 +180,52 @@ class Layer {
   void build(const Shape& input, std::source_location where = std::source_location::current()) const;
   void build(const std::vector<Shape>& inputs,
              std::source_location where = std::source_location::current()) const;
-  bool built() const;
+  bool built(std::source_location where = std::source_location::current()) const;
 
-  const std::string& name() const;
+  const std::string& name(std::source_location where = std::source_location::current()) const;
   // "sequential/dense": how its weights are named in files.
-  const std::string& path() const;
-  const std::string& class_name() const;
-  DTypePolicy dtype_policy() const;
+  const std::string& path(std::source_location where = std::source_location::current()) const;
+  const std::string& class_name(std::source_location where = std::source_location::current()) const;
+  DTypePolicy dtype_policy(std::source_location where = std::source_location::current()) const;
 
-  bool trainable() const;
+  bool trainable(std::source_location where = std::source_location::current()) const;
   // Of this layer and those inside it. Compile a model again for it to take notice.
-  void set_trainable(bool trainable) const;
+  void set_trainable(bool trainable, std::source_location where = std::source_location::current()) const;
 
-  // Weights of this layer, then of those inside it, each once.
-  std::vector<Variable> weights() const;
-  std::vector<Variable> trainable_weights() const;
-  std::vector<Variable> non_trainable_weights() const;
+  // Weights of this layer, then of those inside it, each once. The names in `variables` are TensorFlow's.
+  std::vector<Variable> weights(std::source_location where = std::source_location::current()) const;
+  std::vector<Variable> trainable_weights(std::source_location where = std::source_location::current()) const;
+  std::vector<Variable> non_trainable_weights(
+      std::source_location where = std::source_location::current()) const;
+  std::vector<Variable> variables(std::source_location where = std::source_location::current()) const {
+    return weights(where);
+  }
+  std::vector<Variable> trainable_variables(
+      std::source_location where = std::source_location::current()) const {
+    return trainable_weights(where);
+  }
+  std::vector<Variable> non_trainable_variables(
+      std::source_location where = std::source_location::current()) const {
+    return non_trainable_weights(where);
+  }
   // Copies, in the order of weights().
-  TensorList get_weights() const;
+  TensorList get_weights(std::source_location where = std::source_location::current()) const;
   void set_weights(const TensorList& values,
                    std::source_location where = std::source_location::current()) const;
   int64_t count_params(std::source_location where = std::source_location::current()) const;
   // Penalties of regularizers, and what add_loss() gave in the last call.
-  TensorList losses() const;
+  TensorList losses(std::source_location where = std::source_location::current()) const;
 
   // The layers directly inside it.
-  std::vector<Layer> layers() const;
+  std::vector<Layer> layers(std::source_location where = std::source_location::current()) const;
 
   // What a checkpoint holds of it: weights and random state, named by where they stand among the layers. Names that
   // were not chosen but numbered ("dense_7") do not matter: the second Dense inside is "dense_1".
-  std::shared_ptr<train::TrackedObject> tracked() const;
+  std::shared_ptr<train::TrackedObject> tracked(
+      std::source_location where = std::source_location::current()) const;
 
   // Keras' {"module", "class_name", "config", ...} of it.
-  Json serialize() const;
+  Json serialize(std::source_location where = std::source_location::current()) const;
   static Layer deserialize(const Json& json, std::source_location where = std::source_location::current());
 
   bool defined() const { return base_ != nullptr; }
@@ -204,6 +233,8 @@ class Layer {
   bool operator==(const Layer&) const = default;
 
  private:
+  LayerBase& checked(std::source_location where) const;
+
   std::shared_ptr<LayerBase> base_;
 };
 
@@ -235,7 +266,8 @@ struct LayerBaseOptions {
 class LayerBase : public std::enable_shared_from_this<LayerBase> {
  public:
   // `class_name` is what files call this kind of layer.
-  explicit LayerBase(std::string class_name, LayerBaseOptions options = {});
+  explicit LayerBase(std::string class_name, LayerBaseOptions options = {},
+                     std::source_location where = std::source_location::current());
   virtual ~LayerBase();
   LayerBase(const LayerBase&) = delete;
   LayerBase& operator=(const LayerBase&) = delete;
@@ -275,6 +307,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   const std::vector<Shape>& build_shapes() const { return build_shapes_; }
   bool trainable() const { return options_.trainable; }
   void set_trainable(bool trainable);
+  // Where it was made.
   std::source_location where() const { return where_; }
   // The strategy in whose scope it was made: what it makes later belongs to it too. May be none.
   const std::shared_ptr<const VariableOwner>& owner() const { return owner_; }
@@ -305,8 +338,9 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
  protected:
   // A weight of this layer, named "path/name".
   Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
-  // Makes `layer` part of this one: its weights and losses are found through it.
-  Layer track(Layer layer);
+  // Makes `layer` part of this one: its weights and losses are found through it. A layer that is called inside of call() and
+  // was not tracked becomes part of this one then; track() says it before, and in which order.
+  Layer track(Layer layer, std::source_location where = std::source_location::current());
   // Lists a weight of a layer inside among this layer's own, which come first.
   void track(const Variable& weight);
   void untrack_all() { layers_.clear(); }
@@ -321,6 +355,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
     Regularizer regularizer;
   };
   const Variable& insert(Weight weight);
+  // Tracks a layer that was called inside of this one's call() and is not found through it yet.
+  void adopt(LayerBase& called);
+  // The line that errors of a call from this line name: where the library called, that which made this layer.
+  std::source_location line_of(std::source_location where) const;
   void collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const;
 
   std::string class_name_;

@@ -112,7 +112,7 @@ struct HuberOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss Huber(const HuberOptions& options = {});
+Loss Huber(const HuberOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct CosineSimilarityOptions {
   int axis = -1;
@@ -120,7 +120,8 @@ struct CosineSimilarityOptions {
   std::string name = {};
 };
 // -1 where they point the same way.
-Loss CosineSimilarity(const CosineSimilarityOptions& options = {});
+Loss CosineSimilarity(const CosineSimilarityOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct CrossentropyOptions {
   bool from_logits = false;
@@ -129,8 +130,10 @@ struct CrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss BinaryCrossentropy(const CrossentropyOptions& options = {});
-Loss CategoricalCrossentropy(const CrossentropyOptions& options = {});
+Loss BinaryCrossentropy(const CrossentropyOptions& options = {},
+                        std::source_location where = std::source_location::current());
+Loss CategoricalCrossentropy(const CrossentropyOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 struct BinaryFocalCrossentropyOptions {
   bool apply_class_balancing = false;
@@ -142,7 +145,8 @@ struct BinaryFocalCrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {});
+Loss BinaryFocalCrossentropy(const BinaryFocalCrossentropyOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 // One number for all classes, or one for each: .alpha = 0.25, .alpha = {0.1, 0.6, 0.3}.
 class ClassWeights {
@@ -174,17 +178,19 @@ struct CategoricalFocalCrossentropyOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options = {});
+Loss CategoricalFocalCrossentropy(const CategoricalFocalCrossentropyOptions& options = {},
+                                  std::source_location where = std::source_location::current());
 
 struct SparseCategoricalCrossentropyOptions {
   bool from_logits = false;
   std::optional<int64_t> ignore_class = {};  // positions with this label do not count
-  int axis = -1;
   Reduction reduction = Reduction::sum_over_batch_size;
+  int axis = -1;
   std::string name = {};
 };
 // Labels are class numbers of any integer dtype (or whole numbers), with or without a last dimension of 1.
-Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {});
+Loss SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {},
+                                   std::source_location where = std::source_location::current());
 
 struct CategoricalGeneralizedCrossEntropyOptions {
   double q = 0.5;  // in (0, 1)
@@ -192,23 +198,25 @@ struct CategoricalGeneralizedCrossEntropyOptions {
   std::string name = {};
 };
 // Labels are class numbers.
-Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options = {});
+Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropyOptions& options = {},
+                                        std::source_location where = std::source_location::current());
 
 struct DiceOptions {
-  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
+  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
 };
-Loss Dice(const DiceOptions& options = {});
+Loss Dice(const DiceOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct TverskyOptions {
   double alpha = 0.5;
   double beta = 0.5;
-  std::vector<int64_t> axis = {};
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
+  std::vector<int64_t> axis = {};
 };
-Loss Tversky(const TverskyOptions& options = {});
+Loss Tversky(const TverskyOptions& options = {},
+             std::source_location where = std::source_location::current());
 
 struct CircleOptions {
   double gamma = 80;            // the largest scale of a similarity
@@ -220,7 +228,7 @@ struct CircleOptions {
 // Of class numbers and embeddings (examples, size) of length 1 (UnitNormalization): all pairs of the batch, those of one
 // class to be close, those of two to be apart. Examples without such pairs do not count. Inside a replica the pairs are
 // those of its own examples.
-Loss Circle(const CircleOptions& options = {});
+Loss Circle(const CircleOptions& options = {}, std::source_location where = std::source_location::current());
 
 // Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is the
 // blank and no class; predictions are logits (examples, time, classes).

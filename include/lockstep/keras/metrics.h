@@ -31,22 +31,24 @@ class Metric {
   // NOLINTEND(google-explicit-constructor)
 
   bool defined() const { return base_ != nullptr; }
-  const std::string& name() const;
+  const std::string& name(std::source_location where = std::source_location::current()) const;
   // Works eagerly and traced; inside replicas the state stays the same on each. The mask that y_pred carries
   // is honoured. A metric of one value, such as Mean, takes (values) or (values, sample_weight).
   void update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {},
                     std::source_location where = std::source_location::current()) const;
   void update_state(const Tensor& values, std::source_location where = std::source_location::current()) const;
   // A scalar mostly; 0 before the first update.
-  Tensor result() const;
-  void reset_state() const;
-  std::vector<Variable> variables() const;
+  Tensor result(std::source_location where = std::source_location::current()) const;
+  void reset_state(std::source_location where = std::source_location::current()) const;
+  std::vector<Variable> variables(std::source_location where = std::source_location::current()) const;
 
   Json serialize() const;
   static Metric deserialize(const Json& json, std::source_location where = std::source_location::current());
   const std::shared_ptr<MetricBase>& base() const { return base_; }
 
  private:
+  MetricBase& checked(std::source_location where) const;
+
   std::shared_ptr<MetricBase> base_;
 };
 
@@ -110,22 +112,26 @@ struct MeanMetricWrapperOptions {
 };
 // Of what a function of labels and predictions gives for each example.
 Metric MeanMetricWrapper(std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> f,
-                         const MeanMetricWrapperOptions& options = {});
+                         const MeanMetricWrapperOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 Metric Accuracy(const MetricOptions& options = {});  // equal elements
 struct BinaryAccuracyOptions {
-  double threshold = 0.5;
   std::string name = {};
+  double threshold = 0.5;
 };
-Metric BinaryAccuracy(const BinaryAccuracyOptions& options = {});
+Metric BinaryAccuracy(const BinaryAccuracyOptions& options = {},
+                      std::source_location where = std::source_location::current());
 Metric CategoricalAccuracy(const MetricOptions& options = {});
 Metric SparseCategoricalAccuracy(const MetricOptions& options = {});
 struct TopKOptions {
   int64_t k = 5;
   std::string name = {};
 };
-Metric TopKCategoricalAccuracy(const TopKOptions& options = {});
-Metric SparseTopKCategoricalAccuracy(const TopKOptions& options = {});
+Metric TopKCategoricalAccuracy(const TopKOptions& options = {},
+                               std::source_location where = std::source_location::current());
+Metric SparseTopKCategoricalAccuracy(const TopKOptions& options = {},
+                                     std::source_location where = std::source_location::current());
 
 Metric MeanSquaredError(const MetricOptions& options = {});
 Metric RootMeanSquaredError(const MetricOptions& options = {});
@@ -139,32 +145,38 @@ Metric Hinge(const MetricOptions& options = {});
 Metric SquaredHinge(const MetricOptions& options = {});
 Metric CategoricalHinge(const MetricOptions& options = {});
 struct AxisOptions {
-  int axis = -1;
   std::string name = {};
+  int axis = -1;
 };
 // 1 where they point the same way.
-Metric CosineSimilarity(const AxisOptions& options = {});
-Metric PearsonCorrelation(const AxisOptions& options = {});
-Metric ConcordanceCorrelation(const AxisOptions& options = {});
+Metric CosineSimilarity(const AxisOptions& options = {},
+                        std::source_location where = std::source_location::current());
+Metric PearsonCorrelation(const AxisOptions& options = {},
+                          std::source_location where = std::source_location::current());
+Metric ConcordanceCorrelation(const AxisOptions& options = {},
+                              std::source_location where = std::source_location::current());
 struct BinaryCrossentropyOptions {
+  std::string name = {};
   bool from_logits = false;
   double label_smoothing = 0;
-  std::string name = {};
 };
-Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options = {});
+Metric BinaryCrossentropy(const BinaryCrossentropyOptions& options = {},
+                          std::source_location where = std::source_location::current());
 struct CategoricalCrossentropyOptions {
+  std::string name = {};
   bool from_logits = false;
   double label_smoothing = 0;
   int axis = -1;
-  std::string name = {};
 };
-Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options = {});
+Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options = {},
+                               std::source_location where = std::source_location::current());
 struct SparseCategoricalCrossentropyOptions {
+  std::string name = {};
   bool from_logits = false;
   int axis = -1;
-  std::string name = {};
 };
-Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {});
+Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {},
+                                     std::source_location where = std::source_location::current());
 
 // --- counts of right and wrong -----------------------------------------------------------------------------
 
@@ -172,10 +184,14 @@ struct ThresholdOptions {
   std::vector<double> thresholds = {};  // empty: 0.5; several give a result each
   std::string name = {};
 };
-Metric TruePositives(const ThresholdOptions& options = {});
-Metric TrueNegatives(const ThresholdOptions& options = {});
-Metric FalsePositives(const ThresholdOptions& options = {});
-Metric FalseNegatives(const ThresholdOptions& options = {});
+Metric TruePositives(const ThresholdOptions& options = {},
+                     std::source_location where = std::source_location::current());
+Metric TrueNegatives(const ThresholdOptions& options = {},
+                     std::source_location where = std::source_location::current());
+Metric FalsePositives(const ThresholdOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Metric FalseNegatives(const ThresholdOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct PrecisionOptions {
   std::vector<double> thresholds = {};
@@ -183,8 +199,10 @@ struct PrecisionOptions {
   std::optional<int64_t> class_id = {};  // looks at this class only
   std::string name = {};
 };
-Metric Precision(const PrecisionOptions& options = {});
-Metric Recall(const PrecisionOptions& options = {});
+Metric Precision(const PrecisionOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Metric Recall(const PrecisionOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 struct FBetaScoreOptions {
   std::optional<std::string> average = {};  // micro, macro, weighted; none: a score for each class
@@ -192,25 +210,27 @@ struct FBetaScoreOptions {
   std::optional<double> threshold = {};  // none: the largest of an example counts as predicted
   std::string name = {};
 };
-Metric FBetaScore(const FBetaScoreOptions& options = {});
+Metric FBetaScore(const FBetaScoreOptions& options = {},
+                  std::source_location where = std::source_location::current());
 struct F1ScoreOptions {
   std::optional<std::string> average = {};
   std::optional<double> threshold = {};
   std::string name = {};
 };
-Metric F1Score(const F1ScoreOptions& options = {});
+Metric F1Score(const F1ScoreOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 struct AUCOptions {
   int64_t num_thresholds = 200;
   std::string curve = "ROC";                       // ROC, PR, PRGAIN
   std::string summation_method = "interpolation";  // interpolation, majoring, minoring
-  std::vector<double> thresholds = {};             // in place of num_thresholds; 0 and 1 are added
-  bool multi_label = false;                        // the mean over the areas of the labels
+  std::string name = {};
+  std::vector<double> thresholds = {};  // in place of num_thresholds; 0 and 1 are added
+  bool multi_label = false;             // the mean over the areas of the labels
   std::vector<double> label_weights = {};
   bool from_logits = false;
-  std::string name = {};
 };
-Metric AUC(const AUCOptions& options = {});
+Metric AUC(const AUCOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct AtOptions {
   int64_t num_thresholds = 200;
@@ -218,41 +238,51 @@ struct AtOptions {
   std::string name = {};
 };
 // The best of the one among the thresholds at which the other is reached.
-Metric SensitivityAtSpecificity(double specificity, const AtOptions& options = {});
-Metric SpecificityAtSensitivity(double sensitivity, const AtOptions& options = {});
-Metric PrecisionAtRecall(double recall, const AtOptions& options = {});
-Metric RecallAtPrecision(double precision, const AtOptions& options = {});
+Metric SensitivityAtSpecificity(double specificity, const AtOptions& options = {},
+                                std::source_location where = std::source_location::current());
+Metric SpecificityAtSensitivity(double sensitivity, const AtOptions& options = {},
+                                std::source_location where = std::source_location::current());
+Metric PrecisionAtRecall(double recall, const AtOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Metric RecallAtPrecision(double precision, const AtOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 // --- of classes --------------------------------------------------------------------------------------------
 
 // Entry (i, j): the weight of examples of class i that were taken for class j. Labels are class numbers or of the
 // predictions' shape; predictions are class numbers, or scores of each class in the last dimension.
-Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options = {});
+Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct IoUOptions {
+  std::string name = {};
   std::optional<int64_t> ignore_class = {};
   bool sparse_y_true = true;  // class numbers; false: scores of each class along `axis`
   bool sparse_y_pred = true;
   int axis = -1;
-  std::string name = {};
 };
-Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, const IoUOptions& options = {});
-Metric MeanIoU(int64_t num_classes, const IoUOptions& options = {});
+Metric IoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids, const IoUOptions& options = {},
+           std::source_location where = std::source_location::current());
+Metric MeanIoU(int64_t num_classes, const IoUOptions& options = {},
+               std::source_location where = std::source_location::current());
 struct BinaryIoUOptions {
   std::vector<int64_t> target_class_ids = {0, 1};
   double threshold = 0.5;
   std::string name = {};
 };
-Metric BinaryIoU(const BinaryIoUOptions& options = {});
+Metric BinaryIoU(const BinaryIoUOptions& options = {},
+                 std::source_location where = std::source_location::current());
 struct OneHotIoUOptions {
+  std::string name = {};
   std::optional<int64_t> ignore_class = {};
   bool sparse_y_pred = false;
   int axis = -1;
-  std::string name = {};
 };
 Metric OneHotIoU(int64_t num_classes, const std::vector<int64_t>& target_class_ids,
-                 const OneHotIoUOptions& options = {});
-Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options = {});
+                 const OneHotIoUOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options = {},
+                     std::source_location where = std::source_location::current());
 
 // --- regression --------------------------------------------------------------------------------------------
 
@@ -262,7 +292,8 @@ struct R2ScoreOptions {
   int64_t num_regressors = 0;  // above 0: the adjusted score
   std::string name = {};
 };
-Metric R2Score(const R2ScoreOptions& options = {});
+Metric R2Score(const R2ScoreOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 // Makes one of your own readable from files: `make` gets what MetricBase::config() wrote.
 void register_metric(const std::string& class_name, std::function<Metric(const Json& config)> make);

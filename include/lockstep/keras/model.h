@@ -6,7 +6,8 @@
 //   History history = model.fit({x, y}, {.batch_size = 32, .epochs = 5});
 //
 // A Model is a handle: copies name the same model. Model(inputs, outputs) is the functional API; to write one
-// with a call() of its own, derive from ModelBase and make a handle with make_model<MyModel>(arguments...).
+// with a call() of its own, derive from ModelBase (not from Model, which is the handle) and make a handle with
+// make_model<MyModel>(arguments...).
 //
 // A model belongs to one thread at a time, and so do the layers, metrics and the optimizer that it shares
 // with others; only stop_training() and training_stopped() may be called from any thread at any time. Models
@@ -15,6 +16,7 @@
 // that is being fitted, but not fit it.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,9 +24,11 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/layer.h"
@@ -64,6 +68,10 @@ class MetricsArg {
  public:
   MetricsArg() = default;
   // NOLINTBEGIN(google-explicit-constructor)
+  // .metrics = "accuracy"
+  template <class T>
+  requires std::convertible_to<T, Metric> MetricsArg(T&& metric)
+      : lists_{{Metric(std::forward<T>(metric))}} {}
   MetricsArg(std::initializer_list<Metric> metrics) : lists_{metrics} {}
   MetricsArg(std::vector<Metric> metrics) : lists_{std::move(metrics)} {}
   MetricsArg(std::vector<std::vector<Metric>> lists) : lists_(std::move(lists)), by_position_(true) {}
@@ -149,13 +157,14 @@ struct History {
   observe::RunSummary time;                                          // where the training steps' time went
 
   // The values of "loss", "val_accuracy", ...; throws Error(not_found) naming those that there are.
-  const std::vector<double>& operator[](const std::string& name) const;
+  const std::vector<double>& operator[](Located<std::string_view> name) const;
   bool contains(const std::string& name) const;
   Json to_json() const;
 };
 
 struct SummaryOptions {
-  int line_length = 0;  // 0: as the terminal has room for
+  int line_length = 0;                                         // 0: as the terminal has room for
+  std::function<void(const std::string& text)> print_fn = {};  // none: standard output
   bool expand_nested = false;
   bool show_trainable = false;
 };
@@ -220,30 +229,35 @@ class Model : public Layer {
       const Data& data, const PredictOptions& options = {},
       std::source_location where = std::source_location::current()) const;
   // One step on one batch; gives loss and metrics of this batch alone. No callbacks and no report.
+  Logs train_on_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight = {},
+                      const std::map<int64_t, double>& class_weight = {},
+                      std::source_location where = std::source_location::current()) const;
+  Logs test_on_batch(const Tensor& x, const Tensor& y, const Tensor& sample_weight = {},
+                     std::source_location where = std::source_location::current()) const;
   Logs train_on_batch(const Batch& batch, const std::map<int64_t, double>& class_weight = {},
                       std::source_location where = std::source_location::current()) const;
   Logs test_on_batch(const Batch& batch, std::source_location where = std::source_location::current()) const;
   TensorList predict_on_batch(const TensorList& x,
                               std::source_location where = std::source_location::current()) const;
 
-  bool compiled() const;
+  bool compiled(std::source_location where = std::source_location::current()) const;
   // What the model was compiled with; throws Error(failed_precondition) before that.
-  const optimizers::Optimizer& optimizer() const;
-  std::vector<Metric> metrics() const;
+  const optimizers::Optimizer& optimizer(std::source_location where = std::source_location::current()) const;
+  std::vector<Metric> metrics(std::source_location where = std::source_location::current()) const;
   // The loss of the last training step alone, read from the device; the logs of a batch are means over the epoch.
   // Throws Error(failed_precondition) before the first step.
-  double last_loss() const;
+  double last_loss(std::source_location where = std::source_location::current()) const;
   // Asks fit to stop after the step that is under way; the epoch's validation and on_epoch_end still happen.
   // The next fit begins without it. From any thread.
-  void stop_training() const;
-  bool training_stopped() const;
+  void stop_training(std::source_location where = std::source_location::current()) const;
+  bool training_stopped(std::source_location where = std::source_location::current()) const;
 
   Layer get_layer(const std::string& name,
                   std::source_location where = std::source_location::current()) const;
   Layer get_layer(size_t index, std::source_location where = std::source_location::current()) const;
-  // As Keras prints it.
-  std::string summary(const SummaryOptions& options = {},
-                      std::source_location where = std::source_location::current()) const;
+  // Prints the model's layers as Keras does.
+  void summary(const SummaryOptions& options = {},
+               std::source_location where = std::source_location::current()) const;
 
   // Weights by path name, in a safetensors file. Written to a temporary name first, then renamed.
   void save_weights(const std::string& path,
@@ -255,11 +269,11 @@ class Model : public Layer {
                     std::source_location where = std::source_location::current()) const;
 
   // Keras 3's own JSON: reads what Keras wrote, writes what Keras reads.
-  std::string to_json(int indent = -1) const;
+  std::string to_json(int indent = -1, std::source_location where = std::source_location::current()) const;
   static Model from_json(const std::string& json,
                          std::source_location where = std::source_location::current());
 
-  ModelBase& model_base() const;
+  ModelBase& model_base(std::source_location where = std::source_location::current()) const;
 };
 
 class Sequential : public Model {
@@ -274,11 +288,21 @@ class Sequential : public Model {
   void pop(std::source_location where = std::source_location::current()) const;
 };
 
+namespace models {
+using keras::Model;
+using keras::Sequential;
+inline Model model_from_json(const std::string& json,
+                             std::source_location where = std::source_location::current()) {
+  return Model::from_json(json, where);
+}
+}  // namespace models
+
 class Trainer;
 
 class ModelBase : public LayerBase {
  public:
-  explicit ModelBase(std::string class_name = "Model", LayerBaseOptions options = {});
+  explicit ModelBase(std::string class_name = "Model", LayerBaseOptions options = {},
+                     std::source_location where = std::source_location::current());
   ~ModelBase() override;
 
   // Names and, where known, shapes of inputs and outputs; models with a call() of their own know them after

@@ -12,6 +12,7 @@
 // Under replicas the gradients are summed over them first: all of this acts on the sum.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/json.h"
@@ -39,6 +41,7 @@ class Optimizer {
  public:
   class Core;
   class Rule;
+  Optimizer() = default;  // none: to be assigned before it is used
   explicit Optimizer(std::shared_ptr<Core> core) : core_(std::move(core)) {}
   // An optimizer of your own.
   explicit Optimizer(std::shared_ptr<const Rule> rule, const OptimizerOptions& options,
@@ -68,31 +71,35 @@ class Optimizer {
                                 std::source_location where = std::source_location::current()) const;
 
   // Variables in whose names one of these words occurs are not decayed. Before the step is compiled.
-  void exclude_from_weight_decay(std::vector<std::string> words) const;
-  void exclude_from_weight_decay(std::function<bool(const Variable&)> excluded) const;
+  void exclude_from_weight_decay(std::vector<std::string> words,
+                                 std::source_location where = std::source_location::current()) const;
+  void exclude_from_weight_decay(std::function<bool(const Variable&)> excluded,
+                                 std::source_location where = std::source_location::current()) const;
 
   // float32 scalar; assigning it changes the rate of compiled steps too. With a schedule there is none:
   // Error(failed_precondition).
-  const Variable& learning_rate() const;
+  const Variable& learning_rate(std::source_location where = std::source_location::current()) const;
   void set_learning_rate(double rate, std::source_location where = std::source_location::current()) const;
   // None where the rate is a number.
-  const LearningRateSchedule& schedule() const;
+  const LearningRateSchedule& schedule(std::source_location where = std::source_location::current()) const;
   // The rate of the next step, read from the device: for logs, outside of traced functions.
-  double current_learning_rate() const;
+  double current_learning_rate(std::source_location where = std::source_location::current()) const;
 
   // int64 scalar: updates made so far. Steps that only accumulate, or that loss scaling skipped, do not
   // count.
-  const Variable& iterations() const;
+  const Variable& iterations(std::source_location where = std::source_location::current()) const;
   // All state: iteration, learning_rate (unless scheduled), then the slots in Keras' order. Names are
   // unique, slots' begin with the variable's: "dense/kernel/momentum".
-  std::vector<Variable> variables() const;
+  std::vector<Variable> variables(std::source_location where = std::source_location::current()) const;
   // What a checkpoint holds of it: variables(), slots by the number of the variable they belong to, so that names
   // of layers do not matter.
-  std::shared_ptr<train::TrackedObject> tracked() const;
+  std::shared_ptr<train::TrackedObject> tracked(
+      std::source_location where = std::source_location::current()) const;
 
-  const std::string& name() const;
+  bool defined() const { return core_ != nullptr; }
+  const std::string& name(std::source_location where = std::source_location::current()) const;
   // Keras' {"module", "class_name", "config", ...}; the learning rate is the present one.
-  Json serialize() const;
+  Json serialize(std::source_location where = std::source_location::current()) const;
   // Also reads a bare name. Unknown settings are errors that name the nearest known one.
   static Optimizer deserialize(const Json& json,
                                std::source_location where = std::source_location::current());
@@ -100,6 +107,8 @@ class Optimizer {
   const std::shared_ptr<Core>& core() const { return core_; }
 
  private:
+  Core& checked(std::source_location where) const;
+
   std::shared_ptr<Core> core_;
 };
 
@@ -157,31 +166,47 @@ void register_optimizer(const std::string& class_name, std::function<Optimizer(c
 //   loss_scale_factor: a fixed one; LossScaleOptimizer finds it itself.
 //   gradient_accumulation_steps: this many gradients are averaged for one update.
 //   name: empty for the class name in snake case.
-#define LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(default_weight_decay) \
-  std::optional<double> weight_decay = default_weight_decay;    \
-  std::optional<double> clipnorm = {};                          \
-  std::optional<double> clipvalue = {};                         \
-  std::optional<double> global_clipnorm = {};                   \
-  bool use_ema = false;                                         \
-  double ema_momentum = 0.99;                                   \
-  std::optional<int64_t> ema_overwrite_frequency = {};          \
-  std::optional<double> loss_scale_factor = {};                 \
-  std::optional<int64_t> gradient_accumulation_steps = {};      \
+#define LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY \
+  std::optional<double> clipnorm = {};                     \
+  std::optional<double> clipvalue = {};                    \
+  std::optional<double> global_clipnorm = {};              \
+  bool use_ema = false;                                    \
+  double ema_momentum = 0.99;                              \
+  std::optional<int64_t> ema_overwrite_frequency = {};     \
+  std::optional<double> loss_scale_factor = {};            \
+  std::optional<int64_t> gradient_accumulation_steps = {}; \
   std::string name = {}
+#define LOCKSTEP_COMMON_OPTIMIZER_OPTIONS  \
+  std::optional<double> weight_decay = {}; \
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY
 
 struct OptimizerOptions {
   LearningRate learning_rate = 1e-3;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
+
+// Adam(0.01): a number or a schedule in front of the options. A template, so that {} are options.
+template <class T>
+concept Rate = std::convertible_to<const T&, LearningRate>;
+template <Rate R, class Options>
+Options with_rate(const R& learning_rate, Options options) {
+  options.learning_rate = learning_rate;
+  return options;
+}
 
 struct SgdOptions {
   LearningRate learning_rate = 0.01;
   double momentum = 0;
   bool nesterov = false;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // m = momentum * m - learning_rate * g;  w += m  (Nesterov: w += momentum * m - learning_rate * g)
 Optimizer SGD(const SgdOptions& options = {}, std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer SGD(const R& learning_rate, SgdOptions options = {},
+              std::source_location where = std::source_location::current()) {
+  return SGD(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdamOptions {
   LearningRate learning_rate = 1e-3;
@@ -189,44 +214,65 @@ struct AdamOptions {
   double beta_2 = 0.999;
   double epsilon = 1e-7;
   bool amsgrad = false;  // v never falls
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // w -= learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
 Optimizer Adam(const AdamOptions& options = {}, std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Adam(const R& learning_rate, AdamOptions options = {},
+               std::source_location where = std::source_location::current()) {
+  return Adam(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdamWOptions {
   LearningRate learning_rate = 1e-3;
+  std::optional<double> weight_decay = 0.004;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
   bool amsgrad = false;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(0.004);
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY;
 };
 // Adam that decays weights.
 Optimizer AdamW(const AdamWOptions& options = {},
                 std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer AdamW(const R& learning_rate, AdamWOptions options = {},
+                std::source_location where = std::source_location::current()) {
+  return AdamW(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdamaxOptions {
   LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // u = max(beta_2 * u, |g|);  w -= learning_rate / (1 - beta_1^t) * m / (u + epsilon)
 Optimizer Adamax(const AdamaxOptions& options = {},
                  std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Adamax(const R& learning_rate, AdamaxOptions options = {},
+                 std::source_location where = std::source_location::current()) {
+  return Adamax(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct NadamOptions {
   LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // Adam with Nesterov's momentum, beta_1 warmed up as beta_1 * (1 - 0.96^t / 2).
 Optimizer Nadam(const NadamOptions& options = {},
                 std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Nadam(const R& learning_rate, NadamOptions options = {},
+                std::source_location where = std::source_location::current()) {
+  return Nadam(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct RmspropOptions {
   LearningRate learning_rate = 1e-3;
@@ -234,50 +280,75 @@ struct RmspropOptions {
   double momentum = 0;
   double epsilon = 1e-7;
   bool centered = false;  // divides by the deviation from the mean gradient
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // v = rho * v + (1 - rho) * g^2;  w -= learning_rate * g / sqrt(v + epsilon)
 Optimizer RMSprop(const RmspropOptions& options = {},
                   std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer RMSprop(const R& learning_rate, RmspropOptions options = {},
+                  std::source_location where = std::source_location::current()) {
+  return RMSprop(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdagradOptions {
   LearningRate learning_rate = 1e-3;
   double initial_accumulator_value = 0.1;
   double epsilon = 1e-7;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // a += g^2;  w -= learning_rate * g / sqrt(a + epsilon)
 Optimizer Adagrad(const AdagradOptions& options = {},
                   std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Adagrad(const R& learning_rate, AdagradOptions options = {},
+                  std::source_location where = std::source_location::current()) {
+  return Adagrad(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdadeltaOptions {
   LearningRate learning_rate = 1e-3;
   double rho = 0.95;
   double epsilon = 1e-7;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // w -= learning_rate * sqrt(mean step^2 + epsilon) / sqrt(mean g^2 + epsilon) * g
 Optimizer Adadelta(const AdadeltaOptions& options = {},
                    std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Adadelta(const R& learning_rate, AdadeltaOptions options = {},
+                   std::source_location where = std::source_location::current()) {
+  return Adadelta(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct LionOptions {
   LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
   double beta_2 = 0.99;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // w -= learning_rate * sign(beta_1 * m + (1 - beta_1) * g);  m = beta_2 * m + (1 - beta_2) * g
 Optimizer Lion(const LionOptions& options = {}, std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Lion(const R& learning_rate, LionOptions options = {},
+               std::source_location where = std::source_location::current()) {
+  return Lion(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct LambOptions {
   LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // Adam's direction, as long as the variable's norm times the learning rate.
 Optimizer Lamb(const LambOptions& options = {}, std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Lamb(const R& learning_rate, LambOptions options = {},
+               std::source_location where = std::source_location::current()) {
+  return Lamb(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct FtrlOptions {
   LearningRate learning_rate = 1e-3;
@@ -287,10 +358,15 @@ struct FtrlOptions {
   double l2_regularization_strength = 0;
   double l2_shrinkage_regularization_strength = 0;
   double beta = 0;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // Follow the regularised leader: weights of rare features become exactly 0 under l1.
 Optimizer Ftrl(const FtrlOptions& options = {}, std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Ftrl(const R& learning_rate, FtrlOptions options = {},
+               std::source_location where = std::source_location::current()) {
+  return Ftrl(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct AdafactorOptions {
   LearningRate learning_rate = 1e-3;
@@ -299,12 +375,17 @@ struct AdafactorOptions {
   double epsilon_2 = 1e-3;
   double clip_threshold = 1;
   bool relative_step = true;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // The second moments of a matrix are kept as one row and one column; only tensors of rank below 2 have a
 // slot of their own size. The rate is at most 1 / sqrt(t) whatever relative_step says, as in Keras.
 Optimizer Adafactor(const AdafactorOptions& options = {},
                     std::source_location where = std::source_location::current());
+template <Rate R>
+Optimizer Adafactor(const R& learning_rate, AdafactorOptions options = {},
+                    std::source_location where = std::source_location::current()) {
+  return Adafactor(with_rate(learning_rate, std::move(options)), where);
+}
 
 struct MuonOptions {
   LearningRate learning_rate = 1e-3;
@@ -341,6 +422,7 @@ Optimizer ScheduleFreeAdamW(const ScheduleFreeAdamWOptions& options = {},
                             std::source_location where = std::source_location::current());
 
 #undef LOCKSTEP_COMMON_OPTIMIZER_OPTIONS
+#undef LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY
 
 struct LossScaleOptions {
   double initial_scale = 32768;         // 2^15

@@ -23,7 +23,7 @@ class Regularizer {
 
   bool defined() const { return rule_ != nullptr; }
   // A scalar. Differentiable.
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x, std::source_location where = std::source_location::current()) const;
 
   Json serialize() const;  // null for none
   static Regularizer deserialize(const Json& json,
@@ -43,18 +43,20 @@ class Regularizer::Rule {
 
 namespace regularizers {
 
-Regularizer L1(double l1 = 0.01);
-Regularizer L2(double l2 = 0.01);
+Regularizer L1(double l1 = 0.01, std::source_location where = std::source_location::current());
+Regularizer L2(double l2 = 0.01, std::source_location where = std::source_location::current());
 struct L1L2Options {
   double l1 = 0;
   double l2 = 0;
 };
-Regularizer L1L2(const L1L2Options& options = {});
+Regularizer L1L2(const L1L2Options& options = {},
+                 std::source_location where = std::source_location::current());
 struct OrthogonalRegularizerOptions {
   double factor = 0.01;
   std::string mode = "rows";  // or columns
 };
-Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options = {});
+Regularizer OrthogonalRegularizer(const OrthogonalRegularizerOptions& options = {},
+                                  std::source_location where = std::source_location::current());
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.
 void register_regularizer(const std::string& class_name, std::function<Regularizer(const Json& config)> make);

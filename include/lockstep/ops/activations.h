@@ -46,22 +46,4 @@ Tensor squareplus(const TensorArg& x, double b = 4);  // (x + sqrt(x^2 + b)) / 2
 Tensor sparse_plus(const TensorArg& x);               // 0 to -1, (x + 1)^2 / 4 to 1, then x
 Tensor sparse_sigmoid(const TensorArg& x);            // (x + 1) / 2 in [0, 1]
 
-// TensorFlow's module of these names.
-namespace nn {
-using lockstep::celu;
-using lockstep::elu;
-using lockstep::gelu;
-using lockstep::leaky_relu;
-using lockstep::log_sigmoid;
-using lockstep::relu;
-using lockstep::relu6;
-using lockstep::selu;
-using lockstep::sigmoid;
-using lockstep::silu;
-using lockstep::softplus;
-using lockstep::softsign;
-using lockstep::swish;
-using lockstep::tanh;
-}  // namespace nn
-
 }  // namespace lockstep

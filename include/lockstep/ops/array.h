@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// The shape as a tensor of one dimension; x.shape() is the same as a value of the program.
+Tensor shape(const TensorArg& x, DType out_type = DType::int32);
+
 // One dimension may be -1: it takes what is left.
 Tensor reshape(const TensorArg& x, const Shape& shape);
 // Axes in the new order; empty: reversed.
@@ -22,10 +25,15 @@ Tensor broadcast_to(const TensorArg& x, const Shape& shape);
 Tensor expand_dims(const TensorArg& x, int axis);
 // Empty axes: every dimension of size 1.
 Tensor squeeze(const TensorArg& x, const Dims& axes = {});
+// concat({a, b}, 0)
 Tensor concat(std::span<const Tensor> parts, int axis,
               std::source_location where = std::source_location::current());
-// Tensors of one shape, joined along a new dimension at `axis`; and the reverse.
+Tensor concat(std::initializer_list<TensorArg> parts, int axis,
+              std::source_location where = std::source_location::current());
+// Tensors of one shape, joined along a new dimension at `axis`; and the reverse. stack({a, b})
 Tensor stack(std::span<const Tensor> parts, int axis = 0,
+             std::source_location where = std::source_location::current());
+Tensor stack(std::initializer_list<TensorArg> parts, int axis = 0,
              std::source_location where = std::source_location::current());
 TensorList unstack(const TensorArg& x, int axis = 0);
 // Equal parts, or parts of these sizes, of which one may be -1: it takes what is left.

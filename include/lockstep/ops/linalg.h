@@ -29,7 +29,7 @@ Tensor outer(const TensorArg& a, const TensorArg& b);
 // product.
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands,
               std::source_location where = std::source_location::current());
-Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands,
+Tensor einsum(std::string_view equation, std::initializer_list<TensorArg> operands,
               std::source_location where = std::source_location::current());
 
 // Sums over axes a_axes[i] of a together with b_axes[i] of b; the others of a, then of b, remain.

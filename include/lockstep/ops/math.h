@@ -28,6 +28,19 @@ Tensor operator<(const OperandArg& a, const OperandArg& b);
 Tensor operator<=(const OperandArg& a, const OperandArg& b);
 Tensor operator>(const OperandArg& a, const OperandArg& b);
 Tensor operator>=(const OperandArg& a, const OperandArg& b);
+// Element by element, as in TensorFlow: reduce_all(a == b) says whether two tensors are equal.
+Tensor operator==(const OperandArg& a, const OperandArg& b);
+Tensor operator!=(const OperandArg& a, const OperandArg& b);
+// The name stands for another tensor from then on; nothing that was computed from the old one changes.
+inline Tensor& operator+=(Tensor& a, const OperandArg& b) { return a = add({a, b.where()}, b); }
+inline Tensor& operator-=(Tensor& a, const OperandArg& b) { return a = subtract({a, b.where()}, b); }
+inline Tensor& operator*=(Tensor& a, const OperandArg& b) { return a = multiply({a, b.where()}, b); }
+inline Tensor& operator/=(Tensor& a, const OperandArg& b) { return a = divide({a, b.where()}, b); }
+// The variable gets a new value: assign_add() and its kin.
+const Variable& operator+=(const Variable& variable, const OperandArg& delta);
+const Variable& operator-=(const Variable& variable, const OperandArg& delta);
+const Variable& operator*=(const Variable& variable, const OperandArg& factor);
+const Variable& operator/=(const Variable& variable, const OperandArg& divisor);
 
 Tensor identity(const TensorArg& x);
 Tensor negative(const TensorArg& x);

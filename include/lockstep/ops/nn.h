@@ -48,6 +48,10 @@ struct Moments {
 };
 // The mean and the variance (of the whole population) over some axes. 16-bit floats are summed up in float32.
 Moments moments(const TensorArg& x, const ReduceOptions& options = {});
+template <std::integral T>
+Moments moments(const TensorArg& x, std::initializer_list<T> axes, bool keepdims = false) {
+  return moments(x, reduce_options(axes, keepdims));
+}
 
 struct BatchNormOptions {
   Tensor gamma = {}, beta = {};  // none: 1 and 0
@@ -106,17 +110,5 @@ struct AttentionOptions {
 // Gradients of the bias, and second derivatives, do hold them.
 Tensor scaled_dot_product_attention(const TensorArg& query, const TensorArg& key, const TensorArg& value,
                                     const AttentionOptions& options = {});
-
-// TensorFlow's module of these names.
-namespace nn {
-using lockstep::batch_normalization;
-using lockstep::l2_normalize;
-using lockstep::log_softmax;
-using lockstep::moments;
-using lockstep::sigmoid_cross_entropy_with_logits;
-using lockstep::softmax;
-using lockstep::softmax_cross_entropy_with_logits;
-using lockstep::sparse_softmax_cross_entropy_with_logits;
-}  // namespace nn
 
 }  // namespace lockstep

@@ -120,8 +120,4 @@ struct DropoutOptions {
 // Each element is 0 with probability `rate`, else x / (1 - rate).
 Tensor dropout(const TensorArg& x, double rate, const DropoutOptions& options = {});
 
-namespace nn {
-using lockstep::dropout;
-}
-
 }  // namespace lockstep

@@ -2,7 +2,9 @@
 // of threads.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -30,6 +32,34 @@ Tensor reduce_variance(const TensorArg& x, const ReduceOptions& options = {});
 Tensor reduce_std(const TensorArg& x, const ReduceOptions& options = {});
 // How many elements are not 0 (booleans: true); int64.
 Tensor count_nonzero(const TensorArg& x, const ReduceOptions& options = {});
+
+// The same with axes by position: reduce_mean(x, 0), reduce_sum(x, {0, 1}, true). Templates, so that {} are options.
+template <std::integral T>
+ReduceOptions reduce_options(std::initializer_list<T> axes, bool keepdims) {
+  return {std::vector<int64_t>(axes.begin(), axes.end()), keepdims};
+}
+#define LOCKSTEP_AXES_BY_POSITION(reduction)                                                   \
+  template <std::integral T>                                                                   \
+  Tensor reduction(const TensorArg& x, T axis, bool keepdims = false) {                        \
+    return reduction(x, reduce_options({axis}, keepdims));                                     \
+  }                                                                                            \
+  template <std::integral T>                                                                   \
+  Tensor reduction(const TensorArg& x, std::initializer_list<T> axes, bool keepdims = false) { \
+    return reduction(x, reduce_options(axes, keepdims));                                       \
+  }
+LOCKSTEP_AXES_BY_POSITION(reduce_sum)
+LOCKSTEP_AXES_BY_POSITION(reduce_mean)
+LOCKSTEP_AXES_BY_POSITION(reduce_max)
+LOCKSTEP_AXES_BY_POSITION(reduce_min)
+LOCKSTEP_AXES_BY_POSITION(reduce_prod)
+LOCKSTEP_AXES_BY_POSITION(reduce_any)
+LOCKSTEP_AXES_BY_POSITION(reduce_all)
+LOCKSTEP_AXES_BY_POSITION(reduce_logsumexp)
+LOCKSTEP_AXES_BY_POSITION(reduce_variance)
+LOCKSTEP_AXES_BY_POSITION(reduce_std)
+LOCKSTEP_AXES_BY_POSITION(count_nonzero)
+#undef LOCKSTEP_AXES_BY_POSITION
+
 // Position of the largest or smallest element along `axis`, the first of equals; NaN comes before all; int64.
 Tensor argmax(const TensorArg& x, int axis = -1);
 Tensor argmin(const TensorArg& x, int axis = -1);

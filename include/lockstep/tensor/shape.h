@@ -9,6 +9,7 @@
 #include <source_location>
 #include <span>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep {
@@ -19,28 +20,35 @@ inline constexpr int kMaxRank = 8;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<int64_t> values);
-  explicit Dims(std::span<const int64_t> values);
-  static Dims filled(int rank, int64_t value);
+  Dims(std::initializer_list<int64_t> values, std::source_location where = std::source_location::current());
+  explicit Dims(std::span<const int64_t> values,
+                std::source_location where = std::source_location::current());
+  static Dims filled(int rank, int64_t value, std::source_location where = std::source_location::current());
 
   int rank() const { return rank_; }
   bool empty() const { return rank_ == 0; }
   // Throws Error(invalid_argument) where the position does not exist.
-  int64_t operator[](int position) const { return values_[checked(position)]; }
-  int64_t& operator[](int position) { return values_[checked(position)]; }
+  int64_t operator[](Located<int> position) const { return values_[checked(position)]; }
+  int64_t& operator[](Located<int> position) { return values_[checked(position)]; }
 
   const int64_t* begin() const { return values_.data(); }
   const int64_t* end() const { return values_.data() + rank_; }
   std::span<const int64_t> span() const { return {begin(), static_cast<size_t>(rank_)}; }
 
-  void push_back(int64_t value);
-  void insert(int position, int64_t value);
+  void push_back(int64_t value, std::source_location where = std::source_location::current());
+  void insert(int position, int64_t value, std::source_location where = std::source_location::current());
   void erase(int position);
 
   bool operator==(const Dims& other) const;
 
  private:
-  size_t checked(int position) const;
+  size_t checked(Located<int> position) const {
+    const int index = position.value < 0 ? position.value + rank_ : position.value;
+    if (index < 0 || index >= rank_) [[unlikely]]
+      refuse(position);
+    return static_cast<size_t>(index);
+  }
+  [[noreturn]] void refuse(Located<int> position) const;
 
   int rank_ = 0;
   std::array<int64_t, kMaxRank> values_{};

@@ -25,6 +25,17 @@ namespace lockstep {
 
 struct TensorImpl;
 
+// The elements of a tensor in host memory, in row-major order: a span that keeps them alive.
+template <class T>
+class Elements : public std::span<const T> {
+ public:
+  Elements(std::span<const T> elements, std::shared_ptr<const void> owner)
+      : std::span<const T>(elements), owner_(std::move(owner)) {}
+
+ private:
+  std::shared_ptr<const void> owner_;
+};
+
 class Tensor {
  public:
   // No tensor at all: defined() is false. Stands for "none", for example an unconnected gradient.
@@ -63,12 +74,21 @@ class Tensor {
   // True inside a traced function.
   bool symbolic() const;
 
-  const TensorSpec& spec() const;
-  const Shape& shape() const { return spec().shape; }
-  DType dtype() const { return spec().dtype; }
-  int rank() const { return shape().rank(); }
-  int64_t size() const { return shape().size(); }
-  Device& device() const;
+  const TensorSpec& spec(std::source_location where = std::source_location::current()) const;
+  const Shape& shape(std::source_location where = std::source_location::current()) const {
+    return spec(where).shape;
+  }
+  DType dtype(std::source_location where = std::source_location::current()) const {
+    return spec(where).dtype;
+  }
+  int rank(std::source_location where = std::source_location::current()) const { return shape(where).rank(); }
+  int64_t size(std::source_location where = std::source_location::current()) const {
+    return shape(where).size();
+  }
+  Device& device(std::source_location where = std::source_location::current()) const;
+
+  // x[i] along the first dimension, which the result does not have; x[-1] is the last. Differentiable.
+  Tensor operator[](Located<int64_t> index) const;
 
   // The one element of a tensor of size 1.
   template <class T>
@@ -80,14 +100,23 @@ class Tensor {
   // All elements in row-major order. T must be the tensor's element type.
   template <class T>
   std::vector<T> to_vector(std::source_location where = std::source_location::current()) const {
-    std::vector<T> values(static_cast<size_t>(size()));
+    std::vector<T> values(static_cast<size_t>(size(where)));
     read(dtype_of<T>, values.data(), values.size(), where);
     return values;
+  }
+  // All elements as a span: in place where they are contiguous in host memory, else a copy. x.numpy<int32_t>()[5]
+  template <class T = float>
+  Elements<T> numpy(std::source_location where = std::source_location::current()) const {
+    if (host_and_contiguous()) return {data<T>(where), impl_};
+    const auto count = static_cast<size_t>(size(where));
+    const std::shared_ptr<T[]> copy(new T[count]());
+    read(dtype_of<T>, copy.get(), count, where);
+    return {std::span<const T>(copy.get(), count), copy};
   }
   // The elements in place: host memory only, contiguous only; throws otherwise.
   template <class T>
   std::span<const T> data(std::source_location where = std::source_location::current()) const {
-    return {static_cast<const T*>(contiguous_data(dtype_of<T>, where)), static_cast<size_t>(size())};
+    return {static_cast<const T*>(contiguous_data(dtype_of<T>, where)), static_cast<size_t>(size(where))};
   }
 
   // A copy on another device (this tensor where it is there already).
@@ -101,6 +130,7 @@ class Tensor {
  private:
   static Tensor from_bytes(DType dtype, const Shape& shape, const void* values, size_t count,
                            std::source_location where);
+  bool host_and_contiguous() const;
   void read(DType dtype, void* target, size_t count, std::source_location where) const;
   const void* contiguous_data(DType dtype, std::source_location where) const;
 

@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/train/safetensors.h"
 
@@ -81,20 +82,23 @@ class TrackedObject {
 // iterators and counters are not owned: they must stay where they are as long as the checkpoint is used.
 class Trackable {
  public:
+  Trackable() = default;  // none
   // NOLINTBEGIN(google-explicit-constructor): {"step", step} is a member
   Trackable(std::shared_ptr<TrackedObject> object) : object_(std::move(object)) {}
   template <class T>
   requires requires(const T& object) {
     { object.tracked() } -> std::convertible_to<std::shared_ptr<TrackedObject>>;
   }
-  Trackable(const T& object) : object_(object.tracked()) {}
-  Trackable(const Variable& variable);
+  Trackable(const T& object, std::source_location where = std::source_location::current())
+      : object_((CallSite(where), object.tracked())) {}
+  Trackable(const Variable& variable, std::source_location where = std::source_location::current());
   Trackable(std::vector<Variable> variables);
   Trackable(const random::Generator& generator);
   Trackable(data::Iterator& iterator);
   Trackable(int64_t& counter);
   // NOLINTEND(google-explicit-constructor)
 
+  bool defined() const { return object_ != nullptr; }
   const std::shared_ptr<TrackedObject>& object() const { return object_; }
 
  private:
@@ -136,13 +140,27 @@ class RestoreStatus {
   std::shared_ptr<Impl> impl_;
 };
 
+// The usual objects by name: Checkpoint({.optimizer = optimizer, .model = model}).
+struct CheckpointObjects {
+  Trackable step = {};
+  Trackable optimizer = {};
+  Trackable model = {};
+  Trackable iterator = {};
+};
+
 // A handle; one thread at a time.
 class Checkpoint {
  public:
-  explicit Checkpoint(NamedTrackables objects, std::source_location where = std::source_location::current());
+  explicit Checkpoint(const CheckpointObjects& objects,
+                      std::source_location where = std::source_location::current());
+  // Any objects by name: Checkpoint({{"generator", generator}, {"discriminator", discriminator}}).
   explicit Checkpoint(std::initializer_list<std::pair<std::string, Trackable>> objects,
                       std::source_location where = std::source_location::current())
       : Checkpoint(NamedTrackables(objects), where) {}
+  // A template, so that braces are not taken for a list of this type.
+  template <std::same_as<NamedTrackables> Objects>
+  explicit Checkpoint(const Objects& objects, std::source_location where = std::source_location::current())
+      : impl_(made_of(objects, where)) {}
 
   // Saves as PREFIX-1, PREFIX-2, ... and enters it in the file `checkpoint` of that folder, which is made where it
   // does not exist. Returns the path without its ending.
@@ -171,6 +189,8 @@ class Checkpoint {
   std::string save_numbered(const std::string& prefix, const Retention& retention, const SaveOptions& options,
                             std::source_location where) const;
   struct Impl;
+  static std::shared_ptr<Impl> made_of(const NamedTrackables& objects, std::source_location where);
+
   std::shared_ptr<Impl> impl_;
 };
 

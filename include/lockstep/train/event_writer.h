@@ -50,9 +50,27 @@ class EventWriter {
   void graph(std::span<const GraphNode> nodes) const;
   void flush() const;
 
+  // While it lives, tf::summary on this thread writes here. Scopes nest: they end in the reverse order in which they began.
+  class Scope;
+  [[nodiscard]] Scope as_default() const;
+  // The innermost one of this thread; null: there is none.
+  static const EventWriter* current();
+
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+};
+
+class EventWriter::Scope {
+ public:
+  explicit Scope(const EventWriter& writer);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  EventWriter writer_;
+  const EventWriter* outer_;
 };
 
 }  // namespace lockstep::train

@@ -147,8 +147,8 @@ void expect_same_conversions() {
 }
 
 TEST(SimdVector, HalfPrecisionConversionsAreThoseOfTheScalarTypes) {
-  expect_same_conversions<bfloat16>();
-  expect_same_conversions<float16>();
+  expect_same_conversions<BFloat16>();
+  expect_same_conversions<Float16>();
 }
 
 TEST(SimdVector, FoldsInOneOrder) {

@@ -227,11 +227,11 @@ struct ComputeOf {
   using type = T;
 };
 template <>
-struct ComputeOf<bfloat16> {
+struct ComputeOf<BFloat16> {
   using type = float;
 };
 template <>
-struct ComputeOf<float16> {
+struct ComputeOf<Float16> {
   using type = float;
 };
 template <>
@@ -276,13 +276,13 @@ LOCKSTEP_INLINE void narrow(Narrow* p, const Vec<Wide>& v) {
   }
 }
 
-LOCKSTEP_INLINE F32 load(const bfloat16* p) {
+LOCKSTEP_INLINE F32 load(const BFloat16* p) {
   return bits_as<float>(widen<uint32_t>(reinterpret_cast<const uint16_t*>(p)) << 16);
 }
 
 // Shifting the 15 low bits into a float's place leaves an exponent that is 112 too small: a multiplication
 // mends it, for subnormals too. Infinity and NaN have the exponent 31, which must become 255.
-LOCKSTEP_INLINE F32 load(const float16* p) {
+LOCKSTEP_INLINE F32 load(const Float16* p) {
   const U32 h = widen<uint32_t>(reinterpret_cast<const uint16_t*>(p));
   const U32 magnitude = (h & splat<uint32_t>(0x7fff)) << 13;
   const F32 finite = bits_as<float>(magnitude) * splat(0x1p112f);
@@ -294,14 +294,14 @@ LOCKSTEP_INLINE F32 load(const float16* p) {
 LOCKSTEP_INLINE U32 load(const uint8_t* p) { return widen<uint32_t>(p); }
 
 // The conversions of dtype.cc, lane by lane: to nearest, ties to even.
-LOCKSTEP_INLINE void store(bfloat16* p, const F32& v) {
+LOCKSTEP_INLINE void store(BFloat16* p, const F32& v) {
   const U32 u = bits_as<uint32_t>(v);
   const U32 rounded = (u + splat<uint32_t>(0x7fff) + ((u >> 16) & splat<uint32_t>(1))) >> 16;
   const U32 quiet = (u >> 16) | splat<uint32_t>(0x40);
   narrow(reinterpret_cast<uint16_t*>(p), select(v != v, bits_as<int32_t>(quiet), bits_as<int32_t>(rounded)));
 }
 
-LOCKSTEP_INLINE void store(float16* p, const F32& v) {
+LOCKSTEP_INLINE void store(Float16* p, const F32& v) {
   const U32 u = bits_as<uint32_t>(v);
   const U32 sign = (u >> 16) & splat<uint32_t>(0x8000);
   const I32 magnitude = bits_as<int32_t>(u & splat<uint32_t>(0x7fffffff));

@@ -16,11 +16,11 @@ struct ComputeOf {
   using type = T;
 };
 template <>
-struct ComputeOf<bfloat16> {
+struct ComputeOf<BFloat16> {
   using type = float;
 };
 template <>
-struct ComputeOf<float16> {
+struct ComputeOf<Float16> {
   using type = float;
 };
 
@@ -135,8 +135,8 @@ std::unique_ptr<Kernel> prepare_simple_matmul(const KernelRequest& request, cons
   switch (request.dtype(0)) {
     case DType::float32: return std::make_unique<SimpleMatmul<float>>(request, a, b);
     case DType::float64: return std::make_unique<SimpleMatmul<double>>(request, a, b);
-    case DType::bfloat16: return std::make_unique<SimpleMatmul<bfloat16>>(request, a, b);
-    case DType::float16: return std::make_unique<SimpleMatmul<float16>>(request, a, b);
+    case DType::bfloat16: return std::make_unique<SimpleMatmul<BFloat16>>(request, a, b);
+    case DType::float16: return std::make_unique<SimpleMatmul<Float16>>(request, a, b);
     case DType::int32: return std::make_unique<SimpleMatmul<int32_t>>(request, a, b);
     case DType::int64: return std::make_unique<SimpleMatmul<int64_t>>(request, a, b);
     default: fail(ErrorCode::internal, request.where, "matmul: no products of ", request.dtype(0));

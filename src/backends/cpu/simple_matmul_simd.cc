@@ -21,8 +21,8 @@ template <class T>
 LOCKSTEP_INLINE Compute<T> value(T x) {
   return x;
 }
-LOCKSTEP_INLINE float value(bfloat16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
-LOCKSTEP_INLINE float value(float16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
+LOCKSTEP_INLINE float value(BFloat16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
+LOCKSTEP_INLINE float value(Float16 x) { return load_some(&x, 1, 0.0f).part[0][0]; }
 
 // Panels of `Width` rows of x[rows, depth], each stored depth by depth; missing rows are 0.
 template <int Width, class T>
@@ -90,6 +90,6 @@ void* tile(const cpu::MatmulTile& t) {
 
 // Integers wrap around: unsigned ones have the same bits.
 extern const cpu::SimpleMatmulTable kSimpleMatmulTable = {
-    {tile<float>, tile<double>, tile<bfloat16>, tile<float16>, tile<uint32_t>, tile<uint64_t>}};
+    {tile<float>, tile<double>, tile<BFloat16>, tile<Float16>, tile<uint32_t>, tile<uint64_t>}};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

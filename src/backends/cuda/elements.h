@@ -17,11 +17,11 @@ struct ElementOf {
   using type = T;
 };
 template <>
-struct ElementOf<bfloat16> {
+struct ElementOf<BFloat16> {
   using type = __nv_bfloat16;
 };
 template <>
-struct ElementOf<float16> {
+struct ElementOf<Float16> {
   using type = __half;
 };
 // What device code calls the elements that the host calls T.

@@ -156,8 +156,8 @@ std::string constant_text(DType dtype, double value) {
   };
   switch (dtype) {
     case DType::float32: return float_text(static_cast<float>(value));
-    case DType::bfloat16: return float_text(static_cast<float>(bfloat16(static_cast<float>(value))));
-    case DType::float16: return float_text(static_cast<float>(float16(static_cast<float>(value))));
+    case DType::bfloat16: return float_text(static_cast<float>(BFloat16(static_cast<float>(value))));
+    case DType::float16: return float_text(static_cast<float>(Float16(static_cast<float>(value))));
     case DType::float64: return bits_text("__longlong_as_double(0x%llxll)", std::bit_cast<uint64_t>(value));
     case DType::boolean: return value != 0 ? "true" : "false";
     default: break;

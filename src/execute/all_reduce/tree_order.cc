@@ -32,7 +32,7 @@ void collect(TreeNode node, int first, int last, std::vector<TreeNode>& out) {
 constexpr int64_t kBlock = 1024;  // elements added at a time: stays in the first cache
 
 template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float, T>;
+using Accumulator = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
 
 template <class T>
 struct TreeSum {

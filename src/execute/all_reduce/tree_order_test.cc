@@ -72,7 +72,7 @@ std::vector<std::vector<char>> random_leaves(DType dtype, int leaves, int64_t si
     dispatch(dtype, [&]<class T>() {
       for (int64_t i = 0; i < size; ++i) {
         T value{};
-        if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
+        if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
           value = T(static_cast<float>(std::ldexp(normal(random), exponent(random))));
         else if constexpr (std::is_floating_point_v<T>)
           value = static_cast<T>(std::ldexp(normal(random), exponent(random)));

@@ -541,7 +541,7 @@ TEST(Scan, CostsItsBodyTimesItsLength) {
                  {x}, {}, {.length = length})
           .carry[0];
     });
-    return f.figures(random_tensor({4, 8}, 2));
+    return f.statistics(random_tensor({4, 8}, 2));
   };
   EXPECT_EQ(flops(10).flops, 10 * 2 * 4 * 8 * 8);
   EXPECT_EQ(flops(10).flops, 10 * flops(1).flops);

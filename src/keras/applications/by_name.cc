@@ -31,7 +31,7 @@ void visit_options(Visitor& v, Options& o) {
 struct Entry {
   const char* name;
   std::function<Json()> defaults;
-  std::function<Model(const Json&)> make;
+  std::function<Model(const Json&, std::source_location)> make;
 };
 
 template <class Options>
@@ -41,9 +41,11 @@ struct Settings {
 };
 
 template <class Options>
-Entry entry(const char* name, Model (*make)(const Options&)) {
+Entry entry(const char* name, Model (*make)(const Options&, std::source_location)) {
   return {name, [] { return write_fields(Settings<Options>{}); },
-          [make](const Json& json) { return make(read_fields<Settings<Options>>(json).options); }};
+          [make](const Json& json, std::source_location where) {
+            return make(read_fields<Settings<Options>>(json).options, where);
+          }};
 }
 
 const std::vector<Entry>& entries() {
@@ -80,7 +82,7 @@ Json default_options(const std::string& name, std::source_location where) {
 Model make(const std::string& name, const Json& options, std::source_location where) {
   const Entry& application = find(name, where);
   try {
-    return application.make(options);
+    return application.make(options, where);
   } catch (Error& error) {
     error.note("in the options of \"" + name + "\"");
     throw;

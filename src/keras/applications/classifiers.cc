@@ -1,3 +1,4 @@
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/layers/convolutional.h"
@@ -6,7 +7,8 @@
 
 namespace lockstep::keras::applications {
 
-Model mlp(const MlpOptions& options) {
+Model mlp(const MlpOptions& options, std::source_location where) {
+  const CallSite site(where);
   const KerasTensor input = Input(options.input_shape);
   KerasTensor x = options.input_shape.rank() == 1 ? input : layers::Flatten()(input);
   for (const int64_t units : options.hidden) {
@@ -17,7 +19,8 @@ Model mlp(const MlpOptions& options) {
   return {input, x, {.name = options.name}};
 }
 
-Model lenet(const LenetOptions& options) {
+Model lenet(const LenetOptions& options, std::source_location where) {
+  const CallSite site(where);
   require(options.input_shape.rank() == 3, ErrorCode::invalid_argument, std::source_location::current(),
           "lenet: input_shape must be (height, width, channels), received ", options.input_shape);
   const KerasTensor input = Input(options.input_shape);

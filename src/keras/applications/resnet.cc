@@ -1,3 +1,4 @@
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/layers.h"
@@ -102,7 +103,13 @@ class Builder {
 
 }  // namespace
 
-Model resnet18(const ResnetOptions& options) { return Builder(kResnet18, options).build(); }
-Model resnet50(const ResnetOptions& options) { return Builder(kResnet50, options).build(); }
+Model resnet18(const ResnetOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return Builder(kResnet18, options).build();
+}
+Model resnet50(const ResnetOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return Builder(kResnet50, options).build();
+}
 
 }  // namespace lockstep::keras::applications

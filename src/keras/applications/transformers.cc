@@ -1,3 +1,4 @@
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/layers.h"
@@ -43,7 +44,8 @@ void check_sizes(const char* model, int64_t dim, int64_t depth, int64_t heads) {
 
 }  // namespace
 
-Model vit_tiny(const VitOptions& options) {
+Model vit_tiny(const VitOptions& options, std::source_location where) {
+  const CallSite site(where);
   const Shape& image = options.input_shape;
   check_sizes("vit_tiny", options.dim, options.depth, options.heads);
   require(image.rank() == 3 && options.patch_size > 0 && image[0] % options.patch_size == 0 &&
@@ -96,7 +98,13 @@ Model causal_transformer(const char* model, const Options& options, bool tied) {
 
 }  // namespace
 
-Model gpt_tiny(const GptOptions& options) { return causal_transformer("gpt_tiny", options, false); }
-Model gpt2(const Gpt2Options& options) { return causal_transformer("gpt2", options, true); }
+Model gpt_tiny(const GptOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return causal_transformer("gpt_tiny", options, false);
+}
+Model gpt2(const Gpt2Options& options, std::source_location where) {
+  const CallSite site(where);
+  return causal_transformer("gpt2", options, true);
+}
 
 }  // namespace lockstep::keras::applications

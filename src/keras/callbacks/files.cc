@@ -12,6 +12,7 @@
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/folder_lock.h"
@@ -455,13 +456,18 @@ class BackupAndRestoreCallback final : public CallbackBase {
 
 }  // namespace
 
-Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options) {
+Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options,
+                         std::source_location where) {
+  const CallSite site(where);
   return make_callback<ModelCheckpointCallback>(path, options);
 }
-Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options) {
+Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_callback<CSVLoggerCallback>(path, options);
 }
-Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options) {
+Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options,
+                          std::source_location where) {
+  const CallSite site(where);
   return make_callback<BackupAndRestoreCallback>(folder, options);
 }
 

@@ -5,6 +5,7 @@
 
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
@@ -202,17 +203,22 @@ class LambdaCallbackImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback EarlyStopping(const EarlyStoppingOptions& options) {
+Callback EarlyStopping(const EarlyStoppingOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_callback<EarlyStoppingCallback>(options);
 }
-Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options) {
+Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_callback<ReduceLROnPlateauCallback>(options);
 }
-Callback LearningRateScheduler(std::function<double(int, double)> schedule, int verbose) {
+Callback LearningRateScheduler(std::function<double(int, double)> schedule, int verbose,
+                               std::source_location where) {
+  const CallSite site(where);
   return make_callback<LearningRateSchedulerCallback>(std::move(schedule), verbose);
 }
 Callback TerminateOnNaN() { return make_callback<TerminateOnNaNCallback>(); }
-Callback LambdaCallback(const LambdaCallbackOptions& options) {
+Callback LambdaCallback(const LambdaCallbackOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_callback<LambdaCallbackImpl>(options);
 }
 

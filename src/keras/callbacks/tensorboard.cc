@@ -5,6 +5,7 @@
 
 #include "keras/functional_graph.h"
 #include "keras/models/functional_model.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/device/device.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/event_writer.h"
@@ -114,7 +115,9 @@ class TensorBoardCallback final : public CallbackBase {
 
 }  // namespace
 
-Callback TensorBoard(const std::string& folder, const TensorBoardOptions& options) {
+Callback TensorBoard(const std::string& folder, const TensorBoardOptions& options,
+                     std::source_location where) {
+  const CallSite site(where);
   return make_callback<TensorBoardCallback>(folder, options);
 }
 

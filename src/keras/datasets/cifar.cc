@@ -62,7 +62,7 @@ TrainTest load(const Layout& layout, const LoadOptions& options, std::source_loc
 
 }  // namespace
 
-TrainTest cifar10(const LoadOptions& options, std::source_location where) {
+TrainTest cifar10::load_data(const LoadOptions& options, std::source_location where) {
   Layout layout{{"cifar10", {"https://www.cs.toronto.edu/~kriz/"}},
                 {"cifar-10-binary.tar.gz",
                  "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
@@ -76,7 +76,8 @@ TrainTest cifar10(const LoadOptions& options, std::source_location where) {
   return load(layout, options, where);
 }
 
-TrainTest cifar100(const LoadOptions& options, const std::string& label_mode, std::source_location where) {
+TrainTest cifar100::load_data(const std::string& label_mode, const LoadOptions& options,
+                              std::source_location where) {
   require(label_mode == "fine" || label_mode == "coarse", ErrorCode::invalid_argument, where,
           "cifar100: label_mode is \"fine\" or \"coarse\", received \"", label_mode, "\"");
   return load({{"cifar100", {"https://www.cs.toronto.edu/~kriz/"}},

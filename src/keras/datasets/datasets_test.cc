@@ -112,20 +112,20 @@ TEST_F(Datasets, LongMnistIsFoundInAFolderInEitherForm) {
   write("mnist/t10k-images-idx3-ubyte.gz", idx(8, {10000, 28, 28}, std::string(10000 * 784, '\2')), true);
   write("mnist/t10k-labels-idx1-ubyte.gz", idx(8, {10000}, std::string(10000, '\3')), true);
   for (const char* folder : {"", "/mnist"}) {
-    const auto [train, test] = mnist({.folder = folder_ + folder, .download = false});
+    const auto [train, test] = mnist::load_data({.folder = folder_ + folder, .download = false});
     EXPECT_EQ(train.x.spec(), (TensorSpec{DType::uint8, {60000, 28, 28}}));
     EXPECT_EQ(train.y.data<uint8_t>()[0], 1);
     EXPECT_EQ(test.x.data<uint8_t>()[5], 2);
     EXPECT_EQ(test.y.spec(), (TensorSpec{DType::uint8, {10000}}));
   }
   write("mnist/t10k-labels-idx1-ubyte.gz", idx(8, {9999}, std::string(9999, '\3')), true);
-  EXPECT_THAT(error([&] { mnist({.folder = folder_, .download = false}); }),
+  EXPECT_THAT(error([&] { mnist::load_data({.folder = folder_, .download = false}); }),
               AllOf(HasSubstr("uint8(9999,)"), HasSubstr("another data set")));
 }
 
 TEST_F(Datasets, AMissingFileSaysWhereToPutIt) {
   EXPECT_THAT(
-      error([&] { mnist({.folder = folder_ + "/mine", .download = false}); }),
+      error([&] { mnist::load_data({.folder = folder_ + "/mine", .download = false}); }),
       AllOf(HasSubstr(folder_ + "/mine/train-images-idx3-ubyte.gz"),
             HasSubstr(folder_ + "/cache/mnist/train-images-idx3-ubyte.gz"), HasSubstr("switched off")));
 }
@@ -194,7 +194,7 @@ TEST_F(Datasets, LongCifarPlanesBecomeChannels) {
   for (int i = 1; i <= 5; ++i)
     write("cifar-10-batches-bin/data_batch_" + std::to_string(i) + ".bin", batch(10000, 1));
   write("cifar-10-batches-bin/test_batch.bin", batch(10000, 1));
-  const auto [train, test] = cifar10({.folder = folder_, .download = false});
+  const auto [train, test] = cifar10::load_data({.folder = folder_, .download = false});
   EXPECT_EQ(train.x.spec(), (TensorSpec{DType::uint8, {50000, 32, 32, 3}}));
   EXPECT_EQ(train.y.spec(), (TensorSpec{DType::uint8, {50000, 1}}));
   EXPECT_EQ(test.y.data<uint8_t>()[13], 3);
@@ -205,9 +205,9 @@ TEST_F(Datasets, LongCifarPlanesBecomeChannels) {
         tar_member("cifar-100-binary/train.bin", batch(50000, 2)) +
             tar_member("cifar-100-binary/test.bin", batch(10000, 2)),
         true);
-  EXPECT_EQ(cifar100({.folder = folder_}).test.y.data<uint8_t>()[9], 9);
-  EXPECT_EQ(cifar100({.folder = folder_}, "coarse").test.y.data<uint8_t>()[9], 5);
-  EXPECT_THAT(error([&] { cifar100({}, "rough"); }), HasSubstr("\"rough\""));
+  EXPECT_EQ(cifar100::load_data("fine", {.folder = folder_}).test.y.data<uint8_t>()[9], 9);
+  EXPECT_EQ(cifar100::load_data("coarse", {.folder = folder_}).test.y.data<uint8_t>()[9], 5);
+  EXPECT_THAT(error([&] { cifar100::load_data("rough"); }), HasSubstr("\"rough\""));
 }
 
 TEST_F(Datasets, CsvRowsBecomeExamples) {

@@ -17,12 +17,12 @@ Examples make(uint64_t seed, int64_t first, int64_t count) {
 
 }  // namespace
 
-TrainTest digits(const DigitsOptions& options) {
+TrainTest digits(const DigitsOptions& options, std::source_location where) {
   require(options.train_size >= 0 && options.train_size <= kFirstTestExample && options.test_size >= 0,
-          ErrorCode::invalid_argument, std::source_location::current(),
+          ErrorCode::invalid_argument, where,
           "digits: train_size must be from 0 to 2^40 and test_size not negative, received ",
           options.train_size, " and ", options.test_size);
-  return as_error("digits", std::source_location::current(), [&] {
+  return as_error("digits", where, [&] {
     return TrainTest{make(options.seed, 0, options.train_size),
                      make(options.seed, kFirstTestExample, options.test_size)};
   });

@@ -44,7 +44,7 @@ TrainTest load(const Publication& publication, const std::string_view (&sha256)[
 
 }  // namespace
 
-TrainTest mnist(const LoadOptions& options, std::source_location where) {
+TrainTest mnist::load_data(const LoadOptions& options, std::source_location where) {
   return load({"mnist",
                {"https://ossci-datasets.s3.amazonaws.com/mnist/",
                 "https://storage.googleapis.com/cvdf-datasets/mnist/"}},
@@ -55,7 +55,7 @@ TrainTest mnist(const LoadOptions& options, std::source_location where) {
               options, where);
 }
 
-TrainTest fashion_mnist(const LoadOptions& options, std::source_location where) {
+TrainTest fashion_mnist::load_data(const LoadOptions& options, std::source_location where) {
   return load({"fashion_mnist",
                {"https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"}},

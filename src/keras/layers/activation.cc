@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/activations.h"
@@ -170,13 +171,30 @@ const RegisterLayer<SoftmaxLayer> registered_softmax;
 
 }  // namespace
 
-Layer Activation(const keras::Activation& activation, const LayerOptions& options) {
+Layer Activation(const keras::Activation& activation, const LayerOptions& options,
+                 std::source_location where) {
+  const CallSite site(where);
   return make_configured<ActivationLayer>({activation, options});
 }
-Layer ReLU(const ReLUOptions& options) { return make_configured<ReLULayer>({options}); }
-Layer LeakyReLU(const LeakyReLUOptions& options) { return make_configured<LeakyReLULayer>({options}); }
-Layer PReLU(const PReLUOptions& options) { return make_configured<PReLULayer>({options}); }
-Layer ELU(const ELUOptions& options) { return make_configured<ELULayer>({options}); }
-Layer Softmax(const SoftmaxOptions& options) { return make_configured<SoftmaxLayer>({options}); }
+Layer ReLU(const ReLUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<ReLULayer>({options});
+}
+Layer LeakyReLU(const LeakyReLUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<LeakyReLULayer>({options});
+}
+Layer PReLU(const PReLUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<PReLULayer>({options});
+}
+Layer ELU(const ELUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<ELULayer>({options});
+}
+Layer Softmax(const SoftmaxOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<SoftmaxLayer>({options});
+}
 
 }  // namespace lockstep::keras::layers

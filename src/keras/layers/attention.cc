@@ -3,6 +3,7 @@
 #include "keras/layers/attention_mask.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -140,8 +141,12 @@ const RegisterLayer<AdditiveAttentionLayer> additive_attention;
 
 }  // namespace
 
-Layer Attention(const AttentionOptions& options) { return make_configured<AttentionLayer>({options}); }
-Layer AdditiveAttention(const AdditiveAttentionOptions& options) {
+Layer Attention(const AttentionOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<AttentionLayer>({options});
+}
+Layer AdditiveAttention(const AdditiveAttentionOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdditiveAttentionLayer>({options});
 }
 

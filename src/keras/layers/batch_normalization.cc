@@ -4,6 +4,7 @@
 #include "graph/emit.h"
 #include "keras/layers/registry.h"
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/normalization.h"
 #include "lockstep/ops/array.h"
@@ -304,7 +305,8 @@ const RegisterLayer<BatchNormalizationLayer> registered;
 
 }  // namespace
 
-Layer BatchNormalization(const BatchNormalizationOptions& options) {
+Layer BatchNormalization(const BatchNormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<BatchNormalizationLayer>({options, {}});
 }
 

@@ -2,6 +2,7 @@
 
 #include "keras/layers/registry.h"
 #include "keras/layers/spatial.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 
@@ -322,34 +323,54 @@ const RegisterLayer<SeparableLayer<2>> separable2d_registered({"SeparableConvolu
 
 }  // namespace
 
-Layer Conv1D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options) {
+Layer Conv1D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options,
+             std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLayer<1>>({filters, kernel_size, options});
 }
-Layer Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options) {
+Layer Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options,
+             std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLayer<2>>({filters, kernel_size, options});
 }
-Layer Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options) {
+Layer Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options,
+             std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLayer<3>>({filters, kernel_size, options});
 }
-Layer Conv1DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options) {
+Layer Conv1DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvTransposeLayer<1>>({filters, kernel_size, options});
 }
-Layer Conv2DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options) {
+Layer Conv2DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvTransposeLayer<2>>({filters, kernel_size, options});
 }
-Layer Conv3DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options) {
+Layer Conv3DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvTransposeLayer<3>>({filters, kernel_size, options});
 }
-Layer DepthwiseConv1D(const Sizes& kernel_size, const DepthwiseConvOptions& options) {
+Layer DepthwiseConv1D(const Sizes& kernel_size, const DepthwiseConvOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<DepthwiseLayer<1>>({kernel_size, options});
 }
-Layer DepthwiseConv2D(const Sizes& kernel_size, const DepthwiseConvOptions& options) {
+Layer DepthwiseConv2D(const Sizes& kernel_size, const DepthwiseConvOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<DepthwiseLayer<2>>({kernel_size, options});
 }
-Layer SeparableConv1D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options) {
+Layer SeparableConv1D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<SeparableLayer<1>>({filters, kernel_size, options});
 }
-Layer SeparableConv2D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options) {
+Layer SeparableConv2D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<SeparableLayer<2>>({filters, kernel_size, options});
 }
 

@@ -1,4 +1,5 @@
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/linalg.h"
@@ -65,7 +66,8 @@ const RegisterLayer<DenseLayer> registered;
 
 }  // namespace
 
-Layer Dense(int64_t units, const DenseOptions& options) {
+Layer Dense(int64_t units, const DenseOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<DenseLayer>({units, options});
 }
 

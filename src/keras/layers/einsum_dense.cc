@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
@@ -205,7 +206,9 @@ const RegisterLayer<EinsumDenseLayer> registered;
 
 }  // namespace
 
-Layer EinsumDense(const std::string& equation, const Shape& output_shape, const EinsumDenseOptions& options) {
+Layer EinsumDense(const std::string& equation, const Shape& output_shape, const EinsumDenseOptions& options,
+                  std::source_location where) {
+  const CallSite site(where);
   return make_configured<EinsumDenseLayer>({output_shape, equation, options});
 }
 

@@ -1,4 +1,5 @@
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
@@ -119,10 +120,14 @@ const RegisterLayer<ReversibleEmbeddingLayer> reversible_embedding;
 
 }  // namespace
 
-Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
+Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options,
+                std::source_location where) {
+  const CallSite site(where);
   return make_configured<EmbeddingLayer>({input_dim, output_dim, options});
 }
-Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const ReversibleEmbeddingOptions& options) {
+Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim, const ReversibleEmbeddingOptions& options,
+                          std::source_location where) {
+  const CallSite site(where);
   return make_configured<ReversibleEmbeddingLayer>({input_dim, output_dim, options});
 }
 

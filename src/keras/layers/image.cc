@@ -6,6 +6,7 @@
 
 #include "keras/layers/noise.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -519,33 +520,44 @@ const RegisterLayer<RandomBrightnessLayer> random_brightness;
 
 }  // namespace
 
-Layer Resizing(int64_t height, int64_t width, const ResizingOptions& options) {
+Layer Resizing(int64_t height, int64_t width, const ResizingOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<ResizingLayer>({height, width, options});
 }
-Layer CenterCrop(int64_t height, int64_t width, const ImageOptions& options) {
+Layer CenterCrop(int64_t height, int64_t width, const ImageOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<CenterCropLayer>({height, width, options});
 }
-Layer RandomCrop(int64_t height, int64_t width, const RandomImageOptions& options) {
+Layer RandomCrop(int64_t height, int64_t width, const RandomImageOptions& options,
+                 std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomCropLayer>({height, width, options});
 }
-Layer RandomFlip(const std::string& mode, const RandomImageOptions& options) {
+Layer RandomFlip(const std::string& mode, const RandomImageOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomFlipLayer>({mode, options});
 }
-Layer RandomRotation(const Numbers& factor, const RandomTransformOptions& options) {
+Layer RandomRotation(const Numbers& factor, const RandomTransformOptions& options,
+                     std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomRotationLayer>({factor, options});
 }
 Layer RandomTranslation(const Numbers& height_factor, const Numbers& width_factor,
-                        const RandomTransformOptions& options) {
+                        const RandomTransformOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomTranslationLayer>({height_factor, width_factor, options});
 }
 Layer RandomZoom(const Numbers& height_factor, const Numbers& width_factor,
-                 const RandomTransformOptions& options) {
+                 const RandomTransformOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomZoomLayer>({height_factor, width_factor, options});
 }
-Layer RandomContrast(const Numbers& factor, const RandomColorOptions& options) {
+Layer RandomContrast(const Numbers& factor, const RandomColorOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomContrastLayer>({factor, options});
 }
-Layer RandomBrightness(const Numbers& factor, const RandomColorOptions& options) {
+Layer RandomBrightness(const Numbers& factor, const RandomColorOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RandomBrightnessLayer>({factor, options});
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -279,13 +280,37 @@ const RegisterLayer<DotLayer> registered_dot;
 
 }  // namespace
 
-Layer Add(const LayerOptions& options) { return make_configured<AddLayer>({options}); }
-Layer Subtract(const LayerOptions& options) { return make_configured<SubtractLayer>({options}); }
-Layer Average(const LayerOptions& options) { return make_configured<AverageLayer>({options}); }
-Layer Multiply(const LayerOptions& options) { return make_configured<MultiplyLayer>({options}); }
-Layer Maximum(const LayerOptions& options) { return make_configured<MaximumLayer>({options}); }
-Layer Minimum(const LayerOptions& options) { return make_configured<MinimumLayer>({options}); }
-Layer Concatenate(const ConcatenateOptions& options) { return make_configured<ConcatenateLayer>({options}); }
-Layer Dot(const Axes& axes, const DotOptions& options) { return make_configured<DotLayer>({axes, options}); }
+Layer Add(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<AddLayer>({options});
+}
+Layer Subtract(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<SubtractLayer>({options});
+}
+Layer Average(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<AverageLayer>({options});
+}
+Layer Multiply(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<MultiplyLayer>({options});
+}
+Layer Maximum(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<MaximumLayer>({options});
+}
+Layer Minimum(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<MinimumLayer>({options});
+}
+Layer Concatenate(const ConcatenateOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<ConcatenateLayer>({options});
+}
+Layer Dot(const Axes& axes, const DotOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<DotLayer>({axes, options});
+}
 
 }  // namespace lockstep::keras::layers

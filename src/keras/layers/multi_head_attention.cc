@@ -6,6 +6,7 @@
 #include "keras/layers/attention_mask.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/attention.h"
 #include "lockstep/keras/layers/core.h"
@@ -362,11 +363,14 @@ const RegisterLayer<GroupQueryAttentionLayer> group_query_attention({"GroupedQue
 
 }  // namespace
 
-Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options) {
+Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options,
+                         std::source_location where) {
+  const CallSite site(where);
   return make_configured<MultiHeadAttentionLayer>({num_heads, key_dim, options});
 }
 Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
-                          const GroupQueryAttentionOptions& options) {
+                          const GroupQueryAttentionOptions& options, std::source_location where) {
+  const CallSite site(where);
   // Keras exports the class GroupedQueryAttention under a shorter name, but names layers after the class.
   GroupQueryAttentionOptions named = options;
   if (named.name.empty()) named.name = unique_name("grouped_query_attention");

@@ -4,6 +4,7 @@
 
 #include "keras/layers/input_rank.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/math.h"
 
@@ -230,25 +231,32 @@ const RegisterLayer<GaussianDropoutLayer> gaussian_dropout;
 
 }  // namespace
 
-Layer Dropout(double rate, const DropoutOptions& options) {
+Layer Dropout(double rate, const DropoutOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<DropoutLayer>({rate, options});
 }
-Layer AlphaDropout(double rate, const DropoutOptions& options) {
+Layer AlphaDropout(double rate, const DropoutOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<AlphaDropoutLayer>({rate, options});
 }
-Layer SpatialDropout1D(double rate, const SpatialDropoutOptions& options) {
+Layer SpatialDropout1D(double rate, const SpatialDropoutOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SpatialDropoutLayer<1>>({rate, options});
 }
-Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options) {
+Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SpatialDropoutLayer<2>>({rate, options});
 }
-Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options) {
+Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SpatialDropoutLayer<3>>({rate, options});
 }
-Layer GaussianNoise(double stddev, const NoiseOptions& options) {
+Layer GaussianNoise(double stddev, const NoiseOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GaussianNoiseLayer>({stddev, options});
 }
-Layer GaussianDropout(double rate, const NoiseOptions& options) {
+Layer GaussianDropout(double rate, const NoiseOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GaussianDropoutLayer>({rate, options});
 }
 

@@ -5,6 +5,7 @@
 
 #include "keras/layers/registry.h"
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -349,19 +350,25 @@ const RegisterLayer<SpectralNormalizationLayer> spectral_normalization;
 
 }  // namespace
 
-Layer LayerNormalization(const LayerNormalizationOptions& options) {
+Layer LayerNormalization(const LayerNormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<LayerNormalizationLayer>({options});
 }
-Layer GroupNormalization(const GroupNormalizationOptions& options) {
+Layer GroupNormalization(const GroupNormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GroupNormalizationLayer>({options});
 }
-Layer RMSNormalization(const RMSNormalizationOptions& options) {
+Layer RMSNormalization(const RMSNormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RMSNormalizationLayer>({options});
 }
-Layer UnitNormalization(const UnitNormalizationOptions& options) {
+Layer UnitNormalization(const UnitNormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<UnitNormalizationLayer>({options});
 }
-Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options) {
+Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options,
+                            std::source_location where) {
+  const CallSite site(where);
   return make_configured<SpectralNormalizationLayer>({layer, options});
 }
 

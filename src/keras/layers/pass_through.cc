@@ -2,6 +2,7 @@
 // Lambda; and the inputs of models, which files list among the layers.
 #include "keras/functional_graph.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -132,7 +133,7 @@ const bool inputs_are_known = [] {
     reader("name", name);
     reader.ignore("trainable");
     reader.finish();
-    const Layer layer = make_layer<InputLayer>(shape, dtype, name);
+    const Layer layer = make_layer<keras::InputLayer>(shape, dtype, name);
     layer.build(shape);
     return layer;
   });
@@ -141,12 +142,26 @@ const bool inputs_are_known = [] {
 
 }  // namespace
 
-Layer Identity(const LayerOptions& options) { return make_configured<IdentityLayer>({options}); }
-Layer ActivityRegularization(const ActivityRegularizationOptions& options) {
+Layer InputLayer(const InputLayerOptions& options, std::source_location where) {
+  return {Input(options.input_shape,
+                {.batch_size = options.batch_size, .dtype = options.dtype, .name = options.name}, where),
+          where};
+}
+Layer Identity(const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<IdentityLayer>({options});
+}
+Layer ActivityRegularization(const ActivityRegularizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<ActivityRegularizationLayer>({{options, {}}});
 }
-Layer Masking(const MaskingOptions& options) { return make_configured<MaskingLayer>({options}); }
-Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options) {
+Layer Masking(const MaskingOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<MaskingLayer>({options});
+}
+Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options,
+             std::source_location where) {
+  const CallSite site(where);
   return Lambda(
       [function = std::move(function)](const TensorList& inputs, const CallContext&) -> TensorList {
         require(inputs.size() == 1, ErrorCode::invalid_argument, std::source_location::current(),
@@ -156,7 +171,8 @@ Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions&
       options);
 }
 Layer Lambda(std::function<TensorList(const TensorList&, const CallContext&)> function,
-             const LambdaOptions& options) {
+             const LambdaOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_layer<LambdaLayer>(LambdaSettings{options}, std::move(function));
 }
 

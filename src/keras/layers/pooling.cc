@@ -2,6 +2,7 @@
 
 #include "keras/layers/registry.h"
 #include "keras/layers/spatial.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
@@ -165,64 +166,103 @@ PoolingOptions with_window(const Sizes& pool_size, PoolingOptions options) {
 
 }  // namespace
 
-Layer MaxPooling1D(const PoolingOptions& o) { return make_configured<PoolingLayer<Pool::max, 1>>({o}); }
-Layer MaxPooling1D(const Sizes& size, const PoolingOptions& o) { return MaxPooling1D(with_window(size, o)); }
-Layer MaxPooling2D(const PoolingOptions& o) { return make_configured<PoolingLayer<Pool::max, 2>>({o}); }
-Layer MaxPooling2D(const Sizes& size, const PoolingOptions& o) { return MaxPooling2D(with_window(size, o)); }
-Layer MaxPooling3D(const PoolingOptions& o) { return make_configured<PoolingLayer<Pool::max, 3>>({o}); }
-Layer MaxPooling3D(const Sizes& size, const PoolingOptions& o) { return MaxPooling3D(with_window(size, o)); }
-Layer AveragePooling1D(const PoolingOptions& o) {
+Layer MaxPooling1D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<PoolingLayer<Pool::max, 1>>({o});
+}
+Layer MaxPooling1D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return MaxPooling1D(with_window(size, o));
+}
+Layer MaxPooling2D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<PoolingLayer<Pool::max, 2>>({o});
+}
+Layer MaxPooling2D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return MaxPooling2D(with_window(size, o));
+}
+Layer MaxPooling3D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<PoolingLayer<Pool::max, 3>>({o});
+}
+Layer MaxPooling3D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return MaxPooling3D(with_window(size, o));
+}
+Layer AveragePooling1D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<PoolingLayer<Pool::average, 1>>({o});
 }
-Layer AveragePooling1D(const Sizes& size, const PoolingOptions& o) {
+Layer AveragePooling1D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return AveragePooling1D(with_window(size, o));
 }
-Layer AveragePooling2D(const PoolingOptions& o) {
+Layer AveragePooling2D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<PoolingLayer<Pool::average, 2>>({o});
 }
-Layer AveragePooling2D(const Sizes& size, const PoolingOptions& o) {
+Layer AveragePooling2D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return AveragePooling2D(with_window(size, o));
 }
-Layer AveragePooling3D(const PoolingOptions& o) {
+Layer AveragePooling3D(const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<PoolingLayer<Pool::average, 3>>({o});
 }
-Layer AveragePooling3D(const Sizes& size, const PoolingOptions& o) {
+Layer AveragePooling3D(const Sizes& size, const PoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return AveragePooling3D(with_window(size, o));
 }
-Layer AdaptiveMaxPooling1D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveMaxPooling1D(const Sizes& size, const AdaptivePoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::max, 1>>({size, o});
 }
-Layer AdaptiveMaxPooling2D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveMaxPooling2D(const Sizes& size, const AdaptivePoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::max, 2>>({size, o});
 }
-Layer AdaptiveMaxPooling3D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveMaxPooling3D(const Sizes& size, const AdaptivePoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::max, 3>>({size, o});
 }
-Layer AdaptiveAveragePooling1D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveAveragePooling1D(const Sizes& size, const AdaptivePoolingOptions& o,
+                               std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::average, 1>>({size, o});
 }
-Layer AdaptiveAveragePooling2D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveAveragePooling2D(const Sizes& size, const AdaptivePoolingOptions& o,
+                               std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::average, 2>>({size, o});
 }
-Layer AdaptiveAveragePooling3D(const Sizes& size, const AdaptivePoolingOptions& o) {
+Layer AdaptiveAveragePooling3D(const Sizes& size, const AdaptivePoolingOptions& o,
+                               std::source_location where) {
+  const CallSite site(where);
   return make_configured<AdaptivePoolingLayer<Pool::average, 3>>({size, o});
 }
-Layer GlobalMaxPooling1D(const GlobalPoolingOptions& o) {
+Layer GlobalMaxPooling1D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::max, 1>>({o});
 }
-Layer GlobalMaxPooling2D(const GlobalPoolingOptions& o) {
+Layer GlobalMaxPooling2D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::max, 2>>({o});
 }
-Layer GlobalMaxPooling3D(const GlobalPoolingOptions& o) {
+Layer GlobalMaxPooling3D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::max, 3>>({o});
 }
-Layer GlobalAveragePooling1D(const GlobalPoolingOptions& o) {
+Layer GlobalAveragePooling1D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::average, 1>>({o});
 }
-Layer GlobalAveragePooling2D(const GlobalPoolingOptions& o) {
+Layer GlobalAveragePooling2D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::average, 2>>({o});
 }
-Layer GlobalAveragePooling3D(const GlobalPoolingOptions& o) {
+Layer GlobalAveragePooling3D(const GlobalPoolingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GlobalPoolingLayer<Pool::average, 3>>({o});
 }
 

@@ -2,6 +2,7 @@
 
 #include "keras/functional_graph.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -52,7 +53,9 @@ const RegisterLayer<PositionEmbeddingLayer> registered;
 
 }  // namespace
 
-Layer PositionEmbedding(int64_t sequence_length, const PositionEmbeddingOptions& options) {
+Layer PositionEmbedding(int64_t sequence_length, const PositionEmbeddingOptions& options,
+                        std::source_location where) {
+  const CallSite site(where);
   return make_configured<PositionEmbeddingLayer>({sequence_length, options});
 }
 

@@ -7,6 +7,7 @@
 
 #include "graph/emit.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -347,16 +348,22 @@ void AdaptableLayer::adapt(const Tensor& data, std::source_location where) const
   adaptable->adapt(data, where);
 }
 
-Layer Rescaling(const Numbers& scale, const Numbers& offset, const LayerOptions& options) {
+Layer Rescaling(const Numbers& scale, const Numbers& offset, const LayerOptions& options,
+                std::source_location where) {
+  const CallSite site(where);
   return make_configured<RescalingLayer>({scale, offset, options});
 }
-AdaptableLayer Normalization(const NormalizationOptions& options) {
+AdaptableLayer Normalization(const NormalizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   return AdaptableLayer(make_configured<NormalizationLayer>({options.axis, options}).base());
 }
-Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options) {
+Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options,
+                       std::source_location where) {
+  const CallSite site(where);
   return make_configured<CategoryEncodingLayer>({num_tokens, options});
 }
-AdaptableLayer Discretization(const DiscretizationOptions& options) {
+AdaptableLayer Discretization(const DiscretizationOptions& options, std::source_location where) {
+  const CallSite site(where);
   require(!options.num_bins || !options.bin_boundaries, ErrorCode::invalid_argument,
           std::source_location::current(), "Discretization: give bin_boundaries or num_bins, not both");
   return AdaptableLayer(make_configured<DiscretizationLayer>({options}).base());

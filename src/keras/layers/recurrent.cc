@@ -2,6 +2,7 @@
 
 #include "keras/layers/recurrent_layer.h"
 #include "keras/layers/recurrent_settings.h"
+#include "lockstep/base/call_site.h"
 
 namespace lockstep::keras::layers {
 namespace {
@@ -69,13 +70,24 @@ const RegisterLayer<RNNLayer> rnn;
 
 }  // namespace
 
-Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options) {
+Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SimpleRNNLayer>({units, options});
 }
-Layer LSTM(int64_t units, const LSTMOptions& options) { return make_configured<LSTMLayer>({units, options}); }
-Layer GRU(int64_t units, const GRUOptions& options) { return make_configured<GRULayer>({units, options}); }
-Layer RNN(const Layer& cell, const RNNOptions& options) { return make_configured<RNNLayer>({cell, options}); }
-Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options) {
+Layer LSTM(int64_t units, const LSTMOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<LSTMLayer>({units, options});
+}
+Layer GRU(int64_t units, const GRUOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<GRULayer>({units, options});
+}
+Layer RNN(const Layer& cell, const RNNOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<RNNLayer>({cell, options});
+}
+Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options, std::source_location where) {
+  const CallSite site(where);
   return RNN(StackedRNNCells(cells), options);
 }
 

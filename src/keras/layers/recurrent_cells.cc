@@ -3,6 +3,7 @@
 #include "keras/layers/recurrent_cell.h"
 #include "keras/layers/recurrent_settings.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/recurrent.h"
 #include "lockstep/ops/array.h"
@@ -311,16 +312,21 @@ std::vector<const RecurrentCell*> cells_of(const Layer& layer, const char* user)
   return {cell};
 }
 
-Layer SimpleRNNCell(int64_t units, const SimpleRNNCellOptions& options) {
+Layer SimpleRNNCell(int64_t units, const SimpleRNNCellOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<SimpleRNNCellLayer>({units, options});
 }
-Layer LSTMCell(int64_t units, const LSTMCellOptions& options) {
+Layer LSTMCell(int64_t units, const LSTMCellOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<LSTMCellLayer>({units, options});
 }
-Layer GRUCell(int64_t units, const GRUCellOptions& options) {
+Layer GRUCell(int64_t units, const GRUCellOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<GRUCellLayer>({units, options});
 }
-Layer StackedRNNCells(const std::vector<Layer>& cells, const StackedRNNCellsOptions& options) {
+Layer StackedRNNCells(const std::vector<Layer>& cells, const StackedRNNCellsOptions& options,
+                      std::source_location where) {
+  const CallSite site(where);
   return make_configured<StackedRNNCellsLayer>({cells, options});
 }
 

@@ -2,6 +2,7 @@
 
 #include "keras/layers/registry.h"
 #include "keras/layers/spatial.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/image.h"
 
@@ -184,20 +185,41 @@ const RegisterLayer<UpSamplingLayer<3>> up_sampling3;
 
 }  // namespace
 
-Layer ZeroPadding1D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 1>(m, o); }
-Layer ZeroPadding2D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 2>(m, o); }
-Layer ZeroPadding3D(const Margins& m, const MarginOptions& o) { return make<Margin::padding, 3>(m, o); }
-Layer Cropping1D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 1>(m, o); }
-Layer Cropping2D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 2>(m, o); }
-Layer Cropping3D(const Margins& m, const MarginOptions& o) { return make<Margin::cropping, 3>(m, o); }
+Layer ZeroPadding1D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::padding, 1>(m, o);
+}
+Layer ZeroPadding2D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::padding, 2>(m, o);
+}
+Layer ZeroPadding3D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::padding, 3>(m, o);
+}
+Layer Cropping1D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::cropping, 1>(m, o);
+}
+Layer Cropping2D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::cropping, 2>(m, o);
+}
+Layer Cropping3D(const Margins& m, const MarginOptions& o, std::source_location where) {
+  const CallSite site(where);
+  return make<Margin::cropping, 3>(m, o);
+}
 
-Layer UpSampling1D(int64_t size, const UpSamplingOptions& o) {
+Layer UpSampling1D(int64_t size, const UpSamplingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<UpSamplingLayer<1>>({size, o});
 }
-Layer UpSampling2D(const Sizes& size, const UpSamplingOptions& o) {
+Layer UpSampling2D(const Sizes& size, const UpSamplingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<UpSamplingLayer<2>>({size, o});
 }
-Layer UpSampling3D(const Sizes& size, const UpSamplingOptions& o) {
+Layer UpSampling3D(const Sizes& size, const UpSamplingOptions& o, std::source_location where) {
+  const CallSite site(where);
   return make_configured<UpSamplingLayer<3>>({size, o});
 }
 

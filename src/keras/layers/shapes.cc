@@ -3,6 +3,7 @@
 
 #include "keras/layers/input_rank.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/ops/array.h"
 
@@ -123,14 +124,20 @@ const RegisterLayer<RepeatVectorLayer> repeat_vector;
 
 }  // namespace
 
-Layer Flatten(const FlattenOptions& options) { return make_configured<FlattenLayer>({options}); }
-Layer Reshape(const Shape& target_shape, const LayerOptions& options) {
+Layer Flatten(const FlattenOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return make_configured<FlattenLayer>({options});
+}
+Layer Reshape(const Shape& target_shape, const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<ReshapeLayer>({{target_shape.begin(), target_shape.end()}, options});
 }
-Layer Permute(const Dims& dims, const LayerOptions& options) {
+Layer Permute(const Dims& dims, const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<PermuteLayer>({dims, options});
 }
-Layer RepeatVector(int64_t n, const LayerOptions& options) {
+Layer RepeatVector(int64_t n, const LayerOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<RepeatVectorLayer>({n, options});
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/recurrent.h"
 #include "lockstep/ops/array.h"
@@ -211,10 +212,12 @@ const RegisterLayer<TimeDistributedLayer> time_distributed;
 
 }  // namespace
 
-Layer Bidirectional(const Layer& layer, const BidirectionalOptions& options) {
+Layer Bidirectional(const Layer& layer, const BidirectionalOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<BidirectionalLayer>({layer, options});
 }
-Layer TimeDistributed(const Layer& layer, const TimeDistributedOptions& options) {
+Layer TimeDistributed(const Layer& layer, const TimeDistributedOptions& options, std::source_location where) {
+  const CallSite site(where);
   return make_configured<TimeDistributedLayer>({layer, options});
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::keras {
 
 FunctionalModel::FunctionalModel(const KerasTensors& inputs, const KerasTensors& outputs,
                                  const ModelOptions& options, std::source_location where)
-    : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}),
+    : ModelBase("Functional", {.name = options.name, .trainable = options.trainable}, where),
       inputs_(inputs),
       outputs_(outputs),
       graph_(trace_back(inputs_.list(), outputs_.list(), where)) {

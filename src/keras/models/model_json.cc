@@ -369,9 +369,10 @@ Json SequentialModel::get_config() const {
   return config;
 }
 
-std::string Model::to_json(int indent) const {
+std::string Model::to_json(int indent, std::source_location where) const {
+  const CallSite site(where);
+  const Trainer& trainer = model_base(where).trainer();
   Json json = serialize();
-  const Trainer& trainer = model_base().trainer();
   json.set("compile_config",
            trainer.compiled() ? serialize_compile_options(trainer.options()) : Json::object());
   return json.dump(indent);

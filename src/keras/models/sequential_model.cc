@@ -9,11 +9,12 @@
 
 namespace lockstep::keras {
 
-SequentialModel::SequentialModel(const ModelOptions& options)
-    : ModelBase("Sequential", {.name = options.name, .trainable = options.trainable}) {}
+SequentialModel::SequentialModel(const ModelOptions& options, std::source_location where)
+    : ModelBase("Sequential", {.name = options.name, .trainable = options.trainable}, where) {}
 
 void SequentialModel::add(const Layer& layer, std::source_location where) {
   require(layer.defined(), ErrorCode::invalid_argument, where, "Sequential: an empty Layer was added");
+  if (const std::optional<KerasTensor> input = input_of(layer)) return set_input(*input, where);
   const auto same_name = [&](const Layer& other) { return other.name() == layer.name(); };
   require(std::none_of(layers().begin(), layers().end(), same_name), ErrorCode::invalid_argument, where,
           "Sequential: there is a layer \"", layer.name(),

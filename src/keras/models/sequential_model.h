@@ -9,7 +9,7 @@ namespace lockstep::keras {
 
 class SequentialModel final : public ModelBase {
  public:
-  explicit SequentialModel(const ModelOptions& options);
+  SequentialModel(const ModelOptions& options, std::source_location where);
 
   void add(const Layer& layer, std::source_location where);
   void set_input(const KerasTensor& input, std::source_location where);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <map>
 
 #include "keras/functional_graph.h"
@@ -264,8 +265,8 @@ void add_rows(Table& table, const ModelBase& model, const SummaryOptions& option
 
 }  // namespace
 
-std::string Model::summary(const SummaryOptions& options, std::source_location where) const {
-  ModelBase& model = model_base();
+void Model::summary(const SummaryOptions& options, std::source_location where) const {
+  ModelBase& model = model_base(where);
   const auto* functional = dynamic_cast<const FunctionalModel*>(&model);
   const bool connections = functional && !is_chain(*functional);
   std::vector<Column> columns = {
@@ -300,7 +301,10 @@ std::string Model::summary(const SummaryOptions& options, std::source_location w
   out += params_line("Total params", all) + params_line("Trainable params", trainable) +
          params_line("Non-trainable params", frozen);
   if (!slots.empty()) out += params_line("Optimizer params", slots);
-  return out;
+  if (options.print_fn)
+    options.print_fn(out);
+  else
+    std::cout << out << std::flush;
 }
 
 }  // namespace lockstep::keras

@@ -4,6 +4,7 @@
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
 #include "keras/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -18,14 +19,26 @@ Optimizer::Optimizer(const char* name, std::source_location where)
 Optimizer::Optimizer(const std::string& name, std::source_location where)
     : Optimizer(optimizer_from_json(name, where)) {}
 
-void Optimizer::build(const std::vector<Variable>& variables, std::source_location) const {
-  core_->build(variables);
+Optimizer::Core& Optimizer::checked(std::source_location where) const {
+  require(core_ != nullptr, ErrorCode::failed_precondition, where,
+          "this Optimizer was default-constructed: it names no optimizer; assign one, such as "
+          "optimizers::Adam(), before it is used");
+  return *core_;
+}
+
+void Optimizer::build(const std::vector<Variable>& variables, std::source_location where) const {
+  const CallSite site(where);
+  checked(where).build(variables);
 }
 
 void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
                                 std::source_location where) const {
-  require(gradients.size() == variables.size(), ErrorCode::invalid_argument, where,
-          "apply_gradients: ", gradients.size(), " gradients for ", variables.size(), " variables");
+  const CallSite site(where);
+  checked(where);
+  require(
+      gradients.size() == variables.size(), ErrorCode::invalid_argument, where,
+      "apply_gradients: ", gradients.size(), " gradients for ", variables.size(), " variables",
+      variables.empty() ? "; a model has its variables once it is built: call it, or build(), first" : "");
   require(
       std::any_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return g.defined(); }),
       ErrorCode::invalid_argument, where,
@@ -48,55 +61,62 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
 }
 
 Tensor Optimizer::scale_loss(const TensorArg& loss) const {
-  return core_->scale_loss(loss.tensor("scale_loss"), loss.where());
+  return checked(loss.where()).scale_loss(loss.tensor("scale_loss"), loss.where());
 }
 
 void Optimizer::finalize_variable_values(const std::vector<Variable>& variables,
                                          std::source_location where) const {
   const RecorderPause pause;
   const VariableReadScope as_kept;
-  core_->finalize(variables, where);
+  checked(where).finalize(variables, where);
 }
 
-void Optimizer::exclude_from_weight_decay(std::vector<std::string> words) const {
-  exclude_from_weight_decay([words = std::move(words)](const Variable& variable) {
-    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-      return variable.name().find(word) != std::string::npos;
-    });
-  });
+void Optimizer::exclude_from_weight_decay(std::vector<std::string> words, std::source_location where) const {
+  exclude_from_weight_decay(
+      [words = std::move(words)](const Variable& variable) {
+        return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+          return variable.name().find(word) != std::string::npos;
+        });
+      },
+      where);
 }
-void Optimizer::exclude_from_weight_decay(std::function<bool(const Variable&)> excluded) const {
-  core_->exclude_from_weight_decay(std::move(excluded));
+void Optimizer::exclude_from_weight_decay(std::function<bool(const Variable&)> excluded,
+                                          std::source_location where) const {
+  checked(where).exclude_from_weight_decay(std::move(excluded));
 }
 
-const Variable& Optimizer::learning_rate() const {
-  require(!core_->rate().is_schedule(), ErrorCode::failed_precondition, std::source_location::current(),
-          "optimizer \"", name(),
+const Variable& Optimizer::learning_rate(std::source_location where) const {
+  require(!checked(where).rate().is_schedule(), ErrorCode::failed_precondition, where, "optimizer \"", name(),
           "\": the learning rate follows a schedule; make the optimizer with a number to set it, or read "
           "current_learning_rate()");
   return core_->learning_rate();
 }
 
 void Optimizer::set_learning_rate(double rate, std::source_location where) const {
-  const Variable& variable = learning_rate();
+  const Variable& variable = learning_rate(where);
   variable.assign(Tensor::full(variable.dtype(), {}, rate), where);
 }
 
-const LearningRateSchedule& Optimizer::schedule() const {
+const LearningRateSchedule& Optimizer::schedule(std::source_location where) const {
   static const LearningRateSchedule none;
-  return core_->rate().is_schedule() ? core_->rate().schedule() : none;
+  return checked(where).rate().is_schedule() ? core_->rate().schedule() : none;
 }
 
-double Optimizer::current_learning_rate() const {
+double Optimizer::current_learning_rate(std::source_location where) const {
   const TracePause outside;
-  return core_->current_rate().item<double>();
+  return checked(where).current_rate().item<double>();
 }
 
-const Variable& Optimizer::iterations() const { return core_->iterations(); }
-std::vector<Variable> Optimizer::variables() const { return core_->variables(); }
-const std::string& Optimizer::name() const { return core_->name(); }
+const Variable& Optimizer::iterations(std::source_location where) const {
+  return checked(where).iterations();
+}
+std::vector<Variable> Optimizer::variables(std::source_location where) const {
+  return checked(where).variables();
+}
+const std::string& Optimizer::name(std::source_location where) const { return checked(where).name(); }
 
-Json Optimizer::serialize() const {
+Json Optimizer::serialize(std::source_location where) const {
+  checked(where);
   return serialized("keras.optimizers", core_->class_name(), core_->config());
 }
 

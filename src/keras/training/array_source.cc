@@ -6,6 +6,7 @@
 #include "data/host.h"
 #include "graph/eager.h"
 #include "keras/training/device_memory.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/datasets.h"
 
@@ -172,12 +173,21 @@ std::shared_ptr<const Data::Source> array_source(Batch arrays, std::vector<std::
   return std::make_shared<ArraySource>(std::move(arrays), std::move(x_names), std::move(y_names));
 }
 
-Data::Data(const Tensor& x, const Tensor& y, const Tensor& sample_weight)
-    : source_(array_source({listed(x), listed(y), listed(sample_weight)})) {}
-Data::Data(const TensorList& x, const TensorList& y, const TensorList& sample_weight)
-    : source_(array_source({x, y, sample_weight})) {}
-Data::Data(const datasets::Examples& examples) : source_(array_source({{examples.x}, {examples.y}, {}})) {}
-Data::Data(const Named& x, const Named& y, const Named& sample_weight) {
+Data::Data(const Tensor& x, const Tensor& y, const Tensor& sample_weight, std::source_location where) {
+  const CallSite site(where);
+  source_ = array_source({listed(x), listed(y), listed(sample_weight)});
+}
+Data::Data(const TensorList& x, const TensorList& y, const TensorList& sample_weight,
+           std::source_location where) {
+  const CallSite site(where);
+  source_ = array_source({x, y, sample_weight});
+}
+Data::Data(const datasets::Examples& examples, std::source_location where) {
+  const CallSite site(where);
+  source_ = array_source({{examples.x}, {examples.y}, {}});
+}
+Data::Data(const Named& x, const Named& y, const Named& sample_weight, std::source_location where) {
+  const CallSite site(where);
   Batch arrays;
   std::vector<std::string> x_names, y_names;
   split_named(x, x_names, arrays.x);

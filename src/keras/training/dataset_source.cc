@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "data/node.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::keras {
@@ -164,6 +165,9 @@ std::shared_ptr<const Data::Source> dataset_source(const data::Dataset& dataset,
   return std::make_shared<DatasetSource>(dataset, model);
 }
 
-Data::Data(const data::Dataset& dataset) : source_(dataset_source(dataset)) {}
+Data::Data(const data::Dataset& dataset, std::source_location where) {
+  const CallSite site(where);
+  source_ = dataset_source(dataset);
+}
 
 }  // namespace lockstep::keras

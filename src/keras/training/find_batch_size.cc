@@ -88,9 +88,9 @@ class Search {
   // Bytes that training with batches of this size holds.
   int64_t need(int64_t size) {
     const Batch batch = repeated(arrays_, size);
-    const ProgramFigures figures = trainer_.make_steps().figures(StepKind::train, batch, where_);
+    const ProgramStatistics statistics = trainer_.make_steps().statistics(StepKind::train, batch, where_);
     int64_t bytes =
-        figures.arena_bytes + bytes_of(model_.weights()) + bytes_of(model_.optimizer().variables());
+        statistics.arena_bytes + bytes_of(model_.weights()) + bytes_of(model_.optimizer().variables());
     // One is in use while the next is put together.
     each_array(batch,
                [&](const Tensor& tensor) { bytes += 2 * static_cast<int64_t>(tensor.spec().bytes()); });

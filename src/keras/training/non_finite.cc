@@ -125,8 +125,8 @@ std::optional<BadElement> find_non_finite(const Tensor& tensor) {
   const Tensor flat = reshape(tensor.to(data::host_device()), {tensor.size()});
   switch (tensor.dtype()) {
     case DType::float64: return search<double>(flat, tensor.shape());
-    case DType::bfloat16: return search<bfloat16>(flat, tensor.shape());
-    case DType::float16: return search<float16>(flat, tensor.shape());
+    case DType::bfloat16: return search<BFloat16>(flat, tensor.shape());
+    case DType::float16: return search<Float16>(flat, tensor.shape());
     default: return search<float>(flat, tensor.shape());
   }
 }

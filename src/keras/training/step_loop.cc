@@ -87,7 +87,7 @@ bool StepLoop::run_one(BatchStream& stream) {
 
 // Where the data is on a GPU and the step one kernel. How many steps were made.
 int64_t StepLoop::run_as_one_launch(BatchStream& stream, int64_t most) {
-  if (kind_ == StepKind::predict || trainer_.options().run_eagerly) return 0;
+  if (kind_ == StepKind::predict || trainer_.runs_eagerly()) return 0;
   const std::optional<BatchReader::Runs> runs = stream.runs(most);
   if (!runs) return 0;
   const int64_t steps = runs->rows.runs, examples = steps * runs->rows.rows;

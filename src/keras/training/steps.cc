@@ -90,10 +90,10 @@ TensorList Steps::predict(const Batch& batch, bool eagerly, std::source_location
   return step.function->call(step.inputs, where);
 }
 
-ProgramFigures Steps::figures(StepKind kind, const Batch& batch, std::source_location where) const {
+ProgramStatistics Steps::statistics(StepKind kind, const Batch& batch, std::source_location where) const {
   TensorList inputs;
   const HeldInputs held(inputs, batch);
-  return make(kind, Layout(batch), nullptr, where)->figures(inputs, where);
+  return make(kind, Layout(batch), nullptr, where)->statistics(inputs, where);
 }
 
 }  // namespace lockstep::keras

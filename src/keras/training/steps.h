@@ -40,7 +40,7 @@ class Steps {
   void forget() { steps_.clear(); }
 
   // What the step costs. The program is made for this call and let go.
-  ProgramFigures figures(StepKind kind, const Batch& batch, std::source_location where) const;
+  ProgramStatistics statistics(StepKind kind, const Batch& batch, std::source_location where) const;
 
  private:
   // Which arrays of a batch are there.

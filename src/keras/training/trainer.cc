@@ -9,7 +9,9 @@
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
+#include "lockstep/device/config.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -23,7 +25,10 @@ Trainer::Trainer(ModelBase& model) : model_(model) {}
 void Trainer::compile(const CompileOptions& options, std::source_location where) {
   require(options.steps_per_execution >= 1, ErrorCode::invalid_argument, where,
           "compile: steps_per_execution must be at least 1, received ", options.steps_per_execution);
+  require(options.optimizer.defined(), ErrorCode::invalid_argument, where,
+          "compile: the optimizer was default-constructed: it names none");
   options_ = options;
+  compiled_at_ = CallSite::of(where);
   if (options.auto_scale_loss && model_.policy().name() == "mixed_float16")
     options_.optimizer = optimizers::LossScaleOptimizer(options.optimizer);
   compiled_ = true;
@@ -54,7 +59,7 @@ bool Trainer::interrupted() const { return Interrupt::requested(); }
 // -------------------------------------------------------------------------------------------------------
 
 TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
-  const std::source_location here = std::source_location::current();
+  const std::source_location here = CallSite::of(std::source_location::current());
   model_.forget_losses();
   if (kind == StepKind::predict) return model_.run(batch.x, {.training = false}, here);
   const bool trains = kind == StepKind::train;
@@ -62,6 +67,8 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
   TensorList predictions;
   const auto forward = [&] {
     predictions = model_.run(batch.x, {.training = trains}, here);
+    // What a step does with the predictions was said by compile().
+    const CallSite site(compiled_at_);
     outputs_->resolve(predictions.size(), batch.y.size());
     loss = outputs_->total_loss(batch.y, predictions, batch.sample_weight);
   };
@@ -76,6 +83,7 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
   } else {
     forward();
   }
+  const CallSite site(compiled_at_);
   loss = all_reduce_sum(loss);
   outputs_->update_metrics(loss, batch.y, predictions, batch.sample_weight);
   model_.forget_losses();
@@ -102,9 +110,15 @@ Trainer::Program& Trainer::program() {
   return *program_;
 }
 
+bool Trainer::runs_eagerly() const {
+  // What runs as replicas stays compiled.
+  return options_.run_eagerly ||
+         (config::functions_run_eagerly() && strategy().kind() == distribute::Strategy::Kind::none);
+}
+
 void Trainer::run_step(StepKind kind, const Batch& batch, std::source_location where) {
   Tensor other;
-  program().steps.run(kind, batch, options_.run_eagerly, kind == StepKind::train ? last_loss_ : other, where);
+  program().steps.run(kind, batch, runs_eagerly(), kind == StepKind::train ? last_loss_ : other, where);
 }
 
 bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where) {
@@ -113,7 +127,7 @@ bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::sourc
 }
 
 TensorList Trainer::predict_step(const Batch& batch, std::source_location where) {
-  return program().steps.predict(batch, options_.run_eagerly, where);
+  return program().steps.predict(batch, runs_eagerly(), where);
 }
 
 void Trainer::finalize(std::source_location where) const {

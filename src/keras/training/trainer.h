@@ -77,6 +77,8 @@ class Trainer {
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
   // The steps of all runs, as one launch. False: nothing was done.
   bool run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where);
+  // Whether steps run op by op, as compile() or run_functions_eagerly() said.
+  bool runs_eagerly() const;
   // The results of a batch that holds x alone.
   TensorList predict_step(const Batch& batch, std::source_location where);
   // Loss and metrics over `steps` batches of data that is in order and in place.
@@ -124,6 +126,7 @@ class Trainer {
 
   ModelBase& model_;
   CompileOptions options_;
+  std::source_location compiled_at_;
   bool compiled_ = false;
   std::unique_ptr<Outputs> outputs_;  // from compile() on
   Tensor last_loss_;

@@ -73,8 +73,14 @@ Tensor concat(std::span<const Tensor> parts, int axis, std::source_location wher
   return emit_one(kConcat, parts, ConcatAttrs{position}, where);
 }
 
+Tensor concat(std::initializer_list<TensorArg> parts, int axis, std::source_location where) {
+  TensorList tensors;
+  for (const TensorArg& part : parts) tensors.push_back(part.tensor("concat"));
+  return concat(tensors, axis, where);
+}
+
 TensorList split(const TensorArg& x, int parts, int axis) {
-  const Shape& shape = x.tensor().shape();
+  const Shape& shape = x.tensor("split").shape();
   const int position = normalize_axis(axis, shape.rank(), "split", x.where());
   require(parts > 0 && shape[position] % parts == 0, ErrorCode::invalid_argument, x.where(),
           "split: dimension ", position, " of ", shape, " does not divide into ", parts, " equal parts");

@@ -69,7 +69,7 @@ class GatherKernel final : public Kernel {
 // What sums of T are made in. Integers wrap around: unsigned ones have the same bits.
 template <class T>
 using Accumulator =
-    std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float,
+    std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float,
                        std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
                                           std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>>;
 

@@ -44,6 +44,12 @@ Tensor stack(std::span<const Tensor> parts, int axis, std::source_location where
   return concat(expanded, axis, where);
 }
 
+Tensor stack(std::initializer_list<TensorArg> parts, int axis, std::source_location where) {
+  TensorList tensors;
+  for (const TensorArg& part : parts) tensors.push_back(part.tensor("stack"));
+  return stack(tensors, axis, where);
+}
+
 TensorList unstack(const TensorArg& x, int axis) {
   const int position = normalize_axis(axis, x.tensor("unstack").rank(), "unstack", x.where());
   TensorList parts;

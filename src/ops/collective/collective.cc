@@ -45,7 +45,9 @@ int64_t global_batch_size(const Tensor& batch, std::source_location where) {
   if (!replica) return batch.shape()[0];
   require(batch.shape()[0] == replica->local_batch, ErrorCode::shape_mismatch, where,
           "global_batch_size: the first dimension of ", batch.shape(), " is not this replica's slice of ",
-          replica->local_batch, " examples");
+          replica->local_batch,
+          " examples: the tensor is the same for all replicas; strategy.distribute() it "
+          "before it is given to run()");
   return replica->global_batch;
 }
 

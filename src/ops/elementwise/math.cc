@@ -78,6 +78,30 @@ Tensor operator>(const OperandArg& a, const OperandArg& b) { return binary(kGrea
 Tensor operator<(const OperandArg& a, const OperandArg& b) { return binary(kLess, a, b); }
 Tensor operator>=(const OperandArg& a, const OperandArg& b) { return binary(kGreaterEqual, a, b); }
 Tensor operator<=(const OperandArg& a, const OperandArg& b) { return binary(kLessEqual, a, b); }
+Tensor operator==(const OperandArg& a, const OperandArg& b) { return equal(a, b); }
+Tensor operator!=(const OperandArg& a, const OperandArg& b) { return not_equal(a, b); }
+
+namespace {
+const Variable& assigned(const Variable& variable, Tensor (*op)(const OperandArg&, const OperandArg&),
+                         const OperandArg& other) {
+  const VariableReadScope as_kept;
+  variable.assign(op({variable, other.where()}, other), other.where());
+  return variable;
+}
+}  // namespace
+
+const Variable& operator+=(const Variable& variable, const OperandArg& delta) {
+  return assigned(variable, add, delta);
+}
+const Variable& operator-=(const Variable& variable, const OperandArg& delta) {
+  return assigned(variable, subtract, delta);
+}
+const Variable& operator*=(const Variable& variable, const OperandArg& factor) {
+  return assigned(variable, multiply, factor);
+}
+const Variable& operator/=(const Variable& variable, const OperandArg& divisor) {
+  return assigned(variable, divide, divisor);
+}
 
 Tensor identity(const TensorArg& x) { return unary(kIdentity, x); }
 Tensor negative(const TensorArg& x) { return unary(kNeg, x); }

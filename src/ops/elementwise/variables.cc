@@ -7,9 +7,10 @@
 namespace lockstep {
 namespace {
 
-void assign_changed(const Variable& variable, const Tensor& delta, const OpDef& op,
+void assign_changed(const Variable& variable, const TensorLike& by, const OpDef& op,
                     std::source_location where) {
   const VariableReadScope as_kept;
+  const Tensor delta = by.tensor(variable.dtype(where));
   const Tensor value = variable.value(where);
   const BesideScope home(value);
   variable.assign(emit_one(op, {value, delta}, {}, where), where);
@@ -17,10 +18,10 @@ void assign_changed(const Variable& variable, const Tensor& delta, const OpDef& 
 
 }  // namespace
 
-void Variable::assign_add(const Tensor& delta, std::source_location where) const {
+void Variable::assign_add(const TensorLike& delta, std::source_location where) const {
   assign_changed(*this, delta, kAdd, where);
 }
-void Variable::assign_sub(const Tensor& delta, std::source_location where) const {
+void Variable::assign_sub(const TensorLike& delta, std::source_location where) const {
   assign_changed(*this, delta, kSub, where);
 }
 

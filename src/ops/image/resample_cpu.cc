@@ -49,8 +49,8 @@ class ResampleKernel final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     switch (dtype_) {
       case DType::float64: return run<double>(args);
-      case DType::bfloat16: return run<bfloat16>(args);
-      case DType::float16: return run<float16>(args);
+      case DType::bfloat16: return run<BFloat16>(args);
+      case DType::float16: return run<Float16>(args);
       default: return run<float>(args);
     }
   }

@@ -278,8 +278,11 @@ std::string letters(int count, char first) {
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands, std::source_location where) {
   return Einsum(equation, operands, where).run();
 }
-Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands, std::source_location where) {
-  return einsum(equation, std::span<const Tensor>(operands.begin(), operands.size()), where);
+Tensor einsum(std::string_view equation, std::initializer_list<TensorArg> operands,
+              std::source_location where) {
+  TensorList tensors;
+  for (const TensorArg& operand : operands) tensors.push_back(operand.tensor("einsum"));
+  return einsum(equation, tensors, where);
 }
 
 Tensor tensordot(const TensorArg& a, const TensorArg& b, const Dims& a_axes, const Dims& b_axes) {

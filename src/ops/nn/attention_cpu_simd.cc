@@ -296,6 +296,6 @@ constexpr cpu::AttentionFunctions functions() {
 }  // namespace
 
 extern const cpu::AttentionTable kAttentionTable = {functions<float>(), functions<double>(),
-                                                    functions<bfloat16>(), functions<float16>()};
+                                                    functions<BFloat16>(), functions<Float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

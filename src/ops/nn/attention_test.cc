@@ -17,7 +17,7 @@ namespace {
 using testing::random_tensor;
 using testing::values;
 
-ProgramFigures training_figures(int64_t length) {
+ProgramStatistics training_figures(int64_t length) {
   auto step = function([](const Tensor& q, const Tensor& k, const Tensor& v) {
     GradientTape tape;
     for (const Tensor* x : {&q, &k, &v}) tape.watch(*x);
@@ -27,12 +27,12 @@ ProgramFigures training_figures(int64_t length) {
     return gradients[0] + gradients[1] + gradients[2];
   });
   const Tensor x = Tensor::full(DType::float32, {1, length, 8, 64}, 0.1);
-  return step.figures(x, x, x);
+  return step.statistics(x, x, x);
 }
 
 // A matrix of all scores of 8 heads over 2048 tokens is 128 MiB, and a backward pass would hold several.
 TEST(Attention, MemoryGrowsWithTheLengthNotItsSquare) {
-  const ProgramFigures half = training_figures(1024), whole = training_figures(2048);
+  const ProgramStatistics half = training_figures(1024), whole = training_figures(2048);
   EXPECT_LT(whole.arena_bytes, half.arena_bytes * 21 / 10);
   EXPECT_LT(whole.arena_bytes, 8 * 2048 * 2048 * 4 / 2);
 }

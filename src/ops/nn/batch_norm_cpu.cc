@@ -63,8 +63,8 @@ class BatchNormBase : public Kernel {
       return static_cast<const double*>(values)[i];
     else
       switch (dtype_) {
-        case DType::bfloat16: return static_cast<float>(static_cast<const bfloat16*>(values)[i]);
-        case DType::float16: return static_cast<float>(static_cast<const float16*>(values)[i]);
+        case DType::bfloat16: return static_cast<float>(static_cast<const BFloat16*>(values)[i]);
+        case DType::float16: return static_cast<float>(static_cast<const Float16*>(values)[i]);
         default: return static_cast<const float*>(values)[i];
       }
   }

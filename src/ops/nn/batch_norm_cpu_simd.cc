@@ -136,6 +136,6 @@ constexpr cpu::BatchNormFunctions functions() {
 }  // namespace
 
 extern const cpu::BatchNormTable kBatchNormTable = {functions<float>(), functions<double>(),
-                                                    functions<bfloat16>(), functions<float16>()};
+                                                    functions<BFloat16>(), functions<Float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

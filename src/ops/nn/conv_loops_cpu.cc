@@ -164,8 +164,8 @@ class ConvLoops final : public Kernel {
       for (int64_t row = rows_ * index / threads_; row < rows_ * (index + 1) / threads_; ++row)
         switch (dtype_) {
           case DType::float64: make_row<double>(args, row, sum); break;
-          case DType::bfloat16: make_row<bfloat16>(args, row, sum); break;
-          case DType::float16: make_row<float16>(args, row, sum); break;
+          case DType::bfloat16: make_row<BFloat16>(args, row, sum); break;
+          case DType::float16: make_row<Float16>(args, row, sum); break;
           default: make_row<float>(args, row, sum); break;
         }
     });

@@ -19,8 +19,8 @@ std::string joined(const Dims& dims) {
 }  // namespace
 
 Padding::Kind Padding::parse(std::string_view text, std::source_location where) {
-  if (text == "valid") return valid;
-  if (text == "same") return same;
+  if (text == "valid" || text == "VALID") return valid;  // capitals: as tf.nn writes it
+  if (text == "same" || text == "SAME") return same;
   if (text == "causal") return causal;
   fail(ErrorCode::invalid_argument, where,
        "padding must be \"valid\", \"same\" or, in one dimension, \"causal\", received \"", text, "\"");

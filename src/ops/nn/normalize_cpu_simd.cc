@@ -107,7 +107,7 @@ constexpr cpu::NormFunctions functions() {
 
 }  // namespace
 
-extern const cpu::LayerNormTable kLayerNormTable = {functions<float>(), functions<bfloat16>(),
-                                                    functions<float16>()};
+extern const cpu::LayerNormTable kLayerNormTable = {functions<float>(), functions<BFloat16>(),
+                                                    functions<Float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

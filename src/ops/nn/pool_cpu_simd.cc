@@ -177,7 +177,7 @@ LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int
 
 // Windows of 2 x 2 and 3 x 3 in the types that networks compute in.
 template <class T, bool few>
-inline constexpr bool kUnroll = !few && (sizeof(T) == 4 || std::is_same_v<T, bfloat16>);
+inline constexpr bool kUnroll = !few && (sizeof(T) == 4 || std::is_same_v<T, BFloat16>);
 
 template <class T, class P, bool few>
 void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
@@ -376,7 +376,7 @@ constexpr cpu::PoolFunctions functions() {
 
 extern const cpu::PoolTable kPoolTable = {.float32 = functions<float>(),
                                           .float64 = functions<double>(),
-                                          .bfloat16 = functions<bfloat16>(),
-                                          .float16 = functions<float16>()};
+                                          .bfloat16 = functions<BFloat16>(),
+                                          .float16 = functions<Float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

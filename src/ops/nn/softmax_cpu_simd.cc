@@ -215,7 +215,7 @@ constexpr cpu::SoftmaxFunctions functions() {
 
 }  // namespace
 
-extern const cpu::SoftmaxTable kSoftmaxTable = {functions<float>(), functions<bfloat16>(),
-                                                functions<float16>()};
+extern const cpu::SoftmaxTable kSoftmaxTable = {functions<float>(), functions<BFloat16>(),
+                                                functions<Float16>()};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

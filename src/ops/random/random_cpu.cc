@@ -80,7 +80,7 @@ void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t 
     normal64(rows, out, begin, end);
   else
     (std::is_same_v<T, float>      ? t.normal32
-     : std::is_same_v<T, bfloat16> ? t.normal_bfloat16
+     : std::is_same_v<T, BFloat16> ? t.normal_bfloat16
                                    : t.normal_float16)(rows, out, begin, end);
   const int64_t blocks_per_row = (rows.width + per_block - 1) / per_block;
   for (int64_t block = begin; block < end;) {
@@ -132,8 +132,8 @@ cpu::RandomFunction function_of(const KernelRequest& request) {
     return by_type(t.uniform32, uniform64, t.uniform_bfloat16, t.uniform_float16);
   if (&request.op == &kRandomNormal)
     return by_type(t.normal32, normal64, t.normal_bfloat16, t.normal_float16);
-  return by_type(truncated_normal<float>, truncated_normal<double>, truncated_normal<bfloat16>,
-                 truncated_normal<float16>);
+  return by_type(truncated_normal<float>, truncated_normal<double>, truncated_normal<BFloat16>,
+                 truncated_normal<Float16>);
 }
 
 class RandomKernel final : public Kernel {

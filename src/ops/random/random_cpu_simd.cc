@@ -251,8 +251,8 @@ void threshold(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
 
 }  // namespace
 
-extern const cpu::RandomTable kRandomTable = {uniform<float, 24>, uniform<bfloat16, 8>, uniform<float16, 11>,
-                                              normal<float>,      normal<bfloat16>,     normal<float16>,
+extern const cpu::RandomTable kRandomTable = {uniform<float, 24>, uniform<BFloat16, 8>, uniform<Float16, 11>,
+                                              normal<float>,      normal<BFloat16>,     normal<Float16>,
                                               threshold};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

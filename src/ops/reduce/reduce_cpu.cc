@@ -117,8 +117,8 @@ class ReduceKernel final : public Kernel {
 
   void convert(const void* from, void* to) const {
     switch (dtype_) {
-      case DType::bfloat16: return convert_each<float, bfloat16>(from, to);
-      case DType::float16: return convert_each<float, float16>(from, to);
+      case DType::bfloat16: return convert_each<float, BFloat16>(from, to);
+      case DType::float16: return convert_each<float, Float16>(from, to);
       default: return convert_each<int32_t, uint8_t>(from, to);
     }
   }

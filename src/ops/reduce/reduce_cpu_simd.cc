@@ -195,20 +195,20 @@ constexpr cpu::ArgmaxFunctions argmax_functions() {
 
 // Sums and products of integers wrap around: they are made of unsigned ones, which have the same bits.
 extern const cpu::ReduceTable kReduceTable = {
-    {{functions<Sum, float>(), functions<Sum, double>(), functions<Sum, bfloat16>(),
-      functions<Sum, float16>(), functions<Sum, uint32_t>(), functions<Sum, uint64_t>(),
+    {{functions<Sum, float>(), functions<Sum, double>(), functions<Sum, BFloat16>(),
+      functions<Sum, Float16>(), functions<Sum, uint32_t>(), functions<Sum, uint64_t>(),
       functions<Sum, uint8_t>()},
-     {functions<Prod, float>(), functions<Prod, double>(), functions<Prod, bfloat16>(),
-      functions<Prod, float16>(), functions<Prod, uint32_t>(), functions<Prod, uint64_t>(),
+     {functions<Prod, float>(), functions<Prod, double>(), functions<Prod, BFloat16>(),
+      functions<Prod, Float16>(), functions<Prod, uint32_t>(), functions<Prod, uint64_t>(),
       functions<Prod, uint8_t>()},
-     {functions<Max, float>(), functions<Max, double>(), functions<Max, bfloat16>(),
-      functions<Max, float16>(), functions<Max, int32_t>(), functions<Max, int64_t>(),
+     {functions<Max, float>(), functions<Max, double>(), functions<Max, BFloat16>(),
+      functions<Max, Float16>(), functions<Max, int32_t>(), functions<Max, int64_t>(),
       functions<Max, uint8_t>()},
-     {functions<Min, float>(), functions<Min, double>(), functions<Min, bfloat16>(),
-      functions<Min, float16>(), functions<Min, int32_t>(), functions<Min, int64_t>(),
+     {functions<Min, float>(), functions<Min, double>(), functions<Min, BFloat16>(),
+      functions<Min, Float16>(), functions<Min, int32_t>(), functions<Min, int64_t>(),
       functions<Min, uint8_t>()}},
-    {argmax_functions<float>(), argmax_functions<double>(), argmax_functions<bfloat16>(),
-     argmax_functions<float16>(), argmax_functions<int32_t>(), argmax_functions<int64_t>(),
+    {argmax_functions<float>(), argmax_functions<double>(), argmax_functions<BFloat16>(),
+     argmax_functions<Float16>(), argmax_functions<int32_t>(), argmax_functions<int64_t>(),
      argmax_functions<uint8_t>()}};
 
 }  // namespace lockstep::LOCKSTEP_SIMD

@@ -24,7 +24,7 @@ using Order = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 // An unsigned integer that is ordered as x: zeros are equal, NaN is the largest.
 template <class T>
 Order<T> ordered(T x) {
-  if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
     return ordered(static_cast<float>(x));
   } else if constexpr (std::is_floating_point_v<T>) {
     using U = Order<T>;

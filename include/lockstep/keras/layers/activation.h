@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct ReLUOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer ReLU(const ReLUOptions& options = {});
+Layer ReLU(const ReLUOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct LeakyReLUOptions {
   double negative_slope = 0.3;
@@ -31,7 +32,8 @@ struct LeakyReLUOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer LeakyReLU(const LeakyReLUOptions& options = {});
+Layer LeakyReLU(const LeakyReLUOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 struct PReLUOptions {
   Initializer alpha_initializer = "zeros";
@@ -45,7 +47,7 @@ struct PReLUOptions {
   Shape input_shape = {};
 };
 // x above 0, alpha * x below: the slopes are learned.
-Layer PReLU(const PReLUOptions& options = {});
+Layer PReLU(const PReLUOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct ELUOptions {
   double alpha = 1;
@@ -55,7 +57,7 @@ struct ELUOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer ELU(const ELUOptions& options = {});
+Layer ELU(const ELUOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct SoftmaxOptions {
   Axes axis = -1;
@@ -66,6 +68,7 @@ struct SoftmaxOptions {
   Shape input_shape = {};
 };
 // A mask, which must broadcast to the input, says what takes part; the rest gets 0.
-Layer Softmax(const SoftmaxOptions& options = {});
+Layer Softmax(const SoftmaxOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

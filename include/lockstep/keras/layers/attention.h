@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layer.h"
@@ -18,7 +19,6 @@ struct MultiHeadAttentionOptions {
   std::optional<int64_t> value_dim = {};  // none: key_dim
   double dropout = 0;                     // of the attention weights
   bool use_bias = true;
-  bool use_gate = false;   // the heads' results are multiplied by a sigmoid of the query
   Axes output_shape = {};  // none: the query's last dimension
   Axes attention_axes =
       {};  // dimensions, the batch being 0, that attention runs over; none: all but the last
@@ -30,6 +30,7 @@ struct MultiHeadAttentionOptions {
   Regularizer activity_regularizer = {};
   Constraint kernel_constraint = {};
   Constraint bias_constraint = {};
+  bool use_gate = false;  // the heads' results are multiplied by a sigmoid of the query
   std::optional<int64_t> seed = {};
   std::string name = {};
   bool trainable = true;
@@ -37,12 +38,12 @@ struct MultiHeadAttentionOptions {
   Shape input_shape = {};
 };
 // Its weights are those of the layers "query", "key", "value", "attention_output" (and "gate") inside it.
-Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options = {});
+Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 struct GroupQueryAttentionOptions {
   double dropout = 0;
   bool use_bias = true;
-  bool use_gate = false;
   std::optional<int64_t> sliding_window = {};
   Initializer kernel_initializer = "glorot_uniform";
   Initializer bias_initializer = "zeros";
@@ -51,6 +52,7 @@ struct GroupQueryAttentionOptions {
   Regularizer activity_regularizer = {};
   Constraint kernel_constraint = {};
   Constraint bias_constraint = {};
+  bool use_gate = false;
   std::optional<int64_t> seed = {};
   std::string name = {};
   bool trainable = true;
@@ -59,7 +61,8 @@ struct GroupQueryAttentionOptions {
 };
 // Neighbouring heads of the query share a head of key and value.
 Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
-                          const GroupQueryAttentionOptions& options = {});
+                          const GroupQueryAttentionOptions& options = {},
+                          std::source_location where = std::source_location::current());
 
 struct AttentionOptions {
   bool use_scale = false;          // a learned factor of the scores
@@ -72,7 +75,8 @@ struct AttentionOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer Attention(const AttentionOptions& options = {});
+Layer Attention(const AttentionOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 struct AdditiveAttentionOptions {
   bool use_scale = true;  // a learned factor of each feature
@@ -85,6 +89,7 @@ struct AdditiveAttentionOptions {
   Shape input_shape = {};
 };
 // Scores are sum(scale * tanh(query + key)).
-Layer AdditiveAttention(const AdditiveAttentionOptions& options = {});
+Layer AdditiveAttention(const AdditiveAttentionOptions& options = {},
+                        std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/activations.h"
@@ -42,9 +43,12 @@ struct ConvOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer Conv1D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {});
-Layer Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {});
-Layer Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {});
+Layer Conv1D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {},
+             std::source_location where = std::source_location::current());
+Layer Conv2D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {},
+             std::source_location where = std::source_location::current());
+Layer Conv3D(int64_t filters, const Sizes& kernel_size, const ConvOptions& options = {},
+             std::source_location where = std::source_location::current());
 
 struct ConvTransposeOptions {
   Sizes strides = 1;
@@ -66,9 +70,12 @@ struct ConvTransposeOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer Conv1DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {});
-Layer Conv2DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {});
-Layer Conv3DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {});
+Layer Conv1DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Layer Conv2DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Layer Conv3DTranspose(int64_t filters, const Sizes& kernel_size, const ConvTransposeOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct DepthwiseConvOptions {
   Sizes strides = 1;
@@ -90,8 +97,10 @@ struct DepthwiseConvOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer DepthwiseConv1D(const Sizes& kernel_size, const DepthwiseConvOptions& options = {});
-Layer DepthwiseConv2D(const Sizes& kernel_size, const DepthwiseConvOptions& options = {});
+Layer DepthwiseConv1D(const Sizes& kernel_size, const DepthwiseConvOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Layer DepthwiseConv2D(const Sizes& kernel_size, const DepthwiseConvOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct SeparableConvOptions {
   Sizes strides = 1;
@@ -116,7 +125,9 @@ struct SeparableConvOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer SeparableConv1D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options = {});
-Layer SeparableConv2D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options = {});
+Layer SeparableConv1D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options = {},
+                      std::source_location where = std::source_location::current());
+Layer SeparableConv2D(int64_t filters, const Sizes& kernel_size, const SeparableConvOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,18 @@ struct LayerOptions {
   Shape input_shape = {};
 };
 
+using keras::Input;
+
+struct InputLayerOptions {
+  Shape input_shape = {};  // without the batch; -1 is any size
+  int64_t batch_size = -1;
+  DType dtype = DType::float32;
+  std::string name = {};
+};
+// The input of a Sequential, as a layer.
+Layer InputLayer(const InputLayerOptions& options,
+                 std::source_location where = std::source_location::current());
+
 struct DenseOptions {
   keras::Activation activation = {};
   bool use_bias = true;
@@ -42,7 +55,8 @@ struct DenseOptions {
   Shape input_shape = {};
 };
 // activation(x kernel + bias), over the last dimension.
-Layer Dense(int64_t units, const DenseOptions& options = {});
+Layer Dense(int64_t units, const DenseOptions& options = {},
+            std::source_location where = std::source_location::current());
 
 struct EinsumDenseOptions {
   keras::Activation activation = {};
@@ -62,7 +76,8 @@ struct EinsumDenseOptions {
 // A product of the input and a kernel that an equation of letters names: "abc,cd->abd", "...x,xy->...y" or
 // "ab...,bc->ac...". `output_shape` leaves out the batch and what "..." stands for; -1 takes the input's size.
 Layer EinsumDense(const std::string& equation, const Shape& output_shape,
-                  const EinsumDenseOptions& options = {});
+                  const EinsumDenseOptions& options = {},
+                  std::source_location where = std::source_location::current());
 
 struct EmbeddingOptions {
   Initializer embeddings_initializer = "uniform";
@@ -77,15 +92,16 @@ struct EmbeddingOptions {
   Shape input_shape = {};
 };
 // A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to int32.
-Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 struct ReversibleEmbeddingOptions {
+  bool tie_weights = true;  // false: the way back has a table of its own
   Initializer embeddings_initializer = "uniform";
   Regularizer embeddings_regularizer = {};
   Regularizer activity_regularizer = {};
   Constraint embeddings_constraint = {};
   bool mask_zero = false;
-  bool tie_weights = true;                        // false: the way back has a table of its own
   std::optional<std::string> reverse_dtype = {};  // in which the way back is computed; none: the policy's
   std::optional<double> logit_soft_cap = {};      // c: logits become c tanh(logits / c)
   Tensor weights = {};
@@ -98,10 +114,13 @@ struct ReversibleEmbeddingOptions {
 // their products with every row (..., input_dim), the logits of a language model that ties them to its embedding. (Keras'
 // argument `reverse` is the dtype of the input here.)
 Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim,
-                          const ReversibleEmbeddingOptions& options = {});
+                          const ReversibleEmbeddingOptions& options = {},
+                          std::source_location where = std::source_location::current());
 
-Layer Activation(const keras::Activation& activation, const LayerOptions& options = {});
-Layer Identity(const LayerOptions& options = {});
+Layer Activation(const keras::Activation& activation, const LayerOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Layer Identity(const LayerOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 struct MaskingOptions {
   double mask_value = 0;
@@ -112,7 +131,8 @@ struct MaskingOptions {
   Shape input_shape = {};
 };
 // Masks the time steps of which every feature is mask_value, and makes them 0.
-Layer Masking(const MaskingOptions& options = {});
+Layer Masking(const MaskingOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 struct LambdaOptions {
   // The mask of the result from the inputs and their masks (undefined where there is none). None: no mask.
@@ -124,9 +144,10 @@ struct LambdaOptions {
 };
 // A function of a tensor, or of all inputs and the circumstances of the call, as a layer. It is run under traces as
 // well as outside. Code cannot be written to files: serialising it throws Error(unsupported).
-Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options = {});
+Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options = {},
+             std::source_location where = std::source_location::current());
 Layer Lambda(std::function<TensorList(const TensorList&, const CallContext&)> function,
-             const LambdaOptions& options = {});
+             const LambdaOptions& options = {}, std::source_location where = std::source_location::current());
 
 // --- regularisation by noise ---------------------------------------------------------------------------------------
 // All are the identity but in training. Each example has numbers of its own, which do not depend on how the batch is
@@ -142,9 +163,11 @@ struct DropoutOptions {
   Shape input_shape = {};
 };
 // Each element becomes 0 with probability `rate`, and the others grow by 1 / (1 - rate).
-Layer Dropout(double rate, const DropoutOptions& options = {});
+Layer Dropout(double rate, const DropoutOptions& options = {},
+              std::source_location where = std::source_location::current());
 // Keeps mean and variance of what SELU gives.
-Layer AlphaDropout(double rate, const DropoutOptions& options = {});
+Layer AlphaDropout(double rate, const DropoutOptions& options = {},
+                   std::source_location where = std::source_location::current());
 
 struct SpatialDropoutOptions {
   DataFormat data_format = DataFormat::channels_last;  // of no meaning in one dimension
@@ -155,9 +178,12 @@ struct SpatialDropoutOptions {
   Shape input_shape = {};
 };
 // Dropout of whole channels.
-Layer SpatialDropout1D(double rate, const SpatialDropoutOptions& options = {});
-Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options = {});
-Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options = {});
+Layer SpatialDropout1D(double rate, const SpatialDropoutOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct NoiseOptions {
   std::optional<int64_t> seed = {};
@@ -168,9 +194,11 @@ struct NoiseOptions {
   Shape input_shape = {};
 };
 // x + normal(0, stddev)
-Layer GaussianNoise(double stddev, const NoiseOptions& options = {});
+Layer GaussianNoise(double stddev, const NoiseOptions& options = {},
+                    std::source_location where = std::source_location::current());
 // x * normal(1, sqrt(rate / (1 - rate)))
-Layer GaussianDropout(double rate, const NoiseOptions& options = {});
+Layer GaussianDropout(double rate, const NoiseOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct ActivityRegularizationOptions {
   double l1 = 0;
@@ -181,7 +209,8 @@ struct ActivityRegularizationOptions {
   Shape input_shape = {};
 };
 // The identity; adds l1 sum |x| + l2 sum x^2 to the loss.
-Layer ActivityRegularization(const ActivityRegularizationOptions& options = {});
+Layer ActivityRegularization(const ActivityRegularizationOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 // --- shapes --------------------------------------------------------------------------------------------------------
 
@@ -194,12 +223,16 @@ struct FlattenOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer Flatten(const FlattenOptions& options = {});
+Layer Flatten(const FlattenOptions& options = {},
+              std::source_location where = std::source_location::current());
 // `target_shape` leaves the batch out; one size may be -1: it takes what is left.
-Layer Reshape(const Shape& target_shape, const LayerOptions& options = {});
+Layer Reshape(const Shape& target_shape, const LayerOptions& options = {},
+              std::source_location where = std::source_location::current());
 // Dimensions are counted from 1: the batch stays where it is.
-Layer Permute(const Dims& dims, const LayerOptions& options = {});
+Layer Permute(const Dims& dims, const LayerOptions& options = {},
+              std::source_location where = std::source_location::current());
 // (batch, features) -> (batch, n, features)
-Layer RepeatVector(int64_t n, const LayerOptions& options = {});
+Layer RepeatVector(int64_t n, const LayerOptions& options = {},
+                   std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layer.h"
@@ -42,10 +43,12 @@ struct ResizingOptions {
   Shape input_shape = {};
 };
 // Integers stay integers: rounded, and kept within what their dtype can hold.
-Layer Resizing(int64_t height, int64_t width, const ResizingOptions& options = {});
+Layer Resizing(int64_t height, int64_t width, const ResizingOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 // The middle of the image. One that is too small is resized, after cropping to the new proportions.
-Layer CenterCrop(int64_t height, int64_t width, const ImageOptions& options = {});
+Layer CenterCrop(int64_t height, int64_t width, const ImageOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 struct RandomImageOptions {
   std::optional<int64_t> seed = {};
@@ -56,17 +59,19 @@ struct RandomImageOptions {
   Shape input_shape = {};
 };
 // Any part of this size; outside of training the middle, as large as the proportions allow, resized.
-Layer RandomCrop(int64_t height, int64_t width, const RandomImageOptions& options = {});
+Layer RandomCrop(int64_t height, int64_t width, const RandomImageOptions& options = {},
+                 std::source_location where = std::source_location::current());
 // "horizontal", "vertical" or "horizontal_and_vertical": each direction at every second chance.
-Layer RandomFlip(const std::string& mode = "horizontal_and_vertical", const RandomImageOptions& options = {});
+Layer RandomFlip(const std::string& mode = "horizontal_and_vertical", const RandomImageOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 // A factor is a number f, which stands for {-f, f}, or {lowest, highest}.
 
 struct RandomTransformOptions {
   FillMode fill_mode = FillMode::reflect;
   Interpolation interpolation = Interpolation::bilinear;
-  double fill_value = 0;  // of FillMode::constant
   std::optional<int64_t> seed = {};
+  double fill_value = 0;  // of FillMode::constant
   DataFormat data_format = DataFormat::channels_last;
   std::string name = {};
   bool trainable = true;
@@ -74,13 +79,16 @@ struct RandomTransformOptions {
   Shape input_shape = {};
 };
 // By a part of the full circle; positive: counter-clockwise.
-Layer RandomRotation(const Numbers& factor, const RandomTransformOptions& options = {});
+Layer RandomRotation(const Numbers& factor, const RandomTransformOptions& options = {},
+                     std::source_location where = std::source_location::current());
 // By a part of height and width; positive: down and to the right.
 Layer RandomTranslation(const Numbers& height_factor, const Numbers& width_factor,
-                        const RandomTransformOptions& options = {});
+                        const RandomTransformOptions& options = {},
+                        std::source_location where = std::source_location::current());
 // To 1 + factor of what is seen: negative factors enlarge. Without a width_factor the proportions stay.
 Layer RandomZoom(const Numbers& height_factor, const Numbers& width_factor = {},
-                 const RandomTransformOptions& options = {});
+                 const RandomTransformOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 struct RandomColorOptions {
   Numbers value_range = {0.0, 255.0};  // results are brought into it
@@ -92,8 +100,10 @@ struct RandomColorOptions {
   Shape input_shape = {};
 };
 // Distances from each channel's mean times a number in [1 - lower, 1 + upper); the factor is both, or {lower, upper}.
-Layer RandomContrast(const Numbers& factor, const RandomColorOptions& options = {});
+Layer RandomContrast(const Numbers& factor, const RandomColorOptions& options = {},
+                     std::source_location where = std::source_location::current());
 // Adds a part of the range of values.
-Layer RandomBrightness(const Numbers& factor, const RandomColorOptions& options = {});
+Layer RandomBrightness(const Numbers& factor, const RandomColorOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

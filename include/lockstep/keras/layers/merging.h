@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layer.h"
@@ -12,13 +13,15 @@
 
 namespace lockstep::keras::layers {
 
-Layer Add(const LayerOptions& options = {});
-Layer Subtract(const LayerOptions& options = {});  // two inputs
-Layer Average(const LayerOptions& options = {});
+Layer Add(const LayerOptions& options = {}, std::source_location where = std::source_location::current());
+Layer Subtract(const LayerOptions& options = {},
+               std::source_location where = std::source_location::current());  // two inputs
+Layer Average(const LayerOptions& options = {}, std::source_location where = std::source_location::current());
 // What one input masks is taken from the others.
-Layer Multiply(const LayerOptions& options = {});
-Layer Maximum(const LayerOptions& options = {});
-Layer Minimum(const LayerOptions& options = {});
+Layer Multiply(const LayerOptions& options = {},
+               std::source_location where = std::source_location::current());
+Layer Maximum(const LayerOptions& options = {}, std::source_location where = std::source_location::current());
+Layer Minimum(const LayerOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct ConcatenateOptions {
   int64_t axis = -1;
@@ -28,7 +31,8 @@ struct ConcatenateOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer Concatenate(const ConcatenateOptions& options = {});
+Layer Concatenate(const ConcatenateOptions& options = {},
+                  std::source_location where = std::source_location::current());
 
 struct DotOptions {
   bool normalize = false;  // along the axes, before the product: cosine similarity
@@ -39,6 +43,7 @@ struct DotOptions {
   Shape input_shape = {};
 };
 // The product of two inputs, example by example, summed over one axis of each: Dot(1), Dot({1, 2}).
-Layer Dot(const Axes& axes, const DotOptions& options = {});
+Layer Dot(const Axes& axes, const DotOptions& options = {},
+          std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

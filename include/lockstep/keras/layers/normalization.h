@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layer.h"
@@ -44,7 +45,8 @@ struct BatchNormalizationOptions {
 // In training (and while trainable) by the statistics of the batch, with the biased variance, which move the moving
 // statistics; otherwise by the moving statistics. Those are the same on every replica: the mean of the replicas',
 // weighted by their examples. A mask says which examples or steps count.
-Layer BatchNormalization(const BatchNormalizationOptions& options = {});
+Layer BatchNormalization(const BatchNormalizationOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 struct LayerNormalizationOptions {
   Axes axis = -1;
@@ -64,7 +66,8 @@ struct LayerNormalizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer LayerNormalization(const LayerNormalizationOptions& options = {});
+Layer LayerNormalization(const LayerNormalizationOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 struct GroupNormalizationOptions {
   int64_t groups = 32;  // -1: one for each channel
@@ -84,7 +87,8 @@ struct GroupNormalizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer GroupNormalization(const GroupNormalizationOptions& options = {});
+Layer GroupNormalization(const GroupNormalizationOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 struct RMSNormalizationOptions {
   Axes axis = -1;
@@ -96,7 +100,8 @@ struct RMSNormalizationOptions {
   Shape input_shape = {};
 };
 // x / sqrt(mean(x^2) + epsilon) * scale
-Layer RMSNormalization(const RMSNormalizationOptions& options = {});
+Layer RMSNormalization(const RMSNormalizationOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct UnitNormalizationOptions {
   Axes axis = -1;
@@ -107,7 +112,8 @@ struct UnitNormalizationOptions {
   Shape input_shape = {};
 };
 // Vectors of Euclidean length 1.
-Layer UnitNormalization(const UnitNormalizationOptions& options = {});
+Layer UnitNormalization(const UnitNormalizationOptions& options = {},
+                        std::source_location where = std::source_location::current());
 
 struct SpectralNormalizationOptions {
   int64_t power_iterations = 1;
@@ -119,6 +125,7 @@ struct SpectralNormalizationOptions {
 };
 // In training, divides the kernel (or the embeddings) of `layer` by an estimate of its largest singular value before
 // every call.
-Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options = {});
+Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options = {},
+                            std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -1,6 +1,7 @@
 // Pooling over sequences, images and volumes.
 #pragma once
 
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layers/convolutional.h"
@@ -27,18 +28,30 @@ struct PoolingOptions {
 };
 // The largest, or the mean, of each window. Its size is given once: MaxPooling2D({3, 2}, {.strides = 1}), or among the
 // options.
-Layer MaxPooling1D(const PoolingOptions& options = {});
-Layer MaxPooling1D(const Sizes& pool_size, const PoolingOptions& options = {});
-Layer MaxPooling2D(const PoolingOptions& options = {});
-Layer MaxPooling2D(const Sizes& pool_size, const PoolingOptions& options = {});
-Layer MaxPooling3D(const PoolingOptions& options = {});
-Layer MaxPooling3D(const Sizes& pool_size, const PoolingOptions& options = {});
-Layer AveragePooling1D(const PoolingOptions& options = {});
-Layer AveragePooling1D(const Sizes& pool_size, const PoolingOptions& options = {});
-Layer AveragePooling2D(const PoolingOptions& options = {});
-Layer AveragePooling2D(const Sizes& pool_size, const PoolingOptions& options = {});
-Layer AveragePooling3D(const PoolingOptions& options = {});
-Layer AveragePooling3D(const Sizes& pool_size, const PoolingOptions& options = {});
+Layer MaxPooling1D(const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer MaxPooling1D(const Sizes& pool_size, const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer MaxPooling2D(const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer MaxPooling2D(const Sizes& pool_size, const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer MaxPooling3D(const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer MaxPooling3D(const Sizes& pool_size, const PoolingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer AveragePooling1D(const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer AveragePooling1D(const Sizes& pool_size, const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer AveragePooling2D(const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer AveragePooling2D(const Sizes& pool_size, const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer AveragePooling3D(const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
+Layer AveragePooling3D(const Sizes& pool_size, const PoolingOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct AdaptivePoolingOptions {
   DataFormat data_format = DataFormat::channels_last;
@@ -49,12 +62,18 @@ struct AdaptivePoolingOptions {
 };
 // As many windows as `output_size` says, whatever the input's size n: window i of m reaches from floor(i n / m) to
 // ceil((i + 1) n / m).
-Layer AdaptiveMaxPooling1D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
-Layer AdaptiveMaxPooling2D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
-Layer AdaptiveMaxPooling3D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
-Layer AdaptiveAveragePooling1D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
-Layer AdaptiveAveragePooling2D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
-Layer AdaptiveAveragePooling3D(const Sizes& output_size, const AdaptivePoolingOptions& options = {});
+Layer AdaptiveMaxPooling1D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                           std::source_location where = std::source_location::current());
+Layer AdaptiveMaxPooling2D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                           std::source_location where = std::source_location::current());
+Layer AdaptiveMaxPooling3D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                           std::source_location where = std::source_location::current());
+Layer AdaptiveAveragePooling1D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                               std::source_location where = std::source_location::current());
+Layer AdaptiveAveragePooling2D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                               std::source_location where = std::source_location::current());
+Layer AdaptiveAveragePooling3D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
+                               std::source_location where = std::source_location::current());
 
 struct GlobalPoolingOptions {
   DataFormat data_format = DataFormat::channels_last;
@@ -64,12 +83,18 @@ struct GlobalPoolingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer GlobalMaxPooling1D(const GlobalPoolingOptions& options = {});
-Layer GlobalMaxPooling2D(const GlobalPoolingOptions& options = {});
-Layer GlobalMaxPooling3D(const GlobalPoolingOptions& options = {});
+Layer GlobalMaxPooling1D(const GlobalPoolingOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Layer GlobalMaxPooling2D(const GlobalPoolingOptions& options = {},
+                         std::source_location where = std::source_location::current());
+Layer GlobalMaxPooling3D(const GlobalPoolingOptions& options = {},
+                         std::source_location where = std::source_location::current());
 // Of a masked sequence: the mean of the steps that count.
-Layer GlobalAveragePooling1D(const GlobalPoolingOptions& options = {});
-Layer GlobalAveragePooling2D(const GlobalPoolingOptions& options = {});
-Layer GlobalAveragePooling3D(const GlobalPoolingOptions& options = {});
+Layer GlobalAveragePooling1D(const GlobalPoolingOptions& options = {},
+                             std::source_location where = std::source_location::current());
+Layer GlobalAveragePooling2D(const GlobalPoolingOptions& options = {},
+                             std::source_location where = std::source_location::current());
+Layer GlobalAveragePooling3D(const GlobalPoolingOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include "lockstep/keras/layer.h"
@@ -17,6 +18,7 @@ struct PositionEmbeddingOptions {
 };
 // For an input (batch, positions, features) the embeddings of its positions, repeated for every example: add them to
 // it. At most `sequence_length` positions. As the layer of this name in KerasHub.
-Layer PositionEmbedding(int64_t sequence_length, const PositionEmbeddingOptions& options = {});
+Layer PositionEmbedding(int64_t sequence_length, const PositionEmbeddingOptions& options = {},
+                        std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ class AdaptableLayer : public Layer {
 };
 
 // x * scale + offset; a list has one number for each of the last dimension.
-Layer Rescaling(const Numbers& scale, const Numbers& offset = 0.0, const LayerOptions& options = {});
+Layer Rescaling(const Numbers& scale, const Numbers& offset = 0.0, const LayerOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 struct NormalizationOptions {
   Axes axis = -1;         // each of their positions has a mean and a variance of its own; {}: one for all
@@ -33,7 +35,8 @@ struct NormalizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-AdaptableLayer Normalization(const NormalizationOptions& options = {});
+AdaptableLayer Normalization(const NormalizationOptions& options = {},
+                             std::source_location where = std::source_location::current());
 
 struct CategoryEncodingOptions {
   std::string output_mode = "multi_hot";  // or one_hot, count
@@ -45,19 +48,21 @@ struct CategoryEncodingOptions {
 };
 // Numbers in [0, num_tokens) as rows of num_tokens; others count for nothing. With "count", a second input of the
 // first's shape weighs them.
-Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options = {});
+Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options = {},
+                       std::source_location where = std::source_location::current());
 
 struct DiscretizationOptions {
   std::optional<std::vector<double>> bin_boundaries = {};  // ascending; or
   std::optional<int64_t> num_bins = {};                    // learned by adapt()
   double epsilon = 0.01;                                   // how exact adapt() is, as a share of the data
   std::string output_mode = "int";                         // or one_hot, multi_hot, count
-  std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};
+  std::string name = {};
   Shape input_shape = {};
 };
 // The number of the bin that each number falls into: boundaries belong to the bin above.
-AdaptableLayer Discretization(const DiscretizationOptions& options);
+AdaptableLayer Discretization(const DiscretizationOptions& options,
+                              std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

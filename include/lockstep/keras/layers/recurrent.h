@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,12 @@ struct SimpleRNNOptions {
   Constraint bias_constraint = {};
   double dropout = 0;            // of the inputs, the same at every step
   double recurrent_dropout = 0;  // of the state, the same at every step
-  std::optional<int64_t> seed = {};
   bool return_sequences = false;
   bool return_state = false;
   bool go_backwards = false;
   bool stateful = false;
   bool unroll = false;
+  std::optional<int64_t> seed = {};
   bool zero_output_for_mask = false;
   std::string name = {};
   bool trainable = true;
@@ -53,7 +54,8 @@ struct SimpleRNNOptions {
   Shape input_shape = {};
 };
 // h = activation(x kernel + h recurrent_kernel + bias)
-Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options = {});
+Layer SimpleRNN(int64_t units, const SimpleRNNOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 struct LSTMOptions {
   keras::Activation activation = "tanh";
@@ -85,7 +87,8 @@ struct LSTMOptions {
   Shape input_shape = {};
 };
 // Gates in the order input, forget, carry, output; states h, c.
-Layer LSTM(int64_t units, const LSTMOptions& options = {});
+Layer LSTM(int64_t units, const LSTMOptions& options = {},
+           std::source_location where = std::source_location::current());
 
 struct GRUOptions {
   keras::Activation activation = "tanh";
@@ -103,13 +106,13 @@ struct GRUOptions {
   Constraint bias_constraint = {};
   double dropout = 0;            // of the inputs, the same at every step
   double recurrent_dropout = 0;  // of the state, the same at every step
-  bool reset_after = true;  // the reset gate acts on the product with the recurrent kernel, not on the state
   std::optional<int64_t> seed = {};
   bool return_sequences = false;
   bool return_state = false;
   bool go_backwards = false;
   bool stateful = false;
   bool unroll = false;
+  bool reset_after = true;  // the reset gate acts on the product with the recurrent kernel, not on the state
   bool zero_output_for_mask = false;
   std::string name = {};
   bool trainable = true;
@@ -117,7 +120,8 @@ struct GRUOptions {
   Shape input_shape = {};
 };
 // Gates in the order update, reset, candidate.
-Layer GRU(int64_t units, const GRUOptions& options = {});
+Layer GRU(int64_t units, const GRUOptions& options = {},
+          std::source_location where = std::source_location::current());
 
 struct ConvLSTMOptions {
   Sizes strides = 1;
@@ -180,7 +184,8 @@ struct SimpleRNNCellOptions {
   bool trainable = true;
   DTypePolicy dtype = {};
 };
-Layer SimpleRNNCell(int64_t units, const SimpleRNNCellOptions& options = {});
+Layer SimpleRNNCell(int64_t units, const SimpleRNNCellOptions& options = {},
+                    std::source_location where = std::source_location::current());
 
 struct LSTMCellOptions {
   keras::Activation activation = "tanh";
@@ -203,7 +208,8 @@ struct LSTMCellOptions {
   bool trainable = true;
   DTypePolicy dtype = {};
 };
-Layer LSTMCell(int64_t units, const LSTMCellOptions& options = {});
+Layer LSTMCell(int64_t units, const LSTMCellOptions& options = {},
+               std::source_location where = std::source_location::current());
 
 struct GRUCellOptions {
   keras::Activation activation = "tanh";
@@ -226,7 +232,8 @@ struct GRUCellOptions {
   bool trainable = true;
   DTypePolicy dtype = {};
 };
-Layer GRUCell(int64_t units, const GRUCellOptions& options = {});
+Layer GRUCell(int64_t units, const GRUCellOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 struct StackedRNNCellsOptions {
   std::string name = {};
@@ -234,7 +241,8 @@ struct StackedRNNCellsOptions {
   DTypePolicy dtype = {};
 };
 // Each cell is given the result of the one before it. States are those of all cells, one after another.
-Layer StackedRNNCells(const std::vector<Layer>& cells, const StackedRNNCellsOptions& options = {});
+Layer StackedRNNCells(const std::vector<Layer>& cells, const StackedRNNCellsOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 struct RNNOptions {
   bool return_sequences = false;
@@ -250,8 +258,10 @@ struct RNNOptions {
   Shape input_shape = {};
 };
 // A sequence through one of the cells above.
-Layer RNN(const Layer& cell, const RNNOptions& options = {});
-Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options = {});
+Layer RNN(const Layer& cell, const RNNOptions& options = {},
+          std::source_location where = std::source_location::current());
+Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options = {},
+          std::source_location where = std::source_location::current());
 
 // States of stateful layers, in `layer` and inside of it, become 0.
 void reset_states(const Layer& layer);
@@ -268,7 +278,8 @@ struct BidirectionalOptions {
   Shape input_shape = {};
 };
 // A recurrent layer and its mirror image, made anew from the configuration of `layer`.
-Layer Bidirectional(const Layer& layer, const BidirectionalOptions& options = {});
+Layer Bidirectional(const Layer& layer, const BidirectionalOptions& options = {},
+                    std::source_location where = std::source_location::current());
 
 struct TimeDistributedOptions {
   std::string name = {};
@@ -277,6 +288,7 @@ struct TimeDistributedOptions {
   Shape input_shape = {};
 };
 // `layer` on every step of (batch, time, ...).
-Layer TimeDistributed(const Layer& layer, const TimeDistributedOptions& options = {});
+Layer TimeDistributed(const Layer& layer, const TimeDistributedOptions& options = {},
+                      std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

@@ -1,6 +1,7 @@
 // Layers that pad, crop and enlarge sequences, images and volumes.
 #pragma once
 
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,12 +37,18 @@ struct MarginOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-Layer ZeroPadding1D(const Margins& padding = 1, const MarginOptions& options = {});
-Layer ZeroPadding2D(const Margins& padding = 1, const MarginOptions& options = {});
-Layer ZeroPadding3D(const Margins& padding = 1, const MarginOptions& options = {});
-Layer Cropping1D(const Margins& cropping = 1, const MarginOptions& options = {});
-Layer Cropping2D(const Margins& cropping = 0, const MarginOptions& options = {});
-Layer Cropping3D(const Margins& cropping = 1, const MarginOptions& options = {});
+Layer ZeroPadding1D(const Margins& padding = 1, const MarginOptions& options = {},
+                    std::source_location where = std::source_location::current());
+Layer ZeroPadding2D(const Margins& padding = 1, const MarginOptions& options = {},
+                    std::source_location where = std::source_location::current());
+Layer ZeroPadding3D(const Margins& padding = 1, const MarginOptions& options = {},
+                    std::source_location where = std::source_location::current());
+Layer Cropping1D(const Margins& cropping = 1, const MarginOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Layer Cropping2D(const Margins& cropping = 0, const MarginOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Layer Cropping3D(const Margins& cropping = 1, const MarginOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 struct UpSamplingOptions {
   DataFormat data_format = DataFormat::channels_last;    // of no meaning in one dimension
@@ -52,8 +59,11 @@ struct UpSamplingOptions {
   Shape input_shape = {};
 };
 // Each step, row or column `size` times.
-Layer UpSampling1D(int64_t size = 2, const UpSamplingOptions& options = {});
-Layer UpSampling2D(const Sizes& size = 2, const UpSamplingOptions& options = {});
-Layer UpSampling3D(const Sizes& size = 2, const UpSamplingOptions& options = {});
+Layer UpSampling1D(int64_t size = 2, const UpSamplingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer UpSampling2D(const Sizes& size = 2, const UpSamplingOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Layer UpSampling3D(const Sizes& size = 2, const UpSamplingOptions& options = {},
+                   std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::layers

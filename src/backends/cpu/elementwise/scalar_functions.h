@@ -121,7 +121,7 @@ To saturate(From x) {
 
 // The C++ type in which elements of T are computed; booleans are 0 or 1.
 template <class T>
-using Computed = std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float,
+using Computed = std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float,
                                     std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
 
 // A value computed for any dtype, converted to the dtype whose C++ type is To.
@@ -129,7 +129,7 @@ template <class To, class From>
 Computed<To> convert(From x) {
   if constexpr (std::is_same_v<To, bool>)
     return x != From{0};
-  else if constexpr (std::is_same_v<To, bfloat16> || std::is_same_v<To, float16>)
+  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
     return static_cast<float>(To(static_cast<float>(x)));
   else if constexpr (std::integral<To> && std::floating_point<From>)
     return saturate<To>(x);
