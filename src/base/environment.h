@@ -56,6 +56,8 @@ inline constexpr std::array kVariables{
              "where plugins (cuda, nccl, mpi, gloo) are looked for before the library's own folder"},
     Variable{"LOCKSTEP_RANK", "a number from 0", "none",
              "which worker this process is in a run that lockstep launch started"},
+    Variable{"LOCKSTEP_RESTART", "a number from 0", "none",
+             "how often lockstep launch has started this worker before"},
     Variable{"LOCKSTEP_SECRET", "any text, the same for all workers", "none",
              "what the workers of a run know each other by"},
     Variable{"LOCKSTEP_SECRET_FILE", "a file", "none", "where that text is, instead"},

@@ -167,10 +167,16 @@ bool is_of_interest(const std::string& name) {
                      [&](const env::Variable& variable) { return variable.name == name; });
 }
 
+// Reports are shown around.
+std::string without_secret(const std::string& name, const std::string& value) {
+  return name == "LOCKSTEP_SECRET" && !value.empty() ? "(set)" : value;
+}
+
 Section environment(const Surroundings& seen) {
   Section section{"Environment", {}};
   for (const auto& [name, value] : seen.environment)
-    if (is_of_interest(name)) section.facts.emplace_back(name, value.empty() ? "(empty)" : value);
+    if (is_of_interest(name))
+      section.facts.emplace_back(name, value.empty() ? "(empty)" : without_secret(name, value));
   return section;
 }
 
@@ -283,7 +289,7 @@ Json facts_of(const Surroundings& seen) {
   facts.set("devices", list_of(seen.devices));
   Json variables = Json::object();
   for (const auto& [key, value] : seen.environment)
-    if (is_of_interest(key)) variables.set(key, value);
+    if (is_of_interest(key)) variables.set(key, without_secret(key, value));
   facts.set("environment", std::move(variables));
   return facts;
 }

@@ -146,12 +146,16 @@ TEST(Report, RunsAreShownAgainstTheirCeiling) {
 TEST(Report, OnlyVariablesThatMatterAreShown) {
   const nvidia::FakeMachine fake;
   Surroundings seen = look_around(fake.search());
-  seen.environment = {{"NCCL_DEBUG", "INFO"}, {"SECRET_TOKEN", "abc"}, {"OMP_NUM_THREADS", "2"}};
+  seen.environment = {{"NCCL_DEBUG", "INFO"},
+                      {"SECRET_TOKEN", "abc"},
+                      {"LOCKSTEP_SECRET", "known to us"},
+                      {"OMP_NUM_THREADS", "2"}};
   const Report report = report_on(seen);
   for (const std::string& text : {report.to_text(), report.to_json()}) {
     EXPECT_THAT(text, HasSubstr("NCCL_DEBUG"));
     EXPECT_THAT(text, HasSubstr("OMP_NUM_THREADS"));
     EXPECT_THAT(text, Not(HasSubstr("SECRET_TOKEN")));
+    EXPECT_THAT(text, AllOf(HasSubstr("LOCKSTEP_SECRET"), Not(HasSubstr("known to us"))));
   }
 }
 

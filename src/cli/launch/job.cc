@@ -19,6 +19,7 @@
 #include "cli/launch/messages.h"
 #include "cli/launch/pipes.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
 
 namespace lockstep::launch {
 namespace {
@@ -39,6 +40,13 @@ Moment in_seconds(double seconds) {
 
 std::string make_secret() {
   if (const char* given = std::getenv("LOCKSTEP_SECRET"); given && *given) return given;
+  if (const char* file = std::getenv("LOCKSTEP_SECRET_FILE"); file && *file) {
+    std::string text = read_file(file);
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    require(!text.empty(), ErrorCode::invalid_argument, kHere, "LOCKSTEP_SECRET_FILE: ", file,
+            " holds nothing");
+    return text;
+  }
   unsigned char bytes[32];
   require(getrandom(bytes, sizeof bytes, 0) == sizeof bytes, ErrorCode::io, kHere,
           "the system gives no random numbers for the job's secret");

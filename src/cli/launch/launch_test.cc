@@ -12,6 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/launch/messages.h"
+#include "cli/launch/saved_environment_test.h"
 #include "cli/tool_test.h"
 #include "comm/cluster.h"
 
@@ -19,8 +21,6 @@ namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
@@ -46,14 +46,11 @@ void wait_until(const std::function<bool()>& condition) {
 
 class Launch : public ToolTest {
  protected:
-  void SetUp() override {
-    ToolTest::SetUp();
-    // Schedulers and launchers around the tests have no say in them.
-    for (const char* name :
-         {"TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID",
-          "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"})
-      unsetenv(name);
-  }
+  // Schedulers and launchers around the tests have no say in them.
+  const launch::SavedEnvironment environment_{{"TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR",
+                                               "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
+                                               "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "LOCKSTEP_WORKERS",
+                                               "LOCKSTEP_SECRET", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}};
 
   // An executable file in a folder of PATH.
   void write_program(const std::string& name, const std::string& body) const {
@@ -156,6 +153,9 @@ TEST_F(Launch, WhatItSetsIsWhatTheLibraryReads) {
   EXPECT_NE(text("other"), secrets[0] + "\n") << "every job has its own";
   shell("LOCKSTEP_SECRET=ours lockstep launch -n 1 -- sh -c 'echo $LOCKSTEP_SECRET > other'");
   EXPECT_EQ(text("other"), "ours\n");
+  write("secret", "of a file\n");
+  shell("LOCKSTEP_SECRET_FILE=secret lockstep launch -n 1 -- sh -c 'echo $LOCKSTEP_SECRET > other'");
+  EXPECT_EQ(text("other"), "of a file\n");
 }
 
 TEST_F(Launch, VariablesOfOtherLaunchersDoNotReachWorkers) {
@@ -475,6 +475,21 @@ TEST_F(Launch, RemoteWorkersEndWithTheConnection) {
   EXPECT_EQ(status_of(job), 1);
   wait_until([&] { return processes_with(argument).empty(); });
   EXPECT_THAT(text("err"), HasSubstr("the connection to a is lost, and with it workers 0-1"));
+}
+
+TEST_F(Launch, AnAgentThatHearsNothingEndsEverything) {
+  // As where the network is cut: the connection stays open, and nobody speaks.
+  write("left", "echo worker; sleep 1000\n");
+  const launch::Preparation preparation{.ranks = {0},
+                                        .workers = 1,
+                                        .program = {"sh", (folder_ / "left").string()},
+                                        .folder = folder_.string(),
+                                        .silence_s = 0.3};
+  write("lines", to_line(preparation) + to_line(launch::Start{.address = "a:1", .workers = {{0, {}}}}));
+  const Answer answer =
+      shell("mkfifo in; { cat lines; exec sleep 1000; } > in & lockstep launch-agent < in; kill $!");
+  EXPECT_THAT(answer.output, HasSubstr("worker"));
+  EXPECT_TRUE(processes_with((folder_ / "left").string()).empty());
 }
 
 // --- under Slurm ---------------------------------------------------------------------------------------------------
