@@ -92,6 +92,8 @@ int main(int argc, char** argv) {
     app.footer("Every command explains itself with --help.");
     int status = 0;
     lockstep::cli::add_train(app, status);
+    lockstep::cli::add_evaluate(app, status);
+    lockstep::cli::add_predict(app, status);
     lockstep::cli::add_doctor(app, status);
     lockstep::cli::add_checkpoint(app, status);
     const int wrong = parse(app, argc, argv);
