@@ -9,6 +9,8 @@
 namespace lockstep::cli {
 
 void add_train(CLI::App& app, int& status);
+void add_evaluate(CLI::App& app, int& status);
+void add_predict(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
 void add_doctor(CLI::App& app, int& status);
@@ -22,5 +24,7 @@ void print_result(const std::string& text);
 // What an option takes, with short words for what it does not.
 CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
 CLI::Validator positive_number();
+// A team of more is refused before the system refuses to make the threads.
+inline constexpr int64_t kMostThreads = 1024;
 
 }  // namespace lockstep::cli

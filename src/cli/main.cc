@@ -107,6 +107,8 @@ int main(int argc, char** argv) {
     app.footer("Every command explains itself with --help.");
     int status = 0;
     lockstep::cli::add_train(app, status);
+    lockstep::cli::add_evaluate(app, status);
+    lockstep::cli::add_predict(app, status);
     lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));
     lockstep::cli::add_doctor(app, status);
     lockstep::cli::add_checkpoint(app, status);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/run_data.h"
+#include "cli/trained.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/folder_lock.h"
 #include "lockstep/base/log.h"
@@ -133,39 +134,50 @@ bool gives_logits(const Model& model) {
   return activation && *activation == Json("linear");
 }
 
-void compile(const RunFile& run, const Model& model, std::FILE* out) {
-  const bool logits = gives_logits(model);
+void exclude_from_weight_decay(const std::vector<std::string>& words, const Model& model) {
+  if (words.empty()) return;
+  std::string known;
+  for (const Variable& weight : model.trainable_weights())
+    known += (known.empty() ? "" : ", ") + weight.name();
+  for (const std::string& word : words)
+    require(known.empty() || known.find(word) != std::string::npos, ErrorCode::invalid_argument,
+            std::source_location::current(), "compile.exclude_from_weight_decay: no weight has \"", word,
+            "\" in its name; there are ", known);
+  model.optimizer().exclude_from_weight_decay(words);
+}
+
+void compile(const RunFile& run, const Model& model) {
   if (!run.compile) {
     if (model.compiled()) return;
     require(!run.model.from_json(), ErrorCode::invalid_argument, std::source_location::current(),
             "compile: the model's JSON does not say how to train it; add \"compile\" with at least \"loss\"");
     model.compile({.optimizer = "adam",
-                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = logits}),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = gives_logits(model)}),
                    .metrics = {"accuracy"}});
     return;
   }
-  const keras::CompileOptions options = run.compile->options("compile");
-  if (logits && options.loss.single()) {
-    const Json loss = options.loss.list()[0].serialize();
-    const Json* config = loss.find("config");
-    const Json* from_logits = config ? config->find("from_logits") : nullptr;
-    if (from_logits && *from_logits == Json(false))
-      terminal::print(
-          fmt::format("compile.loss: \"{}\" takes probabilities, but the model's last layer gives logits; "
-                      "say {{\"class_name\": ..., \"config\": {{\"from_logits\": true}}}} or add a softmax\n",
-                      options.loss.list()[0].name()),
-          out);
-  }
-  at_key("compile", [&] { model.compile(options); });
+  at_key("compile", [&] { model.compile(run.compile->options("compile")); });
+  exclude_from_weight_decay(run.compile->exclude_from_weight_decay, model);
 }
 
-void write_results(const std::filesystem::path& folder, const Model& model, const keras::History& history,
-                   std::FILE* out) {
+// The run as it was carried out, for whoever uses what it left.
+Json run_beside_results(RunFile run) {
+  run.model.json = "model.json";
+  Json json = written_run(run);
+  json.set("model", "model.json");
+  json.set("output", ".");
+  return json;
+}
+
+void write_results(const std::filesystem::path& folder, const RunFile& run, const Model& model,
+                   const keras::History& history, std::FILE* out) {
   model.save_weights((folder / "weights.safetensors").string());
   write_text(folder / "model.json", model.to_json(2));
   write_text(folder / "history.json", history.to_json().dump(2));
-  terminal::print(
-      fmt::format("weights.safetensors, model.json and history.json written to {}\n", folder.string()), out);
+  write_text(folder / "run.json", run_beside_results(run).dump(2));
+  terminal::print(fmt::format("weights.safetensors, model.json, history.json and run.json written to {}\n",
+                              folder.string()),
+                  out);
 }
 
 // "1 thread", "2 threads"
@@ -230,10 +242,11 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
 
   const auto scope = strategy.scope();
   const Model model = make_model(run);
-  compile(run, model, reports.out);
-  const RunData data = load_data(run, model);
-  const int64_t train_count = data.train.x.shape()[0];
-  const bool validates = data.validation.x.defined();
+  compile(run, model);
+  RunData data = load_data(run, model);
+  data.train = in_whole_batches(model, data.train, "data");
+  data.validation = in_whole_batches(model, data.validation, "data.validation");
+  const bool validates = examples_in(data.validation) > 0;
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
   const bool replicated = strategy.kind() != distribute::Strategy::Kind::none;
@@ -243,7 +256,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
                                            counted(static_cast<int64_t>(strategy.devices().size()), "device"),
                                            counted(strategy.devices()[0]->threads(), "thread"))
                              : current_device().name(),
-                  counted(train_count, "example"), validates ? data.validation.x.shape()[0] : int64_t{0}),
+                  counted(examples_in(data.train), "example"), examples_in(data.validation)),
       reports.out);
 
   const FitSettings& fit = run.fit;
@@ -258,18 +271,19 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
                             .validation_steps = fit.validation_steps,
                             .validation_batch_size = fit.validation_batch_size,
                             .validation_freq = static_cast<int>(fit.validation_freq)};
-  if (validates) options.validation_data = data.validation;
-  const keras::History history = model.fit(data.train, options);
+  if (validates) options.validation_data = data_of(data.validation);
+  const keras::History history = model.fit(data_of(data.train), options);
   // Before anything else: a system that wants the machine back does not wait long.
-  if (!output.empty()) write_results(output, model, history, reports.out);
+  if (!output.empty()) write_results(output, run, model, history, reports.out);
   if (!backup.empty() && !history.interrupted) {
     std::error_code ignored;
     std::filesystem::remove(std::filesystem::path(backup) / "backup.safetensors", ignored);
   }
 
-  const int64_t test_batch = std::max<int64_t>(fit.batch_size, 256);
-  const Logs figures =
-      model.evaluate(validates ? data.validation : data.train, {.batch_size = test_batch, .verbose = 0});
+  const int64_t fixed = fixed_batch(model);
+  const int64_t test_batch = fixed > 0 ? fixed : std::max<int64_t>(fit.batch_size, 256);
+  const Logs figures = model.evaluate(data_of(validates ? data.validation : data.train),
+                                      {.batch_size = test_batch, .verbose = 0});
   std::string line = validates ? "test" : "on the training examples";
   Json result = Json::object();
   if (const auto accuracy = figures.find("accuracy")) result.set("accuracy", *accuracy);

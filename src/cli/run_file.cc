@@ -53,6 +53,10 @@ Source read_source(const Json& json, const std::string& path, DataOptions* optio
   return source;
 }
 
+Json written_source(const Source& source, const std::string& folder) {
+  return std::visit([&](const auto& alternative) { return written_value(alternative, {}, folder); }, source);
+}
+
 template <class... Alternatives>
 Json source_schema(const std::variant<Alternatives...>*, bool with_options) {
   const auto object = [&]<class Alternative>(Alternative alternative) {
@@ -98,6 +102,10 @@ void ModelSettings::read(const Json& given, const std::string& path) {
     if (key != "zoo" && !options.contains(key)) refuse_key(path, key, known);
 }
 
+Json ModelSettings::write(const std::string& folder) const {
+  return from_json() && json.is_string() ? Json(absolute_path(folder, json.as_string())) : json;
+}
+
 Json ModelSettings::schema() {
   const std::vector<std::string> names = applications::names();
   Json choices = Json::List{
@@ -126,9 +134,67 @@ const std::vector<std::string>& BuiltinSource::names() {
   return all;
 }
 
+std::vector<std::vector<std::string>> FieldNames::of(const std::vector<std::string>& ends,
+                                                     const std::string& key) const {
+  std::vector<std::vector<std::string>> fields(ends.size());
+  for (const auto& [end, names] : named) {
+    const auto found = std::find(ends.begin(), ends.end(), end);
+    if (found == ends.end()) refuse_key(key, end, ends);
+    fields[static_cast<size_t>(found - ends.begin())] = names;
+  }
+  if (listed.empty()) return fields;
+  if (ends.size() == 1) return {listed};
+  require(listed.size() == ends.size(), ErrorCode::invalid_argument, std::source_location::current(), key,
+          ": there ", listed.size() == 1 ? "is 1 name" : detail::concat("are ", listed.size(), " names"),
+          " for the model's ", join(ends), "; give a name for each, or an object by these names");
+  for (size_t i = 0; i < ends.size(); ++i) fields[i] = {listed[i]};
+  return fields;
+}
+
+void FieldNames::read(const Json& json, const std::string& path) {
+  const auto names_of = [](const Json& value, const std::string& at) {
+    std::vector<std::string> names;
+    if (value.is_string())
+      read_value(value, names.emplace_back(), {}, at);
+    else if (value.is_list())
+      read_value(value, names, {}, at);
+    else
+      refuse(at, "a name or a list of names", value);
+    return names;
+  };
+  listed.clear();
+  named.clear();
+  if (json.is_null()) return;
+  if (!json.is_object()) {
+    listed = names_of(json, path);
+    return;
+  }
+  for (const auto& [end, value] : json.members()) named[end] = names_of(value, child(path, end));
+}
+
+Json FieldNames::write(const std::string&) const {
+  const auto names = [](const std::vector<std::string>& list) {
+    return list.size() == 1 ? Json(list[0]) : Json(Json::List(list.begin(), list.end()));
+  };
+  if (empty()) return {};
+  if (named.empty()) return names(listed);
+  Json json = Json::object();
+  for (const auto& [end, list] : named) json.set(end, names(list));
+  return json;
+}
+
+Json FieldNames::schema() {
+  const Json names = Json::List{typed("string"), value_schema(std::vector<std::string>())};
+  Json all = names;
+  all.push_back(
+      Json::object({{"type", "object"}, {"additionalProperties", Json::object({{"anyOf", names}})}}));
+  return Json::object({{"anyOf", all}});
+}
+
 void SourceSettings::read(const Json& json, const std::string& path) {
   source = read_source(json, path, nullptr);
 }
+Json SourceSettings::write(const std::string& folder) const { return written_source(source, folder); }
 Json SourceSettings::schema() { return source_schema(static_cast<const Source*>(nullptr), false); }
 
 void DataSettings::read(const Json& json, const std::string& path) {
@@ -137,6 +203,12 @@ void DataSettings::read(const Json& json, const std::string& path) {
     refuse(path, "either \"validation\" or \"validation_split\"", json);
   if (options.validation_random && options.validation_split == 0)
     refuse(child(path, "validation_random"), "\"validation_split\" beside it", json);
+}
+Json DataSettings::write(const std::string& folder) const {
+  Json json = written_source(source, folder);
+  const Json more = written_value(options, {}, folder);
+  for (const auto& [key, value] : more.members()) json.set(key, value);
+  return json;
 }
 Json DataSettings::schema() { return source_schema(static_cast<const Source*>(nullptr), true); }
 
@@ -178,6 +250,8 @@ RunFile parse_run(const Json& json, const std::string& folder) {
 RunFile read_run_file(const std::string& path) {
   return parse_run(Json::read_file(path), std::filesystem::path(path).parent_path().string());
 }
+
+Json written_run(const RunFile& run) { return written_value(run, {}, run.folder); }
 
 Json run_schema() {
   Json schema = Json::object(

@@ -20,10 +20,26 @@ struct ModelSettings {
   Json json = {};
   bool from_json() const;  // not an application
   void read(const Json& json, const std::string& path);
+  Json write(const std::string& folder) const;
   static Json schema();
 };
 
 // --- where examples come from --------------------------------------------------------------------------------------
+
+// What a file calls the inputs of a model, the labels of its outputs or their weights: one name, a list in the
+// model's order, or an object from the model's names to the file's. Several names of one input or output
+// (["height", "width"]) are joined along the last dimension.
+struct FieldNames {
+  std::vector<std::string> listed = {};
+  std::map<std::string, std::vector<std::string>> named = {};
+  bool empty() const { return listed.empty() && named.empty(); }
+  // Those of each of a model's inputs or outputs, which are called `ends`; none where the file has none.
+  std::vector<std::vector<std::string>> of(const std::vector<std::string>& ends,
+                                           const std::string& key) const;
+  void read(const Json& json, const std::string& path);
+  Json write(const std::string& folder) const;
+  static Json schema();
+};
 
 struct BuiltinSource {
   static constexpr const char* kKey = "name";
@@ -35,7 +51,8 @@ struct BuiltinSource {
   static const std::vector<std::string>& names();
   void visit(auto& v) {
     v(kKey, name, {.help = "A data set that is known by name", .required = true, .one_of = names()});
-    v("folder", folder, {.help = "Where its files are looked for first (not for digits, which are made)"});
+    v("folder", folder,
+      {.help = "Where its files are looked for first (not for digits, which are made)", .file = true});
     v("train_size", train_size, {.help = "Training examples: the first ones; -1: all", .at_least = -1});
     v("test_size", test_size,
       {.help = "Examples held back to test on: the first ones; -1: all", .at_least = -1});
@@ -47,8 +64,8 @@ struct IdxFiles {
   std::string images = {};
   std::string labels = {};
   void visit(auto& v) {
-    v("images", images, {.help = "Path of the examples", .required = true});
-    v("labels", labels, {.help = "Path of their labels", .required = true});
+    v("images", images, {.help = "Path of the examples", .required = true, .file = true});
+    v("labels", labels, {.help = "Path of their labels", .required = true, .file = true});
   }
 };
 struct IdxSource {
@@ -62,13 +79,23 @@ struct IdxSource {
 struct CsvSource {
   static constexpr const char* kKey = "csv";
   std::string path = {};
-  std::string label_column = "-1";
+  FieldNames x = {};
+  FieldNames label_column = {.listed = {"-1"}};
+  FieldNames sample_weight_column = {};
   bool header = true;
   std::string separator = ",";
   void visit(auto& v) {
-    v(kKey, path, {.help = "Path of a table of numbers", .required = true});
+    v(kKey, path, {.help = "Path of a table of numbers", .required = true, .file = true});
+    v("x", x,
+      {.help = "Columns of the input, a list; of several inputs: an object from their names to columns; left "
+               "out: all that "
+               "are neither labels nor weights"});
     v("label_column", label_column,
-      {.help = "Name of the labels' column, or its number, from 0 or, negative, from the end"});
+      {.help = "Name of the labels' column (left out: the last), or its number, from 0 or, negative, from "
+               "the end; of "
+               "several outputs: a list in their order, or an object by their names"});
+    v("sample_weight_column", sample_weight_column,
+      {.help = "The column of the examples' weights in the loss; by output as label_column is"});
     v("header", header, {.help = "Whether the first row names the columns"});
     v("separator", separator, {.help = "The character between fields"});
   }
@@ -77,12 +104,19 @@ struct CsvSource {
 struct SafetensorsSource {
   static constexpr const char* kKey = "safetensors";
   std::string path = {};
-  std::string x = "x";
-  std::string y = "y";
+  FieldNames x = {.listed = {"x"}};
+  FieldNames y = {.listed = {"y"}};
+  FieldNames sample_weight = {};
   void visit(auto& v) {
-    v(kKey, path, {.help = "Path of a file of named tensors", .required = true});
-    v("x", x, {.help = "Name of the examples in it"});
-    v("y", y, {.help = "Name of the labels in it"});
+    v(kKey, path, {.help = "Path of a file of named tensors", .required = true, .file = true});
+    v("x", x,
+      {.help = "Name of the examples in it (left out: \"x\"); of several inputs: a list in their order, or "
+               "an object "
+               "from their names to the file's"});
+    v("y", y, {.help = "Name of the labels in it (left out: \"y\"); of several outputs as x is"});
+    v("sample_weight", sample_weight,
+      {.help = "Name of the examples' weights in the loss; of several outputs as x is, one for all of them, "
+               "or none"});
   }
 };
 
@@ -95,9 +129,9 @@ struct ImageFolderSource {
   void visit(auto& v) {
     v(kKey, path,
       {.help = "Path of a folder with a folder of JPEG and PNG images for each class, which are read in an "
-               "order drawn "
-               "from the run's seed",
-       .required = true});
+               "order drawn from the run's seed",
+       .required = true,
+       .file = true});
     v("image_size", image_size,
       {.help = "Height and width that images are brought to; left out: the model's"});
     v("interpolation", interpolation, {.help = "How that is done", .one_of = {"bilinear", "nearest"}});
@@ -111,7 +145,9 @@ struct TextSource {
   int64_t context = 64;
   void visit(auto& v) {
     v(kKey, path,
-      {.help = "Path of a text: its bytes are the tokens, each one's label is the next", .required = true});
+      {.help = "Path of a text: its bytes are the tokens, each one's label is the next",
+       .required = true,
+       .file = true});
     v("context", context, {.help = "Tokens of an example", .at_least = 1});
   }
 };
@@ -123,6 +159,7 @@ using Source =
 struct SourceSettings {
   Source source = {};
   void read(const Json& json, const std::string& path);
+  Json write(const std::string& folder) const;
   static Json schema();
 };
 
@@ -152,6 +189,7 @@ struct DataSettings {
   Source source = {};
   DataOptions options = {};
   void read(const Json& json, const std::string& path);
+  Json write(const std::string& folder) const;
   static Json schema();
 };
 
@@ -167,9 +205,12 @@ struct CompileSettings {
   int64_t steps_per_execution = 1;
   bool auto_scale_loss = true;
   Json jit_compile = {};
+  std::vector<std::string> exclude_from_weight_decay = {};
   void visit(auto& v) {
     v("optimizer", optimizer,
       {.help = "A name (\"adam\") or {\"class_name\", \"config\"} as Keras writes it"});
+    v("exclude_from_weight_decay", exclude_from_weight_decay,
+      {.help = "Weights whose names hold one of these words, [\"bias\", \"gamma\"] say, do not decay"});
     v("loss", loss,
       {.help = "A name, {\"class_name\", \"config\"}, a list in the order of the outputs or an object by "
                "their names"});
@@ -241,14 +282,18 @@ struct RunFile {
            "Keras' compile settings; left out: those of the model's JSON, and for applications Adam, sparse "
            "categorical cross-entropy and accuracy"});
     v("fit", fit, {.help = "How training goes"});
-    v("initial_weights", initial_weights, {.help = "Path of a safetensors file to start from"});
+    v("initial_weights", initial_weights, {.help = "Path of a safetensors file to start from", .file = true});
     v("seed", seed, {.help = "Of the initial weights, the order of the examples and dropout", .at_least = 0});
     v("output", output,
-      {.help = "Folder for weights.safetensors, model.json and history.json; left out: none"});
+      {.help = "Folder for weights.safetensors, model.json, history.json and run.json, for `lockstep "
+               "evaluate` and "
+               "`lockstep predict`; left out: none",
+       .file = true});
     v("backup", backup,
       {.help =
            "Folder that the run is kept in after every epoch, until it has ended: killed at any moment and "
-           "started again, it goes on there and ends with the same bits; left out: none"});
+           "started again, it goes on there and ends with the same bits; left out: none",
+       .file = true});
   }
 
   // A path of the file, as the program must open it.
@@ -257,6 +302,8 @@ struct RunFile {
 
 RunFile read_run_file(const std::string& path);
 RunFile parse_run(const Json& json, const std::string& folder);
+// What parse_run() reads as the same run, in whatever folder; what is as it would be by itself is left out.
+Json written_run(const RunFile& run);
 // What docs/run.schema.json holds.
 Json run_schema();
 // The keys with their explanations, a line each, and an example: for people.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 namespace lockstep::cli {
 namespace {
@@ -91,6 +92,13 @@ void read_value(const Json& json, std::vector<int64_t>& value, const Rule& rule,
   for (const Json& item : json.items()) read_value(item, value.emplace_back(), rule, path);
 }
 
+void read_value(const Json& json, std::vector<std::string>& value, const Rule& rule,
+                const std::string& path) {
+  if (!json.is_list()) refuse(path, "a list of strings", json);
+  value.clear();
+  for (const Json& item : json.items()) read_value(item, value.emplace_back(), rule, path);
+}
+
 void read_value(const Json& json, std::map<int64_t, double>& value, const Rule&, const std::string& path) {
   if (!json.is_object()) refuse(path, "an object from class numbers to weights", json);
   value.clear();
@@ -108,10 +116,34 @@ void SettingsReader::finish() const {
     if (std::find(known_.begin(), known_.end(), key) == known_.end()) refuse_key(path_, key, known_);
 }
 
+std::string absolute_path(const std::string& folder, const std::string& path) {
+  return std::filesystem::absolute(std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+Json written_value(const std::map<int64_t, double>& value, const Rule&, const std::string&) {
+  Json json = Json::object();
+  for (const auto& [key, number] : value) json.set(std::to_string(key), number);
+  return json;
+}
+
+Json SettingsWriter::differing_from(const SettingsWriter& defaults) const {
+  Json json = Json::object();
+  for (const auto& [name, value] : json_.members()) {
+    const Json* standard = defaults.json_.find(name);
+    const bool required = std::find(required_.begin(), required_.end(), name) != required_.end();
+    if (required || !standard || *standard != value) json.set(name, value);
+  }
+  return json;
+}
+
 Json typed(const char* type) { return Json::object({{"type", type}}); }
 
 Json value_schema(const std::vector<int64_t>&) {
   return Json::object({{"type", "array"}, {"items", typed("integer")}});
+}
+
+Json value_schema(const std::vector<std::string>&) {
+  return Json::object({{"type", "array"}, {"items", typed("string")}});
 }
 
 Json value_schema(const std::map<int64_t, double>&) {

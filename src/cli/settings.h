@@ -1,12 +1,12 @@
 // Settings that people write as JSON: a `visit` names every key once, with its rule and an explanation; reading,
-// checking and the published schema follow from it.
+// checking, writing and the published schema follow from it.
 //
 //   struct FitSettings {
 //     int64_t epochs = 1;
 //     void visit(auto& v) { v("epochs", epochs, {.help = "Times the data is gone through", .at_least = 0}); }
 //   };
 //
-// A type that is more than an object of keys has read(json, path) and a static schema() instead.
+// A type that is more than an object of keys has read(json, path), write(folder) and a static schema() instead.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct Rule {
   std::optional<double> at_least = {};
   std::optional<double> below = {};
   std::vector<std::string> one_of = {};
+  bool file = false;  // the path of a file or folder; relative ones start at the folder of the settings
 };
 
 // Throws Error(invalid_argument): "fit.batch_size: expected an integer of at least 1, received "many"".
@@ -52,6 +53,7 @@ auto at_key(const std::string& path, F&& f) {
 template <class T>
 concept ReadsItself = requires(T value, const Json& json, const std::string& path) {
   value.read(json, path);
+  value.write(path);
   T::schema();
 };
 
@@ -62,6 +64,7 @@ void read_value(const Json& json, int64_t& value, const Rule& rule, const std::s
 void read_value(const Json& json, double& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, std::string& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, std::vector<int64_t>& value, const Rule& rule, const std::string& path);
+void read_value(const Json& json, std::vector<std::string>& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, std::map<int64_t, double>& value, const Rule& rule,
                 const std::string& path);
 inline void read_value(const Json& json, Json& value, const Rule&, const std::string&) { value = json; }
@@ -107,6 +110,62 @@ void read_value(const Json& json, T& value, const Rule&, const std::string& path
   reader.finish();
 }
 
+// --- writing -----------------------------------------------------------------------------------------------------
+
+// What `path` means to a program that runs elsewhere, where relative paths start at `folder`.
+std::string absolute_path(const std::string& folder, const std::string& path);
+
+inline Json written_value(bool value, const Rule&, const std::string&) { return value; }
+inline Json written_value(int64_t value, const Rule&, const std::string&) { return value; }
+inline Json written_value(double value, const Rule&, const std::string&) { return value; }
+inline Json written_value(const std::string& value, const Rule& rule, const std::string& folder) {
+  return rule.file && !value.empty() ? absolute_path(folder, value) : value;
+}
+inline Json written_value(const std::vector<int64_t>& value, const Rule&, const std::string&) {
+  return Json::List(value.begin(), value.end());
+}
+inline Json written_value(const std::vector<std::string>& value, const Rule&, const std::string&) {
+  return Json::List(value.begin(), value.end());
+}
+Json written_value(const std::map<int64_t, double>& value, const Rule&, const std::string&);
+inline Json written_value(const Json& value, const Rule&, const std::string&) { return value; }
+template <class T>
+Json written_value(const std::optional<T>& value, const Rule& rule, const std::string& folder) {
+  return value ? written_value(*value, rule, folder) : Json();
+}
+template <class T>
+requires ReadsItself<T> Json written_value(const T& value, const Rule&, const std::string& folder) {
+  return value.write(folder);
+}
+
+// Every key with its value; paths of files are made absolute.
+class SettingsWriter {
+ public:
+  explicit SettingsWriter(std::string folder) : folder_(std::move(folder)) {}
+  template <class T>
+  void operator()(const char* name, T& value, const Rule& rule = {}) {
+    json_.set(name, written_value(value, rule, folder_));
+    if (rule.required) required_.emplace_back(name);
+  }
+  // What is required, and what is not as `defaults` has it.
+  Json differing_from(const SettingsWriter& defaults) const;
+
+ private:
+  std::string folder_;
+  Json json_ = Json::object();
+  std::vector<std::string> required_;
+};
+
+template <class T>
+requires requires(T value, SettingsWriter& writer) { value.visit(writer); }
+Json written_value(const T& value, const Rule&, const std::string& folder) {
+  T copy = value, defaults;
+  SettingsWriter writer(folder), plain(folder);
+  copy.visit(writer);
+  defaults.visit(plain);
+  return writer.differing_from(plain);
+}
+
 // --- the schema --------------------------------------------------------------------------------------------------
 
 Json typed(const char* type);  // {"type": type}
@@ -116,6 +175,7 @@ inline Json value_schema(const int64_t&) { return typed("integer"); }
 inline Json value_schema(const double&) { return typed("number"); }
 inline Json value_schema(const std::string&) { return typed("string"); }
 Json value_schema(const std::vector<int64_t>&);
+Json value_schema(const std::vector<std::string>&);
 Json value_schema(const std::map<int64_t, double>&);
 inline Json value_schema(const Json&) { return Json::object(); }
 template <class T>

@@ -50,10 +50,10 @@ TEST_F(ToolTest, TheResultIsJsonWhereThatIsAskedFor) {
 TEST_F(ToolTest, NothingIsWiderThanTheTerminal) {
   write("run.json", kRun);
   for (const int columns : {60, 80})
-    for (const char* arguments :
-         {"--help", "train --help", "doctor --help", "launch --help", "checkpoint inspect --help",
-          "train run.json", "train run.json --threads 1 --devices 2 --reproducible", "doctor --quick",
-          "train nowhere.json", "trian"}) {
+    for (const char* arguments : {"--help", "train --help", "doctor --help", "launch --help",
+                                  "checkpoint inspect --help", "evaluate --help", "predict --help",
+                                  "train run.json", "train run.json --threads 1 --devices 2 --reproducible",
+                                  "doctor --quick", "train nowhere.json", "trian"}) {
       const Answer answer = shell("COLUMNS=" + std::to_string(columns) + " lockstep " + arguments);
       std::istringstream lines(answer.output + answer.errors);
       for (std::string line; std::getline(lines, line);) {
@@ -98,6 +98,46 @@ TEST_F(ToolTest, TheExampleOfTheHelpWorksAsPasted) {
   const Answer answer = shell(pasted);
   EXPECT_EQ(answer.status, 0) << pasted << answer.errors;
   EXPECT_TRUE(fs::exists(folder_ / "trained/weights.safetensors"));
+}
+
+// --- what was trained ----------------------------------------------------------------------------------------------
+
+TEST_F(ToolTest, WhatWasTrainedIsEvaluatedAndPredictsWithOneCommand) {
+  write("run.json", kRun);
+  ASSERT_EQ(shell("lockstep train run.json").status, 0);
+  const Answer plain = shell("lockstep evaluate out");
+  EXPECT_EQ(plain.status, 0) << plain.errors;
+  EXPECT_THAT(plain.output, HasSubstr("on the validation examples - accuracy: "));
+  EXPECT_EQ(shell("lockstep evaluate run.json").output, plain.output);
+  const Json figures = Json::parse(shell("lockstep evaluate out --json --on train").output);
+  EXPECT_TRUE(figures.contains("loss"));
+  // To standard output, or to a file that others read.
+  const Answer lines = shell("lockstep predict out");
+  EXPECT_EQ(std::count(lines.output.begin(), lines.output.end(), '\n'), 64);
+  const Json first = Json::parse(lines.output.substr(0, lines.output.find('\n')));
+  EXPECT_EQ(first.items().size(), 10u);
+  const Json written = Json::parse(shell("lockstep predict out --output p.npy --json").output);
+  EXPECT_EQ(written.dump(), R"({"output":"p.npy","shapes":{"prediction":[64,10]}})");
+  EXPECT_EQ(text("p.npy").size(), 128u + 64 * 10 * 4);
+  EXPECT_THAT(shell("lockstep predict out --output p.csv").output,
+              HasSubstr("prediction of shape [64,10] written to p.csv"));
+  EXPECT_THAT(text("p.csv"), ::testing::StartsWith("prediction_0,prediction_1,"));
+}
+
+TEST_F(ToolTest, WhatIsMissingIsNamedBeforeAnythingIsComputed) {
+  write("run.json", kRun);
+  expect_one_line("lockstep evaluate run.json", "there is no \"out/weights.safetensors\"");
+  expect_one_line("lockstep evaluate nowhere", "nowhere");
+  fs::create_directories(folder_ / "empty");
+  expect_one_line("lockstep predict empty", "holds no run.json");
+  ASSERT_EQ(shell("lockstep train run.json").status, 0);
+  expect_one_line("lockstep predict out --output p.xlsx", "ends in .npy, .csv, .jsonl or .safetensors");
+  expect_one_line("lockstep predict out --output nowhere/p.csv", "--output: ");
+  expect_one_line("lockstep predict out --data nowhere.csv", "nowhere.csv");
+  expect_one_line("lockstep predict out --data x --on train", "--on", 2);
+  fs::remove(folder_ / "out/model.json");
+  expect_one_line("lockstep evaluate out", "model.json");
+  EXPECT_EQ(shell("lockstep evaluate run.json > /dev/full").status, 1);
 }
 
 // --- what cannot be read or written --------------------------------------------------------------------------------

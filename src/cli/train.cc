@@ -44,9 +44,6 @@ struct Flags {
   bool reproducible = false;
 };
 
-// A team of more is refused before the system refuses to make the threads.
-constexpr int64_t kMostThreads = 1024;
-
 const std::vector<std::string>& networks() {
   static const std::vector<std::string> all{"linear", "mlp", "lenet", "resnet18", "resnet50", "vit_tiny"};
   return all;

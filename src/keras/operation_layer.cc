@@ -376,18 +376,15 @@ Tensor rms_norm_of(const Operands& o) {
   return rms_norm(x, scale, {.axis = axis, .epsilon = o.number("epsilon", 1e-7)});
 }
 
-// Keras' heads stand behind the steps.
 Tensor attention(const Operands& o) {
   require(!o.has("attn_logits_soft_cap"), ErrorCode::unsupported, std::source_location::current(),
           "DotProductAttention: attn_logits_soft_cap is not known");
-  const auto heads_first = [](const Tensor& x) { return transpose(x, {0, 2, 1, 3}); };
   AttentionOptions options{.is_causal = o.setting("is_causal", false)};
   if (o.given(3, "bias")) options.bias = o.tensor(3, "bias");
   if (o.given(4, "mask")) options.mask = truth(o.tensor(4, "mask"));
   if (o.given(5, "scale")) options.scale = o.argument(5, "scale").as_double();
-  return heads_first(scaled_dot_product_attention(heads_first(o.tensor(0, "query")),
-                                                  heads_first(o.tensor(1, "key")),
-                                                  heads_first(o.tensor(2, "value")), options));
+  return scaled_dot_product_attention(o.tensor(0, "query"), o.tensor(1, "key"), o.tensor(2, "value"),
+                                      options);
 }
 
 Dims list_setting(const Operands& o, const char* name, const Dims& otherwise) {

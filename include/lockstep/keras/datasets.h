@@ -85,4 +85,19 @@ struct CsvOptions {
 Examples read_csv(const std::string& path, const CsvOptions& options = {},
                   std::source_location where = std::source_location::current());
 
+// A table whose columns a program picks itself.
+struct Table {
+  std::string path;
+  std::vector<std::string> columns;  // their names; without a header their numbers
+  Tensor values;                     // float64 (rows, columns)
+
+  // Of the column of this name, else of this number, from 0 or, negative, from the end. Throws
+  // Error(invalid_argument) that says what name is near.
+  size_t position(const std::string& column,
+                  std::source_location where = std::source_location::current()) const;
+};
+// The same file with every column; options.label_column is not looked at.
+Table read_table(const std::string& path, const CsvOptions& options = {},
+                 std::source_location where = std::source_location::current());
+
 }  // namespace lockstep::keras::datasets
