@@ -6,6 +6,10 @@
 #include "execute/replicas.h"
 #include "lockstep/graph/variable.h"
 
+namespace lockstep {
+struct VariableImpl;
+}
+
 namespace lockstep::execute {
 
 // What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all. A
@@ -22,6 +26,8 @@ class ReplicaVariables {
   void* part(size_t variable, int replica) const;
 
  private:
+  void hand_over(VariableImpl& variable, TensorList& parts, ReplicaRange own) const;
+
   const std::vector<Variable> variables_;
   const ReplicaLayout& layout_;
 };
