@@ -157,6 +157,14 @@ if(gpu_test_sources AND model_sources)
   target_link_libraries(gpu_tests PRIVATE lockstep_models)
 endif()
 
+# Runs of several processes, joined by the engines that were built; without one they skip themselves.
+file(GLOB workers_test_sources CONFIGURE_DEPENDS tests/workers/*.cc)
+if(workers_test_sources)
+  lockstep_add_tests(workers ${workers_test_sources})
+  target_include_directories(workers_tests PRIVATE tests)
+  add_dependencies(workers_tests lockstep_plugins)
+endif()
+
 # Against recorded Keras, and the layer harness.
 file(GLOB keras_harness_sources CONFIGURE_DEPENDS tests/keras/*.cc)
 if(keras_harness_sources)

@@ -42,6 +42,8 @@ inline constexpr std::array kVariables{
              "the Python that has the frameworks that are measured beside Lockstep"},
     Variable{"LOCKSTEP_DATA_DIR", "a folder", "lockstep in XDG_CACHE_HOME",
              "where data sets are looked for and kept"},
+    Variable{"LOCKSTEP_FLIGHT_RECORDS", "a folder", "none",
+             "where each worker of a run that could not go on writes what collectives it made last"},
     Variable{"LOCKSTEP_GROUP_LAUNCHES", "0|1", "1",
              "whether elementwise launches of one program that wait for nothing of each other are made as "
              "one on a GPU"},

@@ -18,6 +18,26 @@ const CommunicatorBackend* find_backend(std::string_view name, std::string& reas
 
 }  // namespace
 
+std::vector<std::unique_ptr<Communicator>> CommunicatorBackend::join_all(
+    std::span<Device* const> devices, const Place& place, const CommunicatorOptions& options) const {
+  std::vector<std::unique_ptr<Communicator>> all;
+  for (Device* device : devices)
+    all.push_back(join(*device, place.id, place.first + static_cast<int>(all.size()), place.size, options));
+  return all;
+}
+
+std::string CommunicatorBackend::share_at_launch(const std::string&, int, int) const {
+  fail(ErrorCode::unsupported, std::source_location::current(), description(),
+       " has no launcher of its own that would bring processes together");
+}
+
+std::vector<std::unique_ptr<Communicator>> join_all(std::span<Device* const> devices,
+                                                    std::string_view backend,
+                                                    const CommunicatorOptions& options) {
+  const CommunicatorBackend& library = communicator_backend(backend);
+  return library.join_all(devices, {library.make_id(), 0, static_cast<int>(devices.size())}, options);
+}
+
 const CommunicatorBackend& communicator_backend(std::string_view name, std::source_location where) {
   std::string reason;
   const CommunicatorBackend* backend = find_backend(name, reason);

@@ -40,6 +40,9 @@ class Communicator {
                          Stream& stream) = 0;
   // `target` has size() * count elements, by rank.
   virtual void all_gather(const void* source, void* target, int64_t count, DType dtype, Stream& stream) = 0;
+  // Bytes: send_bytes[r] of them go to rank r, receive_bytes[r] come from it; both lie one rank after the other.
+  virtual void all_to_all(const void* source, std::span<const int64_t> send_bytes, void* target,
+                          std::span<const int64_t> receive_bytes, Stream& stream) = 0;
   // What is called between these becomes one launch.
   virtual void begin_batch() = 0;
   virtual void end_batch() = 0;
@@ -68,9 +71,18 @@ class CommunicatorBackend {
   virtual std::string make_id() const = 0;
   virtual std::unique_ptr<Communicator> join(Device& device, const std::string& id, int rank, int size,
                                              const CommunicatorOptions& options) const = 0;
-  // All ranks are devices of this process, each a card of its own.
+  // Several ranks of one communicator that are devices of this process: ranks first, first + 1, ... of `size`.
+  struct Place {
+    std::string id;
+    int first = 0;
+    int size = 1;
+  };
   virtual std::vector<std::unique_ptr<Communicator>> join_all(std::span<Device* const> devices,
-                                                              const CommunicatorOptions& options) const = 0;
+                                                              const Place& place,
+                                                              const CommunicatorOptions& options) const;
+  // What rank 0 of a launcher that the engine belongs to gives, at all its ranks: how processes find each other that know
+  // their ranks but no address. Throws Error(unsupported) where the engine has no launcher of its own.
+  virtual std::string share_at_launch(const std::string& bytes, int rank, int size) const;
 };
 
 // Of the plugin of this name ("nccl"); throws Error(unsupported) with the reason why there is none.
@@ -79,6 +91,10 @@ const CommunicatorBackend& communicator_backend(std::string_view name,
 // Why communicator_backend() would throw, or its description() would; empty: it is there.
 std::string missing_backend(std::string_view name);
 
+// A communicator over all devices of this process and no others.
+std::vector<std::unique_ptr<Communicator>> join_all(std::span<Device* const> devices,
+                                                    std::string_view backend,
+                                                    const CommunicatorOptions& options = {});
 // A communicator over the processes of a group, on this process' device.
 std::unique_ptr<Communicator> join(Group& group, Device& device, CommunicatorOptions options = {},
                                    std::string_view backend = "nccl",

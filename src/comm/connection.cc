@@ -19,10 +19,10 @@ namespace lockstep::comm {
 namespace {
 
 constexpr size_t kHead = sizeof(MessageKind) + sizeof(uint32_t);
-constexpr uint32_t kLargestBody = 1 << 20;
+constexpr uint32_t kLargestBody = 16 << 20;
 
 // In front of a challenge and of a proof: what speaks another language, or another version of this one, shows in it.
-constexpr std::string_view kGreeting = "lockstep group 1\n";
+constexpr std::string_view kGreeting = "lockstep group 2\n";
 constexpr size_t kNonce = 32, kDigest = 32;
 
 std::string random_bytes(size_t count) {
@@ -101,7 +101,7 @@ bool Connection::receive(std::deque<Message>& messages) {
 }
 
 bool Connection::take_arrived(std::deque<Message>& messages) {
-  char bytes[4096];
+  char bytes[32768];
   const ssize_t count = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
   if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
   if (count == 0) return false;

@@ -22,7 +22,19 @@ Moment in_seconds(double s);
 // For poll(): from now to then, at most `most`; 0 where it is over.
 int milliseconds_until(Moment moment, int most);
 
-enum class MessageKind : uint32_t { hello = 0x4c530001, welcome, refused, shared, progress, lost, goodbye };
+enum class MessageKind : uint32_t {
+  hello = 0x4c530001,
+  welcome,
+  refused,
+  shared,
+  gathered,      // one rank's part of a gathering, to rank 0
+  gathered_all,  // everybody's, or what is wrong with them
+  progress,
+  lost,
+  gave_up,
+  left,
+  goodbye,
+};
 
 struct Message {
   MessageKind kind;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -21,8 +23,10 @@
 
 #include "comm/connection.h"
 #include "comm/port_owner.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "observe/activity.h"
 
 namespace lockstep::comm {
 namespace {
@@ -61,7 +65,13 @@ struct Resolved {
   Resolved& operator=(const Resolved&) = delete;
 };
 
-int listen_at(const Address& address, int size, std::source_location where) {
+int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
+  if (bound_socket >= 0) {
+    fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
+    require(listen(bound_socket, size) == 0, ErrorCode::io, where, "group: rank 0 cannot listen at ",
+            address.host, ":", address.port, ": ", std::strerror(errno));
+    return bound_socket;
+  }
   const Resolved resolved(address, true);
   require(resolved.list != nullptr, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host,
           ":", address.port, ": ", resolved.failure);
@@ -143,9 +153,11 @@ class Group::Impl {
             options.rank, " of ", options.size);
     member(rank()).who = detail::concat("process ", getpid(), " on host ", host_name());
     connections_.resize(members_.size());
+    parts_.resize(members_.size());
     if (size() == 1) return;
     rank() == 0 ? gather(where) : approach(where);
     require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, where, "group: ", std::strerror(errno));
+    for (Member& m : members_) m.heard = SteadyClock::now();
     watcher_ = std::thread([this] { watch(); });
   }
 
@@ -185,13 +197,91 @@ class Group::Impl {
          came ? lost_text() : detail::concat("nothing came within ", options_.timeout_s, " s"));
   }
 
-  void progress(int64_t begun, int64_t ended) {
+  std::string own_host() const {
+    for (const auto& connection : connections_) {
+      if (!connection) continue;
+      sockaddr_storage address{};
+      socklen_t length = sizeof address;
+      char host[NI_MAXHOST] = {};
+      auto* const generic = reinterpret_cast<sockaddr*>(&address);
+      if (getsockname(connection->fd(), generic, &length) == 0 &&
+          getnameinfo(generic, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0)
+        return host;
+    }
+    return "127.0.0.1";
+  }
+
+  std::vector<std::string> gather(std::string_view what, const std::string& part, double timeout_s,
+                                  std::source_location where) {
+    if (size() == 1) return {part};
+    const std::string name(what);
+    int64_t number = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      number = ++member(rank()).gathers;
+      untold_ = true;
+    }
+    if (rank() != 0) {
+      require(connections_[0]->send(MessageKind::gathered,
+                                    MessageWriter().put_text(name).put_text(part).take(), timeout_s),
+              ErrorCode::io, where, "group: rank ", rank(), " could not send its part of ", name, "; ",
+              lost_or("rank 0 takes no messages"));
+      // Rank 0 knows best who is missing: it gets a little more time to say so.
+      return parts_of(await_all(name, number, timeout_s + kPatience, where), where);
+    }
+    std::vector<Part> parts = await_parts(name, number, part, timeout_s, where);
+    std::string disagreement;
+    for (size_t r = 1; r < parts.size(); ++r)
+      if (parts[r].name != name)
+        disagreement += detail::concat(disagreement.empty() ? "" : "; ", "rank 0 is at ", name, ", ",
+                                       name_of(r), " at ", parts[r].name);
+    MessageWriter all;
+    all.put_text(disagreement);
+    for (const Part& each : parts) all.put_text(each.bytes);
+    const std::string body = all.take();
+    for (size_t r = 1; r < connections_.size(); ++r)
+      require(connections_[r]->send(MessageKind::gathered_all, body, timeout_s), ErrorCode::io, where,
+              "group: ", name_of(r), " does not take what the others gave for ", name);
+    return parts_of(body, where);
+  }
+
+  void progress(int64_t begun, int64_t ended, std::string_view operation) {
     const std::lock_guard lock(mutex_);
     Member& own = member(rank());
     if (own.begun == begun && own.ended == ended) return;
     own.begun = begun;
     own.ended = ended;
+    own.operation.assign(operation);
     untold_ = true;
+  }
+
+  void give_up(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!verdict_.empty()) return;
+      verdict_ = detail::concat(name(static_cast<size_t>(rank())), " gave up: ", reason);
+      changed_.notify_all();
+    }
+    tell_verdict(static_cast<size_t>(rank()));
+  }
+
+  std::string left() const {
+    const std::lock_guard lock(mutex_);
+    return left_text();
+  }
+
+  std::string missing_from(int64_t operation, std::string_view called) const {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (size_t r = 0; r < members_.size(); ++r) {
+      const Member& m = members_[r];
+      if (static_cast<int>(r) == rank()) continue;
+      if (m.begun < operation)
+        add_sentence(text, absent(r, detail::concat(called)));
+      else if (m.begun == operation && !m.operation.empty() && m.operation != called)
+        add_sentence(text, detail::concat(name(r), " is at ", m.operation, " instead of ", called));
+    }
+    return text;
   }
 
   std::string lost() const {
@@ -213,7 +303,17 @@ class Group::Impl {
     std::string who;
     std::string lost;  // why; empty: it is there
     bool left = false;
-    int64_t begun = 0, ended = 0;
+    int64_t begun = 0, ended = 0;  // collectives
+    int64_t gathers = 0;           // begun
+    std::string operation;         // the collective begun last
+    // What it was doing when it was last heard of, for how long, and when that was.
+    std::string activity;
+    double active_s = 0;
+    Moment heard = SteadyClock::now();
+  };
+  // What a rank gives to a gathering.
+  struct Part {
+    std::string name, bytes;
   };
 
   Member& member(int r) { return members_[static_cast<size_t>(r)]; }
@@ -225,12 +325,128 @@ class Group::Impl {
     return members_[r].who.empty() ? detail::concat("rank ", r)
                                    : detail::concat("rank ", r, " (", members_[r].who, ")");
   }
+  static void add_sentence(std::string& text, const std::string& sentence) {
+    text += (text.empty() ? "" : "; ") + sentence;
+  }
   std::string lost_text() const {
-    std::string text;
+    std::string text = verdict_;
     for (size_t r = 0; r < members_.size(); ++r)
       if (!members_[r].lost.empty())
-        text += detail::concat(text.empty() ? "" : "; ", name(r), " is gone: ", members_[r].lost);
+        add_sentence(text, detail::concat(name(r), " is gone: ", members_[r].lost));
     return text;
+  }
+  std::string left_text() const {
+    std::string text;
+    for (size_t r = 0; r < members_.size(); ++r)
+      if (members_[r].left)
+        add_sentence(text, detail::concat(name(r), " has left: its program let go of the run"));
+    return text;
+  }
+  std::string lost_or(const std::string& otherwise) const {
+    const std::lock_guard lock(mutex_);
+    const std::string text = lost_text();
+    return text.empty() ? otherwise : text;
+  }
+  // What a rank does instead of coming to `what`.
+  std::string absent(size_t r, const std::string& what) const {
+    const Member& m = members_[r];
+    const double silent_s = std::chrono::duration<double>(SteadyClock::now() - m.heard).count();
+    std::string text = detail::concat(name(r), " has not come to ", what);
+    if (m.left) return text + ": its program has let go of the run";
+    if (silent_s > kSilence)
+      return detail::concat(text, "; for ", std::llround(silent_s),
+                            " s nothing was heard of it: it is stopped, or cut off from the network");
+    if (!m.activity.empty())
+      text += detail::concat("; for ", std::llround(m.active_s + silent_s), " s it is in ", m.activity);
+    return text;
+  }
+
+  // Waits for `ready`, which is asked with the lock held, and names in the log and in the error who is missing.
+  template <class Ready, class Missing>
+  void await(std::unique_lock<std::mutex>& lock, const std::string& what, double timeout_s, Ready ready,
+             Missing missing, std::source_location where) {
+    const Moment until = in_seconds(timeout_s);
+    WaitingNotice notice;
+    while (!changed_.wait_until(lock, std::min(until, in_seconds(1)),
+                                [&] { return ready() || !lost_text().empty() || !left_text().empty(); })) {
+      const std::string who = missing();
+      if (SteadyClock::now() >= until) {
+        lock.unlock();
+        const std::string reason = detail::concat(what, " did not happen within ", timeout_s, " s: ", who);
+        give_up(reason);
+        fail(ErrorCode::io, where, reason);
+      }
+      notice.say([&] { return who; });
+    }
+    if (ready()) return;
+    std::string gone = lost_text();
+    if (gone.empty()) gone = left_text();
+    fail(ErrorCode::io, where, what, " cannot happen: ", gone);
+  }
+
+  std::vector<Part> await_parts(const std::string& what, int64_t number, const std::string& own,
+                                double timeout_s, std::source_location where) {
+    std::unique_lock lock(mutex_);
+    await(
+        lock, what, timeout_s,
+        [&] {
+          return std::all_of(parts_.begin() + 1, parts_.end(), [](const auto& q) { return !q.empty(); });
+        },
+        [&] {
+          std::string text;
+          for (size_t r = 1; r < parts_.size(); ++r)
+            if (parts_[r].empty()) add_sentence(text, absent(r, detail::concat(what, " (", number, ")")));
+          return text;
+        },
+        where);
+    std::vector<Part> all{{what, own}};
+    for (size_t r = 1; r < parts_.size(); ++r) {
+      all.push_back(std::move(parts_[r].front()));
+      parts_[r].pop_front();
+    }
+    return all;
+  }
+
+  std::string await_all(const std::string& what, int64_t number, double timeout_s,
+                        std::source_location where) {
+    std::unique_lock lock(mutex_);
+    await(
+        lock, what, timeout_s, [&] { return !gathered_.empty(); },
+        [&] {
+          std::string text;
+          for (size_t r = 0; r < members_.size(); ++r)
+            if (static_cast<int>(r) != rank() && members_[r].gathers < number)
+              add_sentence(text, absent(r, detail::concat(what, " (", number, ")")));
+          return text.empty() ? absent(0, what) : text;
+        },
+        where);
+    std::string first = std::move(gathered_.front());
+    gathered_.pop_front();
+    return first;
+  }
+
+  std::vector<std::string> parts_of(const std::string& body, std::source_location where) const {
+    MessageReader reader(body);
+    const std::string disagreement = reader.get_text();
+    require(disagreement.empty(), ErrorCode::failed_precondition, where,
+            "the workers do not do the same: ", disagreement);
+    std::vector<std::string> parts;
+    for (int r = 0; r < size(); ++r) parts.push_back(reader.get_text());
+    return parts;
+  }
+
+  // Rank 0 tells everybody but `except`, the others tell rank 0.
+  void tell(MessageKind kind, const std::string& body, size_t except) {
+    for (size_t r = 0; r < connections_.size(); ++r)
+      if (r != except && connections_[r] && !gone(r)) connections_[r]->send(kind, body, 1);
+  }
+  void tell_verdict(size_t from) {
+    std::string text;
+    {
+      const std::lock_guard lock(mutex_);
+      text = verdict_;
+    }
+    tell(MessageKind::gave_up, text, from);
   }
 
   // Whoever has connected and not yet shown that it knows the secret.
@@ -242,7 +458,7 @@ class Group::Impl {
 
   // Rank 0 until all are there. Strangers are never waited for, and nothing they send ends the run.
   void gather(std::source_location where) {
-    const int listening = listen_at(parse(options_.address, where), size(), where);
+    const int listening = listen_at(parse(options_.address, where), options_.bound_socket, size(), where);
     const Moment until = in_seconds(options_.timeout_s);
     std::deque<Stranger> strangers;
     std::vector<pollfd> entries;
@@ -365,6 +581,12 @@ class Group::Impl {
     [[maybe_unused]] const ssize_t written = write(wake_[1], &byte, 1);
   }
 
+  void drain_wakes() const {
+    char bytes[64];
+    while (read(wake_[0], bytes, sizeof bytes) > 0) {
+    }
+  }
+
   void watch() {
     std::vector<pollfd> entries;
     std::vector<size_t> whose;
@@ -384,6 +606,7 @@ class Group::Impl {
         }
       }
       poll(entries.data(), entries.size(), 100);
+      drain_wakes();
       for (size_t i = 1; i < entries.size(); ++i) {
         if (entries[i].revents == 0) continue;
         std::deque<Message> messages;
@@ -404,16 +627,40 @@ class Group::Impl {
         changed_.notify_all();
         break;
       }
+      case MessageKind::gathered: {
+        const std::lock_guard lock(mutex_);
+        Part& part = parts_[from].emplace_back();
+        part.name = body.get_text();
+        part.bytes = body.get_text();
+        changed_.notify_all();
+        break;
+      }
+      case MessageKind::gathered_all: {
+        const std::lock_guard lock(mutex_);
+        gathered_.push_back(message.body);
+        changed_.notify_all();
+        break;
+      }
       case MessageKind::progress: {
         const std::lock_guard lock(mutex_);
-        for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) {
-          const auto r = body.get<int32_t>();
-          const auto begun = body.get<int64_t>(), ended = body.get<int64_t>();
-          if (r < 0 || r >= size() || r == rank()) continue;
-          member(r).begun = begun;
-          member(r).ended = ended;
-          untold_ = untold_ || rank() == 0;
+        for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) take_progress(body);
+        break;
+      }
+      case MessageKind::gave_up: {
+        {
+          const std::lock_guard lock(mutex_);
+          if (!verdict_.empty()) break;
+          verdict_ = message.body;
+          changed_.notify_all();
         }
+        if (rank() == 0) tell_verdict(from);
+        break;
+      }
+      case MessageKind::left: {
+        const auto r = body.get<int32_t>();
+        const std::lock_guard lock(mutex_);
+        if (r >= 0 && r < size()) member(r).left = true;
+        changed_.notify_all();
         break;
       }
       case MessageKind::lost: {
@@ -424,12 +671,46 @@ class Group::Impl {
         break;
       }
       case MessageKind::goodbye: {
-        const std::lock_guard lock(mutex_);
-        members_[from].left = true;
+        {
+          const std::lock_guard lock(mutex_);
+          members_[from].left = true;
+          changed_.notify_all();
+        }
+        if (rank() == 0)
+          tell(MessageKind::left, MessageWriter().put(static_cast<int32_t>(from)).take(), from);
         break;
       }
       default: break;
     }
+  }
+
+  void put_progress(MessageWriter& body, int r) const {
+    const Member& m = members_[static_cast<size_t>(r)];
+    const double silent_s =
+        r == rank() ? 0 : std::chrono::duration<double>(SteadyClock::now() - m.heard).count();
+    body.put(int32_t{r}).put(m.begun).put(m.ended).put(m.gathers).put(m.active_s).put(silent_s);
+    body.put_text(m.operation).put_text(m.activity);
+  }
+  void take_progress(MessageReader& body) {
+    const auto r = body.get<int32_t>();
+    Member m;
+    m.begun = body.get<int64_t>();
+    m.ended = body.get<int64_t>();
+    m.gathers = body.get<int64_t>();
+    m.active_s = body.get<double>();
+    const auto silent_s = body.get<double>();
+    m.operation = body.get_text();
+    m.activity = body.get_text();
+    if (r < 0 || r >= size() || r == rank()) return;
+    Member& known = member(r);
+    untold_ = untold_ || (rank() == 0 && known.begun != m.begun);
+    known.begun = m.begun;
+    known.ended = m.ended;
+    known.gathers = m.gathers;
+    known.active_s = m.active_s;
+    known.operation = std::move(m.operation);
+    known.activity = std::move(m.activity);
+    known.heard = in_seconds(-std::max(0.0, silent_s));
   }
 
   void miss(size_t r, const std::string& why) {
@@ -455,12 +736,17 @@ class Group::Impl {
     MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
-      if (!untold_) return;
+      if (!untold_ && SteadyClock::now() < next_sign_) return;
       untold_ = false;
-      const auto put = [&](int r) { body.put(int32_t{r}).put(member(r).begun).put(member(r).ended); };
+      next_sign_ = in_seconds(kSignOfLife);
+      const observe::Activity activity = observe::current_activity();
+      member(rank()).activity = activity.what;
+      member(rank()).active_s =
+          activity.since_ns == 0 ? 0
+                                 : static_cast<double>(Clock::system().now_ns() - activity.since_ns) * 1e-9;
       body.put(int32_t{rank() == 0 ? size() : 1});
-      if (rank() != 0) put(rank());
-      for (int r = 0; rank() == 0 && r < size(); ++r) put(r);
+      if (rank() != 0) put_progress(body, rank());
+      for (int r = 0; rank() == 0 && r < size(); ++r) put_progress(body, r);
     }
     const std::string text = body.take();
     for (size_t r = 0; r < connections_.size(); ++r)
@@ -468,6 +754,9 @@ class Group::Impl {
         miss(r, "it takes no messages");
   }
 
+  static constexpr double kSignOfLife = 1;  // seconds between two, where nothing else is told
+  static constexpr double kSilence = 3;     // seconds without any that are worth a word
+  static constexpr double kPatience = 2;    // seconds for rank 0 to say who is missing
   static constexpr double kProofSeconds = 5;
   static constexpr size_t kMostStrangers = 1024;
 
@@ -478,6 +767,10 @@ class Group::Impl {
   std::vector<std::unique_ptr<Connection>>
       connections_;  // by rank; of rank 0 all others', of the others rank 0's
   std::deque<std::string> shared_;
+  std::vector<std::deque<Part>> parts_;  // of rank 0, by rank: of gatherings to come
+  std::deque<std::string> gathered_;     // of the others: those that are complete
+  std::string verdict_;                  // why the run ends; empty: it goes on
+  Moment next_sign_ = SteadyClock::now();
   bool untold_ = false, ending_ = false;
   int wake_[2] = {-1, -1};
   std::thread watcher_;
@@ -491,8 +784,20 @@ int Group::size() const { return impl_->size(); }
 std::string Group::share(const std::string& bytes, std::source_location where) {
   return impl_->share(bytes, where);
 }
-void Group::progress(int64_t begun, int64_t ended) { impl_->progress(begun, ended); }
+std::string Group::own_host() const { return impl_->own_host(); }
+std::vector<std::string> Group::gather(std::string_view what, const std::string& part, double timeout_s,
+                                       std::source_location where) {
+  return impl_->gather(what, part, timeout_s, where);
+}
+void Group::progress(int64_t begun, int64_t ended, std::string_view operation) {
+  impl_->progress(begun, ended, operation);
+}
+void Group::give_up(const std::string& reason) { impl_->give_up(reason); }
 std::string Group::lost() const { return impl_->lost(); }
+std::string Group::left() const { return impl_->left(); }
 std::string Group::behind(int64_t operation) const { return impl_->behind(operation); }
+std::string Group::missing_from(int64_t operation, std::string_view name) const {
+  return impl_->missing_from(operation, name);
+}
 
 }  // namespace lockstep::comm

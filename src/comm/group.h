@@ -9,6 +9,8 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep::comm {
 
@@ -20,6 +22,9 @@ struct GroupOptions {
   // What all ranks know and nobody else: whoever does not show that it knows it is not heard. Empty: anybody who speaks
   // this protocol may join.
   std::string secret = {};
+  // A socket of rank 0's that is bound to the address already, for launchers that leave the choice of a port to it; the group
+  // takes it. -1: rank 0 binds one.
+  int bound_socket = -1;
 };
 
 // Thread-safe.
@@ -36,18 +41,38 @@ class Group {
 
   int rank() const;
   int size() const;
+  // The address, without a port, under which the others can reach this process: that of its connections in the group.
+  std::string own_host() const;
 
   // What rank 0 gives, at every rank. All call it, the same number of times. Throws Error(io) where a rank is lost or
   // the time is over.
   std::string share(const std::string& bytes, std::source_location where = std::source_location::current());
 
-  // So many collectives this rank has begun, and so many have ended. Told to the others within a tenth of a second.
-  void progress(int64_t begun, int64_t ended);
-  // Who is gone without goodbye: "rank 2 (process 71 on host b) is gone: it closed the connection". Empty: nobody.
+  // What each rank gives, by rank, at every rank. All call it, in the same order; `what` names it, and ranks that are at
+  // something else are told so: Error(failed_precondition). Throws Error(io) that names who did not come and what it is
+  // doing where a rank is gone, has left, or does not come within `timeout_s`; every few seconds until then the log names
+  // it. A part has a MiB at most.
+  std::vector<std::string> gather(std::string_view what, const std::string& part, double timeout_s,
+                                  std::source_location where = std::source_location::current());
+
+  // So many collectives this rank has begun, and so many have ended; the last begun is `operation`. Told to the others
+  // within a tenth of a second, with what the program is doing (observe/activity.h), and every second as a sign of life.
+  void progress(int64_t begun, int64_t ended, std::string_view operation = {});
+  // This rank ends the run, and all others learn why. The first reason counts.
+  void give_up(const std::string& reason);
+
+  // Who is gone without goodbye, or gave up: "rank 2 (process 71 on host b) is gone: it closed the connection". Empty:
+  // nobody.
   std::string lost() const;
+  // Who has left with goodbye: "rank 2 (process 71 on host b) has left: its program let go of the run". Empty: nobody.
+  std::string left() const;
   // Who has begun fewer than `operation` collectives: "rank 2 (process 71 on host b) has begun 16". Empty: nobody that
   // is known of.
   std::string behind(int64_t operation) const;
+  // The same as a sentence on collective `operation`, called `name`: "rank 2 (process 71 on host b) has not come to
+  // all_reduce #17 [dense/kernel]; for 61 s it is in Dataset::next". Ranks that are at another collective of that number
+  // are named as well. Empty: all are there.
+  std::string missing_from(int64_t operation, std::string_view name) const;
 
  private:
   class Impl;

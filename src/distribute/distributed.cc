@@ -12,7 +12,8 @@ Distributed Distributed::same(const Tensor& value, int replicas) {
   return of(TensorList(static_cast<size_t>(replicas), value));
 }
 
-Distributed Distributed::rows(const Tensor& whole, std::vector<int64_t> sizes) {
+Distributed Distributed::rows(const Tensor& whole, std::vector<int64_t> sizes,
+                              std::vector<int64_t> worker_rows) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   require(whole.rank() > 0 && whole.shape()[0] == total, ErrorCode::shape_mismatch,
           std::source_location::current(), "a tensor of shape ", whole.shape(), " has not the ", total,
@@ -20,6 +21,7 @@ Distributed Distributed::rows(const Tensor& whole, std::vector<int64_t> sizes) {
   Distributed value;
   value.whole_ = whole;
   value.sizes_ = std::move(sizes);
+  value.worker_rows_ = std::move(worker_rows);
   return value;
 }
 

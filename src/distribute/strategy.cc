@@ -1,12 +1,20 @@
 #include "lockstep/distribute/strategy.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
+#include <numeric>
+#include <set>
 
 #include "comm/cluster.h"
+#include "comm/connection.h"
+#include "comm/workers.h"
+#include "distribute/worker_batches.h"
 #include "execute/all_reduce/choice.h"
 #include "execute/replicated_runs.h"
+#include "graph/eager.h"
 #include "graph/emit.h"
+#include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/run_report.h"
@@ -14,7 +22,9 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::distribute {
 
@@ -22,15 +32,20 @@ namespace lockstep::distribute {
 
 class Strategy::Impl {
  public:
-  Impl(Kind kind, std::string name, std::vector<Device*> devices, StrategyOptions options)
-      : kind(kind), name(std::move(name)), devices(std::move(devices)), options(std::move(options)) {}
+  Impl(Kind kind, std::string name, std::vector<Device*> devices, StrategyOptions options,
+       std::shared_ptr<comm::Workers> workers)
+      : kind(kind),
+        name(std::move(name)),
+        devices(std::move(devices)),
+        options(std::move(options)),
+        workers(std::move(workers)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   // A loop written by hand ends when nobody holds its strategy any more.
   ~Impl() {
     constexpr int64_t kWorthReporting = 10;  // steps
-    if (!clock || !options.report) return;
+    if (!clock || !options.report || (workers && !workers->chief())) return;
     observe::RunSummary summary = clock->summary();
     if (observe::steps(summary) < kWorthReporting) return;
     summary.sums = sums;
@@ -41,10 +56,12 @@ class Strategy::Impl {
   const std::string name;
   const std::vector<Device*> devices;
   const StrategyOptions options;
+  const std::shared_ptr<comm::Workers> workers;  // null: this process alone
   std::shared_ptr<const VariableOwner> owner;
   std::unique_ptr<execute::ReplicatedRuns> runs;
   std::unique_ptr<observe::StepClock> clock;
-  std::string sums;  // who makes them, of several devices
+  std::string sums;           // who makes them, of several devices
+  std::set<uint64_t> shared;  // variables that have had the chief's value
 };
 
 // A strategy as variables know it. Does not keep it alive: variables outlive strategies.
@@ -85,6 +102,7 @@ std::vector<Device*> chosen_devices(const char* strategy, const std::vector<std:
   return devices;
 }
 
+// `devices`: of all workers.
 void check_options(const char* strategy, const StrategyOptions& options, size_t devices,
                    std::source_location where) {
   require(options.weights.empty() || options.weights.size() == devices, ErrorCode::invalid_argument, where,
@@ -109,6 +127,7 @@ Alive& alive() {
 
 ReplicaOptions replicas_of(const Strategy::Impl& impl) {
   return {.devices = impl.devices,
+          .workers = impl.workers,
           .reproducible = impl.options.reproducible,
           .virtual_replicas = impl.options.virtual_replicas,
           .weights = impl.options.weights,
@@ -119,10 +138,12 @@ ReplicaOptions replicas_of(const Strategy::Impl& impl) {
 
 std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
                                      const std::vector<std::string>& names, const StrategyOptions& options,
-                                     std::source_location where) {
+                                     std::source_location where,
+                                     const std::shared_ptr<comm::Workers>& workers = nullptr) {
   std::vector<Device*> devices = chosen_devices(name, names, where);
-  check_options(name, options, devices.size(), where);
-  auto impl = std::make_shared<Strategy::Impl>(kind, name, std::move(devices), options);
+  const size_t processes = workers ? static_cast<size_t>(workers->size()) : 1;
+  check_options(name, options, devices.size() * processes, where);
+  auto impl = std::make_shared<Strategy::Impl>(kind, name, std::move(devices), options, workers);
   impl->owner = std::make_shared<const StrategyOwner>(impl);
   impl->runs = std::make_unique<execute::ReplicatedRuns>(replicas_of(*impl));
   const std::lock_guard lock(alive().mutex);
@@ -131,21 +152,66 @@ std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
   return impl;
 }
 
+comm::Engine engine_of(CommunicationImplementation implementation) {
+  switch (implementation) {
+    case CommunicationImplementation::automatic: return comm::Engine::automatic;
+    case CommunicationImplementation::gloo: return comm::Engine::gloo;
+    case CommunicationImplementation::mpi: return comm::Engine::mpi;
+    case CommunicationImplementation::nccl: return comm::Engine::nccl;
+  }
+  return comm::Engine::automatic;
+}
+
+// What workers must have in common for one program to run on all of them.
+void agree(comm::Workers& workers, const std::vector<Device*>& devices, const StrategyOptions& options,
+           std::source_location where) {
+  std::string described;
+  for (const Device* device : devices)
+    described +=
+        detail::concat(described.empty() ? "" : ", ", device->kind() == DeviceKind::gpu ? "GPU" : "CPU");
+  workers.require_equal("their devices", described, where);
+  workers.require_equal("the options of the strategy",
+                        detail::concat("reproducible ", options.reproducible, ", virtual_replicas ",
+                                       options.virtual_replicas, ", bucket_bytes ", options.bucket_bytes,
+                                       ", cross_device_ops ", static_cast<int>(options.cross_device_ops),
+                                       ", timeout_seconds ", options.communication.timeout_seconds),
+                        where);
+  // Initial values and shuffles are drawn from it.
+  int64_t state = random::default_generator().position();
+  workers.broadcast("the state of the random generator", &state, sizeof state);
+  if (!workers.chief()) random::default_generator().state().assign(Tensor::scalar(state));
+}
+
 std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options,
                                                   std::source_location where) {
+  constexpr const char* kName = "MultiWorkerMirroredStrategy";
   const comm::Cluster cluster = comm::read_cluster(where);
-  require(cluster.size == 1 && !cluster.evaluator, ErrorCode::unsupported, where,
-          "MultiWorkerMirroredStrategy: this process is ", cluster.description,
-          ", and this version trains within one process: each worker would train by itself. Use "
-          "MirroredStrategy on one "
-          "machine");
-  log(LogLevel::info, "MultiWorkerMirroredStrategy: ", cluster.description);
-  return make(Strategy::Kind::mirrored, "MultiWorkerMirroredStrategy", {}, options, where);
+  const CommunicationOptions& communication = options.communication;
+  require(communication.timeout_seconds > 0 && communication.join_timeout_seconds > 0,
+          ErrorCode::invalid_argument, where, kName, ": time limits must be positive, received ",
+          communication.timeout_seconds, " and ", communication.join_timeout_seconds);
+  if (cluster.rank == 0) log(LogLevel::info, kName, ": ", cluster.description);
+  if (cluster.size == 1 || cluster.evaluator)
+    return make(Strategy::Kind::mirrored, kName, {}, options, where);
+  const std::vector<Device*> devices = chosen_devices(kName, {}, where);
+  check_options(kName, options, devices.size() * static_cast<size_t>(cluster.size), where);
+  require(options.weights.empty(), ErrorCode::unsupported, where, kName,
+          ": slices cannot be weighted where several workers train together; leave weights empty");
+  const std::shared_ptr<comm::Workers> workers =
+      comm::Workers::meet(cluster,
+                          {.engine = engine_of(communication.implementation),
+                           .on_gpus = devices[0]->kind() == DeviceKind::gpu,
+                           .timeout_s = communication.timeout_seconds,
+                           .join_timeout_s = communication.join_timeout_seconds},
+                          where);
+  agree(*workers, devices, options, where);
+  if (workers->chief()) log(LogLevel::info, kName, ": ", workers->description());
+  return make(Strategy::Kind::mirrored, kName, {}, options, where, workers);
 }
 
 const std::shared_ptr<Strategy::Impl>& default_impl() {
   static const auto* impl = new std::shared_ptr<Strategy::Impl>(std::make_shared<Strategy::Impl>(
-      Strategy::Kind::none, "default strategy", std::vector<Device*>(), StrategyOptions()));
+      Strategy::Kind::none, "default strategy", std::vector<Device*>(), StrategyOptions(), nullptr));
   return *impl;
 }
 
@@ -169,21 +235,27 @@ Strategy::Kind Strategy::kind() const { return impl_->kind; }
 const std::string& Strategy::name() const { return impl_->name; }
 const std::vector<Device*>& Strategy::devices() const { return impl_->devices; }
 const StrategyOptions& Strategy::options() const { return impl_->options; }
+int Strategy::num_workers() const { return impl_->workers ? impl_->workers->size() : 1; }
+int Strategy::worker() const { return impl_->workers ? impl_->workers->rank() : 0; }
+const std::shared_ptr<comm::Workers>& Strategy::workers() const { return impl_->workers; }
 int Strategy::num_replicas_in_sync() const {
   if (impl_->options.reproducible) return impl_->options.virtual_replicas;
-  return std::max(1, static_cast<int>(impl_->devices.size()));
+  return std::max(1, num_workers() * static_cast<int>(impl_->devices.size()));
 }
 std::string Strategy::description() const {
   std::string text = impl_->name;
   for (size_t d = 0; d < impl_->devices.size(); ++d)
     text += (d == 0 ? " on " : ", ") + impl_->devices[d]->name();
+  if (impl_->workers) text += detail::concat(" of worker ", worker(), " of ", num_workers());
   return text;
 }
 std::string Strategy::sums_description() const {
   if (impl_->devices.empty()) return "one replica: nothing is added up";
-  return execute::choose_all_reduce(impl_->devices, impl_->options.reproducible,
-                                    impl_->options.cross_device_ops)
-      .reason;
+  const std::string reason =
+      execute::choose_all_reduce(impl_->devices, impl_->options.reproducible, impl_->options.cross_device_ops,
+                                 impl_->workers != nullptr)
+          .reason;
+  return impl_->workers ? detail::concat(impl_->workers->description(), "; ", reason) : reason;
 }
 ReplicaOptions Strategy::replica_options() const { return replicas_of(*impl_); }
 
@@ -230,7 +302,7 @@ void Strategy::require_none_forgotten(const char* user, std::source_location whe
   const std::lock_guard lock(alive().mutex);
   for (const auto& other : alive().list) {
     const auto impl = other.lock();
-    if (!impl || impl->devices.size() < 2 || impl->owner->used()) continue;
+    if (!impl || (impl->devices.size() < 2 && !impl->workers) || impl->owner->used()) continue;
     fail(ErrorCode::failed_precondition, where, user, ": would use one device, while ",
          Strategy(impl).description(),
          " is there and nothing was made in its scope; make and compile the model "
@@ -243,7 +315,7 @@ void Strategy::require_none_forgotten(const char* user, std::source_location whe
 void Strategy::add(std::vector<Argument>& arguments, const Distributed& value) const {
   const std::source_location here = std::source_location::current();
   if (value.whole().defined()) {
-    arguments.push_back({value.whole(), kind() != Kind::none});
+    arguments.push_back({value.whole(), kind() != Kind::none, value.worker_rows()});
     return;
   }
   const TensorList parts = value.local_results();
@@ -254,17 +326,19 @@ void Strategy::add(std::vector<Argument>& arguments, const Distributed& value) c
       "run: a distributed argument must have a value for every replica; distribute() cuts a batch as run() "
       "wants it");
   // Values that are not rows of one tensor become the rows of one.
-  arguments.push_back({parts.size() == 1 ? parts[0] : concat(parts, 0), kind() != Kind::none});
+  arguments.push_back({parts.size() == 1 ? parts[0] : concat(parts, 0), kind() != Kind::none, {}});
 }
 
 std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<Argument>& arguments) const {
   const std::source_location here = std::source_location::current();
   TensorList inputs;
   std::vector<bool> split;
+  std::vector<int64_t> worker_rows;
   for (const Argument& argument : arguments) {
     require(argument.value.defined(), ErrorCode::invalid_argument, here, "run: an argument is none");
     inputs.push_back(argument.value);
     split.push_back(argument.split);
+    if (worker_rows.empty()) worker_rows = argument.worker_rows;
   }
   std::vector<Distributed> results;
   if (kind() == Kind::none) {
@@ -273,13 +347,15 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   }
   // Without a batch every replica does the same: a row for each.
   if (std::none_of(split.begin(), split.end(), [](bool s) { return s; })) {
-    inputs.push_back(range(num_replicas_in_sync(), DType::int64));
+    const Distributed all = distribute(range(num_replicas_in_sync(), DType::int64), here);
+    inputs.push_back(all.whole());
     split.push_back(true);
+    worker_rows = all.worker_rows();
   }
   if (!impl_->clock)
     impl_->clock = std::make_unique<observe::StepClock>(
         observe::StepClockOptions{.replicas = static_cast<int>(impl_->devices.size())});
-  if (impl_->sums.empty() && impl_->devices.size() > 1) impl_->sums = sums_description();
+  if (impl_->sums.empty() && (impl_->devices.size() > 1 || impl_->workers)) impl_->sums = sums_description();
   observe::StepClock& clock = *impl_->clock;
   clock.begin_step();
   execute::ReplicatedRuns::Result run;
@@ -287,8 +363,12 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     const observe::TimeScopeOfAll scope(clock, observe::Category::host);
     run = impl_->runs->run(
         name() + "::run", [&](std::span<const Tensor> in) { return body(in.first(arguments.size())); },
-        inputs, split, &clock,
-        [&](const std::vector<Variable>& variables) { require_own(variables, "run", here); }, here);
+        inputs, split, worker_rows, &clock,
+        [&](const std::vector<Variable>& variables) {
+          require_own(variables, "run", here);
+          share_new_values(variables);
+        },
+        here);
   } catch (...) {
     clock.abandon_step();
     throw;
@@ -300,9 +380,11 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     const Tensor& output = run.outputs[i];
     switch (run.spreads[i]) {
       case execute::ReplicatedRuns::Spread::same:
-        results.push_back(Distributed::same(output, num_replicas_in_sync()));
+        results.push_back(Distributed::same(output, static_cast<int>(sizes.size())));
         break;
-      case execute::ReplicatedRuns::Spread::rows: results.push_back(Distributed::rows(output, sizes)); break;
+      case execute::ReplicatedRuns::Spread::rows:
+        results.push_back(Distributed::rows(output, sizes, worker_rows));
+        break;
       case execute::ReplicatedRuns::Spread::blocks: {
         TensorList values;
         for (size_t r = 0; r < sizes.size(); ++r) {
@@ -325,11 +407,102 @@ observe::RunSummary Strategy::summary() const {
   return summary;
 }
 
+// --- workers -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor on_host(const Tensor& tensor) {
+  const Tensor host =
+      tensor.device().kind() == DeviceKind::cpu ? tensor : tensor.to(device_by_name("/CPU:0"));
+  return contiguous(host, std::source_location::current());
+}
+
+std::string bytes_of(const Tensor& tensor) {
+  const Tensor host = on_host(tensor);
+  return {static_cast<const char*>(host.impl()->data()), host.spec().bytes()};
+}
+
+Tensor tensor_of(const TensorSpec& spec, const std::string& bytes) {
+  Tensor tensor = Tensor::empty(spec.dtype, spec.shape, device_by_name("/CPU:0"));
+  std::memcpy(tensor.impl()->data(), bytes.data(), std::min(bytes.size(), spec.bytes()));
+  return tensor;
+}
+
+// What all workers hold, in their order.
+TensorList of_all_workers(comm::Workers* workers, const char* what, const TensorList& own) {
+  if (!workers) return own;
+  comm::MessageWriter message;
+  message.put(static_cast<int32_t>(own.size()));
+  for (const Tensor& tensor : own) {
+    message.put(static_cast<int32_t>(tensor.dtype())).put(int32_t{tensor.rank()});
+    for (int i = 0; i < tensor.rank(); ++i) message.put(tensor.shape()[i]);
+    message.put_text(bytes_of(tensor));
+  }
+  TensorList all;
+  for (const std::string& each : workers->gather_large(what, message.take())) {
+    comm::MessageReader reader(each);
+    for (auto count = reader.get<int32_t>(); count > 0; --count) {
+      TensorSpec spec;
+      spec.dtype = static_cast<DType>(reader.get<int32_t>());
+      for (auto rank = reader.get<int32_t>(); rank > 0; --rank) spec.shape.push_back(reader.get<int64_t>());
+      all.push_back(tensor_of(spec, reader.get_text()));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TensorList Strategy::gather_from_workers(const char* what, const TensorList& own) const {
+  return of_all_workers(impl_->workers.get(), what, own);
+}
+
+void Strategy::share_values(const std::vector<Variable>& variables) const {
+  if (!impl_->workers) return;
+  comm::Workers& workers = *impl_->workers;
+  std::string described;
+  for (const Variable& variable : variables)
+    described += detail::concat(variable.name(), " ", TensorSpec{variable.dtype(), variable.shape()}, "; ");
+  // Names alone: a model's list is long, and what differs is named when its step is compiled.
+  workers.require_equal("the variables", detail::concat(variables.size(), " of them, hash ",
+                                                        std::hash<std::string>()(described)));
+  std::string bytes;
+  for (const Variable& variable : variables) {
+    impl_->shared.insert(variable.id());
+    if (!variable.per_replica()) bytes += bytes_of(variable.value());
+  }
+  const bool own_counts = workers.chief();
+  workers.broadcast("the values of variables", bytes.data(), static_cast<int64_t>(bytes.size()));
+  size_t at = 0;
+  for (const Variable& variable : variables) {
+    const TensorSpec spec{variable.dtype(), variable.shape()};
+    if (variable.per_replica()) {
+      // Parts that all workers have become one of the chief's.
+      const TensorList parts = of_all_workers(&workers, "the parts of a variable", {variable.value()});
+      Tensor sum = parts[0];
+      for (size_t r = 1; r < parts.size(); ++r) sum = sum + parts[r];
+      variable.assign(own_counts ? sum : Tensor::full(spec.dtype, spec.shape, 0, sum.device()));
+      continue;
+    }
+    if (!own_counts && bytes.compare(at, spec.bytes(), bytes_of(variable.value())) != 0)
+      variable.assign(tensor_of(spec, bytes.substr(at, spec.bytes())).to(variable.value().device()));
+    at += spec.bytes();
+  }
+}
+
+void Strategy::share_new_values(const std::vector<Variable>& variables) const {
+  if (!impl_->workers) return;
+  std::vector<Variable> fresh;
+  for (const Variable& variable : variables)
+    if (!impl_->shared.contains(variable.id())) fresh.push_back(variable);
+  if (!fresh.empty()) share_values(fresh);
+}
+
 // --- joining -------------------------------------------------------------------------------------------------------
 
 Tensor Strategy::reduce(ReduceOp op, const Distributed& value, std::optional<int> axis,
                         std::source_location where) const {
-  TensorList parts = value.local_results();
+  TensorList parts = of_all_workers(impl_->workers.get(), "a reduction", value.local_results());
   require(!parts.empty(), ErrorCode::invalid_argument, where, "reduce: the value is empty on every replica");
   double count = static_cast<double>(parts.size());
   if (axis) {
@@ -350,8 +523,8 @@ Tensor Strategy::reduce(ReduceOp op, const Distributed& value, std::optional<int
 }
 
 Tensor Strategy::gather(const Distributed& value, int axis, std::source_location where) const {
-  if (axis == 0 && value.whole().defined()) return value.whole();
-  const TensorList parts = value.local_results();
+  if (axis == 0 && value.whole().defined() && !impl_->workers) return value.whole();
+  const TensorList parts = of_all_workers(impl_->workers.get(), "a gathering", value.local_results());
   require(!parts.empty(), ErrorCode::invalid_argument, where, "gather: the value is empty on every replica");
   return concat(parts, axis, where);
 }
@@ -371,6 +544,13 @@ Distributed Strategy::distribute(const Tensor& batch, std::source_location where
           "a batch has a first dimension that runs over the examples, received ",
           batch.defined() ? "a scalar: the dataset is not batched, add  .batch(global_batch_size)" : "none");
   const int64_t rows = batch.shape()[0];
+  if (impl_->workers) {
+    const std::vector<execute::ReplicaRange> ranges = execute::replicas_of_workers(
+        num_replicas_in_sync(), num_workers(), static_cast<int>(devices().size()));
+    std::vector<int64_t> worker_rows = execute::rows_of_workers(rows, ranges);
+    const int64_t begin = std::accumulate(worker_rows.begin(), worker_rows.begin() + worker(), int64_t{0});
+    return distribute_own(rows_of(batch, begin, worker_rows[static_cast<size_t>(worker())]), worker_rows);
+  }
   const std::vector<execute::Slice> slices = impl_->options.weights.empty()
                                                  ? execute::slice_batch(rows, num_replicas_in_sync())
                                                  : execute::slice_batch(rows, impl_->options.weights);
@@ -379,43 +559,81 @@ Distributed Strategy::distribute(const Tensor& batch, std::source_location where
   return Distributed::rows(batch, std::move(sizes));
 }
 
+Distributed Strategy::distribute_own(const Tensor& own, const std::vector<int64_t>& worker_rows) const {
+  const std::vector<execute::ReplicaRange> ranges =
+      execute::replicas_of_workers(num_replicas_in_sync(), num_workers(), static_cast<int>(devices().size()));
+  const std::vector<execute::Slice> slices = execute::slice_rows(worker_rows, ranges);
+  const execute::ReplicaRange range = ranges[static_cast<size_t>(worker())];
+  std::vector<int64_t> sizes;
+  for (int r = range.first; r < range.last; ++r) sizes.push_back(slices[static_cast<size_t>(r)].size);
+  return Distributed::rows(own, std::move(sizes), worker_rows);
+}
+
 DistributedElement Strategy::distribute(const data::Element& batch, std::source_location where) const {
   DistributedElement element{batch.structure(), {}};
   for (const Tensor& tensor : batch.flat()) element.flat.push_back(distribute(tensor, where));
   return element;
 }
 
-DistributedDataset::DistributedDataset(const Strategy& strategy, data::Dataset dataset)
-    : strategy_(std::make_shared<const Strategy>(strategy)), dataset_(std::move(dataset)) {}
+DistributedDataset::DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches)
+    : strategy_(std::make_shared<const Strategy>(strategy)),
+      dataset_(std::move(dataset)),
+      own_batches_(own_batches) {}
 
 DistributedDataset Strategy::distribute_dataset(const data::Dataset& dataset,
                                                 std::source_location where) const {
   require(dataset.defined(), ErrorCode::invalid_argument, where, "distribute_dataset: there is no dataset");
-  return {*this, dataset};
+  if (!impl_->workers) return {*this, dataset};
+  impl_->workers->require_equal("the number of batches of the dataset", std::to_string(dataset.cardinality()),
+                                where);
+  const WorkerDataset own = worker_dataset(*this, dataset, false, where);
+  return {*this, own.dataset, own.batches == WorkerDataset::Batches::own};
 }
 
 DistributedDataset Strategy::distribute_datasets_from_function(
     const std::function<data::Dataset(const InputContext&)>& make, std::source_location where) const {
-  const InputContext context{.num_replicas_in_sync = num_replicas_in_sync()};
+  const InputContext context{.num_input_pipelines = num_workers(),
+                             .input_pipeline_id = worker(),
+                             .num_replicas_in_sync = num_replicas_in_sync()};
   const data::Dataset local = make(context);
   require(local.defined(), ErrorCode::invalid_argument, where,
           "distribute_datasets_from_function: the function returned no dataset");
-  // A replica's batches, one for each replica, are a global one.
+  // A replica's batches, one for each replica of this process, are its part of a global one.
   const auto size = local.element_spec(where).tensors;
   require(!size.empty() && size[0].shape.rank() > 0, ErrorCode::shape_mismatch, where,
           "distribute_datasets_from_function: the dataset is not batched; add  "
           ".batch(context.get_per_replica_batch_size(global_batch_size))");
   const int64_t each = size[0].shape[0];
-  if (num_replicas_in_sync() == 1) return {*this, local};
+  const execute::ReplicaRange own = execute::replicas_of_workers(
+      num_replicas_in_sync(), num_workers(),
+      std::max(1, static_cast<int>(devices().size())))[static_cast<size_t>(worker())];
+  if (own.size() == 1) return {*this, local, impl_->workers != nullptr};
   require(each > 0, ErrorCode::invalid_argument, where,
           "distribute_datasets_from_function: the size of a batch must be known; batch with drop_remainder");
-  return {*this, local.rebatch(each * num_replicas_in_sync(), false, where)};
+  return {*this, local.rebatch(each * own.size(), false, where), impl_->workers != nullptr};
 }
 
 DistributedDataset::iterator& DistributedDataset::iterator::operator++() {
   data::Element batch;
   goes_on_ = iterator_->next(batch);
-  if (goes_on_) element_ = strategy_->distribute(batch);
+  if (!strategy_->workers()) {
+    if (goes_on_) element_ = strategy_->distribute(batch);
+    return *this;
+  }
+  TensorList arrays = batch.flat();
+  std::string layout;
+  std::vector<int64_t> worker_rows;
+  goes_on_ =
+      WorkerBatches(*strategy_, own_batches_ ? WorkerDataset::Batches::own : WorkerDataset::Batches::global)
+          .take(arrays, layout, worker_rows);
+  if (!goes_on_) return *this;
+  // A worker that never had a batch knows their structure from the dataset.
+  if (batch.defined())
+    structure_ = batch.structure();
+  else if (!structure_)
+    structure_ = dataset_.element_spec().structure;
+  element_ = {*structure_, {}};
+  for (const Tensor& array : arrays) element_.flat.push_back(strategy_->distribute_own(array, worker_rows));
   return *this;
 }
 

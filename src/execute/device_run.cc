@@ -65,6 +65,7 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
     if (layout.reproducible) at_once_ = std::max(1, std::min(device_.threads(), range.size()));
     for (int r = range.first; r < range.last; ++r) examples_ += layout.slices[static_cast<size_t>(r)].size;
     slots_ = layout.slices[0].size * layout.replicas_of(d).size();
+    first_row_ = layout.own_rows().begin;
   }
   Lanes lanes(plans, plan_options(layout, d));
   make_plan(0, lanes);
@@ -191,7 +192,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
       const size_t row = row_bytes(input.spec);
       for (Replica& replica : replicas_)
         replica.memory.parameters[i] =
-            replica.inputs[i].bring(from, data + static_cast<size_t>(replica.slice.begin) * row,
+            replica.inputs[i].bring(from, data + static_cast<size_t>(replica.slice.begin - first_row_) * row,
                                     static_cast<size_t>(replica.slice.size) * row);
       continue;
     }

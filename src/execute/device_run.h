@@ -106,6 +106,7 @@ class DeviceRun {
   std::vector<Replica> replicas_;    // with examples
   int at_once_ = 1;                  // replicas that run at the same time
   int replica_threads_ = 1;          // for each that runs alone
+  int64_t first_row_ = 0;            // of the batch that the arguments hold
   std::optional<RunAhead> ahead_;
   // Of one run.
   Program::Work work_;

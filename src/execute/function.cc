@@ -33,21 +33,23 @@ class FunctionCore::Impl {
             " devices but its clock has ", options_.clock ? options_.clock->replicas() : 0, " replicas");
   }
 
-  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where) {
+  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where,
+            std::span<const int64_t> worker_rows) {
     if (runs_op_by_op()) {
       TensorList results = body_(inputs);
       check_outputs(results.size(), outputs.size(), where);
       std::move(results.begin(), results.end(), outputs.begin());
       return;
     }
-    Program& program = program_for(inputs, where);
+    Program& program = program_for(inputs, where, worker_rows);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
     program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
   }
 
-  TensorList call(std::span<const Tensor> inputs, std::source_location where) {
+  TensorList call(std::span<const Tensor> inputs, std::source_location where,
+                  std::span<const int64_t> worker_rows) {
     if (runs_op_by_op()) return body_(inputs);
-    Program& program = program_for(inputs, where);
+    Program& program = program_for(inputs, where, worker_rows);
     TensorList outputs(program.executable->num_outputs());
     program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
     return outputs;
@@ -97,6 +99,7 @@ class FunctionCore::Impl {
     std::unique_ptr<execute::Executable> executable;
     ProgramFigures figures;
     bool checks_numerics = numerics_checked();
+    std::vector<int64_t> rows;  // of each worker; empty where there is one
   };
 
   // Inside another trace the ops join that trace; under a tape they must be seen by it.
@@ -127,13 +130,17 @@ class FunctionCore::Impl {
                                                                                           : &device;
   }
 
-  Program& program_for(std::span<const Tensor> inputs, std::source_location where) {
+  Program& program_for(std::span<const Tensor> inputs, std::source_location where,
+                       std::span<const int64_t> worker_rows = {}) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
               options_.name, "\": argument ", i,
               " is undefined or a tensor of a traced function that has ended");
+    std::vector<int64_t> asked;
+    if (options_.replicas.workers && worker_rows.empty()) worker_rows = asked = ask_for_rows(inputs, where);
     for (const auto& program : programs_) {
       const bool same =
+          std::equal(worker_rows.begin(), worker_rows.end(), program->rows.begin(), program->rows.end()) &&
           program->signature.size() == inputs.size() && program->scope == scoped_device() &&
           program->checks_numerics == numerics_checked() &&
           std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
@@ -144,8 +151,20 @@ class FunctionCore::Impl {
     }
     warn_of_retracing(inputs);
     const observe::TraceCount count(options_.clock);
-    programs_.push_back(compile(inputs, where));
+    programs_.push_back(compile(inputs, {worker_rows.begin(), worker_rows.end()}, where));
     return *programs_.back();
+  }
+
+  static std::vector<bool> split_of(const SpecList& signature) {
+    std::vector<bool> split;
+    for (const TensorSpec& spec : signature) split.push_back(spec.shape.rank() > 0);
+    return split;
+  }
+
+  std::vector<int64_t> ask_for_rows(std::span<const Tensor> inputs, std::source_location where) const {
+    SpecList signature;
+    for (const Tensor& input : inputs) signature.push_back(input.spec());
+    return execute::rows_of_step(signature, split_of(signature), options_.replicas, {}, options_.name, where);
   }
 
   void warn_of_retracing(std::span<const Tensor> inputs) {
@@ -173,8 +192,10 @@ class FunctionCore::Impl {
                 .called = where});
   }
 
-  std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::source_location where) {
+  std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::vector<int64_t> rows,
+                                   std::source_location where) {
     auto program = std::make_unique<Program>();
+    program->rows = std::move(rows);
     program->scope = scoped_device();
     for (const Tensor& input : inputs) program->signature.push_back(input.spec());
     if (arguments_place_ops())
@@ -222,10 +243,11 @@ class FunctionCore::Impl {
   }
 
   void compile_replicated(Program& program, std::source_location where) {
-    std::vector<bool> split;
-    for (const TensorSpec& spec : program.signature) split.push_back(spec.shape.rank() > 0);
+    const std::vector<bool> split = split_of(program.signature);
     execute::ReplicatedProgram compiled = execute::compile_replicated(
         program.signature, split, options_.replicas,
+        execute::rows_of_step(program.signature, split, options_.replicas, program.rows, options_.name,
+                              where),
         [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
         {.name = options_.name}, where);
     program.executable = std::move(compiled.executable);
@@ -246,12 +268,13 @@ FunctionCore::FunctionCore(Body body, FunctionOptions options, std::source_locat
     : impl_(std::make_unique<Impl>(std::move(body), std::move(options), where)) {}
 FunctionCore::~FunctionCore() = default;
 
-void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                        std::source_location where) {
-  impl_->call(inputs, outputs, where);
+void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where,
+                        std::span<const int64_t> worker_rows) {
+  impl_->call(inputs, outputs, where, worker_rows);
 }
-TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) {
-  return impl_->call(inputs, where);
+TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where,
+                              std::span<const int64_t> worker_rows) {
+  return impl_->call(inputs, where, worker_rows);
 }
 bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
   return impl_->call(runs, outputs, where);

@@ -28,8 +28,8 @@ class OutputPool {
   TensorList held_;
 };
 
-// The results of a program that runs on the devices of a layout. What the caller gets lies on the first device: replicas
-// write their rows or blocks of it, and what all devices compute alike is written there by the first and into memory
+// The results of a program that runs on the devices of a layout, of this process' replicas. What the caller gets lies on the
+// first device: replicas write their rows or blocks of it, and what all devices compute alike is written there by the first and into memory
 // that nobody reads by the others.
 class ReplicatedOutputs {
  public:
@@ -52,6 +52,8 @@ class ReplicatedOutputs {
   std::vector<OutputPool> pools_;
   std::vector<char*> data_;                                    // of this step's results
   std::vector<std::vector<std::unique_ptr<Storage>>> unread_;  // by device, by result
+  const ReplicaRange own_;                                     // replicas of this process
+  const Slice own_rows_;                                       // of the batch
 };
 
 }  // namespace lockstep::execute

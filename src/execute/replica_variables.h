@@ -6,9 +6,14 @@
 #include "execute/replicas.h"
 #include "lockstep/graph/variable.h"
 
+namespace lockstep {
+struct VariableImpl;
+}
+
 namespace lockstep::execute {
 
-// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all.
+// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all. A
+// process has the parts of its own replicas.
 class ReplicaVariables {
  public:
   // `layout` is replicated, and outlives this.
@@ -21,6 +26,8 @@ class ReplicaVariables {
   void* part(size_t variable, int replica) const;
 
  private:
+  void hand_over(VariableImpl& variable, TensorList& parts, ReplicaRange own) const;
+
   const std::vector<Variable> variables_;
   const ReplicaLayout& layout_;
 };

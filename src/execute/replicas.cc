@@ -43,20 +43,73 @@ std::vector<Slice> slice_batch(int64_t batch, const std::vector<double>& weights
   return slices;
 }
 
-ReplicaRange ReplicaLayout::replicas_of(int d) const {
-  const int count = static_cast<int>(devices.size());
+namespace {
+
+// Part `index` of `count` of all replicas.
+ReplicaRange even_part(int replicas, int index, int count) {
   const int share = replicas / count;
   const int larger = replicas % count;
-  const int first = d * share + std::min(d, larger);
-  return {first, first + share + (d < larger ? 1 : 0)};
+  const int first = index * share + std::min(index, larger);
+  return {first, first + share + (index < larger ? 1 : 0)};
 }
 
-ReplicaRange ReplicaLayout::replicas_with_examples(int d) const {
-  ReplicaRange range = replicas_of(d);
+}  // namespace
+
+std::vector<ReplicaRange> replicas_of_workers(int replicas, int workers, int devices) {
+  std::vector<ReplicaRange> ranges;
+  for (int w = 0; w < workers; ++w)
+    ranges.push_back({even_part(replicas, w * devices, workers * devices).first,
+                      even_part(replicas, (w + 1) * devices - 1, workers * devices).last});
+  return ranges;
+}
+
+std::vector<int64_t> rows_of_workers(int64_t batch, const std::vector<ReplicaRange>& workers) {
+  const std::vector<Slice> slices = slice_batch(batch, workers.back().last);
+  std::vector<int64_t> rows;
+  for (const ReplicaRange& range : workers) {
+    int64_t own = 0;
+    for (int r = range.first; r < range.last; ++r) own += slices[static_cast<size_t>(r)].size;
+    rows.push_back(own);
+  }
+  return rows;
+}
+
+std::vector<Slice> slice_rows(const std::vector<int64_t>& rows, const std::vector<ReplicaRange>& workers) {
+  const int64_t batch = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  if (rows == rows_of_workers(batch, workers)) return slice_batch(batch, workers.back().last);
+  std::vector<Slice> slices;
+  int64_t begin = 0;
+  for (size_t w = 0; w < rows.size(); ++w) {
+    for (const Slice& slice : slice_batch(rows[w], workers[w].size()))
+      slices.push_back({begin + slice.begin, slice.size});
+    begin += rows[w];
+  }
+  return slices;
+}
+
+ReplicaRange ReplicaLayout::replicas_of(int d) const {
+  const int count = static_cast<int>(devices.size());
+  return even_part(replicas, worker * count + d, num_workers * count);
+}
+
+ReplicaRange ReplicaLayout::own_replicas() const {
+  return {replicas_of(0).first, replicas_of(static_cast<int>(devices.size()) - 1).last};
+}
+
+Slice ReplicaLayout::own_rows() const {
+  const ReplicaRange own = own_replicas();
+  const Slice &first = slices[static_cast<size_t>(own.first)],
+              &last = slices[static_cast<size_t>(own.last) - 1];
+  return {first.begin, last.begin + last.size - first.begin};
+}
+
+ReplicaRange ReplicaLayout::with_examples(ReplicaRange range) const {
   while (replicated() && range.size() > 0 && slices[static_cast<size_t>(range.last) - 1].size == 0)
     --range.last;
   return range;
 }
+
+ReplicaRange ReplicaLayout::replicas_with_examples(int d) const { return with_examples(replicas_of(d)); }
 
 bool ReplicaLayout::shares_gpu() const {
   for (const Device* a : devices)

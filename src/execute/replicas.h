@@ -29,9 +29,20 @@ struct ReplicaRange {
   bool operator==(const ReplicaRange&) const = default;
 };
 
+// The replicas of each worker, where `workers` of them have `devices` each: consecutive ones, as even as they can be.
+std::vector<ReplicaRange> replicas_of_workers(int replicas, int workers, int devices);
+// The examples of a global batch that each worker has, so that the replicas' slices are those that one process would cut.
+std::vector<int64_t> rows_of_workers(int64_t batch, const std::vector<ReplicaRange>& workers);
+// The replicas' slices where the workers have these rows: the same slices where it is such a division, else each worker's
+// rows are cut for its own replicas.
+std::vector<Slice> slice_rows(const std::vector<int64_t>& rows, const std::vector<ReplicaRange>& workers);
+
 struct ReplicaLayout {
-  std::vector<Device*> devices;  // at least one
-  int replicas = 1;              // at least as many as devices; devices take consecutive ones
+  std::vector<Device*> devices;      // of this process, at least one
+  comm::Workers* workers = nullptr;  // null: this process has all replicas
+  int worker = 0;                    // which of them this is
+  int num_workers = 1;
+  int replicas = 1;  // of all workers, at least as many as devices; devices take consecutive ones
   bool reproducible = false;
   bool central_updates = false;  // see ReplicaOptions
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
@@ -42,6 +53,11 @@ struct ReplicaLayout {
   bool replicated() const { return !slices.empty(); }
   bool splits(size_t parameter) const { return replicated() && split_parameters[parameter]; }
   int64_t batch() const { return slices.back().begin + slices.back().size; }
+  // The replicas of this process, and its rows of the batch.
+  ReplicaRange own_replicas() const;
+  Slice own_rows() const;
+  // Those of a worker that have examples.
+  ReplicaRange with_examples(ReplicaRange range) const;
   // What device d runs, and the part of it that has examples: replicas without any are the last ones.
   ReplicaRange replicas_of(int d) const;
   ReplicaRange replicas_with_examples(int d) const;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "comm/workers.h"
 #include "device/memory_ledger.h"
+#include "execute/same_program.h"
+#include "observe/activity.h"
 
 namespace lockstep::execute {
 namespace {
@@ -18,13 +21,11 @@ int64_t batch_of(const SpecList& signature, const std::vector<bool>& split, cons
             " examples; all arguments with a first dimension are cut along it");
     batch = rows;
   }
-  require(batch > 0, ErrorCode::invalid_argument, where, "function \"", name,
-          "\" runs as replicas: it needs an argument with at least one example in its first dimension");
   return batch;
 }
 
-ReplicaLayout layout_of(const ReplicaOptions& replicas, int64_t batch, const std::vector<bool>& split,
-                        const std::string& name, std::source_location where) {
+ReplicaLayout layout_of(const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
+                        const std::vector<bool>& split, const std::string& name, std::source_location where) {
   ReplicaLayout layout;
   layout.devices = replicas.devices;
   layout.reproducible = replicas.reproducible;
@@ -32,7 +33,13 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, int64_t batch, const std
   layout.cross_device_ops = replicas.cross_device_ops;
   layout.bucket_bytes = replicas.bucket_bytes;
   layout.split_parameters = split;
-  layout.replicas = static_cast<int>(replicas.devices.size());
+  if (replicas.workers) {
+    layout.workers = replicas.workers.get();
+    layout.worker = replicas.workers->rank();
+    layout.num_workers = replicas.workers->size();
+  }
+  const int devices = static_cast<int>(replicas.devices.size());
+  layout.replicas = layout.num_workers * devices;
   if (replicas.reproducible) {
     require(replicas.virtual_replicas >= layout.replicas, ErrorCode::invalid_argument, where, "function \"",
             name, "\": ", replicas.virtual_replicas, " virtual replicas are fewer than its ", layout.replicas,
@@ -42,13 +49,18 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, int64_t batch, const std
   require(replicas.weights.empty() || !replicas.reproducible, ErrorCode::invalid_argument, where,
           "function \"", name,
           "\": slices cannot be weighted where results must not depend on the devices (reproducible)");
-  layout.slices =
-      replicas.weights.empty() ? slice_batch(batch, layout.replicas) : slice_batch(batch, replicas.weights);
+  require(replicas.weights.empty() || !replicas.workers, ErrorCode::unsupported, where, "function \"", name,
+          "\": slices cannot be weighted where several workers train together");
+  layout.slices = replicas.weights.empty()
+                      ? slice_rows(rows, replicas_of_workers(layout.replicas, layout.num_workers, devices))
+                      : slice_batch(rows[0], replicas.weights);
+  require(layout.batch() > 0, ErrorCode::invalid_argument, where, "function \"", name,
+          "\" runs as replicas: it needs an argument with at least one example in its first dimension");
   return layout;
 }
 
-ReplicaTrace trace_of(const ReplicaLayout& layout, int64_t batch) {
-  ReplicaTrace replica{.global_batch = batch, .reproducible = layout.reproducible};
+ReplicaTrace trace_of(const ReplicaLayout& layout) {
+  ReplicaTrace replica{.global_batch = layout.batch(), .reproducible = layout.reproducible};
   for (const Slice& slice : layout.slices) replica.begins.push_back(slice.begin);
   return replica;
 }
@@ -59,18 +71,39 @@ SpecList sliced(SpecList specs, const std::vector<bool>& split, int64_t size) {
   return specs;
 }
 
+// The first slice that has examples: the same in all processes.
+const Slice& first_with_examples(const ReplicaLayout& layout) {
+  return *std::find_if(layout.slices.begin(), layout.slices.end(), [](const Slice& s) { return s.size > 0; });
+}
+
 }  // namespace
 
+std::vector<int64_t> rows_of_step(const SpecList& signature, const std::vector<bool>& split,
+                                  const ReplicaOptions& replicas, std::span<const int64_t> told,
+                                  const std::string& name, std::source_location where) {
+  const int64_t own = batch_of(signature, split, name, where);
+  require(own >= 0, ErrorCode::invalid_argument, where, "function \"", name,
+          "\" runs as replicas: it needs an argument with a first dimension, which is cut for them");
+  if (!replicas.workers) return {own};
+  comm::Workers& workers = *replicas.workers;
+  std::vector<int64_t> rows(told.begin(), told.end());
+  if (rows.empty())
+    for (const std::string& each : workers.gather("the examples of " + name, std::to_string(own), where))
+      rows.push_back(std::stoll(each));
+  require(
+      rows.size() == static_cast<size_t>(workers.size()) && rows[static_cast<size_t>(workers.rank())] == own,
+      ErrorCode::invalid_argument, where, "function \"", name, "\": worker ", workers.rank(), " has ", own,
+      " examples, not those that it was said to have");
+  return rows;
+}
+
 ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& split,
-                          const ReplicaOptions& replicas, const std::string& name,
-                          std::source_location where) {
-  const int64_t batch = batch_of(signature, split, name, where);
-  const ReplicaLayout layout = layout_of(replicas, batch, split, name, where);
-  ReplicaTrace replica = trace_of(layout, batch);
-  const auto used =
-      std::find_if(layout.slices.begin(), layout.slices.end(), [](const Slice& s) { return s.size > 0; });
-  replica.local_batch = used->size;
-  return {sliced(signature, split, used->size), std::move(replica)};
+                          const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
+                          const std::string& name, std::source_location where) {
+  const ReplicaLayout layout = layout_of(replicas, rows, split, name, where);
+  ReplicaTrace replica = trace_of(layout);
+  replica.local_batch = first_with_examples(layout).size;
+  return {sliced(signature, split, replica.local_batch), std::move(replica)};
 }
 
 void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t times) {
@@ -85,34 +118,45 @@ void add_figures(ProgramFigures& figures, const Plan& plan, Part part, int64_t t
 }
 
 ReplicatedProgram compile_replicated(const SpecList& signature, const std::vector<bool>& split,
-                                     const ReplicaOptions& replicas, const ReplicaTracer& trace,
-                                     const ReplicatedProgramOptions& settings, std::source_location where) {
-  const int64_t batch = batch_of(signature, split, settings.name, where);
-  ReplicaLayout layout = layout_of(replicas, batch, split, settings.name, where);
+                                     const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
+                                     const ReplicaTracer& trace, const ReplicatedProgramOptions& settings,
+                                     std::source_location where) {
+  const observe::ActivityScope activity("the compilation of a step");
+  ReplicaLayout layout = layout_of(replicas, rows, split, settings.name, where);
   PlanOptions options = plan_options(layout, 0);
   options.stacks_outputs = settings.stacks_outputs;
-  ReplicaTrace replica = trace_of(layout, batch);
+  ReplicaTrace replica = trace_of(layout);
   ReplicatedProgram program;
   const MemoryUseScope use("function " + settings.name);
   std::vector<Plan> plans;
   std::vector<int64_t> sizes;
-  for (const Slice& slice : layout.slices) {
-    if (slice.size == 0) continue;
-    if (std::find(sizes.begin(), sizes.end(), slice.size) == sizes.end()) {
-      replica.local_batch = slice.size;
-      Graph graph = trace(sliced(signature, split, slice.size), replica);
-      if (!plans.empty()) graph = compile::feeding_part(std::move(graph), plans[0], split);
-      sizes.push_back(slice.size);
-      options.local_batch = slice.size;
-      plans.push_back(make_plan(std::move(graph), options));
-      // Arguments that nothing reads are missing from the graph, but the caller still passes them.
-      plans.back().parameters.resize(signature.size());
+  const auto add_plan = [&](int64_t size) {
+    if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return;
+    replica.local_batch = size;
+    Graph graph = trace(sliced(signature, split, size), replica);
+    std::map<int64_t, std::string> names;
+    if (plans.empty() && layout.workers) {
+      require_same_program(*layout.workers, settings.name, graph, where);
+      names = names_of_sums(graph);
     }
+    if (!plans.empty()) graph = compile::feeding_part(std::move(graph), plans[0], split);
+    sizes.push_back(size);
+    options.local_batch = size;
+    plans.push_back(make_plan(std::move(graph), options));
+    for (compile::Collective& sum : plans.back().collectives) sum.name = names[sum.sequence];
+    // Arguments that nothing reads are missing from the graph, but the caller still passes them.
+    plans.back().parameters.resize(signature.size());
+  };
+  add_plan(first_with_examples(layout).size);
+  const ReplicaRange own = layout.own_replicas();
+  for (int r = own.first; r < own.last; ++r) {
+    const Slice& slice = program.slices.emplace_back(layout.slices[static_cast<size_t>(r)]);
+    if (slice.size == 0) continue;
+    add_plan(slice.size);
     const auto plan = std::find(sizes.begin(), sizes.end(), slice.size) - sizes.begin();
     add_figures(program.figures, plans[static_cast<size_t>(plan)], Part::per_replica, 1);
   }
   add_figures(program.figures, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
-  program.slices = layout.slices;
   program.executable =
       std::make_unique<StepExecutable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;

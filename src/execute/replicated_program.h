@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace lockstep::execute {
 struct ReplicatedProgram {
   std::unique_ptr<StepExecutable> executable;
   ProgramFigures figures;
-  std::vector<Slice> slices;  // of each replica
+  std::vector<Slice> slices;  // of each replica of this process
 };
 
 // Adds what the steps of one part of a plan cost, so many times.
@@ -30,19 +31,27 @@ struct ReplicatedProgramOptions {
   bool stacks_outputs = false;
 };
 
-// What the replica of the first slice, the largest one, is traced with.
+// The examples that each worker has in a step with these arguments, one number where there is one process: as `told`, or,
+// where that is empty, as the workers tell each other.
+std::vector<int64_t> rows_of_step(const SpecList& signature, const std::vector<bool>& split,
+                                  const ReplicaOptions& replicas, std::span<const int64_t> told,
+                                  const std::string& name, std::source_location where);
+
+// What the replica of the first slice that has examples is traced with.
 struct ReplicaSlices {
   SpecList specs;
   ReplicaTrace replica;
 };
 ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& split,
-                          const ReplicaOptions& replicas, const std::string& name,
-                          std::source_location where);
+                          const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
+                          const std::string& name, std::source_location where);
 
-// `split[i]`: argument i is cut along its first dimension; they must agree in it. Traces the function once for
-// every size of slice.
+// `split[i]`: argument i is cut along its first dimension; they must agree in it. `rows`: as rows_of_step() gave them. Traces
+// the function once for every size of slice that this process has, and for the first of all. Workers compile the same
+// program: where one of them does not, each throws Error(failed_precondition) that says in what it differs.
 ReplicatedProgram compile_replicated(const SpecList& signature, const std::vector<bool>& split,
-                                     const ReplicaOptions& replicas, const ReplicaTracer& trace,
-                                     const ReplicatedProgramOptions& options, std::source_location where);
+                                     const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
+                                     const ReplicaTracer& trace, const ReplicatedProgramOptions& options,
+                                     std::source_location where);
 
 }  // namespace lockstep::execute

@@ -41,7 +41,8 @@ uint64_t hash_of(const Graph& graph) {
 struct ReplicatedRuns::Program {
   SpecList signature;
   std::vector<bool> split;
-  Graph graph;  // as the first slice's replica traced it
+  std::vector<int64_t> rows;  // of each worker
+  Graph graph;                // as the first slice's replica traced it
   uint64_t hash = 0;
   ReplicatedProgram compiled;
   std::vector<Spread> spreads;
@@ -71,24 +72,26 @@ ReplicatedRuns::Traced ReplicatedRuns::trace(const std::string& name, const Body
 
 ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& body,
                                            std::span<const Tensor> inputs, const std::vector<bool>& split,
-                                           observe::StepClock* clock,
+                                           std::span<const int64_t> worker_rows, observe::StepClock* clock,
                                            const std::function<void(const std::vector<Variable>&)>& check,
                                            std::source_location where) {
   SpecList signature;
   for (const Tensor& input : inputs) signature.push_back(input.spec());
-  const ReplicaSlices first = first_slice(signature, split, replicas_, name, where);
+  const std::vector<int64_t> rows = rows_of_step(signature, split, replicas_, worker_rows, name, where);
+  const ReplicaSlices first = first_slice(signature, split, replicas_, rows, name, where);
   Traced traced = trace(name, body, first.specs, first.replica, inputs.size(), where);
   const uint64_t hash = hash_of(traced.graph);
 
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
     return program->hash == hash && program->signature == signature && program->split == split &&
-           same(program->graph, traced.graph);
+           program->rows == rows && same(program->graph, traced.graph);
   });
   if (found == programs_.end()) {
     const observe::TraceCount count(clock);
     auto program = std::make_unique<Program>();
     program->signature = signature;
     program->split = split;
+    program->rows = rows;
     program->graph = traced.graph;
     program->hash = hash;
     SpecList all = signature;
@@ -99,7 +102,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
     }
     bool traced_before = true;
     program->compiled = compile_replicated(
-        all, cut, replicas_,
+        all, cut, replicas_, rows,
         [&](const SpecList& specs, const ReplicaTrace& replica) {
           if (std::exchange(traced_before, false)) return traced.graph;
           Traced other = trace(name, body, specs, replica, inputs.size(), where);

@@ -24,13 +24,13 @@ class ReplicatedRuns {
   struct Result {
     TensorList outputs;
     std::vector<Spread> spreads;
-    std::vector<Slice> slices;  // of each replica
+    std::vector<Slice> slices;  // of each replica of this process
   };
 
-  // `split[i]`: input i is cut along its first dimension. Tensors from outside that the body uses are inputs of the
+  // `split[i]`: input i is cut along its first dimension; `worker_rows` as for FunctionCore::call(). Tensors from outside that the body uses are inputs of the
   // program: they may differ from call to call. `check` sees the variables of a program before it first runs.
   Result run(const std::string& name, const Body& body, std::span<const Tensor> inputs,
-             const std::vector<bool>& split, observe::StepClock* clock,
+             const std::vector<bool>& split, std::span<const int64_t> worker_rows, observe::StepClock* clock,
              const std::function<void(const std::vector<Variable>&)>& check, std::source_location where);
 
   int compiled() const { return compiled_; }

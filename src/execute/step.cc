@@ -79,6 +79,8 @@ std::vector<ReplicaSum> StepExecutable::collect_sums() const {
     sum.dtype = collective.spec.dtype;
     sum.size = collective.spec.shape.size();
     sum.inputs.resize(static_cast<size_t>(layout_.replicas));
+    sum.order = collective.ready;
+    sum.name = collective.name;
     for (const auto& run : runs_) run->add_to(sum, collective);
   }
   return sums;
@@ -112,11 +114,13 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
     for (const auto& run : runs_) run->stage_inputs(inputs);
   try {
     threads_->run();
+    all_reduce_->end_step();
   } catch (...) {
+    // A device that is alone has nobody to let go, but other processes may wait for it.
+    all_reduce_->abort();
     mirrors_.distrust();
     throw;
   }
-  all_reduce_->end_step();
   for (size_t d = 1; d < runs_.size(); ++d) stream(0).wait_for(stream(d));
   mirrors_.commit();
 }

@@ -11,14 +11,16 @@
 
 namespace lockstep::distribute {
 
-// One tensor a replica. A replica that had no example has none. A handle, cheap to copy.
+// One tensor per replica of this process. A replica that had no example has none. A handle, cheap to copy.
 class Distributed {
  public:
   Distributed() = default;
   // The same for all of `replicas`.
   static Distributed same(const Tensor& value, int replicas);
-  // Consecutive rows of one tensor: sizes[r] of them for replica r.
-  static Distributed rows(const Tensor& whole, std::vector<int64_t> sizes);
+  // Consecutive rows of one tensor: sizes[r] of them for replica r. `worker_rows`: how many rows each worker of the run has of
+  // the global batch, where it is known.
+  static Distributed rows(const Tensor& whole, std::vector<int64_t> sizes,
+                          std::vector<int64_t> worker_rows = {});
   static Distributed of(TensorList values);
 
   int replicas() const { return static_cast<int>(sizes_.empty() ? values_.size() : sizes_.size()); }
@@ -27,6 +29,7 @@ class Distributed {
   Tensor at(int replica) const;
   // The tensor whose rows they are, where they are consecutive rows of one; else undefined.
   const Tensor& whole() const { return whole_; }
+  const std::vector<int64_t>& worker_rows() const { return worker_rows_; }
   // Those of the replicas that have one.
   TensorList local_results() const;
 
@@ -36,6 +39,7 @@ class Distributed {
  private:
   Tensor whole_;
   std::vector<int64_t> sizes_;  // of rows
+  std::vector<int64_t> worker_rows_;
   TensorList values_;
 };
 std::ostream& operator<<(std::ostream& out, const Distributed& value);

@@ -41,12 +41,33 @@
 namespace lockstep::observe {
 class StepClock;
 }
+namespace lockstep::comm {
+class Workers;
+}
 
 namespace lockstep::distribute {
 
 enum class ReduceOp : uint8_t { sum, mean };
 
 using lockstep::CrossDeviceOps;
+
+// The engine that joins the processes of a run.
+enum class CommunicationImplementation : uint8_t {
+  automatic,  // NCCL between GPUs; MPI where mpirun or srun started the run; else Gloo
+  gloo,       // over TCP
+  mpi,
+  nccl,  // between GPUs; what the host has goes through MPI or Gloo
+};
+
+// Of MultiWorkerMirroredStrategy.
+struct CommunicationOptions {
+  CommunicationImplementation implementation = CommunicationImplementation::automatic;
+  // A worker that has not come to a collective after so many seconds is named on all others, and the run ends. One whose
+  // process dies is named at once.
+  double timeout_seconds = 60;
+  // For all workers to come, when the strategy is made.
+  double join_timeout_seconds = 300;
+};
 
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
@@ -63,6 +84,7 @@ struct StrategyOptions {
   // of them or more, when the last copy of the strategy goes, and on a fit of a model of this strategy when
   // it ends, unless that is silent (verbose = 0). summary() and History::time hold the same in either case.
   bool report = true;
+  CommunicationOptions communication = {};
 };
 
 // The part of the batch, and the pass over the data, that a function given to
@@ -86,9 +108,11 @@ class Strategy;
 
 class DistributedDataset {
  public:
-  DistributedDataset(const Strategy& strategy, data::Dataset dataset);
+  // `own_batches`: of several workers, the dataset's batches are this one's parts of global ones; else every worker has them
+  // all and takes its rows.
+  DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches = false);
 
-  // Global batches.
+  // What this process reads.
   const data::Dataset& dataset() const { return dataset_; }
   int64_t cardinality() const { return dataset_.cardinality(); }
   class iterator;
@@ -98,6 +122,7 @@ class DistributedDataset {
  private:
   std::shared_ptr<const Strategy> strategy_;
   data::Dataset dataset_;
+  bool own_batches_;
 };
 
 class Strategy {
@@ -111,8 +136,13 @@ class Strategy {
   const std::string& name() const;  // "MirroredStrategy"
   const std::vector<Device*>& devices() const;
   const StrategyOptions& options() const;
-  // Replicas that a batch is cut for.
+  // Replicas that a batch is cut for, those of all workers.
   int num_replicas_in_sync() const;
+  // Of MultiWorkerMirroredStrategy: the processes that train together, and this one's place among them; the chief is the
+  // first. 1 and 0 for all other strategies.
+  int num_workers() const;
+  int worker() const;
+  bool is_chief() const { return worker() == 0; }
   // "MirroredStrategy on /CPU:0, /CPU:1"
   std::string description() const;
   // Who adds up what the devices hold, and why: "NCCL: every GPU is a card of its own".
@@ -135,26 +165,37 @@ class Strategy {
   template <class F, class... Args>
   auto run(F f, const Args&... args) const;
 
-  // Over the replicas and, where `axis` is given, over that dimension of each; the mean weighs all elements alike.
+  // Over the replicas, of all workers, and, where `axis` is given, over that dimension of each; the mean weighs all elements
+  // alike. Every worker has to call it.
   Tensor reduce(ReduceOp op, const Distributed& value, std::optional<int> axis = {},
                 std::source_location where = std::source_location::current()) const;
-  // Joined along a dimension.
+  // Joined along a dimension, of all workers. Every worker has to call it.
   Tensor gather(const Distributed& value, int axis = 0,
                 std::source_location where = std::source_location::current()) const;
   TensorList local_results(const Distributed& value) const { return value.local_results(); }
 
-  // Batches of the dataset are global ones.
+  // Batches of the dataset are global ones. Of several workers each gets its part of them, as the dataset's auto_shard policy
+  // says (lockstep/data/dataset.h).
   DistributedDataset distribute_dataset(const data::Dataset& dataset,
                                         std::source_location where = std::source_location::current()) const;
   // The function's batches are those of one replica; as many as there are replicas make a global batch.
   DistributedDataset distribute_datasets_from_function(
       const std::function<data::Dataset(const InputContext&)>& make,
       std::source_location where = std::source_location::current()) const;
-  // Cut as the replicas get it.
+  // Cut as the replicas get it; of several workers, each of which has the whole batch, as those of this one get it.
   Distributed distribute(const Tensor& batch,
                          std::source_location where = std::source_location::current()) const;
   DistributedElement distribute(const data::Element& batch,
                                 std::source_location where = std::source_location::current()) const;
+
+  // This worker's rows of a global batch, of which each worker has so many.
+  Distributed distribute_own(const Tensor& own, const std::vector<int64_t>& worker_rows) const;
+  // Gives all workers the chief's values: what is made in a scope has them when it is first used by run() or when fit begins.
+  // Of variables of which every replica has a part, the chief gets the sum of all. Every worker has to call it, with the same
+  // variables.
+  void share_values(const std::vector<Variable>& variables) const;
+  // What all workers give, in their order. Every worker has to call it.
+  TensorList gather_from_workers(const char* what, const TensorList& own) const;
 
   // Makes what was made elsewhere this strategy's own: variables, or a layer or model with all it holds.
   void adopt(const std::vector<Variable>& variables) const;
@@ -172,6 +213,8 @@ class Strategy {
 
   // What a compiled function needs to run under this strategy.
   ReplicaOptions replica_options() const;
+  // Null where there is one process.
+  const std::shared_ptr<comm::Workers>& workers() const;
   // Where the time of run() goes, by device. Steps are begun and ended by run().
   observe::RunSummary summary() const;
 
@@ -183,16 +226,18 @@ class Strategy {
   struct Argument {
     Tensor value;
     bool split = false;
+    std::vector<int64_t> worker_rows = {};
   };
   using Body = std::function<TensorList(std::span<const Tensor>)>;
   void add(std::vector<Argument>& arguments, const Tensor& tensor) const {
-    arguments.push_back({tensor, false});
+    arguments.push_back({tensor, false, {}});
   }
   void add(std::vector<Argument>& arguments, const Distributed& value) const;
   void add(std::vector<Argument>& arguments, const DistributedElement& element) const {
     for (const Distributed& part : element.flat) add(arguments, part);
   }
   std::vector<Distributed> run_body(const Body& body, const std::vector<Argument>& arguments) const;
+  void share_new_values(const std::vector<Variable>& variables) const;
 
   std::shared_ptr<Impl> impl_;
 };
@@ -224,8 +269,13 @@ class MirroredStrategy : public Strategy {
 };
 
 // MirroredStrategy over the processes of a run, which it finds in TF_CONFIG, or as mpirun, srun, torchrun or lockstep
-// launch describe them. A process that is alone says so and trains on all its own devices. Several processes cannot train
-// together yet: an Error(unsupported) says which run was found, so that none of them trains by itself in silence.
+// launch describe them. A process that is alone says so and trains on all its own devices.
+//
+// It is made when all workers have come; until then it says every few seconds for whom it waits. Every worker runs the same
+// program: what is made in the scope has the chief's values, every call that trains, evaluates or reduces is made by all, and
+// workers that disagree (on versions, devices, options, the program, the data) are told so before the first step. What is
+// distributed, and what comes of run(), is of this worker's replicas. A worker that dies, leaves, hangs or does something
+// else ends the run on all others with Error(io) that names it and what it is doing.
 class MultiWorkerMirroredStrategy : public Strategy {
  public:
   explicit MultiWorkerMirroredStrategy(const StrategyOptions& options = {},
@@ -260,8 +310,11 @@ class DistributedDataset::iterator {
   using value_type = DistributedElement;
   using difference_type = std::ptrdiff_t;
 
-  iterator(std::shared_ptr<const Strategy> strategy, const data::Dataset& dataset)
-      : strategy_(std::move(strategy)), iterator_(std::make_shared<data::Iterator>(dataset)) {
+  iterator(std::shared_ptr<const Strategy> strategy, const data::Dataset& dataset, bool own_batches)
+      : strategy_(std::move(strategy)),
+        dataset_(dataset),
+        own_batches_(own_batches),
+        iterator_(std::make_shared<data::Iterator>(dataset)) {
     ++*this;
   }
   const DistributedElement& operator*() const { return element_; }
@@ -274,12 +327,17 @@ class DistributedDataset::iterator {
 
  private:
   std::shared_ptr<const Strategy> strategy_;
+  data::Dataset dataset_;
+  bool own_batches_;
   std::shared_ptr<data::Iterator> iterator_;
+  std::optional<data::Structure> structure_;
   DistributedElement element_;
   bool goes_on_ = false;
 };
 
-inline DistributedDataset::iterator DistributedDataset::begin() const { return {strategy_, dataset_}; }
+inline DistributedDataset::iterator DistributedDataset::begin() const {
+  return {strategy_, dataset_, own_batches_};
+}
 
 template <class F, class... Args>
 auto Strategy::run(F f, const Args&... args) const {

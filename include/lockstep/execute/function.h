@@ -36,6 +36,9 @@ namespace lockstep {
 namespace observe {
 class StepClock;
 }
+namespace comm {
+class Workers;
+}
 
 // Who adds up what the devices hold. The sums have the same bits, but for NCCL's.
 enum class CrossDeviceOps : uint8_t {
@@ -54,6 +57,9 @@ enum class CrossDeviceOps : uint8_t {
 // Variables are mirrored on every device and updated on each with the same bits.
 struct ReplicaOptions {
   std::vector<Device*> devices = {};  // empty: the function is not replicated
+  // The processes of a run, where there are several: each has as many devices, and is called with its rows of the batch.
+  // Null: this process has all replicas.
+  std::shared_ptr<comm::Workers> workers = {};
   // The same bits on any number of devices: the batch is always cut into `virtual_replicas` slices
   // that run on one thread each, and all sums over them are made in one fixed order.
   bool reproducible = false;
@@ -98,8 +104,12 @@ class FunctionCore {
 
   // `outputs` must have as many elements as the body returns. After the first calls with a
   // signature nothing is allocated, as long as the caller lets go of earlier outputs.
-  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where);
-  TensorList call(std::span<const Tensor> inputs, std::source_location where);
+  // `worker_rows`: of a function that runs on several workers, how many examples each of them is called with, where that is
+  // known; otherwise they ask each other.
+  void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where,
+            std::span<const int64_t> worker_rows = {});
+  TensorList call(std::span<const Tensor> inputs, std::source_location where,
+                  std::span<const int64_t> worker_rows = {});
 
   // A call for each of `runs` batches: run i gets the `rows` rows of every array that order[first + i * rows], ... name,
   // or that lie there (an undefined order). The arrays, one for each argument, and the order (int64) are on one GPU.

@@ -105,6 +105,10 @@ class CallbackBase {
   // steps_per_execution says so.
   virtual bool needs_every_batch() const { return true; }
 
+  // True: of several workers only the chief's hears of the run, as of callbacks that write files. What such a callback does
+  // must not change the run: the others would not know.
+  virtual bool chief_only() const { return false; }
+
   // What it must know again for a run that goes on from a backup to be the run that was broken off: called to write it
   // down, and once all callbacks have been told that training begins to put it back.
   virtual void visit_state(CallbackState&) {}

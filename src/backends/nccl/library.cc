@@ -45,6 +45,8 @@ Attempt load() {
   look_up(library.all_reduce, "ncclAllReduce");
   look_up(library.broadcast, "ncclBroadcast");
   look_up(library.all_gather, "ncclAllGather");
+  look_up(library.send, "ncclSend");
+  look_up(library.receive, "ncclRecv");
   look_up(library.group_start, "ncclGroupStart");
   look_up(library.group_end, "ncclGroupEnd");
   if (!attempt.reason.empty()) return attempt;

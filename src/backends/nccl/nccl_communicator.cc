@@ -150,6 +150,26 @@ void NcclCommunicator::all_gather(const void* source, void* target, int64_t coun
         [&] { return nccl_.all_gather(source, target, bytes, ncclUint8, comm_, cuda::cuda_stream(stream)); });
 }
 
+void NcclCommunicator::all_to_all(const void* source, std::span<const int64_t> send_bytes, void* target,
+                                  std::span<const int64_t> receive_bytes, Stream& stream) {
+  begin_batch();
+  const auto* from = static_cast<const char*>(source);
+  auto* to = static_cast<char*>(target);
+  for (int r = 0; r < size_; ++r) {
+    const auto sent = static_cast<size_t>(send_bytes[static_cast<size_t>(r)]);
+    const auto received = static_cast<size_t>(receive_bytes[static_cast<size_t>(r)]);
+    queue({"all_to_all", send_bytes[static_cast<size_t>(r)], DType::uint8}, stream, [&] {
+      const ncclResult_t result =
+          sent == 0 ? ncclSuccess : nccl_.send(from, sent, ncclUint8, r, comm_, cuda::cuda_stream(stream));
+      if (received == 0 || (result != ncclSuccess && result != ncclInProgress)) return result;
+      return nccl_.receive(to, received, ncclUint8, r, comm_, cuda::cuda_stream(stream));
+    });
+    from += sent;
+    to += received;
+  }
+  end_batch();
+}
+
 void NcclCommunicator::begin_batch() {
   check();
   nccl_.group_start();

@@ -35,6 +35,8 @@ class NcclCommunicator final : public comm::Communicator {
   void broadcast(const void* source, void* target, int64_t count, DType dtype, int root,
                  Stream& stream) override;
   void all_gather(const void* source, void* target, int64_t count, DType dtype, Stream& stream) override;
+  void all_to_all(const void* source, std::span<const int64_t> send_bytes, void* target,
+                  std::span<const int64_t> receive_bytes, Stream& stream) override;
   void begin_batch() override;
   void end_batch() override;
   void barrier(Stream& stream) override;

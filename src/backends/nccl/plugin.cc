@@ -36,12 +36,12 @@ class Backend final : public comm::CommunicatorBackend {
   }
 
   std::vector<std::unique_ptr<comm::Communicator>> join_all(
-      std::span<Device* const> devices, const comm::CommunicatorOptions& options) const override {
-    const std::string id = make_id();
+      std::span<Device* const> devices, const Place& place,
+      const comm::CommunicatorOptions& options) const override {
     std::vector<std::unique_ptr<NcclCommunicator>> begun;
     for (Device* device : devices)
       begun.push_back(
-          begin(*device, id, static_cast<int>(begun.size()), static_cast<int>(devices.size()), options));
+          begin(*device, place.id, place.first + static_cast<int>(begun.size()), place.size, options));
     std::vector<std::unique_ptr<comm::Communicator>> all;
     for (auto& communicator : begun) {
       communicator->connect();

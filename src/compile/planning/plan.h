@@ -60,6 +60,7 @@ struct Collective {
   int phase = 0;                     // runs before the steps of this phase
   int ready =
       0;  // steps after which the input is there; as soon as all replicas are so far the sum may be made
+  std::string name = {};  // for people, where somebody is to be told of it
 };
 
 struct PlannedOutput {

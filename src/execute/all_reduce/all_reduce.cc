@@ -4,6 +4,7 @@
 #include "execute/all_reduce/gpu_tree.h"
 #include "execute/all_reduce/host_threads.h"
 #include "execute/all_reduce/nccl.h"
+#include "execute/all_reduce/processes.h"
 #include "execute/device_threads.h"
 
 namespace lockstep::execute {
@@ -29,6 +30,11 @@ ReplicaGroup::ReplicaGroup(const ReplicaLayout& layout)
       waiting(waiting_of(layout.devices)) {
   for (size_t d = 0; d < devices.size(); ++d)
     held.push_back(layout.replicas_with_examples(static_cast<int>(d)));
+  if (!layout.workers) return;
+  workers = layout.workers;
+  for (const ReplicaRange& range :
+       replicas_of_workers(layout.replicas, layout.num_workers, static_cast<int>(devices.size())))
+    worker_held.push_back(layout.with_examples(range));
 }
 
 std::vector<TreeNode> ReplicaGroup::leaves() const {
@@ -47,9 +53,12 @@ int ReplicaGroup::holder(int replica) const {
 std::unique_ptr<AllReduce> make_all_reduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums,
                                            const StepObserver& observer) {
   if (sums.empty()) return std::make_unique<NothingToReduce>();
-  const AllReduceChoice choice = choose_all_reduce(group.devices, group.reproducible, group.cross_device_ops);
+  const AllReduceChoice choice =
+      choose_all_reduce(group.devices, group.reproducible, group.cross_device_ops, group.workers != nullptr);
   switch (choice.method) {
     case AllReduceMethod::host_threads: break;
+    case AllReduceMethod::processes:
+      return std::make_unique<ProcessesAllReduce>(group, std::move(sums), observer);
     case AllReduceMethod::tree_kernels:
       return std::make_unique<GpuTreeAllReduce>(group, std::move(sums), observer, Addends::read_in_place);
     case AllReduceMethod::copied_tree_kernels:

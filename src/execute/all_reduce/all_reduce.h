@@ -4,6 +4,7 @@
 //   gpu_streams.h    GPUs: on streams beside those that compute,
 //     gpu_tree.h       with kernels that add up in the tree's order
 //     nccl.h           or with NCCL
+//   processes.h      CPUs of several processes: inside each, and then between them
 //   tree_order.h     the order of additions that all but NCCL share
 //   choice.h         which one, and why
 //
@@ -13,6 +14,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/worker.h"
@@ -33,6 +35,8 @@ struct ReplicaSum {
   std::vector<std::vector<void*>> results;  // by device, by plan; null: not there
   std::vector<size_t> ready;                // by device: launches of its last replica that make the input
   std::vector<const bool*> conditions;      // by device, the same everywhere: whether to sum; empty: always
+  int order = 0;          // among all sums as the first plan makes them: the same in every process
+  std::string name = {};  // where several processes take part
 
   size_t bytes() const { return static_cast<size_t>(size) * size_of(dtype); }
 };
@@ -47,9 +51,11 @@ struct ReplicaGroup {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   int64_t bucket_bytes = -1;
   Waiting waiting = Waiting::sleeps;
+  comm::Workers* workers = nullptr;       // the processes that take part; null: this one alone
+  std::vector<ReplicaRange> worker_held;  // by worker: replicas with examples
 
   explicit ReplicaGroup(const ReplicaLayout& layout);
-  // All replicas with examples, and the device that holds one.
+  // All replicas with examples of this process, and the device that holds one.
   std::vector<TreeNode> leaves() const;
   int holder(int replica) const;
 };

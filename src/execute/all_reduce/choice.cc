@@ -54,8 +54,34 @@ AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool
   return {AllReduceMethod::nccl, "NCCL: every device is a GPU of its own"};
 }
 
+namespace {
+
+AllReduceChoice choose_between_workers(std::span<const AllReduceDevice> devices, bool reproducible,
+                                       CrossDeviceOps asked, std::source_location where) {
+  const bool on_gpus = devices[0].kind == DeviceKind::gpu;
+  if (!on_gpus) {
+    require(asked != CrossDeviceOps::nccl, ErrorCode::invalid_argument, where,
+            "CrossDeviceOps::nccl joins GPUs; ", devices[0].name,
+            " is none. Leave cross_device_ops at automatic");
+    return {AllReduceMethod::processes,
+            reproducible
+                ? "each worker adds up its own replicas, and shares of the elements for all, in one order"
+                : "each worker adds up its own replicas, and the engine between them the workers' sums"};
+  }
+  require(
+      !reproducible, ErrorCode::unsupported, where,
+      "reproducible: GPUs of several workers are summed by NCCL, whose order depends on their number; train "
+      "without reproducible, or with one worker");
+  const std::string reason = comm::missing_backend("nccl");
+  require(reason.empty(), ErrorCode::unsupported, where,
+          "GPUs of several workers are joined by NCCL: ", reason);
+  return {AllReduceMethod::nccl, "NCCL: between the GPUs of all workers"};
+}
+
+}  // namespace
+
 AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
-                                  std::source_location where) {
+                                  bool between_workers, std::source_location where) {
   std::vector<AllReduceDevice> described;
   for (const Device* device : devices)
     described.push_back(
@@ -65,6 +91,7 @@ AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reprodu
          .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
            return backend_of(*device).reads(backend_of(*other));
          })});
+  if (between_workers) return choose_between_workers(described, reproducible, asked, where);
   return choose_all_reduce(
       described, reproducible, asked, [] { return comm::missing_backend("nccl"); }, where);
 }

@@ -17,6 +17,7 @@ enum class AllReduceMethod : uint8_t {
   tree_kernels,         // GPUs: a kernel on each reads what all hold
   copied_tree_kernels,  // the same, of copies: not every GPU can read the others' memory
   nccl,
+  processes,  // CPUs of several workers: each adds up its own, and then they between them
 };
 
 struct AllReduceChoice {
@@ -37,7 +38,9 @@ struct AllReduceDevice {
 AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool reproducible,
                                   CrossDeviceOps asked, const std::function<std::string()>& missing,
                                   std::source_location where = std::source_location::current());
+// `between_workers`: the devices are those of one worker of several.
 AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reproducible, CrossDeviceOps asked,
+                                  bool between_workers = false,
                                   std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::execute

@@ -58,12 +58,13 @@ GpuStreamsAllReduce::~GpuStreamsAllReduce() = default;
 
 // --- construction --------------------------------------------------------------------------------------------------
 
-// In the order in which the first device's last replica makes the addends.
+// In the order in which the first device's last replica makes the addends; between processes in one that all have.
 void GpuStreamsAllReduce::fill_buckets() {
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t s) {
-    return std::tuple(sums_[s].phase, !sums_[s].conditions.empty(), sums_[s].ready[0]);
+    return std::tuple(sums_[s].phase, !sums_[s].conditions.empty(),
+                      group_.workers ? static_cast<size_t>(sums_[s].order) : sums_[s].ready[0]);
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   std::map<int, int64_t> left;  // bytes, by phase

@@ -1,5 +1,6 @@
 #include "execute/all_reduce/nccl.h"
 
+#include "comm/workers.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::execute {
@@ -32,8 +33,19 @@ void NcclAllReduce::begin_step() {
   GpuStreamsAllReduce::begin_step();
   if (!broken_) return;
   communicators_.clear();
-  communicators_ = comm::communicator_backend("nccl").join_all(group().devices, {});
+  communicators_ = group().workers ? join_workers() : comm::join_all(group().devices, "nccl");
   broken_ = false;
+}
+
+// One rank for each device of each worker.
+std::vector<std::unique_ptr<comm::Communicator>> NcclAllReduce::join_workers() const {
+  comm::Workers& workers = *group().workers;
+  const comm::CommunicatorBackend& nccl = comm::communicator_backend("nccl");
+  const auto devices = static_cast<int>(group().devices.size());
+  const std::string id =
+      workers.broadcast("the id of NCCL", workers.chief() ? nccl.make_id() : std::string());
+  return nccl.join_all(group().devices, {id, workers.rank() * devices, workers.size() * devices},
+                       {.timeout_s = workers.timeout_s(), .group = &workers.group()});
 }
 
 void NcclAllReduce::abort() {
@@ -63,7 +75,8 @@ void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
 
 // What a ring sends.
 GpuStreamsAllReduce::Traffic NcclAllReduce::traffic(size_t, int64_t bytes) const {
-  const auto count = static_cast<int64_t>(group().devices.size());
+  const auto count =
+      static_cast<int64_t>(group().devices.size() * (group().workers ? group().worker_held.size() : 1));
   const int64_t each = 2 * bytes * (count - 1) / count;
   return {.in = each, .out = each};
 }

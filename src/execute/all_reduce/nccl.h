@@ -1,4 +1,4 @@
-// GPUs that are joined by NCCL: each adds up its own replicas' addends, and NCCL the rest, in an order of its own.
+// GPUs that are joined by NCCL, of one process or of several: each adds up its own replicas' addends, and NCCL the rest, in an order of its own.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@ class NcclAllReduce final : public GpuStreamsAllReduce {
   void abort() override;
 
  private:
+  std::vector<std::unique_ptr<comm::Communicator>> join_workers() const;
   void prepare(size_t d);
   void reduce(size_t d, size_t bucket, Stream& stream) override;
   Traffic traffic(size_t d, int64_t bytes) const override;

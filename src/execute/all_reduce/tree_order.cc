@@ -38,6 +38,7 @@ template <class T>
 struct TreeSum {
   std::span<const TreeNode> nodes;
   const void* const* addends;
+  bool all_partial = false;
 
   // The sum below `node` for `n` elements from `begin`: in `buffer`, or where it lies already. Null where no
   // addend lies there.
@@ -45,7 +46,7 @@ struct TreeSum {
     const auto held = std::find(nodes.begin(), nodes.end(), node);
     if (held != nodes.end()) {
       const void* addend = addends[held - nodes.begin()];
-      if (std::is_same_v<T, Accumulator<T>> || node.last - node.first > 1)
+      if (std::is_same_v<T, Accumulator<T>> || all_partial || node.last - node.first > 1)
         return static_cast<const Accumulator<T>*>(addend) + begin;
       const T* source = static_cast<const T*>(addend) + begin;
       for (int64_t i = 0; i < n; ++i) buffer[i] = static_cast<Accumulator<T>>(source[i]);
@@ -123,6 +124,15 @@ void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes,
   dispatch(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
       sum_blocks<T, T>(leaves, {nodes, addends}, targets, begin, end, stores);
+  });
+}
+
+void sum_of_partials(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
+                     std::span<void* const> targets, int64_t begin, int64_t end) {
+  check_has_sum(dtype);
+  dispatch(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      sum_blocks<T, T>(leaves, {nodes, addends, true}, targets, begin, end, Stores::cached);
   });
 }
 

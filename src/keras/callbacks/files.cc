@@ -1,6 +1,7 @@
 // Callbacks that write files: checkpoints, logs.
 #include <fmt/args.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "comm/workers.h"
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
@@ -18,6 +20,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/checkpoint.h"
+#include "observe/activity.h"
 
 namespace lockstep::keras::callbacks {
 namespace {
@@ -53,6 +56,7 @@ class ModelCheckpointCallback final : public CallbackBase {
     last_batch_ = -1;
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
+  bool chief_only() const override { return true; }
   bool wants_batch_logs() const override { return options_.save_freq > 0; }
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
@@ -131,6 +135,7 @@ class CSVLoggerCallback final : public CallbackBase {
   CSVLoggerCallback(std::string path, CSVLoggerOptions options)
       : path_(std::move(path)), options_(std::move(options)) {}
 
+  bool chief_only() const override { return true; }
   bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
     keys_.clear();
@@ -250,7 +255,12 @@ class CallbackStates final : public train::TrackedObject {
       if (slash != std::string::npos)
         states[name.substr(0, slash)].emplace_back(name.substr(slash + 1), value);
     }
+    const bool chief = trainer_.strategy().is_chief();
     for (const auto& [name, callback] : named()) {
+      if (!chief && callback->chief_only()) {
+        states.erase(name);
+        continue;
+      }
       CallbackState now;
       callback->visit_state(now);
       const auto found = states.find(name);
@@ -360,7 +370,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
 
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_begin(const Logs&) override {
-    lock_ = FolderLock(folder_);
+    if (chief()) lock_ = FolderLock(folder_);
     due_ = Due::restore;
     batches_ = 0;
     trainer().build_optimizer();
@@ -404,17 +414,53 @@ class BackupAndRestoreCallback final : public CallbackBase {
     checkpoint_.reset();
     // An interrupted run wants its backup.
     std::error_code ignored;
-    if (options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_, ignored);
+    if (chief() && options_.delete_checkpoint && !trainer().interrupted()) fs::remove(file_, ignored);
     lock_ = {};
   }
 
  private:
   Trainer& trainer() const { return model().model_base().trainer(); }
+  bool chief() const { return trainer().strategy().is_chief(); }
+
+  // The other workers of a run may not see the chief's disk: it sends them the backup.
+  class ReceivedBackup {
+   public:
+    ReceivedBackup(comm::Workers& workers, const std::string& file) {
+      std::string bytes;
+      if (workers.chief() && file_exists(file)) bytes = read_file(file);
+      bytes = workers.broadcast("the backup", bytes);
+      if (workers.chief() || bytes.empty()) return;
+      path_ = (fs::temp_directory_path() / ("lockstep_backup_" + std::to_string(getpid()))).string();
+      AtomicFile copy(path_ + ".safetensors");
+      copy.write(bytes);
+      copy.commit();
+    }
+    ~ReceivedBackup() {
+      std::error_code ignored;
+      if (!path_.empty()) fs::remove(path_ + ".safetensors", ignored);
+    }
+    ReceivedBackup(const ReceivedBackup&) = delete;
+    ReceivedBackup& operator=(const ReceivedBackup&) = delete;
+    // Without its ending; empty where there is none.
+    const std::string& path() const { return path_; }
+
+   private:
+    std::string path_;
+  };
 
   void restore() {
-    if (!file_exists(file_)) return;
+    if (const auto& workers = trainer().strategy().workers()) {
+      const ReceivedBackup received(*workers, file_);
+      restore_from(workers->chief() ? path_ : received.path());
+    } else {
+      restore_from(path_);
+    }
+  }
+
+  void restore_from(const std::string& path) {
+    if (path.empty() || !file_exists(path + ".safetensors")) return;
     try {
-      const train::RestoreStatus status = checkpoint_->restore(path_);
+      const train::RestoreStatus status = checkpoint_->restore(path);
       if (status.deferred().empty()) status.assert_consumed();
     } catch (const Error& error) {
       std::string reason = error.message();
@@ -432,6 +478,10 @@ class BackupAndRestoreCallback final : public CallbackBase {
   }
 
   void save(const Trainer::Progress& at) {
+    // What replicas of other workers hold a part of is the chief's for the moment.
+    trainer().gather_parts();
+    if (!chief()) return;
+    const observe::ActivityScope activity("the writing of a backup");
     at_ = at;
     at_epoch_ = at.epoch;
     stopped_ = trainer().stop_training ? 1 : 0;

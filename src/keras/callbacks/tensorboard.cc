@@ -54,6 +54,7 @@ class TensorBoardCallback final : public CallbackBase {
     add_nodes(model().model_base(), "", nodes);
     train_->graph(nodes);
   }
+  bool chief_only() const override { return true; }
   bool wants_batch_logs() const override { return options_.update_freq > 0; }
   bool needs_every_batch() const override { return options_.update_freq > 0; }
   void on_epoch_begin(int, const Logs&) override { epoch_start_ = std::chrono::steady_clock::now(); }

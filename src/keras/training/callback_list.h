@@ -6,20 +6,23 @@
 
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/model.h"
+#include "observe/activity.h"
 
 namespace lockstep::keras {
 
 class CallbackList {
  public:
   // The given ones, a progress bar unless the run is silent, and `last`, if any, which sees what the others
-  // add to the logs. All are bound to the model. Throws Error(invalid_argument) for an empty one.
+  // add to the logs. All are bound to the model. Throws Error(invalid_argument) for an empty one. `chief`: false on the
+  // other workers of a run, where those that are the chief's (CallbackBase::chief_only) hear nothing.
   CallbackList(std::vector<Callback> given, Model& model, const RunParams& params, std::source_location where,
-               const Callback& last = {});
+               const Callback& last = {}, bool chief = true);
 
   // Calls this moment of every callback.
   template <class... Parameters, class... Arguments>
   void tell(void (CallbackBase::*moment)(Parameters...), const Arguments&... arguments) const {
-    for (const Callback& callback : list_) (callback.base().get()->*moment)(arguments...);
+    const observe::ActivityScope activity("a callback");
+    for (const Callback& callback : told_) (callback.base().get()->*moment)(arguments...);
   }
   void add_logs(int epoch, Logs& logs) const;
 
@@ -30,6 +33,7 @@ class CallbackList {
 
  private:
   std::vector<Callback> list_;
+  std::vector<Callback> told_;  // those of them that hear of the run
 };
 
 }  // namespace lockstep::keras

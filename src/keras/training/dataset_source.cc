@@ -5,6 +5,7 @@
 
 #include "data/node.h"
 #include "lockstep/base/error.h"
+#include "observe/activity.h"
 
 namespace lockstep::keras {
 namespace {
@@ -101,6 +102,7 @@ class DatasetReader final : public BatchReader {
       : model_(model), where_(where), iterator_(dataset, where) {}
 
   bool next(Batch& batch) override {
+    const observe::ActivityScope activity("Dataset::next");
     data::Element element;
     if (!iterator_.next(element)) return false;
     if (!arrangement_ || !arrangement_->describes(element.structure()))
@@ -149,6 +151,9 @@ class DatasetSource final : public Data::Source {
   }
   std::shared_ptr<const Source> in_order(const ModelArrays& model, std::source_location) const override {
     return std::make_shared<DatasetSource>(dataset_, model);
+  }
+  std::shared_ptr<const Source> with_dataset(const DatasetChange& change) const override {
+    return std::make_shared<DatasetSource>(change(dataset_), model_);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "comm/workers.h"
 #include "data/host.h"
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
@@ -42,23 +43,24 @@ TrainingData prepare(const Trainer& trainer, const Model& model, const Data& giv
     std::tie(data.train, data.validation) = split_off(data.train, options.validation_split, where);
   if (!options.class_weight.empty()) data.train = with_class_weight(data.train, options.class_weight, where);
   trainer.check_strategy("fit", where);
-  data.train = trainer.placed(data.train);
+  data.train = trainer.placed(data.train, where);
   data.steps =
       steps_of(data.train, options.steps_per_epoch, options.batch_size, "fit", "steps_per_epoch", where);
   if (data.validation.defined()) {
-    data.validation = trainer.placed(data.validation);
+    data.validation = trainer.placed(data.validation, where);
     data.validation_steps =
         steps_of(data.validation, options.validation_steps, validation_batch_size(options),
                  "fit: validation_data", "validation_steps", where);
   }
   // Callbacks find the weights when training begins, and the run's memory is what it needs beside them.
   trainer.build_for(model, data.train, where);
+  trainer.share_values();
   return data;
 }
 
 // What a backup knows the run by.
-RunParams params_of(const Data& data, const FitOptions& options, int64_t steps) {
-  RunParams params{.epochs = options.epochs, .steps = steps, .verbose = options.verbose};
+RunParams params_of(const Data& data, const FitOptions& options, int64_t steps, int verbose) {
+  RunParams params{.epochs = options.epochs, .steps = steps, .verbose = verbose};
   const Batch* arrays = data.source()->arrays();
   if (!arrays) {
     params.data = "a dataset";
@@ -122,15 +124,28 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       data_(prepare(trainer, model, data, options, where)),
       recorder_(std::make_shared<HistoryRecorder>()),
       // The recorder stands behind the callbacks that add to the logs.
-      callbacks_(options.callbacks, model, params_of(data_.train, options, data_.steps), where,
-                 Callback(recorder_)),
+      callbacks_(options.callbacks, model,
+                 params_of(data_.train, options, data_.steps, trainer.verbose_here(options.verbose)), where,
+                 Callback(recorder_), strategy_.is_chief()),
       observer_(trainer.clock(),
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
       stream_(data_.train, reading(options), options.steps_per_epoch > 0),
       loss_watch_(trainer, stream_) {}
 
 History FitRun::run() {
+  try {
+    return run_epochs();
+  } catch (const std::exception& error) {
+    // The other workers would wait for this one.
+    if (const auto& workers = strategy_.workers())
+      workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
+    throw;
+  }
+}
+
+History FitRun::run_epochs() {
   trainer_.stop_training = false;
+  trainer_.set_signal(0);
   trainer_.resume.reset();
   Logs logs;
   trainer_.callbacks = callbacks_.all();
@@ -138,7 +153,7 @@ History FitRun::run() {
   callbacks_.tell(&CallbackBase::on_settled);
   for (int epoch = first_epoch(); epoch < options_.epochs && !trainer_.stop_training; ++epoch) {
     logs = run_epoch(epoch);
-    if (Interrupt::requested()) break;
+    if (trainer_.interrupted()) break;
   }
   trainer_.finalize(where_);
   callbacks_.tell(&CallbackBase::on_train_end, logs);
@@ -177,26 +192,27 @@ Logs FitRun::run_epoch(int epoch) {
 }
 
 void FitRun::add_validation(Logs& logs) {
-  if (Interrupt::requested()) return;
+  if (trainer_.interrupted()) return;
   const Logs measured = trainer_.evaluate_prepared(data_.validation, validation_batch_size(options_),
                                                    data_.validation_steps, callbacks_, where_);
   // The metrics of a part of the data are not those of the data.
-  if (Interrupt::requested()) return;
+  if (trainer_.interrupted()) return;
   for (const auto& [name, value] : measured) logs.set("val_" + name, value);
 }
 
 History FitRun::finish() {
   observe::RunSummary time = observer_.summary();
   time.input = stream_.input_summary();
-  if (strategy_.devices().size() > 1) time.sums = strategy_.sums_description();
+  if (strategy_.devices().size() > 1 || strategy_.workers()) time.sums = strategy_.sums_description();
   observe::RunReport report = observe::report_on(std::move(time));
   warn_of_input(report);
   const bool replicated = strategy_.kind() != distribute::Strategy::Kind::none;
-  if (options_.verbose > 0 && replicated && strategy_.options().report) observe::print(report);
+  if (trainer_.verbose_here(options_.verbose) > 0 && replicated && strategy_.options().report)
+    observe::print(report);
   History history = std::move(recorder_->history);
   history.time = std::move(report.summary);
-  history.interrupted = Interrupt::requested();
-  history.signal = Interrupt::signal();
+  history.interrupted = trainer_.interrupted();
+  history.signal = trainer_.signal();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
   return history;

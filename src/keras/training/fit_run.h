@@ -50,6 +50,7 @@ class FitRun {
     Trainer& trainer_;
   };
 
+  History run_epochs();
   // Of a run that a backup made go on: where that stood.
   int first_epoch();
   Logs run_epoch(int epoch);

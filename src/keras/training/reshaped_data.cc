@@ -88,6 +88,9 @@ class WeightedSource final : public Data::Source {
   }
   int64_t batches(int64_t batch_size) const override { return source_->batches(batch_size); }
   std::vector<TensorSpec> input_specs() const override { return source_->input_specs(); }
+  std::shared_ptr<const Source> with_dataset(const DatasetChange& change) const override {
+    return std::make_shared<WeightedSource>(source_->with_dataset(change), class_weight_, where_);
+  }
 
  private:
   class Reader final : public BatchReader {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/row_batches.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/explain.h"
 #include "lockstep/keras/data.h"
 
@@ -63,6 +65,11 @@ class Data::Source {
   // The same with what came by name in the model's order. Null where it is in order as it is.
   virtual std::shared_ptr<const Source> in_order(const ModelArrays& /*model*/,
                                                  std::source_location /*where*/) const {
+    return nullptr;
+  }
+  // The same on another dataset, made of its own. Null where it is none.
+  using DatasetChange = std::function<data::Dataset(const data::Dataset&)>;
+  virtual std::shared_ptr<const Source> with_dataset(const DatasetChange& /*change*/) const {
     return nullptr;
   }
 };

@@ -8,6 +8,7 @@
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "observe/activity.h"
 
 namespace lockstep::keras {
 namespace {
@@ -59,7 +60,17 @@ StepLoop::StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, c
       counts_examples_(clock && trainer.strategy().kind() == distribute::Strategy::Kind::none),
       callbacks_(callbacks),
       where_(where),
-      watch_(watch) {}
+      watch_(watch),
+      agreement_(trainer.strategy()) {}
+
+bool StepLoop::stops(bool ask) {
+  const bool trains = kind_ == StepKind::train;
+  const Agreement::Wishes own{.stop = trains && trainer_.stop_training, .signal = Interrupt::signal()};
+  const Agreement::Wishes all = ask ? agreement_.settle(own) : agreement_.after_step(own);
+  trainer_.set_signal(all.signal);
+  if (all.stop) trainer_.stop_training = true;
+  return all.stop || all.signal != 0;
+}
 
 void StepLoop::compute() {
   if (kind_ != StepKind::predict) return trainer_.run_step(kind_, batch_, where_);
@@ -77,6 +88,7 @@ bool StepLoop::run_one(BatchStream& stream) {
   }
   require(!batch_.x.empty(), ErrorCode::invalid_argument, where_, "the data gave an empty batch");
   {
+    const observe::ActivityScope activity("a step");
     const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
     compute();
   }
@@ -119,14 +131,15 @@ void StepLoop::run(BatchStream& stream, int64_t step, int64_t steps) {
       if (steps > 0)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
             kind_ == StepKind::train ? "steps_per_epoch * epochs" : "as many", " batches");
-      return;
+      break;
     }
     step += done;
     callbacks_.tell(moments.end, step - 1, logs_wanted ? trainer_.results() : none);
     if (kind_ == StepKind::train) callbacks_.tell(&CallbackBase::on_settled);
     if (watch_) watch_->look(batch_);
-    if ((kind_ == StepKind::train && trainer_.stop_training) || Interrupt::requested()) return;
+    if (stops(false)) return;
   }
+  stops(true);
 }
 
 }  // namespace lockstep::keras

@@ -5,6 +5,7 @@
 #include <source_location>
 #include <vector>
 
+#include "keras/training/agreement.h"
 #include "keras/training/callback_list.h"
 #include "keras/training/steps.h"
 #include "keras/training/stream.h"
@@ -34,6 +35,8 @@ class StepLoop {
   bool run_one(BatchStream& stream);
   int64_t run_as_one_launch(BatchStream& stream, int64_t most);
   void compute();
+  // Learns what this worker and the others of the run want, with `ask` in any case; true where the pass ends.
+  bool stops(bool ask);
 
   Trainer& trainer_;
   StepKind kind_;
@@ -42,6 +45,7 @@ class StepLoop {
   const CallbackList& callbacks_;
   std::source_location where_;
   LossWatch* watch_;
+  Agreement agreement_;
   Batch batch_;
   std::vector<TensorList> predictions_;
 };

@@ -76,7 +76,7 @@ void Steps::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, s
   }
   Step& step = step_for(kind, batch, where);
   const HeldInputs held(step.inputs, batch);
-  step.function->call(step.inputs, std::span(&loss, 1), where);
+  step.function->call(step.inputs, std::span(&loss, 1), where, batch.worker_rows);
 }
 
 bool Steps::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss, std::source_location where) {
@@ -87,7 +87,7 @@ TensorList Steps::predict(const Batch& batch, bool eagerly, std::source_location
   if (eagerly) return (*body_)(StepKind::predict, batch);
   Step& step = step_for(StepKind::predict, batch, where);
   const HeldInputs held(step.inputs, batch);
-  return step.function->call(step.inputs, where);
+  return step.function->call(step.inputs, where, batch.worker_rows);
 }
 
 ProgramFigures Steps::figures(StepKind kind, const Batch& batch, std::source_location where) const {

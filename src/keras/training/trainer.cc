@@ -8,11 +8,13 @@
 #include "keras/training/interrupt.h"
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
+#include "keras/training/worker_source.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
 
 namespace lockstep::keras {
 
@@ -48,7 +50,7 @@ double Trainer::last_loss() const {
 
 void Trainer::build_optimizer() { options_.optimizer.build(model_.trainable_weights()); }
 
-bool Trainer::interrupted() const { return Interrupt::requested(); }
+int Trainer::signal() const { return strategy().workers() ? agreed_signal_ : Interrupt::signal(); }
 
 // --- steps
 // -------------------------------------------------------------------------------------------------------
@@ -113,7 +115,17 @@ bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::sourc
 }
 
 TensorList Trainer::predict_step(const Batch& batch, std::source_location where) {
-  return program().steps.predict(batch, options_.run_eagerly, where);
+  TensorList results = program().steps.predict(batch, options_.run_eagerly, where);
+  if (!strategy().workers()) return results;
+  // Every worker gets the results of all rows, in their order.
+  const TensorList all = strategy().gather_from_workers("predictions", results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    TensorList parts;
+    for (size_t part = i; part < all.size(); part += results.size())
+      if (all[part].shape()[0] > 0) parts.push_back(all[part]);
+    results[i] = parts.size() == 1 ? parts[0] : concat(parts, 0, where);
+  }
+  return results;
 }
 
 void Trainer::finalize(std::source_location where) const {
@@ -134,9 +146,27 @@ Data Trainer::in_model_order(const Data& data, std::source_location where) const
   return ordered ? Data(ordered) : data;
 }
 
-Data Trainer::placed(const Data& data) const {
+Data Trainer::placed(const Data& data, std::source_location where, bool keeps_order) const {
+  const distribute::Strategy strategy = this->strategy();
+  if (strategy.workers()) return for_worker(data, strategy, keeps_order, where);
   // Under a strategy every device gets its rows of each batch.
-  return strategy().kind() == distribute::Strategy::Kind::none ? on_device(data) : data;
+  return strategy.kind() == distribute::Strategy::Kind::none ? on_device(data) : data;
+}
+
+void Trainer::gather_parts() const {
+  if (!strategy().workers()) return;
+  std::vector<Variable> parted;
+  for (const Variable& variable : options_.optimizer.variables())
+    if (variable.per_replica()) parted.push_back(variable);
+  if (!parted.empty()) strategy().share_values(parted);
+}
+
+void Trainer::share_values() const {
+  if (!strategy().workers()) return;
+  std::vector<Variable> variables = model_.weights();
+  for (const Variable& variable : options_.optimizer.variables()) variables.push_back(variable);
+  variables.push_back(random::default_generator().state());
+  strategy().share_values(variables);
 }
 
 void Trainer::check_strategy(const char* user, std::source_location where) const {
@@ -167,6 +197,13 @@ void check_batch_size(const char* what, int64_t batch_size, std::source_location
 }
 
 }  // namespace
+
+// Lines come from the chief alone.
+int Trainer::verbose_here(int verbose) const { return strategy().is_chief() ? verbose : 0; }
+
+Batch Trainer::part_here(const Batch& batch) const {
+  return strategy().workers() ? own_part(batch, strategy()) : batch;
+}
 
 Trainer::Progress Trainer::progress(int epoch, int64_t batch) {
   Progress now{epoch, batch, random_state(), run_ ? run_->position() : BatchStream::Position()};
@@ -214,9 +251,10 @@ Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& 
   require_compiled("evaluate", where);
   check_batch_size("evaluate", options.batch_size, where);
   check_strategy("evaluate", where);
-  const Data data = placed(in_model_order(given, where));
+  const Data data = placed(in_model_order(given, where), where);
   const int64_t steps = steps_of(data, options.steps, options.batch_size, "evaluate", "steps", where);
-  const CallbackList callbacks(options.callbacks, handle, {1, steps, options.verbose}, where);
+  const CallbackList callbacks(options.callbacks, handle, {1, steps, verbose_here(options.verbose)}, where);
+  share_values();
   const Interrupt interrupt;
   return evaluate_prepared(data, options.batch_size, steps, callbacks, where);
 }
@@ -225,9 +263,10 @@ TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptio
                             std::source_location where) {
   check_batch_size("predict", options.batch_size, where);
   check_strategy("predict", where);
-  const Data data = placed(in_model_order(given, where));
+  const Data data = placed(in_model_order(given, where), where, true);
   const int64_t steps = steps_of(data, options.steps, options.batch_size, "predict", "steps", where);
-  const CallbackList callbacks(options.callbacks, handle, {1, steps, options.verbose}, where);
+  const CallbackList callbacks(options.callbacks, handle, {1, steps, verbose_here(options.verbose)}, where);
+  share_values();
   const Interrupt interrupt;
   callbacks.tell(&CallbackBase::on_predict_begin, Logs());
   BatchStream stream(data, {.batch_size = options.batch_size}, false);
@@ -252,19 +291,19 @@ Logs Trainer::train_on_batch(const Batch& batch, const std::map<int64_t, double>
   reset_metrics();
   const Data data(array_source(batch, {}, {}, where));
   const Data weighted = class_weight.empty() ? data : with_class_weight(data, class_weight, where);
-  run_step(StepKind::train, *weighted.source()->arrays(), where);
+  run_step(StepKind::train, part_here(*weighted.source()->arrays()), where);
   return results();
 }
 
 Logs Trainer::test_on_batch(const Batch& batch, std::source_location where) {
   require_compiled("test_on_batch", where);
   reset_metrics();
-  run_step(StepKind::test, *array_source(batch, {}, {}, where)->arrays(), where);
+  run_step(StepKind::test, part_here(*array_source(batch, {}, {}, where)->arrays()), where);
   return results();
 }
 
 TensorList Trainer::predict_on_batch(const TensorList& x, std::source_location where) {
-  return predict_step({x, {}, {}}, where);
+  return predict_step(part_here({x, {}, {}}), where);
 }
 
 }  // namespace lockstep::keras

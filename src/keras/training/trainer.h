@@ -59,8 +59,10 @@ class Trainer {
   // Data by name as lists in the order of the model's inputs and outputs.
   Data in_model_order(const Data& data, std::source_location where) const;
   // Arrays where the steps want them: on the current GPU where there is room and no strategy spreads the
-  // batches.
-  Data placed(const Data& data) const;
+  // batches; of several workers, this one's part of them. `keeps_order`: results come in the order of the data.
+  Data placed(const Data& data, std::source_location where, bool keeps_order = false) const;
+  // Gives all workers of a run the chief's values of all that a step uses, as far as it is made.
+  void share_values() const;
   // Throws Error(failed_precondition) where `user` would use other devices than the model's strategy says, or
   // one device although there is a strategy.
   void check_strategy(const char* user, std::source_location where) const;
@@ -82,13 +84,21 @@ class Trainer {
   // Loss and metrics over `steps` batches of data that is in order and in place.
   Logs evaluate_prepared(const Data& data, int64_t batch_size, int64_t steps, const CallbackList& callbacks,
                          std::source_location where);
+  // Of a run's verbosity and of a global batch, what is this worker's.
+  int verbose_here(int verbose) const;
+  Batch part_here(const Batch& batch) const;
   // What the optimizer does when training has ended.
   void finalize(std::source_location where) const;
 
+  // Of a run of several workers: what each of them has a part of (accumulated gradients) becomes the chief's.
+  void gather_parts() const;
   // Slots for all weights, so that a saved optimizer can be put back before the first step.
   void build_optimizer();
-  // Whether the run was ended by Ctrl-C.
-  bool interrupted() const;
+  // Whether the run was ended by Ctrl-C, and by which signal: as all workers of it see it.
+  bool interrupted() const { return signal() != 0; }
+  int signal() const;
+  // What the workers of the run have agreed on.
+  void set_signal(int signal) { agreed_signal_ = signal; }
 
   std::atomic<bool> stop_training{false};
 
@@ -129,6 +139,7 @@ class Trainer {
   Tensor last_loss_;
   std::unique_ptr<Program> program_;
   FitRun* run_ = nullptr;  // the fit under way
+  int agreed_signal_ = 0;  // of a run of several workers
 };
 
 }  // namespace lockstep::keras

@@ -1,0 +1,401 @@
+#include "comm/workers.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "base/environment.h"
+#include "comm/connection.h"
+#include "device/plugin.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr size_t kSmallPart = 32 << 10;  // bytes that go through rank 0
+constexpr int64_t kChunk = 1 << 20;      // bytes of one message
+constexpr auto kLookEvery = std::chrono::milliseconds(50);
+constexpr auto kFarewell = std::chrono::seconds(1);
+
+Device& host() { return device_by_name("/CPU:0"); }
+Stream& host_stream() {
+  static Stream& stream = backend_of(host()).compute_stream();
+  return stream;
+}
+
+std::string secret_of_run(std::source_location where) {
+  if (const auto secret = env::read_string("LOCKSTEP_SECRET")) return *secret;
+  const auto path = env::read_string("LOCKSTEP_SECRET_FILE");
+  if (!path) return {};
+  std::ifstream file(*path, std::ios::binary);
+  std::string secret((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  require(!secret.empty(), ErrorCode::io, where, "LOCKSTEP_SECRET_FILE: \"", *path,
+          "\" cannot be read, or holds nothing");
+  return secret;
+}
+
+std::string random_secret() {
+  unsigned char bytes[16] = {};
+  require(getrandom(bytes, sizeof bytes, 0) == static_cast<ssize_t>(sizeof bytes), ErrorCode::io,
+          std::source_location::current(), "the system gives no random numbers");
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    text += digits;
+  }
+  return text;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// A socket that is bound to a port which the system chose, on the address of `host`.
+int bind_any_port(const std::string& host, int& port, std::source_location where) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  const int code = getaddrinfo(host.c_str(), "0", &hints, &list);
+  require(code == 0, ErrorCode::io, where, "rank 0 cannot listen at ", host,
+          ": the name cannot be resolved (", gai_strerror(code), ")");
+  int fd = -1;
+  for (const addrinfo* a = list; a && fd < 0; a = a->ai_next) {
+    fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) != 0) {
+      close(fd);
+      fd = -1;
+    }
+  }
+  freeaddrinfo(list);
+  require(fd >= 0, ErrorCode::io, where, "rank 0 cannot listen at ", host, ": ", std::strerror(errno));
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length);
+  port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+  return fd;
+}
+
+// At all of them where they differ.
+void require_equal(Group& group, std::string_view what, const std::string& own, double timeout_s,
+                   std::source_location where) {
+  const std::vector<std::string> all = group.gather(what, own, timeout_s, where);
+  std::string different;
+  for (size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0])
+      different += detail::concat("; rank ", r, " has ", all[r].empty() ? "none" : all[r]);
+  require(different.empty(), ErrorCode::failed_precondition, where, "the workers differ in ", what,
+          ": rank 0 has ", all[0].empty() ? "none" : all[0], different);
+}
+
+// Ranks of mpirun know each other, but no address: rank 0 chooses one and tells it through MPI.
+GroupOptions meet_through_mpi(const Cluster& cluster, const WorkersOptions& options,
+                              std::source_location where) {
+  GroupOptions group{.rank = cluster.rank, .size = cluster.size, .timeout_s = options.join_timeout_s};
+  std::string told;
+  if (cluster.rank == 0) {
+    const bool one_host = variable("OMPI_COMM_WORLD_LOCAL_SIZE") == std::to_string(cluster.size);
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    const std::string host = one_host ? "127.0.0.1" : name;
+    int port = 0;
+    group.bound_socket = bind_any_port(host, port, where);
+    told = detail::concat(host, ":", port, "\n", random_secret());
+  }
+  told = communicator_backend("mpi", where).share_at_launch(told, cluster.rank, cluster.size);
+  const size_t line = told.find('\n');
+  group.address = told.substr(0, line);
+  group.secret = told.substr(line + 1);
+  return group;
+}
+
+}  // namespace
+
+EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options, bool has_pmi,
+                           const std::function<std::string(const char*)>& missing,
+                           std::source_location where) {
+  const auto choose = [&](const char* engine, const std::string& reason) -> EngineChoice {
+    const std::string why = missing(engine);
+    require(why.empty(), ErrorCode::unsupported, where, "workers cannot be joined by ", engine, ": ", why);
+    return {engine, reason};
+  };
+  if (options.engine == Engine::mpi) return choose("mpi", "it was asked for");
+  if (options.engine == Engine::gloo) return choose("gloo", "it was asked for");
+  require(options.engine != Engine::nccl || options.on_gpus, ErrorCode::invalid_argument, where,
+          "CommunicationImplementation::nccl joins GPUs, and this worker has none; leave it at automatic");
+  if (cluster.source == ClusterSource::mpi) return choose("mpi", "mpirun started the workers");
+  if (cluster.source == ClusterSource::slurm && has_pmi && missing("mpi").empty())
+    return {"mpi", "srun started the workers with MPI's support"};
+  const std::string why = missing("gloo");
+  if (why.empty()) return {"gloo", "no launcher of MPI's started the workers"};
+  require(options.on_gpus, ErrorCode::unsupported, where, "workers cannot be joined: ", why,
+          "; without Gloo they can be started by mpirun, and joined by MPI");
+  return {"", why};
+}
+
+std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOptions& options,
+                                       std::source_location where) {
+  const bool has_pmi = !variable("PMIX_RANK").empty() || !variable("PMI_RANK").empty();
+  const EngineChoice choice = choose_engine(
+      cluster, options, has_pmi, [](const char* engine) { return missing_backend(engine); }, where);
+  const GroupOptions group_options = cluster.address.empty()
+                                         ? meet_through_mpi(cluster, options, where)
+                                         : GroupOptions{.address = cluster.address,
+                                                        .rank = cluster.rank,
+                                                        .size = cluster.size,
+                                                        .timeout_s = options.join_timeout_s,
+                                                        .secret = secret_of_run(where)};
+  auto group = std::make_unique<Group>(group_options, where);
+  const auto agree = [&](const char* what, const std::string& own) {
+    comm::require_equal(*group, what, own, options.join_timeout_s, where);
+  };
+  agree("the version of Lockstep", kPluginAbiTag);
+  std::string addresses;
+  for (const std::string& address : cluster.addresses) addresses += (addresses.empty() ? "" : ", ") + address;
+  agree("the addresses of the cluster", addresses);
+  agree("the engine that joins them", choice.engine);
+
+  std::unique_ptr<Communicator> engine;
+  std::string description = detail::concat(cluster.size, " workers, joined by ");
+  if (choice.engine.empty()) {
+    description += "their group alone: " + choice.reason;
+  } else {
+    const CommunicatorBackend& library = communicator_backend(choice.engine, where);
+    engine = library.join(host(), library.make_id(), cluster.rank, cluster.size,
+                          {.timeout_s = options.timeout_s, .group = group.get()});
+    description += library.description() + ": " + choice.reason;
+  }
+  return std::make_shared<Workers>(std::move(group), std::move(engine), std::move(description),
+                                   options.timeout_s);
+}
+
+Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string description,
+                 double timeout_s)
+    : group_(std::move(group)),
+      engine_(std::move(engine)),
+      description_(std::move(description)),
+      timeout_s_(timeout_s) {
+  if (engine_) watcher_ = std::thread([this] { look(); });
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+// --- through the group ---------------------------------------------------------------------------------------------
+
+std::vector<std::string> Workers::gather(std::string_view what, const std::string& part,
+                                         std::source_location where) {
+  return group_->gather(what, part, timeout_s_, where);
+}
+
+void Workers::require_equal(std::string_view what, const std::string& own, std::source_location where) {
+  comm::require_equal(*group_, what, own, timeout_s_, where);
+}
+
+std::vector<std::string> Workers::gather_large(std::string_view what, const std::string& part,
+                                               std::source_location where) {
+  const bool small = part.size() <= kSmallPart;
+  std::vector<std::string> all = gather(
+      what,
+      MessageWriter().put(static_cast<int64_t>(part.size())).put_text(small ? part : std::string()).take(),
+      where);
+  std::vector<int64_t> sizes;
+  for (std::string& one : all) {
+    MessageReader reader(one);
+    sizes.push_back(reader.get<int64_t>());
+    std::string inside = reader.get_text();
+    one = std::move(inside);
+  }
+  const int64_t most = *std::max_element(sizes.begin(), sizes.end());
+  if (most <= static_cast<int64_t>(kSmallPart)) return all;
+  for (size_t r = 0; r < all.size(); ++r) all[r].clear();
+  if (engine_) {
+    std::string padded = part, gathered(static_cast<size_t>(most) * all.size(), '\0');
+    padded.resize(static_cast<size_t>(most));
+    all_gather(what, padded.data(), gathered.data(), most);
+    for (size_t r = 0; r < all.size(); ++r)
+      all[r] = gathered.substr(static_cast<size_t>(most) * r, static_cast<size_t>(sizes[r]));
+    return all;
+  }
+  for (int64_t at = 0; at < most; at += kChunk) {
+    const std::vector<std::string> parts = gather(
+        what,
+        at < static_cast<int64_t>(part.size()) ? part.substr(static_cast<size_t>(at), kChunk) : std::string(),
+        where);
+    for (size_t r = 0; r < all.size(); ++r) all[r] += parts[r];
+  }
+  return all;
+}
+
+std::string Workers::broadcast(std::string_view name, const std::string& chiefs) {
+  const std::vector<std::string> sizes = gather(name, std::to_string(chiefs.size()));
+  std::string bytes = chiefs;
+  bytes.resize(std::stoul(sizes[0]));
+  broadcast(name, bytes.data(), static_cast<int64_t>(bytes.size()));
+  return bytes;
+}
+
+void Workers::broadcast(std::string_view name, void* data, int64_t bytes) {
+  if (engine_) {
+    collective("broadcast", name, bytes,
+               [&] { engine_->broadcast(data, data, bytes, DType::uint8, 0, host_stream()); });
+    return;
+  }
+  auto* const all = static_cast<char*>(data);
+  for (int64_t at = 0; at < bytes; at += kChunk) {
+    const auto size = static_cast<size_t>(std::min(kChunk, bytes - at));
+    const std::string part = group_->share(chief() ? std::string(all + at, size) : std::string());
+    require(part.size() == size, ErrorCode::failed_precondition, std::source_location::current(), name,
+            ": the chief has ", part.size(), " bytes where this worker expects ", size);
+    std::memcpy(all + at, part.data(), size);
+  }
+}
+
+// --- with the engine -----------------------------------------------------------------------------------------------
+
+void Workers::need_engine(const char* kind) const {
+  require(engine_ != nullptr, ErrorCode::unsupported, std::source_location::current(), kind,
+          " of the host's memory: the workers are joined by no engine but NCCL");
+}
+
+template <class Call>
+void Workers::collective(const char* kind, std::string_view name, int64_t bytes, Call call) {
+  begin(kind, name, bytes);
+  try {
+    call();
+  } catch (const Error& error) {
+    stop(error.message());
+  }
+  end();
+}
+
+void Workers::begin(const char* kind, std::string_view name, int64_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!verdict_.empty()) fail(ErrorCode::io, std::source_location::current(), verdict_);
+    current_.active = true;
+    ++current_.number;
+    std::snprintf(current_.text, sizeof current_.text, "%s #%lld [%.*s]", kind,
+                  static_cast<long long>(current_.number), static_cast<int>(name.size()), name.data());
+    current_.begun = SteadyClock::now();
+    current_.until = in_seconds(timeout_s_);
+  }
+  recorder_.begin(current_.number, kind, name, bytes);
+  group_->progress(current_.number, current_.number - 1, current_.text);
+}
+
+void Workers::end() {
+  recorder_.end(current_.number);
+  group_->progress(current_.number, current_.number, current_.text);
+  const std::lock_guard lock(mutex_);
+  current_.active = false;
+}
+
+// The engine has failed, or was made to: says why, here and to the others.
+void Workers::stop(const std::string& engines_words) {
+  // Where a connection of the engine's breaks, the group's is about to.
+  std::string why;
+  for (int i = 0; i < 20 && (why = group_->lost()).empty(); ++i) std::this_thread::sleep_for(kLookEvery);
+  if (why.empty()) why = group_->left();
+  if (why.empty()) why = engines_words;
+  std::string verdict;
+  {
+    const std::lock_guard lock(mutex_);
+    current_.active = false;
+    if (verdict_.empty()) verdict_ = detail::concat(current_.text, " cannot end: ", why);
+    verdict = verdict_;
+  }
+  group_->give_up(verdict);
+  log(LogLevel::error, "worker ", rank(), " of ", size(), ": ", verdict, "\nits last collectives:\n",
+      flight_record(8));
+  if (const auto folder = env::read_string("LOCKSTEP_FLIGHT_RECORDS")) {
+    std::ofstream file(detail::concat(*folder, "/rank_", rank(), "_process_", getpid(), ".txt"));
+    file << verdict << "\n" << flight_record();
+  }
+  fail(ErrorCode::io, std::source_location::current(), verdict);
+}
+
+void Workers::all_reduce_sum(std::string_view name, void* data, int64_t count, DType dtype) {
+  need_engine("all_reduce");
+  collective("all_reduce", name, count * static_cast<int64_t>(size_of(dtype)),
+             [&] { engine_->all_reduce_sum(data, data, count, dtype, host_stream()); });
+}
+
+void Workers::all_to_all(std::string_view name, const void* source, std::span<const int64_t> send_bytes,
+                         void* target, std::span<const int64_t> receive_bytes) {
+  need_engine("all_to_all");
+  int64_t bytes = 0;
+  for (const int64_t each : send_bytes) bytes += each;
+  collective("all_to_all", name, bytes,
+             [&] { engine_->all_to_all(source, send_bytes, target, receive_bytes, host_stream()); });
+}
+
+void Workers::all_gather(std::string_view name, const void* source, void* target, int64_t bytes) {
+  need_engine("all_gather");
+  collective("all_gather", name, bytes,
+             [&] { engine_->all_gather(source, target, bytes, DType::uint8, host_stream()); });
+}
+
+// --- looking after it ----------------------------------------------------------------------------------------------
+
+void Workers::give_up(const std::string& reason) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!verdict_.empty()) return;
+      verdict_ = reason;
+    }
+    group_->give_up(reason);
+    if (engine_) engine_->abort(reason);
+  } catch (...) {
+    // What cannot be told is seen: the connections close when the process ends.
+  }
+}
+
+void Workers::look() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    wake_.wait_for(lock, kLookEvery, [&] { return ending_; });
+    if (ending_ || !current_.active) continue;
+    const Current seen = current_;
+    lock.unlock();
+    std::string reason = group_->lost();
+    // Who has left may have done its part of this one: only what goes on for long cannot end.
+    if (reason.empty() && SteadyClock::now() > seen.begun + kFarewell) reason = group_->left();
+    if (reason.empty() && SteadyClock::now() > seen.until) {
+      reason = group_->missing_from(seen.number, seen.text);
+      reason = reason.empty() ? detail::concat("it has not ended within ", timeout_s_,
+                                               " s, although all workers have come to it")
+                              : detail::concat("after ", timeout_s_, " s ", reason);
+    }
+    lock.lock();
+    if (reason.empty() || !current_.active || current_.number != seen.number) continue;
+    lock.unlock();
+    engine_->abort(reason);
+    lock.lock();
+  }
+}
+
+}  // namespace lockstep::comm

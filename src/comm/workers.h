@@ -1,0 +1,133 @@
+// The processes of a run that train together: met, in agreement, and joined by an engine.
+//
+//   Cluster        who they are, as the launcher says
+//   Group          TCP through rank 0: who is there, what each is doing; small messages
+//   Communicator   the engine that moves what is large: Gloo or MPI (and NCCL between GPUs, which the executor joins itself)
+//   Workers        both, with a name and a number for every collective, a record of the last ones, and a verdict on all
+//                  workers where one of them dies, hangs or does something else
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "comm/cluster.h"
+#include "comm/communicator.h"
+#include "comm/flight_recorder.h"
+#include "comm/group.h"
+
+namespace lockstep::comm {
+
+enum class Engine : uint8_t { automatic, gloo, mpi, nccl };
+
+struct WorkersOptions {
+  Engine engine = Engine::automatic;
+  bool on_gpus = false;
+  double timeout_s = 60;        // for all to come to a collective
+  double join_timeout_s = 300;  // for all to come at all
+};
+
+// What moves the host's memory.
+struct EngineChoice {
+  std::string engine;  // "gloo", "mpi"; empty: the group alone, which is enough where GPUs are joined by NCCL
+  std::string reason;
+};
+// `missing(name)`: why an engine cannot be had, empty where it can. `has_pmi`: srun brought MPI's ranks along. Throws
+// Error(unsupported) with that reason where nothing can do what is asked for.
+EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options, bool has_pmi,
+                           const std::function<std::string(const char*)>& missing,
+                           std::source_location where = std::source_location::current());
+
+class Workers {
+ public:
+  // Returns when all are there and agree on who they are and on the build of this library. The chief logs once what joins
+  // them and why. Throws Error(io) or Error(failed_precondition) that names who is missing or who differs, and in what.
+  static std::shared_ptr<Workers> meet(const Cluster& cluster, const WorkersOptions& options,
+                                       std::source_location where = std::source_location::current());
+
+  // `engine`: null where there is none.
+  Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string description,
+          double timeout_s);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+  bool chief() const { return rank() == 0; }
+  double timeout_s() const { return timeout_s_; }
+  // "4 workers, joined by Gloo 0.5.0 over TCP: no launcher of MPI started them".
+  const std::string& description() const { return description_; }
+  Group& group() { return *group_; }
+  bool has_engine() const { return engine_ != nullptr; }
+
+  // What follows is called by all workers, in the same order, by one thread at a time. Each throws Error(io) with the verdict
+  // where that cannot be, now and from then on.
+
+  // Small parts (a MiB at most), by rank.
+  std::vector<std::string> gather(std::string_view what, const std::string& part,
+                                  std::source_location where = std::source_location::current());
+  // Parts of any size.
+  std::vector<std::string> gather_large(std::string_view what, const std::string& part,
+                                        std::source_location where = std::source_location::current());
+  // Throws Error(failed_precondition) at all of them where they differ: "the workers differ in the batch size: rank 0 has 64;
+  // rank 2 (process 71 on host b) has 32".
+  void require_equal(std::string_view what, const std::string& own,
+                     std::source_location where = std::source_location::current());
+  // The chief's bytes, at all.
+  void broadcast(std::string_view name, void* data, int64_t bytes);
+  std::string broadcast(std::string_view name, const std::string& chiefs);
+
+  // Memory of the host, with the engine. Do not allocate.
+  void all_reduce_sum(std::string_view name, void* data, int64_t count, DType dtype);
+  void all_to_all(std::string_view name, const void* source, std::span<const int64_t> send_bytes,
+                  void* target, std::span<const int64_t> receive_bytes);
+  // `target` has size() times as many bytes, by rank.
+  void all_gather(std::string_view name, const void* source, void* target, int64_t bytes);
+
+  // Ends the run at all workers; the first reason counts. From any thread.
+  void give_up(const std::string& reason) noexcept;
+  // The last collectives, a line each.
+  std::string flight_record(size_t most = FlightRecorder::kKept) const { return recorder_.text(most); }
+
+ private:
+  // A collective that is under way.
+  struct Current {
+    bool active = false;
+    int64_t number = 0;
+    char text[128] = {};  // "all_reduce #17 [dense/kernel]"
+    std::chrono::steady_clock::time_point begun, until;
+  };
+
+  template <class Call>
+  void collective(const char* kind, std::string_view name, int64_t bytes, Call call);
+  void begin(const char* kind, std::string_view name, int64_t bytes);
+  void end();
+  [[noreturn]] void stop(const std::string& engines_words);
+  void look();
+  void need_engine(const char* kind) const;
+
+  const std::unique_ptr<Group> group_;
+  const std::unique_ptr<Communicator> engine_;
+  const std::string description_;
+  const double timeout_s_;
+  FlightRecorder recorder_;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable wake_;
+  Current current_;
+  std::string verdict_;  // empty: all is well
+  bool ending_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace lockstep::comm

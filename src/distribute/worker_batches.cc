@@ -1,0 +1,112 @@
+#include "distribute/worker_batches.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "comm/connection.h"
+#include "comm/workers.h"
+#include "data/stages/auto_shard.h"
+#include "data/stages/options.h"
+#include "execute/replicas.h"
+#include "lockstep/base/error.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::distribute {
+namespace {
+
+using comm::MessageReader;
+using comm::MessageWriter;
+using data::AutoShardPolicy;
+using data::Dataset;
+using data::Element;
+
+// A worker's batches are as large as the dataset says for all of them: each is cut into as many parts as there are workers.
+Dataset in_parts(const Dataset& dataset, int64_t workers, std::source_location where) {
+  return dataset.flat_map(
+      [workers, where](const Element& batch) {
+        require(!batch.flat().empty() && batch.flat()[0].rank() > 0, ErrorCode::shape_mismatch, where,
+                "an element of the dataset is ", batch.spec(),
+                ", no batch: add  .batch(global_batch_size)  before it is distributed");
+        const int64_t rows = batch.flat()[0].shape()[0];
+        return Dataset::from_tensor_slices(batch).batch(std::max<int64_t>(1, (rows + workers - 1) / workers));
+      },
+      where);
+}
+
+void put(MessageWriter& message, const Tensor& array) {
+  message.put(static_cast<int32_t>(array.dtype())).put(int32_t{array.rank()});
+  for (int i = 0; i < array.rank(); ++i) message.put(array.shape()[i]);
+}
+
+// An array of that kind without rows.
+Tensor empty_like(MessageReader& message) {
+  const auto dtype = static_cast<DType>(message.get<int32_t>());
+  Shape shape;
+  for (auto rank = message.get<int32_t>(); rank > 0; --rank) shape.push_back(message.get<int64_t>());
+  shape[0] = 0;
+  return Tensor::empty(dtype, shape, device_by_name("/CPU:0"));
+}
+
+}  // namespace
+
+Tensor rows_of(const Tensor& tensor, int64_t begin, int64_t count) {
+  const TensorImpl& impl = *tensor.impl();
+  Shape shape = impl.spec.shape;
+  shape[0] = count;
+  return make_view(impl, {impl.spec.dtype, shape}, impl.strides, impl.offset + begin * impl.strides[0]);
+}
+
+WorkerDataset worker_dataset(const Strategy& strategy, const Dataset& dataset, bool keeps_order,
+                             std::source_location where) {
+  const int64_t count = strategy.num_workers(), index = strategy.worker();
+  const AutoShardPolicy policy = data::options_of(*dataset.node()).auto_shard;
+  if (policy == AutoShardPolicy::off)
+    return {in_parts(dataset, count, where), WorkerDataset::Batches::own,
+            "not shared: each worker reads all of the data, and every example is seen by each"};
+  const bool may_share_files = policy == AutoShardPolicy::file ||
+                               (policy == AutoShardPolicy::automatic && !strategy.options().reproducible);
+  std::string reason = policy == AutoShardPolicy::data ? "the policy is DATA" : "the run is reproducible";
+  if (may_share_files && !keeps_order) {
+    if (const std::optional<Dataset> sharded = data::shard_by_files(dataset, count, index, reason))
+      return {in_parts(*sharded, count, where), WorkerDataset::Batches::own,
+              detail::concat("by files: worker ", index, " of ", count, " reads every ", count,
+                             "th, from number ", index, " on")};
+    require(policy != AutoShardPolicy::file, ErrorCode::failed_precondition, where,
+            "the files cannot be shared among ", count, " workers: ", reason,
+            "; write more files, or set Options::auto_shard to data");
+  }
+  return {dataset, WorkerDataset::Batches::global,
+          "by rows: every worker reads all batches and keeps its rows of each (" + reason + ")"};
+}
+
+bool WorkerBatches::take(TensorList& arrays, std::string& layout, std::vector<int64_t>& worker_rows) {
+  comm::Workers& workers = *strategy_.workers();
+  const auto rank = static_cast<size_t>(workers.rank());
+  const int64_t read = arrays.empty() ? 0 : arrays[0].shape()[0];
+  if (batches_ == WorkerDataset::Batches::global) {
+    if (arrays.empty()) return false;
+    worker_rows = execute::rows_of_workers(
+        read, execute::replicas_of_workers(strategy_.num_replicas_in_sync(), workers.size(),
+                                           static_cast<int>(strategy_.devices().size())));
+    const int64_t begin =
+        std::accumulate(worker_rows.begin(), worker_rows.begin() + workers.rank(), int64_t{0});
+    for (Tensor& array : arrays) array = rows_of(array, begin, worker_rows[rank]);
+    return true;
+  }
+  MessageWriter own;
+  own.put(read).put_text(layout).put(static_cast<int32_t>(arrays.size()));
+  for (const Tensor& array : arrays) put(own, array);
+  worker_rows.clear();
+  const std::vector<std::string> all = workers.gather("the rows of the next batch", own.take());
+  for (const std::string& each : all) worker_rows.push_back(MessageReader(each).get<int64_t>());
+  const auto most = std::max_element(worker_rows.begin(), worker_rows.end());
+  if (*most == 0) return false;
+  if (read > 0) return true;
+  MessageReader other(all[static_cast<size_t>(most - worker_rows.begin())]);
+  other.get<int64_t>();
+  layout = other.get_text();
+  for (auto count = other.get<int32_t>(); count > 0; --count) arrays.push_back(empty_like(other));
+  return true;
+}
+
+}  // namespace lockstep::distribute

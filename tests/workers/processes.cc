@@ -1,0 +1,168 @@
+#include "workers/processes.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/free_address_test.h"
+#include "lockstep/device/device.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFlag = "--as-worker";
+
+std::map<std::string, Scenario>& scenarios() {
+  static std::map<std::string, Scenario> all;
+  return all;
+}
+
+std::string read_all(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string rank_of_this() {
+  for (const char* name : {"LOCKSTEP_RANK", "OMPI_COMM_WORLD_RANK"})
+    if (const char* value = std::getenv(name)) return value;
+  return "0";
+}
+
+fs::path report_path;
+
+}  // namespace
+
+RegisterScenario::RegisterScenario(const char* name, Scenario scenario) { scenarios()[name] = scenario; }
+
+void report(const std::string& line) { std::ofstream(report_path, std::ios::app) << line << '\n'; }
+
+int run_as_worker(int argc, char** argv) {
+  if (argc != 5 || std::strcmp(argv[1], kFlag) != 0) return -1;
+  report_path = fs::path(argv[4]) / ("report_" + rank_of_this());
+  try {
+    set_logical_cpus({.count = std::atoi(argv[3]), .threads = 1});
+    scenarios().at(argv[2])();
+    return 0;
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    report(std::string("error: ") + error.what());
+    return 1;
+  }
+}
+
+std::string missing(Launcher launcher) {
+  if (launcher == Launcher::mpirun) {
+    if (std::system("command -v mpirun > /dev/null 2>&1") != 0) return "mpirun is not installed";
+    return comm::missing_backend("mpi");
+  }
+  return launcher == Launcher::lockstep ? comm::missing_backend("gloo") : std::string();
+}
+
+namespace {
+
+struct Process {
+  pid_t pid = 0;
+  fs::path output;
+};
+
+Process start(const std::vector<std::string>& words, const std::vector<std::string>& more,
+              const fs::path& output) {
+  std::vector<char*> arguments, environment;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  for (char** own = environ; *own; ++own) environment.push_back(*own);
+  for (const std::string& one : more) environment.push_back(const_cast<char*>(one.c_str()));
+  environment.push_back(nullptr);
+  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, fd, 1);
+  posix_spawn_file_actions_adddup2(&actions, fd, 2);
+  Process process{.pid = 0, .output = output};
+  if (posix_spawnp(&process.pid, words[0].c_str(), &actions, nullptr, arguments.data(), environment.data()) !=
+      0)
+    process.pid = 0;
+  posix_spawn_file_actions_destroy(&actions);
+  close(fd);
+  return process;
+}
+
+}  // namespace
+
+std::vector<WorkerResult> run(const Run& run) {
+  char folder_name[] = "/tmp/lockstep_workers_XXXXXX";
+  const fs::path folder = mkdtemp(folder_name);
+  const std::string self = fs::read_symlink("/proc/self/exe").string();
+  const std::vector<std::string> own = {self, kFlag, run.scenario, std::to_string(run.devices),
+                                        folder.string()};
+  const std::string address = comm::free_address();
+  std::vector<Process> processes;
+  const auto environment_of = [&](int worker) {
+    std::vector<std::string> all;
+    for (const std::string& one : run.environment) {
+      const size_t colon = one.find(':');
+      const bool for_one = colon != std::string::npos && one.find_first_not_of("0123456789") == colon;
+      if (!for_one) all.push_back(one);
+      if (for_one && std::stoi(one) == worker) all.push_back(one.substr(colon + 1));
+    }
+    return all;
+  };
+  if (run.launcher == Launcher::mpirun) {
+    std::vector<std::string> words = {"mpirun", "-n", std::to_string(run.workers)};
+    words.insert(words.end(), own.begin(), own.end());
+    std::vector<std::string> environment = environment_of(-1);
+    environment.insert(environment.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                           "OMPI_MCA_rmaps_base_oversubscribe=1",
+                                           "OMPI_MCA_btl_vader_single_copy_mechanism=none"});
+    processes.push_back(start(words, environment, folder / "output_0"));
+  }
+  for (int w = 0; run.launcher != Launcher::mpirun && w < run.workers; ++w) {
+    std::vector<std::string> environment = environment_of(w);
+    if (run.launcher == Launcher::lockstep)
+      environment.insert(environment.end(), {"LOCKSTEP_RANK=" + std::to_string(w),
+                                             "LOCKSTEP_WORKERS=" + std::to_string(run.workers),
+                                             "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=a test"});
+    processes.push_back(start(own, environment, folder / ("output_" + std::to_string(w))));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<WorkerResult> results(static_cast<size_t>(run.workers));
+  for (size_t left = processes.size(); left > 0;) {
+    for (size_t p = 0; p < processes.size(); ++p) {
+      int status = 0;
+      if (processes[p].pid == 0 || waitpid(processes[p].pid, &status, WNOHANG) != processes[p].pid) continue;
+      processes[p].pid = 0;
+      --left;
+      results[p].status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+      results[p].output = read_all(processes[p].output);
+      results[p].seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (size_t w = 0; w < results.size(); ++w) {
+    results[w].report = read_all(folder / ("report_" + std::to_string(w)));
+    if (run.launcher == Launcher::mpirun && w > 0)
+      results[w].status = results[0].status, results[w].output = results[0].output;
+  }
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  return results;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,45 @@
+// Tests of runs of several processes: the test program starts itself as each of the workers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::testing {
+
+// What a worker does; throws where something is wrong. By name: what is started finds it there.
+using Scenario = void (*)();
+class RegisterScenario {
+ public:
+  RegisterScenario(const char* name, Scenario scenario);
+};
+
+// Where the program was started as a worker: runs it and returns its exit status; else -1.
+int run_as_worker(int argc, char** argv);
+
+// Of a scenario: a line of what the test compares.
+void report(const std::string& line);
+
+enum class Launcher { alone, lockstep, mpirun };
+
+struct Run {
+  const char* scenario = "";
+  int workers = 1;
+  int devices = 1;  // logical CPUs of one thread, for each worker
+  Launcher launcher = Launcher::lockstep;
+  // More of the environment, as NAME=VALUE; one that begins with "2:" is for worker 2 alone.
+  std::vector<std::string> environment = {};
+};
+
+struct WorkerResult {
+  int status = -1;     // 0: all was well; negative: the signal that ended it
+  std::string report;  // what report() was given
+  std::string output;  // all that it printed
+  double seconds = 0;  // until it ended
+};
+// By worker. Under mpirun every status is mpirun's, and so is the output.
+std::vector<WorkerResult> run(const Run& run);
+
+// Why such runs cannot be made on this machine; empty: they can.
+std::string missing(Launcher launcher);
+
+}  // namespace lockstep::testing
