@@ -8,7 +8,8 @@
 
 namespace lockstep::cli {
 
-void add_train(CLI::App& app, int& status);
+// `words`: those of the call behind the program's name.
+void add_train(CLI::App& app, int& status, std::vector<std::string> words);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
 void add_doctor(CLI::App& app, int& status);
