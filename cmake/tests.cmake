@@ -216,5 +216,13 @@ foreach(source ${examples})
   lockstep_add_command(package.example_${example} AFTER package.build
                        COMMAND ${package_folder}/build/examples/${example})
 endforeach()
+# The commands of a page of the documentation.
+if(TARGET lockstep_gloo)
+  lockstep_add_command(package.many_machines AFTER package.build
+                       COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/pages/many_machines.py
+                               --page ${PROJECT_SOURCE_DIR}/docs/many_machines.md
+                               --program ${package_folder}/build/examples/many_workers
+                               --tool ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep)
+endif()
 lockstep_add_command(package.tool AFTER package.install
                      COMMAND ${package_folder}/prefix/${CMAKE_INSTALL_BINDIR}/lockstep --help)

@@ -1,6 +1,7 @@
 #include "base/worker.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,8 +39,13 @@ void wait_while(const std::atomic<uint32_t>& atom, uint32_t value, Waiting waiti
 }  // namespace
 
 Waiting waiting_of(int threads) {
-  return threads <= static_cast<int>(std::thread::hardware_concurrency()) ? Waiting::spins_first
-                                                                          : Waiting::sleeps;
+  // Those of the process, which may be a part of the machine's: a launcher shares them out. Its first thread's, for any
+  // other may have been given some of them.
+  cpu_set_t set;
+  const int cores = sched_getaffinity(getpid(), sizeof set, &set) == 0
+                        ? CPU_COUNT(&set)
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  return threads <= cores ? Waiting::spins_first : Waiting::sleeps;
 }
 
 Worker::Worker(Waiting waiting) : waiting_(waiting), thread_(start_thread([this] { loop(); })) {}

@@ -1,6 +1,8 @@
 #include "base/worker.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -162,6 +164,14 @@ INSTANTIATE_TEST_SUITE_P(Ways, Waits, testing::Values(Waiting::spins_first, Wait
 TEST(WaitingOf, SpinsOnlyWhereEveryThreadHasACore) {
   EXPECT_EQ(waiting_of(1), Waiting::spins_first);
   EXPECT_EQ(waiting_of(static_cast<int>(std::thread::hardware_concurrency()) + 1), Waiting::sleeps);
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(getpid(), sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(getpid(), sizeof one, &one), 0);
+  EXPECT_EQ(waiting_of(2), Waiting::sleeps) << "the process has one core, whatever the machine has";
+  sched_setaffinity(getpid(), sizeof before, &before);
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 
 namespace lockstep::cli {
 
-void add_train(CLI::App& app, int& status);
+// `words`: those of the call behind the program's name.
+void add_train(CLI::App& app, int& status, std::vector<std::string> words);
 void add_evaluate(CLI::App& app, int& status);
 void add_predict(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.

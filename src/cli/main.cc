@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", "lockstep 0.1.0");
     app.footer("Every command explains itself with --help.");
     int status = 0;
-    lockstep::cli::add_train(app, status);
+    lockstep::cli::add_train(app, status, {argv + 1, argv + argc});
     lockstep::cli::add_evaluate(app, status);
     lockstep::cli::add_predict(app, status);
     lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));

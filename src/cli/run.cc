@@ -214,6 +214,8 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
           ErrorCode::invalid_argument, std::source_location::current(),
           "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
           run.compile ? run.compile->steps_per_execution : 1);
+  // Of several workers the chief alone writes files; all have the same callbacks, for they make the same steps.
+  const bool chief = strategy.is_chief();
   // What cannot be written shows before anything was learnt that would be lost.
   std::vector<std::string> problems;
   std::vector<keras::Callback> callbacks{keras::make_callback<StopAtNonsense>()};
@@ -221,21 +223,24 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
     at_key(flag, [&] { callbacks.push_back(keras::make_callback<Reporting>(flag, make(), problems)); });
   };
   if (!reports.step_log.empty())
-    report("--step-log", [&] { return keras::make_callback<StepLog>(reports.step_log); });
+    report("--step-log",
+           [&] { return keras::make_callback<StepLog>(chief ? reports.step_log : "/dev/null"); });
   if (!reports.tensorboard.empty())
     report("--tensorboard", [&] {
-      const train::EventWriter writable(reports.tensorboard + "/train");
-      std::error_code ignored;
-      std::filesystem::remove(writable.path(), ignored);
+      if (chief) {
+        const train::EventWriter writable(reports.tensorboard + "/train");
+        std::error_code ignored;
+        std::filesystem::remove(writable.path(), ignored);
+      }
       return keras::callbacks::TensorBoard(reports.tensorboard);
     });
   std::filesystem::path output;
   FolderLock output_lock, backup_lock;
-  if (!run.output.empty()) output = run.resolve(run.output);
+  if (chief && !run.output.empty()) output = run.resolve(run.output);
   if (!output.empty()) at_key("output", [&] { output_lock = FolderLock(output.string()); });
   const std::string backup = run.backup.empty() ? "" : run.resolve(run.backup);
   if (!backup.empty()) {
-    at_key("backup", [&] { backup_lock = FolderLock(backup); });
+    if (chief) at_key("backup", [&] { backup_lock = FolderLock(backup); });
     // It goes when the results are written: until then there may be a run to go on with.
     callbacks.push_back(keras::callbacks::BackupAndRestore(backup, {.delete_checkpoint = false}));
   }
@@ -250,14 +255,15 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
   const bool replicated = strategy.kind() != distribute::Strategy::Kind::none;
-  terminal::print(
-      fmt::format("{} on {}: {} to learn from, {} to test on\n", model.name(),
-                  replicated ? fmt::format("{} ({} each)",
-                                           counted(static_cast<int64_t>(strategy.devices().size()), "device"),
-                                           counted(strategy.devices()[0]->threads(), "thread"))
-                             : current_device().name(),
-                  counted(examples_in(data.train), "example"), examples_in(data.validation)),
-      reports.out);
+  std::string place = current_device().name();
+  if (replicated)
+    place = fmt::format("{} ({} each)", counted(static_cast<int64_t>(strategy.devices().size()), "device"),
+                        counted(strategy.devices()[0]->threads(), "thread"));
+  if (strategy.num_workers() > 1)
+    place = fmt::format("{} workers, each with {}", strategy.num_workers(), place);
+  terminal::print(fmt::format("{} on {}: {} to learn from, {} to test on\n", model.name(), place,
+                              counted(examples_in(data.train), "example"), examples_in(data.validation)),
+                  reports.out);
 
   const FitSettings& fit = run.fit;
   keras::FitOptions options{.batch_size = fit.batch_size,
@@ -275,7 +281,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   const keras::History history = model.fit(data_of(data.train), options);
   // Before anything else: a system that wants the machine back does not wait long.
   if (!output.empty()) write_results(output, run, model, history, reports.out);
-  if (!backup.empty() && !history.interrupted) {
+  if (chief && !backup.empty() && !history.interrupted) {
     std::error_code ignored;
     std::filesystem::remove(std::filesystem::path(backup) / "backup.safetensors", ignored);
   }
@@ -298,6 +304,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
         "the figures could not be written to standard output: is the disk full, or the pipe closed?");
 
   result.set("examples_per_s", observe::examples_per_second(history.time));
+  if (strategy.num_workers() > 1) result.set("workers", strategy.num_workers());
   result.set("devices", device_names(strategy));
   result.set("threads_per_device", (replicated ? *strategy.devices()[0] : current_device()).threads());
   result.set("model", model.name());

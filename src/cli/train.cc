@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/launch/launch.h"
 #include "cli/run.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/terminal.h"
@@ -41,6 +43,7 @@ struct Flags {
   std::optional<int64_t> train_size;
   std::optional<int64_t> test_size;
   int devices = 1;
+  int workers = 1;
   bool reproducible = false;
 };
 
@@ -94,6 +97,49 @@ RunFile file_run(const Flags& flags) {
   return read_run_file(flags.run);
 }
 
+// The words of the call, but for an option with a value: "--workers 4", "--workers=4".
+std::vector<std::string> without_option(const std::vector<std::string>& words, const std::string& option) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == option)
+      ++i;
+    else if (!words[i].starts_with(option + "="))
+      kept.push_back(words[i]);
+  }
+  return kept;
+}
+
+// This command again, as several processes that train together.
+int train_with_workers(const Flags& flags, const std::vector<std::string>& words) {
+  if (!is_network(flags.run)) file_run(flags);  // a mistake in the file is told once
+  std::vector<std::string> program = without_option(words, "--workers");
+  program.insert(program.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+  return launch::launch(
+      {.program = std::move(program), .workers = flags.workers, .slurm = false, .tags_first = false});
+}
+
+// A launcher has started this process, so that there may be others that train with it.
+bool has_launcher() {
+  for (const char* name :
+       {"TF_CONFIG", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID", "RANK", "LOCKSTEP_RANK"})
+    if (const char* value = std::getenv(name); value && *value) return true;
+  return false;
+}
+
+distribute::Strategy make_strategy(const Flags& flags) {
+  const distribute::StrategyOptions options{
+      .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
+  if (has_launcher()) return distribute::MultiWorkerMirroredStrategy(options);
+  if (flags.devices > 1 || flags.reproducible) return distribute::MirroredStrategy({}, options);
+  return {};
+}
+
+// Where workers that are not the chief write what it alone has to say.
+std::FILE* nowhere() {
+  static std::FILE* const file = std::fopen("/dev/null", "w");
+  return file ? file : stderr;
+}
+
 int train(const Flags& flags) {
   require(flags.json_file.empty() || flags.names_run || !file_exists(flags.json_file),
           ErrorCode::invalid_argument, std::source_location::current(), "--json ", flags.json_file,
@@ -110,21 +156,22 @@ int train(const Flags& flags) {
   if (!flags.output.empty()) run.output = std::filesystem::absolute(flags.output).string();
   if (!flags.backup.empty()) run.backup = std::filesystem::absolute(flags.backup).string();
 
+  set_logical_cpus({.count = flags.devices, .threads = flags.threads});
+  const distribute::Strategy strategy = make_strategy(flags);
+  const bool chief = strategy.is_chief();
+
   // Opened now, so that a run is not lost to a name that cannot be written.
   std::optional<AtomicFile> json_file, trace_file;
-  if (!flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
-  if (!flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
+  if (chief && !flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
+  if (chief && !flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
 
-  const RunReports reports{
-      .out = json_on_stdout ? stderr : stdout, .step_log = flags.step_log, .tensorboard = flags.tensorboard};
-  set_logical_cpus({.count = flags.devices, .threads = flags.threads});
+  const RunReports reports{.out = !chief           ? nowhere()
+                                  : json_on_stdout ? stderr
+                                                   : stdout,
+                           .step_log = flags.step_log,
+                           .tensorboard = flags.tensorboard};
   const bool traces = flags.profile || !flags.trace.empty();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
-  distribute::Strategy strategy;
-  if (flags.devices > 1 || flags.reproducible)
-    strategy = distribute::MirroredStrategy({}, {.reproducible = flags.reproducible,
-                                                 .virtual_replicas = std::max(8, flags.devices),
-                                                 .report = false});
   const Json result = carry_out(run, strategy, reports);
 
   // What went well is written, whatever did not.
@@ -158,7 +205,7 @@ int train(const Flags& flags) {
       json_file->write(result.dump() + "\n");
       json_file->commit();
     });
-  if (json_on_stdout && !terminal::write(result.dump() + "\n"))
+  if (chief && json_on_stdout && !terminal::write(result.dump() + "\n"))
     problems.emplace_back("--json: the result could not be written to standard output");
   for (const std::string& problem : problems) complain(problem);
   if (const Json* signal = result.find("signal")) return 128 + static_cast<int>(signal->as_int());
@@ -167,7 +214,7 @@ int train(const Flags& flags) {
 
 }  // namespace
 
-void add_train(CLI::App& app, int& status) {
+void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   CLI::App* command = app.add_subcommand(
       "train", "Train what a run file says, or a network on the embedded handwritten-like digits");
   auto f = std::make_shared<Flags>();
@@ -198,6 +245,13 @@ void add_train(CLI::App& app, int& status) {
   command->add_option("--devices", f->devices, "Logical CPU devices that share the work")
       ->check(whole_number(1, 256))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--workers", f->workers,
+          "Processes that train together on this machine, as lockstep launch starts them; each has --devices "
+          "and an equal share of the cores")
+      ->check(whole_number(1, 1024))
+      ->capture_default_str();
   command->add_flag("--reproducible", f->reproducible, "The same bits on any number of devices and threads");
   CLI::Option* json =
       command
@@ -220,16 +274,17 @@ void add_train(CLI::App& app, int& status) {
       run_help() +
       "\nOthers:\n"
       "  lockstep train lenet --epochs 3 --devices 2 --reproducible\n"
+      "  lockstep train run.json --workers 4\n"
       "  lockstep train run.json --epochs 10 --step-log steps.csv --json result.json\n"
       "\nExit status: 0 where all went well, 1 where the run or a file failed, 2 where the call is "
       "wrong, 130 after Ctrl-C, 143 after SIGTERM.");
-  command->callback([f, run, json, &status] {
+  command->callback([f, run, json, &status, words = std::move(words)] {
     f->names_run = run->count() > 0;
     f->json = json->count() > 0;
     if (f->schema)
       print_result(run_schema().dump(2) + "\n");
     else
-      status = train(*f);
+      status = f->workers > 1 ? train_with_workers(*f, words) : train(*f);
   });
 }
 

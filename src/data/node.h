@@ -104,12 +104,18 @@ class Node {
   virtual std::string arguments() const { return {}; }
   // The arrays whose rows it gives.
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }
-  // A source of several files: the same with every count-th of them. None where it is no such source, or where
-  // there are fewer than `count`.
+  // Of a source of files, how many it reads; 0: it is none.
+  virtual int64_t files() const { return 0; }
+  // The same source with every count-th of its files. None where it is no such source, or where there are fewer than
+  // `count`.
   virtual NodePtr shard_files(int64_t /*count*/, int64_t /*index*/) const { return nullptr; }
-  // What of its inputs workers may share among them: together they still get what one alone would.
-  enum class Shares : uint8_t { nothing, files, elements_and_files };
-  virtual Shares shares() const { return Shares::nothing; }
+  // Whether workers that each read a part of the files still get together what one alone would.
+  virtual bool shares_files() const { return false; }
+  // Whether it gives its input's elements as they are, each of them, in their order.
+  virtual bool hands_on() const { return false; }
+  // Why the order of its elements may be another in another process that makes the same dataset: "has no seed". Empty: it
+  // is not.
+  virtual std::string order_hazard(const Options& /*options*/) const { return {}; }
   // The same node on other inputs.
   virtual NodePtr with_inputs(std::vector<NodePtr> inputs) const = 0;
   const Iterations& iterations() const { return iterations_; }

@@ -71,6 +71,8 @@ class ReadmeSamplesTest(RuleTest):
         self.assert_passes(readme_samples.check)
         self.write({"README.md": "Text\n```cpp\nint main() { return 1; }\n```\n"})
         self.assert_fails(readme_samples.check, "README.md:2:", "examples/")
+        self.write({"README.md": "Text\n", "docs/many_machines.md": "```cpp\nint main() { return 1; }\n```\n"})
+        self.assert_fails(readme_samples.check, "docs/many_machines.md:1:", "examples/")
 
 
 class TypedStreamsTest(RuleTest):

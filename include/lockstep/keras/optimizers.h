@@ -403,7 +403,8 @@ struct MuonOptions {
   int64_t ns_steps = 5;
   bool nesterov = true;
   std::optional<double> rms_rate = 0.2;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS(0.004);
+  std::optional<double> weight_decay = 0.004;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY;
 };
 // Matrices move along their momentum made orthogonal, in ns_steps of Newton's and Schulz' iteration; all other variables,
 // and those that are excluded, as under AdamW with adam_lr_ratio times the rate.
@@ -415,7 +416,7 @@ struct ScheduleFreeAdamWOptions {
   double beta_2 = 0.999;
   double epsilon = 1e-8;
   int64_t warmup_steps = 0;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS({});
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
 // z -= rate * g / (sqrt(v / (1 - beta_2^t)) + epsilon);  x = mean of all z so far;  w = (1 - beta_1) * z + beta_1 * x
 Optimizer ScheduleFreeAdamW(const ScheduleFreeAdamWOptions& options = {},

@@ -80,7 +80,10 @@ int launch(const LaunchOptions& given) {
     cli::print_result(to_text(plan, options));
     return 0;
   }
-  Output output({.workers = plan.workers, .shown = options.shown, .log_folder = options.log_folder});
+  Output output({.workers = plan.workers,
+                 .shown = options.shown,
+                 .tags_first = options.tags_first,
+                 .log_folder = options.log_folder});
   // Lines of workers stand behind their ranks.
   if (const auto columns = terminal::columns(); columns)
     plan.environment.emplace_back("COLUMNS", std::to_string(std::max(20, *columns - output.prefix_width())));

@@ -19,6 +19,7 @@ struct LaunchOptions {
   bool divide = true;                         // a machine's CPUs and GPUs among its workers
   std::string log_folder = {};                // a file per rank; empty: none
   std::string shown = "all";                  // whose output is shown: "all", "none" or ranks: "0,3"
+  bool tags_first = true;                     // false: the lines of rank 0 come as they are
   int restarts = 0;       // of the whole job when a worker fails, or of workers where `elastic`
   double backoff_s = 1;   // before the first restart; then twice as long each time, at most a minute
   bool elastic = false;   // the worker that failed is started again alone: the program lets it join anew

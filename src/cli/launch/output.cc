@@ -39,6 +39,7 @@ Output::Output(const OutputOptions& options)
     : log_folder_(options.log_folder),
       workers_(static_cast<size_t>(options.workers)),
       digits_(static_cast<int>(std::to_string(options.workers - 1).size())),
+      tags_first_(options.tags_first),
       colours_output_(terminal::colours(stdout)),
       colours_errors_(terminal::colours(stderr)),
       output_(STDOUT_FILENO),
@@ -62,6 +63,7 @@ void Output::begin_worker(int rank, int restart) {
 int Output::prefix_width() const { return digits_ + 3; }
 
 std::string Output::prefix(int rank, bool errors) const {
+  if (rank == 0 && !tags_first_) return {};
   const std::string text = fmt::format("[{:>{}}] ", rank, digits_);
   if (!(errors ? colours_errors_ : colours_output_)) return text;
   constexpr int kColours[] = {36, 33, 35, 32, 34, 31};

@@ -14,6 +14,7 @@ namespace lockstep::launch {
 struct OutputOptions {
   int workers = 1;
   std::string shown = "all";
+  bool tags_first = true;
   std::string log_folder = {};
 };
 
@@ -54,6 +55,7 @@ class Output {
   std::string log_problem_;
   std::vector<Worker> workers_;
   int digits_ = 1;
+  bool tags_first_;
   bool colours_output_, colours_errors_;
   Outbox output_, errors_;
 };

@@ -58,8 +58,18 @@ std::optional<std::vector<std::string>> share(const std::vector<std::string>& fi
   return kept;
 }
 
-std::string files_text(const std::vector<std::string>& files) {
+// "\"a.txt\""; "8 files"; "2 of 8 files: one of 4, from number 1"
+std::string files_text(const std::vector<std::string>& files, const FileShare& share) {
+  if (share.all > 0)
+    return detail::concat(files.size(), " of ", share.all, " files: one of ", share.count, ", from number ",
+                          share.index);
   return files.size() == 1 ? '"' + files[0] + '"' : std::to_string(files.size()) + " files";
+}
+
+// What is left of a share that is shared again.
+FileShare narrowed(const FileShare& share, size_t files, int64_t count, int64_t index) {
+  if (share.all == 0) return {files, count, index};
+  return {share.all, share.count * count, share.index + share.count * index};
 }
 
 class FilesNode final : public NodeOf<FilesNode> {
@@ -80,11 +90,13 @@ class FilesNode final : public NodeOf<FilesNode> {
     }
     return sum;
   }
-  std::string arguments() const override { return files_text(source_->files); }
+  std::string arguments() const override { return files_text(source_->files, source_->share); }
+  int64_t files() const override { return std::ssize(source_->files); }
   NodePtr shard_files(int64_t count, int64_t index) const override {
     auto files = share(source_->files, count, index);
     if (!files) return nullptr;
     FileSource source = *source_;
+    source.share = narrowed(source.share, source.files.size(), count, index);
     source.files = *std::move(files);
     return std::make_shared<FilesNode>(std::move(source), where_);
   }
@@ -109,22 +121,28 @@ class NamesCursor final : public CountingCursor {
 
 class NamesNode final : public NodeOf<NamesNode> {
  public:
-  NamesNode(std::string name, std::vector<std::string> files, std::source_location where)
+  NamesNode(std::string name, std::vector<std::string> files, const FileShare& share,
+            std::source_location where)
       : NodeOf(std::move(name), {}, where),
-        files_(std::make_shared<const std::vector<std::string>>(std::move(files))) {}
+        files_(std::make_shared<const std::vector<std::string>>(std::move(files))),
+        share_(share) {}
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     return std::make_unique<NamesCursor>(opening.stage, files_);
   }
   std::optional<ElementSpec> spec() const override { return byte_string_spec(); }
   int64_t cardinality() const override { return std::ssize(*files_); }
-  std::string arguments() const override { return files_text(*files_); }
+  std::string arguments() const override { return files_text(*files_, share_); }
+  int64_t files() const override { return std::ssize(*files_); }
   NodePtr shard_files(int64_t count, int64_t index) const override {
     auto files = share(*files_, count, index);
-    return files ? std::make_shared<NamesNode>(name_, *std::move(files), where_) : nullptr;
+    if (!files) return nullptr;
+    const FileShare narrower = narrowed(share_, files_->size(), count, index);
+    return std::make_shared<NamesNode>(name_, *std::move(files), narrower, where_);
   }
 
  private:
   std::shared_ptr<const std::vector<std::string>> files_;
+  FileShare share_;
 };
 
 }  // namespace
@@ -135,7 +153,7 @@ Dataset files_dataset(FileSource source, std::source_location where) {
 
 Dataset file_names_dataset(const std::string& name, std::vector<std::string> files,
                            std::source_location where) {
-  return Dataset(std::make_shared<NamesNode>(name, std::move(files), where));
+  return Dataset(std::make_shared<NamesNode>(name, std::move(files), FileShare{}, where));
 }
 
 }  // namespace lockstep::data

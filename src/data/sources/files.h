@@ -39,6 +39,12 @@ class OffsetReader : public FileReader {
   Stream stream_;
 };
 
+// Which of its files a source was left, for people; `all` is 0 where it has them all.
+struct FileShare {
+  size_t all = 0;
+  int64_t count = 1, index = 0;
+};
+
 struct FileSource {
   std::string name;  // as the user calls it: "TFRecordDataset"
   std::vector<std::string> files;
@@ -46,6 +52,7 @@ struct FileSource {
   ElementSpec spec;
   // How many elements a file has, or kUnknown; none: kUnknown.
   std::function<int64_t(const std::string& path)> count = {};
+  FileShare share = {};
 };
 
 Dataset files_dataset(FileSource source, std::source_location where);

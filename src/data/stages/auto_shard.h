@@ -14,4 +14,8 @@ namespace lockstep::data {
 std::optional<Dataset> shard_by_files(const Dataset& dataset, int64_t count, int64_t index,
                                       std::string& reason);
 
+// Why workers that each go through all of the dataset may not see its elements in the same order, so that their shares are
+// not those of one whole: "shuffle [main.cc:12] has no seed". Empty: they see the same.
+std::string order_hazard(const Dataset& dataset);
+
 }  // namespace lockstep::data

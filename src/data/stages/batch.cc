@@ -86,7 +86,10 @@ class BatchNode final : public NodeOf<BatchNode> {
     for (TensorSpec& tensor : spec->tensors) tensor.shape.insert(0, whole ? size_ : -1);
     return spec;
   }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
+  std::string order_hazard(const Options& options) const override {
+    return parallel_order_hazard(options_.num_parallel_calls, {}, options);
+  }
   int64_t cardinality() const override {
     return batches_of(input().cardinality(), size_, options_.drop_remainder);
   }

@@ -366,7 +366,7 @@ class CacheNode final : public FilteringNode<CacheNode> {
   }
   int64_t cardinality() const override { return input().cardinality(); }
   // Files have one name, whoever writes them: workers must keep the same.
-  Shares shares() const override { return place_.empty() ? Shares::elements_and_files : Shares::nothing; }
+  bool shares_files() const override { return place_.empty(); }
   std::string arguments() const override { return place_; }
 
  private:

@@ -5,6 +5,7 @@
 #include "base/philox.h"
 #include "data/node.h"
 #include "lockstep/ops/random.h"
+#include "ops/random/random.h"
 
 namespace lockstep::data {
 namespace {
@@ -197,7 +198,7 @@ class ConcatenateNode final : public NodeOf<ConcatenateNode> {
   }
   std::optional<ElementSpec> spec() const override { return common_spec(inputs_); }
   int64_t cardinality() const override { return total(inputs_); }
-  Shares shares() const override { return Shares::files; }
+  bool shares_files() const override { return true; }
 };
 
 // --- choose_from_datasets, sample_from_datasets ---
@@ -307,6 +308,7 @@ struct Sampling {
   std::vector<double> weights;
   uint64_t seed;
   bool stops;
+  bool seeded;  // by the program: the same in every process
 };
 
 class SampleCursor final : public SelectingCursor {
@@ -361,7 +363,8 @@ class SampleNode final : public NodeOf<SampleNode> {
         std::ranges::all_of(drawn, [](const NodePtr& input) { return input->cardinality() == kInfinite; });
     return endless ? kInfinite : kUnknown;
   }
-  Shares shares() const override { return Shares::files; }
+  bool shares_files() const override { return true; }
+  std::string order_hazard(const Options&) const override { return sampling_.seeded ? "" : "has no seed"; }
 
  private:
   Sampling sampling_;
@@ -402,7 +405,9 @@ Dataset Dataset::sample_from_datasets(const std::vector<Dataset>& datasets, cons
   const uint64_t seed =
       options.seed ? *options.seed : static_cast<uint64_t>(random::default_generator().advance());
   return Dataset(std::make_shared<SampleNode>(
-      std::move(nodes), Sampling{std::move(weights), seed, options.stop_on_empty_dataset}, where));
+      std::move(nodes),
+      Sampling{std::move(weights), seed, options.stop_on_empty_dataset, options.seed || random::seeded()},
+      where));
 }
 
 }  // namespace lockstep::data

@@ -205,7 +205,7 @@ class RepeatNode final : public FilteringNode<RepeatNode> {
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     return std::make_unique<RepeatCursor>(opening, input(), count_);
   }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
   int64_t cardinality() const override {
     const int64_t inputs = input().cardinality();
     if (inputs == 0 || count_ == 0) return 0;

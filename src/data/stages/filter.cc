@@ -39,7 +39,7 @@ class FilterNode final : public FilteringNode<FilterNode> {
     return std::make_unique<FilterCursor>(opening, input(), holds_);
   }
   int64_t cardinality() const override { return input().cardinality() == 0 ? 0 : kUnknown; }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
 
  private:
   Condition holds_;

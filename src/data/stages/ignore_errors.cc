@@ -56,7 +56,7 @@ class IgnoreErrorsNode final : public FilteringNode<IgnoreErrorsNode> {
     const int64_t inputs = input().cardinality();
     return inputs == 0 ? 0 : kUnknown;
   }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
 
  private:
   IgnoreErrorsOptions options_;

@@ -428,7 +428,10 @@ class InterleaveNode final : public NodeOf<InterleaveNode> {
   }
   std::optional<ElementSpec> spec() const override { return {}; }
   int64_t cardinality() const override { return input().cardinality() == 0 ? 0 : kUnknown; }
-  Shares shares() const override { return Shares::files; }
+  bool shares_files() const override { return true; }
+  std::string order_hazard(const Options& options) const override {
+    return parallel_order_hazard(how_.calls, how_.deterministic, options);
+  }
   std::string arguments() const override {
     if (how_.cycle_length == 1) return {};
     const std::string parallel = parallelism_text(how_.calls);

@@ -92,7 +92,10 @@ class MapNode final : public NodeOf<MapNode> {
   }
   std::optional<ElementSpec> spec() const override { return options_.output; }
   int64_t cardinality() const override { return input().cardinality(); }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
+  std::string order_hazard(const Options& options) const override {
+    return parallel_order_hazard(options_.num_parallel_calls, options_.deterministic, options);
+  }
   std::string arguments() const override { return parallelism_text(options_.num_parallel_calls); }
 
  private:

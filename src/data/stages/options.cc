@@ -11,7 +11,8 @@ class OptionsNode final : public FilteringNode<OptionsNode> {
   const Options& options() const { return options_; }
   // No stage of its own: its input's cursor.
   std::unique_ptr<Cursor> open(const Opening& opening) const override { return opening.open(input()); }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
+  bool hands_on() const override { return true; }
   int64_t cardinality() const override { return input().cardinality(); }
 
  private:

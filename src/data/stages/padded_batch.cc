@@ -124,7 +124,7 @@ class PaddedBatchNode final : public NodeOf<PaddedBatchNode> {
   int64_t cardinality() const override {
     return batches_of(input().cardinality(), size_, options_.drop_remainder);
   }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
   std::string arguments() const override { return std::to_string(size_); }
 
  private:

@@ -21,6 +21,13 @@ inline bool ordered(std::optional<bool> deterministic, const Opening& opening) {
   return deterministic.value_or(opening.pipeline.options().deterministic.value_or(true));
 }
 
+// Of a stage that does not wait for its turn: see Node::order_hazard.
+inline std::string parallel_order_hazard(int64_t calls, std::optional<bool> deterministic,
+                                         const Options& options) {
+  const bool keeps_order = deterministic.value_or(options.deterministic.value_or(true));
+  return calls == 1 || keeps_order ? "" : "gives elements as they become ready (deterministic = false)";
+}
+
 inline std::string parallelism_text(int64_t calls) {
   if (calls == 1) return {};
   return "num_parallel_calls=" + (calls == AUTOTUNE ? "AUTOTUNE" : std::to_string(calls));

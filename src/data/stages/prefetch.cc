@@ -65,7 +65,8 @@ class PrefetchNode final : public FilteringNode<PrefetchNode> {
   std::unique_ptr<Cursor> open(const Opening& opening) const override {
     return std::make_unique<PrefetchCursor>(opening, input(), slots_, device_);
   }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
+  bool hands_on() const override { return true; }
   int64_t cardinality() const override { return input().cardinality(); }
   std::string arguments() const override {
     return (device_ ? device_->name() + ", " : "") +

@@ -96,7 +96,7 @@ class UnbatchNode final : public NodeOf<UnbatchNode> {
     return spec;
   }
   int64_t cardinality() const override { return rows_in_all(input()); }
-  Shares shares() const override { return Shares::files; }
+  bool shares_files() const override { return true; }
 };
 
 // --- rebatch ---

@@ -3,6 +3,7 @@
 #include "base/philox.h"
 #include "data/node.h"
 #include "lockstep/ops/random.h"
+#include "ops/random/random.h"
 
 namespace lockstep::data {
 namespace {
@@ -68,6 +69,7 @@ struct Order {
   int64_t buffer_size;
   uint64_t seed;
   bool reshuffles;
+  bool seeded;  // by the program: the same in every process
 };
 
 class ShuffleCursor final : public Cursor {
@@ -140,7 +142,8 @@ class ShuffleNode final : public FilteringNode<ShuffleNode> {
     return std::make_unique<ShuffleCursor>(opening, input(), order_);
   }
   int64_t cardinality() const override { return input().cardinality(); }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
+  std::string order_hazard(const Options&) const override { return order_.seeded ? "" : "has no seed"; }
   std::string arguments() const override { return std::to_string(order_.buffer_size); }
 
  private:
@@ -158,7 +161,8 @@ Dataset Dataset::shuffle(int64_t buffer_size, const ShuffleOptions& options,
   const uint64_t seed =
       options.seed ? *options.seed : static_cast<uint64_t>(random::default_generator().advance());
   return Dataset(std::make_shared<ShuffleNode>(
-      node_, Order{buffer_size, seed, options.reshuffle_each_iteration}, where));
+      node_, Order{buffer_size, seed, options.reshuffle_each_iteration, options.seed || random::seeded()},
+      where));
 }
 
 }  // namespace lockstep::data

@@ -209,7 +209,7 @@ class GroupNode final : public NodeOf<GroupNode> {
   }
   std::optional<ElementSpec> spec() const override { return {}; }
   int64_t cardinality() const override { return input().cardinality() == 0 ? 0 : kUnknown; }
-  Shares shares() const override { return Shares::elements_and_files; }
+  bool shares_files() const override { return true; }
 
  private:
   Grouping grouping_;

@@ -17,8 +17,6 @@ using observe::Category;
 
 namespace {
 
-constexpr int64_t kLine = 64;           // elements: shares are whole cache lines
-constexpr int64_t kGrain = kLine * 64;  // elements a thread adds at least
 constexpr int64_t kWhole = 0;           // bucket size: all sums of a phase
 constexpr size_t kStreamed = 16 << 20;  // bytes of a phase's results on all devices that outlive no cache
 constexpr std::array<int64_t, 4> kTried = {kWhole, 4 << 20, 512 << 10, 64 << 10};  // bytes

@@ -15,15 +15,8 @@ using observe::Category;
 
 namespace {
 
-constexpr int64_t kLine = 64;              // elements: shares are whole cache lines
-constexpr int64_t kGrain = kLine * 64;     // elements a thread adds at least
 constexpr int64_t kBucketBytes = 1 << 20;  // where nobody says otherwise
 constexpr size_t kNamesOfBucket = 2;       // so many of its sums are named
-
-// What a partial sum is made of.
-DType accumulator(DType dtype) {
-  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
-}
 
 }  // namespace
 

@@ -20,10 +20,6 @@ namespace {
 
 using elementwise::Opcode;
 
-DType accumulator(DType dtype) {
-  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
-}
-
 // The value of the sum below `node`; -1 where no addend lies there.
 int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const TreeNode> used,
                   DType stored) {

@@ -27,6 +27,14 @@ int tree_middle(TreeNode node);
 // The largest nodes of the tree over `leaves` leaves that lie wholly within [first, last).
 std::vector<TreeNode> largest_nodes(int leaves, int first, int last);
 
+constexpr int64_t kLine = 64;           // elements: shares are whole cache lines
+constexpr int64_t kGrain = kLine * 64;  // elements a thread adds at least
+
+// What a partial sum is made of.
+inline DType accumulator(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
+}
+
 // Bytes of one element of a partial sum: the sum below an inner node is kept in float32 where the
 // values have 16 bits, so that rounding does not depend on who holds which leaf.
 size_t partial_size(DType dtype);

@@ -1,5 +1,6 @@
 #include "ops/random/random.h"
 
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <random>
@@ -146,7 +147,14 @@ const Generator& default_generator() {
   return *generator;
 }
 
-void set_seed(uint64_t seed) { default_generator().reset(seed); }
+namespace {
+std::atomic<bool> seed_was_set = false;
+}
+void set_seed(uint64_t seed) {
+  default_generator().reset(seed);
+  seed_was_set = true;
+}
+bool seeded() { return seed_was_set || scoped_default != nullptr; }
 
 }  // namespace random
 

@@ -70,4 +70,9 @@ inline TabledPermutation random_permutation(int64_t state, int64_t count, int64_
   return {random_key(state, instance), count};
 }
 
+namespace random {
+// Whether set_seed() was called, or a DefaultGenerator is in force: processes that do the same draw the same.
+bool seeded();
+}  // namespace random
+
 }  // namespace lockstep
