@@ -63,7 +63,7 @@ class RunTests(unittest.TestCase):
         self.assertEqual(self.verdicts(), {"zoo.Crashes.Before": "passed", "zoo.Crashes.Here": "failed",
                                            "zoo.Crashes.HereToo": "failed", "zoo.Crashes.Behind": "passed"})
         self.assertIn("the last words", lines)
-        self.assertIn("The process ended inside this case: signal SIGSEGV.", lines)
+        self.assertIn("The process ended inside this case: signal SIGKILL.", lines)
         self.assertIn("The process ended inside this case: signal SIGABRT.", lines)
 
     def test_a_process_that_leaves_early_passes_nothing_by_it(self):
