@@ -478,10 +478,16 @@ void Strategy::share_values(const std::vector<Variable>& variables) const {
     const TensorSpec spec{variable.dtype(), variable.shape()};
     if (variable.per_replica()) {
       // Parts that all workers have become one of the chief's.
-      const TensorList parts = of_all_workers(&workers, "the parts of a variable", {variable.value()});
+      TensorList own;
+      for (const Tensor& part : variable.impl()->parts)
+        if (part.defined()) own.push_back(part);
+      if (own.empty()) own.push_back(variable.value());
+      // One after the other, as one process adds them up.
+      const TensorList parts = of_all_workers(&workers, "the parts of a variable", own);
       Tensor sum = parts[0];
-      for (size_t r = 1; r < parts.size(); ++r) sum = sum + parts[r];
-      variable.assign(own_counts ? sum : Tensor::full(spec.dtype, spec.shape, 0, sum.device()));
+      for (size_t r = 1; r < parts.size(); ++r) sum = variable.impl()->sum_of_parts(sum, parts[r]);
+      const Tensor mine = own_counts ? sum : Tensor::full(spec.dtype, spec.shape, 0, sum.device());
+      variable.assign(mine.to(variable.value().device()));
       continue;
     }
     if (!own_counts && bytes.compare(at, spec.bytes(), bytes_of(variable.value())) != 0)

@@ -41,9 +41,10 @@ Tensor labels(int64_t count) { return Tensor::full(DType::float32, {count, 2}, 1
 // What a worker does that is told TEST_MISTAKE.
 void make_mistake() {
   const std::string mistake = setting("TEST_MISTAKE");
-  const distribute::StrategyOptions options{.virtual_replicas = mistake == "options" ? 4 : 8,
-                                            .report = false,
-                                            .communication = {.timeout_seconds = 5}};
+  const distribute::StrategyOptions options{
+      .virtual_replicas = mistake == "options" ? 4 : 8,
+      .report = false,
+      .communication = {.timeout_seconds = 5, .join_timeout_seconds = 5}};
   const MultiWorkerMirroredStrategy strategy(options);
   keras::Sequential model;
   {
@@ -92,11 +93,27 @@ TEST_F(Mistakes, OtherData) {
                        HasSubstr("60 examples")));
 }
 
-TEST_F(Mistakes, AnotherSecretIsRefused) {
-  const auto results = run({.scenario = "mistakes",
-                            .workers = 2,
-                            .environment = {"1:LOCKSTEP_SECRET_FILE=/dev/null", "TEST_JOIN_SECONDS=2"}});
-  EXPECT_EQ(results.size(), 2u);
+TEST_F(Mistakes, AnotherSecret) {
+  const auto results =
+      run({.scenario = "mistakes", .workers = 2, .environment = {"1:LOCKSTEP_SECRET=another"}});
+  EXPECT_THAT(results[0].report, HasSubstr("rank 1 of 2 did not come"));
+  EXPECT_THAT(results[1].report, HasSubstr("rank 0 did not take the secret"));
+}
+
+TEST_F(Mistakes, OtherDevices) {
+  expect_all_say({.scenario = "mistakes", .workers = 2, .environment = {"1:TEST_DEVICES=2"}},
+                 AllOf(HasSubstr("the workers differ in their devices"), HasSubstr("CPU, CPU")));
+}
+
+// One trains, the others evaluate.
+TEST_F(Mistakes, AnotherCall) {
+  expect_all_say({.scenario = "mistakes", .workers = 3, .environment = {"1:TEST_MISTAKE=evaluates"}},
+                 AnyOf(HasSubstr("the workers do not do the same"), HasSubstr("cannot happen: rank ")));
+}
+
+TEST_F(Mistakes, AWorkerThatNeverComes) {
+  const auto results = run({.scenario = "mistakes", .workers = 1, .environment = {"LOCKSTEP_WORKERS=2"}});
+  EXPECT_THAT(results[0].report, HasSubstr("rank 1 of 2 did not come"));
 }
 
 // --- workers that do not come --------------------------------------------------------------------------------------
@@ -108,7 +125,7 @@ class Disturbance final : public keras::CallbackBase {
     if (batch != 2) return;
     if (what_ == "dies") kill(getpid(), SIGKILL);
     if (what_ == "stops") kill(getpid(), SIGSTOP);
-    if (what_ == "sleeps") std::this_thread::sleep_for(std::chrono::seconds(15));
+    if (what_ == "sleeps") std::this_thread::sleep_for(std::chrono::hours(1));
     if (what_ == "throws") fail(ErrorCode::io, std::source_location::current(), "the disk is full");
     if (what_ == "leaves") std::exit(0);
   }
@@ -143,7 +160,8 @@ TEST_P(Disturbed, IsNamedOnAllOthers) {
     const std::vector<WorkerResult> results =
         run({.scenario = "disturbed",
              .workers = 3,
-             .environment = {detail::concat(who, ":TEST_DISTURBANCE=", GetParam().disturbance)}});
+             .environment = {detail::concat(who, ":TEST_DISTURBANCE=", GetParam().disturbance)},
+             .killed_last = who});
     for (int w = 0; w < 3; ++w) {
       if (w == who) continue;
       const WorkerResult& worker = results[static_cast<size_t>(w)];
@@ -157,8 +175,9 @@ TEST_P(Disturbed, IsNamedOnAllOthers) {
 INSTANTIATE_TEST_SUITE_P(Workers, Disturbed,
                          ::testing::Values(Case{"dies", {"is gone: it closed the connection"}},
                                            Case{"throws", {"gave up", "the disk is full"}},
+                                           Case{"stops", {"nothing was heard of it: it is stopped"}},
                                            Case{"sleeps", {"has not come to", "it is in a callback"}},
-                                           Case{"leaves", {}}),
+                                           Case{"leaves", {"has left"}}),
                          [](const auto& info) { return std::string(info.param.disturbance); });
 
 }  // namespace

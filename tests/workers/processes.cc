@@ -57,7 +57,8 @@ int run_as_worker(int argc, char** argv) {
   if (argc != 5 || std::strcmp(argv[1], kFlag) != 0) return -1;
   report_path = fs::path(argv[4]) / ("report_" + rank_of_this());
   try {
-    set_logical_cpus({.count = std::atoi(argv[3]), .threads = 1});
+    const char* const devices = std::getenv("TEST_DEVICES");
+    set_logical_cpus({.count = std::atoi(devices ? devices : argv[3]), .threads = 1});
     scenarios().at(argv[2])();
     return 0;
   } catch (const std::exception& error) {
@@ -153,6 +154,8 @@ std::vector<WorkerResult> run(const Run& run) {
       results[p].output = read_all(processes[p].output);
       results[p].seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     }
+    if (left == 1 && run.killed_last >= 0)
+      if (const pid_t pid = processes[static_cast<size_t>(run.killed_last)].pid; pid != 0) kill(pid, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   for (size_t w = 0; w < results.size(); ++w) {

@@ -28,6 +28,7 @@ struct Run {
   Launcher launcher = Launcher::lockstep;
   // More of the environment, as NAME=VALUE; one that begins with "2:" is for worker 2 alone.
   std::vector<std::string> environment = {};
+  int killed_last = -1;  // a worker that does not end by itself: killed when all others have
 };
 
 struct WorkerResult {

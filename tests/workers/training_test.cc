@@ -1,8 +1,10 @@
 // Training over several processes: the same bits as in one, whoever holds which replicas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -144,6 +146,36 @@ void run_by_hand() {
 }
 const RegisterScenario by_hand("by hand", run_by_hand);
 
+// Dies where TEST_DIES says so, after some batches of the second epoch.
+class Death final : public keras::CallbackBase {
+ public:
+  void on_epoch_begin(int epoch, const keras::Logs&) override { epoch_ = epoch; }
+  void on_train_batch_end(int64_t batch, const keras::Logs&) override {
+    if (epoch_ == 1 && batch == 3 && std::getenv("TEST_DIES")) kill(getpid(), SIGKILL);
+  }
+
+ private:
+  int epoch_ = 0;
+};
+
+void fit_with_backup() {
+  set_random_seed(7);
+  const MultiWorkerMirroredStrategy strategy(options());
+  keras::Sequential model = compiled_network(strategy, 2);
+  const Examples train = examples(90);
+  const std::string folder = std::getenv("TEST_FOLDER");
+  const keras::Callback backup = keras::callbacks::BackupAndRestore(folder, {.save_freq = 2});
+  const keras::Callback log = keras::callbacks::CSVLogger(folder + "/log.csv");
+  const bool arrays = std::string(std::getenv("TEST_DATA")) == "arrays";
+  const keras::FitOptions fit{
+      .batch_size = 16, .epochs = 3, .verbose = 0, .callbacks = {backup, log, keras::make_callback<Death>()}};
+  const data::Dataset dataset =
+      data::Dataset::from_tensor_slices({train.x, train.y}).shuffle(90, {.seed = 3}).batch(16);
+  report_history(arrays ? model.fit(train.x, train.y, fit) : model.fit(dataset, fit));
+  report(text_of(model.weights()));
+}
+const RegisterScenario with_backup("with backup", fit_with_backup);
+
 std::string report_of(const Run& start) {
   const std::vector<WorkerResult> results = run(start);
   for (size_t w = 0; w < results.size(); ++w) {
@@ -175,6 +207,39 @@ TEST_P(SameBits, OnMpi) {
   EXPECT_EQ(report_of({.scenario = GetParam(), .workers = 2, .devices = 2, .launcher = Launcher::mpirun}),
             alone);
 }
+
+class Backups : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+    char name[] = "/tmp/lockstep_worker_backup_XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  lockstep::testing::Run with(int workers, int devices, std::vector<std::string> more = {}) const {
+    more.push_back("TEST_FOLDER=" + folder_);
+    more.push_back(std::string("TEST_DATA=") + GetParam());
+    return {.scenario = "with backup", .workers = workers, .devices = devices, .environment = more};
+  }
+  std::string folder_;
+};
+
+// Killed with three workers, it goes on with two, is killed again, and ends with one: as if nothing had happened.
+TEST_P(Backups, GoOnWithAnotherNumberOfWorkers) {
+  lockstep::testing::Run undisturbed = with(1, 4);
+  undisturbed.launcher = Launcher::alone;
+  const std::string expected = report_of(undisturbed);
+  for (const WorkerResult& worker : run(with(3, 1, {"1:TEST_DIES=1"}))) EXPECT_NE(worker.status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/backup.safetensors"));
+  for (const WorkerResult& worker : run(with(2, 2, {"0:TEST_DIES=1"}))) EXPECT_NE(worker.status, 0);
+  EXPECT_EQ(report_of(with(2, 1)), expected);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/backup.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, Backups, ::testing::Values("arrays", "dataset"));
 
 INSTANTIATE_TEST_SUITE_P(Workers, SameBits, ::testing::Values("fit arrays", "fit dataset", "by hand"));
 

@@ -452,6 +452,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
     if (const auto& workers = trainer().strategy().workers()) {
       const ReceivedBackup received(*workers, file_);
       restore_from(workers->chief() ? path_ : received.path());
+      trainer().leave_parts_to_chief();
     } else {
       restore_from(path_);
     }

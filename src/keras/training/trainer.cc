@@ -161,6 +161,13 @@ void Trainer::gather_parts() const {
   if (!parted.empty()) strategy().share_values(parted);
 }
 
+void Trainer::leave_parts_to_chief() const {
+  if (strategy().is_chief()) return;
+  for (const Variable& variable : options_.optimizer.variables())
+    if (variable.per_replica())
+      variable.assign(Tensor::full(variable.dtype(), variable.shape(), 0, variable.value().device()));
+}
+
 void Trainer::share_values() const {
   if (!strategy().workers()) return;
   std::vector<Variable> variables = model_.weights();

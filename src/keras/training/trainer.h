@@ -92,6 +92,8 @@ class Trainer {
 
   // Of a run of several workers: what each of them has a part of (accumulated gradients) becomes the chief's.
   void gather_parts() const;
+  // After every worker has put back what the chief had then: the others have none of it.
+  void leave_parts_to_chief() const;
   // Slots for all weights, so that a saved optimizer can be put back before the first step.
   void build_optimizer();
   // Whether the run was ended by Ctrl-C, and by which signal: as all workers of it see it.

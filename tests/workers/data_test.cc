@@ -1,0 +1,132 @@
+// Who reads what, and epochs that end together whatever each worker has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/lockstep.h"
+#include "workers/processes.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using data::AutoShardPolicy;
+using data::Dataset;
+using distribute::MultiWorkerMirroredStrategy;
+using ::testing::HasSubstr;
+
+// Files of numbers 0, 1, 2, ...: so many lines in each.
+fs::path write_files(const std::vector<int>& lines) {
+  char name[] = "/tmp/lockstep_worker_files_XXXXXX";
+  const fs::path folder = mkdtemp(name);
+  int next = 0;
+  for (size_t f = 0; f < lines.size(); ++f) {
+    std::ofstream file(folder / ("part_" + std::to_string(f) + ".txt"));
+    for (int i = 0; i < lines[f]; ++i) file << next++ << "\n";
+  }
+  return folder;
+}
+
+Dataset numbers(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return data::TextLineDataset(files).map(
+      [](const Tensor& line) { return Tensor::scalar(std::stof(data::text(line))); });
+}
+
+// Every global batch: how many examples, and their sum.
+void sum_batches() {
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  const std::string policy = std::getenv("TEST_POLICY");
+  const Dataset dataset = numbers(std::getenv("TEST_FOLDER"))
+                              .batch(8)
+                              .with_options({.auto_shard = policy == "file"   ? AutoShardPolicy::file
+                                                           : policy == "data" ? AutoShardPolicy::data
+                                                           : policy == "off"  ? AutoShardPolicy::off
+                                                                              : AutoShardPolicy::automatic});
+  const auto count_and_sum = [](const Tensor& x) {
+    return distribute::all_reduce(distribute::ReduceOp::sum,
+                                  stack(TensorList{reduce_sum(x * 0.0 + 1.0), reduce_sum(x)}));
+  };
+  double examples = 0, sum = 0;
+  int batches = 0;
+  for (const distribute::DistributedElement& batch : strategy.distribute_dataset(dataset)) {
+    const std::vector<float> both = strategy.run(count_and_sum, batch).at(0).to_vector<float>();
+    examples += both[0];
+    sum += both[1];
+    ++batches;
+  }
+  report(detail::concat(batches, " batches, ", examples, " examples, sum ", sum));
+}
+const RegisterScenario summed("sum batches", sum_batches);
+
+// The same with fit: every example is seen once, so that the mean of the labels is the loss of a model that says 0.
+void fit_files() {
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  keras::Sequential model;
+  {
+    const auto scope = strategy.scope();
+    model = keras::Sequential({keras::layers::Dense(1, {.kernel_initializer = "zeros", .input_shape = {1}})});
+    model.compile({.optimizer = keras::optimizers::SGD({.learning_rate = 0}), .loss = "mae"});
+  }
+  const Dataset dataset =
+      numbers(std::getenv("TEST_FOLDER"))
+          .map([](const Tensor& x) { return data::Element(reshape(x, {1}), reshape(x, {1})); })
+          .batch(8);
+  const keras::History history = model.fit(dataset, {.epochs = 2, .verbose = 0});
+  for (const double loss : history["loss"]) report(detail::concat("loss ", loss));
+}
+const RegisterScenario fitted("fit files", fit_files);
+
+class Sharding : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  }
+  std::string of(const char* scenario, const char* policy, const std::vector<int>& lines, int workers) {
+    folder_ = write_files(lines);
+    const auto results =
+        run({.scenario = scenario,
+             .workers = workers,
+             .environment = {detail::concat("TEST_POLICY=", policy), "TEST_FOLDER=" + folder_.string()}});
+    for (const WorkerResult& worker : results) {
+      EXPECT_EQ(worker.report, results[0].report);
+      if (worker.status != 0) return worker.report + worker.output;
+    }
+    return results[0].report;
+  }
+  fs::path folder_;
+};
+
+TEST_F(Sharding, ByDataGlobalBatchesAreThoseOfTheDataset) {
+  EXPECT_EQ(of("sum batches", "data", {30}, 3), "4 batches, 30 examples, sum 435\n");
+}
+TEST_F(Sharding, ByFilesWithSharesOfVeryDifferentSizes) {
+  EXPECT_THAT(of("sum batches", "file", {40, 1, 3}, 3), HasSubstr("44 examples, sum 946\n"));
+}
+TEST_F(Sharding, AutomaticSharesFilesWhereThereAreEnough) {
+  EXPECT_THAT(of("sum batches", "auto", {10, 20}, 2), HasSubstr("30 examples, sum 435\n"));
+  EXPECT_EQ(of("sum batches", "auto", {30}, 2), "4 batches, 30 examples, sum 435\n");
+}
+TEST_F(Sharding, OffShowsEverythingToEach) {
+  EXPECT_THAT(of("sum batches", "off", {30}, 2), HasSubstr("60 examples, sum 870\n"));
+}
+TEST_F(Sharding, OneFileCannotBeSharedByTwo) {
+  EXPECT_THAT(of("sum batches", "file", {30}, 2), HasSubstr("the files cannot be shared among 2 workers"));
+}
+TEST_F(Sharding, FitSeesEveryExampleOnce) {
+  EXPECT_EQ(of("fit files", "auto", {20, 1, 9}, 3), "loss 14.5\nloss 14.5\n");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
