@@ -130,7 +130,7 @@ foreach(room device doctor cli)
   add_dependencies(${room}_tests test_fake_nvidia)
   target_compile_definitions(${room}_tests PRIVATE LOCKSTEP_FAKE_NVIDIA="$<TARGET_FILE:test_fake_nvidia>")
 endforeach()
-add_dependencies(cli_tests lockstep_cli)
+add_dependencies(cli_tests lockstep_cli lockstep_plugins)
 target_compile_definitions(cli_tests PRIVATE LOCKSTEP_TOOL="$<TARGET_FILE:lockstep_cli>")
 
 file(GLOB engine_sources CONFIGURE_DEPENDS tests/*.cc)
