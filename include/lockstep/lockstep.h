@@ -43,7 +43,6 @@
 #include "lockstep/keras/preprocessing.h"
 #include "lockstep/keras/regularizers.h"
 #include "lockstep/keras/schedules.h"
-#include "lockstep/keras/text.h"
 #include "lockstep/keras/verify_invariance.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/observe/run_summary.h"

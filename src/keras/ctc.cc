@@ -28,7 +28,7 @@ Tensor with_later(const Tensor& x, const Tensor& more) {
 
 // 1 in the columns from `length` on: (examples, columns).
 Tensor from_length(const Tensor& length, int64_t columns) {
-  return expand_dims(cast(length, DType::float32), 1) <= expand_dims(range(static_cast<double>(columns)), 0);
+  return expand_dims(cast(length, DType::int32), 1) <= expand_dims(range(static_cast<double>(columns)), 0);
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include "keras/rule_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras {
@@ -309,6 +311,76 @@ TEST(LossReplicas, ShareTheLossOfTheWholeBatch) {
             << devices;
     }
   }
+}
+
+// Differences of the loss in float64.
+void expect_gradient(const std::function<Tensor(const Tensor&)>& loss, const Tensor& at) {
+  GradientTape tape;
+  tape.watch(at);
+  const std::vector<double> gradient = doubles(tape.gradient(reduce_sum(loss(at)), at));
+  const std::vector<double> values = doubles(at);
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto moved = [&](double by) {
+      std::vector<double> others = values;
+      others[i] += by;
+      return doubles(reduce_sum(loss(Tensor::from(others, at.shape()))))[0];
+    };
+    EXPECT_NEAR(gradient[i], (moved(kStep) - moved(-kStep)) / (2 * kStep), 1e-7) << i;
+  }
+}
+
+Tensor wavy(const Shape& shape) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.size(); ++i) values.push_back(std::sin(1.7 * static_cast<double>(i)) * 1.3);
+  return Tensor::from(values, shape);
+}
+
+TEST(CTC, GradientsAreThoseOfDifferences) {
+  const Tensor labels = Tensor::from<int32_t>({1, 1, 2, 3, 0, 0, 2, 1, 0}, {3, 3});
+  expect_gradient([&](const Tensor& p) { return losses::ctc(labels, p); }, wavy({3, 6, 4}));
+  const losses::CTCOptions lengths{.label_length = Tensor::from<int32_t>({2, 1, 2}, {3}),
+                                   .logit_length = Tensor::from<int32_t>({6, 3, 4}, {3})};
+  expect_gradient([&](const Tensor& p) { return losses::ctc(labels, p, lengths); }, wavy({3, 6, 4}));
+}
+
+// Two steps and one label: a path for each of "a a", "a -", "- a".
+TEST(CTC, AddsUpAllPathsThatSpellTheLabel) {
+  const Tensor logits = wavy({1, 2, 3});
+  const std::vector<double> p = doubles(softmax(logits));
+  const double all = p[1] * p[4] + p[1] * p[3] + p[0] * p[4];
+  EXPECT_NEAR(doubles(losses::ctc(Tensor::from<int32_t>({1}, {1, 1}), logits))[0], -std::log(all), 1e-12);
+  // Uniform logits tie everywhere; the gradient is that of the paths all the same.
+  expect_gradient(
+      [](const Tensor& q) {
+        return losses::ctc(Tensor::from<int32_t>({1, 1}, {1, 2}), q);
+      },
+      zeros({1, 4, 3}, DType::float64));
+  // What lies behind the end of the logits does not matter, whatever it is.
+  const Tensor longer = concat(TensorList{logits, wavy({1, 2, 3}) * 50.0}, 1);
+  EXPECT_NEAR(doubles(losses::ctc(Tensor::from<int32_t>({1}, {1, 1}), longer,
+                                  {.logit_length = Tensor::from<int32_t>({2}, {1})}))[0],
+              -std::log(all), 1e-12);
+}
+
+TEST(Circle, GradientsAreThoseOfDifferences) {
+  const Tensor labels = Tensor::from<int32_t>({0, 1, 0, 2, 1}, {5});
+  expect_gradient(
+      [&](const Tensor& p) {
+        return losses::Circle({.gamma = 3, .reduction = Reduction::none})(labels, l2_normalize(p, {1}));
+      },
+      wavy({5, 3}));
+}
+
+TEST(FocalLosses, HaveAnAlphaForEachClass) {
+  const Loss loss = losses::CategoricalFocalCrossentropy({.alpha = {0.1, 0.6, 0.3}});
+  EXPECT_EQ(loss.serialize().at("config").at("alpha"), (Json::List{0.1, 0.6, 0.3}));
+  EXPECT_EQ(losses::CategoricalFocalCrossentropy().serialize().at("config").at("alpha"), Json(0.25));
+  EXPECT_EQ(Loss::deserialize(loss.serialize()).serialize(), loss.serialize());
+  EXPECT_THAT(error_of([&] {
+                loss(ones({2, 4}), ones({2, 4}));
+              }).message(),
+              HasSubstr("3 alphas do not fit 4"));
 }
 
 TEST(LossReplicas, ShareTheFiguresOfAWholeBatchToo) {

@@ -25,6 +25,8 @@ const std::vector<LayerCase>& layer_cases() {
   static const std::vector<std::string> kernel_bias = {"kernel", "bias"};
   static const std::vector<std::string> lstm_weights = {"lstm_cell/kernel", "lstm_cell/recurrent_kernel",
                                                         "lstm_cell/bias"};
+  static const std::vector<std::string> conv_lstm_weights = {
+      "conv_lstm_cell/kernel", "conv_lstm_cell/recurrent_kernel", "conv_lstm_cell/bias"};
   static const std::vector<std::string> gru_weights = {"gru_cell/kernel", "gru_cell/recurrent_kernel",
                                                        "gru_cell/bias"};
   static const std::vector<std::string> attention_weights = {"query/kernel",
@@ -512,6 +514,29 @@ const std::vector<LayerCase>& layer_cases() {
        .inputs = {x({4, 2})},
        .weights = lstm_weights,
        .random = true},
+      {.name = "conv_lstm_1d",
+       .make =
+           [] { return ConvLSTM1D(2, 2, {.strides = 2, .return_sequences = true, .return_state = true}); },
+       .inputs = {x({4, 5, 2})},
+       .weights = conv_lstm_weights,
+       .mask = some_of_four},
+      {.name = "conv_lstm_2d",
+       .make =
+           [] {
+             return ConvLSTM2D(2, {2, 3},
+                               {.padding = "same", .data_format = "channels_first", .go_backwards = true});
+           },
+       .inputs = {x({2, 2, 3, 4})},
+       .weights = conv_lstm_weights},
+      {.name = "conv_lstm_2d_dropout",
+       .make = [] { return ConvLSTM2D(2, 2, {.dropout = 0.3, .recurrent_dropout = 0.2, .seed = 1}); },
+       .inputs = {x({3, 3, 3, 2})},
+       .weights = conv_lstm_weights,
+       .random = true},
+      {.name = "conv_lstm_3d",
+       .make = [] { return ConvLSTM3D(2, 2, {.use_bias = false, .unroll = true}); },
+       .inputs = {x({2, 3, 2, 3, 1})},
+       .weights = {"conv_lstm_cell/kernel", "conv_lstm_cell/recurrent_kernel"}},
       {.name = "gru", .make = [] { return GRU(3); }, .inputs = {x({4, 2})}, .weights = gru_weights},
       {.name = "gru_reset_before",
        .make =
@@ -595,6 +620,23 @@ const std::vector<LayerCase>& layer_cases() {
                    "batch_normalization/moving_variance"}},
       // --- images ---
       {.name = "resizing", .make = [] { return Resizing(3, 5); }, .inputs = {x({4, 3, 2})}},
+      {.name = "resizing_bicubic",
+       .make = [] { return Resizing(3, 5, {.interpolation = "bicubic", .antialias = true}); },
+       .inputs = {x({4, 3, 2})}},
+      {.name = "resizing_area",
+       .make = [] { return Resizing(2, 5, {.interpolation = "area", .data_format = "channels_first"}); },
+       .inputs = {x({2, 4, 3})}},
+      {.name = "up_sampling_lanczos",
+       .make = [] { return UpSampling2D(2, {.interpolation = "lanczos3"}); },
+       .inputs = {x({3, 4, 2})}},
+      {.name = "integer_lookup",
+       .make =
+           [] {
+             return IntegerLookup({.num_oov_indices = 2, .mask_token = 0, .vocabulary = {7, 3, 4}});
+           },
+       .inputs = {indices({4}, 9)},
+       .differentiable = false,
+       .result = DType::int64},
       {.name = "resizing_cropped",
        .make = [] { return Resizing(2, 2, {.crop_to_aspect_ratio = true, .data_format = "channels_first"}); },
        .inputs = {x({2, 4, 3})}},
@@ -650,7 +692,9 @@ const std::vector<LayerCase>& layer_cases() {
 }
 
 const std::set<std::string>& classes_without_cases() {
-  static const std::set<std::string> classes = {"InputLayer", "Lambda", "Sequential", "Functional", "Model"};
+  static const std::set<std::string> classes = {"InputLayer",        "Lambda",  "Sequential",
+                                                "Functional",        "Model",   "StringLookup",
+                                                "TextVectorization", "Hashing", "HashedCrossing"};
   return classes;
 }
 

@@ -191,6 +191,15 @@ def loss_values():
         "distribution": (soft[::-1].copy(), soft),
         "zero": (np.zeros((4, 3), np.float32), other),
     }
+    embeddings = generator.normal(0, 1, (4, 3)).astype(np.float32)
+    data["embeddings"] = (
+        np.array([0, 1, 0, 1], np.int32),
+        embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True),
+    )
+    data["sequences"] = (
+        np.array([[1, 2, 3], [2, 2, 0], [4, 0, 0], [3, 1, 3]], np.int32),
+        generator.normal(0, 2, (4, 7, 5)).astype(np.float32),
+    )
     cases = {
         "mean_squared_error": (losses.MeanSquaredError, {}, "regression"),
         "mean_absolute_error": (losses.MeanAbsoluteError, {}, "regression"),
@@ -248,6 +257,14 @@ def loss_values():
         "squared_hinge": (losses.SquaredHinge, {}, "signs"),
         "squared_hinge_bits": (losses.SquaredHinge, {}, "binary_logits"),
         "categorical_hinge": (losses.CategoricalHinge, {}, "one_hot_logits"),
+        "categorical_focal_alphas": (losses.CategoricalFocalCrossentropy, {"alpha": [0.1, 0.6, 0.3]}, "one_hot"),
+        "circle": (losses.Circle, {"gamma": 8.0}, "embeddings"),
+        "circle_options": (
+            losses.Circle,
+            {"gamma": 4.0, "margin": 0.2, "remove_diagonal": False},
+            "embeddings",
+        ),
+        "ctc": (losses.CTC, {}, "sequences"),
         "dice": (losses.Dice, {}, "binary"),
         "dice_axis": (losses.Dice, {"axis": 1}, "binary"),
         "tversky": (losses.Tversky, {}, "binary"),
@@ -1089,6 +1106,148 @@ def text():
         for bins, x in ((3, ["A", "B", "C", "D", "E"]), (10, ["lockstep", "", "a longer sentence"]))
     ]
     return {"documents": documents, "queries": queries, "vectorization": result, "lookup": lookups, "hashing": hashing}
+
+
+@values
+def lookups():
+    """Words and categories as numbers: lookups with more settings than text.json has, and hashes."""
+    words = ["b", "a", "c", "a", "b", "a", "d", "", "[UNK]"]
+    strings = []
+    for arguments in (
+        {"num_oov_indices": 3},
+        {"num_oov_indices": 2, "mask_token": ""},
+        {"mask_token": "", "output_mode": "count"},
+        {"output_mode": "multi_hot", "max_tokens": 8, "pad_to_max_tokens": True},
+        {"output_mode": "tf_idf"},
+        {"output_mode": "tf_idf", "vocabulary": ["x", "y"], "idf_weights": [0.25, 0.75]},
+        {"vocabulary": ["[UNK]", "q", "a"]},
+    ):
+        layer = layers.StringLookup(**arguments)
+        if "vocabulary" not in arguments:
+            layer.adapt(words)
+        queries = ["a", "zz", "", "q", "c", "a", "x"]
+        rows = [["a", "b", "a"], ["c", "zz", "x"]]
+        strings.append(
+            {
+                "arguments": arguments,
+                "adapt": None if "vocabulary" in arguments else words,
+                "vocabulary": layer.get_vocabulary(),
+                "x": queries,
+                "y": numbers(layer(queries)),
+                "rows": rows,
+                "of_rows": numbers(layer(rows)),
+                "config": serialized(layer),
+            }
+        )
+    ids = [12, 7, 12, 1000, 7, 12, -1, 0, -5]
+    integers = []
+    for arguments in (
+        {},
+        {"max_tokens": 4},
+        {"num_oov_indices": 3},
+        {"mask_token": 0},
+        {"mask_token": 0, "num_oov_indices": 2},
+        {"output_mode": "one_hot"},
+        {"output_mode": "multi_hot", "mask_token": 0},
+        {"output_mode": "count", "max_tokens": 9, "pad_to_max_tokens": True},
+        {"output_mode": "tf_idf"},
+        {"vocabulary": [5, 3, 9]},
+        {"vocabulary": [5, 3, 9], "invert": True},
+    ):
+        layer = layers.IntegerLookup(**arguments)
+        if "vocabulary" not in arguments:
+            layer.adapt(np.array(ids))
+        queries = [[0, 1, 3], [2, 9, 1]] if arguments.get("invert") else [[12, 7, 12], [3, 0, 9], [-5, 1001, 1000]]
+        integers.append(
+            {
+                "arguments": arguments,
+                "adapt": None if "vocabulary" in arguments else ids,
+                "vocabulary": [int(token) for token in layer.get_vocabulary()],
+                "x": queries,
+                "y": numbers(layer(np.array(queries))),
+                "config": serialized(layer),
+            }
+        )
+    texts = ["", "a", "abc", "lockstep", "twelve bytes", "seventeen letters", "a text of more than thirty-two bytes",
+             "x" * 63, "x" * 64, "x" * 65, "every word of this sentence makes it longer than one hundred bytes, so "
+             "that the loop over blocks of sixty-four is run twice, and more", "größer €"]
+    hashes = []
+    for arguments, x in (
+        ({"num_bins": 1000003}, texts),
+        ({"num_bins": 1000003, "salt": 133}, texts),
+        ({"num_bins": 1000003, "salt": [133, 137]}, texts),
+        ({"num_bins": 4, "mask_value": ""}, texts),
+        ({"num_bins": 3, "output_mode": "one_hot"}, ["A", "B", "C"]),
+        ({"num_bins": 3, "output_mode": "count"}, ["A", "B", "C", "A"]),
+        ({"num_bins": 1000003}, [[0, 1, -7], [123456789, 12, 2**31]]),
+        ({"num_bins": 5, "mask_value": 12, "output_mode": "multi_hot"}, [[0, 1, -7], [123456789, 12, 12]]),
+    ):
+        layer = layers.Hashing(**arguments)
+        hashes.append({"arguments": arguments, "x": x, "y": numbers(layer(np.array(x))), "config": serialized(layer)})
+    crossings = []
+    for arguments, columns in (
+        ({"num_bins": 1000003}, [["A", "B", "A", "B", ""], [101, 101, 102, -1, 0]]),
+        ({"num_bins": 1000003}, [["A", "B", "A"], ["x", "y", "y"], ["p", "p", "q"]]),
+        ({"num_bins": 5, "output_mode": "one_hot"}, [["A", "B", "A"], [101, 101, 102]]),
+    ):
+        layer = layers.HashedCrossing(**arguments)
+        crossings.append(
+            {
+                "arguments": arguments,
+                "columns": columns,
+                "y": numbers(layer([np.array(column) for column in columns])),
+                "config": serialized(layer),
+            }
+        )
+    return {
+        "strings": strings,
+        "integers": integers,
+        "hashing": hashes,
+        "crossing": crossings,
+        "vectorization": [
+            serialized(layers.TextVectorization(**arguments))
+            for arguments in ({"vocabulary": ["a", "b"]}, {"vocabulary": ["a"], "ngrams": 2, "split": "character"},
+                              {"vocabulary": ["a"], "output_mode": "count", "standardize": None})
+        ],
+    }
+
+
+@values
+def resizing():
+    """Images in other sizes, by every interpolation, with gradients: `upstream` times the Jacobian."""
+    import tensorflow as tf
+
+    generator = np.random.default_rng(5)
+    images = generator.uniform(0, 1, (2, 5, 6, 2)).astype(np.float32)
+    cases = []
+    for interpolation in ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"):
+        for size in ((3, 4), (9, 7), (5, 13), (2, 2)):
+            for antialias in (False, True):
+                function = functools.partial(
+                    keras.ops.image.resize, size=size, interpolation=interpolation, antialias=antialias
+                )
+                y, pull = jax.vjp(function, images)
+                upstream = generator.normal(0, 1, y.shape).astype(np.float32)
+                cases.append(
+                    {
+                        "arguments": {"size": size, "interpolation": interpolation, "antialias": antialias},
+                        "y": y,
+                        "upstream": upstream,
+                        "gradient": pull(upstream)[0],
+                    }
+                )
+    for size in ((3, 4), (9, 7), (5, 13), (2, 2)):
+        y = tf.image.resize(images, size, "area").numpy()
+        cases.append({"arguments": {"size": size, "interpolation": "area", "antialias": False}, "y": y})
+    whole = generator.integers(0, 256, (1, 5, 6, 1)).astype(np.uint8)
+    of_integers = [
+        {
+            "arguments": {"height": 8, "width": 9, "interpolation": interpolation},
+            "y": numbers(layers.Resizing(8, 9, interpolation=interpolation)(whole)).astype(np.int32),
+        }
+        for interpolation in ("bilinear", "bicubic", "lanczos3")
+    ]
+    return {"images": images, "cases": cases, "integers": whole.astype(np.int32), "of_integers": of_integers}
 
 
 @values

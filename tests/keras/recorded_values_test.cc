@@ -10,9 +10,11 @@
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/initializers.h"
+#include "lockstep/keras/layers/image.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/regularizers.h"
+#include "lockstep/ops/image.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -106,6 +108,33 @@ TEST(RecordedValues, Losses) {
     GradientTape tape;
     tape.watch(p);
     expect_near(tape.gradient(Loss::deserialize(made_of(record))(y, p), p), record.at("gradient"));
+  }
+}
+
+TEST(RecordedValues, Resizing) {
+  const Json all = recorded("resizing");
+  const Tensor images = tensor(all.at("images"));
+  for (const Json& record : all.at("cases").items()) {
+    const Json& arguments = record.at("arguments");
+    SCOPED_TRACE(arguments.dump());
+    const Dims size{arguments.at("size").at(0).as_int(), arguments.at("size").at(1).as_int()};
+    GradientTape tape;
+    tape.watch(images);
+    const Tensor y = image::resize(images, size,
+                                   {.interpolation = arguments.at("interpolation").as_string(),
+                                    .antialias = arguments.at("antialias").as_bool()});
+    expect_near(y, record.at("y"));
+    if (const Json* upstream = record.find("upstream"))
+      expect_near(tape.gradient(reduce_sum(y * tensor(*upstream)), images), record.at("gradient"), 1e-5);
+  }
+  const Tensor whole = cast(tensor(all.at("integers")), DType::uint8);
+  for (const Json& record : all.at("of_integers").items()) {
+    SCOPED_TRACE(record.at("arguments").dump());
+    const Layer layer =
+        Layer::deserialize(Json::object({{"class_name", "Resizing"}, {"config", record.at("arguments")}}));
+    const Tensor y = layer(whole);
+    EXPECT_EQ(y.dtype(), DType::uint8);
+    expect_near(y, record.at("y"), 0);
   }
 }
 

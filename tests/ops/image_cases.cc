@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "ops/image/resample.h"
 #include "ops/op_case.h"
@@ -36,6 +37,43 @@ Array resampled(const Array& x, int axis, int64_t output, bool nearest) {
   Array y(shape);
   each_term(shape, axis, x.shape[axis], nearest,
             [&](const Dims& from, const Dims& to, double weight) { y.at(to) += weight * x.at(from); });
+  return y;
+}
+
+double sinc(double x) { return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x); }
+
+// What a pixel at this distance counts.
+double weight_of(Interpolation::Kind kind, double x) {
+  const double radius = kind == Interpolation::lanczos3 ? 3 : 5;
+  if (kind == Interpolation::bilinear) return std::max(0.0, 1 - x);
+  if (kind != Interpolation::bicubic) return x < radius ? sinc(x) * sinc(x / radius) : 0;
+  if (x < 1) return 1 - 2.5 * x * x + 1.5 * x * x * x;
+  return x < 2 ? 2 - 4 * x + 2.5 * x * x - 0.5 * x * x * x : 0;
+}
+
+// Along one dimension, pixel by pixel.
+Array weighted(const Array& x, int axis, int64_t output, Interpolation::Kind kind, bool antialias) {
+  Shape shape = x.shape;
+  shape[axis] = output;
+  Array y(shape);
+  const int64_t input = x.shape[axis];
+  const double step = static_cast<double>(input) / static_cast<double>(output);
+  each_index(shape, [&](const Dims& at) {
+    const double begin = static_cast<double>(at[axis]) * step;
+    double sum = 0, value = 0;
+    Dims from = at;
+    for (int64_t i = 0; i < input; ++i) {
+      from[axis] = i;
+      const auto pixel = static_cast<double>(i);
+      const double weight = kind == Interpolation::area
+                                ? std::max(0.0, std::min(begin + step, pixel + 1) - std::max(begin, pixel))
+                                : weight_of(kind, std::abs(begin + step / 2 - 0.5 - pixel) /
+                                                      (antialias ? std::max(step, 1.0) : 1));
+      sum += weight;
+      value += weight * x.at(from);
+    }
+    y.at(at) = value / sum;
+  });
   return y;
 }
 
@@ -161,6 +199,27 @@ OpCases cases() {
   resize_case("bilinear", {2, 3, 4, 2}, {5, 3}, false);
   resize_case("nearest", {1, 4, 3, 2}, {2, 6}, true);
   resize_case("one_image", {3, 4, 1}, {4, 8}, false);
+  const auto weighted_case = [&](const CaseName& name, Interpolation::Kind kind, bool antialias,
+                                 const Dims& size) {
+    all.push_back({.name = "resize_" + name,
+                   .inputs = {normal({2, 5, 4, 2})},
+                   .reference =
+                       [=](const Arrays& in) {
+                         return weighted(weighted(in[0], 1, size[0], kind, antialias), 2, size[1], kind,
+                                         antialias);
+                       },
+                   .tolerance = Tolerance::summed,
+                   .function =
+                       [=](auto in) {
+                         return image::resize(in[0], size, {.interpolation = kind, .antialias = antialias});
+                       }});
+  };
+  weighted_case("bicubic", Interpolation::bicubic, false, {7, 3});
+  weighted_case("bicubic_antialias", Interpolation::bicubic, true, {2, 6});
+  weighted_case("lanczos3", Interpolation::lanczos3, false, {3, 9});
+  weighted_case("lanczos5", Interpolation::lanczos5, true, {3, 3});
+  weighted_case("bilinear_antialias", Interpolation::bilinear, true, {2, 3});
+  weighted_case("area", Interpolation::area, false, {3, 6});
   all.push_back(
       {.name = "resize_nearest_of_integers",
        .inputs = {normal({1, 3, 4, 2})},

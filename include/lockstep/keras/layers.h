@@ -6,6 +6,7 @@
 #include "lockstep/keras/layers/convolutional.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/keras/layers/image.h"
+#include "lockstep/keras/layers/lookup.h"
 #include "lockstep/keras/layers/merging.h"
 #include "lockstep/keras/layers/normalization.h"
 #include "lockstep/keras/layers/pooling.h"

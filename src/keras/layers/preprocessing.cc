@@ -6,6 +6,8 @@
 #include <set>
 
 #include "graph/emit.h"
+#include "keras/layers/adaptable.h"
+#include "keras/layers/category_encoding.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
@@ -15,12 +17,6 @@
 
 namespace lockstep::keras::layers {
 namespace {
-
-class Adaptable {
- public:
-  virtual ~Adaptable() = default;
-  virtual void adapt(const Tensor& data, std::source_location where) = 0;
-};
 
 // One number, or a vector that broadcasts over the last dimension.
 Tensor tensor_of(const Numbers& numbers, DType dtype) {
@@ -170,21 +166,6 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
 const RegisterLayer<NormalizationLayer> normalization;
 
 // --- categories ----------------------------------------------------------------------------------------------------
-
-// Category numbers as rows of `depth`. multi_hot and count run over the second dimension (the only one of a vector).
-Tensor encode(const Tensor& input, const std::string& mode, int64_t depth, DType dtype,
-              const Tensor& weights = {}) {
-  const bool integer = input.dtype() == DType::int32 || input.dtype() == DType::int64;
-  Tensor x = integer ? input : cast(input, DType::int32);
-  if (mode == "int") return cast(x, dtype);
-  if (x.rank() == 0) x = expand_dims(x, 0);
-  if (mode == "one_hot")
-    return one_hot(x.rank() > 1 && x.shape()[-1] == 1 ? squeeze(x, {-1}) : x, depth, dtype);
-  Tensor rows = one_hot(x, depth, dtype);
-  if (weights.defined()) rows = rows * expand_dims(cast(weights, dtype), -1);
-  const ReduceOptions over{.axis = {x.rank() > 1 ? 1 : 0}};
-  return mode == "multi_hot" ? reduce_max(rows, over) : reduce_sum(rows, over);
-}
 
 struct CategoryEncodingSettings {
   int64_t num_tokens = 0;
@@ -340,6 +321,20 @@ class DiscretizationLayer final : public ConfiguredLayer<DiscretizationSettings>
 const RegisterLayer<DiscretizationLayer> discretization;
 
 }  // namespace
+
+Tensor encode(const Tensor& input, const std::string& mode, int64_t depth, DType dtype,
+              const Tensor& weights) {
+  const bool integer = input.dtype() == DType::int32 || input.dtype() == DType::int64;
+  Tensor x = integer ? input : cast(input, DType::int32);
+  if (mode == "int") return cast(x, dtype);
+  if (x.rank() == 0) x = expand_dims(x, 0);
+  if (mode == "one_hot")
+    return one_hot(x.rank() > 1 && x.shape()[-1] == 1 ? squeeze(x, {-1}) : x, depth, dtype);
+  Tensor rows = one_hot(x, depth, dtype);
+  if (weights.defined()) rows = rows * expand_dims(cast(weights, dtype), -1);
+  const ReduceOptions over{.axis = {x.rank() > 1 ? 1 : 0}};
+  return mode == "multi_hot" ? reduce_max(rows, over) : reduce_sum(rows, over);
+}
 
 void AdaptableLayer::adapt(const Tensor& data, std::source_location where) const {
   auto* adaptable = dynamic_cast<Adaptable*>(base().get());

@@ -10,6 +10,7 @@
 #include "execute/compile_test.h"
 #include "keras/fields.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -212,6 +213,80 @@ TEST(Models, KeepWhatGetWeightsGave) {
   model.fit(filled({8, 2}, 1), filled({8, 1}, 3), {.verbose = 0});
   EXPECT_EQ(floats(before[0]), values) << "a copy, not the weight itself";
   EXPECT_NE(floats(model.get_weights()[0]), values);
+}
+
+// --- inputs and outputs by name --------------------------------------------------------------------------------
+
+Model named_model() {
+  const KerasTensor left = Input({3}, {.name = "left"}), right = Input({2}, {.name = "right"});
+  const KerasTensor both = layers::Concatenate()(KerasTensorList{left, right});
+  return Model({{"wide", left}, {"narrow", right}}, {{"size", layers::Dense(1, {.name = "head"})(both)},
+                                                     {"kind", layers::Dense(2, {.name = "logits"})(both)}});
+}
+
+TEST(NamedModels, TakeDataAndLossesByTheirNames) {
+  const Model model = named_model();
+  EXPECT_THAT(model.model_base().input_names(), ElementsAre("narrow", "wide"));
+  EXPECT_THAT(model.model_base().output_names(2), ElementsAre("kind", "size"));
+  model.compile({.optimizer = "sgd",
+                 .loss = std::map<std::string, Loss>{{"size", "mse"}, {"kind", "mae"}},
+                 .metrics = std::map<std::string, std::vector<Metric>>{{"kind", {"mse"}}}});
+  const Data::Named x{{"wide", filled({4, 3}, 1)}, {"narrow", filled({4, 2}, 2)}};
+  const Data::Named y{{"size", filled({4, 1}, 3)}, {"kind", filled({4, 2}, 1)}};
+  const History history = model.fit(Data(x, y), {.verbose = 0});
+  for (const char* figure : {"loss", "size_loss", "kind_loss", "kind_mse"})
+    EXPECT_TRUE(history.contains(figure));
+  const std::map<std::string, Tensor> predicted = model.predict_named(Data(x, {}), {.verbose = 0});
+  ASSERT_EQ(predicted.size(), 2u);
+  EXPECT_EQ(predicted.at("size").shape(), (Shape{4, 1}));
+  EXPECT_EQ(predicted.at("kind").shape(), (Shape{4, 2}));
+  // The names of layers are not those of the model.
+  EXPECT_THAT(refusal([&] {
+                model.predict_all(Data(Data::Named{{"left", x.at("wide")}, {"right", x.at("narrow")}}, {}));
+              }),
+              HasSubstr("left"));
+  const Model again = Model::from_json(model.to_json());
+  again.set_weights(model.get_weights());
+  EXPECT_THAT(again.model_base().input_names(), ElementsAre("narrow", "wide"));
+  EXPECT_EQ(floats(again.predict_named(Data(x, {}), {.verbose = 0}).at("kind")),
+            floats(predicted.at("kind")));
+}
+
+// --- float64 ---------------------------------------------------------------------------------------------------
+
+class Float64Models : public ::testing::Test {
+ protected:
+  Float64Models() { mixed_precision::set_global_policy("float64"); }
+  ~Float64Models() override { mixed_precision::set_global_policy(previous_); }
+  DTypePolicy previous_ = mixed_precision::global_policy();
+};
+
+// A third has no exact float32: any rounding on the way would show.
+TEST_F(Float64Models, KeepDataLabelsAndWeightsAsTheyAre) {
+  const double third = 1.0 / 3;
+  const Tensor x = Tensor::full(DType::float64, {6, 1}, third), y = Tensor::full(DType::float64, {6, 1}, 0);
+  const Tensor weight = Tensor::full(DType::float64, {6}, third);
+  const KerasTensor input = Input({1});
+  EXPECT_EQ(input.dtype(), DType::float64);
+  for (const Model& model : {Model(input, layers::Dense(1, {.kernel_initializer = "ones"})(input)),
+                             Model(Sequential({layers::Dense(1, {.kernel_initializer = "ones"})}))}) {
+    model.compile({.optimizer = optimizers::SGD({.learning_rate = third}),
+                   .loss = "mse",
+                   .metrics = {"mae"},
+                   .weighted_metrics = {"mse"}});
+    const Logs logs = model.evaluate(Data(x, y, weight), {.batch_size = 4, .verbose = 0});
+    EXPECT_EQ(model.predict(Data(x), {.verbose = 0}).dtype(), DType::float64);
+    EXPECT_NEAR(*logs.find("loss"), third * third * third, 1e-16);
+    EXPECT_NEAR(*logs.find("mae"), third, 1e-16);
+    EXPECT_NEAR(*logs.find("mse"), third * third, 1e-16);
+    const auto batches = data::Dataset::from_tensor_slices({x, y, weight}).batch(4);
+    EXPECT_NEAR(*model.evaluate(batches, {.verbose = 0}).find("loss"), third * third * third, 1e-16);
+    // w -= rate * weight * mean(2 w x x) over one batch of all, where the weights of class 0 are thirds too.
+    model.fit(Data(x, y), {.batch_size = 6, .verbose = 0, .class_weight = {{0, third}}});
+    EXPECT_NEAR(cast(model.get_weights()[0], DType::float64).item<double>(),
+                1 - third * third * 2 * third * third, 1e-15);
+    EXPECT_EQ(model.optimizer().learning_rate().dtype(), DType::float64);
+  }
 }
 
 // --- weights in files ------------------------------------------------------------------------------------------

@@ -72,19 +72,16 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-// A learning rate is held in float32.
-double as_float(double value) { return static_cast<float>(value); }
-
 const Case kCases[] = {
-    {"adam", [] { return Adam(); }, adam(as_float(1e-3), 0.9, 0.999, 1e-7)},
+    {"adam", [] { return Adam(); }, adam(1e-3, 0.9, 0.999, 1e-7)},
     {"adam_with_options",
      [] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },
-     adam(as_float(0.05), 0.8, 0.95, 1e-3)},
-    {"sgd", [] { return SGD(); }, sgd(as_float(0.01), 0, false)},
-    {"sgd_with_rate", [] { return SGD({.learning_rate = 0.3}); }, sgd(as_float(0.3), 0, false)},
-    {"momentum", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9}); }, sgd(as_float(0.1), 0.9, false)},
+     adam(0.05, 0.8, 0.95, 1e-3)},
+    {"sgd", [] { return SGD(); }, sgd(0.01, 0, false)},
+    {"sgd_with_rate", [] { return SGD({.learning_rate = 0.3}); }, sgd(0.3, 0, false)},
+    {"momentum", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9}); }, sgd(0.1, 0.9, false)},
     {"nesterov", [] { return SGD({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}); },
-     sgd(as_float(0.1), 0.9, true)},
+     sgd(0.1, 0.9, true)},
 };
 
 const Doubles kStart = {1, -2, 0.5, 0, 3};
@@ -289,7 +286,7 @@ TEST(OptimizerState, VariablesAreIterationsRateAndSlotsInOrder) {
   ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(all[0].id(), optimizer.iterations().id());
   EXPECT_EQ(all[1].id(), optimizer.learning_rate().id());
-  EXPECT_EQ(all[1].spec(), (TensorSpec{DType::float32, {}}));
+  EXPECT_EQ(all[1].spec(), (TensorSpec{DType::float64, {}})) << "as wide as the widest of the variables";
   EXPECT_EQ(all[2].spec(), a.spec());
   EXPECT_EQ(all[3].spec(), a.spec());
   EXPECT_EQ(all[4].spec(), b.spec());
