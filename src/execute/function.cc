@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/as_error.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
 #include "device/memory_ledger.h"
@@ -73,6 +74,7 @@ class FunctionCore::Impl {
     return program.executable->run_rows(runs, outputs, options_.clock);
   }
 
+  const std::string& name() const { return options_.name; }
   int traces() const { return traces_; }
 
   ProgramFigures figures(std::span<const Tensor> inputs, std::source_location where) {
@@ -248,13 +250,13 @@ FunctionCore::~FunctionCore() = default;
 
 void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs,
                         std::source_location where) {
-  impl_->call(inputs, outputs, where);
+  as_error(impl_->name(), where, [&] { impl_->call(inputs, outputs, where); });
 }
 TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where) {
-  return impl_->call(inputs, where);
+  return as_error(impl_->name(), where, [&] { return impl_->call(inputs, where); });
 }
 bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
-  return impl_->call(runs, outputs, where);
+  return as_error(impl_->name(), where, [&] { return impl_->call(runs, outputs, where); });
 }
 int FunctionCore::traces() const { return impl_->traces(); }
 ProgramFigures FunctionCore::figures(std::span<const Tensor> inputs, std::source_location where) {

@@ -56,8 +56,11 @@ class MeanBase : public MetricBase {
 
  protected:
   // Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
-  void add(const Tensor& figures, const Tensor& weights) {
-    const Tensor values = figures.dtype() == DType::float32 ? figures : cast(figures, DType::float32);
+  void add(const Tensor& figures, const Tensor& figure_weights) {
+    const auto counted = [](const Tensor& x) {
+      return x.defined() && x.dtype() != DType::float32 ? cast(x, DType::float32) : x;
+    };
+    const Tensor values = counted(figures), weights = counted(figure_weights);
     const Tensor weighted = product(values, weights);
     if (values.rank() == 0) {
       const double share = replica_share();
