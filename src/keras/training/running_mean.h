@@ -24,9 +24,7 @@ class RunningMean {
   // Not finite any more once a mean was not.
   Tensor total() const { return total_.value(); }
   // Divided in its dtype, as Keras divides.
-  double result() const {
-    return total_.dtype() == DType::float64 ? quotient<double>() : quotient<float>();
-  }
+  double result() const { return total_.dtype() == DType::float64 ? quotient<double>() : quotient<float>(); }
   std::vector<Variable> variables() const { return {total_, count_}; }
   void reset() const {
     for (const Variable& variable : {total_, count_}) variable.assign(zero(variable.dtype()));
