@@ -688,6 +688,15 @@ TEST(FunctionFigures, ExplainNamesTheLaunchesInOrder) {
   EXPECT_THAT(text, Not(HasSubstr("softplus"))) << "it is part of a fused launch";
 }
 
+TEST(Function, WhatTheStandardLibraryThrowsIsAnError) {
+  auto f = function([](const Tensor&) -> Tensor { throw std::bad_alloc(); }, {.name = "greedy"});
+  const Error error = error_of([&] { f(zeros({2})); });
+  EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+  EXPECT_THAT(error.message(), HasSubstr("greedy: there is not enough memory"));
+  auto own = function([](const Tensor&) -> Tensor { throw std::runtime_error("mine"); });
+  EXPECT_THROW(own(zeros({2})), std::runtime_error);
+}
+
 TEST(FunctionRandom, EveryRunDrawsAnew) {
   const random::Generator generator(5);
   auto f = function([&] {

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-void rethrow_as_error(const char* what, std::source_location where) {
+void rethrow_as_error(std::string_view what, std::source_location where) {
   constexpr const char* kNoMemory = ": there is not enough memory for this";
   try {
     throw;

@@ -1,9 +1,14 @@
 // Run files that nobody would write: JSON changed at random, carried out as the tool would.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +16,9 @@
 #include "cli/run.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/random.h"
+#include "lockstep/train/safetensors.h"
 
 namespace lockstep::cli {
 
@@ -119,7 +127,8 @@ class Mutation {
   void lengthen(Json& place) {
     if (place.is_object()) {
       static const std::vector<std::string> names{"name",  "dtype",   "padding", "axis",
-                                                  "units", "strides", "zoo"};
+                                                  "units", "strides", "zoo",     "sample_weight",
+                                                  "x",     "y",       "mask",    "exclude_from_weight_decay"};
       place.set(names[below(names.size())], interesting());
     } else if (place.is_list() && !place.items().empty()) {
       place.push_back(Json(place.items()[below(place.items().size())]));
@@ -131,6 +140,42 @@ class Mutation {
   Random random_;
 };
 
+// The files that the seeds name, in a folder of this process: examples for two inputs and two outputs, with weights.
+inline const std::string& folder_of_examples() {
+  static const std::string folder = [] {
+    const std::filesystem::path made =
+        std::filesystem::temp_directory_path() / ("lockstep_run_mutations_" + std::to_string(getpid()));
+    std::filesystem::create_directories(made);
+    const random::Generator generator(5);
+    const auto numbers = [&](const Shape& shape) {
+      return random::uniform(shape, {.generator = &generator});
+    };
+    train::save_safetensors((made / "examples.safetensors").string(),
+                            {{"sizes", numbers({12, 2})},
+                             {"words", cast(numbers({12}) * 2.99, DType::int32)},
+                             {"kinds", cast(numbers({12}) * 2.99, DType::int32)},
+                             {"prices", numbers({12})},
+                             {"w", numbers({12})}});
+    std::ofstream table(made / "table.csv");
+    table << "height,width,word,kind,price,weight\n";
+    for (int i = 0; i < 12; ++i)
+      table << 0.1 * i << ',' << 1 - 0.1 * i << ',' << i % 3 << ',' << i * 5 % 3 << ',' << i << ",0.5\n";
+    return made.string();
+  }();
+  return folder;
+}
+
+// Whether a run reads only what is made here: files of others, and downloads, are other fuzzers' part.
+inline bool reads_own_files(const Source& source) {
+  const auto known = [](const std::string& path) {
+    return path == "examples.safetensors" || path == "table.csv" || path == "nowhere.csv";
+  };
+  if (const auto* builtin = std::get_if<BuiltinSource>(&source)) return builtin->name == "digits";
+  if (const auto* csv = std::get_if<CsvSource>(&source)) return known(csv->path);
+  if (const auto* tensors = std::get_if<SafetensorsSource>(&source)) return known(tensors->path);
+  return false;
+}
+
 // Carries a run out, small: whatever the file says, it either works or is refused by an Error. True where it
 // worked.
 inline bool carry_out_or_refuse(const std::string& text, std::FILE* out) {
@@ -141,13 +186,19 @@ inline bool carry_out_or_refuse(const std::string& text, std::FILE* out) {
   }();
   (void)prepared;
   try {
-    RunFile run = parse_run(Json::parse(text), "");
+    RunFile run = parse_run(Json::parse(text), folder_of_examples());
     const auto limited = [](int64_t& value, int64_t most) { value = std::min(value, most); };
-    auto* digits = std::get_if<BuiltinSource>(&run.data.source);
-    // Files and downloads are other fuzzers' part.
-    if (!digits || digits->name != "digits" || run.data.options.validation) return false;
-    digits->train_size = std::clamp<int64_t>(digits->train_size, 0, 16);
-    digits->test_size = std::clamp<int64_t>(digits->test_size, 0, 8);
+    const auto few = [](Source& source) {
+      if (auto* digits = std::get_if<BuiltinSource>(&source)) {
+        digits->train_size = std::clamp<int64_t>(digits->train_size, 0, 16);
+        digits->test_size = std::clamp<int64_t>(digits->test_size, 0, 8);
+      }
+      return reads_own_files(source);
+    };
+    std::optional<SourceSettings>& validation = run.data.options.validation;
+    if (!few(run.data.source) || (validation && !few(validation->source))) return false;
+    // A model in another file is read by whoever reads this one.
+    if (run.model.json.is_string() && run.model.from_json()) return false;
     limited(run.fit.epochs, 1);
     if (run.fit.steps_per_epoch > 2) run.fit.steps_per_epoch = 2;
     if (run.fit.validation_steps > 2) run.fit.validation_steps = 2;
@@ -159,6 +210,9 @@ inline bool carry_out_or_refuse(const std::string& text, std::FILE* out) {
       if (depth->is_number()) *depth = std::clamp<double>(depth->as_double(), -1, 2);
     run.fit.verbose = 0;
     run.initial_weights = run.output = run.backup = "";
+    // What is written of it is the same run.
+    const Json written = written_run(run);
+    if (written_run(parse_run(written, "")) != written) std::abort();
     carry_out(run, {}, {.out = out});
     return true;
   } catch (const Error&) {

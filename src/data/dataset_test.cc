@@ -47,6 +47,18 @@ TEST(Dataset, AMapDrawsTheSameNumbersOnAnyNumberOfThreads) {
             std::vector(runs[0].begin() + 50, runs[0].end()));
 }
 
+TEST(Dataset, WhatTheStandardLibraryThrowsIsAnError) {
+  const Dataset greedy = Dataset::from_generator([]() -> Dataset::Generator { throw std::bad_alloc(); });
+  EXPECT_THROW(greedy.element_spec(), Error);
+  EXPECT_THROW(
+      {
+        Iterator iterator(greedy);
+        Element element;
+        iterator.next(element);
+      },
+      Error);
+}
+
 TEST(Dataset, AnErrorNamesTheElementAndTheNextCallGoesOn) {
   const Dataset data = Dataset::range(3).map(
       [](const Tensor& i) {

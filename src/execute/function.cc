@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/as_error.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
 #include "device/memory_ledger.h"
@@ -77,6 +78,7 @@ class FunctionCore::Impl {
     return program.executable->run_rows(runs, outputs, options_.clock);
   }
 
+  const std::string& name() const { return options_.name; }
   int traces() const { return traces_; }
 
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where) {
@@ -281,14 +283,14 @@ FunctionCore::~FunctionCore() = default;
 
 void FunctionCore::call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where,
                         std::span<const int64_t> worker_rows) {
-  impl_->call(inputs, outputs, where, worker_rows);
+  as_error(impl_->name(), where, [&] { impl_->call(inputs, outputs, where, worker_rows); });
 }
 TensorList FunctionCore::call(std::span<const Tensor> inputs, std::source_location where,
                               std::span<const int64_t> worker_rows) {
-  return impl_->call(inputs, where, worker_rows);
+  return as_error(impl_->name(), where, [&] { return impl_->call(inputs, where, worker_rows); });
 }
 bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where) {
-  return impl_->call(runs, outputs, where);
+  return as_error(impl_->name(), where, [&] { return impl_->call(runs, outputs, where); });
 }
 int FunctionCore::traces() const { return impl_->traces(); }
 ProgramStatistics FunctionCore::statistics(std::span<const Tensor> inputs, std::source_location where) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/as_error.h"
 #include "graph/eager.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/call_site.h"
@@ -48,11 +49,13 @@ TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& at
             " is none (a default-constructed Tensor or an unconnected gradient)");
     input_specs.push_back(input.spec());
   }
-  SpecList specs = op.infer(InferContext{op, input_specs, attrs, where});
-  TensorList outputs = current_trace ? current_trace->append(op, inputs, attrs, std::move(specs), where)
-                                     : run_eager(op, inputs, attrs, specs, where);
-  tell_recorders(op, attrs, inputs, outputs);
-  return outputs;
+  return as_error(op.name, where, [&] {
+    SpecList specs = op.infer(InferContext{op, input_specs, attrs, where});
+    TensorList outputs = current_trace ? current_trace->append(op, inputs, attrs, std::move(specs), where)
+                                       : run_eager(op, inputs, attrs, specs, where);
+    tell_recorders(op, attrs, inputs, outputs);
+    return outputs;
+  });
 }
 
 Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,

@@ -70,6 +70,16 @@ TEST(Emit, AShapeRuleThatFailsAppendsNothing) {
   EXPECT_EQ(trace.graph().nodes.size(), 2u) << "the parameter and the constant";
 }
 
+TEST(Emit, MemoryThatThereIsNotIsAnError) {
+  const OpDef greedy{.name = "greedy",
+                     .infer = [](const InferContext&) -> SpecList { throw std::bad_alloc(); }};
+  const auto where = here();
+  const Error error = error_of([&] { emit_one(greedy, {pair(1, 2)}, {}, where); });
+  EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+  EXPECT_THAT(error.message(), HasSubstr("greedy: there is not enough memory"));
+  EXPECT_EQ(error.where().line(), where.line());
+}
+
 // --- traces ------------------------------------------------------------------------------------------------
 
 TEST(Traces, NestAndEnd) {

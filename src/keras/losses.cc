@@ -96,8 +96,22 @@ Tensor hinge_labels(const Tensor& y) {
 }
 
 Tensor class_numbers(const Tensor& labels) {
-  const bool fits = labels.dtype() == DType::int32 || labels.dtype() == DType::int64;
-  return fits ? labels : cast(labels, is_floating(labels.dtype()) ? DType::int64 : DType::int32);
+  if (labels.dtype() == DType::int32 || labels.dtype() == DType::int64) return labels;
+  if (!is_floating(labels.dtype())) return cast(labels, DType::int32);
+  // NaN and fractions are no classes, and must not become some.
+  return cast(where(equal(labels, floor(labels)), labels, -1.0), DType::int64);
+}
+
+void check_class_shapes(const char* loss, const Tensor& labels, const Tensor& scores) {
+  require(scores.rank() > 0 && labels.shape() == scores.shape().drop_last(1), ErrorCode::shape_mismatch,
+          std::source_location::current(), loss, ": class numbers of shape ", labels.shape(),
+          " do not fit predictions of shape ", scores.shape(),
+          labels.shape() == scores.shape() ? "; one-hot labels want CategoricalCrossentropy" : "");
+}
+
+// What the predictions (..., classes) say of the labels' classes; a label that is no class is an Error.
+Tensor of_class(const Tensor& scores, const Tensor& labels) {
+  return gather(scores, labels, -1, scores.rank() - 1);
 }
 
 void check_shapes(const char* loss, const Tensor& y_true, const Tensor& y_pred) {
@@ -344,10 +358,7 @@ struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossent
   Tensor losses(const Tensor& y, const Tensor& p) const {
     Tensor labels = class_numbers(without_width(y, p, axis));
     const Tensor scores = to_last(p, axis);
-    require(labels.shape() == scores.shape().drop_last(1), ErrorCode::shape_mismatch,
-            std::source_location::current(), "SparseCategoricalCrossentropy: class numbers of shape ",
-            y.shape(), " do not fit predictions of shape ", p.shape(),
-            y.shape() == p.shape() ? "; one-hot labels want CategoricalCrossentropy" : "");
+    check_class_shapes(kName, labels, scores);
     Tensor counted;
     if (ignore_class) {
       counted = not_equal(labels, *ignore_class);
@@ -358,8 +369,7 @@ struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossent
       losses = sparse_softmax_cross_entropy_with_logits(labels, scores);
     } else {
       // Only the label's own probability is clipped and taken the logarithm of.
-      const Tensor hot = one_hot(labels, scores.shape()[-1], scores.dtype());
-      losses = -log(clipped(sum_of(scores * hot) / sum_of(scores)));
+      losses = -log(clipped(of_class(scores, labels) / sum_of(scores)));
     }
     if (!ignore_class) return losses;
     losses = where(counted, losses, 0.0);
@@ -377,9 +387,9 @@ struct CategoricalGeneralizedCrossEntropySettings : losses::CategoricalGeneraliz
             "q must be in (0, 1), received ", q);
   }
   Tensor losses(const Tensor& y, const Tensor& p) const {
-    const Tensor hot = one_hot(class_numbers(without_width(y, p, -1)), p.shape()[-1], p.dtype());
-    check_shapes(kName, hot, p);
-    return (1.0 - pow(sum_of(p * hot), q)) / q;
+    const Tensor labels = class_numbers(without_width(y, p, -1));
+    check_class_shapes(kName, labels, p);
+    return (1.0 - pow(of_class(p, labels), q)) / q;
   }
 };
 

@@ -144,6 +144,24 @@ TEST(Losses, ThatDoNotFitSaySo) {
   EXPECT_THROW(losses::BinaryCrossentropy({.label_smoothing = 2}), Error);
 }
 
+TEST(Losses, OfLabelsThatAreNoClassAreErrors) {
+  const Tensor p = Tensor::full(DType::float32, {3, 4}, 0.25);
+  for (const Loss& loss :
+       {losses::SparseCategoricalCrossentropy(), losses::SparseCategoricalCrossentropy({.from_logits = true}),
+        losses::CategoricalGeneralizedCrossEntropy()})
+    for (const float label : {4.0F, -1.0F, 1.5F, NAN}) {
+      const Tensor y = Tensor::from<float>({0, label, 1}, {3});
+      EXPECT_THROW(loss(y, p), Error) << loss.name() << " of " << label;
+      auto compiled =
+          function([&](const Tensor& labels, const Tensor& scores) { return loss(labels, scores); });
+      EXPECT_THROW(compiled(y, p), Error) << loss.name() << " of " << label;
+    }
+  // What is not counted need not be a class.
+  EXPECT_TRUE(near(
+      losses::SparseCategoricalCrossentropy({.ignore_class = -1})(Tensor::from<int32_t>({0, -1, 1}, {3}), p),
+      {std::log(4.0)}));
+}
+
 TEST(Losses, OfSixteenBitsAreComputedInFloat32) {
   const auto [y, p] = examples(Kind::categorical);
   for (const DType dtype : {DType::bfloat16, DType::float16}) {

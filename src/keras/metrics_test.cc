@@ -97,6 +97,21 @@ TEST(Metrics, AreKerasValues) {
   }
 }
 
+// They count in float32 whatever the predictions, labels and weights are.
+TEST(Metrics, OfFloat64AreTheSame) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.json);
+    const auto [y, p] = examples(c.kind);
+    const auto wide = [](const Tensor& x) { return is_floating(x.dtype()) ? cast(x, DType::float64) : x; };
+    for (const bool weighted : {false, true}) {
+      const Metric metric = Metric::deserialize(Json::parse(c.json));
+      metric.update_state(wide(y), wide(p), weighted ? wide(example_weights()) : Tensor());
+      EXPECT_TRUE(near(metric.result(), weighted ? c.weighted : c.plain))
+          << (weighted ? "weighted" : "plain");
+    }
+  }
+}
+
 TEST(Metrics, AreWrittenAsKerasWritesThem) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.json);

@@ -74,7 +74,7 @@ void DnnlSequence::add_reorder(const dnnl::memory::desc& from, Slot source, cons
       {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
 }
 
-void DnnlSequence::launch(const LaunchArgs& args) const {
+void DnnlSequence::launch(const LaunchArgs& args) const try {
   auto* workspace = static_cast<char*>(args.workspace);
   for (const Binding& binding : bindings_) {
     void* data = nullptr;
@@ -96,6 +96,9 @@ void DnnlSequence::launch(const LaunchArgs& args) const {
             std::source_location::current(), "oneDNN could not execute a primitive (status ",
             static_cast<int>(status), ")");
   }
+} catch (const dnnl::error& error) {
+  fail(error.status == dnnl_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal,
+       std::source_location::current(), "oneDNN: ", error.what());
 }
 
 }  // namespace lockstep::cpu

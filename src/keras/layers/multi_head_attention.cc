@@ -154,9 +154,13 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
     const auto spread = [&](const Tensor& x) { return sharing > 1 ? repeat(x, sharing, 2) : x; };
     Tensor logits = einsum("bqhd,bkhd->bhqk", {query * scale, spread(key)});
     if (context.use_causal_mask) mask = both(mask, causal_mask(query.shape()[1], key.shape()[1]));
-    if (mask.defined())
-      logits = lockstep::where(expand_dims(mask, 1), logits, logits.dtype() == DType::float16 ? -3e4 : -1e9);
+    if (mask.defined()) {
+      mask = expand_dims(mask, 1);
+      logits = lockstep::where(mask, logits, logits.dtype() == DType::float16 ? -3e4 : -1e9);
+    }
     scores = softmax(logits);
+    // A query that sees nothing gives zeros, with scores and without.
+    if (mask.defined()) scores = lockstep::where(mask, scores, 0.0);
     const Tensor kept = dropout(scores, dropout_rate(context), {.generator = source_.generator()});
     return einsum("bhqk,bkhd->bqhd", {kept, spread(value)});
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/as_error.h"
 #include "keras/fields.h"
 #include "keras/functional_graph.h"
 #include "keras/layers/registry.h"
@@ -379,16 +380,18 @@ std::string Model::to_json(int indent, std::source_location where) const {
 }
 
 Model Model::from_json(const std::string& text, std::source_location where) {
-  const Json json = with_plain_settings(Json::parse(text, "model JSON", where));
-  const Layer layer = Layer::deserialize(json, where);
-  auto base = std::dynamic_pointer_cast<ModelBase>(layer.base());
-  require(base != nullptr, ErrorCode::invalid_argument, where, "from_json: \"",
-          json.at("class_name").as_string(), "\" is a layer, not a model");
-  const Model model(base);
-  if (const Json* settings = json.find("compile_config");
-      settings && settings->is_object() && settings->contains("optimizer"))
-    model.compile(deserialize_compile_options(*settings, where), where);
-  return model;
+  return as_error("from_json", where, [&] {
+    const Json json = with_plain_settings(Json::parse(text, "model JSON", where));
+    const Layer layer = Layer::deserialize(json, where);
+    auto base = std::dynamic_pointer_cast<ModelBase>(layer.base());
+    require(base != nullptr, ErrorCode::invalid_argument, where, "from_json: \"",
+            json.at("class_name").as_string(), "\" is a layer, not a model");
+    const Model model(base);
+    if (const Json* settings = json.find("compile_config");
+        settings && settings->is_object() && settings->contains("optimizer"))
+      model.compile(deserialize_compile_options(*settings, where), where);
+    return model;
+  });
 }
 
 }  // namespace lockstep::keras

@@ -132,6 +132,9 @@ TEST(Models, OfRegisteredLayersSurviveJson) {
   EXPECT_THAT(refusal([] { Model::from_json("{\"class_name\": 3}"); }),
               ::testing::Not(HasSubstr("internal")));
   EXPECT_THAT(refusal([] { Model::from_json("{"); }), HasSubstr("model JSON"));
+  register_layer("Doubling", [](const Json&) -> Layer { throw std::bad_alloc(); });
+  EXPECT_THAT(refusal([&] { Model::from_json(model.to_json()); }),
+              HasSubstr("from_json: there is not enough memory"));
 }
 
 // A model with a call() of its own.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/emit.h"
+#include "keras/training/logits.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -41,6 +42,12 @@ std::string place_text(size_t i, const Shape& shape) {
 }
 
 }  // namespace
+
+DType Outputs::loss_dtype() const {
+  for (const KerasTensor& output : model_.outputs())
+    if (output.dtype() == DType::float64) return DType::float64;
+  return DType::float32;
+}
 
 size_t Outputs::losses() const {
   return static_cast<size_t>(std::count_if(outputs_.begin(), outputs_.end(),
@@ -89,11 +96,12 @@ void Outputs::resolve(size_t count, size_t labels) {
       if (const Loss* named = find_named(loss.named(), output.name)) output.loss = *named;
       if (!weights.list().empty()) output.weight = weights.list()[i];
       if (const double* named = find_named(weights.named(), output.name)) output.weight = *named;
+      if (output.loss.defined()) warn_of_mistaken_logits(model_, i, output.loss);
     }
     if (losses() > 1) {
       const TracePause outside;
       for (Output& output : outputs_)
-        if (output.loss.defined()) output.loss_mean.emplace();
+        if (output.loss.defined()) output.loss_mean.emplace(loss_dtype());
     }
     spread(options_.metrics, &Output::metrics, names, "metrics");
     spread(options_.weighted_metrics, &Output::weighted_metrics, names, "weighted_metrics");
