@@ -43,12 +43,6 @@ std::string place_text(size_t i, const Shape& shape) {
 
 }  // namespace
 
-DType Outputs::loss_dtype() const {
-  for (const KerasTensor& output : model_.outputs())
-    if (output.dtype() == DType::float64) return DType::float64;
-  return DType::float32;
-}
-
 size_t Outputs::losses() const {
   return static_cast<size_t>(std::count_if(outputs_.begin(), outputs_.end(),
                                            [](const Output& output) { return output.loss.defined(); }));
@@ -101,7 +95,7 @@ void Outputs::resolve(size_t count, size_t labels) {
     if (losses() > 1) {
       const TracePause outside;
       for (Output& output : outputs_)
-        if (output.loss.defined()) output.loss_mean.emplace(loss_dtype());
+        if (output.loss.defined()) output.loss_mean.emplace();
     }
     spread(options_.metrics, &Output::metrics, names, "metrics");
     spread(options_.weighted_metrics, &Output::weighted_metrics, names, "weighted_metrics");

@@ -16,7 +16,6 @@ class Outputs {
   Outputs(ModelBase& model, const CompileOptions& options)
       : model_(model),
         options_(options),
-        loss_mean_(loss_dtype()),
         finite_steps_(Tensor::scalar(0.0F), {.name = "finite_steps", .trainable = false}) {}
 
   // Which loss and metrics belong to which output shows when the model is first run.
@@ -54,8 +53,6 @@ class Outputs {
   void spread(const MetricsArg& metrics, std::vector<Metric> Output::*into,
               const std::vector<std::string>& names, const char* what);
   size_t losses() const;
-  // Of the losses, as far as the model says before it runs.
-  DType loss_dtype() const;
   // The label of output `i`, which is the `with_loss`-th of those with a loss.
   static const Tensor& label(const TensorList& y, size_t i, size_t with_loss, size_t outputs);
 
