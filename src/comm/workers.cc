@@ -315,16 +315,23 @@ void Workers::end() {
 
 // The engine has failed, or was made to: says why, here and to the others.
 void Workers::stop(const std::string& engines_words) {
-  // Where a connection of the engine's breaks, the group's is about to.
-  std::string why;
-  for (int i = 0; i < 20 && (why = group_->lost()).empty(); ++i) std::this_thread::sleep_for(kLookEvery);
-  if (why.empty()) why = group_->left();
-  if (why.empty()) why = engines_words;
-  std::string verdict;
+  std::string verdict, operation;
   {
     const std::lock_guard lock(mutex_);
     current_.active = false;
-    if (verdict_.empty()) verdict_ = detail::concat(current_.text, " cannot end: ", why);
+    verdict = verdict_;
+    operation = current_.text;
+  }
+  if (verdict.empty()) {
+    // Where a connection of the engine's breaks, the group's is about to.
+    std::string why;
+    for (int i = 0; i < 20 && (why = group_->lost()).empty(); ++i) std::this_thread::sleep_for(kLookEvery);
+    if (why.empty()) why = group_->missing_from(current_.number, operation);
+    if (why.empty()) why = group_->left();
+    if (why.empty()) why = engines_words;
+    verdict = detail::concat(operation, " cannot end: ", why);
+    const std::lock_guard lock(mutex_);
+    if (verdict_.empty()) verdict_ = verdict;
     verdict = verdict_;
   }
   group_->give_up(verdict);
@@ -392,7 +399,11 @@ void Workers::look() {
     }
     lock.lock();
     if (reason.empty() || !current_.active || current_.number != seen.number) continue;
+    if (verdict_.empty()) verdict_ = detail::concat(seen.text, " cannot end: ", reason);
+    const std::string verdict = verdict_;
     lock.unlock();
+    // The others learn the reason before they see the engine's connections break.
+    group_->give_up(verdict);
     engine_->abort(reason);
     lock.lock();
   }

@@ -89,5 +89,35 @@ TEST(ReplicaLayout, IsPlannedForTheThreadsOfItsDevices) {
   EXPECT_EQ(plan_options(layout, 1).device_threads, 1);
 }
 
+TEST(Workers, HoldConsecutiveReplicas) {
+  EXPECT_EQ(replicas_of_workers(8, 2, 2), (std::vector<ReplicaRange>{{0, 4}, {4, 8}}));
+  EXPECT_EQ(replicas_of_workers(8, 3, 1), (std::vector<ReplicaRange>{{0, 3}, {3, 6}, {6, 8}}));
+  EXPECT_EQ(replicas_of_workers(4, 4, 1), (std::vector<ReplicaRange>{{0, 1}, {1, 2}, {2, 3}, {3, 4}}));
+}
+
+// Whoever holds which replicas, the slices are those of one process.
+TEST(Workers, HaveTheRowsOfTheirReplicas) {
+  for (const int workers : {1, 2, 3, 4, 8})
+    for (const int64_t batch : {1, 7, 8, 50, 64}) {
+      const auto ranges = replicas_of_workers(8, workers, 1);
+      const std::vector<Slice> slices = slice_rows(rows_of_workers(batch, ranges), ranges);
+      const std::vector<Slice> alone = slice_batch(batch, 8);
+      ASSERT_EQ(slices.size(), alone.size());
+      for (size_t r = 0; r < slices.size(); ++r) {
+        EXPECT_EQ(slices[r].begin, alone[r].begin) << batch << " on " << workers;
+        EXPECT_EQ(slices[r].size, alone[r].size) << batch << " on " << workers;
+      }
+    }
+}
+
+TEST(Workers, ThatHaveOtherRowsCutTheirOwn) {
+  const auto ranges = replicas_of_workers(4, 2, 2);
+  const std::vector<Slice> slices = slice_rows({1, 6}, ranges);
+  std::vector<int64_t> sizes, begins;
+  for (const Slice& slice : slices) sizes.push_back(slice.size), begins.push_back(slice.begin);
+  EXPECT_EQ(sizes, (std::vector<int64_t>{1, 0, 3, 3}));
+  EXPECT_EQ(begins, (std::vector<int64_t>{0, 1, 1, 4}));
+}
+
 }  // namespace
 }  // namespace lockstep::execute

@@ -1,0 +1,138 @@
+#include "comm/workers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/error_of_test.h"
+#include "comm/free_address_test.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string chosen(ClusterSource source, WorkersOptions options, bool has_pmi,
+                   std::vector<std::string> missing) {
+  return choose_engine({.source = source, .size = 2}, options, has_pmi,
+                       [&](const char* name) {
+                         const bool is = std::find(missing.begin(), missing.end(), name) != missing.end();
+                         return is ? std::string(name) + " is not installed" : std::string();
+                       })
+      .engine;
+}
+
+TEST(ChooseEngine, FollowsTheLauncher) {
+  EXPECT_EQ(chosen(ClusterSource::tf_config, {}, false, {}), "gloo");
+  EXPECT_EQ(chosen(ClusterSource::mpi, {}, false, {}), "mpi");
+  EXPECT_EQ(chosen(ClusterSource::slurm, {}, true, {}), "mpi");
+  EXPECT_EQ(chosen(ClusterSource::slurm, {}, false, {}), "gloo");
+  EXPECT_EQ(chosen(ClusterSource::slurm, {}, true, {"mpi"}), "gloo");
+  EXPECT_EQ(chosen(ClusterSource::mpi, {.engine = Engine::gloo}, false, {}), "gloo");
+  EXPECT_EQ(chosen(ClusterSource::torchrun, {.on_gpus = true}, false, {"gloo"}), "");
+}
+
+TEST(ChooseEngine, SaysWhatIsMissing) {
+  const auto message = [](ClusterSource source, const WorkersOptions& options,
+                          std::vector<std::string> missing) {
+    return error_of([&] { chosen(source, options, false, missing); }).message();
+  };
+  EXPECT_THAT(message(ClusterSource::mpi, {}, {"mpi"}), HasSubstr("mpi is not installed"));
+  EXPECT_THAT(message(ClusterSource::tf_config, {}, {"gloo"}),
+              AllOf(HasSubstr("gloo is not installed"), HasSubstr("mpirun")));
+  EXPECT_THAT(message(ClusterSource::tf_config, {.engine = Engine::nccl}, {}),
+              HasSubstr("this worker has none"));
+}
+
+// Without an engine: what goes through the group.
+std::vector<std::unique_ptr<Workers>> met(int size, double timeout_s) {
+  const std::string address = free_address();
+  std::vector<std::unique_ptr<Workers>> all(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] {
+      all[static_cast<size_t>(r)] = std::make_unique<Workers>(
+          std::make_unique<Group>(GroupOptions{.address = address, .rank = r, .size = size, .timeout_s = 30}),
+          nullptr, "", timeout_s);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return all;
+}
+
+template <class Work>
+std::vector<std::string> at_all(const std::vector<std::unique_ptr<Workers>>& workers, Work work) {
+  std::vector<std::string> results(workers.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < workers.size(); ++r)
+    threads.emplace_back([&, r] {
+      try {
+        results[r] = work(*workers[r]);
+      } catch (const Error& error) {
+        results[r] = error.message();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST(Workers, GatherAndBroadcastThroughTheGroup) {
+  const auto workers = met(3, 30);
+  EXPECT_THAT(at_all(workers,
+                     [](Workers& w) {
+                       const auto all = w.gather_large(
+                           "letters", std::string(static_cast<size_t>(w.rank()) * 50'000 + 1, 'a'));
+                       return std::to_string(all[0].size() + all[1].size() + all[2].size()) +
+                              w.broadcast("a word", w.chief() ? "word" : "");
+                     }),
+              ElementsAre("150003word", "150003word", "150003word"));
+}
+
+TEST(Workers, SayInWhatTheyDiffer) {
+  const auto workers = met(3, 30);
+  for (const std::string& message : at_all(workers, [](Workers& w) {
+         w.require_equal("the batch size", w.rank() == 2 ? "32" : "64");
+         return std::string("all is well");
+       }))
+    EXPECT_THAT(message, HasSubstr("the workers differ in the batch size: rank 0 has 64; rank 2 has 32"));
+}
+
+TEST(Workers, SayThatOneIsAtSomethingElse) {
+  const auto workers = met(3, 30);
+  for (const std::string& message : at_all(workers, [](Workers& w) {
+         w.gather(w.rank() == 1 ? "an evaluation" : "a step", "");
+         return std::string("all is well");
+       }))
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("rank 0 is at a step, rank 1 (process "), HasSubstr("at an evaluation")));
+}
+
+TEST(Workers, NameWhoDoesNotCome) {
+  const auto workers = met(3, 2);
+  const std::vector<std::string> messages = at_all(workers, [](Workers& w) {
+    if (w.rank() != 2) w.gather("a step", "");
+    return std::string();
+  });
+  EXPECT_THAT(messages[0], AllOf(HasSubstr("rank 2 (process "), HasSubstr("has not come to a step")));
+  EXPECT_THAT(messages[1], AllOf(HasSubstr("rank 2 (process "), HasSubstr("has not come to a step")));
+}
+
+TEST(FlightRecorder, KeepsTheLast) {
+  FlightRecorder recorder;
+  for (int64_t number = 1; number <= 600; ++number) {
+    recorder.begin(number, "all_reduce", "dense/kernel", 40);
+    if (number < 600) recorder.end(number);
+  }
+  EXPECT_THAT(recorder.text(2), AllOf(HasSubstr("#599 all_reduce [dense/kernel] 40 bytes"),
+                                      HasSubstr("#600 all_reduce"), HasSubstr("has not ended")));
+  EXPECT_EQ(recorder.text().find("#88 "), std::string::npos);
+  EXPECT_NE(recorder.text().find("#89 "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
