@@ -47,8 +47,6 @@ inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_GROUP_LAUNCHES", "0|1", "1",
              "whether elementwise launches of one program that wait for nothing of each other are made as "
              "one on a GPU"},
-    Variable{"LOCKSTEP_WHOLE_STEP_FUSION", "0|1", "1",
-             "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_LOG", "debug|info|warning|error|off", "info",
              "lowest level of messages that are shown"},
     Variable{"LOCKSTEP_PIN_THREADS", "0|1", "1", "whether the threads of a CPU device keep a core each"},
@@ -61,6 +59,8 @@ inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_SECRET", "any text, the same for all workers", "none",
              "what the workers of a run know each other by"},
     Variable{"LOCKSTEP_SECRET_FILE", "a file", "none", "where that text is, instead"},
+    Variable{"LOCKSTEP_WHOLE_STEP_FUSION", "0|1", "1",
+             "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_WORKERS", "a number from 1", "none",
              "how many workers a run has that lockstep launch started"},
     Variable{"TF_CONFIG", "a JSON object with cluster and task", "none",

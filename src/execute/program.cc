@@ -123,8 +123,9 @@ void Program::rebase(std::span<const Memory* const> memories) {
 void Program::bind(std::span<const Memory* const> memories) {
   for (size_t i = 0; i < patches_.size(); ++i) {
     const Patch& patch = patches_[i];
-    bound_[i] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
-    pointers_[patch.pointer] = bound_[i];
+    void* const pointer = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
+    if (pointer == bound_[i]) continue;  // launches that a replayed graph has queued may still read it
+    bound_[i] = pointers_[patch.pointer] = pointer;
   }
 }
 

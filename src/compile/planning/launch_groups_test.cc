@@ -117,7 +117,8 @@ class Backwards final : public Kernel {
     launched += 1;
     steps += kernels_.size();
   }
-  static inline size_t launched = 0, steps = 0, most = 1000;
+  static inline std::atomic<size_t> launched = 0, steps = 0;  // by the threads of all devices
+  static inline size_t most = 1000;
 
  private:
   std::vector<std::unique_ptr<Kernel>> kernels_;
@@ -128,7 +129,8 @@ class GroupedPrograms : public ::testing::Test {
  protected:
   void TearDown() override { group_rule(DeviceKind::cpu) = nullptr; }
   static void group(size_t most = 1000) {
-    Backwards::launched = Backwards::steps = 0;
+    Backwards::launched = 0;
+    Backwards::steps = 0;
     Backwards::most = most;
     group_rule(DeviceKind::cpu) = [](std::span<const Step> steps) -> GroupedSteps {
       const size_t count = std::min(steps.size(), Backwards::most);
@@ -172,15 +174,15 @@ TEST_F(GroupedPrograms, HaveTheSameBits) {
   const auto expected = train();
   group();
   EXPECT_EQ(train(), expected);
-  EXPECT_EQ(Backwards::launched, 4u);  // one launch for all five updates
-  EXPECT_EQ(Backwards::steps, 4u * 5);
+  EXPECT_EQ(Backwards::launched.load(), 4u);  // one launch for all five updates
+  EXPECT_EQ(Backwards::steps.load(), 4u * 5);
 }
 
 TEST_F(GroupedPrograms, MayBeTakenInParts) {
   const auto expected = train();
   group(2);
   EXPECT_EQ(train(), expected);
-  EXPECT_EQ(Backwards::launched, 4u * 3);
+  EXPECT_EQ(Backwards::launched.load(), 4u * 3);
 }
 
 TEST_F(GroupedPrograms, HaveTheSameBitsOnReplicas) {
@@ -188,7 +190,7 @@ TEST_F(GroupedPrograms, HaveTheSameBitsOnReplicas) {
   const auto expected = train(replicas);
   group();
   EXPECT_EQ(train(replicas), expected);
-  EXPECT_GT(Backwards::steps, Backwards::launched);
+  EXPECT_GT(Backwards::steps.load(), Backwards::launched.load());
 }
 
 TEST_F(GroupedPrograms, CanBeSwitchedOff) {
@@ -196,7 +198,7 @@ TEST_F(GroupedPrograms, CanBeSwitchedOff) {
   setenv("LOCKSTEP_GROUP_LAUNCHES", "0", 1);
   train();
   unsetenv("LOCKSTEP_GROUP_LAUNCHES");
-  EXPECT_EQ(Backwards::launched, 0u);
+  EXPECT_EQ(Backwards::launched.load(), 0u);
 }
 
 }  // namespace
