@@ -61,7 +61,13 @@ using Strides = Dims;  // in elements
 
 class Shape : public Dims {
  public:
-  using Dims::Dims;
+  // Written out: nvcc 13 cannot inherit constructors whose default argument is std::source_location::current().
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> values, std::source_location where = std::source_location::current())
+      : Dims(values, where) {}
+  explicit Shape(std::span<const int64_t> values,
+                 std::source_location where = std::source_location::current())
+      : Dims(values, where) {}
   Shape(const Dims& dims) : Dims(dims) {}  // NOLINT(google-explicit-constructor): the same values
 
   // Number of elements; 1 for a scalar.

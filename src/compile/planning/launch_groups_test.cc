@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
