@@ -212,7 +212,9 @@ OpCases cases() {
                    .function =
                        [=](auto in) {
                          return image::resize(in[0], size, {.interpolation = kind, .antialias = antialias});
-                       }});
+                       },
+                   // Products of matrices choose their algorithm by the layout.
+                   .layout_chooses_algorithm = true});
   };
   weighted_case("bicubic", Interpolation::bicubic, false, {7, 3});
   weighted_case("bicubic_antialias", Interpolation::bicubic, true, {2, 6});

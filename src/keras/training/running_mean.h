@@ -34,13 +34,15 @@ class RunningMean {
     for (const Variable& variable : variables()) variable.assign(zeros_like(variable));
   }
 
- private:
+  // Makes the variables before the first mean, where they are to be filled.
   void make(DType dtype) {
     if (total_.defined()) return;
     const TracePause outside;
     total_ = Variable(zeros({}, dtype), {.name = "total", .trainable = false});
     count_ = Variable(zeros({}, dtype), {.name = "count", .trainable = false});
   }
+
+ private:
   template <class T>
   T quotient() const {
     const T count = count_.value().item<T>();

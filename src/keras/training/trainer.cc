@@ -237,6 +237,8 @@ Trainer::Progress Trainer::progress_after(int epoch) {
 // filled.
 void Trainer::restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
                               std::source_location where) {
+  // The loss comes first: showing a batch for its sake alone would take that batch from data that is read once.
+  if (values.size() > outputs_->variables().size()) outputs_->make_loss_mean(values[0].dtype());
   if (outputs_->variables().size() != values.size()) {
     BatchStream stream(data, {.batch_size = batch_size}, false);
     Batch batch;
