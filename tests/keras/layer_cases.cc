@@ -319,7 +319,7 @@ const std::vector<LayerCase>& layer_cases() {
            [] {
              return MultiHeadAttention(
                  2, 2,
-                 {.dropout = 0.5, .use_bias = false, .use_gate = true, .attention_axes = {1, 2}, .seed = 1});
+                 {.dropout = 0.5, .use_bias = false, .attention_axes = {1, 2}, .use_gate = true, .seed = 1});
            },
        .inputs = {x({2, 2, 3}), x({2, 2, 3})},
        .weights = {"query/kernel", "key/kernel", "gate/kernel", "value/kernel", "attention_output/kernel"},
@@ -544,8 +544,8 @@ const std::vector<LayerCase>& layer_cases() {
              return GRU(3, {.recurrent_activation = "hard_sigmoid",
                             .dropout = 0.3,
                             .recurrent_dropout = 0.2,
-                            .reset_after = false,
-                            .return_sequences = true});
+                            .return_sequences = true,
+                            .reset_after = false});
            },
        .inputs = {x({4, 2})},
        .weights = gru_weights,

@@ -129,8 +129,8 @@ TEST(Recurrent, DropoutIsTheSameAtEveryStep) {
                                             .use_bias = false,
                                             .recurrent_initializer = "zeros",
                                             .dropout = 0.5,
-                                            .seed = 4,
-                                            .return_sequences = true});
+                                            .return_sequences = true,
+                                            .seed = 4});
   const Tensor step = noise({3, 1, 6});
   const Tensor y = layer(concat(TensorList{step, step, step}, 1), {.training = true});
   expect_same(steps(y, 1, 1), steps(y, 0, 1));

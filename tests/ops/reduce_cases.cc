@@ -205,24 +205,28 @@ OpCases composed_cases() {
   const auto norm_by = [](double ord) {
     return [=](auto in) { return norm(in[0], {.ord = ord, .axis = {1}}); };
   };
-  OpCase any =
-      composed("reduce_any", integers({4, 3}, -1, 1), last(reduce_any), [](const std::vector<double>& row) {
-        return std::ranges::any_of(row, [](double x) { return x != 0; });
-      });
-  OpCase all =
-      composed("reduce_all", integers({9, 2}, -1, 1), last(reduce_all), [](const std::vector<double>& row) {
-        return std::ranges::all_of(row, [](double x) { return x != 0; });
-      });
+  OpCase any = composed("reduce_any", integers({4, 3}, -1, 1),
+                        last([](auto x, const ReduceOptions& o) { return reduce_any(x, o); }),
+                        [](const std::vector<double>& row) {
+                          return std::ranges::any_of(row, [](double x) { return x != 0; });
+                        });
+  OpCase all = composed("reduce_all", integers({9, 2}, -1, 1),
+                        last([](auto x, const ReduceOptions& o) { return reduce_all(x, o); }),
+                        [](const std::vector<double>& row) {
+                          return std::ranges::all_of(row, [](double x) { return x != 0; });
+                        });
   for (OpCase* c : {&any, &all}) {
     c->dtypes = {DType::boolean};
     c->tolerance = Tolerance::exact;
     c->derivatives = 0;
     c->edge_shapes = {{{3, 0}}, {{0, 3}}, {{1}}, {{0}}};
   }
-  OpCase nonzero = composed(
-      "count_nonzero", integers({4, 5}, -1, 1), last(count_nonzero), [](const std::vector<double>& row) {
-        return static_cast<double>(std::ranges::count_if(row, [](double x) { return x != 0; }));
-      });
+  OpCase nonzero =
+      composed("count_nonzero", integers({4, 5}, -1, 1),
+               last([](auto x, const ReduceOptions& o) { return count_nonzero(x, o); }),
+               [](const std::vector<double>& row) {
+                 return static_cast<double>(std::ranges::count_if(row, [](double x) { return x != 0; }));
+               });
   nonzero.dtypes = kAll;
   nonzero.tolerance = Tolerance::exact;
   nonzero.results = {always<DType::int64>};
@@ -251,24 +255,28 @@ OpCases composed_cases() {
               c.edge_shapes = {};
               return c;
             }()),
-      with_edges(composed("reduce_logsumexp", normal({4, 6}), last(reduce_logsumexp),
+      with_edges(composed("reduce_logsumexp", normal({4, 6}),
+                          last([](auto x, const ReduceOptions& o) { return reduce_logsumexp(x, o); }),
                           [](const std::vector<double>& row) {
                             return std::log(sum_of(row, [](double x) { return std::exp(x); }));
                           }),
                  {{{1}}, {{0, 3}}}),
-      with_derivatives(kUnchecked, composed("reduce_logsumexp_special",
-                                            given({4, 3}, {1000, 1000, 999, -1000, -1001, -1002, -kInf, -kInf,
-                                                           -kInf, kInf, 1, 2}),
-                                            last(reduce_logsumexp),
-                                            [](const std::vector<double>& row) {
-                                              const double m = std::ranges::max(row);
-                                              if (std::isinf(m)) return m;
-                                              double sum = 0;
-                                              for (const double x : row) sum += std::exp(x - m);
-                                              return m + std::log(sum);
-                                            })),
-      composed("reduce_variance", normal({4, 6}), last(reduce_variance), variance_of),
-      composed("reduce_std", normal({4, 6}), last(reduce_std),
+      with_derivatives(
+          kUnchecked,
+          composed("reduce_logsumexp_special",
+                   given({4, 3}, {1000, 1000, 999, -1000, -1001, -1002, -kInf, -kInf, -kInf, kInf, 1, 2}),
+                   last([](auto x, const ReduceOptions& o) { return reduce_logsumexp(x, o); }),
+                   [](const std::vector<double>& row) {
+                     const double m = std::ranges::max(row);
+                     if (std::isinf(m)) return m;
+                     double sum = 0;
+                     for (const double x : row) sum += std::exp(x - m);
+                     return m + std::log(sum);
+                   })),
+      composed("reduce_variance", normal({4, 6}),
+               last([](auto x, const ReduceOptions& o) { return reduce_variance(x, o); }), variance_of),
+      composed("reduce_std", normal({4, 6}),
+               last([](auto x, const ReduceOptions& o) { return reduce_std(x, o); }),
                [](const std::vector<double>& row) { return std::sqrt(variance_of(row)); }),
       composed("norm_euclidean", normal({4, 6}), norm_by(2),
                [](const std::vector<double>& row) { return std::sqrt(sum_of(row, square_of)); }),
