@@ -19,7 +19,7 @@ LAUNCHERS = re.compile(r"^(TF_CONFIG|RANK|WORLD_SIZE|LOCAL_.*|MASTER_.*|SLURM_.*
 
 SSH = """#!/bin/sh
 for command; do :; done
-cd / && exec setsid sh -c "$command"
+cd / && exec sh -c "$command"
 """
 
 # Every task gets all of the input.
@@ -70,8 +70,11 @@ class Page:
         for name, text in {"ssh": SSH, "srun": SRUN}.items():
             (self.bin / name).write_text(text)
             (self.bin / name).chmod(0o755)
-        os.symlink(arguments.tool, self.bin / "lockstep")
-        os.symlink(arguments.program, self.folder / "many_workers")
+        os.symlink(arguments.tool.resolve(), self.bin / "lockstep")
+        # A core for each, as on machines of their own: workers that take all cores of one would wait for each other.
+        program = self.folder / "many_workers"
+        program.write_text(f'#!/bin/sh\nexec taskset -c $(($$ % {os.cpu_count()})) "{arguments.program.resolve()}"\n')
+        program.chmod(0o755)
         (self.folder / "run.json").write_text(RUN)
 
     def environment(self, **more):

@@ -52,11 +52,20 @@ using NodePtr = std::shared_ptr<const Node>;
 // Where an iterator stands, as named tensors: goes into a safetensors file or a checkpoint as it is.
 using IteratorState = std::map<std::string, Tensor>;
 
+// How the workers of a run share a dataset, as TensorFlow's AutoShardPolicy says. What people do not expect of a policy is
+// logged once: one file for four workers, seven files for four.
 enum class AutoShardPolicy : uint8_t {
-  automatic,  // by files where the sources are files, one at least for each worker; else by elements
-  file,       // by files; an error where that cannot be
-  data,       // by elements: every worker reads all and keeps its share
-  off,        // every worker sees everything
+  // By files where the sources are files, one at least for each worker, and no stage counts elements (take(100) would be 100
+  // of each worker's own); else by elements.
+  automatic,
+  // By files: worker i of n reads every n-th, from number i on. An Error where that cannot be, with the stage that is in the
+  // way. Uneven files leave workers without work.
+  file,
+  // By elements: every worker goes through all of the data and keeps every n-th element that comes out, whole batches where
+  // the dataset gives batches. All must see them in the same order: an unseeded shuffle is an Error.
+  data,
+  // Each worker sees everything.
+  off,
 };
 
 struct Options {
