@@ -281,7 +281,8 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> operands, std::
 Tensor einsum(std::string_view equation, std::initializer_list<TensorArg> operands,
               std::source_location where) {
   TensorList tensors;
-  for (const TensorArg& operand : operands) tensors.push_back(operand.tensor("einsum"));
+  for (const TensorArg& operand : operands)
+    tensors.push_back(operand.tensor(detail::concat("einsum: operand ", tensors.size()).c_str()));
   return einsum(equation, tensors, where);
 }
 
