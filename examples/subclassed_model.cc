@@ -12,7 +12,7 @@ class WideAndDeep final : public tf::keras::ModelBase {
 
   // What call() calls belongs to the model: its weights are found, trained and saved with it.
   tf::Tensor call(const tf::Tensor& images, const tf::keras::CallContext& context) override {
-    const tf::Tensor x = flatten_(images) / 255.0;
+    const tf::Tensor x = flatten_(tf::cast(images, tf::float32)) / 255.0;
     tf::Tensor deep = x;
     for (const tf::keras::Layer& layer : deep_) deep = layer(deep);
     return classes_(tf::concat({wide_(x), dropout_(deep, {.training = context.training})}, -1));

@@ -393,6 +393,8 @@ struct MuonOptions {
   double adam_beta_2 = 0.999;
   std::optional<double> adam_weight_decay = 0.004;
   double epsilon = 1e-7;
+  std::optional<double> weight_decay = 0.004;
+  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY;
   std::vector<std::string> exclude_layers = {};  // regular expressions of variables' paths
   bool exclude_embeddings = true;                // paths with "embedding" in them
   double muon_a = 3.4445;
@@ -403,8 +405,6 @@ struct MuonOptions {
   int64_t ns_steps = 5;
   bool nesterov = true;
   std::optional<double> rms_rate = 0.2;
-  std::optional<double> weight_decay = 0.004;
-  LOCKSTEP_COMMON_OPTIMIZER_OPTIONS_BUT_WEIGHT_DECAY;
 };
 // Matrices move along their momentum made orthogonal, in ns_steps of Newton's and Schulz' iteration; all other variables,
 // and those that are excluded, as under AdamW with adam_lr_ratio times the rate.

@@ -29,9 +29,7 @@ std::string activation_of(const Layer& layer) {
   return activation && activation->is_string() ? activation->as_string() : "";
 }
 
-}  // namespace
-
-void warn_of_mistaken_logits(const ModelBase& model, size_t output, const Loss& loss) {
+void warn(const ModelBase& model, size_t output, const Loss& loss) {
   const Json config = loss.rule().config();
   const Json* from_logits = config.find("from_logits");
   const Layer layer = last_layer(model, output);
@@ -49,6 +47,16 @@ void warn_of_mistaken_logits(const ModelBase& model, size_t output, const Loss& 
              "\" gives probabilities, for its "
              "activation is ",
              activation, ", which would be applied twice; leave out one of the two");
+}
+
+}  // namespace
+
+void warn_of_mistaken_logits(const ModelBase& model, size_t output, const Loss& loss) {
+  try {
+    warn(model, output, loss);
+  } catch (const Error&) {
+    // A loss or a layer that is a function has no configuration that could be looked at.
+  }
 }
 
 }  // namespace lockstep::keras
