@@ -147,8 +147,13 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   std::unique_ptr<Storage> workspace;
   if (kernel.workspace_bytes() > 0)
     workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
-  kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr,
-                 backend.compute_stream()});
+  try {
+    kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr,
+                   backend.compute_stream()});
+  } catch (const Error& error) {
+    // A kernel knows the line for which it was prepared, which may have been another one.
+    detail::throw_error(error.code(), error.message(), where, error.notes());
+  }
   if (checked) [[unlikely]]
     check_numerics(*device, op.name, input_layouts, output_layouts, pointers.data(), where);
   SpecList input_specs;

@@ -301,6 +301,7 @@ Initializer::Initializer(const std::string& name, std::source_location where)
     : Initializer(registry().make(name, Json::object(), where)) {}
 
 Tensor Initializer::operator()(const Shape& shape, DType dtype, std::source_location where) const {
+  const CallSite site(where);
   require(defined(), ErrorCode::failed_precondition, where, "an Initializer that is none was called");
   for (const int64_t size : shape)
     require(size >= 0, ErrorCode::shape_mismatch, where, rule_->class_name(),

@@ -523,6 +523,7 @@ std::string Checkpoint::save(const std::string& prefix, const SaveOptions& optio
 
 std::string Checkpoint::save_numbered(const std::string& prefix, const Retention& retention,
                                       const SaveOptions& options, std::source_location where) const {
+  const CallSite site(where);
   require(!fs::path(prefix).filename().empty(), ErrorCode::invalid_argument, where,
           "Checkpoint: the prefix \"", prefix, "\" names a folder only; add a name, as in \"", prefix,
           "ckpt\"");
@@ -545,6 +546,7 @@ std::string Checkpoint::save_numbered(const std::string& prefix, const Retention
 
 std::string Checkpoint::write(const std::string& path, const SaveOptions& options,
                               std::source_location where) const {
+  const CallSite site(where);
   std::string bare = path;
   if (bare.ends_with(kCheckpointEnding)) bare.resize(bare.size() - kCheckpointEnding.size());
   require(!fs::path(bare).filename().empty(), ErrorCode::invalid_argument, where, "Checkpoint: the path \"",
@@ -558,6 +560,7 @@ int64_t Checkpoint::save_counter() const { return impl_->save_counter; }
 ObjectPtr Checkpoint::tracked() const { return std::make_shared<TrackedCheckpoint>(impl_->objects); }
 
 RestoreStatus Checkpoint::restore(const std::optional<std::string>& path, std::source_location where) const {
+  const CallSite site(where);
   require(Trace::current() == nullptr, ErrorCode::failed_precondition, where,
           "Checkpoint: restore outside of traced functions");
   impl_->wait();

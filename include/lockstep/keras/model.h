@@ -47,7 +47,9 @@ class PerOutput {
   PerOutput() = default;
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
-  requires std::is_convertible_v<U, T> PerOutput(U&& one) : list_{T(std::forward<U>(one))}, single_(true) {}
+  requires std::is_convertible_v<U, T> PerOutput(U&& one,
+                                                 std::source_location where = std::source_location::current())
+      : list_{(CallSite(where), T(std::forward<U>(one)))}, single_(true) {}
   PerOutput(std::initializer_list<T> list) : list_(list) {}
   PerOutput(std::vector<T> list) : list_(std::move(list)) {}
   PerOutput(std::map<std::string, T> named) : named_(std::move(named)) {}
@@ -70,8 +72,9 @@ class MetricsArg {
   // NOLINTBEGIN(google-explicit-constructor)
   // .metrics = "accuracy"
   template <class T>
-  requires std::convertible_to<T, Metric> MetricsArg(T&& metric)
-      : lists_{{Metric(std::forward<T>(metric))}} {}
+  requires std::convertible_to<T, Metric> MetricsArg(
+      T&& metric, std::source_location where = std::source_location::current())
+      : lists_{{(CallSite(where), Metric(std::forward<T>(metric)))}} {}
   MetricsArg(std::initializer_list<Metric> metrics) : lists_{metrics} {}
   MetricsArg(std::vector<Metric> metrics) : lists_{std::move(metrics)} {}
   MetricsArg(std::vector<std::vector<Metric>> lists) : lists_(std::move(lists)), by_position_(true) {}

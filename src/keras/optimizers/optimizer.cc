@@ -86,7 +86,8 @@ void Optimizer::exclude_from_weight_decay(std::function<bool(const Variable&)> e
 }
 
 const Variable& Optimizer::learning_rate(std::source_location where) const {
-  require(!checked(where).rate().is_schedule(), ErrorCode::failed_precondition, where, "optimizer \"", name(),
+  const Core& core = checked(where);
+  require(!core.rate().is_schedule(), ErrorCode::failed_precondition, where, "optimizer \"", core.name(),
           "\": the learning rate follows a schedule; make the optimizer with a number to set it, or read "
           "current_learning_rate()");
   return core_->learning_rate();
