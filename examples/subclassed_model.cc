@@ -35,7 +35,7 @@ int main() {
   model.compile({.optimizer = tf::keras::optimizers::Adam(1e-3),
                  .loss = tf::keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = "accuracy"});
-  model.fit(train, {.epochs = 3, .validation_data = test});
+  model.fit(train, {.epochs = 6, .validation_data = test});
   model.summary();
 
   const tf::keras::Logs logs = model.evaluate(test, {.verbose = 0});

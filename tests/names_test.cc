@@ -235,6 +235,7 @@ class NamesOfStrategies : public testing::Test {
 };
 
 TEST_F(NamesOfStrategies, ALoopAsTheArticlesWriteIt) {
+  tf::random::set_seed(1);
   const tf::Tensor x = tf::random::uniform({8, 4}), y = tf::reduce_sum(x, 1, true);
   const auto dataset = tf::data::Dataset::from_tensor_slices({x, y}).batch(4);
   tf::keras::Sequential model;
@@ -263,7 +264,7 @@ TEST_F(NamesOfStrategies, ALoopAsTheArticlesWriteIt) {
       EXPECT_EQ(strategy_.experimental_local_results(loss).size(), 2u);
     }
   EXPECT_EQ(losses.size(), 4u);
-  EXPECT_LT(losses.back(), losses.front());
+  EXPECT_LT(losses[2], losses[0]);  // of the same batch
 }
 
 TEST_F(NamesOfStrategies, TheReplicaContext) {
