@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <unistd.h>
+
+#include <filesystem>
 #include <functional>
 #include <regex>
 
@@ -528,6 +530,18 @@ TEST(LinesOfLaterWork, AStageNamesTheLineThatAddedIt) {
   });
   expect_own_lines(error);
   EXPECT_EQ(error.where().line(), made) << error.what();
+}
+
+TEST(LinesOfLaterWork, ASaveInTheBackgroundNamesTheLineOfTheSave) {
+  const std::string folder = testing::TempDir() + "lockstep_user_lines_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder +
+                                      "/ckpt.safetensors");  // a folder stands where the file shall be
+  const train::Checkpoint checkpoint({.step = Variable(1.0)});
+  const uint32_t saved = __LINE__ + 1;
+  const Error error = error_of([&] { checkpoint.write(folder + "/ckpt"), checkpoint.wait(); });
+  std::filesystem::remove_all(folder);
+  expect_own_lines(error);
+  EXPECT_EQ(error.where().line(), saved) << error.what();
 }
 
 class Twice final : public k::ModelBase {

@@ -467,7 +467,8 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
   under_way->emplace(folder);
   const auto job = std::make_shared<std::function<void()>>(
       [&files, path = path + std::string(kCheckpointEnding), header = std::move(header), staged, header_size,
-       data_size, then, under_way] {
+       data_size, then, under_way, where = CallSite::of(where)] {
+        const CallSite site(where);  // the thread that writes has none
         // Those who look for checkpoints need not wait any longer, whatever came of it.
         const std::shared_ptr<void> ends(nullptr, [&](void*) { under_way->reset(); });
         write_checkpoint(files, path, header, staged, header_size, data_size);
