@@ -7,7 +7,7 @@ option(LOCKSTEP_UNITY "Compile the files of a folder together" ON)
 # `infer`), and so do the files after them, which are compiled on their own.
 set(united_folders "/src/(backends/cpu|compile|data|distribute|doctor|execute|keras|observe|train)/")
 set(files_on_their_own
-    "/src/(compile/control_flow/loop_op|doctor/report|execute/control_flow/control_flow_kernels|keras/constraints|\
+    "/src/(compile/control_flow/loop_op|keras/constraints|\
 keras/layer_outputs|keras/layers/dense|keras/layers/einsum_dense|keras/losses|keras/optimizers/[a-z_]+)\\.cc$")
 set(bytes_per_unit 70000)  # of source text: about ten seconds of g++, and enough units for the cores of a workstation
 

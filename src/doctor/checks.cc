@@ -60,10 +60,9 @@ constexpr CheckInfo kChecks[] = {
     {"slow_device", "a device stays far below its ceiling"},
 };
 
-constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr double kMiB = 1 << 20;
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
-std::string gibibytes(int64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB); }
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / kMiB); }
 
 // "GPU 0 (NVIDIA H200)"

@@ -32,10 +32,6 @@ constexpr std::string_view kForeignVariables[] = {
     "OMP_WAIT_POLICY",
 };
 
-std::string gibibytes(int64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1 << 30));
-}
-
 Section machine(const Host& host, const std::string& container) {
   Section section{
       "Machine",

@@ -1,5 +1,6 @@
 #include "doctor/surroundings.h"
 
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -81,6 +82,10 @@ std::map<std::string, std::string> environment() {
 }
 
 }  // namespace
+
+std::string gibibytes(int64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1 << 30));
+}
 
 Host look_at_host(const std::string& root) {
   Host host;

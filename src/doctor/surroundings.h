@@ -41,6 +41,9 @@ struct Surroundings {
   }
 };
 
+// "79.6 GiB"
+std::string gibibytes(int64_t bytes);
+
 // Files of /proc and /sys are looked for under `root`.
 Host look_at_host(const std::string& root = {});
 // Loads the plugins; does not initialise devices.

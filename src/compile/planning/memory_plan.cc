@@ -7,8 +7,6 @@
 namespace lockstep::compile {
 namespace {
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 size_t peak_of(std::span<const Lifetime> buffers) {
   std::map<int, long long> changes;
   for (const Lifetime& b : buffers) {

@@ -14,8 +14,14 @@ struct Lifetime {
   int last = 0;
 };
 
+// Buffers in an arena begin on cache lines of their own.
+inline constexpr size_t kArenaAlignment = 64;
+inline constexpr size_t aligned(size_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 struct MemoryPlan {
-  std::vector<size_t> offsets;  // of each buffer, multiples of 64
+  std::vector<size_t> offsets;  // of each buffer, aligned
   size_t size = 0;              // of the arena
   size_t peak = 0;              // most bytes alive at one step: no arena can be smaller
 };

@@ -13,7 +13,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t in_whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 bool alive_together(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
 
@@ -25,7 +25,7 @@ size_t peak_of(const std::vector<Lifetime>& buffers) {
   for (int step = 0; step <= last; ++step) {
     size_t alive = 0;
     for (const Lifetime& b : buffers)
-      if (b.first <= step && step <= b.last) alive += aligned(b.bytes);
+      if (b.first <= step && step <= b.last) alive += in_whole_lines(b.bytes);
     peak = std::max(peak, alive);
   }
   return peak;

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
+#include "compile/planning/memory_plan.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::execute {
-namespace {
-constexpr size_t kAlignment = 64;
 
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-}  // namespace
+using compile::aligned;
+using compile::kArenaAlignment;
 
 BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
     : BodyRunner(program, compile::BodyProgram::options(kind, request.device, request.threads)) {}
@@ -43,10 +42,10 @@ void BodyRunner::start(void* arena, Stream& stream) {
 void BodyRunner::make_constants() {
   for (size_t i = 0; i < plan_->constants.size(); ++i) {
     const auto& [spec, value] = plan_->constants[i];
-    auto& bytes = constants_.emplace_back(spec.bytes() + kAlignment);
+    auto& bytes = constants_.emplace_back(spec.bytes() + kArenaAlignment);
     void* data = bytes.data();
     size_t space = bytes.size();
-    std::align(kAlignment, spec.bytes(), data, space);
+    std::align(kArenaAlignment, spec.bytes(), data, space);
     fill_elements(spec.dtype, spec.shape.size(), value, data);
     memory_.constants[i] = data;
   }

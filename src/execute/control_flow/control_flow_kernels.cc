@@ -2,18 +2,18 @@
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
+#include "compile/planning/memory_plan.h"
 #include "execute/control_flow/body_runner.h"
 
 namespace lockstep::execute {
 
+using compile::aligned;
 using compile::CondAttrs;
 using compile::kCond;
 using compile::kLoop;
 using compile::LoopAttrs;
 
 namespace {
-
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class LoopKernel final : public Kernel {
  public:
