@@ -11,14 +11,14 @@
 namespace lockstep::cli {
 namespace {
 
-struct Flags {
+struct CheckpointFlags {
   std::vector<std::string> paths;
   bool json = false;
   bool stats = false;
   double tolerance = 0;
 };
 
-int inspect(const Flags& flags) {
+int inspect(const CheckpointFlags& flags) {
   Json all = Json::list();
   for (const std::string& path : flags.paths) {
     Json inspection = inspect_checkpoint(checkpoint_path(path), flags.stats);
@@ -31,7 +31,7 @@ int inspect(const Flags& flags) {
   return 0;
 }
 
-int diff(const Flags& flags) {
+int diff(const CheckpointFlags& flags) {
   try {
     const Json found =
         diff_checkpoints(checkpoint_path(flags.paths[0]), checkpoint_path(flags.paths[1]), flags.tolerance);
@@ -43,7 +43,7 @@ int diff(const Flags& flags) {
   }
 }
 
-int verify(const Flags& flags) {
+int verify(const CheckpointFlags& flags) {
   Json all = Json::list();
   bool good = true;
   for (const std::string& given : flags.paths) {
@@ -71,9 +71,10 @@ int verify(const Flags& flags) {
 void add_checkpoint(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("checkpoint", "Look into checkpoints, compare and check them");
   command->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, const char* exit, int (*run)(const Flags&)) {
+  const auto add = [&](const char* name, const char* help, const char* exit,
+                       int (*run)(const CheckpointFlags&)) {
     CLI::App* sub = command->add_subcommand(name, help);
-    auto flags = std::make_shared<Flags>();
+    auto flags = std::make_shared<CheckpointFlags>();
     sub->add_option("path", flags->paths,
                     "Checkpoints, with or without .safetensors; a folder stands for its latest")
         ->required();

@@ -14,7 +14,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Flags {
+struct EvaluateFlags {
   std::string run;
   std::string data;
   std::string part = "validation";
@@ -34,8 +34,8 @@ struct Flags {
   }
 };
 
-std::shared_ptr<Flags> add_flags(CLI::App& command) {
-  auto flags = std::make_shared<Flags>();
+std::shared_ptr<EvaluateFlags> add_flags(CLI::App& command) {
+  auto flags = std::make_shared<EvaluateFlags>();
   command.add_option("run", flags->run, "The folder that a run left its results in, or its run file")
       ->required();
   CLI::Option* data = command.add_option(

@@ -20,7 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Flags {
+struct TrainFlags {
   std::string run = "mlp";  // a run file, or a network to train on the digits
   bool names_run = false;
   bool schema = false;
@@ -57,7 +57,7 @@ bool is_network(const std::string& name) {
 }
 
 // The run that `lockstep train` without a file stands for.
-RunFile digits_run(const Flags& flags) {
+RunFile digits_run(const TrainFlags& flags) {
   RunFile run;
   Json model = Json::object({{"zoo", flags.run == "linear" ? "mlp" : flags.run}});
   if (flags.run == "linear") model.set("hidden", Json::list()), model.set("name", "linear");
@@ -79,7 +79,7 @@ RunFile digits_run(const Flags& flags) {
   return run;
 }
 
-RunFile file_run(const Flags& flags) {
+RunFile file_run(const TrainFlags& flags) {
   const std::vector<std::string> known = networks();
   std::error_code error;
   if (std::filesystem::status(flags.run, error).type() == std::filesystem::file_type::not_found) {
@@ -110,7 +110,7 @@ std::vector<std::string> without_option(const std::vector<std::string>& words, c
 }
 
 // This command again, as several processes that train together.
-int train_with_workers(const Flags& flags, const std::vector<std::string>& words) {
+int train_with_workers(const TrainFlags& flags, const std::vector<std::string>& words) {
   if (!is_network(flags.run)) file_run(flags);  // a mistake in the file is told once
   std::vector<std::string> program = without_option(words, "--workers");
   program.insert(program.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
@@ -126,7 +126,7 @@ bool has_launcher() {
   return false;
 }
 
-distribute::Strategy make_strategy(const Flags& flags) {
+distribute::Strategy make_strategy(const TrainFlags& flags) {
   const distribute::StrategyOptions options{
       .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
   if (has_launcher()) return distribute::MultiWorkerMirroredStrategy(options);
@@ -140,7 +140,7 @@ std::FILE* nowhere() {
   return file ? file : stderr;
 }
 
-int train(const Flags& flags) {
+int train(const TrainFlags& flags) {
   require(flags.json_file.empty() || flags.names_run || !file_exists(flags.json_file),
           ErrorCode::invalid_argument, std::source_location::current(), "--json ", flags.json_file,
           " would write the result over that file; where it is the run, say: lockstep train ",
@@ -217,7 +217,7 @@ int train(const Flags& flags) {
 void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   CLI::App* command = app.add_subcommand(
       "train", "Train what a run file says, or a network on the embedded handwritten-like digits");
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<TrainFlags>();
   CLI::Option* run =
       command
           ->add_option("run,--network", f->run,

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-std::map<DeviceKind, std::vector<Rewrite>>& table() {
+std::map<DeviceKind, std::vector<Rewrite>>& rewrites() {
   static auto* rewrites = new std::map<DeviceKind, std::vector<Rewrite>>;
   return *rewrites;
 }
@@ -15,7 +15,7 @@ std::map<DeviceKind, std::vector<Rewrite>>& table() {
 }  // namespace
 
 RegisterRewrite::RegisterRewrite(DeviceKind kind, const Rewrite& rewrite) {
-  std::vector<Rewrite>& all = table()[kind];
+  std::vector<Rewrite>& all = rewrites()[kind];
   // Initialisers of different files run in no order that anybody promises.
   const auto at = std::lower_bound(all.begin(), all.end(), rewrite, [](const Rewrite& a, const Rewrite& b) {
     return std::tie(a.stage, a.name) < std::tie(b.stage, b.name);
@@ -27,8 +27,8 @@ RegisterRewrite::RegisterRewrite(DeviceKind kind, const Rewrite& rewrite) {
 }
 
 std::span<const Rewrite> registered_rewrites(DeviceKind kind) {
-  const auto it = table().find(kind);
-  return it == table().end() ? std::span<const Rewrite>() : std::span<const Rewrite>(it->second);
+  const auto it = rewrites().find(kind);
+  return it == rewrites().end() ? std::span<const Rewrite>() : std::span<const Rewrite>(it->second);
 }
 
 std::vector<std::vector<int>> count_uses(const Graph& graph) {

@@ -21,6 +21,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/launch/here.h"
 #include "cli/launch/messages.h"
 #include "cli/launch/other_launchers.h"
 #include "cli/launch/pipes.h"
@@ -34,7 +35,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::source_location kHere = std::source_location::current();
 // What a scheduler or a person may send to the agent itself; its workers, in groups of their own, get it from here.
 constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 

@@ -7,12 +7,12 @@
 #include <charconv>
 #include <numeric>
 
+#include "cli/launch/here.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr std::source_location kHere = std::source_location::current();
 constexpr const char* kForm = "; hosts are written as --hosts a:2,b:2 (two workers on each)";
 
 Host parse_host(std::string_view entry, std::string_view text) {

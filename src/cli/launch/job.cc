@@ -16,6 +16,7 @@
 #include <map>
 #include <vector>
 
+#include "cli/launch/here.h"
 #include "cli/launch/messages.h"
 #include "cli/launch/pipes.h"
 #include "lockstep/base/error.h"
@@ -27,7 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Moment = Clock::time_point;
 
-constexpr std::source_location kHere = std::source_location::current();
 // Machines that ssh has reached, and that hear nothing from here for so long, are cut off.
 constexpr double kSilence = 60;
 constexpr double kAliveEvery = 10;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cli/launch/here.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/terminal.h"
@@ -13,7 +14,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::source_location kHere = std::source_location::current();
 constexpr size_t kLastLines = 20;
 
 std::vector<bool> parse_shown(const std::string& text, int workers) {

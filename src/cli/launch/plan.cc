@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "cli/launch/here.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/machine.h"
 #include "cli/launch/other_launchers.h"
@@ -19,7 +20,6 @@ extern "C" char** environ;
 namespace lockstep::launch {
 namespace {
 
-constexpr std::source_location kHere = std::source_location::current();
 constexpr const char* kAgent = "launch-agent";
 
 std::optional<int> number(const Lookup& environment, std::string_view name) {

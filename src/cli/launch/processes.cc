@@ -20,6 +20,7 @@
 #include <set>
 #include <thread>
 
+#include "cli/launch/here.h"
 #include "lockstep/base/error.h"
 
 extern "C" char** environ;
@@ -29,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-constexpr std::source_location kHere = std::source_location::current();
 
 // Both ends close when it goes, except those that were taken.
 struct Pipe {

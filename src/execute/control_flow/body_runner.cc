@@ -9,16 +9,14 @@
 namespace lockstep::execute {
 
 using compile::aligned;
-using compile::kArenaAlignment;
 
 BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
     : BodyRunner(program, compile::BodyProgram::options(kind, request.device, request.threads)) {}
 
 BodyRunner::BodyRunner(const compile::BodyProgram& program, const PlanOptions& options)
-    : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)), kind_(options.kind) {
+    : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)) {
   memory_.device = options.device;
-  if (kind_ == DeviceKind::gpu)
-    for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
+  for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }
 
 void BodyRunner::start(void* arena, Stream& stream) {
@@ -27,27 +25,14 @@ void BodyRunner::start(void* arena, Stream& stream) {
     memory_.parameters.resize(plan_->parameters.size());
     memory_.outputs.resize(plan_->outputs.size());
     memory_.constants.resize(plan_->constants.size());
-    if (kind_ != DeviceKind::gpu) make_constants();
   }
-  if (kind_ == DeviceKind::gpu) fill_constants(base, stream);
+  fill_constants(base, stream);
   if (!bound_) {
     memory_.device_arena = base;
     bound_.emplace(*plan_, Part::per_device, kernels_, memory_, LaunchPlace());
   } else if (memory_.device_arena != base) {
     memory_.device_arena = base;
     bound_->rebase(memory_);
-  }
-}
-
-void BodyRunner::make_constants() {
-  for (size_t i = 0; i < plan_->constants.size(); ++i) {
-    const auto& [spec, value] = plan_->constants[i];
-    auto& bytes = constants_.emplace_back(spec.bytes() + kArenaAlignment);
-    void* data = bytes.data();
-    size_t space = bytes.size();
-    std::align(kArenaAlignment, spec.bytes(), data, space);
-    fill_elements(spec.dtype, spec.shape.size(), value, data);
-    memory_.constants[i] = data;
   }
 }
 

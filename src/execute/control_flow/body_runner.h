@@ -31,15 +31,12 @@ class BodyRunner {
 
  private:
   BodyRunner(const compile::BodyProgram& program, const PlanOptions& options);
-  void make_constants();
   void fill_constants(char* arena, Stream& stream);
 
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<KernelSet> kernels_;
-  const DeviceKind kind_;
   Memory memory_;
-  std::vector<std::vector<char>> constants_;  // on a CPU
-  size_t constant_bytes_ = 0;                 // elsewhere: of the constants behind the arena
+  size_t constant_bytes_ = 0;  // behind the arena
   std::optional<Program> bound_;
 };
 
