@@ -35,11 +35,11 @@ class CallSite {
 // An argument with the line of its call, for operators, which take no further argument: x[0], logs["loss"].
 template <class T>
 struct Located {
-  // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
+  // NOLINTBEGIN(*-explicit-constructor,*-forwarding-reference-overload): conversion is the purpose; no T is a Located
   template <std::convertible_to<T> U>
   constexpr Located(U&& given, std::source_location line = std::source_location::current())
       : value(static_cast<T>(std::forward<U>(given))), where(line) {}
-  // NOLINTEND(google-explicit-constructor)
+  // NOLINTEND(*-explicit-constructor,*-forwarding-reference-overload)
 
   T value;
   std::source_location where;

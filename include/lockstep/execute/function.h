@@ -196,7 +196,7 @@ constexpr size_t tensor_arity() {
   if constexpr ([]<size_t... I>(std::index_sequence<I...>) {
                   return std::is_invocable_v<F&, decltype((void)I, std::declval<const Tensor&>())...>;
                 }(std::make_index_sequence<N>{}))
-    return N;
+    return N;  // NOLINT(bugprone-branch-clone): the other one ends the search
   else if constexpr (N <= 12)
     return tensor_arity<F, N + 1>();
   else

@@ -150,7 +150,7 @@ struct CosineDecaySettings {
       return initial_learning_rate * cosine(minimum(s, decay_steps) / decay_steps, options.alpha);
     const double target = *options.warmup_target;
     const double warmup = options.warmup_steps;
-    const Tensor decayed = target * cosine(minimum(s - warmup, decay_steps) / decay_steps, options.alpha);
+    Tensor decayed = target * cosine(minimum(s - warmup, decay_steps) / decay_steps, options.alpha);
     if (options.warmup_steps == 0) return decayed;
     const Tensor warming = (target - initial_learning_rate) * (s / warmup) + initial_learning_rate;
     return lockstep::where(s < warmup, warming, decayed);
@@ -255,7 +255,7 @@ LearningRateSchedule::LearningRateSchedule(std::function<Tensor(const Tensor&)> 
 
 Tensor LearningRateSchedule::operator()(const Tensor& step, std::source_location where) const {
   require(rule_ != nullptr, ErrorCode::failed_precondition, where, "this LearningRateSchedule is none");
-  const Tensor rate = rule_->rate(step);
+  Tensor rate = rule_->rate(step);
   require(rate.defined() && is_floating(rate.dtype()) && rate.shape() == Shape{}, ErrorCode::invalid_argument,
           where, "a learning rate schedule must give a floating-point scalar, \"", rule_->class_name(),
           "\" gave ", rate.defined() ? rate.spec() : TensorSpec{});

@@ -211,8 +211,9 @@ TEST(DatasetSource, FitSaysWhichStageKeptItWaitingLong) {
   const LogSink previous =
       set_log_sink([&](const LogMessage& message) { warnings.emplace_back(message.text); });
   const auto fit = [](const Dataset& data) { return linear().fit(data, {.verbose = 0}).time; };
-  const observe::RunSummary slow = fit(batches(40, 2).map([](const Tensor& x, const Tensor& y) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  // Long enough to be what counts also where other programs take the processors.
+  const observe::RunSummary slow = fit(batches(16, 2).map([](const Tensor& x, const Tensor& y) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
     return Element(x, y);
   }));
   set_log_sink(previous);

@@ -36,7 +36,7 @@ Tensor diag(const TensorArg& x, int k) {
   require(shape.rank() >= 1, ErrorCode::shape_mismatch, x.where(),
           "diag: takes vectors (rank 1 or more), received a scalar");
   const Tensor on_diagonal = one_hot(index_range(x.tensor(), shape[-1]), shape[-1], DType::boolean);
-  const Tensor square = where(on_diagonal, expand_dims(x, -1), 0);
+  Tensor square = where(on_diagonal, expand_dims(x, -1), 0);
   if (k == 0) return square;
   Dims before = Dims::filled(square.rank(), 0), after = before;
   (k > 0 ? before[-1] : before[-2]) = (k > 0 ? after[-2] : after[-1]) = std::abs(k);

@@ -179,7 +179,7 @@ Tensor affine_transform(const TensorArg& images, const TensorArg& transform,
       const auto last_row = static_cast<double>(height - 1), last_column = static_cast<double>(width - 1);
       const Tensor place = cast(clip_by_value(r, 0.0, last_row), DType::int64) * width +
                            cast(clip_by_value(c, 0.0, last_column), DType::int64);
-      const Tensor values = gather(pixels, first + place);
+      Tensor values = gather(pixels, first + place);
       if (options.fill_mode.kind() != FillMode::constant) return values;
       const Tensor inside =
           logical_and(logical_and(r >= 0.0, r <= last_row), logical_and(c >= 0.0, c <= last_column));
