@@ -110,12 +110,18 @@ bool Connection::take_arrived(std::deque<Message>& messages) {
     MessageReader head(arrived_);
     const auto kind = head.get<MessageKind>();
     const auto size = head.get<uint32_t>();
-    if (kind < MessageKind::hello || kind > MessageKind::goodbye || size > kLargestBody) return false;
+    if (kind < MessageKind::hello || kind > MessageKind::last || size > kLargestBody) return false;
     if (arrived_.size() < kHead + size) break;
     messages.push_back({kind, arrived_.substr(kHead, size)});
     arrived_.erase(0, kHead + size);
   }
   return true;
+}
+
+bool Connection::closed() const {
+  char byte = 0;
+  const ssize_t count = recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
 bool Connection::wait_for(Message& message, Moment until) {

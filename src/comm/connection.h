@@ -34,6 +34,15 @@ enum class MessageKind : uint32_t {
   gave_up,
   left,
   goodbye,
+  // Of elastic runs, see comm/door.h.
+  goes_on,   // to whoever wants to begin a run that is under way: where its doors are
+  join,      // a newcomer wants to be let in
+  rejoin,    // a member wants to form anew with the others
+  patience,  // who waits is not forgotten
+  formed,    // the new generation
+  expelled,  // the run has gone on without the one that asks
+  ended,     // the run is over
+  last = ended,
 };
 
 struct Message {
@@ -101,6 +110,8 @@ class Connection {
   bool receive(std::deque<Message>& messages);
   // The next message within the time; false where none came.
   bool wait_for(Message& message, Moment until);
+  // Whether the other end is gone, as far as can be told without reading.
+  bool closed() const;
   // False once receive() or wait_for() has found the other end gone.
   bool open() const { return open_; }
   // What wait_for() received beyond what it was asked for.

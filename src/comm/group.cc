@@ -1,9 +1,6 @@
 #include "comm/group.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/port_owner.h"
 #include "lockstep/base/clock.h"
@@ -31,40 +29,6 @@
 namespace lockstep::comm {
 namespace {
 
-struct Address {
-  std::string host, port;
-};
-
-Address parse(const std::string& text, std::source_location where) {
-  const size_t colon = text.rfind(':');
-  require(colon != std::string::npos && colon > 0 && colon + 1 < text.size(), ErrorCode::invalid_argument,
-          where, "group: an address is host:port, received \"", text, "\"");
-  std::string host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return {std::move(host), text.substr(colon + 1)};
-}
-
-// The addresses that a name stands for; none, with the reason, where it stands for none now.
-struct Resolved {
-  addrinfo* list = nullptr;
-  std::string failure;
-  Resolved(const Address& address, bool passive) {
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = passive ? AI_PASSIVE : 0;
-    if (const int code = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &list); code != 0) {
-      list = nullptr;
-      failure = detail::concat("the name ", address.host, " cannot be resolved (", gai_strerror(code), ")");
-    }
-  }
-  ~Resolved() {
-    if (list) freeaddrinfo(list);
-  }
-  Resolved(const Resolved&) = delete;
-  Resolved& operator=(const Resolved&) = delete;
-};
-
 int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
   if (bound_socket >= 0) {
     fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
@@ -72,51 +36,15 @@ int listen_at(const Address& address, int bound_socket, int size, std::source_lo
             address.host, ":", address.port, ": ", std::strerror(errno));
     return bound_socket;
   }
-  const Resolved resolved(address, true);
-  require(resolved.list != nullptr, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host,
-          ":", address.port, ": ", resolved.failure);
   int error = 0;
-  for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-    if (fd < 0) continue;
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, size) == 0) return fd;
-    error = errno;
-    close(fd);
-  }
-  std::string reason = std::strerror(error);
+  std::string reason;
+  if (const int fd = try_listen(address, size, error, reason); fd >= 0) return fd;
   if (error == EADDRINUSE)
     reason = detail::concat("the port is in use by ", port_owner(std::atoi(address.port.c_str())),
                             "; end it, or choose another port");
   if (error == EADDRNOTAVAIL) reason = "this machine does not have that address: rank 0 runs on another host";
   fail(ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port, ": ",
        reason);
-}
-
-// A socket, or -1 and why there is none now.
-int try_connect(const Address& address, Moment until, std::string& failure) {
-  const Resolved resolved(address, false);
-  failure = resolved.failure;
-  for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-    if (fd < 0) continue;
-    int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      // A host that answers nothing must not use up all the time: its other addresses get some too.
-      pollfd entry{fd, POLLOUT, 0};
-      const int ready = poll(&entry, 1, milliseconds_until(until, 3000));
-      socklen_t size = sizeof error;
-      if (ready <= 0)
-        error = ETIMEDOUT;
-      else
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-    if (error == 0) return fd;
-    failure = error == ECONNREFUSED ? "nobody listens there" : std::strerror(error);
-    close(fd);
-  }
-  return -1;
 }
 
 // Says for whom this process waits, at once after a few seconds and then every few.
@@ -137,11 +65,6 @@ class WaitingNotice {
   Moment next_ = in_seconds(kSeconds);
 };
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "an unknown host";
-}
-
 }  // namespace
 
 class Group::Impl {
@@ -151,11 +74,14 @@ class Group::Impl {
     require(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
             ErrorCode::invalid_argument, where, "group: ranks are from 0 to size - 1, received rank ",
             options.rank, " of ", options.size);
-    member(rank()).who = detail::concat("process ", getpid(), " on host ", host_name());
+    member(rank()).who = own_name();
     connections_.resize(members_.size());
     parts_.resize(members_.size());
     if (size() == 1) return;
-    rank() == 0 ? gather(where) : approach(where);
+    if (rank() == 0 && !meets_elsewhere())
+      gather(where);
+    else
+      approach(where);
     require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, where, "group: ", std::strerror(errno));
     for (Member& m : members_) m.heard = SteadyClock::now();
     watcher_ = std::thread([this] { watch(); });
@@ -198,16 +124,8 @@ class Group::Impl {
   }
 
   std::string own_host() const {
-    for (const auto& connection : connections_) {
-      if (!connection) continue;
-      sockaddr_storage address{};
-      socklen_t length = sizeof address;
-      char host[NI_MAXHOST] = {};
-      auto* const generic = reinterpret_cast<sockaddr*>(&address);
-      if (getsockname(connection->fd(), generic, &length) == 0 &&
-          getnameinfo(generic, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0)
-        return host;
-    }
+    for (const auto& connection : connections_)
+      if (connection) return host_of_socket(connection->fd());
     return "127.0.0.1";
   }
 
@@ -456,9 +374,22 @@ class Group::Impl {
     bool proven = false;
   };
 
+  // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under way.
+  bool meets_elsewhere() {
+    if (!options_.may_be_under_way || options_.bound_socket >= 0) return false;
+    int error = 0;
+    std::string failure;
+    listening_ =
+        try_listen(parse_address(options_.address, std::source_location::current()), size(), error, failure);
+    return listening_ < 0 && error == EADDRINUSE;
+  }
+  bool hopeless() const { return options_.hopeless && options_.hopeless(); }
+
   // Rank 0 until all are there. Strangers are never waited for, and nothing they send ends the run.
   void gather(std::source_location where) {
-    const int listening = listen_at(parse(options_.address, where), options_.bound_socket, size(), where);
+    const int listening = listening_ >= 0 ? listening_
+                                          : listen_at(parse_address(options_.address, where),
+                                                      options_.bound_socket, size(), where);
     const Moment until = in_seconds(options_.timeout_s);
     std::deque<Stranger> strangers;
     std::vector<pollfd> entries;
@@ -466,9 +397,9 @@ class Group::Impl {
     WaitingNotice notice;
     try {
       while (!(missing = missing_ranks()).empty()) {
-        const int wait = milliseconds_until(until, 1000);
-        require(wait > 0, ErrorCode::io, where, "group: rank 0 waited ", options_.timeout_s, " s at ",
-                options_.address, " and ", missing, " of ", size(), " did not come");
+        const int wait = milliseconds_until(until, options_.hopeless ? 50 : 1000);
+        require(wait > 0 && !hopeless(), ErrorCode::io, where, "group: rank 0 waited ", options_.timeout_s,
+                " s at ", options_.address, " and ", missing, " of ", size(), " did not come");
         notice.say([&] { return detail::concat(missing, " of ", size(), " at ", options_.address); });
         entries.assign(1, {listening, POLLIN, 0});
         for (const Stranger& stranger : strangers) entries.push_back({stranger.connection->fd(), POLLIN, 0});
@@ -488,6 +419,11 @@ class Group::Impl {
     } catch (const Error& error) {
       for (const auto& connection : connections_)
         if (connection) connection->send(MessageKind::refused, error.message());
+      close(listening);
+      throw;
+    } catch (const RunGoesOn& elsewhere) {
+      for (const auto& connection : connections_)
+        if (connection) connection->send(MessageKind::goes_on, elsewhere.doors);
       close(listening);
       throw;
     }
@@ -511,6 +447,8 @@ class Group::Impl {
     if (messages.empty()) return true;
     if (messages.front().kind == MessageKind::hello)
       admit(std::move(stranger.connection), messages.front(), where);
+    else if (messages.front().kind == MessageKind::goes_on && options_.may_be_under_way)
+      throw RunGoesOn{messages.front().body, host_of_socket(stranger.connection->fd())};
     return false;
   }
 
@@ -537,7 +475,8 @@ class Group::Impl {
     if (of != size() || r < 1 || r >= size())
       refuse(detail::concat(who, " says that it is rank ", r, " of ", of, ", rank 0 expects ", size(),
                             " ranks"));
-    if (connections_[static_cast<size_t>(r)])
+    // One that has died before the others came, and was started again, takes its own place.
+    if (connections_[static_cast<size_t>(r)] && !connections_[static_cast<size_t>(r)]->closed())
       refuse(detail::concat(who, " and ", member(r).who, " both say that they are rank ", r));
     member(r).who = who;
     connections_[static_cast<size_t>(r)] = std::move(connection);
@@ -545,29 +484,38 @@ class Group::Impl {
 
   // Another rank until it is welcome.
   void approach(std::source_location where) {
-    const Address address = parse(options_.address, where);
+    const Address address = parse_address(options_.address, where);
     const Moment until = in_seconds(options_.timeout_s);
     const auto about = [&] { return detail::concat("rank 0 at ", options_.address); };
     std::string failure;
     WaitingNotice notice;
-    int fd = -1;
-    while ((fd = try_connect(address, until, failure)) < 0) {
-      require(SteadyClock::now() < until, ErrorCode::io, where, "group: rank ", rank(), " of ", size(),
-              " waited ", options_.timeout_s, " s for ", about(), ": ", failure);
+    std::unique_ptr<Connection> hub;
+    while (!hub) {
+      const int fd = try_connect(address, until, failure);
+      if (fd >= 0) {
+        hub = std::make_unique<Connection>(fd);
+        // What listens there may be stopped, or be gone before it answers: another takes its place then.
+        const Moment answer = options_.may_be_under_way ? std::min(until, in_seconds(kProofSeconds)) : until;
+        failure = hub->prove(options_.secret, answer);
+        if (failure.empty()) break;
+        require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
+                "group: rank ", rank(), " of ", size(), " at ", options_.address, ": ", failure);
+        hub = nullptr;
+      }
+      require(SteadyClock::now() < until && !hopeless(), ErrorCode::io, where, "group: rank ", rank(), " of ",
+              size(), " waited ", options_.timeout_s, " s for ", about(), ": ", failure);
       notice.say([&] { return about() + ": " + failure; });
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::this_thread::sleep_for(std::chrono::milliseconds(options_.hopeless ? 5 : 50));
     }
-    auto hub = std::make_unique<Connection>(fd);
-    failure = hub->prove(options_.secret, until);
-    require(failure.empty(), ErrorCode::io, where, "group: rank ", rank(), " of ", size(), " at ",
-            options_.address, ": ", failure);
     hub->send(MessageKind::hello,
               MessageWriter().put(int32_t{rank()}).put(int32_t{size()}).put_text(member(rank()).who).take());
     Message message;
     bool answered = false;
-    while (!(answered = hub->wait_for(message, std::min(until, in_seconds(1)))) &&
-           SteadyClock::now() < until && hub->open())
+    while (!(answered = hub->wait_for(message, std::min(until, in_seconds(options_.hopeless ? 0.05 : 1)))) &&
+           SteadyClock::now() < until && hub->open() && !hopeless())
       notice.say([&] { return "the other ranks, at " + options_.address; });
+    if (answered && message.kind == MessageKind::goes_on)
+      throw RunGoesOn{message.body, host_of_socket(hub->fd())};
     require(answered && message.kind != MessageKind::refused, ErrorCode::io, where, "group: rank ", rank(),
             " of ", size(), " at ", options_.address, ": ",
             answered ? message.body : "rank 0 did not welcome it");
@@ -772,6 +720,7 @@ class Group::Impl {
   std::string verdict_;                  // why the run ends; empty: it goes on
   Moment next_sign_ = SteadyClock::now();
   bool untold_ = false, ending_ = false;
+  int listening_ = -1;  // until all have come, where it was tried in advance
   int wake_[2] = {-1, -1};
   std::thread watcher_;
 };

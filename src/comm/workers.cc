@@ -1,9 +1,6 @@
 #include "comm/workers.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +12,7 @@
 #include <fstream>
 
 #include "base/environment.h"
+#include "comm/address.h"
 #include "comm/connection.h"
 #include "device/plugin.h"
 #include "lockstep/base/error.h"
@@ -62,34 +60,6 @@ std::string random_secret() {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-// A socket that is bound to a port which the system chose, on the address of `host`.
-int bind_any_port(const std::string& host, int& port, std::source_location where) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* list = nullptr;
-  const int code = getaddrinfo(host.c_str(), "0", &hints, &list);
-  require(code == 0, ErrorCode::io, where, "rank 0 cannot listen at ", host,
-          ": the name cannot be resolved (", gai_strerror(code), ")");
-  int fd = -1;
-  for (const addrinfo* a = list; a && fd < 0; a = a->ai_next) {
-    fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) != 0) {
-      close(fd);
-      fd = -1;
-    }
-  }
-  freeaddrinfo(list);
-  require(fd >= 0, ErrorCode::io, where, "rank 0 cannot listen at ", host, ": ", std::strerror(errno));
-  sockaddr_storage bound{};
-  socklen_t length = sizeof bound;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length);
-  port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
-  return fd;
 }
 
 // At all of them where they differ.
@@ -154,14 +124,30 @@ std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOpti
   const bool has_pmi = !variable("PMIX_RANK").empty() || !variable("PMI_RANK").empty();
   const EngineChoice choice = choose_engine(
       cluster, options, has_pmi, [](const char* engine) { return missing_backend(engine); }, where);
-  const GroupOptions group_options = cluster.address.empty()
-                                         ? meet_through_mpi(cluster, options, where)
-                                         : GroupOptions{.address = cluster.address,
-                                                        .rank = cluster.rank,
-                                                        .size = cluster.size,
-                                                        .timeout_s = options.join_timeout_s,
-                                                        .secret = secret_of_run(where)};
-  auto group = std::make_unique<Group>(group_options, where);
+  const bool elastic = options.min_workers > 0;
+  require(!elastic || choice.engine == "gloo", ErrorCode::unsupported, where,
+          "elastic runs are joined by Gloo, and these workers by ",
+          choice.engine.empty() ? "NCCL alone" : choice.engine,
+          "; start them with lockstep launch, or set communication.implementation to gloo");
+  GroupOptions group_options = cluster.address.empty() ? meet_through_mpi(cluster, options, where)
+                                                       : GroupOptions{.address = cluster.address,
+                                                                      .rank = cluster.rank,
+                                                                      .size = cluster.size,
+                                                                      .timeout_s = options.join_timeout_s,
+                                                                      .secret = secret_of_run(where)};
+  group_options.may_be_under_way = elastic;
+  std::unique_ptr<Group> group;
+  try {
+    group = std::make_unique<Group>(group_options, where);
+  } catch (const RunGoesOn& run) {
+    auto workers = std::make_shared<Workers>(
+        std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1}, where), nullptr,
+        communicator_backend("gloo", where).description() + ": the run is elastic", options.timeout_s);
+    workers->open_door(cluster, options, run.own_host, group_options.secret);
+    workers->doors_ = run.doors;
+    workers->be_alone();
+    return workers;
+  }
   const auto agree = [&](const char* what, const std::string& own) {
     comm::require_equal(*group, what, own, options.join_timeout_s, where);
   };
@@ -170,31 +156,61 @@ std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOpti
   for (const std::string& address : cluster.addresses) addresses += (addresses.empty() ? "" : ", ") + address;
   agree("the addresses of the cluster", addresses);
   agree("the engine that joins them", choice.engine);
+  agree("whether they are elastic", detail::concat("min_workers ", options.min_workers));
 
   std::unique_ptr<Communicator> engine;
-  std::string description = detail::concat(cluster.size, " workers, joined by ");
-  if (choice.engine.empty()) {
-    description += "their group alone: " + choice.reason;
-  } else {
+  std::string joined_by = "their group alone: " + choice.reason;
+  if (!choice.engine.empty()) {
     const CommunicatorBackend& library = communicator_backend(choice.engine, where);
     engine = library.join(host(), library.make_id(), cluster.rank, cluster.size,
                           {.timeout_s = options.timeout_s, .group = group.get()});
-    description += library.description() + ": " + choice.reason;
+    joined_by = library.description() + ": " + choice.reason;
   }
-  return std::make_shared<Workers>(std::move(group), std::move(engine), std::move(description),
-                                   options.timeout_s);
+  auto workers =
+      std::make_shared<Workers>(std::move(group), std::move(engine), std::move(joined_by), options.timeout_s);
+  if (elastic) {
+    workers->open_door(cluster, options, workers->group().own_host(), group_options.secret);
+    const Member& self = workers->door_->self();
+    Roster roster{1, {}};
+    for (const std::string& one :
+         workers->gather("their doors",
+                         MessageWriter().put(self.id).put_text(self.door).put_text(self.who).take(), where)) {
+      MessageReader reader(one);
+      Member& member = roster.members.emplace_back();
+      member.id = reader.get<uint64_t>();
+      member.door = reader.get_text();
+      member.who = reader.get_text();
+    }
+    workers->generation_ = roster.generation;
+    workers->door_->enter(roster);
+  }
+  return workers;
 }
 
-Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string description,
+Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string joined_by,
                  double timeout_s)
     : group_(std::move(group)),
       engine_(std::move(engine)),
-      description_(std::move(description)),
+      joined_by_(std::move(joined_by)),
       timeout_s_(timeout_s) {
-  if (engine_) watcher_ = std::thread([this] { look(); });
+  begin_looking();
 }
 
 Workers::~Workers() {
+  if (door_ && !broken_ && !gave_up_ && !newcomer_) door_->end();
+  end_looking();
+}
+
+std::string Workers::description() const {
+  return detail::concat(size(), size() == 1 ? " worker, joined by " : " workers, joined by ", joined_by_);
+}
+
+void Workers::begin_looking() {
+  ending_ = false;
+  if (engine_) watcher_ = std::thread([this] { look(); });
+}
+
+void Workers::end_looking() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -203,15 +219,139 @@ Workers::~Workers() {
   if (watcher_.joinable()) watcher_.join();
 }
 
+// --- forming anew --------------------------------------------------------------------------------------------------
+
+void Workers::open_door(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
+                        const std::string& secret) {
+  launched_ = cluster.size;
+  door_ = std::make_unique<Door>(DoorOptions{.host = host,
+                                             .meeting = cluster.address,
+                                             .secret = secret,
+                                             .version = kPluginAbiTag,
+                                             .most_workers = cluster.size,
+                                             .min_workers = options.min_workers,
+                                             .timeout_s = options.timeout_s,
+                                             .wait_s = options.wait_s},
+                                 [this](const std::string& reason) { interrupt(reason); });
+}
+
+// Another member forms anew: what this one waits for will not come.
+void Workers::interrupt(const std::string& reason) {
+  const std::lock_guard lives(lives_);
+  if (!group_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+    if (!verdict_.empty()) return;
+    verdict_ = reason;
+  }
+  group_->give_up(reason);
+  if (engine_) engine_->abort(reason);
+}
+
+// The generation that was is over.
+void Workers::retire() {
+  end_looking();
+  const std::lock_guard lives(lives_);
+  // Whoever has not noticed yet learns it from this.
+  if (group_) group_->give_up("the workers form anew");
+  if (engine_) engine_->abort("the workers form anew");
+  engine_.reset();
+  group_.reset();
+}
+
+// Alone, with an engine that has nobody to exchange with: a newcomer prepares its steps with it.
+void Workers::be_alone() {
+  newcomer_ = true;
+  end_looking();
+  const std::lock_guard lives(lives_);
+  group_ = std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1});
+  const CommunicatorBackend& library = communicator_backend("gloo");
+  engine_ = library.join(host(), library.make_id(), 0, 1, {.timeout_s = timeout_s_, .group = group_.get()});
+  verdict_.clear();
+  broken_ = gave_up_ = false;
+}
+
+bool Workers::enter(const Formation& formation) {
+  const auto size = static_cast<int>(formation.roster.members.size());
+  try {
+    auto group = std::make_unique<Group>(GroupOptions{.address = formation.address,
+                                                      .rank = formation.rank,
+                                                      .size = size,
+                                                      .timeout_s = timeout_s_,
+                                                      .secret = formation.secret,
+                                                      .bound_socket = size > 1 ? formation.bound_socket : -1,
+                                                      .hopeless = formation.hopeless});
+    if (size == 1 && formation.bound_socket >= 0) close(formation.bound_socket);
+    const CommunicatorBackend& library = communicator_backend("gloo");
+    auto engine = library.join(host(), library.make_id(), formation.rank, size,
+                               {.timeout_s = timeout_s_, .group = group.get()});
+    group->gather("that all have entered the new generation", {}, timeout_s_);
+    const std::lock_guard lives(lives_);
+    group_ = std::move(group);
+    engine_ = std::move(engine);
+  } catch (const Error& error) {
+    log(LogLevel::debug, "elastic: generation ", formation.roster.generation,
+        " was not entered: ", error.message());
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    verdict_.clear();
+    current_ = {};
+  }
+  broken_ = gave_up_ = newcomer_ = false;
+  generation_ = formation.roster.generation;
+  door_->enter(formation.roster);
+  begin_looking();
+  return true;
+}
+
+void Workers::form_anew(bool done) {
+  retire();
+  try {
+    while (!enter(door_->form(done))) {
+    }
+  } catch (const Expelled& expelled) {
+    doors_ = expelled.doors;
+    be_alone();
+  } catch (const Error&) {
+    be_alone();
+    throw;
+  }
+}
+
+void Workers::join() {
+  retire();
+  try {
+    while (!enter(door_->join(doors_))) {
+    }
+  } catch (const Error&) {
+    be_alone();
+    throw;
+  }
+}
+
 // --- through the group ---------------------------------------------------------------------------------------------
+
+template <class Call>
+auto Workers::through_group(Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    // Others that do something else are told so; others that do not come can be gone on without.
+    if (error.code() == ErrorCode::io) broken_ = true;
+    throw;
+  }
+}
 
 std::vector<std::string> Workers::gather(std::string_view what, const std::string& part,
                                          std::source_location where) {
-  return group_->gather(what, part, timeout_s_, where);
+  return through_group([&] { return group_->gather(what, part, timeout_s_, where); });
 }
 
 void Workers::require_equal(std::string_view what, const std::string& own, std::source_location where) {
-  comm::require_equal(*group_, what, own, timeout_s_, where);
+  through_group([&] { comm::require_equal(*group_, what, own, timeout_s_, where); });
 }
 
 std::vector<std::string> Workers::gather_large(std::string_view what, const std::string& part,
@@ -249,20 +389,22 @@ std::vector<std::string> Workers::gather_large(std::string_view what, const std:
   return all;
 }
 
-std::string Workers::broadcast(std::string_view name, const std::string& chiefs) {
-  const std::vector<std::string> sizes = gather(name, std::to_string(chiefs.size()));
-  std::string bytes = chiefs;
-  bytes.resize(std::stoul(sizes[0]));
-  broadcast(name, bytes.data(), static_cast<int64_t>(bytes.size()));
+std::string Workers::broadcast(std::string_view name, const std::string& roots, int root) {
+  const std::vector<std::string> sizes = gather(name, std::to_string(roots.size()));
+  std::string bytes = roots;
+  bytes.resize(std::stoul(sizes[static_cast<size_t>(root)]));
+  broadcast(name, bytes.data(), static_cast<int64_t>(bytes.size()), root);
   return bytes;
 }
 
-void Workers::broadcast(std::string_view name, void* data, int64_t bytes) {
+void Workers::broadcast(std::string_view name, void* data, int64_t bytes, int root) {
   if (engine_) {
     collective("broadcast", name, bytes,
-               [&] { engine_->broadcast(data, data, bytes, DType::uint8, 0, host_stream()); });
+               [&] { engine_->broadcast(data, data, bytes, DType::uint8, root, host_stream()); });
     return;
   }
+  require(root == 0, ErrorCode::unsupported, std::source_location::current(), name,
+          ": without an engine only the chief's bytes go to all");
   auto* const all = static_cast<char*>(data);
   for (int64_t at = 0; at < bytes; at += kChunk) {
     const auto size = static_cast<size_t>(std::min(kChunk, bytes - at));
@@ -294,7 +436,10 @@ void Workers::collective(const char* kind, std::string_view name, int64_t bytes,
 void Workers::begin(const char* kind, std::string_view name, int64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (!verdict_.empty()) fail(ErrorCode::io, std::source_location::current(), verdict_);
+    if (!verdict_.empty()) {
+      broken_ = true;
+      fail(ErrorCode::io, std::source_location::current(), verdict_);
+    }
     current_.active = true;
     ++current_.number;
     std::snprintf(current_.text, sizeof current_.text, "%s #%lld [%.*s]", kind,
@@ -334,9 +479,13 @@ void Workers::stop(const std::string& engines_words) {
     if (verdict_.empty()) verdict_ = verdict;
     verdict = verdict_;
   }
+  broken_ = true;
   group_->give_up(verdict);
-  log(LogLevel::error, "worker ", rank(), " of ", size(), ": ", verdict, "\nits last collectives:\n",
-      flight_record(8));
+  if (elastic())
+    log(LogLevel::debug, "worker ", rank(), " of ", size(), ": ", verdict);
+  else
+    log(LogLevel::error, "worker ", rank(), " of ", size(), ": ", verdict, "\nits last collectives:\n",
+        flight_record(8));
   if (const auto folder = env::read_string("LOCKSTEP_FLIGHT_RECORDS")) {
     std::ofstream file(detail::concat(*folder, "/rank_", rank(), "_process_", getpid(), ".txt"));
     file << verdict << "\n" << flight_record();
@@ -373,8 +522,10 @@ void Workers::give_up(const std::string& reason) noexcept {
       const std::lock_guard lock(mutex_);
       if (!verdict_.empty()) return;
       verdict_ = reason;
+      gave_up_ = true;
     }
-    group_->give_up(reason);
+    const std::lock_guard lives(lives_);
+    if (group_) group_->give_up(reason);
     if (engine_) engine_->abort(reason);
   } catch (...) {
     // What cannot be told is seen: the connections close when the process ends.

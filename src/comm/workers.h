@@ -5,8 +5,10 @@
 //   Communicator   the engine that moves what is large: Gloo or MPI (and NCCL between GPUs, which the executor joins itself)
 //   Workers        both, with a name and a number for every collective, a record of the last ones, and a verdict on all
 //                  workers where one of them dies, hangs or does something else
+//   Door           of an elastic run: where those who are left, and those who come back, form a new group and engine
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -22,6 +24,7 @@
 
 #include "comm/cluster.h"
 #include "comm/communicator.h"
+#include "comm/door.h"
 #include "comm/flight_recorder.h"
 #include "comm/group.h"
 
@@ -34,6 +37,8 @@ struct WorkersOptions {
   bool on_gpus = false;
   double timeout_s = 60;        // for all to come to a collective
   double join_timeout_s = 300;  // for all to come at all
+  int min_workers = 0;          // positive: the run is elastic, and goes on with so many
+  double wait_s = 300;          // for workers to come back, where fewer are left
 };
 
 // What moves the host's memory.
@@ -54,8 +59,8 @@ class Workers {
   static std::shared_ptr<Workers> meet(const Cluster& cluster, const WorkersOptions& options,
                                        std::source_location where = std::source_location::current());
 
-  // `engine`: null where there is none.
-  Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string description,
+  // `engine`: null where there is none; `joined_by` is what descriptions say.
+  Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string joined_by,
           double timeout_s);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -63,10 +68,10 @@ class Workers {
 
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
-  bool chief() const { return rank() == 0; }
+  bool chief() const { return rank() == 0 && !newcomer_; }
   double timeout_s() const { return timeout_s_; }
   // "4 workers, joined by Gloo 0.5.0 over TCP: no launcher of MPI started them".
-  const std::string& description() const { return description_; }
+  std::string description() const;
   Group& group() { return *group_; }
   bool has_engine() const { return engine_ != nullptr; }
 
@@ -83,9 +88,9 @@ class Workers {
   // rank 2 (process 71 on host b) has 32".
   void require_equal(std::string_view what, const std::string& own,
                      std::source_location where = std::source_location::current());
-  // The chief's bytes, at all.
-  void broadcast(std::string_view name, void* data, int64_t bytes);
-  std::string broadcast(std::string_view name, const std::string& chiefs);
+  // The chief's bytes, or those of another rank, at all.
+  void broadcast(std::string_view name, void* data, int64_t bytes, int root = 0);
+  std::string broadcast(std::string_view name, const std::string& roots, int root = 0);
 
   // Memory of the host, with the engine. Do not allocate.
   void all_reduce_sum(std::string_view name, void* data, int64_t count, DType dtype);
@@ -93,6 +98,26 @@ class Workers {
                   void* target, std::span<const int64_t> receive_bytes);
   // `target` has size() times as many bytes, by rank.
   void all_gather(std::string_view name, const void* source, void* target, int64_t bytes);
+
+  // --- of elastic runs ---
+
+  bool elastic() const { return door_ != nullptr; }
+  // Counts the times that the workers have formed anew: what was made for one generation (ranks, shares of work) does not
+  // hold in the next.
+  int64_t generation() const { return generation_; }
+  // Whether a call has failed, or will, because others are lost or form anew: form_anew() is what comes next.
+  bool broken() const { return broken_ && !gave_up_; }
+  // Workers that wait to join, as far as this one knows: the chief does.
+  int newcomers_waiting() const { return door_ ? door_->newcomers() : 0; }
+  // With all who are left, and newcomers that wait; all of them have to call it. Nothing that uses the group or the engine may be
+  // under way. `done`: see Door::form(). Afterwards ranks and their number are others; where the run has gone on without this
+  // worker, it is a newcomer. Throws Error(io) where too few are left.
+  void form_anew(bool done);
+  // This worker is not in the run, which is under way: it is alone, rank 0 of 1, until join() returns.
+  bool newcomer() const { return newcomer_; }
+  // As many as the launcher has started.
+  int launched() const { return launched_; }
+  void join();
 
   // Ends the run at all workers; the first reason counts. From any thread.
   void give_up(const std::string& reason) noexcept;
@@ -115,12 +140,31 @@ class Workers {
   [[noreturn]] void stop(const std::string& engines_words);
   void look();
   void need_engine(const char* kind) const;
+  template <class Call>
+  auto through_group(Call call) -> decltype(call());
 
-  const std::unique_ptr<Group> group_;
-  const std::unique_ptr<Communicator> engine_;
-  const std::string description_;
+  void open_door(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
+                 const std::string& secret);
+  void interrupt(const std::string& reason);
+  void begin_looking();
+  void end_looking();
+  void retire();
+  void be_alone();
+  bool enter(const Formation& formation);
+
+  // Both are replaced where the workers form anew, with `lives_` held.
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<Communicator> engine_;
+  const std::string joined_by_;
   const double timeout_s_;
   FlightRecorder recorder_;
+
+  std::mutex lives_;
+  std::unique_ptr<Door> door_;  // null: the run is not elastic
+  std::string doors_;           // of a newcomer: where it is let in
+  int64_t generation_ = 0;
+  int launched_ = 1;
+  std::atomic<bool> newcomer_{false}, broken_{false}, gave_up_{false};
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;

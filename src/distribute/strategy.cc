@@ -174,7 +174,8 @@ void agree(comm::Workers& workers, const std::vector<Device*>& devices, const St
                         detail::concat("reproducible ", options.reproducible, ", virtual_replicas ",
                                        options.virtual_replicas, ", bucket_bytes ", options.bucket_bytes,
                                        ", cross_device_ops ", static_cast<int>(options.cross_device_ops),
-                                       ", timeout_seconds ", options.communication.timeout_seconds),
+                                       ", timeout_seconds ", options.communication.timeout_seconds,
+                                       ", elastic.min_workers ", options.elastic.min_workers),
                         where);
   // Initial values and shuffles are drawn from it.
   int64_t state = random::default_generator().position();
@@ -190,6 +191,9 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
   require(communication.timeout_seconds > 0 && communication.join_timeout_seconds > 0,
           ErrorCode::invalid_argument, where, kName, ": time limits must be positive, received ",
           communication.timeout_seconds, " and ", communication.join_timeout_seconds);
+  require(options.elastic.min_workers >= 0 && options.elastic.min_workers <= std::max(1, cluster.size),
+          ErrorCode::invalid_argument, where, kName, ": elastic.min_workers is ", options.elastic.min_workers,
+          ", of ", cluster.size, " workers");
   if (cluster.rank == 0) log(LogLevel::info, kName, ": ", cluster.description);
   if (cluster.size == 1 || cluster.evaluator)
     return make(Strategy::Kind::mirrored, kName, {}, options, where);
@@ -202,10 +206,15 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
                           {.engine = engine_of(communication.implementation),
                            .on_gpus = devices[0]->kind() == DeviceKind::gpu,
                            .timeout_s = communication.timeout_seconds,
-                           .join_timeout_s = communication.join_timeout_seconds},
+                           .join_timeout_s = communication.join_timeout_seconds,
+                           .min_workers = options.elastic.min_workers,
+                           .wait_s = options.elastic.wait_seconds},
                           where);
   agree(*workers, devices, options, where);
-  if (workers->chief()) log(LogLevel::info, kName, ": ", workers->description());
+  if (workers->newcomer())
+    log(LogLevel::info, kName, ": the run is under way; this worker joins it when it calls fit");
+  else if (workers->chief())
+    log(LogLevel::info, kName, ": ", workers->description());
   return make(Strategy::Kind::mirrored, kName, {}, options, where, workers);
 }
 
@@ -238,8 +247,13 @@ const StrategyOptions& Strategy::options() const { return impl_->options; }
 int Strategy::num_workers() const { return impl_->workers ? impl_->workers->size() : 1; }
 int Strategy::worker() const { return impl_->workers ? impl_->workers->rank() : 0; }
 const std::shared_ptr<comm::Workers>& Strategy::workers() const { return impl_->workers; }
+bool Strategy::is_chief() const { return !impl_->workers || impl_->workers->chief(); }
+bool Strategy::elastic() const { return impl_->workers && impl_->workers->elastic(); }
 int Strategy::num_replicas_in_sync() const {
   if (impl_->options.reproducible) return impl_->options.virtual_replicas;
+  // Who has not joined yet must come to the sizes that the others came to when they began.
+  if (impl_->workers && impl_->workers->newcomer())
+    return impl_->workers->launched() * static_cast<int>(impl_->devices.size());
   return std::max(1, num_workers() * static_cast<int>(impl_->devices.size()));
 }
 std::string Strategy::description() const {

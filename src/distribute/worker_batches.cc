@@ -60,12 +60,22 @@ WorkerDataset worker_dataset(const Strategy& strategy, const Dataset& dataset, b
                              std::source_location where) {
   const int64_t count = strategy.num_workers(), index = strategy.worker();
   const AutoShardPolicy policy = data::options_of(*dataset.node()).auto_shard;
+  // What a lost worker alone would have read cannot be read again by the others.
+  require(!strategy.elastic() || policy == AutoShardPolicy::data || policy == AutoShardPolicy::automatic,
+          ErrorCode::unsupported, where, "the dataset's auto_shard policy is ",
+          policy == AutoShardPolicy::off ? "OFF" : "FILE",
+          ", so that every worker reads a part of its own, and an elastic run would lose a worker's part "
+          "with it; "
+          "set Options::auto_shard to data, or leave it at automatic");
   if (policy == AutoShardPolicy::off)
     return {in_parts(dataset, count, where), WorkerDataset::Batches::own,
             "not shared: each worker reads all of the data, and every example is seen by each"};
-  const bool may_share_files = policy == AutoShardPolicy::file ||
-                               (policy == AutoShardPolicy::automatic && !strategy.options().reproducible);
-  std::string reason = policy == AutoShardPolicy::data ? "the policy is DATA" : "the run is reproducible";
+  const bool may_share_files =
+      policy == AutoShardPolicy::file ||
+      (policy == AutoShardPolicy::automatic && !strategy.options().reproducible && !strategy.elastic());
+  std::string reason = policy == AutoShardPolicy::data ? "the policy is DATA"
+                       : strategy.elastic()            ? "the run is elastic"
+                                                       : "the run is reproducible";
   if (may_share_files && !keeps_order) {
     if (const std::optional<Dataset> sharded = data::shard_by_files(dataset, count, index, reason))
       return {in_parts(*sharded, count, where), WorkerDataset::Batches::own,

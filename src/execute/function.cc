@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/as_error.h"
+#include "comm/workers.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
 #include "device/memory_ledger.h"
@@ -104,6 +105,7 @@ class FunctionCore::Impl {
     ProgramStatistics statistics;
     bool checks_numerics = numerics_checked();
     std::vector<int64_t> rows;  // of each worker; empty where there is one
+    int64_t generation = 0;     // of the workers
   };
 
   // Inside another trace the ops join that trace; under a tape they must be seen by it.
@@ -150,6 +152,9 @@ class FunctionCore::Impl {
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
               options_.name, "\": argument ", i,
               " is undefined or a tensor of a traced function that has ended");
+    const int64_t generation = options_.replicas.workers ? options_.replicas.workers->generation() : 0;
+    // Workers that have formed anew have other ranks and shares.
+    std::erase_if(programs_, [&](const auto& program) { return program->generation != generation; });
     std::vector<int64_t> asked;
     if (options_.replicas.workers && worker_rows.empty()) worker_rows = asked = ask_for_rows(inputs, where);
     for (const auto& program : programs_) {
@@ -209,6 +214,7 @@ class FunctionCore::Impl {
                                    std::source_location where) {
     auto program = std::make_unique<Program>();
     program->rows = std::move(rows);
+    if (options_.replicas.workers) program->generation = options_.replicas.workers->generation();
     program->scope = scoped_device();
     for (const Tensor& input : inputs) program->signature.push_back(input.spec());
     if (arguments_place_ops())

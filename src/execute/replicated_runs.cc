@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/workers.h"
 #include "execute/trace_function.h"
 #include "graph/eager.h"
 #include "lockstep/base/log.h"
@@ -42,6 +43,7 @@ struct ReplicatedRuns::Program {
   SpecList signature;
   std::vector<bool> split;
   std::vector<int64_t> rows;  // of each worker
+  int64_t generation = 0;     // of the workers
   Graph graph;                // as the first slice's replica traced it
   uint64_t hash = 0;
   ReplicatedProgram compiled;
@@ -81,6 +83,9 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   const ReplicaSlices first = first_slice(signature, split, replicas_, rows, name, where);
   Traced traced = trace(name, body, first.specs, first.replica, inputs.size(), where);
   const uint64_t hash = hash_of(traced.graph);
+  const int64_t generation = replicas_.workers ? replicas_.workers->generation() : 0;
+  // Workers that have formed anew have other ranks and shares.
+  std::erase_if(programs_, [&](const auto& program) { return program->generation != generation; });
 
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
     return program->hash == hash && program->signature == signature && program->split == split &&
@@ -92,6 +97,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
     program->signature = signature;
     program->split = split;
     program->rows = rows;
+    program->generation = generation;
     program->graph = traced.graph;
     program->hash = hash;
     SpecList all = signature;

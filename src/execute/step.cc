@@ -60,6 +60,8 @@ StepExecutable::StepExecutable(std::vector<Plan> plans, std::vector<int64_t> sli
   const DeviceRunOptions options = layout_.shares_gpu() ? kOnSharedGpu : DeviceRunOptions();
   for (size_t d = 0; d < layout_.devices.size(); ++d)
     runs_.push_back(std::make_unique<DeviceRun>(static_cast<int>(d), plans_, layout_, observer_, options));
+  if (layout_.workers && !stream(0).asynchronous() && backend_of(*layout_.devices[0]).has_memory())
+    early_writes_.emplace(plans_, mirrored_, parted_);
   all_reduce_ = make_all_reduce(ReplicaGroup(layout_), collect_sums(), observer_);
   for (const auto& run : runs_) run->sum_with(*all_reduce_);
   threads_.emplace(
@@ -106,6 +108,7 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   observer_.listen(clock);
   bind(outputs);
   inputs_ = inputs;
+  if (early_writes_) early_writes_->keep();
   all_reduce_->begin_step();
   // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones there, and
   // in front of whoever reads these.
@@ -118,6 +121,7 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   } catch (...) {
     // A device that is alone has nobody to let go, but other processes may wait for it.
     all_reduce_->abort();
+    if (early_writes_) early_writes_->put_back();
     mirrors_.distrust();
     throw;
   }

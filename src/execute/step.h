@@ -15,6 +15,7 @@
 #include "execute/all_reduce/all_reduce.h"
 #include "execute/device_run.h"
 #include "execute/device_threads.h"
+#include "execute/early_writes.h"
 #include "execute/executable.h"
 #include "execute/output_pool.h"
 #include "execute/replica_variables.h"
@@ -58,6 +59,7 @@ class StepExecutable final : public Executable {
   std::vector<size_t> mirrored_, parted_;  // variables of the first plan
   VariableMirrors mirrors_;
   ReplicaVariables parts_;
+  std::optional<EarlyWrites> early_writes_;  // of several processes on CPUs
   ReplicatedOutputs outputs_;
   std::vector<std::unique_ptr<DeviceRun>> runs_;  // by device
   std::unique_ptr<AllReduce> all_reduce_;

@@ -18,6 +18,7 @@
 
 #include "comm/communicator.h"
 #include "comm/free_address_test.h"
+#include "lockstep/base/error.h"
 #include "lockstep/device/device.h"
 
 namespace lockstep::testing {
@@ -105,6 +106,22 @@ Process start(const std::vector<std::string>& words, const std::vector<std::stri
   return process;
 }
 
+std::vector<std::string> environment_of(const Run& run, int worker) {
+  std::vector<std::string> all;
+  for (const std::string& one : run.environment) {
+    const size_t colon = one.find(':');
+    const bool for_one = colon != std::string::npos && one.find_first_not_of("0123456789") == colon;
+    if (!for_one) all.push_back(one);
+    if (for_one && std::stoi(one) == worker) all.push_back(one.substr(colon + 1));
+  }
+  return all;
+}
+
+std::vector<std::string> place_of(const Run& run, int worker, const std::string& address) {
+  return {"LOCKSTEP_RANK=" + std::to_string(worker), "LOCKSTEP_WORKERS=" + std::to_string(run.workers),
+          "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=a test"};
+}
+
 }  // namespace
 
 std::vector<WorkerResult> run(const Run& run) {
@@ -115,16 +132,7 @@ std::vector<WorkerResult> run(const Run& run) {
                                         folder.string()};
   const std::string address = comm::free_address();
   std::vector<Process> processes;
-  const auto environment_of = [&](int worker) {
-    std::vector<std::string> all;
-    for (const std::string& one : run.environment) {
-      const size_t colon = one.find(':');
-      const bool for_one = colon != std::string::npos && one.find_first_not_of("0123456789") == colon;
-      if (!for_one) all.push_back(one);
-      if (for_one && std::stoi(one) == worker) all.push_back(one.substr(colon + 1));
-    }
-    return all;
-  };
+  const auto environment_of = [&](int worker) { return testing::environment_of(run, worker); };
   if (run.launcher == Launcher::mpirun) {
     std::vector<std::string> words = {"mpirun", "-n", std::to_string(run.workers)};
     words.insert(words.end(), own.begin(), own.end());
@@ -137,9 +145,7 @@ std::vector<WorkerResult> run(const Run& run) {
   for (int w = 0; run.launcher != Launcher::mpirun && w < run.workers; ++w) {
     std::vector<std::string> environment = environment_of(w);
     if (run.launcher == Launcher::lockstep)
-      environment.insert(environment.end(), {"LOCKSTEP_RANK=" + std::to_string(w),
-                                             "LOCKSTEP_WORKERS=" + std::to_string(run.workers),
-                                             "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=a test"});
+      for (std::string& one : place_of(run, w, address)) environment.push_back(std::move(one));
     processes.push_back(start(own, environment, folder / ("output_" + std::to_string(w))));
   }
   const auto began = std::chrono::steady_clock::now();
@@ -165,6 +171,74 @@ std::vector<WorkerResult> run(const Run& run) {
   }
   std::error_code ignored;
   fs::remove_all(folder, ignored);
+  return results;
+}
+
+Crew::Crew(Run run) : run_(std::move(run)), address_(comm::free_address()) {
+  char folder_name[] = "/tmp/lockstep_workers_XXXXXX";
+  folder_ = mkdtemp(folder_name);
+  processes_.resize(static_cast<size_t>(run_.workers));
+  for (int w = 0; w < run_.workers; ++w) start(w);
+}
+
+Crew::~Crew() {
+  for (int w = 0; w < run_.workers; ++w) kill(w);
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+bool Crew::running(int worker) {
+  Place& place = processes_[static_cast<size_t>(worker)];
+  int status = 0;
+  if (place.pid == 0) return false;
+  if (waitpid(place.pid, &status, WNOHANG) != place.pid) return true;
+  place.pid = 0;
+  place.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return false;
+}
+
+void Crew::signal(int worker, int number) {
+  if (running(worker)) ::kill(processes_[static_cast<size_t>(worker)].pid, number);
+}
+
+void Crew::kill(int worker) {
+  signal(worker, SIGKILL);
+  while (running(worker)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void Crew::start(int worker, const std::vector<std::string>& more) {
+  Place& place = processes_[static_cast<size_t>(worker)];
+  std::vector<std::string> environment = environment_of(run_, worker);
+  for (const std::string& one : place_of(run_, worker, address_)) environment.push_back(one);
+  environment.insert(environment.end(), more.begin(), more.end());
+  environment.push_back("TEST_STARTS=" + std::to_string(place.starts));
+  const std::string output = detail::concat("output_", worker, "_", place.starts++);
+  place.pid = testing::start({fs::read_symlink("/proc/self/exe").string(), kFlag, run_.scenario,
+                              std::to_string(run_.devices), folder_},
+                             environment, fs::path(folder_) / output)
+                  .pid;
+  place.status = -1;
+}
+
+std::string Crew::report(int worker) const {
+  return read_all(fs::path(folder_) / ("report_" + std::to_string(worker)));
+}
+
+std::string Crew::folder() const {
+  const fs::path inside = fs::path(folder_) / "files";
+  fs::create_directories(inside);
+  return inside.string();
+}
+
+std::vector<WorkerResult> Crew::wait() {
+  std::vector<WorkerResult> results(processes_.size());
+  for (size_t w = 0; w < results.size(); ++w) {
+    while (running(static_cast<int>(w))) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    results[w].status = processes_[w].status;
+    results[w].report = report(static_cast<int>(w));
+    for (int i = 0; i < processes_[w].starts; ++i)
+      results[w].output += read_all(fs::path(folder_) / detail::concat("output_", w, "_", i));
+  }
   return results;
 }
 

@@ -1,6 +1,8 @@
 // Tests of runs of several processes: the test program starts itself as each of the workers.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -39,6 +41,42 @@ struct WorkerResult {
 };
 // By worker. Under mpirun every status is mpirun's, and so is the output.
 std::vector<WorkerResult> run(const Run& run);
+
+// Workers that a test disturbs while they run, as Launcher::lockstep starts them.
+class Crew {
+ public:
+  // Starts all.
+  explicit Crew(Run run);
+  // Ends what is left.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int size() const { return run_.workers; }
+  bool running(int worker);
+  pid_t pid(int worker) const { return processes_[static_cast<size_t>(worker)].pid; }
+  void signal(int worker, int number);
+  // Waits for it as well.
+  void kill(int worker);
+  // Of one that has ended; `environment` is for this start alone.
+  void start(int worker, const std::vector<std::string>& environment = {});
+  // What the worker has reported so far, in all its starts.
+  std::string report(int worker) const;
+  // A folder of this crew's, which is removed with it.
+  std::string folder() const;
+  // When all have ended; the statuses are those of their last starts, the output that of all.
+  std::vector<WorkerResult> wait();
+
+ private:
+  struct Place {
+    pid_t pid = 0;
+    int status = -1;
+    int starts = 0;
+  };
+  Run run_;
+  std::string folder_, address_;
+  std::vector<Place> processes_;
+};
 
 // Why such runs cannot be made on this machine; empty: they can.
 std::string missing(Launcher launcher);

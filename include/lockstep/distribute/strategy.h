@@ -74,6 +74,21 @@ struct CommunicationOptions {
   double join_timeout_seconds = 300;
 };
 
+// Of MultiWorkerMirroredStrategy, on CPUs joined by Gloo: a run that outlives its workers.
+//
+// Any worker, the chief included, may die, hang or be stopped at any moment of fit, evaluate or predict. The others agree on
+// the last step that one of them has finished, those who lack its state get it from one who has it, and they go on: the
+// examples of a step that was lost are computed again, so that none is skipped and none counts twice. With `reproducible` the
+// weights are those of a run that nothing has disturbed, bit for bit. A worker that was started again (lockstep launch
+// --elastic) joins between two steps, with the state and the position of the others. What is the chief's moves to the worker
+// that has been in the run for longest. docs/many_machines.md says what that means for callbacks, data and loops by hand.
+struct ElasticOptions {
+  // The run goes on with so many workers. 0: it is not elastic, and ends where one is lost.
+  int min_workers = 0;
+  // Where fewer are left, or a part of the run is cut off: how long they wait for others before they stop.
+  double wait_seconds = 300;
+};
+
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   // Gradients are summed in buckets of about so many bytes, each as soon as the backward pass has filled it.
@@ -90,6 +105,7 @@ struct StrategyOptions {
   // it ends, unless that is silent (verbose = 0). summary() and History::time hold the same in either case.
   bool report = true;
   CommunicationOptions communication = {};
+  ElasticOptions elastic = {};
 };
 
 // The part of the batch, and the pass over the data, that a function given to
@@ -174,7 +190,7 @@ class Strategy {
   // first. 1 and 0 for all other strategies.
   int num_workers() const;
   int worker() const;
-  bool is_chief() const { return worker() == 0; }
+  bool is_chief() const;
   // "MirroredStrategy on /CPU:0, /CPU:1"
   std::string description() const;
   // Who adds up what the devices hold, and why: "NCCL: every device is a physical GPU of its own".
@@ -255,6 +271,8 @@ class Strategy {
   ReplicaOptions replica_options() const;
   // Null where there is one process.
   const std::shared_ptr<comm::Workers>& workers() const;
+  // Whether workers may be lost and come back (ElasticOptions).
+  bool elastic() const;
   // Where the time of run() goes, by device. Steps are begun and ended by run().
   observe::RunSummary summary() const;
 
@@ -316,7 +334,7 @@ class MirroredStrategy : public Strategy {
 // program: what is made in the scope has the chief's values, every call that trains, evaluates or reduces is made by all, and
 // workers that disagree (on versions, devices, options, the program, the data) are told so before the first step. What is
 // distributed, and what comes of run(), is of this worker's replicas. A worker that dies, leaves, hangs or does something
-// else ends the run on all others with Error(io) that names it and what it is doing.
+// else ends the run on all others with Error(io) that names it and what it is doing, unless the run is elastic.
 class MultiWorkerMirroredStrategy : public Strategy {
  public:
   explicit MultiWorkerMirroredStrategy(const StrategyOptions& options = {},

@@ -96,8 +96,8 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
   require(options.group != nullptr, ErrorCode::invalid_argument, std::source_location::current(),
           "Gloo joins the processes of a group, and there is none");
   context_ = std::make_shared<::gloo::rendezvous::Context>(rank, size);
-  // Whoever looks after the run ends what does not end, and knows who is missing: Gloo's own limit is behind that.
-  context_->setTimeout(milliseconds(2 * options.timeout_s + 30));
+  // Until all are connected nobody can end a wait for one that dies meanwhile, but Gloo's own limit.
+  context_->setTimeout(milliseconds(options.timeout_s));
   if (size == 1) return;
   run("connecting", [&] {
     ::gloo::transport::tcp::attr address;
@@ -110,6 +110,8 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
       if (std::find(before.begin(), before.end(), fd) == before.end())
         sockets_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   });
+  // From here on whoever looks after the run ends what does not end, and knows who is missing.
+  context_->setTimeout(milliseconds(2 * options.timeout_s + 30));
 }
 
 GlooCommunicator::~GlooCommunicator() {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <sstream>
 #include <utility>
 
 #include "base/file.h"
 #include "comm/workers.h"
+#include "keras/callbacks/callback_states.h"
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
 #include "keras/training/trainer.h"
@@ -230,78 +230,6 @@ class IteratorPosition final : public train::TrackedObject {
   data::IteratorState& state_;
 };
 
-// The states of all callbacks of the run, as a checkpoint holds them.
-class CallbackStates final : public train::TrackedObject {
- public:
-  explicit CallbackStates(const Trainer& trainer) : trainer_(trainer) {}
-  std::string kind() const override { return "callbacks"; }
-  bool has_state() const override { return true; }
-
-  train::NamedTensors save_state() const override {
-    train::NamedTensors all;
-    for (const auto& [name, callback] : named()) {
-      CallbackState state;
-      callback->visit_state(state);
-      for (const auto& [own, value] : state.take()) all.emplace_back(name + "/" + own, value);
-    }
-    // Where no callback has a state, what is saved says so.
-    all.emplace_back(kEntries, Tensor::scalar(static_cast<int64_t>(all.size())));
-    return all;
-  }
-
-  void restore_state(const train::NamedTensors& saved) override {
-    std::map<std::string, CallbackState::Tensors> states;
-    for (const auto& [name, value] : saved) {
-      const size_t slash = name.find('/');
-      if (slash != std::string::npos)
-        states[name.substr(0, slash)].emplace_back(name.substr(slash + 1), value);
-    }
-    const bool chief = trainer_.strategy().is_chief();
-    for (const auto& [name, callback] : named()) {
-      if (!chief && callback->chief_only()) {
-        states.erase(name);
-        continue;
-      }
-      CallbackState now;
-      callback->visit_state(now);
-      const auto found = states.find(name);
-      if (found == states.end()) {
-        require(now.take().empty(), ErrorCode::invalid_argument, std::source_location::current(),
-                "the run that it is of had no callback ", name);
-        continue;
-      }
-      CallbackState state(std::move(found->second));
-      states.erase(found);
-      try {
-        callback->visit_state(state);
-      } catch (Error& error) {
-        error.note("in the state of the callback " + name);
-        throw;
-      }
-    }
-    require(states.empty(), ErrorCode::invalid_argument, std::source_location::current(),
-            "the run that it is of had a callback ", states.empty() ? "" : states.begin()->first,
-            ", this one has not");
-  }
-
- private:
-  static constexpr const char* kEntries = "entries";
-
-  // "EarlyStopping", "EarlyStopping_2", ...
-  std::vector<std::pair<std::string, CallbackBase*>> named() const {
-    std::vector<std::pair<std::string, CallbackBase*>> all;
-    std::map<std::string, int> uses;
-    for (const Callback& callback : trainer_.callbacks) {
-      const std::string name = callback.base()->state_name();
-      const int use = ++uses[name];
-      all.emplace_back(use == 1 ? name : name + "_" + std::to_string(use), callback.base().get());
-    }
-    return all;
-  }
-
-  const Trainer& trainer_;
-};
-
 // What the run goes through: a backup is of no use for other data.
 class RunIdentity final : public train::TrackedObject {
  public:
@@ -372,6 +300,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
   bool needs_every_batch() const override { return options_.save_freq > 0; }
   void on_train_begin(const Logs&) override {
     if (chief()) lock_ = FolderLock(folder_);
+    locked_ = chief();
     due_ = Due::restore;
     batches_ = 0;
     trainer().build_optimizer();
@@ -404,12 +333,16 @@ class BackupAndRestoreCallback final : public CallbackBase {
   }
   // All callbacks have done their part: what is saved, and put back, is of one moment.
   void on_settled() override {
-    switch (std::exchange(due_, Due::nothing)) {
+    switch (due_) {
       case Due::nothing: break;
-      case Due::restore: restore(); break;
+      // A run that this worker has joined has its state already.
+      case Due::restore:
+        if (!trainer().joined) restore();
+        break;
       case Due::batch: save(trainer().progress(epoch_, batches_)); break;
       case Due::epoch: save(trainer().progress_after(epoch_)); break;
     }
+    due_ = Due::nothing;
   }
   void on_train_end(const Logs&) override {
     checkpoint_.reset();
@@ -475,14 +408,21 @@ class BackupAndRestoreCallback final : public CallbackBase {
     trainer().resume = at_;
     if (stopped_ != 0) trainer().stop_training = true;
     batches_ = at_.batch;
-    if (params().verbose > 0)
+    if (params().verbose > 0 && chief())
       terminal::print(fmt::format("Going on from the backup in epoch {}\n", at_.epoch + 1));
   }
 
   void save(const Trainer::Progress& at) {
     // What replicas of other workers hold a part of is the chief's for the moment.
     trainer().gather_parts();
-    if (!chief()) return;
+    if (!chief()) {
+      lock_ = {};
+      locked_ = false;
+      return;
+    }
+    // Of an elastic run this worker may be the chief since its last one is gone.
+    if (!locked_) lock_ = FolderLock(folder_);
+    locked_ = true;
     const observe::ActivityScope activity("the writing of a backup");
     at_ = at;
     at_epoch_ = at.epoch;
@@ -495,7 +435,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
   std::string path_;
   std::string file_;
   BackupAndRestoreOptions options_;
-  FolderLock lock_;                                                       // while a run is under way
+  FolderLock lock_;  // while a run is under way, at the chief
+  bool locked_ = false;
   std::optional<train::Checkpoint> checkpoint_;                           // of that run
   enum class Due { nothing, restore, batch, epoch } due_ = Due::nothing;  // when all callbacks have been told
   Trainer::Progress at_;

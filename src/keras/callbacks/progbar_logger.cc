@@ -13,6 +13,7 @@ namespace {
 
 class ProgbarLoggerCallback final : public CallbackBase {
  public:
+  bool chief_only() const override { return true; }
   bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override { training_ = true; }
   void on_train_end(const Logs&) override { training_ = false; }

@@ -16,8 +16,9 @@ class Agreement {
 
   // What one worker wants to happen, or, of all of them, what happens.
   struct Wishes {
-    bool stop = false;  // training
-    int signal = 0;     // that asks the run to end; 0: none
+    bool stop = false;       // training
+    int signal = 0;          // that asks the run to end; 0: none
+    bool newcomers = false;  // of an elastic run: workers wait to join it
   };
 
   // After a step. Alone, what it wants happens. Elsewhere, unless it is time to ask, nothing does.

@@ -15,10 +15,21 @@ CallbackList::CallbackList(std::vector<Callback> given, Model& model, const RunP
             list_.size(), " is empty: it was default-constructed");
   if (params.verbose > 0) list_.push_back(callbacks::ProgbarLogger());
   if (last.base()) list_.push_back(last);
+  for (const Callback& callback : list_) callback.base()->bind(&model, params);
+  set_chief(chief);
+}
+
+std::vector<Callback> CallbackList::set_chief(bool chief) {
+  const std::vector<Callback> before = std::exchange(told_, {});
+  std::vector<Callback> fresh;
   for (const Callback& callback : list_) {
-    callback.base()->bind(&model, params);
-    if (chief || !callback.base()->chief_only()) told_.push_back(callback);
+    if (!chief && callback.base()->chief_only()) continue;
+    told_.push_back(callback);
+    if (std::none_of(before.begin(), before.end(),
+                     [&](const Callback& known) { return known.base() == callback.base(); }))
+      fresh.push_back(callback);
   }
+  return fresh;
 }
 
 void CallbackList::add_logs(int epoch, Logs& logs) const {

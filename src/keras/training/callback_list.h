@@ -26,6 +26,9 @@ class CallbackList {
   }
   void add_logs(int epoch, Logs& logs) const;
 
+  // This worker is the chief from now on, or is no longer. Returns those that hear of the run from now on.
+  std::vector<Callback> set_chief(bool chief);
+
   const std::vector<Callback>& all() const { return list_; }
   // Whether any of them does.
   bool wants_batch_logs() const;

@@ -1,12 +1,15 @@
 #include "keras/training/fit_run.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "comm/connection.h"
 #include "comm/workers.h"
 #include "data/host.h"
+#include "keras/callbacks/callback_states.h"
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
 #include "lockstep/base/error.h"
@@ -125,43 +128,74 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       recorder_(std::make_shared<HistoryRecorder>()),
       // The recorder stands behind the callbacks that add to the logs.
       callbacks_(options.callbacks, model,
-                 params_of(data_.train, options, data_.steps, trainer.verbose_here(options.verbose)), where,
-                 Callback(recorder_), strategy_.is_chief()),
+                 // Of an elastic run every worker may become the chief.
+                 params_of(data_.train, options, data_.steps,
+                           strategy_.elastic() ? options.verbose : trainer.verbose_here(options.verbose)),
+                 where, Callback(recorder_), strategy_.is_chief()),
       observer_(trainer.clock(),
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
       stream_(data_.train, reading(options), options.steps_per_epoch > 0),
       loss_watch_(trainer, stream_) {}
 
 History FitRun::run() {
-  try {
-    return run_epochs();
-  } catch (const std::exception& error) {
-    // The other workers would wait for this one.
-    if (const auto& workers = strategy_.workers())
-      workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
-    throw;
+  const auto& workers = strategy_.workers();
+  bool joins = workers && workers->newcomer();
+  while (true) {
+    std::string reason;
+    try {
+      if (std::exchange(joins, false)) join();
+      return run_epochs();
+    } catch (const std::exception& error) {
+      if (!may_recover()) {
+        // The other workers would wait for this one.
+        if (workers)
+          workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
+        throw;
+      }
+      reason = error.what();
+    }
+    while (!reason.empty()) try {
+        recover(std::exchange(reason, {}));
+      } catch (const std::exception& error) {
+        if (!may_recover()) throw;
+        reason = error.what();
+      }
   }
 }
 
 History FitRun::run_epochs() {
-  trainer_.stop_training = false;
-  trainer_.set_signal(0);
-  trainer_.resume.reset();
-  Logs logs;
-  trainer_.callbacks = callbacks_.all();
-  callbacks_.tell(&CallbackBase::on_train_begin, logs);
-  callbacks_.tell(&CallbackBase::on_settled);
-  for (int epoch = first_epoch(); epoch < options_.epochs && !trainer_.stop_training; ++epoch) {
-    logs = run_epoch(epoch);
-    if (trainer_.interrupted()) break;
-  }
+  if (!at_.begun) begin();
+  while (goes_on()) run_epoch();
+  close();
   trainer_.finalize(where_);
-  callbacks_.tell(&CallbackBase::on_train_end, logs);
+  callbacks_.tell(&CallbackBase::on_train_end, at_.logs);
   return finish();
 }
 
-int FitRun::first_epoch() {
-  return trainer_.resume ? std::max(options_.initial_epoch, trainer_.resume->epoch) : options_.initial_epoch;
+void FitRun::begin() {
+  if (!std::exchange(told_begin_, true)) {
+    trainer_.stop_training = false;
+    trainer_.set_signal(0);
+    trainer_.resume.reset();
+    trainer_.joined = false;
+    trainer_.callbacks = callbacks_.all();
+    callbacks_.tell(&CallbackBase::on_train_begin, Logs());
+  }
+  callbacks_.tell(&CallbackBase::on_settled);
+  // In an elastic run all variables are there before anybody may come whom they are sent to.
+  if (strategy_.elastic() && trainer_.resume)
+    trainer_.make_variables(data_.train, options_.batch_size, where_);
+  at_.begun = true;
+  at_.epoch = options_.initial_epoch;
+  if (!trainer_.resume) return;
+  // Of a run that a backup made go on: where that stood.
+  at_.epoch = std::max(at_.epoch, trainer_.resume->epoch);
+  at_.batch = trainer_.resume->batch;
+}
+
+bool FitRun::goes_on() const {
+  if (at_.stage != Standing::Stage::begins) return true;
+  return at_.epoch < options_.epochs && !trainer_.stop_training && !trainer_.interrupted();
 }
 
 int64_t FitRun::begin_data() {
@@ -175,20 +209,182 @@ int64_t FitRun::begin_data() {
   return from.batch;
 }
 
-Logs FitRun::run_epoch(int epoch) {
-  trainer_.reset_metrics();
-  callbacks_.tell(&CallbackBase::on_epoch_begin, epoch, Logs());
-  const int64_t done = begin_data();
-  StepLoop(trainer_, StepKind::train, &observer_.clock(), callbacks_, where_, &loss_watch_)
-      .run(stream_, done, data_.steps);
-  Logs logs = trainer_.results();
-  loss_watch_.look(Batch());
-  if (data_.validation.defined() && (epoch + 1) % options_.validation_freq == 0) add_validation(logs);
-  callbacks_.add_logs(epoch, logs);
-  callbacks_.tell(&CallbackBase::on_epoch_end, epoch, logs);
+void FitRun::run_epoch() {
+  const int epoch = at_.epoch;
+  if (at_.stage == Standing::Stage::begins) {
+    share_chiefs_callbacks();
+    trainer_.reset_metrics();
+    callbacks_.tell(&CallbackBase::on_epoch_begin, epoch, Logs());
+    at_.batch = begin_data();
+    at_.stage = Standing::Stage::steps;
+  }
+  if (at_.stage == Standing::Stage::steps) {
+    run_steps();
+    at_.logs = trainer_.results();
+    at_.stage = Standing::Stage::validation;
+    loss_watch_.look(Batch());
+  }
+  if (data_.validation.defined() && (epoch + 1) % options_.validation_freq == 0) add_validation(at_.logs);
+  callbacks_.add_logs(epoch, at_.logs);
+  at_ = {.begun = true, .epoch = epoch + 1, .logs = std::move(at_.logs)};
+  callbacks_.tell(&CallbackBase::on_epoch_end, epoch, at_.logs);
   callbacks_.tell(&CallbackBase::on_settled);
   observer_.end_epoch();
-  return logs;
+}
+
+void FitRun::run_steps() {
+  while (true) {
+    StepLoop loop(trainer_, StepKind::train, &observer_.clock(), callbacks_, where_, &loss_watch_);
+    loop.run(stream_, at_.batch, data_.steps);
+    if (!loop.newcomers()) return;
+    trainer_.forget_steps();
+    strategy_.workers()->form_anew(false);
+    settle(true);
+  }
+}
+
+// --- elastic runs --------------------------------------------------------------------------------------------------
+
+bool FitRun::may_recover() const {
+  const auto& workers = strategy_.workers();
+  return workers && workers->elastic() && workers->broken();
+}
+
+void FitRun::recover(const std::string& reason) {
+  comm::Workers& workers = *strategy_.workers();
+  log(LogLevel::warning, "fit: worker ", workers.rank(), " of ", workers.size(),
+      " forms anew with those who are "
+      "left: ",
+      reason);
+  trainer_.forget_steps();
+  workers.form_anew(closing_);
+  if (workers.newcomer()) {
+    log(LogLevel::warning,
+        "fit: the run has gone on without this worker, which was not heard of for too long; it "
+        "joins anew");
+    join();
+  } else {
+    settle(true);
+  }
+}
+
+void FitRun::join() {
+  trainer_.make_variables(data_.train, options_.batch_size, where_);
+  trainer_.forget_steps();
+  strategy_.workers()->join();
+  trainer_.joined = true;
+  if (!std::exchange(told_begin_, true)) {
+    trainer_.stop_training = false;
+    trainer_.set_signal(0);
+    trainer_.resume.reset();
+    trainer_.callbacks = callbacks_.all();
+    callbacks_.set_chief(false);
+    callbacks_.tell(&CallbackBase::on_train_begin, Logs());
+  }
+  settle(false);
+}
+
+void FitRun::settle(bool has_state) {
+  comm::Workers& workers = *strategy_.workers();
+  const std::vector<Place> places = gather_places(workers, {.has_state = has_state,
+                                                            .done = closing_,
+                                                            .standing = at_,
+                                                            .stop = trainer_.stop_training,
+                                                            .signal = trainer_.signal()});
+  const Place* best = nullptr;
+  bool stop = false;
+  int signal = 0;
+  for (const Place& place : places) {
+    if (place.has_state && (!best || best->standing < place.standing)) best = &place;
+    stop = stop || place.stop;
+    signal = std::max(signal, place.signal);
+  }
+  require(best != nullptr, ErrorCode::failed_precondition, where_,
+          "fit: none of the workers that have formed anew has the state of the run");
+  // Whoever has made all steps of a fit lacks nothing, however far others are.
+  const auto lacks = [&](const Place& place) {
+    return !place.has_state || (!place.done && place.standing < best->standing);
+  };
+  const bool own_lacks = lacks(places[static_cast<size_t>(workers.rank())]);
+  // The step of the batch in hand was lost with the workers, unless others have finished it.
+  if (!own_lacks) stream_.put_back();
+  if (std::any_of(places.begin(), places.end(), lacks)) {
+    const auto donor = static_cast<int>(best - places.data());
+    const std::string bytes = workers.broadcast(
+        "the state of the run", workers.rank() == donor ? pack(state(), trainer_) : std::string(), donor);
+    if (own_lacks) take(bytes, has_state);
+  }
+  if (stop) trainer_.stop_training = true;
+  trainer_.set_signal(signal);
+  if (workers.chief()) {
+    log(LogLevel::info, "fit: ", workers.size(), workers.size() == 1 ? " worker goes" : " workers go",
+        " on from step ", at_.batch, " of epoch ", at_.epoch + 1);
+    take_chiefs_place();
+  } else {
+    callbacks_.set_chief(false);
+  }
+}
+
+RunState FitRun::state() {
+  RunState state{.standing = at_, .progress = {}, .callbacks = {}};
+  if (trainer_.resume)
+    state.progress = *trainer_.resume;
+  else if (at_.stage == Standing::Stage::begins)
+    state.progress = trainer_.progress_after(at_.epoch - 1);
+  else
+    state.progress = trainer_.progress(at_.epoch, at_.batch);
+  state.callbacks = callbacks::CallbackStates(trainer_).save_state();
+  return state;
+}
+
+void FitRun::take(const std::string& bytes, bool has_state) {
+  const RunState given = unpack(bytes, trainer_);
+  callbacks::CallbackStates(trainer_, callbacks::CallbackStates::Whose::everybodys)
+      .restore_state(given.callbacks);
+  trainer_.joined = true;
+  const bool same_pass =
+      has_state && at_.stage != Standing::Stage::begins && at_.epoch == given.standing.epoch;
+  at_ = given.standing;
+  trainer_.resume.reset();
+  if (at_.stage == Standing::Stage::begins) {
+    trainer_.resume = given.progress;
+    return;
+  }
+  if (at_.batch == 0)
+    trainer_.reset_metrics();
+  else
+    trainer_.restore_metrics(given.progress.metrics, data_.train, options_.batch_size, where_);
+  if (same_pass) {
+    // The batch in hand is that of a step which others have finished.
+    stream_.used();
+    stream_.skip(given.progress.stream.taken - stream_.taken());
+  } else {
+    stream_.restore(given.progress.stream, given.progress.random);
+  }
+}
+
+void FitRun::take_chiefs_place() {
+  const std::vector<Callback> fresh = callbacks_.set_chief(true);
+  if (fresh.empty() || !told_begin_) return;
+  for (const Callback& callback : fresh) callback.base()->on_train_begin(Logs());
+  if (!chiefs_callbacks_.empty())
+    callbacks::CallbackStates(trainer_, callbacks::CallbackStates::Whose::chiefs)
+        .restore_state(unpack_tensors(chiefs_callbacks_));
+  if (at_.stage != Standing::Stage::begins)
+    for (const Callback& callback : fresh) callback.base()->on_epoch_begin(at_.epoch, Logs());
+}
+
+void FitRun::share_chiefs_callbacks() {
+  if (!strategy_.elastic()) return;
+  comm::Workers& workers = *strategy_.workers();
+  chiefs_callbacks_ = workers.broadcast(
+      "the states of the chief's callbacks",
+      workers.chief() ? pack(callbacks::CallbackStates(trainer_).save_state()) : std::string());
+}
+
+void FitRun::close() {
+  closing_ = true;
+  if (strategy_.elastic()) strategy_.workers()->gather("the end of fit", {});
 }
 
 void FitRun::add_validation(Logs& logs) {

@@ -1,4 +1,8 @@
 // One call of fit.
+//
+// It goes from place to place (Standing), and may be put to any of them: by a backup when it begins and, in an elastic run,
+// by another worker. There, where workers are lost, all who are left form anew, and settle: they agree on the farthest place
+// that one of them has reached, and whoever is not there gets the state from one who is.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,7 @@
 #include "keras/training/interrupt.h"
 #include "keras/training/loss_watch.h"
 #include "keras/training/run_observer.h"
+#include "keras/training/run_state.h"
 #include "keras/training/stream.h"
 #include "keras/training/trainer.h"
 
@@ -51,13 +56,31 @@ class FitRun {
   };
 
   History run_epochs();
-  // Of a run that a backup made go on: where that stood.
-  int first_epoch();
-  Logs run_epoch(int epoch);
+  void begin();
+  void run_epoch();
+  void run_steps();
   // The number of steps of the epoch that are done already.
   int64_t begin_data();
   void add_validation(Logs& logs);
+  bool goes_on() const;
   History finish();
+
+  // --- elastic runs ---
+
+  // Whether what was thrown is the loss of other workers, and the run can go on without them.
+  bool may_recover() const;
+  void recover(const std::string& reason);
+  // Of a worker that is not in the run: waits until it is let in.
+  void join();
+  // All workers that have formed anew come here. `has_state`: this one's is of the run.
+  void settle(bool has_state);
+  RunState state();
+  void take(const std::string& state, bool has_state);
+  void take_chiefs_place();
+  // Others may have to take it.
+  void share_chiefs_callbacks();
+  // No worker leaves the run while another lacks what it has.
+  void close();
 
   Trainer& trainer_;
   const FitOptions& options_;
@@ -71,6 +94,12 @@ class FitRun {
   RunObserver observer_;
   BatchStream stream_;
   LossWatch loss_watch_;
+
+  Standing at_;
+  bool told_begin_ = false;  // the callbacks have heard on_train_begin
+  bool closing_ = false;     // all steps are made
+  std::string
+      chiefs_callbacks_;  // the states of those that are the chief's alone, as of the last epoch's end
 };
 
 }  // namespace lockstep::keras

@@ -35,6 +35,9 @@ class BatchReader {
     for (Batch skipped; batches > 0 && next(skipped);) --batches;
   }
 
+  // The next batch is the last one once more: of workers that have formed anew, this one's part of it may be another.
+  virtual void again() {}
+
   // The exact position, for a reader of the same source that has given nothing yet. Empty where the number of
   // batches is all that there is to know: skip() then leads there.
   virtual data::IteratorState save() { return {}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/workers.h"
 #include "keras/training/interrupt.h"
 #include "keras/training/loss_watch.h"
 #include "keras/training/trainer.h"
@@ -65,11 +66,15 @@ StepLoop::StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, c
 
 bool StepLoop::stops(bool ask) {
   const bool trains = kind_ == StepKind::train;
-  const Agreement::Wishes own{.stop = trains && trainer_.stop_training, .signal = Interrupt::signal()};
+  const auto& workers = trainer_.strategy().workers();
+  const Agreement::Wishes own{.stop = trains && trainer_.stop_training,
+                              .signal = Interrupt::signal(),
+                              .newcomers = trains && workers && workers->newcomers_waiting() > 0};
   const Agreement::Wishes all = ask ? agreement_.settle(own) : agreement_.after_step(own);
+  newcomers_ = all.newcomers;
   trainer_.set_signal(all.signal);
   if (all.stop) trainer_.stop_training = true;
-  return all.stop || all.signal != 0;
+  return all.stop || all.signal != 0 || all.newcomers;
 }
 
 void StepLoop::compute() {
@@ -92,6 +97,7 @@ bool StepLoop::run_one(BatchStream& stream) {
     const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
     compute();
   }
+  stream.used();
   if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples_in(batch_));
   step.made(1);
   return true;
@@ -114,7 +120,7 @@ int64_t StepLoop::run_as_one_launch(BatchStream& stream, int64_t most) {
   return steps;
 }
 
-void StepLoop::run(BatchStream& stream, int64_t step, int64_t steps) {
+void StepLoop::run(BatchStream& stream, int64_t& step, int64_t steps) {
   const Moments moments = moments_of(kind_);
   const bool logs_wanted = kind_ != StepKind::predict && callbacks_.wants_batch_logs();
   const int64_t asked = trainer_.options().steps_per_execution;
@@ -123,17 +129,16 @@ void StepLoop::run(BatchStream& stream, int64_t step, int64_t steps) {
   while (step != steps) {
     // Callbacks hear of the last batch of an execution, as in Keras.
     callbacks_.tell(moments.begin, step, none);
-    int64_t done = 0;
-    for (int64_t made = 1; made > 0 && done < most && step + done != steps; done += made)
-      made = run_as_one_launch(stream, (steps > 0 ? std::min(most, steps - step) : most) - done);
-    while (done < asked && step + done != steps && run_one(stream)) ++done;
-    if (done == 0) {
+    const int64_t first = step;
+    for (int64_t made = 1; made > 0 && step - first < most && step != steps; step += made)
+      made = run_as_one_launch(stream, (steps > 0 ? std::min(most, steps - first) : most) - (step - first));
+    while (step - first < asked && step != steps && run_one(stream)) ++step;
+    if (step == first) {
       if (steps > 0)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
             kind_ == StepKind::train ? "steps_per_epoch * epochs" : "as many", " batches");
       break;
     }
-    step += done;
     callbacks_.tell(moments.end, step - 1, logs_wanted ? trainer_.results() : none);
     if (kind_ == StepKind::train) callbacks_.tell(&CallbackBase::on_settled);
     if (watch_) watch_->look(batch_);

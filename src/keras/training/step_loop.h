@@ -25,8 +25,11 @@ class StepLoop {
 
   // From step number `step` of the pass on until `steps` are made (-1: until the data ends), a training is
   // asked to stop, or Ctrl-C. The callbacks hear of steps_per_execution batches at a time, of more where none
-  // of them minds and a GPU makes many steps per launch. Data that ends before `steps` is logged.
-  void run(BatchStream& stream, int64_t step, int64_t steps);
+  // of them minds and a GPU makes many steps per launch. Data that ends before `steps` is logged. `step` counts on with
+  // every step that is made, also where the next one throws. Of an elastic training it returns early where workers wait to join.
+  void run(BatchStream& stream, int64_t& step, int64_t steps);
+  // Whether they do, as all workers see it.
+  bool newcomers() const { return newcomers_; }
 
   // What the prediction steps gave, by batch and output.
   const std::vector<TensorList>& predictions() const { return predictions_; }
@@ -47,6 +50,7 @@ class StepLoop {
   LossWatch* watch_;
   Agreement agreement_;
   Batch batch_;
+  bool newcomers_ = false;
   std::vector<TensorList> predictions_;
 };
 

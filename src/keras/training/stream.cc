@@ -1,5 +1,7 @@
 #include "keras/training/stream.h"
 
+#include <utility>
+
 #include "lockstep/graph/variable.h"
 #include "lockstep/ops/random.h"
 
@@ -7,7 +9,7 @@ namespace lockstep::keras {
 
 void BatchStream::open() {
   reader_.reset();  // its thread ends before the next one's begins
-  ended_ = false;
+  ended_ = in_hand_ = false;
   random_ = random_state();
   taken_ = 0;
   reader_ = source_->read(options_);
@@ -23,8 +25,15 @@ void BatchStream::begin_epoch() {
 
 bool BatchStream::next(Batch& batch) {
   ended_ = !reader_->next(batch);
+  in_hand_ = !ended_;
   if (!ended_) ++taken_;
   return !ended_;
+}
+
+void BatchStream::put_back() {
+  if (!std::exchange(in_hand_, false)) return;
+  reader_->again();
+  --taken_;
 }
 
 BatchStream::Position BatchStream::position() {

@@ -22,6 +22,10 @@ class BatchStream {
   void begin_epoch();
   // False where the data has ended.
   bool next(Batch& batch);
+  // The step of the last batch is made.
+  void used() { in_hand_ = false; }
+  // Where it is not, next() gives that batch once more.
+  void put_back();
   // The next batches, where they are rows of arrays on a GPU (BatchReader::runs()).
   std::optional<BatchReader::Runs> runs(int64_t most) { return reader_->runs(most); }
   // As if next() had given so many batches.
@@ -59,6 +63,7 @@ class BatchStream {
   data::RowBatchOptions options_;
   bool continues_;
   bool ended_ = false;
+  bool in_hand_ = false;  // a batch that no step was made of yet
   int64_t random_ = 0;
   int64_t taken_ = -1;
   std::unique_ptr<BatchReader> reader_;

@@ -181,11 +181,23 @@ void Trainer::leave_parts_to_chief() const {
 }
 
 void Trainer::share_values() const {
-  if (!strategy().workers()) return;
-  std::vector<Variable> variables = model_.weights();
-  for (const Variable& variable : options_.optimizer.variables()) variables.push_back(variable);
-  variables.push_back(random::default_generator().state());
-  strategy().share_values(variables);
+  if (strategy().workers()) strategy().share_values(variables());
+}
+
+std::vector<Variable> Trainer::variables() const {
+  std::vector<Variable> all = model_.weights();
+  for (const Variable& variable : options_.optimizer.variables()) all.push_back(variable);
+  all.push_back(random::default_generator().state());
+  return all;
+}
+
+void Trainer::make_variables(const Data& data, int64_t batch_size, std::source_location where) {
+  build_optimizer();
+  // Metrics make theirs when they first see a batch.
+  BatchStream stream(data, {.batch_size = batch_size}, false);
+  Batch batch;
+  stream.begin_epoch();
+  if (stream.next(batch)) run_step(StepKind::test, batch, where);
 }
 
 void Trainer::check_strategy(const char* user, std::source_location where) const {
@@ -261,7 +273,8 @@ Logs Trainer::evaluate_prepared(const Data& data, int64_t batch_size, int64_t st
   callbacks.tell(&CallbackBase::on_test_begin, Logs());
   BatchStream stream(data, {.batch_size = batch_size}, false);
   stream.begin_epoch();
-  StepLoop(*this, StepKind::test, nullptr, callbacks, where).run(stream, 0, steps);
+  int64_t step = 0;
+  StepLoop(*this, StepKind::test, nullptr, callbacks, where).run(stream, step, steps);
   const Logs logs = results();
   callbacks.tell(&CallbackBase::on_test_end, logs);
   return logs;
@@ -293,7 +306,8 @@ TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptio
   BatchStream stream(data, {.batch_size = options.batch_size}, false);
   stream.begin_epoch();
   StepLoop loop(*this, StepKind::predict, nullptr, callbacks, where);
-  loop.run(stream, 0, steps);
+  int64_t step = 0;
+  loop.run(stream, step, steps);
   std::vector<TensorList> parts;  // of each output
   for (const TensorList& results : loop.predictions()) {
     parts.resize(results.size());

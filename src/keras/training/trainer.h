@@ -121,6 +121,16 @@ class Trainer {
   std::optional<Progress> resume;
   // Of the fit under way.
   std::vector<Callback> callbacks;
+  // This worker has the state of another, and of no backup.
+  bool joined = false;
+  // All that a training step changes but for metrics: weights, the optimizer's variables, the random generator.
+  std::vector<Variable> variables() const;
+  // Makes these and the metrics', with a step of evaluation.
+  void make_variables(const Data& data, int64_t batch_size, std::source_location where);
+  // The compiled steps are for workers that have formed anew since.
+  void forget_steps() {
+    if (program_) program_->steps.forget();
+  }
 
  private:
   friend class FitRun;

@@ -44,13 +44,15 @@ class WorkerReader final : public BatchReader {
  public:
   WorkerReader(std::unique_ptr<BatchReader> reader, const distribute::Strategy& strategy,
                WorkerDataset::Batches batches)
-      : reader_(std::move(reader)), batches_(strategy, batches) {}
+      : reader_(std::move(reader)),
+        batches_(strategy, batches),
+        global_(batches == WorkerDataset::Batches::global) {}
 
   bool next(Batch& batch) override {
     // Nobody but the reader holds the last batch then, and its memory is used again.
     batch = {};
     TensorList arrays;
-    if (!ended_ && reader_->next(read_))
+    if (std::exchange(again_, false) || (!ended_ && reader_->next(read_)))
       each_array(read_, [&](const Tensor& array) { arrays.push_back(array); });
     else
       ended_ = true;
@@ -59,15 +61,47 @@ class WorkerReader final : public BatchReader {
     fill(batch, layout, arrays);
     return true;
   }
-  data::IteratorState save() override { return reader_->save(); }
-  void restore(const data::IteratorState& state) override { reader_->restore(state); }
+  void again() override { again_ = true; }
+  void skip(int64_t batches) override {
+    // Workers with batches of their own agree on each.
+    if (!global_) return BatchReader::skip(batches);
+    if (batches > 0 && std::exchange(again_, false)) --batches;
+    reader_->skip(batches);
+  }
+  // A batch that is to be given once more is behind the reader's position, and part of this one's.
+  data::IteratorState save() override {
+    data::IteratorState state = reader_->save();
+    if (!again_ || state.empty()) return state;
+    const std::string layout = layout_of(read_);
+    state[kAgain] = Tensor::from(std::vector<uint8_t>(layout.begin(), layout.end()),
+                                 {static_cast<int64_t>(layout.size())});
+    size_t arrays = 0;
+    each_array(read_, [&](const Tensor& array) { state[kAgain + ("." + std::to_string(arrays++))] = array; });
+    return state;
+  }
+  void restore(const data::IteratorState& state) override {
+    data::IteratorState own = state;
+    if (const auto found = own.find(kAgain); found != own.end()) {
+      const std::vector<uint8_t> layout = found->second.to_vector<uint8_t>();
+      own.erase(found);
+      TensorList arrays;
+      while (auto array = own.extract(kAgain + ("." + std::to_string(arrays.size()))))
+        arrays.push_back(array.mapped());
+      fill(read_, {layout.begin(), layout.end()}, arrays);
+      again_ = true;
+    }
+    reader_->restore(own);
+  }
   std::optional<data::Explanation> explain() const override { return reader_->explain(); }
 
  private:
+  static constexpr const char* kAgain = "again";
+
   std::unique_ptr<BatchReader> reader_;
   WorkerBatches batches_;
+  const bool global_;
   Batch read_;
-  bool ended_ = false;
+  bool ended_ = false, again_ = false;
 };
 
 class WorkerSource final : public Data::Source {

@@ -1,0 +1,566 @@
+#include "comm/door.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "comm/address.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr double kPatienceEvery = 0.2;  // seconds between two signs to those who wait
+constexpr double kMeetingEvery = 1;     // seconds between two looks at the meeting address
+constexpr double kProofSeconds = 5;
+constexpr size_t kMostStrangers = 1024;
+constexpr int kBacklog = 128;
+
+uint64_t random_id() {
+  uint64_t id = 0;
+  require(getrandom(&id, sizeof id, 0) == static_cast<ssize_t>(sizeof id), ErrorCode::io,
+          std::source_location::current(), "the system gives no random numbers");
+  return id;
+}
+
+void put(MessageWriter& message, const Member& member) {
+  message.put(member.id).put_text(member.door).put_text(member.who);
+}
+Member take_member(MessageReader& message) {
+  Member member;
+  member.id = message.get<uint64_t>();
+  member.door = message.get_text();
+  member.who = message.get_text();
+  return member;
+}
+
+std::vector<std::string> doors_of(const std::string& text) {
+  std::vector<std::string> doors;
+  for (MessageReader reader(text); !reader.ended();) doors.push_back(reader.get_text());
+  return doors;
+}
+
+// A connection whose other end has proved that it knows the secret, or null and why. `refused`: its machine says that nobody
+// listens there.
+std::unique_ptr<Connection> knock(const std::string& door, const std::string& secret, double seconds,
+                                  bool& refused) {
+  std::string failure;
+  const Moment until = in_seconds(seconds);
+  const int fd = try_connect(parse_address(door, std::source_location::current()), until, failure, &refused);
+  if (fd < 0) return nullptr;
+  auto connection = std::make_unique<Connection>(fd);
+  if (!connection->prove(secret, until).empty()) {
+    // One that dies with the connection in its queue resets it.
+    refused = connection->closed();
+    return nullptr;
+  }
+  return connection;
+}
+
+}  // namespace
+
+int Roster::rank_of(uint64_t id) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [&](const Member& member) { return member.id == id; });
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
+
+std::string Roster::text() const {
+  MessageWriter message;
+  message.put(generation).put(static_cast<int32_t>(members.size()));
+  for (const Member& member : members) put(message, member);
+  return message.take();
+}
+
+Roster Roster::from(MessageReader& reader) {
+  Roster roster;
+  roster.generation = reader.get<int64_t>();
+  for (auto count = reader.get<int32_t>(); count > 0 && !reader.ended(); --count)
+    roster.members.push_back(take_member(reader));
+  return roster;
+}
+
+class Door::Impl {
+ public:
+  Impl(const DoorOptions& options, std::function<void(const std::string&)> interrupt)
+      : options_(options), interrupt_(std::move(interrupt)) {
+    const std::source_location here = std::source_location::current();
+    int port = 0;
+    listening_ = bind_any_port(options_.host, port, here);
+    fcntl(listening_, F_SETFL, fcntl(listening_, F_GETFL) | O_NONBLOCK);
+    require(listen(listening_, kBacklog) == 0, ErrorCode::io, here, "this process cannot listen at ",
+            options_.host, ": ", std::strerror(errno));
+    self_ = {random_id(), address_text(options_.host, port), own_name()};
+    require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, here, "door: ", std::strerror(errno));
+    thread_ = std::thread([this] { keep(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    wake();
+    thread_.join();
+    close(listening_);
+    if (meeting_ >= 0) close(meeting_);
+    close(wake_[0]);
+    close(wake_[1]);
+  }
+
+  const Member& self() const { return self_; }
+
+  void enter(const Roster& roster) {
+    const std::lock_guard lock(mutex_);
+    roster_ = roster;
+    state_ = State::inside;
+    for (const Caller& caller : returners_) {
+      const bool left_behind = roster_.rank_of(caller.member.id) < 0;
+      if (left_behind) caller.connection->send(MessageKind::expelled, doors(), 1);
+    }
+    returners_.clear();
+    if (!leads()) {
+      for (const Caller& caller : newcomers_) caller.connection->send(MessageKind::goes_on, doors(), 1);
+      newcomers_.clear();
+    }
+    wake();
+  }
+
+  void end() {
+    const std::lock_guard lock(mutex_);
+    for (const Caller& caller : newcomers_) caller.connection->send(MessageKind::ended, {}, 1);
+    newcomers_.clear();
+    ended_ = true;
+  }
+
+  int newcomers() const {
+    const std::lock_guard lock(mutex_);
+    return state_ == State::inside && leads() ? static_cast<int>(newcomers_.size()) : 0;
+  }
+
+  Formation form(bool done) {
+    Roster reference;
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = State::forming;
+      reference = roster_;
+    }
+    for (const Member& candidate : reference.members) {
+      if (candidate.id == self_.id) break;
+      if (std::optional<Formation> formed = follow(candidate, reference, done)) return std::move(*formed);
+    }
+    return lead(std::move(reference), done);
+  }
+
+  Formation join(const std::string& doors) {
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = State::outside;
+      roster_ = {};
+      newcomers_.clear();
+      returners_.clear();
+    }
+    std::deque<std::string> candidates;
+    for (std::string& door : doors_of(doors)) candidates.push_back(std::move(door));
+    Moment until = in_seconds(options_.wait_s);
+    while (SteadyClock::now() < until) {
+      if (candidates.empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (!options_.meeting.empty()) candidates.push_back(options_.meeting);
+        for (std::string& door : doors_of(doors)) candidates.push_back(std::move(door));
+      }
+      const std::string door = candidates.front();
+      candidates.pop_front();
+      bool refused = false;
+      const double patience = std::min(options_.timeout_s, kProofSeconds);
+      std::shared_ptr<Connection> connection = knock(door, options_.secret, patience, refused);
+      if (!connection) continue;
+      MessageWriter message;
+      put(message, self_);
+      message.put_text(options_.version);
+      connection->send(MessageKind::join, message.take());
+      Moment heard = SteadyClock::now();
+      Message answer;
+      while (connection->open() && SteadyClock::now() < heard + seconds(options_.timeout_s)) {
+        if (!connection->wait_for(answer, in_seconds(kPatienceEvery))) continue;
+        heard = SteadyClock::now();
+        until = in_seconds(options_.wait_s);
+        if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
+        require(answer.kind != MessageKind::ended, ErrorCode::io, std::source_location::current(),
+                "the run has ended without this worker, which had come to join it");
+        require(answer.kind != MessageKind::refused, ErrorCode::failed_precondition,
+                std::source_location::current(), "the run at ", door,
+                " does not let this worker in: ", answer.body);
+        if (answer.kind != MessageKind::goes_on) continue;
+        candidates.clear();
+        for (std::string& other : doors_of(answer.body)) candidates.push_back(std::move(other));
+        break;
+      }
+    }
+    fail(ErrorCode::io, std::source_location::current(),
+         "the run that this worker had come to join was not "
+         "found within ",
+         options_.wait_s, " s at any of its doors, nor at ", options_.meeting);
+  }
+
+ private:
+  enum class State : uint8_t { outside, inside, forming };
+
+  struct Stranger {
+    std::unique_ptr<Connection> connection;
+    Moment until;
+    bool proven = false;
+  };
+  // Who has asked to be in the next generation.
+  struct Caller {
+    Member member;
+    std::shared_ptr<Connection> connection;
+    Roster roster = {};  // the generation that it was in last
+    bool done = false;
+  };
+  using Connections = std::vector<std::shared_ptr<Connection>>;
+
+  static SteadyClock::duration seconds(double s) {
+    return std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(s));
+  }
+
+  // --- forming, on the caller's thread ---
+
+  Formation formation(const std::string& body, Connections kept) const {
+    MessageReader reader(body);
+    Formation formed;
+    formed.roster = Roster::from(reader);
+    formed.address = reader.get_text();
+    formed.rank = formed.roster.rank_of(self_.id);
+    formed.secret = secret_of(formed.roster.generation);
+    formed.hopeless = [kept = std::move(kept)] {
+      return std::any_of(kept.begin(), kept.end(), [](const auto& one) { return one->closed(); });
+    };
+    require(formed.rank >= 0, ErrorCode::internal, std::source_location::current(), "door: the generation ",
+            formed.roster.generation, " was formed with this process, but it is none of it");
+    return formed;
+  }
+
+  // Processes of another generation cannot come in: they do not know its secret.
+  std::string secret_of(int64_t generation) const {
+    return detail::concat(options_.secret, "\ngeneration ", generation);
+  }
+
+  // Asks this member for the next generation. None: it is dead or silent.
+  std::optional<Formation> follow(const Member& leader, const Roster& reference, bool done) {
+    const Moment asked = SteadyClock::now();
+    bool refused = false;
+    std::shared_ptr<Connection> connection = knock(leader.door, options_.secret, options_.timeout_s, refused);
+    if (!connection) return {};
+    MessageWriter message;
+    put(message, self_);
+    message.put(done).put_text(reference.text());
+    connection->send(MessageKind::rejoin, message.take());
+    Moment heard = SteadyClock::now();
+    Message answer;
+    while (connection->open() && SteadyClock::now() < heard + seconds(options_.timeout_s)) {
+      if (!connection->wait_for(answer, in_seconds(kPatienceEvery))) continue;
+      heard = SteadyClock::now();
+      if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
+      if (answer.kind == MessageKind::expelled) throw Expelled{answer.body};
+      // Alive, but it has not noticed that it is asked for a new generation: busy for too long.
+      const bool forms = answer.kind == MessageKind::patience && MessageReader(answer.body).get<bool>();
+      if (!forms && heard > asked + seconds(options_.timeout_s)) return {};
+    }
+    return {};
+  }
+
+  // Whether nobody listens at a door any more. A connection that stands says that somebody does.
+  class Probe {
+   public:
+    void look(const std::string& door) {
+      if (dead_ || (connection_ && !connection_->closed())) return;
+      connection_ = nullptr;
+      std::string failure;
+      const int fd =
+          try_connect(parse_address(door, std::source_location::current()), in_seconds(0.2), failure, &dead_);
+      if (fd >= 0) connection_ = std::make_unique<Connection>(fd);
+    }
+    bool dead() const { return dead_; }
+
+   private:
+    std::unique_ptr<Connection> connection_;
+    bool dead_ = false;
+  };
+
+  Formation lead(Roster reference, bool done) {
+    const Moment silent_at = in_seconds(options_.timeout_s);
+    const Moment until = in_seconds(std::max(options_.timeout_s, options_.wait_s));
+    std::map<uint64_t, Probe> probes;
+    Moment next_notice = in_seconds(5);
+    std::unique_lock lock(mutex_);
+    while (true) {
+      // Some may have been in a generation that this one has not entered before it failed.
+      for (const Caller& caller : returners_)
+        if (caller.roster.generation > reference.generation && caller.roster.rank_of(self_.id) >= 0)
+          reference = caller.roster;
+      std::vector<Member> missing = missing_of(reference);
+      lock.unlock();
+      for (const Member& member : missing) probes[member.id].look(member.door);
+      lock.lock();
+      missing = missing_of(reference);
+      std::erase_if(missing, [&](const Member& member) { return probes[member.id].dead(); });
+      size_t present = 1;
+      bool all_done = done;
+      for (const Member& member : reference.members)
+        if (const Caller* caller = find(member.id)) {
+          ++present;
+          all_done = all_done && caller->done;
+        }
+      if (missing.empty() || SteadyClock::now() > silent_at) {
+        const size_t alive = present + missing.size();
+        const bool first = missing.empty() || reference.rank_of(self_.id) < reference.rank_of(missing[0].id);
+        const bool quorum = 2 * present > alive || (2 * present == alive && first);
+        const auto most = static_cast<size_t>(options_.most_workers);
+        // Who needs no further step has nothing to give to a newcomer.
+        const size_t let_in = all_done ? 0 : std::min(most > present ? most - present : 0, newcomers_.size());
+        if (quorum && (all_done || present + let_in >= least())) return announce(reference, let_in);
+      }
+      if (SteadyClock::now() > until) break;
+      if (SteadyClock::now() > next_notice) {
+        next_notice = in_seconds(5);
+        log(LogLevel::info, "elastic: ", present, " of ", options_.most_workers,
+            " workers are there; it takes ", least(), " to go on, and ", missing.size(),
+            " are neither here nor known to be dead");
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(10));
+    }
+    fail(ErrorCode::io, std::source_location::current(), "elastic: ", returners_.size() + 1, " of ",
+         options_.most_workers, " workers are left, and no more have come within ", options_.wait_s,
+         " s; to go on it takes ", least(),
+         " (min_workers), and more than half of those that are not known to be dead");
+  }
+
+  size_t least() const { return static_cast<size_t>(std::max(1, options_.min_workers)); }
+  std::vector<Member> missing_of(const Roster& reference) const {
+    std::vector<Member> missing;
+    for (const Member& member : reference.members)
+      if (member.id != self_.id && !find(member.id)) missing.push_back(member);
+    return missing;
+  }
+  const Caller* find(uint64_t id) const {
+    for (const Caller& caller : returners_)
+      if (caller.member.id == id && !caller.connection->closed()) return &caller;
+    return nullptr;
+  }
+
+  // With the lock held.
+  Formation announce(const Roster& reference, size_t let_in) {
+    int port = 0;
+    const int socket = bind_any_port(options_.host, port, std::source_location::current());
+    listen(socket, kBacklog);
+    Roster roster{std::max(reference.generation, attempted_) + 1, {}};
+    attempted_ = roster.generation;
+    Connections kept;
+    for (const Member& member : reference.members) {
+      const Caller* caller = member.id == self_.id ? nullptr : find(member.id);
+      if (member.id != self_.id && !caller) continue;
+      roster.members.push_back(member);
+      if (caller) kept.push_back(caller->connection);
+    }
+    for (size_t i = 0; i < let_in; ++i) {
+      roster.members.push_back(newcomers_[i].member);
+      kept.push_back(newcomers_[i].connection);
+    }
+    newcomers_.erase(newcomers_.begin(), newcomers_.begin() + static_cast<ptrdiff_t>(let_in));
+    std::erase_if(returners_, [&](const Caller& caller) { return roster.rank_of(caller.member.id) >= 0; });
+    const std::string body =
+        roster.text() + MessageWriter().put_text(address_text(options_.host, port)).take();
+    for (const auto& connection : kept) connection->send(MessageKind::formed, body, 1);
+    Formation formed = formation(body, std::move(kept));
+    formed.bound_socket = socket;
+    return formed;
+  }
+
+  // --- the door's thread ---
+
+  bool leads() const { return !roster_.members.empty() && roster_.members[0].id == self_.id; }
+
+  // The leader's first.
+  std::string doors() const {
+    MessageWriter message;
+    for (const Member& member : roster_.members) message.put_text(member.door);
+    return message.take();
+  }
+
+  void keep() {
+    Moment next_sign = SteadyClock::now(), next_look = in_seconds(kMeetingEvery);
+    std::vector<pollfd> entries;
+    while (true) {
+      bool wants_meeting = false;
+      entries.assign({{wake_[0], POLLIN, 0}, {listening_, POLLIN, 0}});
+      {
+        const std::lock_guard lock(mutex_);
+        if (ending_) return;
+        wants_meeting = state_ == State::inside && leads() && !options_.meeting.empty();
+        if (!wants_meeting && meeting_ >= 0) close(std::exchange(meeting_, -1));
+      }
+      if (wants_meeting && meeting_ < 0) {
+        int error = 0;
+        std::string failure;
+        meeting_ = try_listen(parse_address(options_.meeting, std::source_location::current()), kBacklog,
+                              error, failure);
+      }
+      entries.push_back({meeting_, POLLIN, 0});
+      for (const Stranger& stranger : strangers_) entries.push_back({stranger.connection->fd(), POLLIN, 0});
+      poll(entries.data(), entries.size(), static_cast<int>(kPatienceEvery * 1000 / 2));
+      for (char bytes[64]; read(wake_[0], bytes, sizeof bytes) > 0;) {
+      }
+      for (size_t i = strangers_.size(); i-- > 0;) {
+        const bool speaks = entries[i + 3].revents != 0;
+        if ((speaks && !hear(strangers_[i])) || SteadyClock::now() > strangers_[i].until)
+          strangers_.erase(strangers_.begin() + static_cast<ptrdiff_t>(i));
+      }
+      for (const size_t which : {size_t{1}, size_t{2}})
+        if (entries[which].revents != 0) accept_at(entries[which].fd);
+      if (SteadyClock::now() >= next_sign) {
+        next_sign = in_seconds(kPatienceEvery);
+        sign();
+      }
+      if (wants_meeting && meeting_ < 0 && SteadyClock::now() >= next_look) {
+        look_at_meeting();
+        next_look = in_seconds(kMeetingEvery);
+      }
+    }
+  }
+
+  void accept_at(int listening) {
+    const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) return;
+    if (strangers_.size() == kMostStrangers) strangers_.pop_front();
+    Stranger stranger{std::make_unique<Connection>(fd), in_seconds(kProofSeconds)};
+    if (stranger.connection->begin_challenge()) strangers_.push_back(std::move(stranger));
+  }
+
+  // False: it is done with.
+  bool hear(Stranger& stranger) {
+    if (!stranger.proven) {
+      const Connection::Proof proof = stranger.connection->answered(options_.secret);
+      stranger.proven = proof == Connection::Proof::proven;
+      return proof != Connection::Proof::refused;
+    }
+    std::deque<Message> messages;
+    if (!stranger.connection->receive(messages)) return false;
+    if (messages.empty()) return true;
+    take(std::move(stranger.connection), messages.front());
+    return false;
+  }
+
+  void take(std::shared_ptr<Connection> connection, const Message& message) {
+    std::string interruption;
+    {
+      const std::lock_guard lock(mutex_);
+      MessageReader body(message.body);
+      if (message.kind == MessageKind::hello) {
+        if (state_ != State::outside) connection->send(MessageKind::goes_on, doors(), 1);
+      } else if (message.kind == MessageKind::join) {
+        if (state_ == State::outside) return;
+        if (!leads() && state_ == State::inside) {
+          connection->send(MessageKind::goes_on, doors(), 1);
+          return;
+        }
+        Caller caller{.member = take_member(body), .connection = std::move(connection)};
+        if (const std::string version = body.get_text(); version != options_.version)
+          caller.connection->send(
+              MessageKind::refused,
+              detail::concat("it is of Lockstep ", options_.version, ", this worker of ", version), 1);
+        else if (ended_)
+          caller.connection->send(MessageKind::ended, {}, 1);
+        else
+          newcomers_.push_back(std::move(caller));
+      } else if (message.kind == MessageKind::rejoin) {
+        if (state_ == State::outside) return;
+        Caller caller{.member = take_member(body), .connection = std::move(connection)};
+        caller.done = body.get<bool>();
+        const std::string text = body.get_text();
+        MessageReader reader(text);
+        caller.roster = Roster::from(reader);
+        if (roster_.rank_of(caller.member.id) < 0 && roster_.generation > caller.roster.generation) {
+          caller.connection->send(MessageKind::expelled, doors(), 1);
+          return;
+        }
+        if (state_ == State::inside) interruption = caller.member.who + " forms anew with those who are left";
+        std::erase_if(returners_, [&](const Caller& one) { return one.member.id == caller.member.id; });
+        returners_.push_back(std::move(caller));
+      }
+      changed_.notify_all();
+    }
+    if (!interruption.empty()) interrupt_(interruption);
+  }
+
+  void sign() {
+    const std::lock_guard lock(mutex_);
+    const std::string body = MessageWriter().put(state_ == State::forming).take();
+    for (std::deque<Caller>* list : {&newcomers_, &returners_})
+      std::erase_if(*list, [&](const Caller& caller) {
+        return caller.connection->closed() || !caller.connection->send(MessageKind::patience, body, 0.1);
+      });
+    changed_.notify_all();
+  }
+
+  // A rank 0 that was started again on another machine waits there for all others.
+  void look_at_meeting() {
+    bool refused = false;
+    const std::unique_ptr<Connection> connection = knock(options_.meeting, options_.secret, 0.5, refused);
+    if (!connection) return;
+    const std::lock_guard lock(mutex_);
+    connection->send(MessageKind::goes_on, doors(), 1);
+  }
+
+  void wake() const {
+    const char byte = 0;
+    [[maybe_unused]] const ssize_t written = write(wake_[1], &byte, 1);
+  }
+
+  const DoorOptions options_;
+  const std::function<void(const std::string&)> interrupt_;
+  Member self_;
+  int listening_ = -1;
+  int wake_[2] = {-1, -1};
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  State state_ = State::outside;
+  Roster roster_;
+  std::deque<Caller> newcomers_, returners_;
+  bool ending_ = false, ended_ = false;
+
+  int64_t attempted_ = 0;  // the last generation that this process has announced
+
+  // Of the door's thread.
+  std::deque<Stranger> strangers_;
+  int meeting_ = -1;
+  std::thread thread_;
+};
+
+Door::Door(const DoorOptions& options, std::function<void(const std::string&)> interrupt)
+    : impl_(std::make_unique<Impl>(options, std::move(interrupt))) {}
+Door::~Door() = default;
+const Member& Door::self() const { return impl_->self(); }
+void Door::enter(const Roster& roster) { impl_->enter(roster); }
+void Door::end() { impl_->end(); }
+Formation Door::form(bool done) { return impl_->form(done); }
+Formation Door::join(const std::string& doors) { return impl_->join(doors); }
+int Door::newcomers() const { return impl_->newcomers(); }
+
+}  // namespace lockstep::comm
