@@ -83,9 +83,10 @@ void replace_each(const Json& json, const std::vector<Json>& values,
       } catch (const Error& error) {
         EXPECT_NE(error.code(), ErrorCode::internal) << described() << "\n" << error.what();
         // What no setting can be is refused by the name of the setting.
-        if (value == Json::object({{"a", 1}}))
+        if (value == Json::object({{"a", 1}})) {
           EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << described() << "\n"
                                                                             << error.what();
+        }
       } catch (const std::exception& error) {
         ADD_FAILURE() << described() << "\n" << error.what();
       }
