@@ -24,6 +24,7 @@
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/random/random.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::distribute {
@@ -176,10 +177,10 @@ void agree(comm::Workers& workers, const std::vector<Device*>& devices, const St
                                        ", cross_device_ops ", static_cast<int>(options.cross_device_ops),
                                        ", timeout_seconds ", options.communication.timeout_seconds),
                         where);
-  // Initial values and shuffles are drawn from it.
+  // Initial values and the seeds of shuffles are drawn from it.
   int64_t state = random::default_generator().position();
   workers.broadcast("the state of the random generator", &state, sizeof state);
-  if (!workers.chief()) random::default_generator().state().assign(Tensor::scalar(state));
+  random::agree_on(state);
 }
 
 std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options,
