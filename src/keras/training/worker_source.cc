@@ -43,8 +43,8 @@ void fill(Batch& batch, const std::string& layout, TensorList& arrays) {
 class WorkerReader final : public BatchReader {
  public:
   WorkerReader(std::unique_ptr<BatchReader> reader, const distribute::Strategy& strategy,
-               WorkerDataset::Batches batches)
-      : reader_(std::move(reader)), batches_(strategy, batches) {}
+               WorkerDataset::Batches batches, std::string sharing)
+      : reader_(std::move(reader)), batches_(strategy, batches), sharing_(std::move(sharing)) {}
 
   bool next(Batch& batch) override {
     // Nobody but the reader holds the last batch then, and its memory is used again.
@@ -61,11 +61,16 @@ class WorkerReader final : public BatchReader {
   }
   data::IteratorState save() override { return reader_->save(); }
   void restore(const data::IteratorState& state) override { reader_->restore(state); }
-  std::optional<data::Explanation> explain() const override { return reader_->explain(); }
+  std::optional<data::Explanation> explain() const override {
+    std::optional<data::Explanation> explanation = reader_->explain();
+    if (explanation && !sharing_.empty()) explanation->cause += "; the data is shared " + sharing_;
+    return explanation;
+  }
 
  private:
   std::unique_ptr<BatchReader> reader_;
   WorkerBatches batches_;
+  const std::string sharing_;  // who reads what; empty: arrays, which all have
   Batch read_;
   bool ended_ = false;
 };
@@ -73,11 +78,14 @@ class WorkerReader final : public BatchReader {
 class WorkerSource final : public Data::Source {
  public:
   WorkerSource(std::shared_ptr<const Source> source, distribute::Strategy strategy,
-               WorkerDataset::Batches batches)
-      : source_(std::move(source)), strategy_(std::move(strategy)), batches_(batches) {}
+               WorkerDataset::Batches batches, std::string sharing)
+      : source_(std::move(source)),
+        strategy_(std::move(strategy)),
+        batches_(batches),
+        sharing_(std::move(sharing)) {}
 
   std::unique_ptr<BatchReader> read(const data::RowBatchOptions& options) const override {
-    return std::make_unique<WorkerReader>(source_->read(options), strategy_, batches_);
+    return std::make_unique<WorkerReader>(source_->read(options), strategy_, batches_, sharing_);
   }
   int64_t batches(int64_t batch_size) const override {
     const int64_t all = source_->batches(batch_size);
@@ -91,6 +99,7 @@ class WorkerSource final : public Data::Source {
   std::shared_ptr<const Source> source_;
   distribute::Strategy strategy_;
   WorkerDataset::Batches batches_;
+  std::string sharing_;
 };
 
 }  // namespace
@@ -104,14 +113,17 @@ Data for_worker(const Data& data, const distribute::Strategy& strategy, bool kee
       detail::concat(source->batches(1), arrays ? " examples" : " batches (negative: unknown or endless)"),
       where);
   WorkerDataset::Batches batches = WorkerDataset::Batches::global;
+  std::string sharing;
   const std::shared_ptr<const Data::Source> shared = source->with_dataset([&](const data::Dataset& dataset) {
     const WorkerDataset own = distribute::worker_dataset(strategy, dataset, keeps_order, where);
     batches = own.batches;
-    log(LogLevel::debug, "worker ", strategy.worker(), ": the dataset is shared ", own.description);
+    sharing = own.description;
+    log(strategy.is_chief() ? LogLevel::info : LogLevel::debug, "worker ", strategy.worker(),
+        ": the dataset is shared ", sharing);
     return own.dataset;
   });
   if (shared) source = shared;
-  return Data(std::make_shared<WorkerSource>(std::move(source), strategy, batches));
+  return Data(std::make_shared<WorkerSource>(std::move(source), strategy, batches, std::move(sharing)));
 }
 
 Batch own_part(const Batch& batch, const distribute::Strategy& strategy) {
