@@ -1,8 +1,11 @@
 // Tests of runs of several processes: the test program starts itself as each of the workers.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "workers/namespaces.h"
 
 namespace lockstep::testing {
 
@@ -29,6 +32,10 @@ struct Run {
   // More of the environment, as NAME=VALUE; one that begins with "2:" is for worker 2 alone.
   std::vector<std::string> environment = {};
   int killed_last = -1;  // a worker that does not end by itself: killed when all others have
+  // A machine for each worker, with the first one's address to meet at; null: all on this one.
+  const Namespaces* network = nullptr;
+  // Called again and again while they run, with what each has reported so far.
+  std::function<void(const std::vector<std::string>& reports)> meanwhile = {};
 };
 
 struct WorkerResult {
