@@ -24,6 +24,7 @@
 #include "bench/gpu.h"
 #include "bench/networks.h"
 #include "bench/peers.h"
+#include "bench/workers.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::bench {
@@ -100,6 +101,25 @@ std::vector<Work> all_works() {
     works.push_back({.name = fmt::format("all_reduce/{}", replicas),
                      .bytes = 2.0 * kReducedBytes * replicas,
                      .candidates = [=](int) { return all_reduce_candidates(replicas); }});
+  constexpr int kWorkerRounds = 15;
+  for (const auto& [engine, engine_name] :
+       {std::pair(WorkerEngine::gloo, "gloo"), std::pair(WorkerEngine::mpi, "mpi")})
+    for (const int workers : {2, 4})
+      for (const auto& [bytes, size] :
+           {std::pair(int64_t{1} << 10, "1KiB"), std::pair(int64_t{1} << 16, "64KiB"),
+            std::pair(int64_t{1} << 20, "1MiB"), std::pair(int64_t{1} << 24, "16MiB"),
+            std::pair(int64_t{1} << 28, "256MiB")})
+        works.push_back(
+            {.name = fmt::format("workers/all_reduce/{}/{}/{}", engine_name, workers, size),
+             .bytes = static_cast<double>(bytes),
+             .candidates = [=, engine = engine, bytes = bytes](
+                               int) { return worker_all_reduce_candidates(engine, workers, bytes); },
+             .most_rounds = bytes > (1 << 24) ? 5 : kWorkerRounds});
+  works.push_back({.name = "workers/lenet",
+                   .candidates = [](int) { return worker_lenet_candidates(); },
+                   .most_rounds = kWorkerRounds,
+                   .items = kWorkersBatch,
+                   .item = "images"});
   constexpr int64_t kChainBytes = kChainElements * static_cast<int64_t>(sizeof(float));
   works.push_back({.name = "chain", .bytes = 2.0 * kChainBytes, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(copy_floor(kChainBytes, threads))};
@@ -208,6 +228,8 @@ int run(const Options& options) {
       std::vector<Candidate> candidates = work.candidates(threads);
       Effort own = effort;
       own.rounds = std::min(own.rounds, work.most_rounds);
+      // Processes have to come together first.
+      if (work.name.starts_with("workers/")) own.reading_us = 30000;
       if (on_gpu) {  // many steps a reading: a GPU is waited for once
         own.reading_us = options.quick ? 100000 : 200000;
         own.rounds = options.quick ? 5 : own.rounds;
@@ -253,6 +275,7 @@ int run(const Options& options) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  if (const auto status = lockstep::bench::run_as_bench_worker(argc, argv)) return *status;
   lockstep::bench::Options options;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   options.threads = cores == 1 ? std::vector{1} : std::vector{1, cores};

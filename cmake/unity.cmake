@@ -4,11 +4,10 @@
 option(LOCKSTEP_UNITY "Compile the files of a folder together" ON)
 
 # The folders whose files keep out of each other's way. Files of ops name alike what is alike in all of them (`registered`,
-# `infer`), and so do the files after them, which are compiled on their own. Those of `device` are given the build's hash
-# (cmake/plugins.cmake), which changes with every header.
+# `infer`), and so do the files after them, which are compiled on their own.
 set(united_folders "/src/(backends/cpu|base|cli|comm|compile|data|device|distribute|doctor|execute|graph|keras|observe|tensor|train)/")
 set(files_on_their_own
-    "/src/(base/child_process|compile/control_flow/loop_op|device/(configuration|gpu_driver|plugin)|keras/constraints|\
+    "/src/(base/child_process|compile/control_flow/loop_op|keras/constraints|\
 keras/layer_outputs|keras/layers/dense|keras/layers/einsum_dense|keras/losses|keras/optimizers/[a-z_]+)\\.cc$")
 set(bytes_per_unit 70000)  # of source text: about ten seconds of g++, and enough units for the cores of a workstation
 
@@ -23,6 +22,12 @@ function(lockstep_unite variable)
   set(units)
   set(unit_folder)
   foreach(source ${together})
+    # Its definition of the build's hash changes with every header (cmake/plugins.cmake).
+    file(STRINGS ${source} includes_plugin REGEX "^#include \"device/plugin\\.h\"" LIMIT_COUNT 1)
+    if(includes_plugin)
+      list(REMOVE_ITEM together ${source})
+      continue()
+    endif()
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src OUTPUT_VARIABLE path)
     file(SIZE ${source} size)

@@ -553,7 +553,7 @@ class Group::Impl {
           whose.push_back(r);
         }
       }
-      poll(entries.data(), entries.size(), 100);
+      poll(entries.data(), entries.size(), static_cast<int>(kBetweenWords * 1000));
       drain_wakes();
       for (size_t i = 1; i < entries.size(); ++i) {
         if (entries[i].revents == 0) continue;
@@ -684,8 +684,11 @@ class Group::Impl {
     MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
-      if (!untold_ && SteadyClock::now() < next_sign_) return;
+      // What is told wakes the others, who tell in turn: without a pause they would do nothing else while collectives go on.
+      const Moment now = SteadyClock::now();
+      if (now < next_word_ || (!untold_ && now < next_sign_)) return;
       untold_ = false;
+      next_word_ = in_seconds(kBetweenWords);
       next_sign_ = in_seconds(kSignOfLife);
       const observe::Activity activity = observe::current_activity();
       member(rank()).activity = activity.what;
@@ -702,9 +705,10 @@ class Group::Impl {
         miss(r, "it takes no messages");
   }
 
-  static constexpr double kSignOfLife = 1;  // seconds between two, where nothing else is told
-  static constexpr double kSilence = 3;     // seconds without any that are worth a word
-  static constexpr double kPatience = 2;    // seconds for rank 0 to say who is missing
+  static constexpr double kSignOfLife = 1;      // seconds between two, where nothing else is told
+  static constexpr double kBetweenWords = 0.1;  // seconds at least between two words on progress
+  static constexpr double kSilence = 3;         // seconds without any that are worth a word
+  static constexpr double kPatience = 2;        // seconds for rank 0 to say who is missing
   static constexpr double kProofSeconds = 5;
   static constexpr size_t kMostStrangers = 1024;
 
@@ -719,6 +723,7 @@ class Group::Impl {
   std::deque<std::string> gathered_;     // of the others: those that are complete
   std::string verdict_;                  // why the run ends; empty: it goes on
   Moment next_sign_ = SteadyClock::now();
+  Moment next_word_{};
   bool untold_ = false, ending_ = false;
   int listening_ = -1;  // until all have come, where it was tried in advance
   int wake_[2] = {-1, -1};

@@ -1,5 +1,10 @@
 #include "comm/workers.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -62,6 +67,41 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// What other machines can call this one: its name; or, where that means the loopback here, as in Debian's /etc/hosts, the
+// address of its first interface.
+std::string reachable_host() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const bool resolved = getaddrinfo(name, nullptr, &hints, &list) == 0;
+  const bool reachable = resolved && !is_loopback(list->ai_addr);
+  if (resolved) freeaddrinfo(list);
+  if (reachable) return name;
+  std::string host = name;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return host;
+  for (const ifaddrs* i = interfaces; i; i = i->ifa_next) {
+    char text[INET_ADDRSTRLEN] = {};
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP) ||
+        is_loopback(i->ifa_addr))
+      continue;
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
+    host = text;
+    break;
+  }
+  freeifaddrs(interfaces);
+  return host;
+}
+
 // At all of them where they differ.
 void require_equal(Group& group, std::string_view what, const std::string& own, double timeout_s,
                    std::source_location where) {
@@ -81,9 +121,7 @@ GroupOptions meet_through_mpi(const Cluster& cluster, const WorkersOptions& opti
   std::string told;
   if (cluster.rank == 0) {
     const bool one_host = variable("OMPI_COMM_WORLD_LOCAL_SIZE") == std::to_string(cluster.size);
-    char name[256] = {};
-    gethostname(name, sizeof name - 1);
-    const std::string host = one_host ? "127.0.0.1" : name;
+    const std::string host = one_host ? "127.0.0.1" : reachable_host();
     int port = 0;
     group.bound_socket = bind_any_port(host, port, where);
     told = detail::concat(host, ":", port, "\n", random_secret());

@@ -116,6 +116,8 @@ class Node {
   // Why the order of its elements may be another in another process that makes the same dataset: "has no seed". Empty: it
   // is not.
   virtual std::string order_hazard(const Options& /*options*/) const { return {}; }
+  // What the order of its elements is drawn from, where it is drawn.
+  virtual std::optional<uint64_t> order_seed() const { return {}; }
   // The same node on other inputs.
   virtual NodePtr with_inputs(std::vector<NodePtr> inputs) const = 0;
   const Iterations& iterations() const { return iterations_; }

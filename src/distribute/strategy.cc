@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "distribute/worker_batches.h"
+#include "distribute/worker_summaries.h"
 #include "execute/all_reduce/choice.h"
 #include "execute/replicated_runs.h"
 #include "graph/eager.h"
@@ -24,6 +26,7 @@
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "ops/random/random.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::distribute {
@@ -45,10 +48,14 @@ class Strategy::Impl {
   // A loop written by hand ends when nobody holds its strategy any more.
   ~Impl() {
     constexpr int64_t kWorthReporting = 10;  // steps
-    if (!clock || !options.report || (workers && !workers->chief())) return;
+    constexpr double kWaitsForOthers = 10;  // seconds: they end their loops when this one does, or not at all
+    if (!clock || !options.report) return;
     observe::RunSummary summary = clock->summary();
     if (observe::steps(summary) < kWorthReporting) return;
     summary.sums = sums;
+    if (workers && std::uncaught_exceptions() == 0)
+      summary = of_all_workers(*workers, std::move(summary), kWaitsForOthers);
+    if (workers && !workers->chief()) return;
     observe::print(observe::report_on(std::move(summary), name + "::run"));
   }
 
@@ -133,7 +140,8 @@ ReplicaOptions replicas_of(const Strategy::Impl& impl) {
           .weights = impl.options.weights,
           .central_updates = impl.kind == Strategy::Kind::central_storage,
           .cross_device_ops = impl.options.cross_device_ops,
-          .bucket_bytes = impl.options.bucket_bytes};
+          .bucket_bytes = impl.options.bucket_bytes,
+          .bf16_gradients = impl.options.communication.compression == Compression::bf16};
 }
 
 std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
@@ -175,13 +183,16 @@ void agree(comm::Workers& workers, const std::vector<Device*>& devices, const St
                                        options.virtual_replicas, ", bucket_bytes ", options.bucket_bytes,
                                        ", cross_device_ops ", static_cast<int>(options.cross_device_ops),
                                        ", timeout_seconds ", options.communication.timeout_seconds,
-                                       ", elastic.min_workers ", options.elastic.min_workers),
+                                       ", elastic.min_workers ", options.elastic.min_workers,
+                                       ", compression ", static_cast<int>(options.communication.compression)),
                         where);
-  // Initial values and shuffles are drawn from it.
+  // Initial values and the seeds of shuffles are drawn from it.
   int64_t state = random::default_generator().position();
   workers.broadcast("the state of the random generator", &state, sizeof state);
-  if (!workers.chief()) random::default_generator().state().assign(Tensor::scalar(state));
+  random::agree_on(state);
 }
+
+constexpr const char* kSentAsBf16 = "; gradients are sent as bfloat16";
 
 std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options,
                                                   std::source_location where) {
@@ -199,6 +210,14 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
     return make(Strategy::Kind::mirrored, kName, {}, options, where);
   const std::vector<Device*> devices = chosen_devices(kName, {}, where);
   check_options(kName, options, devices.size() * static_cast<size_t>(cluster.size), where);
+  const bool compressed = communication.compression == Compression::bf16;
+  require(
+      !compressed || !options.reproducible, ErrorCode::unsupported, where, kName,
+      ": Compression::bf16 and reproducible exclude each other: each worker rounds its own sum, so that bits "
+      "depend on the number of workers; choose one of them");
+  require(!compressed || devices[0]->kind() == DeviceKind::cpu, ErrorCode::unsupported, where, kName,
+          ": Compression::bf16 is for workers with CPUs; between GPUs a model of the policy mixed_bfloat16 "
+          "sends half the bytes");
   require(options.weights.empty(), ErrorCode::unsupported, where, kName,
           ": slices cannot be weighted where several workers train together; leave weights empty");
   const std::shared_ptr<comm::Workers> workers =
@@ -214,7 +233,7 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
   if (workers->newcomer())
     log(LogLevel::info, kName, ": the run is under way; this worker joins it when it calls fit");
   else if (workers->chief())
-    log(LogLevel::info, kName, ": ", workers->description());
+    log(LogLevel::info, kName, ": ", workers->description(), compressed ? kSentAsBf16 : "");
   return make(Strategy::Kind::mirrored, kName, {}, options, where, workers);
 }
 
@@ -269,7 +288,9 @@ std::string Strategy::sums_description() const {
       execute::choose_all_reduce(impl_->devices, impl_->options.reproducible, impl_->options.cross_device_ops,
                                  impl_->workers != nullptr)
           .reason;
-  return impl_->workers ? detail::concat(impl_->workers->description(), "; ", reason) : reason;
+  if (!impl_->workers) return reason;
+  const bool compressed = impl_->options.communication.compression == Compression::bf16;
+  return detail::concat(impl_->workers->description(), "; ", reason, compressed ? kSentAsBf16 : "");
 }
 ReplicaOptions Strategy::replica_options() const { return replicas_of(*impl_); }
 

@@ -85,6 +85,15 @@ WorkerDataset worker_dataset(const Strategy& strategy, const Dataset& dataset, b
             "the files cannot be shared among ", count, " workers: ", reason,
             "; write more files, or set Options::auto_shard to data");
   }
+  // Rows of one batch are shared only where it is the same batch at all of them.
+  const std::string hazard = data::order_hazard(dataset);
+  require(hazard.empty(), ErrorCode::failed_precondition, where, "the batches cannot be shared among ", count,
+          " workers by rows: ", hazard,
+          ", so that each has them in another order, and some examples would be seen twice and some never; "
+          "make the strategy before the dataset, give it a seed, or leave deterministic out");
+  strategy.workers()->require_equal(
+      "the order of the data (give shuffle a seed, or draw the same random numbers on all workers before it)",
+      data::order_seeds(dataset), where);
   return {dataset, WorkerDataset::Batches::global,
           "by rows: every worker reads all batches and keeps its rows of each (" + reason + ")"};
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include "base/environment.h"
 #include "comm/tf_config.h"
@@ -45,6 +46,7 @@ constexpr CheckInfo kChecks[] = {
     {"nccl_missing", "there are several GPUs, but no NCCL"},
     {"library_version", "a library of CUDA is of another version than this build's"},
     {"plugin_refused", "a plugin is there, but cannot be loaded"},
+    {"engine_missing", "an engine that joins the workers of a run has no plugin"},
     {"devices_failed", "the devices cannot be listed"},
     {"gpus_unused", "GPUs are visible, and yet not among the devices"},
     {"unknown_variable", "an environment variable LOCKSTEP_... that does not exist"},
@@ -64,6 +66,23 @@ constexpr double kMiB = 1 << 20;
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / kMiB); }
+
+// What joins the workers of a run.
+struct WorkerEngine {
+  std::string_view plugin, title;
+  std::string_view carries;            // what it is for
+  std::string_view library, to_build;  // Debian's packages
+};
+constexpr WorkerEngine kWorkerEngines[] = {
+    {"gloo", "Gloo", "joins workers over TCP, whoever starts them", "libgloo0", "libgloo-dev"},
+    {"mpi", "MPI", "joins the workers that mpirun starts", "libopenmpi3", "libopenmpi-dev openmpi-bin"},
+    {"nccl", "NCCL", "joins the GPUs of several workers", "libnccl2", "libnccl-dev"},
+};
+const WorkerEngine* worker_engine(std::string_view plugin) {
+  for (const WorkerEngine& engine : kWorkerEngines)
+    if (engine.plugin == plugin) return &engine;
+  return nullptr;
+}
 
 // "GPU 0 (NVIDIA H200)"
 std::string title(const Gpu& gpu) {
@@ -510,18 +529,45 @@ class Diagnosis {
     }
   }
 
+  // Whether a launcher has started this process as one of several that the engine is to join.
+  bool needs(const WorkerEngine& engine) const {
+    const auto several = [&](const char* name) {
+      const std::string* const value = seen_.variable(name);
+      return value && std::atoi(value->c_str()) > 1;
+    };
+    const bool mpirun = several("OMPI_COMM_WORLD_SIZE") || several("PMI_SIZE");
+    const bool others = several("WORLD_SIZE") || several("LOCKSTEP_WORKERS") ||
+                        several("SLURM_STEP_NUM_TASKS") || seen_.variable("TF_CONFIG");
+    if (engine.plugin == "nccl") return !visible_.empty() && (mpirun || others);
+    return engine.plugin == "mpi" ? mpirun : !mpirun && others;
+  }
+
   void plugins() {
     for (const PluginStatus& plugin : seen_.plugins) {
       if (plugin.loaded) continue;
       const bool absent = plugin.reason.find(" not found in ") != std::string::npos;
       const bool cuda = plugin.name == "cuda";
-      if (!absent)
-        add(cuda && !machine_.gpus.empty() ? Severity::problem : Severity::warning, "plugin_refused",
+      const WorkerEngine* const engine = worker_engine(plugin.name);
+      if (!absent) {
+        const bool needed = cuda ? !machine_.gpus.empty() : engine && needs(*engine);
+        std::string install = "install the library that is named, or add its folder to LD_LIBRARY_PATH";
+        if (engine)
+          install = fmt::format("apt install {}   # or add the library's folder to LD_LIBRARY_PATH",
+                                engine->library);
+        add(needed ? Severity::problem : Severity::warning, "plugin_refused",
             fmt::format("The plugin {} is there, but cannot be loaded.", plugin.name), {plugin.reason},
             plugin.reason.find("cannot open shared object file") != std::string::npos
-                ? "install the library that is named, or add its folder to LD_LIBRARY_PATH"
+                ? std::move(install)
                 : "build the library and its plugins together, and install both");
-      else if (cuda && has_hardware_)
+      } else if (engine && (engine->plugin != "nccl" || has_hardware_)) {
+        add(needs(*engine) ? Severity::problem : Severity::note, "engine_missing",
+            fmt::format("This Lockstep has no plugin for {}, which {}.", engine->title, engine->carries),
+            {plugin.reason},
+            fmt::format("apt install {} && cmake --build build/release --target lockstep_engines   # or name "
+                        "the plugin's folder in LOCKSTEP_PLUGIN_PATH",
+                        engine->to_build));
+      }
+      if (absent && cuda && has_hardware_)
         add(Severity::problem, "built_without_cuda",
             "There is a GPU, but this Lockstep was built without CUDA.", {plugin.reason},
             "cmake --preset cuda && cmake --build build/cuda   # or name the plugin's folder in "

@@ -362,6 +362,48 @@ TEST(Checks, PluginsThatAreMissingOrRefused) {
   EXPECT_THAT(names(diagnose(no_gpu)), ElementsAre("no_gpu"));
 }
 
+TEST(Checks, EnginesBetweenWorkersThatAreMissingOrRefused) {
+  const FakeMachine bare;
+  Surroundings seen = around(bare);
+  PluginStatus engine;
+  engine.kind = PluginKind::communicator;
+  const auto with = [&](const char* name, const char* reason) {
+    engine.name = name;
+    engine.reason = reason;
+    seen.plugins = {engine};
+  };
+  with("gloo", "liblockstep_gloo.so not found in /usr/lib");
+  Finding finding = only(seen, "engine_missing");
+  EXPECT_EQ(finding.severity, Severity::note);
+  EXPECT_EQ(finding.cause,
+            "This Lockstep has no plugin for Gloo, which joins workers over TCP, whoever starts them.");
+  EXPECT_THAT(finding.fix, HasSubstr("apt install libgloo-dev"));
+  // A launcher has started workers that it would join.
+  seen.environment["WORLD_SIZE"] = "4";
+  EXPECT_EQ(only(seen, "engine_missing").severity, Severity::problem);
+  seen.environment["OMPI_COMM_WORLD_SIZE"] = "4";
+  EXPECT_EQ(only(seen, "engine_missing").severity, Severity::note);
+  with("mpi", "liblockstep_mpi.so not found in /usr/lib");
+  finding = only(seen, "engine_missing");
+  EXPECT_EQ(finding.severity, Severity::problem);
+  EXPECT_THAT(finding.fix, HasSubstr("openmpi-bin"));
+
+  with("mpi", "/usr/lib/liblockstep_mpi.so: libmpi.so.40: cannot open shared object file: No such file");
+  finding = only(seen, "plugin_refused");
+  EXPECT_EQ(finding.severity, Severity::problem);
+  EXPECT_THAT(finding.fix, HasSubstr("apt install libopenmpi3"));
+  seen.environment.clear();
+  EXPECT_EQ(only(seen, "plugin_refused").severity, Severity::warning);
+
+  with("nccl", "liblockstep_nccl.so not found in /usr/lib");
+  EXPECT_THAT(names(diagnose(seen)), ElementsAre("no_gpu"));
+  FakeMachine fake;
+  seen = around(fake.with_gpus(1).with_libraries());
+  with("nccl", "liblockstep_nccl.so not found in /usr/lib");
+  seen.environment["WORLD_SIZE"] = "2";
+  EXPECT_EQ(only(seen, "engine_missing").severity, Severity::problem);
+}
+
 TEST(Checks, AGpuIsNeverUnusedInSilence) {
   FakeMachine fake;
   Surroundings seen = around(fake.with_gpus(2).with_libraries());

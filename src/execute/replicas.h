@@ -46,8 +46,9 @@ struct ReplicaLayout {
   bool reproducible = false;
   bool central_updates = false;  // see ReplicaOptions
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
-  int64_t bucket_bytes = -1;  // see ReplicaOptions
-  std::vector<Slice> slices;  // of each replica; empty: the program is not replicated
+  int64_t bucket_bytes = -1;    // see ReplicaOptions
+  bool bf16_gradients = false;  // see ReplicaOptions
+  std::vector<Slice> slices;    // of each replica; empty: the program is not replicated
   std::vector<bool> split_parameters;
 
   bool replicated() const { return !slices.empty(); }

@@ -32,6 +32,7 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, const std::vector<int64_
   layout.central_updates = replicas.central_updates;
   layout.cross_device_ops = replicas.cross_device_ops;
   layout.bucket_bytes = replicas.bucket_bytes;
+  layout.bf16_gradients = replicas.bf16_gradients;
   layout.split_parameters = split;
   if (replicas.workers) {
     layout.workers = replicas.workers.get();
@@ -134,7 +135,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return;
     replica.local_batch = size;
     Graph graph = trace(sliced(signature, split, size), replica);
-    std::map<int64_t, std::string> names;
+    std::map<int64_t, NamedSum> names;
     if (plans.empty() && layout.workers) {
       require_same_program(*layout.workers, settings.name, graph, where);
       names = names_of_sums(graph);
@@ -143,7 +144,10 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     sizes.push_back(size);
     options.local_batch = size;
     plans.push_back(make_plan(std::move(graph), options));
-    for (compile::Collective& sum : plans.back().collectives) sum.name = names[sum.sequence];
+    for (compile::Collective& sum : plans.back().collectives) {
+      sum.name = names[sum.sequence].name;
+      sum.is_gradient = names[sum.sequence].is_gradient;
+    }
     // Arguments that nothing reads are missing from the graph, but the caller still passes them.
     plans.back().parameters.resize(signature.size());
   };

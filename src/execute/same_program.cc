@@ -88,7 +88,7 @@ namespace {
 
 // Names the sums that an update comes from and that no other has named. A gradient has its variable's shape; what stands
 // behind a sum belongs to something else.
-void name_sums_of(const Graph& graph, const VariableUpdate& update, std::map<int64_t, std::string>& names) {
+void name_sums_of(const Graph& graph, const VariableUpdate& update, std::map<int64_t, NamedSum>& names) {
   std::vector<bool> seen(graph.nodes.size());
   std::vector<int32_t> open{update.value.node};
   while (!open.empty()) {
@@ -99,7 +99,8 @@ void name_sums_of(const Graph& graph, const VariableUpdate& update, std::map<int
     const Node& node = graph.nodes[static_cast<size_t>(n)];
     if (node.op == &kAllReduceSum) {
       if (node.outputs[0].shape == update.variable.shape())
-        names.emplace(node.attrs.as<CollectiveAttrs>().sequence, update.variable.name());
+        names.emplace(node.attrs.as<CollectiveAttrs>().sequence,
+                      NamedSum{update.variable.name(), update.variable.trainable()});
       continue;
     }
     for (const Value& input : node.inputs)
@@ -109,8 +110,8 @@ void name_sums_of(const Graph& graph, const VariableUpdate& update, std::map<int
 
 }  // namespace
 
-std::map<int64_t, std::string> names_of_sums(const Graph& graph) {
-  std::map<int64_t, std::string> names;
+std::map<int64_t, NamedSum> names_of_sums(const Graph& graph) {
+  std::map<int64_t, NamedSum> names;
   for (const bool trainable : {true, false})
     for (const VariableUpdate& update : graph.updates)
       if (update.variable.trainable() == trainable) name_sums_of(graph, update, names);
@@ -118,7 +119,7 @@ std::map<int64_t, std::string> names_of_sums(const Graph& graph) {
     if (node.op == &kAllReduceSum) {
       const std::string_view file = node.where.file_name();
       names.emplace(node.attrs.as<CollectiveAttrs>().sequence,
-                    detail::concat(file.substr(file.rfind('/') + 1), ":", node.where.line()));
+                    NamedSum{detail::concat(file.substr(file.rfind('/') + 1), ":", node.where.line())});
     }
   return names;
 }

@@ -15,8 +15,13 @@ namespace lockstep::execute {
 void require_same_program(comm::Workers& workers, const std::string& name, const Graph& graph,
                           std::source_location where);
 
-// What people know the sums over replicas by, by their sequence: the variable that a sum updates, a gradient's; else the place
-// in the program that asked for it.
-std::map<int64_t, std::string> names_of_sums(const Graph& graph);
+// A sum over replicas as people know it.
+struct NamedSum {
+  std::string name =
+      {};  // the variable that it updates, where it is a gradient; else the place that asked for it
+  bool is_gradient = false;  // of a trainable variable
+};
+// By their sequence.
+std::map<int64_t, NamedSum> names_of_sums(const Graph& graph);
 
 }  // namespace lockstep::execute

@@ -83,6 +83,7 @@ std::vector<ReplicaSum> StepExecutable::collect_sums() const {
     sum.inputs.resize(static_cast<size_t>(layout_.replicas));
     sum.order = collective.ready;
     sum.name = collective.name;
+    sum.is_gradient = collective.is_gradient;
     for (const auto& run : runs_) run->add_to(sum, collective);
   }
   return sums;

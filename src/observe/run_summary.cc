@@ -26,6 +26,8 @@ constexpr std::string_view kCounterNames[] = {"examples",    "slots",  "host_cop
                                               "flops"};
 static_assert(std::size(kCounterNames) == kCounters);
 
+constexpr size_t kShownReplicas = 16;  // in lines of their own
+
 double ms(double ns) { return ns / 1e6; }
 double percent(int64_t part, int64_t whole) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -191,7 +193,118 @@ std::string to_text(const MemorySummary& memory) {
   return text;
 }
 
+// --- several workers ---
+
+// Moves a part of the time from one category to the other.
+void move(ReplicaSummary& replica, double part) {
+  Distribution& from = replica.times[static_cast<size_t>(Category::exposed_communication)];
+  Distribution& to = replica.times[static_cast<size_t>(Category::waiting_for_others)];
+  const auto moved = static_cast<int64_t>(part * static_cast<double>(from.total));
+  if (moved == 0) return;
+  from.total -= moved;
+  to.total += moved;
+  // Which steps it was is not known: all alike.
+  to.median += part * from.median, to.p95 += part * from.p95;
+  to.max += static_cast<int64_t>(part * static_cast<double>(from.max));
+  to.count = from.count;
+  from.max -= static_cast<int64_t>(part * static_cast<double>(from.max));
+  from.median *= 1 - part, from.p95 *= 1 - part;
+  for (Distribution* each : {&from, &to})
+    each->mean = static_cast<double>(each->total) / static_cast<double>(each->count);
+  const auto first =
+      static_cast<int64_t>(part * static_cast<double>(replica.first.times[Category::exposed_communication]));
+  replica.first.times[Category::exposed_communication] -= first;
+  replica.first.times[Category::waiting_for_others] += first;
+}
+
+double in_collectives(const ReplicaSummary& replica) {
+  const Distribution& time = replica[Category::exposed_communication];
+  return time.count > 0 ? static_cast<double>(time.total) / static_cast<double>(time.count) : 0;
+}
+
+// What a worker's mean step takes until the next one begins, callbacks and the input between them included: milliseconds.
+struct WorkerStep {
+  double whole = 0, waiting = 0, communication = 0;
+  double own() const { return whole - waiting - communication; }
+};
+std::vector<WorkerStep> worker_steps(const RunSummary& summary) {
+  std::vector<WorkerStep> steps;
+  auto replica = summary.replicas.begin();
+  for (const WorkerSummary& worker : summary.workers) {
+    WorkerStep& step = steps.emplace_back();
+    for (int r = 0; r < worker.replicas; ++r, ++replica) {
+      const auto steps = static_cast<double>(std::max<int64_t>(1, replica->wall.count));
+      step.whole +=
+          ms(static_cast<double>(replica->wall.total + replica->outside_ns) / steps) / worker.replicas;
+      step.waiting += ms((*replica)[Category::waiting_for_others].mean) / worker.replicas;
+      step.communication += ms((*replica)[Category::exposed_communication].mean) / worker.replicas;
+    }
+  }
+  return steps;
+}
+
+// Slowest, fastest, and who waits for whom.
+std::string workers_text(const RunSummary& summary) {
+  const std::vector<WorkerStep> steps = worker_steps(summary);
+  const auto by = [](auto value) {
+    return [value](const WorkerStep& a, const WorkerStep& b) { return value(a) < value(b); };
+  };
+  const auto [fastest, slowest] =
+      std::minmax_element(steps.begin(), steps.end(), by([](const WorkerStep& s) { return s.own(); }));
+  const auto name = [&](auto step) {
+    return summary.workers[static_cast<size_t>(step - steps.begin())].name;
+  };
+  const TimeUnit in(slowest->whole);
+  std::string text =
+      fmt::format("  slowest: {}, {} {} of its own work per step; fastest: {}, {} {}\n", name(slowest),
+                  in(slowest->own()), in.name(), name(fastest), in(fastest->own()), in.name());
+  const auto longest =
+      std::max_element(steps.begin(), steps.end(), by([](const WorkerStep& s) { return s.waiting; }));
+  if (longest->waiting < 0.01 * longest->whole || longest == slowest) return text;
+  return text + fmt::format("  waiting: {} waits longest for the others, {} {} per step\n", name(longest),
+                            in(longest->waiting), in.name());
+}
+
 }  // namespace
+
+std::string replica_name(const RunSummary& summary, size_t replica) {
+  size_t end = 0;
+  for (const WorkerSummary& worker : summary.workers) {
+    end += static_cast<size_t>(worker.replicas);
+    if (replica < end) return fmt::format("replica {} of {}", replica, worker.name);
+  }
+  return fmt::format("replica {}", replica);
+}
+
+RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string>& names) {
+  RunSummary all;
+  double least = INFINITY;
+  for (const RunSummary& worker : workers)
+    for (const ReplicaSummary& replica : worker.replicas) least = std::min(least, in_collectives(replica));
+  double longest_input = -1;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    RunSummary& worker = workers[w];
+    all.workers.push_back({names[w], static_cast<int>(worker.replicas.size())});
+    all.measures_descheduled |= worker.measures_descheduled;
+    if (all.sums.empty()) all.sums = worker.sums;
+    double input = 0;
+    for (ReplicaSummary& replica : worker.replicas) {
+      if (const double own = in_collectives(replica); own > least) move(replica, 1 - least / own);
+      input = std::max(input, replica[Category::input_wait].mean);
+      all.replicas.push_back(std::move(replica));
+    }
+    if (input > longest_input && !worker.input.bottleneck.empty()) {
+      longest_input = input;
+      all.input = std::move(worker.input);
+      all.input.bottleneck += " at " + names[w];
+    }
+    for (MemorySummary& memory : worker.memory) {
+      memory.device += " of " + names[w];
+      all.memory.push_back(std::move(memory));
+    }
+  }
+  return all;
+}
 
 std::string to_text(const RunSummary& summary) {
   const int64_t steps = observe::steps(summary);
@@ -201,16 +314,23 @@ std::string to_text(const RunSummary& summary) {
   const bool several = summary.replicas.size() > 1;
   const TimeUnit in(ms(first.mean));
   std::string text =
-      fmt::format("{} step{} on {} replica{}: mean {} {}, median {}, p95 {}, max {}", steps,
-                  steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "", in(ms(first.mean)),
-                  in.name(), in(ms(first.median)), in(ms(first.p95)), in(ms(static_cast<double>(first.max))));
+      fmt::format("{} step{} on {} replica{}{}: mean {} {}, median {}, p95 {}, max {}", steps,
+                  steps == 1 ? "" : "s", summary.replicas.size(), several ? "s" : "",
+                  summary.workers.empty() ? "" : fmt::format(" of {} workers", summary.workers.size()),
+                  in(ms(first.mean)), in.name(), in(ms(first.median)), in(ms(first.p95)),
+                  in(ms(static_cast<double>(first.max))));
   if (const double speed = examples_per_second(summary); speed > 0)
     text += fmt::format("; {:.0f} examples/s", speed);
   text += '\n';
-  for (size_t r = 0; r < summary.replicas.size(); ++r)
+  const size_t shown = std::min(summary.replicas.size(), kShownReplicas);
+  for (size_t r = 0; r < shown; ++r)
     if (summary.replicas[r].wall.total > 0)
       text += fmt::format("  {}{}\n", several ? fmt::format("replica {}:", r) : std::string(),
                           several ? shares(summary.replicas[r]) : shares(summary.replicas[r]).substr(1));
+  if (shown < summary.replicas.size())
+    text +=
+        fmt::format("  and {} more replicas, in the JSON of this summary\n", summary.replicas.size() - shown);
+  if (summary.workers.size() > 1) text += workers_text(summary);
   if (!summary.sums.empty()) text += fmt::format("  all-reduce: {}\n", summary.sums);
   const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
                                         [](const auto& a, const auto& b) { return a.peak < b.peak; });
@@ -222,6 +342,8 @@ std::string to_text(const RunSummary& summary) {
 std::string to_json(const RunSummary& summary) {
   Json json{{"measures_descheduled", summary.measures_descheduled}, {"replicas", Json::array()}};
   for (const ReplicaSummary& replica : summary.replicas) json["replicas"].push_back(to_json(replica));
+  for (const WorkerSummary& worker : summary.workers)
+    json["workers"].push_back({{"name", worker.name}, {"replicas", worker.replicas}});
   if (!summary.input.bottleneck.empty())
     json["input"] = {{"bottleneck", summary.input.bottleneck}, {"fix", summary.input.fix}};
   if (!summary.sums.empty()) json["sums"] = summary.sums;

@@ -50,6 +50,64 @@ TEST(RunSummary, TextShowsTheStepAndTheShares) {
             "  replica 1: compute 75.0%, host 12.5%, unattributed 12.5%\n");
 }
 
+// A worker with one replica: so many milliseconds of computing, then of all_reduce; four steps.
+RunSummary some_worker(int compute_ms, int communication_ms) {
+  FakeClock time;
+  StepClock clock({.measure_descheduled_every = 0, .clock = &time});
+  for (int i = 0; i < 4; ++i) {
+    clock.begin_step();
+    {
+      const TimeScopeOfAll compute(clock, Category::compute);
+      time.run(compute_ms * 1'000'000);
+    }
+    {
+      const TimeScopeOfAll communication(clock, Category::exposed_communication);
+      time.run(communication_ms * 1'000'000);
+    }
+    clock.replica(0).count(Counter::examples, 16);
+    clock.end_step();
+  }
+  return clock.summary();
+}
+
+TEST(RunSummary, OfSeveralWorkersShowsTheSlowestAndWhoWaitsForIt) {
+  const RunSummary summary = joined({some_worker(4, 6), some_worker(9, 1)}, {"worker 0 (a)", "worker 1 (b)"});
+  EXPECT_EQ(
+      to_text(summary),
+      "4 steps on 2 replicas of 2 workers: mean 10 ms, median 10, p95 10, max 10; 3200 examples/s\n"
+      "  replica 0: compute 40.0%, exposed_communication 10.0%, waiting_for_others 50.0%, descheduled not "
+      "measured, unattributed 0.0%\n"
+      "  replica 1: compute 90.0%, exposed_communication 10.0%, descheduled not measured, unattributed "
+      "0.0%\n"
+      "  slowest: worker 1 (b), 9 ms of its own work per step; fastest: worker 0 (a), 4 ms\n"
+      "  waiting: worker 0 (a) waits longest for the others, 5 ms per step\n");
+  // What a worker waits is taken from nothing else.
+  for (const ReplicaSummary& replica : summary.replicas) {
+    int64_t all = 0, first = 0;
+    for (const Distribution& time : replica.times) all += time.total;
+    for (const int64_t time : replica.first.times.values) first += time;
+    EXPECT_EQ(all, replica.wall.total);
+    EXPECT_EQ(first, replica.first.wall_ns);
+  }
+  EXPECT_EQ(replica_name(summary, 1), "replica 1 of worker 1 (b)");
+  const auto json = nlohmann::json::parse(to_json(summary));
+  EXPECT_EQ(json["workers"][1]["name"], "worker 1 (b)");
+  EXPECT_EQ(json["workers"][1]["replicas"], 1);
+}
+
+TEST(RunSummary, OfManyWorkersShowsSomeOfTheReplicas) {
+  std::vector<RunSummary> workers;
+  std::vector<std::string> names;
+  for (int w = 0; w < 64; ++w) {
+    workers.push_back(some_worker(5, 5));
+    names.push_back("worker " + std::to_string(w));
+  }
+  const std::string text = to_text(joined(std::move(workers), names));
+  EXPECT_NE(text.find("on 64 replicas of 64 workers"), std::string::npos) << text;
+  EXPECT_NE(text.find("and 48 more replicas"), std::string::npos) << text;
+  EXPECT_EQ(text.find("waiting:"), std::string::npos) << text;
+}
+
 MemorySummary some_memory() {
   constexpr int64_t kMiB = 1 << 20;
   return {.device = "/GPU:0",

@@ -99,10 +99,11 @@ std::optional<Verdict> communication_bound(const Run& run) {
                            in.name(), spread(run, Category::exposed_communication));
   if (const double bytes = run.mean[Counter::communication_bytes]; bytes > 0)
     v.evidence += fmt::format("; {:.3g} MB sent per step by all replicas", bytes / 1e6);
-  v.fix = fmt::format(
-      "model.fit(train, {{.batch_size = {}}});  // or half the bytes: "
-      "tf::keras::mixed_precision::set_global_policy(\"mixed_bfloat16\")",
-      batch_size(run, 2));
+  const bool rounded = run.summary->sums.find("sent as bfloat16") != std::string::npos;
+  v.fix = fmt::format("model.fit(train, {{.batch_size = {}}});  // or half the bytes: {}", batch_size(run, 2),
+                      run.summary->workers.empty() || rounded
+                          ? "tf::keras::mixed_precision::set_global_policy(\"mixed_bfloat16\")"
+                          : "{.communication = {.compression = tf::distribute::Compression::bf16}}");
   v.speedup = 2 * run.mean.wall / (2 * run.mean.wall - wait);
   v.gain = fmt::format(
       "{:.2f}x examples/s with twice the batch, since a step's communication does not grow with it; "
@@ -170,8 +171,9 @@ std::optional<Verdict> slow_replica(const Run& run) {
   }
   const MeanStep& slow = run.replicas[*slowest];
   Verdict v;
-  v.cause = fmt::format("replica {} computes {:.2f} times as long as the fastest, and all wait for it",
-                        *slowest, compute(slow) / std::max(fastest, run.mean.wall * 1e-6));
+  const std::string name = replica_name(*run.summary, *slowest);
+  v.cause = fmt::format("{} computes {:.2f} times as long as the fastest, and all wait for it", name,
+                        compute(slow) / std::max(fastest, run.mean.wall * 1e-6));
   const TimeUnit in(run.mean.wall);
   std::string computes;
   for (const MeanStep& r : run.replicas) computes += (computes.empty() ? "" : ", ") + in(compute(r));
@@ -181,8 +183,13 @@ std::optional<Verdict> slow_replica(const Run& run) {
   v.evidence += fmt::format("; waiting_for_others {} of {} {}", in(run.mean[Category::waiting_for_others]),
                             in(run.mean.wall), in.name());
   if (slow.descheduled_share >= kDescheduledShare)
-    v.evidence += fmt::format("; replica {} was descheduled {} of the time: something else runs there",
-                              *slowest, percent(slow.descheduled_share));
+    v.evidence += fmt::format("; {} was descheduled {} of the time: something else runs there", name,
+                              percent(slow.descheduled_share));
+  if (!run.summary->workers.empty()) {
+    v.fix = "lockstep doctor  # on its machine: what it computes with, and what else runs there";
+    expect_saving(v, run.mean.wall, compute(slow) - work / speeds, "if all computed alike fast");
+    return v;
+  }
   std::string weights;
   for (const MeanStep& r : run.replicas)
     weights += fmt::format("{}{:.2f}", weights.empty() ? "" : ", ", speed(r) / speeds);
@@ -199,8 +206,7 @@ std::optional<Verdict> waiting_for_others(const Run& run) {
                         percent(run.share(Category::waiting_for_others)));
   const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format(
-      "waiting_for_others {} of {} {} per step ({}); compute {} on every replica: "
-      "steps of uneven length, or a slower worker elsewhere",
+      "waiting_for_others {} of {} {} per step ({}); compute {} on every replica: steps of uneven length",
       in(run.mean[Category::waiting_for_others]), in(run.mean.wall), in.name(),
       spread(run, Category::waiting_for_others), spread(run, Category::compute));
   v.fix = std::string(kTakeTrace) + "  // shows who arrives last";
@@ -217,7 +223,7 @@ std::optional<Verdict> partial_replicas(const Run& run) {
     return std::nullopt;
   Verdict v;
   v.cause = run.empty_steps > 0
-                ? fmt::format("replica {} had no example in {} of {} steps", run.emptiest,
+                ? fmt::format("{} had no example in {} of {} steps", replica_name(*run.summary, run.emptiest),
                               run.summary->replicas[run.emptiest].empty_steps, run.steps)
                 : fmt::format("{} of the places in the replicas' batches stay empty", percent(wasted));
   v.evidence = fmt::format(

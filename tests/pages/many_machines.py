@@ -2,6 +2,8 @@
 
 What one machine does not have is replaced: ssh and srun by scripts that start the same commands here, the host `a` by an
 address of this machine, ports by free ones. Kubernetes' Job is run as the processes that it describes.
+
+With --slurm only the batch scripts run, as such: by sbatch of the Slurm that SLURM_CONF names, which has one node.
 """
 
 import argparse
@@ -67,7 +69,8 @@ class Page:
         self.folder = pathlib.Path(folder)
         self.bin = self.folder / "bin"
         self.bin.mkdir()
-        for name, text in {"ssh": SSH, "srun": SRUN}.items():
+        self.slurm = arguments.slurm
+        for name, text in {"ssh": SSH, **({} if self.slurm else {"srun": SRUN})}.items():
             (self.bin / name).write_text(text)
             (self.bin / name).chmod(0o755)
         os.symlink(arguments.tool.resolve(), self.bin / "lockstep")
@@ -98,10 +101,23 @@ class Page:
             return "skipped: there is no mpirun"
         for port in sorted(set(re.findall(r"\b29\d{3}\b", block))):
             block = block.replace(port, free_port())
+        if self.slurm:
+            return self.run_batch(block)
         slurm = {}
         if "SBATCH" in block:
             slurm = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "4", "SLURM_JOB_NUM_NODES": "2"}
         return self.judge(self.shell(block, **slurm), trains="many_workers" not in block)
+
+    def run_batch(self, block):
+        """The script as sbatch runs it, its four tasks on one node."""
+        script, output = self.folder / "job.sh", self.folder / "output"
+        script.write_text(block.replace("--nodes=2", "--nodes=1").replace("--ntasks-per-node=2", "--ntasks-per-node=4"))
+        environment = {name: value for name, value in self.environment().items() if not name.startswith("OMPI_")}
+        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        done = subprocess.run(["sbatch", "--wait", f"--output={output}", script], cwd=self.folder, env=environment, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done.stdout += output.read_text() if output.exists() else ""
+        return self.judge(done, trains=False)
 
     def run_yaml(self, block):
         """The processes of the Job's pods, with the variables that it gives them."""
@@ -132,7 +148,10 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, required=True, help="examples/many_workers.cc, built")
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="lockstep")
     parser.add_argument("--only", default="", help="blocks that hold this text")
+    parser.add_argument("--slurm", action="store_true", help="the batch scripts alone, with sbatch and srun themselves")
     arguments = parser.parse_args()
+    if arguments.slurm:
+        arguments.only = "#SBATCH"
     text = arguments.page.read_text(encoding="utf-8")
     failed = 0
     blocks = list(BLOCK.finditer(text))

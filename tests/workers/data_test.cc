@@ -84,6 +84,80 @@ void fit_files() {
 }
 const RegisterScenario fitted("fit files", fit_files);
 
+// Batches by rows of numbers that are shuffled; TEST_SHUFFLED says when, and how: every example is seen once, or it is
+// refused.
+void shuffle_and_sum() {
+  const std::string how = std::getenv("TEST_SHUFFLED");
+  const auto shuffled = [&](std::optional<uint64_t> seed) {
+    return Dataset::range(64).shuffle(64, {.seed = seed}).batch(8);
+  };
+  const Dataset early = shuffled(how == "before, seeded" ? std::optional<uint64_t>(5) : std::nullopt);
+  const Dataset sampled = Dataset::sample_from_datasets({Dataset::range(32), Dataset::range(32, 64)});
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  if (how == "after other draws" && strategy.worker() == 1) random::uniform({1});
+  const Dataset dataset =
+      how == "sampled before" ? sampled.batch(8)
+      : how == "as they come"
+          ? Dataset::range(64)
+                .map([](const Tensor& x) { return x; }, {.num_parallel_calls = 2, .deterministic = false})
+                .batch(8)
+      : how.starts_with("after") ? shuffled({})
+                                 : early;
+  const auto sums = [](const Tensor& x) {
+    const Tensor value = cast(x, DType::float32);
+    return distribute::all_reduce(distribute::ReduceOp::sum,
+                                  stack(TensorList{reduce_sum(value), reduce_sum(value * value)}));
+  };
+  double sum = 0, squares = 0;
+  for (const distribute::DistributedElement& batch : strategy.distribute_dataset(dataset)) {
+    const std::vector<float> both = strategy.run(sums, batch).at(0).to_vector<float>();
+    sum += both[0];
+    squares += both[1];
+  }
+  report(detail::concat("sum ", sum, ", of squares ", squares));
+}
+const RegisterScenario shuffled_and_summed("shuffle and sum", shuffle_and_sum);
+
+class Shuffled : public ::testing::TestWithParam<Launcher> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+  // What both workers report.
+  static std::string of(const std::string& how) {
+    const auto results = run({.scenario = "shuffle and sum",
+                              .workers = 2,
+                              .launcher = GetParam(),
+                              .environment = {"TEST_SHUFFLED=" + how}});
+    return results[0].report + results[1].report;
+  }
+};
+constexpr const char* kEachOnce = "sum 2016, of squares 85344\n";
+
+TEST_P(Shuffled, AfterTheStrategyEveryExampleIsSeenOnce) {
+  EXPECT_EQ(of("after"), std::string(kEachOnce) + kEachOnce);
+}
+TEST_P(Shuffled, BeforeTheStrategyWithASeedToo) {
+  EXPECT_EQ(of("before, seeded"), std::string(kEachOnce) + kEachOnce);
+}
+TEST_P(Shuffled, BeforeTheStrategyWithoutASeedIsRefused) {
+  const std::string text = of("before");
+  EXPECT_THAT(text, HasSubstr("the batches cannot be shared among 2 workers by rows: shuffle ["));
+  EXPECT_THAT(text, HasSubstr("has no seed"));
+  EXPECT_THAT(text, HasSubstr("make the strategy before the dataset"));
+  EXPECT_THAT(of("sampled before"), HasSubstr("by rows: sample_from_datasets ["));
+}
+TEST_P(Shuffled, ElementsInTheOrderOfThreadsAreRefused) {
+  EXPECT_THAT(of("as they come"), HasSubstr("gives elements as they become ready (deterministic = false)"));
+}
+TEST_P(Shuffled, AWorkerThatDrewMoreThanTheOthersIsNamed) {
+  const std::string text = of("after other draws");
+  EXPECT_THAT(text, HasSubstr("the workers differ in the order of the data"));
+  EXPECT_THAT(text, HasSubstr("; rank 1 has shuffle ["));
+}
+INSTANTIATE_TEST_SUITE_P(Engines, Shuffled, ::testing::Values(Launcher::lockstep, Launcher::mpirun),
+                         [](const auto& info) { return info.param == Launcher::mpirun ? "Mpi" : "Gloo"; });
+
 class Sharding : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -122,6 +122,22 @@ std::vector<std::string> place_of(const Run& run, int worker, const std::string&
           "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=a test"};
 }
 
+// mpirun's daemon on another machine is started through the namespace of its address, under a name of its own: by names Open MPI
+// tells machines apart.
+std::vector<std::string> over_network(const Namespaces& network, const fs::path& folder) {
+  const fs::path agent = folder / "agent";
+  {
+    std::ofstream script(agent);
+    script << "#!/bin/sh\nhost=$1\nshift\ncase $host in\n";
+    for (int m = 0; m < network.size(); ++m)
+      script << network.address(m) << ") name=" << network.name(m) << " machine=machine-" << m << ";;\n";
+    script << "esac\nexec ip netns exec $name unshare --uts sh -c \"hostname $machine; exec $*\"\n";
+  }
+  fs::permissions(agent, fs::perms::owner_all);
+  return {"OMPI_MCA_plm_rsh_agent=" + agent.string(), "OMPI_MCA_btl=tcp,self", "OMPI_MCA_pml=ob1",
+          "OMPI_MCA_btl_tcp_if_include=10.77.0.0/24", "OMPI_MCA_oob_tcp_if_include=10.77.0.0/24"};
+}
+
 }  // namespace
 
 std::vector<WorkerResult> run(const Run& run) {
@@ -130,13 +146,22 @@ std::vector<WorkerResult> run(const Run& run) {
   const std::string self = fs::read_symlink("/proc/self/exe").string();
   const std::vector<std::string> own = {self, kFlag, run.scenario, std::to_string(run.devices),
                                         folder.string()};
-  const std::string address = comm::free_address();
+  // Nobody else uses ports of a namespace that was made for this run.
+  const std::string address = run.network ? run.network->address(0) + ":29400" : comm::free_address();
   std::vector<Process> processes;
   const auto environment_of = [&](int worker) { return testing::environment_of(run, worker); };
   if (run.launcher == Launcher::mpirun) {
     std::vector<std::string> words = {"mpirun", "-n", std::to_string(run.workers)};
-    words.insert(words.end(), own.begin(), own.end());
     std::vector<std::string> environment = environment_of(-1);
+    if (run.network) {
+      words = run.network->enter(0);
+      words.insert(words.end(), {"mpirun", "--host"});
+      std::string hosts;
+      for (int w = 0; w < run.workers; ++w) hosts += (w ? "," : "") + run.network->address(w);
+      words.push_back(hosts);
+      for (const std::string& word : over_network(*run.network, folder)) environment.push_back(word);
+    }
+    words.insert(words.end(), own.begin(), own.end());
     environment.insert(environment.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                                            "OMPI_MCA_rmaps_base_oversubscribe=1",
                                            "OMPI_MCA_btl_vader_single_copy_mechanism=none"});
@@ -146,7 +171,9 @@ std::vector<WorkerResult> run(const Run& run) {
     std::vector<std::string> environment = environment_of(w);
     if (run.launcher == Launcher::lockstep)
       for (std::string& one : place_of(run, w, address)) environment.push_back(std::move(one));
-    processes.push_back(start(own, environment, folder / ("output_" + std::to_string(w))));
+    std::vector<std::string> words = run.network ? run.network->enter(w) : std::vector<std::string>();
+    words.insert(words.end(), own.begin(), own.end());
+    processes.push_back(start(words, environment, folder / ("output_" + std::to_string(w))));
   }
   const auto began = std::chrono::steady_clock::now();
   std::vector<WorkerResult> results(static_cast<size_t>(run.workers));
@@ -159,6 +186,12 @@ std::vector<WorkerResult> run(const Run& run) {
       results[p].status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
       results[p].output = read_all(processes[p].output);
       results[p].seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    }
+    if (run.meanwhile && left > 0) {
+      std::vector<std::string> reports;
+      for (int w = 0; w < run.workers; ++w)
+        reports.push_back(read_all(folder / ("report_" + std::to_string(w))));
+      run.meanwhile(reports);
     }
     if (left == 1 && run.killed_last >= 0)
       if (const pid_t pid = processes[static_cast<size_t>(run.killed_last)].pid; pid != 0) kill(pid, SIGKILL);

@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "workers/namespaces.h"
 
 namespace lockstep::testing {
 
@@ -31,6 +34,10 @@ struct Run {
   // More of the environment, as NAME=VALUE; one that begins with "2:" is for worker 2 alone.
   std::vector<std::string> environment = {};
   int killed_last = -1;  // a worker that does not end by itself: killed when all others have
+  // A machine for each worker, with the first one's address to meet at; null: all on this one.
+  const Namespaces* network = nullptr;
+  // Called again and again while they run, with what each has reported so far.
+  std::function<void(const std::vector<std::string>& reports)> meanwhile = {};
 };
 
 struct WorkerResult {

@@ -64,6 +64,12 @@ enum class CommunicationImplementation : uint8_t {
   nccl,  // between GPUs; what the host has goes through MPI or Gloo
 };
 
+// What gradients are on the way from worker to worker.
+enum class Compression : uint8_t {
+  none,
+  bf16,  // half the bytes: each worker rounds the sum over its replicas to bfloat16; workers' sums are added in float32
+};
+
 // Of MultiWorkerMirroredStrategy.
 struct CommunicationOptions {
   CommunicationImplementation implementation = CommunicationImplementation::automatic;
@@ -72,6 +78,9 @@ struct CommunicationOptions {
   double timeout_seconds = 60;
   // For all workers to come, when the strategy is made.
   double join_timeout_seconds = 300;
+  // Gradients alone: losses, metrics and the statistics of layers are sent as they are. Not with `reproducible`, for what is
+  // rounded depends on the number of workers, and not between GPUs.
+  Compression compression = Compression::none;
 };
 
 // Of MultiWorkerMirroredStrategy, on CPUs joined by Gloo: a run that outlives its workers.

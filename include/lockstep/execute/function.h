@@ -72,6 +72,8 @@ struct ReplicaOptions {
   // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass has
   // filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs what steps find best. No bit depends on it.
   int64_t bucket_bytes = -1;
+  // Gradients travel between workers as bfloat16, and are added in float32.
+  bool bf16_gradients = false;
 };
 
 struct FunctionOptions {

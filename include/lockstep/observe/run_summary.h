@@ -123,13 +123,27 @@ struct MemorySummary {
 // Of the memory that is cached after the run, the part that the largest piece is not: 0 where it is all one piece.
 double fragmentation(const MemorySummary& memory);
 
+// One of several processes that trained together.
+struct WorkerSummary {
+  std::string name = {};  // "worker 1 (process 71 on host b)"
+  int replicas = 0;       // its own: they follow those of the workers before it
+};
+
 struct RunSummary {
-  std::vector<ReplicaSummary> replicas;
+  std::vector<ReplicaSummary> replicas;     // of all workers
+  std::vector<WorkerSummary> workers = {};  // empty: one process
   bool measures_descheduled = false;
   InputSummary input = {};
   std::string sums = {};                   // how several devices all-reduce, and why like that
   std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
 };
+
+// One summary of what each worker knows of itself; `names`: one per worker. A collective ends for all when the last has come:
+// what a worker spends in collectives beyond the worker that spends least counts as waiting_for_others.
+RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string>& names);
+
+// "replica 3", with its worker where there are several: "replica 3 of worker 1 (process 71 on host b)".
+std::string replica_name(const RunSummary& summary, size_t replica);
 
 // A few lines: the step's time, examples per second, and for each replica the share of each category.
 std::string to_text(const RunSummary& summary);

@@ -60,7 +60,8 @@ struct Collective {
   int phase = 0;                     // runs before the steps of this phase
   int ready =
       0;  // steps after which the input is there; as soon as all replicas are so far the sum may be made
-  std::string name = {};  // for people, where somebody is to be told of it
+  std::string name = {};     // for people, where somebody is to be told of it
+  bool is_gradient = false;  // of a trainable variable; known where several workers take part
 };
 
 struct PlannedOutput {

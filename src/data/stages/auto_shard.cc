@@ -68,6 +68,12 @@ std::string order_hazard(const Node& node, const Options& options) {
   return {};
 }
 
+void add_order_seeds(const Node& node, std::string& text) {
+  if (const std::optional<uint64_t> seed = node.order_seed())
+    text += detail::concat(text.empty() ? "" : ", ", place(node), " with seed ", *seed);
+  for (const NodePtr& input : node.inputs()) add_order_seeds(*input, text);
+}
+
 // --- what people do not expect ---
 
 void say_that_nothing_is_shared(int64_t workers, std::source_location where) {
@@ -104,6 +110,12 @@ std::optional<Dataset> shard_by_files(const Dataset& dataset, int64_t count, int
 
 std::string order_hazard(const Dataset& dataset) {
   return order_hazard(*dataset.node(), options_of(*dataset.node()));
+}
+
+std::string order_seeds(const Dataset& dataset) {
+  std::string text;
+  add_order_seeds(*dataset.node(), text);
+  return text;
 }
 
 Dataset Dataset::auto_shard(int64_t count, int64_t index, std::source_location where) const {

@@ -18,4 +18,7 @@ std::optional<Dataset> shard_by_files(const Dataset& dataset, int64_t count, int
 // not those of one whole: "shuffle [main.cc:12] has no seed". Empty: they see the same.
 std::string order_hazard(const Dataset& dataset);
 
+// What the order of its elements is drawn from, stage by stage: "shuffle [main.cc:12] with seed 17". Empty: nothing is drawn.
+std::string order_seeds(const Dataset& dataset);
+
 }  // namespace lockstep::data

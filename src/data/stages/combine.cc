@@ -365,6 +365,7 @@ class SampleNode final : public NodeOf<SampleNode> {
   }
   bool shares_files() const override { return true; }
   std::string order_hazard(const Options&) const override { return sampling_.seeded ? "" : "has no seed"; }
+  std::optional<uint64_t> order_seed() const override { return sampling_.seed; }
 
  private:
   Sampling sampling_;

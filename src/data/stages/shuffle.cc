@@ -144,6 +144,7 @@ class ShuffleNode final : public FilteringNode<ShuffleNode> {
   int64_t cardinality() const override { return input().cardinality(); }
   bool shares_files() const override { return true; }
   std::string order_hazard(const Options&) const override { return order_.seeded ? "" : "has no seed"; }
+  std::optional<uint64_t> order_seed() const override { return order_.seed; }
   std::string arguments() const override { return std::to_string(order_.buffer_size); }
 
  private:

@@ -27,6 +27,7 @@ ReplicaGroup::ReplicaGroup(const ReplicaLayout& layout)
       reproducible(layout.reproducible),
       cross_device_ops(layout.cross_device_ops),
       bucket_bytes(layout.bucket_bytes),
+      bf16_gradients(layout.bf16_gradients),
       waiting(waiting_of(layout.devices)) {
   for (size_t d = 0; d < devices.size(); ++d)
     held.push_back(layout.replicas_with_examples(static_cast<int>(d)));

@@ -36,7 +36,8 @@ struct ReplicaSum {
   std::vector<size_t> ready;                // by device: launches of its last replica that make the input
   std::vector<const bool*> conditions;      // by device, the same everywhere: whether to sum; empty: always
   int order = 0;          // among all sums as the first plan makes them: the same in every process
-  std::string name = {};  // where several processes take part
+  std::string name = {};  // where several processes take part, as the next one
+  bool is_gradient = false;
 
   size_t bytes() const { return static_cast<size_t>(size) * size_of(dtype); }
 };
@@ -50,6 +51,7 @@ struct ReplicaGroup {
   bool reproducible = false;
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   int64_t bucket_bytes = -1;
+  bool bf16_gradients = false;
   Waiting waiting = Waiting::sleeps;
   comm::Workers* workers = nullptr;       // the processes that take part; null: this one alone
   std::vector<ReplicaRange> worker_held;  // by worker: replicas with examples

@@ -1,6 +1,7 @@
 #include "execute/all_reduce/processes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -17,6 +18,16 @@ namespace {
 
 constexpr int64_t kBucketBytes = 1 << 20;  // where nobody says otherwise
 constexpr size_t kNamesOfBucket = 2;       // so many of its sums are named
+constexpr int64_t kBf16 = sizeof(uint16_t);
+
+// To the nearest, ties to even, as BFloat16 does: here the compiler makes vectors of it.
+inline uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const uint32_t nan = (bits >> 16) | 0x40;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 }  // namespace
 
@@ -106,12 +117,14 @@ void ProcessesAllReduce::make_buckets() {
     const int64_t part = most == 0 ? sum.size : std::max<int64_t>(kLine, most / width / kLine * kLine);
     for (int64_t at = 0; at < sum.size; at += part) {
       Bucket* last = phase.buckets.empty() ? nullptr : phase.buckets.back().get();
-      if (!last || last->dtype != sum.dtype || (most > 0 && last->size * width >= most) ||
+      if (!last || last->dtype != sum.dtype || last->compressed != compresses(sum) ||
+          (most > 0 && last->size * width >= most) ||
           sums_[last->pieces[0].sum].conditions.empty() != sum.conditions.empty()) {
         phase.buckets.push_back(std::make_unique<Bucket>());
         for (auto& marks : phase.marks) marks.push_back({});
         last = phase.buckets.back().get();
         last->dtype = sum.dtype;
+        last->compressed = compresses(sum);
       }
       Bucket& bucket = *last;
       const Piece piece{s, at, std::min(sum.size, at + part), bucket.size};
@@ -135,6 +148,11 @@ void ProcessesAllReduce::make_buckets() {
                                           .get();
 }
 
+bool ProcessesAllReduce::compresses(const ReplicaSum& sum) const {
+  return group_.bf16_gradients && sum.is_gradient && accumulator(sum.dtype) == DType::float32 &&
+         sum.dtype != DType::float16;
+}
+
 void ProcessesAllReduce::make_memory() {
   const auto processes = static_cast<int64_t>(worker_nodes_.size());
   size_t sent = 64, received = 64, shares = 64;
@@ -144,6 +162,15 @@ void ProcessesAllReduce::make_memory() {
       const auto wide = static_cast<int64_t>(partial_size(bucket->dtype));
       const int64_t lines = (bucket->size + kLine - 1) / kLine;
       bucket->share = (lines + processes - 1) / processes * kLine;
+      if (bucket->compressed) {
+        const int64_t bytes = bucket->share * kBf16;
+        bucket->send_bytes.assign(static_cast<size_t>(processes), bytes);
+        bucket->receive_bytes = bucket->send_bytes;
+        sent = std::max(sent, static_cast<size_t>(bucket->share * processes * wide));
+        received = std::max(received, static_cast<size_t>(bytes * processes));
+        shares = std::max(shares, static_cast<size_t>(bytes));
+        continue;
+      }
       const int64_t own = static_cast<int64_t>(worker_nodes_[static_cast<size_t>(workers_.rank())].size());
       int64_t all = 0;
       for (const auto& nodes : worker_nodes_) {
@@ -157,7 +184,8 @@ void ProcessesAllReduce::make_memory() {
       shares = std::max(shares, static_cast<size_t>(bucket->share * width));
     }
   sent_.resize(sent);
-  if (!group_.reproducible) return;
+  if (!group_.reproducible && !group_.bf16_gradients) return;
+  if (group_.bf16_gradients) rounded_.resize(received / sizeof(uint16_t));
   received_.resize(received);
   shares_.resize(shares);
   addends_.resize(all_nodes_.size());
@@ -289,7 +317,10 @@ void ProcessesAllReduce::add_up(const Bucket& bucket, std::span<const TreeNode> 
 void ProcessesAllReduce::exchange(const Bucket& bucket) {
   const observe::Span span("all_reduce_sum", "communication", {.device = 0});
   int64_t sent = 0;
-  if (group_.reproducible) {
+  if (bucket.compressed) {
+    exchange_rounded(bucket);
+    sent = 2 * bucket.share * kBf16 * (workers_.size() - 1);
+  } else if (group_.reproducible) {
     pack_shares(bucket);
     workers_.all_to_all(bucket.name, sent_.data(), bucket.send_bytes, received_.data(), bucket.receive_bytes);
     finish_share(bucket);
@@ -305,6 +336,27 @@ void ProcessesAllReduce::exchange(const Bucket& bucket) {
            workers_.size();
   }
   observer_.count(0, observe::Counter::communication_bytes, sent);
+}
+
+// Rounded once on the way to the owner of a share and once on the way back; every process takes the same bits, its owner too.
+void ProcessesAllReduce::exchange_rounded(const Bucket& bucket) {
+  add_up(bucket, held_, 0, bucket.size, sent_.data());
+  auto* const sums = reinterpret_cast<float*>(sent_.data());
+  const auto processes = static_cast<int64_t>(workers_.size());
+  const int64_t whole = bucket.share * processes;
+  for (int64_t i = 0; i < bucket.size; ++i) rounded_[static_cast<size_t>(i)] = to_bf16(sums[i]);
+  std::fill(rounded_.begin() + bucket.size, rounded_.begin() + whole, uint16_t{0});
+  workers_.all_to_all(bucket.name, rounded_.data(), bucket.send_bytes, received_.data(),
+                      bucket.receive_bytes);
+  const auto* const received = reinterpret_cast<const uint16_t*>(received_.data());
+  std::fill(sums, sums + bucket.share, 0.0f);
+  for (int64_t p = 0; p < processes; ++p)
+    for (int64_t i = 0; i < bucket.share; ++i) sums[i] += from_bf16(received[p * bucket.share + i]);
+  auto* const share = reinterpret_cast<uint16_t*>(shares_.data());
+  for (int64_t i = 0; i < bucket.share; ++i) share[i] = to_bf16(sums[i]);
+  workers_.all_gather(bucket.name, share, received_.data(), bucket.share * kBf16);
+  for (int64_t i = 0; i < bucket.size; ++i) sums[i] = from_bf16(received[i]);
+  deliver(bucket, sent_.data(), true);
 }
 
 // For each owner, the sums below each of this process' nodes.

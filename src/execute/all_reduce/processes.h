@@ -9,7 +9,8 @@
 // With `reproducible` the tree of additions (tree_order.h) spans all processes. A process makes the sums below the largest
 // nodes of the tree whose leaves it holds, and sends each other process the share of their elements that this one owns; the
 // owner finishes the tree in its order, and the results are gathered: as much as a ring sends, where each process holds one
-// such node. Otherwise the process' sum goes through the engine's own all-reduce.
+// such node. Otherwise the process' sum goes through the engine's own all-reduce; or, with `bf16_gradients`, a gradient's is
+// rounded to bfloat16, the owner of a share adds up all processes' in float32, and rounds what is gathered.
 #pragma once
 
 #include <exception>
@@ -46,6 +47,7 @@ class ProcessesAllReduce final : public AllReduce {
   struct Bucket {
     std::string name;
     DType dtype = DType::float32;
+    bool compressed = false;  // gradients that are sent as bfloat16
     std::vector<Piece> pieces;
     int64_t size = 0;   // elements
     int64_t share = 0;  // of them that a process owns; the last may own fewer
@@ -67,6 +69,8 @@ class ProcessesAllReduce final : public AllReduce {
   bool wanted(int d, const Bucket& bucket) const;
   void exchange_all();
   void exchange(const Bucket& bucket);
+  void exchange_rounded(const Bucket& bucket);
+  bool compresses(const ReplicaSum& sum) const;
   void pack_shares(const Bucket& bucket);
   void finish_share(const Bucket& bucket);
   void add_up(const Bucket& bucket, std::span<const TreeNode> nodes, int64_t first, int64_t last,
@@ -93,6 +97,7 @@ class ProcessesAllReduce final : public AllReduce {
   std::vector<TreeNode> all_nodes_;                                 // of all processes
   // Of the largest bucket.
   std::vector<char> sent_, received_, shares_;
+  std::vector<uint16_t> rounded_;  // what is sent as bfloat16
   std::vector<const void*> addends_;
 
   std::exception_ptr error_;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "data/host.h"
+#include "device/cpu_device.h"
+#include "distribute/worker_summaries.h"
 #include "keras/callbacks/callback_states.h"
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
@@ -81,13 +82,15 @@ RunParams params_of(const Data& data, const FitOptions& options, int64_t steps, 
   return params;
 }
 
-data::RowBatchOptions reading(const FitOptions& options) {
+data::RowBatchOptions reading(const FitOptions& options, const distribute::Strategy& strategy) {
   const int threads = data::host_device().threads();
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  int busy = 0;  // with the steps
+  for (const Device* device : strategy.devices())
+    if (device->kind() == DeviceKind::cpu) busy += device->threads();
   return {.batch_size = options.batch_size,
           .shuffle = options.shuffle,
           .threads = threads,
-          .free_threads = cores - threads};
+          .free_threads = std::max(0, available_cores() - std::max(threads, busy))};
 }
 
 // A dataset that keeps the steps waiting is not to be missed, also where nothing is printed.
@@ -95,7 +98,10 @@ void warn_of_input(const observe::RunReport& report) {
   constexpr int64_t kWorthWarningNs = 1'000'000'000;
   const observe::RunSummary& time = report.summary;
   if (time.input.bottleneck.empty()) return;
-  if (time.replicas[0][observe::Category::input_wait].total < kWorthWarningNs) return;
+  const auto long_wait = [](const observe::ReplicaSummary& replica) {
+    return replica[observe::Category::input_wait].total >= kWorthWarningNs;
+  };
+  if (std::none_of(time.replicas.begin(), time.replicas.end(), long_wait)) return;
   for (const observe::Verdict& verdict : report.verdicts)
     if (verdict.id == "input-bound")
       log(LogLevel::warning, "fit: ", verdict.cause, "; ", verdict.evidence, "; fix: ", verdict.fix,
@@ -134,7 +140,7 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
                  where, Callback(recorder_), strategy_.is_chief()),
       observer_(trainer.clock(),
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
-      stream_(data_.train, reading(options), options.steps_per_epoch > 0),
+      stream_(data_.train, reading(options, strategy_), options.steps_per_epoch > 0),
       loss_watch_(trainer, stream_) {}
 
 History FitRun::run() {
@@ -400,6 +406,7 @@ History FitRun::finish() {
   observe::RunSummary time = observer_.summary();
   time.input = stream_.input_summary();
   if (strategy_.devices().size() > 1 || strategy_.workers()) time.sums = strategy_.sums_description();
+  time = distribute::of_all_workers(strategy_, std::move(time));
   observe::RunReport report = observe::report_on(std::move(time));
   warn_of_input(report);
   const bool replicated = strategy_.kind() != distribute::Strategy::Kind::none;

@@ -43,10 +43,11 @@ void fill(Batch& batch, const std::string& layout, TensorList& arrays) {
 class WorkerReader final : public BatchReader {
  public:
   WorkerReader(std::unique_ptr<BatchReader> reader, const distribute::Strategy& strategy,
-               WorkerDataset::Batches batches)
+               WorkerDataset::Batches batches, std::string sharing)
       : reader_(std::move(reader)),
         batches_(strategy, batches),
-        global_(batches == WorkerDataset::Batches::global) {}
+        global_(batches == WorkerDataset::Batches::global),
+        sharing_(std::move(sharing)) {}
 
   bool next(Batch& batch) override {
     // Nobody but the reader holds the last batch then, and its memory is used again.
@@ -92,7 +93,11 @@ class WorkerReader final : public BatchReader {
     }
     reader_->restore(own);
   }
-  std::optional<data::Explanation> explain() const override { return reader_->explain(); }
+  std::optional<data::Explanation> explain() const override {
+    std::optional<data::Explanation> explanation = reader_->explain();
+    if (explanation && !sharing_.empty()) explanation->cause += "; the data is shared " + sharing_;
+    return explanation;
+  }
 
  private:
   static constexpr const char* kAgain = "again";
@@ -100,6 +105,7 @@ class WorkerReader final : public BatchReader {
   std::unique_ptr<BatchReader> reader_;
   WorkerBatches batches_;
   const bool global_;
+  const std::string sharing_;  // who reads what; empty: arrays, which all have
   Batch read_;
   bool ended_ = false, again_ = false;
 };
@@ -107,11 +113,14 @@ class WorkerReader final : public BatchReader {
 class WorkerSource final : public Data::Source {
  public:
   WorkerSource(std::shared_ptr<const Source> source, distribute::Strategy strategy,
-               WorkerDataset::Batches batches)
-      : source_(std::move(source)), strategy_(std::move(strategy)), batches_(batches) {}
+               WorkerDataset::Batches batches, std::string sharing)
+      : source_(std::move(source)),
+        strategy_(std::move(strategy)),
+        batches_(batches),
+        sharing_(std::move(sharing)) {}
 
   std::unique_ptr<BatchReader> read(const data::RowBatchOptions& options) const override {
-    return std::make_unique<WorkerReader>(source_->read(options), strategy_, batches_);
+    return std::make_unique<WorkerReader>(source_->read(options), strategy_, batches_, sharing_);
   }
   int64_t batches(int64_t batch_size) const override {
     const int64_t all = source_->batches(batch_size);
@@ -125,6 +134,7 @@ class WorkerSource final : public Data::Source {
   std::shared_ptr<const Source> source_;
   distribute::Strategy strategy_;
   WorkerDataset::Batches batches_;
+  std::string sharing_;
 };
 
 }  // namespace
@@ -138,14 +148,17 @@ Data for_worker(const Data& data, const distribute::Strategy& strategy, bool kee
       detail::concat(source->batches(1), arrays ? " examples" : " batches (negative: unknown or endless)"),
       where);
   WorkerDataset::Batches batches = WorkerDataset::Batches::global;
+  std::string sharing;
   const std::shared_ptr<const Data::Source> shared = source->with_dataset([&](const data::Dataset& dataset) {
     const WorkerDataset own = distribute::worker_dataset(strategy, dataset, keeps_order, where);
     batches = own.batches;
-    log(LogLevel::debug, "worker ", strategy.worker(), ": the dataset is shared ", own.description);
+    sharing = own.description;
+    log(strategy.is_chief() ? LogLevel::info : LogLevel::debug, "worker ", strategy.worker(),
+        ": the dataset is shared ", sharing);
     return own.dataset;
   });
   if (shared) source = shared;
-  return Data(std::make_shared<WorkerSource>(std::move(source), strategy, batches));
+  return Data(std::make_shared<WorkerSource>(std::move(source), strategy, batches, std::move(sharing)));
 }
 
 Batch own_part(const Batch& batch, const distribute::Strategy& strategy) {

@@ -154,6 +154,10 @@ void set_seed(uint64_t seed) {
   default_generator().reset(seed);
   seed_was_set = true;
 }
+void agree_on(int64_t state) {
+  default_generator().state().assign(Tensor::scalar(state));
+  seed_was_set = true;
+}
 bool seeded() { return seed_was_set || scoped_default != nullptr; }
 
 }  // namespace random

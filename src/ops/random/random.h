@@ -71,8 +71,10 @@ inline TabledPermutation random_permutation(int64_t state, int64_t count, int64_
 }
 
 namespace random {
-// Whether set_seed() was called, or a DefaultGenerator is in force: processes that do the same draw the same.
+// Whether set_seed() or agree_on() was called, or a DefaultGenerator is in force: processes that do the same draw the same.
 bool seeded();
+// The default generator goes on from this state, which all processes of a run have been told.
+void agree_on(int64_t state);
 }  // namespace random
 
 }  // namespace lockstep

@@ -1,0 +1,125 @@
+// The closing report of several workers: one, from the chief, on all of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/lockstep.h"
+#include "workers/processes.h"
+
+namespace lockstep::testing {
+namespace {
+
+using distribute::MultiWorkerMirroredStrategy;
+using observe::Category;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kSteps = 20, kBatch = 32;
+
+// Worker 1 has more to do before each step.
+class Dawdling final : public keras::CallbackBase {
+ public:
+  void on_train_batch_begin(int64_t, const keras::Logs&) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  }
+};
+
+void fit_with_report() {
+  set_random_seed(3);
+  const MultiWorkerMirroredStrategy strategy;
+  keras::Sequential model;
+  {
+    const auto scope = strategy.scope();
+    model = keras::Sequential({keras::layers::Dense(4, {.input_shape = {8}})});
+    model.compile({.optimizer = "sgd", .loss = "mse"});
+  }
+  const Tensor x = random::normal({kSteps * kBatch, 8}), y = random::normal({kSteps * kBatch, 4});
+  std::vector<keras::Callback> callbacks;
+  if (strategy.worker() == 1) callbacks.push_back(keras::make_callback<Dawdling>());
+  const keras::History history =
+      model.fit(x, y, {.batch_size = kBatch, .verbose = 2, .callbacks = callbacks});
+  const observe::RunSummary& time = history.time;
+  int64_t examples = 0;
+  for (const observe::ReplicaSummary& replica : time.replicas)
+    examples += replica.counts[observe::Counter::examples];
+  report(detail::concat(time.workers.size(), " workers, ", time.replicas.size(), " replicas, ", examples,
+                        " examples"));
+}
+const RegisterScenario fit_reported("fit with report", fit_with_report);
+
+void loop_with_report() {
+  const MultiWorkerMirroredStrategy strategy;
+  const auto step = [](const Tensor& x) {
+    return distribute::all_reduce(distribute::ReduceOp::sum, reduce_sum(x));
+  };
+  const Tensor x = Tensor::full(DType::float32, {kBatch, 4}, 1);
+  for (int i = 0; i < kSteps; ++i) strategy.run(step, strategy.distribute(x));
+}
+const RegisterScenario loop_reported("loop with report", loop_with_report);
+
+// One worker leaves the loop by an exception: nobody waits for its figures.
+void failing_loop() {
+  const MultiWorkerMirroredStrategy strategy;
+  const Tensor x = Tensor::full(DType::float32, {kBatch, 4}, 1);
+  const auto step = [](const Tensor& each) {
+    return distribute::all_reduce(distribute::ReduceOp::sum, reduce_sum(each));
+  };
+  for (int i = 0; i < kSteps; ++i) strategy.run(step, strategy.distribute(x));
+  if (strategy.worker() == 1) throw std::runtime_error("worker 1 has had enough");
+}
+const RegisterScenario loop_failed("failing loop", failing_loop);
+
+class Reports : public ::testing::TestWithParam<Launcher> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(Reports, OfFitCoverAllWorkersAndComeFromTheChief) {
+  const auto results =
+      run({.scenario = "fit with report", .workers = 2, .devices = 2, .launcher = GetParam()});
+  for (const WorkerResult& worker : results) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(worker.report, detail::concat("2 workers, 4 replicas, ", kSteps * kBatch, " examples\n"));
+  }
+  const std::string& text = results[0].output;
+  EXPECT_THAT(text, HasSubstr("20 steps on 4 replicas of 2 workers: mean "));
+  EXPECT_THAT(text, HasSubstr(" examples/s\n"));
+  EXPECT_THAT(text, HasSubstr("replica 3:"));
+  EXPECT_THAT(text, HasSubstr("slowest: worker 1 (process "));
+  EXPECT_THAT(text, HasSubstr("fastest: worker 0 (process "));
+  EXPECT_THAT(text, HasSubstr("waiting: worker 0 (process "));
+  // mpirun has one output for all.
+  EXPECT_EQ(text.find(" steps on "), text.rfind(" steps on ")) << text;
+  if (GetParam() == Launcher::lockstep) {
+    EXPECT_THAT(results[1].output, Not(HasSubstr(" steps on ")));
+  }
+}
+
+TEST_P(Reports, OfALoopByHandToo) {
+  const auto results = run({.scenario = "loop with report", .workers = 3, .launcher = GetParam()});
+  for (const WorkerResult& worker : results) EXPECT_EQ(worker.status, 0) << worker.output;
+  const std::string& text = results[0].output;
+  EXPECT_THAT(text,
+              HasSubstr("MultiWorkerMirroredStrategy::run\n20 steps on 3 replicas of 3 workers: mean "));
+  EXPECT_EQ(text.find(" steps on "), text.rfind(" steps on ")) << text;
+}
+
+TEST(ReportsOfAFailedLoop, AreTheChiefsOwn) {
+  if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  const auto results = run({.scenario = "failing loop", .workers = 2});
+  EXPECT_EQ(results[0].status, 0) << results[0].output;
+  EXPECT_NE(results[1].status, 0);
+  EXPECT_THAT(results[0].output, HasSubstr("the report covers worker 0 alone"));
+  EXPECT_THAT(results[0].output, HasSubstr("20 steps on 1 replica: mean "));
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Reports, ::testing::Values(Launcher::lockstep, Launcher::mpirun),
+                         [](const auto& info) { return info.param == Launcher::mpirun ? "Mpi" : "Gloo"; });
+
+}  // namespace
+}  // namespace lockstep::testing
