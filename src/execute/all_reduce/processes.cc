@@ -245,6 +245,7 @@ bool ProcessesAllReduce::finish(int d, int phase) {
   Phase& at = phases_[static_cast<size_t>(phase)];
   if (at.buckets.empty()) return true;
   const auto scope = observer_.time(d, Category::exposed_communication);
+  if (d == 0 && at.by_device()) return exchange_here(at);
   if (at.done.wait(1, Waiting::sleeps)) return true;
   // The first of this process' devices says what went wrong, the others come back.
   if (d == 0 && error_) std::rethrow_exception(error_);
@@ -260,12 +261,14 @@ void ProcessesAllReduce::begin_step() {
     for (const auto& bucket : phase.buckets) bucket->filled.reset();
   }
   error_ = nullptr;
-  running_ = true;
-  thread_.start([](void* self) { static_cast<ProcessesAllReduce*>(self)->exchange_all(); }, this);
+  const auto by_thread = [](const Phase& phase) { return !phase.buckets.empty() && !phase.by_device(); };
+  running_ = std::any_of(phases_.begin(), phases_.end(), by_thread);
+  if (running_)
+    thread_.start([](void* self) { static_cast<ProcessesAllReduce*>(self)->exchange_all(); }, this);
 }
 
 void ProcessesAllReduce::end_step() {
-  thread_.wait();
+  if (running_) thread_.wait();
   running_ = false;
 }
 
@@ -282,6 +285,8 @@ void ProcessesAllReduce::exchange_all() {
   const int devices = static_cast<int>(group_.devices.size());
   try {
     for (Phase& phase : phases_) {
+      // No bucket behind it is filled before that has happened.
+      if (phase.by_device()) continue;
       for (const auto& bucket : phase.buckets) {
         if (!bucket->filled.wait(devices, Waiting::sleeps)) return;
         if (wanted(0, *bucket)) exchange(*bucket);
@@ -292,6 +297,19 @@ void ProcessesAllReduce::exchange_all() {
     error_ = std::current_exception();
     for (Phase& phase : phases_) phase.done.abort();
   }
+}
+
+bool ProcessesAllReduce::exchange_here(Phase& phase) {
+  Bucket& bucket = *phase.buckets[0];
+  if (!bucket.filled.wait(static_cast<int>(group_.devices.size()), Waiting::sleeps)) return false;
+  try {
+    if (wanted(0, bucket)) exchange(bucket);
+  } catch (...) {
+    for (Phase& each : phases_) each.done.abort();
+    throw;
+  }
+  phase.done.arrive(1);
+  return true;
 }
 
 // Adds up elements [first, last) of a bucket over these nodes of the tree, as partial sums.

@@ -4,7 +4,8 @@
 //   a thread          adds up the devices, exchanges with the other processes, and hands the result to all devices
 //
 // It takes one bucket after the other, in the order that all processes have in common, while the devices fill the next ones;
-// a device waits where it needs the sums.
+// a device waits where it needs the sums. A single bucket has nothing to overlap with: the first device's own thread makes the
+// exchange then, which saves waking another up and waiting for it.
 //
 // With `reproducible` the tree of additions (tree_order.h) spans all processes. A process makes the sums below the largest
 // nodes of the tree whose leaves it holds, and sends each other process the share of their elements that this one owns; the
@@ -56,8 +57,9 @@ class ProcessesAllReduce final : public AllReduce {
   };
   struct Phase {
     std::vector<std::unique_ptr<Bucket>> buckets;
-    std::vector<std::vector<PhaseSync::Mark>> marks;  // by device
-    Gate done;                                        // opens when the sums are there
+    std::vector<std::vector<PhaseSync::Mark>> marks;        // by device
+    Gate done;                                              // opens when the sums are there
+    bool by_device() const { return buckets.size() == 1; }  // the first device's thread makes the exchange
   };
   class BucketMark;
 
@@ -68,6 +70,7 @@ class ProcessesAllReduce final : public AllReduce {
   void leave_out(int d, const Bucket& bucket) const;
   bool wanted(int d, const Bucket& bucket) const;
   void exchange_all();
+  bool exchange_here(Phase& phase);
   void exchange(const Bucket& bucket);
   void exchange_rounded(const Bucket& bucket);
   bool compresses(const ReplicaSum& sum) const;
