@@ -31,6 +31,7 @@
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/keras/directories.h"
+#include "lockstep/keras/feature_space.h"
 #include "lockstep/keras/find_batch_size.h"
 #include "lockstep/keras/initializers.h"
 #include "lockstep/keras/layer.h"

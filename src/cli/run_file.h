@@ -134,7 +134,9 @@ struct ImageFolderSource {
        .file = true});
     v("image_size", image_size,
       {.help = "Height and width that images are brought to; left out: the model's"});
-    v("interpolation", interpolation, {.help = "How that is done", .one_of = {"bilinear", "nearest"}});
+    v("interpolation", interpolation,
+      {.help = "How that is done",
+       .one_of = {"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area"}});
     v("crop_to_aspect_ratio", crop_to_aspect_ratio, {.help = "Cut out a centred part instead of distorting"});
   }
 };

@@ -17,6 +17,7 @@
 #include "data/image.h"
 #include "graph/eager.h"
 #include "lockstep/base/error.h"
+#include "ops/image/interpolation.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
@@ -215,7 +216,7 @@ std::vector<Source> sources(int64_t start, int64_t size, int64_t target, Interpo
   for (int64_t i = 0; i < target; ++i) {
     const float centre = (static_cast<float>(i) + 0.5F) * scale;
     Source& s = result[static_cast<size_t>(i)];
-    if (interpolation == Interpolation::nearest) {
+    if (interpolation.kind() == Interpolation::nearest) {
       s.first = s.second = std::min(static_cast<int64_t>(std::floor(centre)), size - 1);
     } else {
       const float position = centre - 0.5F;
@@ -327,12 +328,64 @@ void Resizer::plan(int64_t height, int64_t width) {
     cut_height = std::max(int64_t{1}, std::min(height, width * height_ / width_));
     cut_width = std::max(int64_t{1}, std::min(width, height * width_ / height_));
   }
-  rows_ = sources((height - cut_height) / 2, cut_height, height_, options_.interpolation);
-  columns_ = sources((width - cut_width) / 2, cut_width, width_, options_.interpolation);
+  const int64_t top = (height - cut_height) / 2, left = (width - cut_width) / 2;
+  if (between_two()) {
+    rows_ = sources(top, cut_height, height_, options_.interpolation);
+    columns_ = sources(left, cut_width, width_, options_.interpolation);
+  } else {
+    row_taps_ = taps(top, cut_height, height_);
+    column_taps_ = taps(left, cut_width, width_);
+  }
+}
+
+bool Resizer::between_two() const {
+  return options_.interpolation.kind() == Interpolation::bilinear ||
+         options_.interpolation.kind() == Interpolation::nearest;
+}
+
+std::vector<Resizer::Taps> Resizer::taps(int64_t begin, int64_t from, int64_t to) const {
+  const std::vector<double> matrix = interpolation_matrix(options_.interpolation, false, from, to);
+  std::vector<Taps> all;
+  for (auto row = matrix.begin(); row != matrix.end(); row += from) {
+    const auto not_zero = [](double weight) { return weight != 0; };
+    const auto first = std::find_if(row, row + from, not_zero);
+    const auto last =
+        std::find_if(std::make_reverse_iterator(row + from), std::make_reverse_iterator(first), not_zero)
+            .base();
+    all.push_back({begin + (first - row), {first, last}});
+  }
+  return all;
+}
+
+// Lines first, then columns of stretched lines.
+void Resizer::weigh(const uint8_t* from, int64_t width, int64_t channels, float* to) {
+  const int64_t line = width_ * channels;
+  int64_t top = row_taps_.front().first, bottom = top;
+  for (const Taps& row : row_taps_) {
+    top = std::min(top, row.first);
+    bottom = std::max(bottom, row.first + std::ssize(row.weights));
+  }
+  stretched_.assign(static_cast<size_t>((bottom - top) * line), 0);
+  float* at = stretched_.data();
+  for (int64_t y = top; y < bottom; ++y)
+    for (const Taps& column : column_taps_) {
+      const uint8_t* pixel = from + (y * width + column.first) * channels;
+      for (const float weight : column.weights)
+        for (int64_t c = 0; c < channels; ++c) at[c] += weight * static_cast<float>(*pixel++);
+      at += channels;
+    }
+  for (const Taps& row : row_taps_) {
+    std::fill_n(to, line, 0.0F);
+    const float* above = stretched_.data() + (row.first - top) * line;
+    for (const float weight : row.weights)
+      for (int64_t i = 0; i < line; ++i) to[i] += weight * *above++;
+    to += line;
+  }
 }
 
 void Resizer::operator()(const uint8_t* from, int64_t height, int64_t width, int64_t channels, float* to) {
   plan(height, width);
+  if (!between_two()) return weigh(from, width, channels, to);
   const auto line = static_cast<size_t>(width_ * channels);
   above_.resize(line);
   below_.resize(line);

@@ -37,14 +37,25 @@ class Resizer {
   void operator()(const uint8_t* from, int64_t height, int64_t width, int64_t channels, float* to);
 
  private:
+  // All that a pixel is made of along one dimension, where that may be more than two.
+  struct Taps {
+    int64_t first = 0;
+    std::vector<float> weights;
+  };
+
+  bool between_two() const;  // bilinear and nearest
   void plan(int64_t height, int64_t width);
   void stretch(const uint8_t* line, int64_t channels, float* to) const;
+  std::vector<Taps> taps(int64_t begin, int64_t from, int64_t to) const;
+  void weigh(const uint8_t* from, int64_t width, int64_t channels, float* to);
 
   int64_t height_, width_;
   ResizeOptions options_;
   int64_t from_height_ = 0, from_width_ = 0;
   std::vector<Source> rows_, columns_;
+  std::vector<Taps> row_taps_, column_taps_;
   std::vector<float> above_, below_;
+  std::vector<float> stretched_;  // every line of the image that is needed, as wide as the result
 };
 
 }  // namespace lockstep::data

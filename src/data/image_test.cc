@@ -87,5 +87,23 @@ TEST(Image, ResizingTakesPixelsAsAreas) {
   EXPECT_THAT(error_of([&] { resize_image(image, 0, 2); }).message(), HasSubstr("0 x 2"));
 }
 
+TEST(Image, EveryInterpolationIsThatOfTheOp) {
+  const Tensor images = cast(reshape(range(2 * 7 * 9 * 3), {2, 7, 9, 3}) * 37 % 256, DType::uint8);
+  for (const char* interpolation : {"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area"})
+    for (const auto& [height, width] : {std::pair(13, 4), std::pair(3, 20), std::pair(7, 9)}) {
+      SCOPED_TRACE(detail::concat(interpolation, " ", height, " x ", width));
+      const Tensor resized = resize_image(images, height, width, {.interpolation = interpolation});
+      const Tensor by_op =
+          image::resize(cast(images, DType::float32), {height, width}, {.interpolation = interpolation});
+      EXPECT_THAT(resized.to_vector<float>(), Pointwise(FloatNear(1e-3F), by_op.to_vector<float>()));
+    }
+  const Tensor cut = resize_image(images, 4, 4, {.interpolation = "bicubic", .crop_to_aspect_ratio = true});
+  const Tensor middle =
+      resize_image(slice(images, {0, 0, 1, 0}, {2, 7, 7, 3}), 4, 4, {.interpolation = "bicubic"});
+  EXPECT_EQ(cut.to_vector<float>(), middle.to_vector<float>());
+  EXPECT_THAT(error_of([&] { resize_image(images, 2, 2, {.interpolation = "cubic"}); }).message(),
+              HasSubstr("lanczos5"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -73,9 +73,6 @@ Tensor count_of(Count count, const Flat& batch, const Tensor& thresholds) {
 }
 
 std::vector<double> thresholds_or(const std::vector<double>& thresholds, double otherwise) {
-  for (const double t : thresholds)
-    require(t >= 0 && t <= 1, ErrorCode::invalid_argument, std::source_location::current(),
-            "thresholds must be in [0, 1], received ", t);
   return thresholds.empty() ? std::vector{otherwise} : thresholds;
 }
 
@@ -92,8 +89,7 @@ template <const NamedCount& kNamed>
 struct CountSettings : metrics::ThresholdOptions {
   static constexpr const char* kName = kNamed.name;
   static constexpr Count kCount = kNamed.count;
-  void visit(auto& v) { visit_list(v, "thresholds", thresholds); }
-  void check() const { thresholds_or(thresholds, 0.5); }
+  void visit(auto& v) { visit_list(v, "thresholds", thresholds, kShare); }
 };
 
 template <class Settings>
@@ -122,11 +118,10 @@ struct PrecisionSettings : metrics::PrecisionOptions {
   static constexpr Count kOthers = Count::false_positives;
   static constexpr const char* kOthersName = "false_positives";
   void visit(auto& v) {
-    visit_list(v, "thresholds", thresholds);
-    v("top_k", top_k);
-    v("class_id", class_id);
+    visit_list(v, "thresholds", thresholds, kShare);
+    v("top_k", top_k, kPositive);
+    v("class_id", class_id, kNotNegative);
   }
-  void check() const { thresholds_or(thresholds, 0.5); }
 };
 
 struct RecallSettings : PrecisionSettings {
@@ -244,19 +239,17 @@ struct AUCSettings : metrics::AUCOptions {
   static constexpr const char* kName = "AUC";
   std::optional<int64_t> num_labels = {};
   void visit(auto& v) {
-    v("num_thresholds", num_thresholds);
+    v("num_thresholds", num_thresholds, at_least(2));
     v("curve", curve);
     v("summation_method", summation_method);
     v("multi_label", multi_label);
-    v("num_labels", num_labels);
-    visit_list(v, "label_weights", label_weights);
+    v("num_labels", num_labels, kPositive);
+    visit_list(v, "label_weights", label_weights, kNotNegative);
     v("from_logits", from_logits);
-    visit_list(v, "thresholds", thresholds);
+    visit_list(v, "thresholds", thresholds, kShare);
   }
   void check() const {
     const auto where = std::source_location::current();
-    require(num_thresholds > 1, ErrorCode::invalid_argument, where,
-            "num_thresholds must be above 1, received ", num_thresholds);
     require(curve == "ROC" || curve == "PR" || curve == "PRGAIN", ErrorCode::invalid_argument, where,
             "curve must be ROC, PR or PRGAIN, received \"", curve, "\"");
     require(summation_method == "interpolation" || summation_method == "majoring" ||
@@ -264,7 +257,6 @@ struct AUCSettings : metrics::AUCOptions {
             ErrorCode::invalid_argument, where,
             "summation_method must be interpolation, majoring or minoring, received \"", summation_method,
             "\"");
-    thresholds_or(thresholds, 0.5);
   }
 };
 
@@ -385,15 +377,9 @@ struct AtSettings : metrics::AtOptions {
   static constexpr const NamedAt& kNamed = kAt;
   double reached = 0;
   void visit(auto& v) {
-    v("class_id", class_id);
-    v("num_thresholds", num_thresholds);
-    v(kAt.reached, reached);
-  }
-  void check() const {
-    require(num_thresholds > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            "num_thresholds must be above 0, received ", num_thresholds);
-    require(reached >= 0 && reached <= 1, ErrorCode::invalid_argument, std::source_location::current(),
-            kAt.reached, " must be in [0, 1], received ", reached);
+    v("class_id", class_id, kNotNegative);
+    v("num_thresholds", num_thresholds, kPositive);
+    v(kAt.reached, reached, kShare);
   }
 };
 
@@ -423,15 +409,11 @@ class AtMetric final : public SettingsMetric<Settings> {
 
 // --- F scores --------------------------------------------------------------------------------------------------------
 
-void check_f_score(const std::optional<std::string>& average, double beta,
-                   const std::optional<double>& threshold) {
+void check_average(const std::optional<std::string>& average) {
   const auto where = std::source_location::current();
   require(!average || *average == "micro" || *average == "macro" || *average == "weighted",
           ErrorCode::invalid_argument, where, "average must be micro, macro, weighted or none, received \"",
           average.value_or(""), "\"");
-  require(beta > 0, ErrorCode::invalid_argument, where, "beta must be above 0, received ", beta);
-  require(!threshold || (*threshold > 0 && *threshold <= 1), ErrorCode::invalid_argument, where,
-          "threshold must be in (0, 1], received ", threshold.value_or(0));
 }
 
 struct FBetaScoreSettings : metrics::FBetaScoreOptions {
@@ -439,10 +421,10 @@ struct FBetaScoreSettings : metrics::FBetaScoreOptions {
   static constexpr const char* kOwnName = "fbeta_score";
   void visit(auto& v) {
     v("average", average);
-    v("beta", beta);
-    v("threshold", threshold);
+    v("beta", beta, kPositive);
+    v("threshold", threshold, Range{.low = 0, .high = 1, .above_low = true});
   }
-  void check() const { check_f_score(average, beta, threshold); }
+  void check() const { check_average(average); }
 };
 
 struct F1ScoreSettings : metrics::F1ScoreOptions {
@@ -451,9 +433,9 @@ struct F1ScoreSettings : metrics::F1ScoreOptions {
   static constexpr double beta = 1;
   void visit(auto& v) {
     v("average", average);
-    v("threshold", threshold);
+    v("threshold", threshold, Range{.low = 0, .high = 1, .above_low = true});
   }
-  void check() const { check_f_score(average, beta, threshold); }
+  void check() const { check_average(average); }
 };
 
 template <class Settings>
@@ -528,7 +510,7 @@ Tensor confusion(const Tensor& labels, const Tensor& predictions, const Tensor& 
 struct ConfusionMatrixSettings : metrics::MetricOptions {
   static constexpr const char* kName = "ConfusionMatrix";
   int64_t num_classes = 0;
-  void visit(auto& v) { v("num_classes", num_classes); }
+  void visit(auto& v) { v("num_classes", num_classes, kPositive); }
 };
 
 template <class Settings>
@@ -537,8 +519,6 @@ class ConfusionMatrixMetric final : public SettingsMetric<Settings> {
   using SettingsMetric<Settings>::SettingsMetric;
   void build(const Tensor&, const Tensor&) override {
     const int64_t n = this->settings_.num_classes;
-    require(n > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            "num_classes must be above 0, received ", n);
     matrix_ = this->add_variable("total_confusion_matrix", {n, n});
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
@@ -569,8 +549,6 @@ struct IoUBase {
 
   void check() const {
     const auto where = std::source_location::current();
-    require(num_classes > 0, ErrorCode::invalid_argument, where, "num_classes must be above 0, received ",
-            num_classes);
     for (const int64_t id : target_class_ids)
       require(id >= 0 && id < num_classes, ErrorCode::invalid_argument, where, "target class ", id,
               " is not in [0, ", num_classes, ")");
@@ -580,12 +558,12 @@ struct IoUBase {
 struct IoUSettings : IoUBase {
   static constexpr const char* kName = "IoU";
   void visit(auto& v) {
-    v("num_classes", num_classes);
-    v("target_class_ids", target_class_ids);
-    v("ignore_class", ignore_class);
+    v("num_classes", num_classes, kPositive);
+    v("target_class_ids", target_class_ids, kNotNegative);
+    v("ignore_class", ignore_class, kFinite);
     v("sparse_y_true", sparse_y_true);
     v("sparse_y_pred", sparse_y_pred);
-    v("axis", axis);
+    v("axis", axis, kFinite);
   }
 };
 
@@ -593,11 +571,11 @@ struct IoUSettings : IoUBase {
 struct MeanIoUSettings : IoUBase {
   static constexpr const char* kName = "MeanIoU";
   void visit(auto& v) {
-    v("num_classes", num_classes);
-    v("ignore_class", ignore_class);
+    v("num_classes", num_classes, kPositive);
+    v("ignore_class", ignore_class, kFinite);
     v("sparse_y_true", sparse_y_true);
     v("sparse_y_pred", sparse_y_pred);
-    v("axis", axis);
+    v("axis", axis, kFinite);
   }
 };
 
@@ -609,8 +587,8 @@ struct BinaryIoUSettings : IoUBase {
     threshold = 0.5;
   }
   void visit(auto& v) {
-    v("target_class_ids", target_class_ids);
-    v("threshold", threshold);
+    v("target_class_ids", target_class_ids, kNotNegative);
+    v("threshold", threshold, kFinite);
   }
 };
 
@@ -618,11 +596,11 @@ struct OneHotIoUSettings : IoUBase {
   static constexpr const char* kName = "OneHotIoU";
   OneHotIoUSettings() { sparse_y_true = sparse_y_pred = false; }
   void visit(auto& v) {
-    v("num_classes", num_classes);
-    v("target_class_ids", target_class_ids);
-    v("ignore_class", ignore_class);
+    v("num_classes", num_classes, kPositive);
+    v("target_class_ids", target_class_ids, kNotNegative);
+    v("ignore_class", ignore_class, kFinite);
     v("sparse_y_pred", sparse_y_pred);
-    v("axis", axis);
+    v("axis", axis, kFinite);
   }
 };
 
@@ -630,10 +608,10 @@ struct OneHotMeanIoUSettings : IoUBase {
   static constexpr const char* kName = "OneHotMeanIoU";
   OneHotMeanIoUSettings() { sparse_y_true = sparse_y_pred = false; }
   void visit(auto& v) {
-    v("num_classes", num_classes);
-    v("ignore_class", ignore_class);
+    v("num_classes", num_classes, kPositive);
+    v("ignore_class", ignore_class, kFinite);
     v("sparse_y_pred", sparse_y_pred);
-    v("axis", axis);
+    v("axis", axis, kFinite);
   }
 };
 
@@ -678,7 +656,7 @@ struct R2ScoreSettings : metrics::R2ScoreOptions {
   static constexpr const char* kOwnName = "r2_score";
   void visit(auto& v) {
     v("class_aggregation", class_aggregation);
-    v("num_regressors", num_regressors);
+    v("num_regressors", num_regressors, kNotNegative);
   }
   void check() const {
     const auto where = std::source_location::current();
@@ -687,8 +665,6 @@ struct R2ScoreSettings : metrics::R2ScoreOptions {
             ErrorCode::invalid_argument, where,
             "class_aggregation must be uniform_average, variance_weighted_average or none, received \"",
             class_aggregation.value_or(""), "\"");
-    require(num_regressors >= 0, ErrorCode::invalid_argument, where,
-            "num_regressors must be at least 0, received ", num_regressors);
   }
 };
 

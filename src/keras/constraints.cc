@@ -31,8 +31,8 @@ Constraint make_rule(Settings settings) {
 struct MaxNormSettings : constraints::MaxNormOptions {
   static constexpr const char* kName = "MaxNorm";
   void visit(auto& v) {
-    v("max_value", max_value);
-    visit_list(v, "axis", axis);
+    v("max_value", max_value, kNotNegative);
+    visit_list(v, "axis", axis, kFinite);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);
@@ -48,17 +48,21 @@ struct NonNegSettings {
 
 struct UnitNormSettings : constraints::UnitNormOptions {
   static constexpr const char* kName = "UnitNorm";
-  void visit(auto& v) { visit_list(v, "axis", axis); }
+  void visit(auto& v) { visit_list(v, "axis", axis, kFinite); }
   Tensor project(const Tensor& w) const { return w / (norms_of(w, axis) + kEpsilon); }
 };
 
 struct MinMaxNormSettings : constraints::MinMaxNormOptions {
   static constexpr const char* kName = "MinMaxNorm";
   void visit(auto& v) {
-    v("min_value", min_value);
-    v("max_value", max_value);
-    v("rate", rate);
-    visit_list(v, "axis", axis);
+    v("min_value", min_value, kNotNegative);
+    v("max_value", max_value, kNotNegative);
+    v("rate", rate, kShare);
+    visit_list(v, "axis", axis, kFinite);
+  }
+  void check() const {
+    require(min_value <= max_value, ErrorCode::invalid_argument, std::source_location::current(),
+            "MinMaxNorm: min_value must not be above max_value, received ", min_value, " and ", max_value);
   }
   Tensor project(const Tensor& w) const {
     const Tensor norms = norms_of(w, axis);

@@ -1,5 +1,6 @@
 // Connectionist temporal classification (Graves et al., 2006).
 #include "keras/weighing.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/keras/losses.h"
@@ -36,8 +37,10 @@ Tensor from_length(const Tensor& length, int64_t columns) {
 // The labels are states in a row, each with a blank before it, and one blank behind the last. `blank[n]` is the
 // logarithm of the probability of all ways so far that end in the blank before label n, `label[n]` of those that end in
 // label n.
-Tensor ctc(const Tensor& labels, const Tensor& logits, const CTCOptions& options) {
-  const std::source_location here = std::source_location::current();
+Tensor ctc(const TensorArg& given_labels, const TensorArg& given_logits, const CTCOptions& options) {
+  const std::source_location here = given_labels.where();
+  const CallSite site(here);
+  const Tensor &labels = given_labels.tensor("ctc"), &logits = given_logits.tensor("ctc");
   require(labels.rank() == 2 && logits.rank() == 3 && labels.shape()[0] == logits.shape()[0],
           ErrorCode::shape_mismatch, here,
           "CTC takes labels (examples, length) and logits (examples, time, classes), received ",

@@ -90,10 +90,7 @@ ImageExamples image_dataset_from_directory(const std::string& directory, const I
   constexpr int kChannels[] = {1, 3, 4};
   const int channels =
       kChannels[choose(kOp, "color_mode", options.color_mode, {"grayscale", "rgb", "rgba"}, where)];
-  const data::ResizeOptions resize{.interpolation = choose(kOp, "interpolation", options.interpolation,
-                                                           {"bilinear", "nearest"}, where) == 0
-                                                        ? data::Interpolation::bilinear
-                                                        : data::Interpolation::nearest,
+  const data::ResizeOptions resize{.interpolation = options.interpolation,
                                    .crop_to_aspect_ratio = options.crop_to_aspect_ratio};
   const LabelledFiles listing = list(kOp, directory, options.files, data::kImageExtensions, where);
 

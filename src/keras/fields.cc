@@ -85,6 +85,18 @@ void from_json(const Json& json, DType& value) {
   fail(ErrorCode::invalid_argument, std::source_location::current(), "there is no dtype \"", text, "\"");
 }
 
+std::ostream& operator<<(std::ostream& out, const Range& range) {
+  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
+  if (!low && !high) return out << "a finite number";
+  if (range.low == 0 && range.above_low && !high) return out << "positive";
+  if (low && high && !range.above_low && !range.below_high)
+    return out << "from " << range.low << " to " << range.high;
+  if (low) out << (range.above_low ? "above " : "at least ") << range.low;
+  if (low && high) out << " and ";
+  if (high) out << (range.below_high ? "below " : "at most ") << range.high;
+  return out;
+}
+
 void FieldReader::finish() const {
   for (const auto& [name, value] : json_.members()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;

@@ -3,8 +3,10 @@
 //   struct DenseSettings {
 //     int64_t units = 0;
 //     DenseOptions options;
-//     void visit(auto& v) { v("units", units); v("activation", options.activation); ... }
+//     void visit(auto& v) { v("units", units, kPositive); v("activation", options.activation); ... }
 //   };
+//
+// Numbers are visited with the range that they must lie in; it does not compile without one.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "keras/range.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/keras/mixed_precision.h"
@@ -118,7 +121,11 @@ void from_json(const Json& json, std::vector<T>& values) {
 class FieldWriter {
  public:
   template <class T>
-  void operator()(const char* name, const T& value) {
+  requires(!HoldsNumbers<T>) void operator()(const char* name, const T& value) {
+    json_.set(name, to_json(value));
+  }
+  template <HoldsNumbers T>
+  void operator()(const char* name, const T& value, const Range&) {
     json_.set(name, to_json(value));
   }
   Json take() { return std::move(json_); }
@@ -133,7 +140,21 @@ class FieldReader {
 
   // Members that the file leaves out keep their value.
   template <class T>
-  void operator()(const char* name, T& value) {
+  requires(!HoldsNumbers<T>) void operator()(const char* name, T& value) { read(name, value); }
+  // Ranges are checked where the thing is made (FieldChecker), whoever makes it.
+  template <HoldsNumbers T>
+  void operator()(const char* name, T& value, const Range&) {
+    read(name, value);
+  }
+  // Members that are read elsewhere.
+  void ignore(const char* name) { known_.emplace_back(name); }
+  // Throws where the file says something that nothing read: a misspelt name must not be lost. null and false
+  // switch on nothing, so they pass.
+  void finish() const;
+
+ private:
+  template <class T>
+  void read(const char* name, T& value) {
     known_.emplace_back(name);
     const Json* found = json_.find(name);
     if (!found) return;
@@ -144,16 +165,33 @@ class FieldReader {
       throw;
     }
   }
-  // Members that are read elsewhere.
-  void ignore(const char* name) { known_.emplace_back(name); }
-  // Throws where the file says something that nothing read: a misspelt name must not be lost. null and false
-  // switch on nothing, so they pass.
-  void finish() const;
 
- private:
   const Json& json_;
   std::vector<std::string> known_;
 };
+
+// Throws where a number is out of its range, naming the owner, the member, the range and the number.
+class FieldChecker {
+ public:
+  explicit FieldChecker(std::string owner) : owner_(std::move(owner)) {}
+
+  template <class T>
+  requires(!HoldsNumbers<T>) void operator()(const char*, const T&) {}
+  template <HoldsNumbers T>
+  void operator()(const char* name, const T& value, const Range& range) {
+    require_in(range, owner_, name, value);
+  }
+
+ private:
+  std::string owner_;
+};
+
+// What is made of settings calls this first.
+template <class Settings>
+void check_fields(const Settings& settings, const std::string& owner) {
+  FieldChecker checker(owner);
+  const_cast<Settings&>(settings).visit(checker);  // one visit for all; a checker changes nothing
+}
 
 template <class Settings>
 Json write_fields(const Settings& settings) {

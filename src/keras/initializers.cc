@@ -128,13 +128,13 @@ struct OnesSettings {
 struct ConstantSettings {
   static constexpr const char* kName = "Constant";
   double value = 0;
-  void visit(auto& v) { v("value", value); }
+  void visit(auto& v) { v("value", value, kAnything); }
   Tensor make(const Shape& shape, DType dtype) const { return Tensor::full(dtype, shape, value); }
 };
 
 struct IdentitySettings : initializers::IdentityOptions {
   static constexpr const char* kName = "Identity";
-  void visit(auto& v) { v("gain", gain); }
+  void visit(auto& v) { v("gain", gain, kFinite); }
   Tensor make(const Shape& shape, DType dtype) const {
     require(shape.rank() == 2, ErrorCode::shape_mismatch, std::source_location::current(),
             "Identity makes matrices, received shape ", shape);
@@ -148,9 +148,9 @@ struct IdentitySettings : initializers::IdentityOptions {
 struct RandomNormalSettings : initializers::RandomNormalOptions {
   static constexpr const char* kName = "RandomNormal";
   void visit(auto& v) {
-    v("seed", seed);
-    v("mean", mean);
-    v("stddev", stddev);
+    v("seed", seed, kAnything);
+    v("mean", mean, kFinite);
+    v("stddev", stddev, kNotNegative);
   }
   Tensor make(const Shape& shape, DType dtype) const { return draw_normal(shape, dtype, mean, stddev, seed); }
 };
@@ -165,9 +165,13 @@ struct TruncatedNormalSettings : RandomNormalSettings {
 struct RandomUniformSettings : initializers::RandomUniformOptions {
   static constexpr const char* kName = "RandomUniform";
   void visit(auto& v) {
-    v("seed", seed);
-    v("minval", minval);
-    v("maxval", maxval);
+    v("seed", seed, kAnything);
+    v("minval", minval, kFinite);
+    v("maxval", maxval, kFinite);
+  }
+  void check() const {
+    require(minval <= maxval, ErrorCode::invalid_argument, std::source_location::current(),
+            "RandomUniform: minval must not be above maxval, received ", minval, " and ", maxval);
   }
   Tensor make(const Shape& shape, DType dtype) const {
     return draw_uniform(shape, dtype, minval, maxval, seed);
@@ -177,17 +181,15 @@ struct RandomUniformSettings : initializers::RandomUniformOptions {
 struct VarianceScalingSettings : initializers::VarianceScalingOptions {
   static constexpr const char* kName = "VarianceScaling";
   void visit(auto& v) {
-    v("seed", seed);
-    v("scale", scale);
+    v("seed", seed, kAnything);
+    v("scale", scale, kPositive);
     v("mode", mode);
     v("distribution", distribution);
-    v("input_axes", input_axes);
-    v("output_axes", output_axes);
+    v("input_axes", input_axes, kFinite);
+    v("output_axes", output_axes, kFinite);
   }
   void check() const {
     const auto where = std::source_location::current();
-    require(scale > 0, ErrorCode::invalid_argument, where,
-            "VarianceScaling: scale must be above 0, received ", scale);
     require(mode == "fan_in" || mode == "fan_out" || mode == "fan_avg", ErrorCode::invalid_argument, where,
             "VarianceScaling: mode must be fan_in, fan_out or fan_avg, received \"", mode, "\"");
     require(
@@ -231,9 +233,9 @@ template <const Named& kNamed>
 struct NamedSettings : initializers::FanOptions {
   static constexpr const char* kName = kNamed.name;
   void visit(auto& v) {
-    v("seed", seed);
-    v("input_axes", input_axes);
-    v("output_axes", output_axes);
+    v("seed", seed, kAnything);
+    v("input_axes", input_axes, kFinite);
+    v("output_axes", output_axes, kFinite);
   }
   Tensor make(const Shape& shape, DType dtype) const {
     const VarianceScalingSettings scaling{{.scale = kNamed.scale,
@@ -249,8 +251,8 @@ struct NamedSettings : initializers::FanOptions {
 struct OrthogonalSettings : initializers::OrthogonalOptions {
   static constexpr const char* kName = "Orthogonal";
   void visit(auto& v) {
-    v("seed", seed);
-    v("gain", gain);
+    v("seed", seed, kAnything);
+    v("gain", gain, kFinite);
   }
   // Q of a normal matrix, with the signs that make R's diagonal positive: uniform over orthogonal matrices.
   Tensor make(const Shape& shape, DType dtype) const {

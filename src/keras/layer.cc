@@ -374,7 +374,14 @@ Tensor Layer::operator()(const TensorList& inputs, const CallOptions& options,
                          std::source_location where) const {
   return only(apply(inputs, options, where), *this, where);
 }
+// A merge of one tensor is a forgotten second one more often than not; a list of one says that it is meant.
+static void require_no_list(const LayerBase& layer, std::source_location where) {
+  require(!layer.takes_list(), ErrorCode::invalid_argument, where, layer.class_name(),
+          " takes a list of inputs, received one tensor; {a, b} is a list");
+}
+
 Tensor Layer::operator()(const Tensor& x, const CallOptions& options, std::source_location where) const {
+  require_no_list(checked(where), where);
   return only(apply(TensorList{x}, options, where), *this, where);
 }
 
@@ -391,6 +398,7 @@ KerasTensor Layer::operator()(const KerasTensorList& inputs, const SymbolicCallO
 }
 KerasTensor Layer::operator()(const KerasTensor& x, const SymbolicCallOptions& options,
                               std::source_location where) const {
+  require_no_list(checked(where), where);
   return (*this)(KerasTensorList{x}, options, where);
 }
 

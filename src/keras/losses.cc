@@ -10,6 +10,7 @@
 #include "lockstep/base/call_site.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/nn.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::keras {
 
@@ -26,6 +27,10 @@ constexpr std::array kReductions{
 };
 
 }  // namespace
+
+namespace losses {
+static void each_number(const ClassWeights& weights, auto&& f) { keras::each_number(weights.values(), f); }
+}  // namespace losses
 
 // Found by the field reader and writer through the enum's namespace.
 static Json to_json(Reduction reduction) {
@@ -110,9 +115,7 @@ void check_class_shapes(const char* loss, const Tensor& labels, const Tensor& sc
 }
 
 // What the predictions (..., classes) say of the labels' classes; a label that is no class is an Error.
-Tensor of_class(const Tensor& scores, const Tensor& labels) {
-  return gather(scores, labels, -1, scores.rank() - 1);
-}
+Tensor of_class(const Tensor& scores, const Tensor& labels) { return gather_labels(scores, labels); }
 
 void check_shapes(const char* loss, const Tensor& y_true, const Tensor& y_pred) {
   require(y_true.shape() == y_pred.shape(), ErrorCode::shape_mismatch, std::source_location::current(), loss,
@@ -197,7 +200,7 @@ struct CategoricalHingeSettings : Plain {
 struct HuberSettings : losses::HuberOptions {
   static constexpr const char* kName = "Huber";
   static constexpr const char* kOwnName = "huber_loss";
-  void visit(auto& v) { v("delta", delta); }
+  void visit(auto& v) { v("delta", delta, kPositive); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor error = abs(p - y);
     return mean_of_last(where(error <= delta, square(error) * 0.5, error * delta - 0.5 * delta * delta));
@@ -206,16 +209,11 @@ struct HuberSettings : losses::HuberOptions {
 
 struct CosineSimilaritySettings : losses::CosineSimilarityOptions {
   static constexpr const char* kName = "CosineSimilarity";
-  void visit(auto& v) { v("axis", axis); }
+  void visit(auto& v) { v("axis", axis, kFinite); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     return -sum_over(unit_length(y, axis) * unit_length(p, axis), {axis});
   }
 };
-
-void check_smoothing(double label_smoothing) {
-  require(label_smoothing >= 0 && label_smoothing <= 1, ErrorCode::invalid_argument,
-          std::source_location::current(), "label_smoothing must be in [0, 1], received ", label_smoothing);
-}
 
 // Labels are moved towards 1 / classes.
 Tensor smoothed(const Tensor& y, double label_smoothing, double classes) {
@@ -224,14 +222,13 @@ Tensor smoothed(const Tensor& y, double label_smoothing, double classes) {
 
 void visit_crossentropy(auto& v, auto& options) {
   v("from_logits", options.from_logits);
-  v("label_smoothing", options.label_smoothing);
-  v("axis", options.axis);
+  v("label_smoothing", options.label_smoothing, kShare);
+  v("axis", options.axis, kFinite);
 }
 
 struct BinaryCrossentropySettings : losses::CrossentropyOptions {
   static constexpr const char* kName = "BinaryCrossentropy";
   void visit(auto& v) { visit_crossentropy(v, *this); }
-  void check() const { check_smoothing(label_smoothing); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor labels = smoothed(y, label_smoothing, 2);
     return reduce_mean(
@@ -245,10 +242,9 @@ struct BinaryFocalCrossentropySettings : losses::BinaryFocalCrossentropyOptions 
   void visit(auto& v) {
     visit_crossentropy(v, *this);
     v("apply_class_balancing", apply_class_balancing);
-    v("alpha", alpha);
-    v("gamma", gamma);
+    v("alpha", alpha, kShare);
+    v("gamma", gamma, kNotNegative);
   }
-  void check() const { check_smoothing(label_smoothing); }
   Tensor losses(const Tensor& y, const Tensor& x) const {
     const Tensor labels = smoothed(y, label_smoothing, 2);
     const Tensor p = from_logits ? sigmoid(x) : x;
@@ -262,7 +258,6 @@ struct BinaryFocalCrossentropySettings : losses::BinaryFocalCrossentropyOptions 
 struct CategoricalCrossentropySettings : losses::CrossentropyOptions {
   static constexpr const char* kName = "CategoricalCrossentropy";
   void visit(auto& v) { visit_crossentropy(v, *this); }
-  void check() const { check_smoothing(label_smoothing); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor labels = smoothed(y, label_smoothing, static_cast<double>(y.shape()[-1]));
     if (from_logits) return softmax_cross_entropy_with_logits(to_last(labels, axis), to_last(p, axis));
@@ -275,10 +270,9 @@ struct CategoricalFocalCrossentropySettings : losses::CategoricalFocalCrossentro
   static constexpr const char* kName = "CategoricalFocalCrossentropy";
   void visit(auto& v) {
     visit_crossentropy(v, *this);
-    v("alpha", alpha);
-    v("gamma", gamma);
+    v("alpha", alpha, kNotNegative);
+    v("gamma", gamma, kNotNegative);
   }
-  void check() const { check_smoothing(label_smoothing); }
   Tensor losses(const Tensor& y, const Tensor& x) const {
     const Tensor labels = smoothed(y, label_smoothing, static_cast<double>(y.shape()[-1]));
     const Tensor p = from_logits ? softmax(x, axis) : x;
@@ -304,8 +298,8 @@ struct CircleSettings : losses::CircleOptions {
   static constexpr const char* kName = "Circle";
   static constexpr bool kClassNumbers = true;
   void visit(auto& v) {
-    v("gamma", gamma);
-    v("margin", margin);
+    v("gamma", gamma, kNotNegative);
+    v("margin", margin, kNotNegative);
     v("remove_diagonal", remove_diagonal);
   }
   Tensor losses(const Tensor& y, const Tensor& p) const {
@@ -352,8 +346,8 @@ struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossent
   static constexpr bool kClassNumbers = true;
   void visit(auto& v) {
     v("from_logits", from_logits);
-    v("ignore_class", ignore_class);
-    if (axis != -1) v("axis", axis);
+    v("ignore_class", ignore_class, kFinite);
+    if (axis != -1) v("axis", axis, kFinite);
   }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     Tensor labels = class_numbers(without_width(y, p, axis));
@@ -381,11 +375,7 @@ struct SparseCategoricalCrossentropySettings : losses::SparseCategoricalCrossent
 struct CategoricalGeneralizedCrossEntropySettings : losses::CategoricalGeneralizedCrossEntropyOptions {
   static constexpr const char* kName = "CategoricalGeneralizedCrossEntropy";
   static constexpr bool kClassNumbers = true;
-  void visit(auto& v) { v("q", q); }
-  void check() const {
-    require(q > 0 && q < 1, ErrorCode::invalid_argument, std::source_location::current(),
-            "q must be in (0, 1), received ", q);
-  }
+  void visit(auto& v) { v("q", q, Range{.low = 0, .high = 1, .above_low = true, .below_high = true}); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     const Tensor labels = class_numbers(without_width(y, p, -1));
     check_class_shapes(kName, labels, p);
@@ -395,7 +385,7 @@ struct CategoricalGeneralizedCrossEntropySettings : losses::CategoricalGeneraliz
 
 struct DiceSettings : losses::DiceOptions {
   static constexpr const char* kName = "Dice";
-  void visit(auto& v) { visit_list(v, "axis", axis); }
+  void visit(auto& v) { visit_list(v, "axis", axis, kFinite); }
   Tensor losses(const Tensor& y, const Tensor& p) const {
     return 1.0 - sum_over(y * p, axis) * 2.0 / (sum_over(y + p, axis) + kEpsilon);
   }
@@ -404,9 +394,9 @@ struct DiceSettings : losses::DiceOptions {
 struct TverskySettings : losses::TverskyOptions {
   static constexpr const char* kName = "Tversky";
   void visit(auto& v) {
-    v("alpha", alpha);
-    v("beta", beta);
-    visit_list(v, "axis", axis);
+    v("alpha", alpha, kNotNegative);
+    v("beta", beta, kNotNegative);
+    visit_list(v, "axis", axis, kFinite);
   }
   // Keras' alpha weighs what the labels have and the predictions lack.
   Tensor losses(const Tensor& y, const Tensor& p) const {
@@ -423,6 +413,7 @@ class SettingsLoss final : public Loss::Rule {
  public:
   explicit SettingsLoss(const Settings& settings)
       : Rule(settings.name.empty() ? own_name() : settings.name, settings.reduction), settings_(settings) {
+    check_fields(settings_, Settings::kName);
     if constexpr (requires { settings_.check(); }) settings_.check();
   }
 
@@ -684,42 +675,48 @@ Loss from_function(LossFunction f, const FunctionLossOptions& options) {
   return Loss(std::make_shared<FunctionRule>(std::move(f), options));
 }
 
-Tensor mean_squared_error(const Tensor& y_true, const Tensor& y_pred) {
-  return MeanSquaredError({.reduction = Reduction::none})(y_true, y_pred);
+// With the line of the call, as ops have it.
+static Tensor of_each(const Loss& loss, const TensorArg& y_true, const TensorArg& y_pred) {
+  return loss(y_true.tensor(), y_pred.tensor(), {}, y_true.where());
 }
-Tensor mean_absolute_error(const Tensor& y_true, const Tensor& y_pred) {
-  return MeanAbsoluteError({.reduction = Reduction::none})(y_true, y_pred);
+
+Tensor mean_squared_error(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(MeanSquaredError({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor mean_absolute_percentage_error(const Tensor& y_true, const Tensor& y_pred) {
-  return MeanAbsolutePercentageError({.reduction = Reduction::none})(y_true, y_pred);
+Tensor mean_absolute_error(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(MeanAbsoluteError({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor mean_squared_logarithmic_error(const Tensor& y_true, const Tensor& y_pred) {
-  return MeanSquaredLogarithmicError({.reduction = Reduction::none})(y_true, y_pred);
+Tensor mean_absolute_percentage_error(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(MeanAbsolutePercentageError({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
-  return Huber({.delta = delta, .reduction = Reduction::none})(y_true, y_pred);
+Tensor mean_squared_logarithmic_error(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(MeanSquaredLogarithmicError({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred) {
-  return LogCosh({.reduction = Reduction::none})(y_true, y_pred);
+Tensor huber(const TensorArg& y_true, const TensorArg& y_pred, double delta) {
+  return of_each(Huber({.delta = delta, .reduction = Reduction::none}, y_true.where()), y_true, y_pred);
 }
-Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
-  return KLDivergence({.reduction = Reduction::none})(y_true, y_pred);
+Tensor log_cosh(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(LogCosh({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor poisson(const Tensor& y_true, const Tensor& y_pred) {
-  return Poisson({.reduction = Reduction::none})(y_true, y_pred);
+Tensor kl_divergence(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(KLDivergence({.reduction = Reduction::none}), y_true, y_pred);
 }
-Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options) {
+Tensor poisson(const TensorArg& y_true, const TensorArg& y_pred) {
+  return of_each(Poisson({.reduction = Reduction::none}), y_true, y_pred);
+}
+Tensor binary_crossentropy(const TensorArg& y_true, const TensorArg& y_pred, CrossentropyOptions options) {
   options.reduction = Reduction::none;
-  return BinaryCrossentropy(options)(y_true, y_pred);
+  return of_each(BinaryCrossentropy(options, y_true.where()), y_true, y_pred);
 }
-Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options) {
+Tensor categorical_crossentropy(const TensorArg& y_true, const TensorArg& y_pred,
+                                CrossentropyOptions options) {
   options.reduction = Reduction::none;
-  return CategoricalCrossentropy(options)(y_true, y_pred);
+  return of_each(CategoricalCrossentropy(options, y_true.where()), y_true, y_pred);
 }
-Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+Tensor sparse_categorical_crossentropy(const TensorArg& y_true, const TensorArg& y_pred,
                                        SparseCategoricalCrossentropyOptions options) {
   options.reduction = Reduction::none;
-  return SparseCategoricalCrossentropy(options)(y_true, y_pred);
+  return of_each(SparseCategoricalCrossentropy(options, y_true.where()), y_true, y_pred);
 }
 
 void register_loss(const std::string& class_name, std::function<Loss(const Json& config)> make) {

@@ -15,6 +15,7 @@ class SettingsMetric : public Base {
  public:
   explicit SettingsMetric(const Settings& settings)
       : Base(settings.name.empty() ? own_name() : settings.name), settings_(settings) {
+    check_fields(settings_, Settings::kName);
     if constexpr (requires { settings_.check(); }) settings_.check();
   }
 

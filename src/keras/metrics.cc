@@ -147,7 +147,7 @@ struct AccuracySettings : metrics::MetricOptions {
 
 struct BinaryAccuracySettings : metrics::BinaryAccuracyOptions {
   static constexpr const char* kName = "BinaryAccuracy";
-  void visit(auto& v) { v("threshold", threshold); }
+  void visit(auto& v) { v("threshold", threshold, kFinite); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     check_shapes(kName, y, p);
     return matches(y, cast(p > threshold, y.dtype()));
@@ -180,7 +180,7 @@ Tensor among_top_k(const Tensor& labels, const Tensor& scores, int64_t k) {
 
 struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
   static constexpr const char* kName = "TopKCategoricalAccuracy";
-  void visit(auto& v) { v("k", k); }
+  void visit(auto& v) { v("k", k, kPositive); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     check_shapes(kName, y, p);
     return among_top_k(argmax(y), p, k);
@@ -190,7 +190,7 @@ struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
 struct SparseTopKCategoricalAccuracySettings : metrics::TopKOptions {
   static constexpr const char* kName = "SparseTopKCategoricalAccuracy";
   static constexpr bool kClassNumbers = true;
-  void visit(auto& v) { v("k", k); }
+  void visit(auto& v) { v("k", k, kPositive); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     return among_top_k(sparse_labels(kName, y, p), p, k);
   }
@@ -214,7 +214,7 @@ Tensor variance(const Tensor& x, int axis) {
 
 struct PearsonCorrelationSettings : metrics::AxisOptions {
   static constexpr const char* kName = "PearsonCorrelation";
-  void visit(auto& v) { v("axis", axis); }
+  void visit(auto& v) { v("axis", axis, kFinite); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     check_shapes(kName, y, p);
     const auto standard = [&](const Tensor& x) { return centred(x, axis) / sqrt(variance(x, axis)); };
@@ -224,7 +224,7 @@ struct PearsonCorrelationSettings : metrics::AxisOptions {
 
 struct ConcordanceCorrelationSettings : metrics::AxisOptions {
   static constexpr const char* kName = "ConcordanceCorrelation";
-  void visit(auto& v) { v("axis", axis); }
+  void visit(auto& v) { v("axis", axis, kFinite); }
   Tensor values(const Tensor& y, const Tensor& p) const {
     check_shapes(kName, y, p);
     const auto mean = [&](const Tensor& x) { return reduce_mean(x, {.axis = {axis}, .keepdims = true}); };
@@ -263,7 +263,7 @@ struct OfLoss : metrics::MetricOptions {
 
 struct CosineSimilaritySettings : metrics::AxisOptions {
   static constexpr const char* kName = "CosineSimilarity";
-  void visit(auto& v) { v("axis", axis); }
+  void visit(auto& v) { v("axis", axis, kFinite); }
   Loss loss() const { return losses::CosineSimilarity({.axis = axis}); }
   Tensor finish(const Tensor& mean) const { return -mean; }
 };
@@ -272,7 +272,7 @@ struct BinaryCrossentropySettings : metrics::BinaryCrossentropyOptions {
   static constexpr const char* kName = "BinaryCrossentropy";
   void visit(auto& v) {
     v("from_logits", from_logits);
-    v("label_smoothing", label_smoothing);
+    v("label_smoothing", label_smoothing, kShare);
   }
   Loss loss() const {
     return losses::BinaryCrossentropy({.from_logits = from_logits, .label_smoothing = label_smoothing});
@@ -283,8 +283,8 @@ struct CategoricalCrossentropySettings : metrics::CategoricalCrossentropyOptions
   static constexpr const char* kName = "CategoricalCrossentropy";
   void visit(auto& v) {
     v("from_logits", from_logits);
-    v("label_smoothing", label_smoothing);
-    v("axis", axis);
+    v("label_smoothing", label_smoothing, kShare);
+    v("axis", axis, kFinite);
   }
   Loss loss() const {
     return losses::CategoricalCrossentropy(
@@ -296,7 +296,7 @@ struct SparseCategoricalCrossentropySettings : metrics::SparseCategoricalCrossen
   static constexpr const char* kName = "SparseCategoricalCrossentropy";
   void visit(auto& v) {
     v("from_logits", from_logits);
-    v("axis", axis);
+    v("axis", axis, kFinite);
   }
   Loss loss() const {
     return losses::SparseCategoricalCrossentropy({.from_logits = from_logits, .axis = axis});

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 
@@ -47,6 +48,7 @@ class Registry {
   }
 
   Made make(const std::string& name, const Json& config, std::source_location where) const {
+    const CallSite site(where);
     Maker maker;
     {
       const std::lock_guard lock(mutex_);

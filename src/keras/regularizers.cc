@@ -1,7 +1,5 @@
 #include "lockstep/keras/regularizers.h"
 
-#include <cmath>
-
 #include "keras/rule.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
@@ -26,36 +24,25 @@ Regularizer make_rule(Settings settings) {
   return Regularizer(std::make_shared<Penalty<Settings>>(std::move(settings)));
 }
 
-void check_factor(const char* name, double value) {
-  require(value >= 0 && std::isfinite(value), ErrorCode::invalid_argument, std::source_location::current(),
-          name, " must be a number of at least 0, received ", value);
-}
-
 struct L1Settings {
   static constexpr const char* kName = "L1";
   double l1 = 0.01;
-  void visit(auto& v) { v("l1", l1); }
-  void check() const { check_factor("l1", l1); }
+  void visit(auto& v) { v("l1", l1, kNotNegative); }
   Tensor penalty(const Tensor& x) const { return reduce_sum(abs(x)) * l1; }
 };
 
 struct L2Settings {
   static constexpr const char* kName = "L2";
   double l2 = 0.01;
-  void visit(auto& v) { v("l2", l2); }
-  void check() const { check_factor("l2", l2); }
+  void visit(auto& v) { v("l2", l2, kNotNegative); }
   Tensor penalty(const Tensor& x) const { return reduce_sum(square(x)) * l2; }
 };
 
 struct L1L2Settings : regularizers::L1L2Options {
   static constexpr const char* kName = "L1L2";
   void visit(auto& v) {
-    v("l1", l1);
-    v("l2", l2);
-  }
-  void check() const {
-    check_factor("l1", l1);
-    check_factor("l2", l2);
+    v("l1", l1, kNotNegative);
+    v("l2", l2, kNotNegative);
   }
   Tensor penalty(const Tensor& x) const {
     if (l1 == 0 && l2 == 0) return zeros({}, x.dtype());
@@ -68,11 +55,10 @@ struct L1L2Settings : regularizers::L1L2Options {
 struct OrthogonalRegularizerSettings : regularizers::OrthogonalRegularizerOptions {
   static constexpr const char* kName = "OrthogonalRegularizer";
   void visit(auto& v) {
-    v("factor", factor);
+    v("factor", factor, kNotNegative);
     v("mode", mode);
   }
   void check() const {
-    check_factor("factor", factor);
     require(mode == "rows" || mode == "columns", ErrorCode::invalid_argument, std::source_location::current(),
             "mode must be rows or columns, received \"", mode, "\"");
   }

@@ -26,9 +26,13 @@ void from_json(const Json& json, OneOrMany<T>& value) {
   if (!json.is_null()) from_json(json, value.list);
 }
 template <class T>
-void visit_list(auto& v, const char* name, std::vector<T>& list) {
+void each_number(const OneOrMany<T>& value, auto&& f) {
+  each_number(value.list, f);
+}
+template <class T>
+void visit_list(auto& v, const char* name, std::vector<T>& list, const Range& range) {
   OneOrMany<T> value{list};
-  v(name, value);
+  v(name, value, range);
 }
 
 // The part that every rule made of settings shares: `Base` is Initializer::Rule, ...
@@ -36,6 +40,7 @@ template <class Base, class Settings>
 class SettingsRule : public Base {
  public:
   explicit SettingsRule(Settings settings) : settings_(std::move(settings)) {
+    check_fields(settings_, Settings::kName);
     if constexpr (requires { settings_.check(); }) settings_.check();
   }
   std::string class_name() const override { return Settings::kName; }

@@ -21,19 +21,14 @@ if not importlib.util.find_spec("keras") or not BACKENDS:
     print(f"{sys.executable} has no Keras with a backend (LOCKSTEP_KERAS_PYTHON names a Python that has)")
     sys.exit(3)
 os.environ.setdefault("KERAS_BACKEND", BACKENDS[0])
-os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
 
-from keras.src.backend.common import dtypes
-
 import fixture_files
-
-# Operations of float64 stay float64, as they do on TensorFlow; on JAX Keras has them give float32.
-dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"
+import jax_as_tensorflow
 
 TOLERANCES = {"float32": 1e-5, "float64": 1e-11}
 
@@ -82,6 +77,8 @@ def check(path):
     x, expected = several(tensors, "x"), several(tensors, "prediction")
     wide = any(value.dtype == np.float64 for value in tensors.values())
     keras.config.set_floatx("float64" if wide else "float32")
+    if keras.backend.backend() == "jax":
+        jax_as_tensorflow.jax.config.update("jax_enable_x64", wide)
     model = keras.models.model_from_json(path.read_text(encoding="utf-8"))
     if not model.built:
         model.build(x[0].shape)

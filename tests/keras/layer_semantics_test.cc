@@ -386,9 +386,9 @@ TEST(Errors, NameTheLayerAndTheRule) {
   using namespace layers;  // NOLINT(google-build-using-namespace)
   const std::vector<Refused> table = {
       {"units must be positive", [] { Dense(0); }},
-      {"rate must be between 0 and 1", [] { Dropout(1.5); }},
+      {"rate must be from 0 to 1", [] { Dropout(1.5); }},
       {"noise_shape", [] { Dropout(0.5, {.noise_shape = Shape{0}}); }},
-      {"stddev must be between 0 and 1", [] { GaussianNoise(-1); }},
+      {"stddev must be from 0 to 1", [] { GaussianNoise(-1); }},
       {"at most one -1",
        [] {
          Reshape({-1, -1});
@@ -406,7 +406,7 @@ TEST(Errors, NameTheLayerAndTheRule) {
          Permute({2, 1})(ones({2, 3}));
        }},
       {"n must be positive", [] { RepeatVector(0); }},
-      {"input_dim and output_dim must be positive", [] { Embedding(0, 2); }},
+      {"input_dim must be positive", [] { Embedding(0, 2); }},
       {"weights must be of shape",
        [] {
          Embedding(3, 2, {.weights = ones({2, 2})});
@@ -420,7 +420,7 @@ TEST(Errors, NameTheLayerAndTheRule) {
        [] {
          EinsumDense("abc,cd->abd", {4, 5})(ones({2, 3, 4}));
        }},
-      {"negative_slope must not be negative", [] { LeakyReLU({.negative_slope = -1}); }},
+      {"negative_slope must be at least 0", [] { LeakyReLU({.negative_slope = -1}); }},
       {"do not broadcast",
        [] {
          Add()({ones({2, 3}), ones({2, 4})});
@@ -457,7 +457,7 @@ TEST(Errors, NameTheLayerAndTheRule) {
        [] {
          SpectralNormalization(Flatten())(ones({2, 3}));
        }},
-      {"num_heads, key_dim and value_dim must be positive", [] { MultiHeadAttention(0, 3); }},
+      {"num_heads must be positive", [] { MultiHeadAttention(0, 3); }},
       {"takes {query, value}",
        [] {
          MultiHeadAttention(2, 3)(ones({2, 3, 4}));

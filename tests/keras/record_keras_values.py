@@ -1109,12 +1109,145 @@ def text():
 
 
 @values
+def attention_scores():
+    """Attention with its scores, where one query sees no key: by the mask of the keys, and by an attention mask."""
+    random = np.random.RandomState(5)
+
+    def drawn(*shape):
+        return random.uniform(-1, 1, shape).astype("float32")
+
+    query, value, key = drawn(2, 3, 4), drawn(2, 5, 4), drawn(2, 5, 4)
+    # Of the second example no key counts; of the first, two do not.
+    value_mask = np.array([[True, False, True, True, False], [False] * 5])
+    # The second query of the first example sees nothing.
+    pairs = random.uniform(size=(2, 3, 5)) > 0.4
+    pairs[0, 1] = False
+    cases = []
+    for make, inputs, masks in (
+        (lambda: layers.MultiHeadAttention(2, 3), 3, "both"),
+        (lambda: layers.MultiHeadAttention(2, 3, value_dim=2, use_bias=False), 2, "both"),
+        (lambda: layers.GroupQueryAttention(3, 4, 2), 3, "both"),
+        (lambda: layers.Attention(), 3, "keys"),
+        (lambda: layers.Attention(use_scale=True, score_mode="concat"), 2, "keys"),
+        (lambda: layers.AdditiveAttention(), 3, "keys"),
+    ):
+        for mask in ("keys", "pairs") if masks == "both" else ("keys",):
+            layer = fresh(make)
+            given = [query, value, key][:inputs]
+            if masks == "both":
+                arguments = {"value_mask": value_mask} if mask == "keys" else {"attention_mask": pairs}
+                if inputs == 3 and mask == "keys":
+                    arguments["key_mask"] = value_mask
+                call = functools.partial(layer, *given, **arguments)
+            else:
+                call = functools.partial(layer, given, mask=[None, value_mask])
+            call(return_attention_scores=True)
+            for weight in layer.weights:
+                weight.assign(drawn(*weight.shape))
+            output, scores = call(return_attention_scores=True)
+            cases.append(
+                {
+                    "layer": serialized(layer),
+                    "inputs": inputs,
+                    "mask": mask,
+                    "weights": [numbers(weight) for weight in layer.weights],
+                    "output": numbers(output),
+                    "scores": numbers(scores),
+                }
+            )
+    return {
+        "query": query,
+        "value": value,
+        "key": key,
+        "value_mask": value_mask.astype("int32"),
+        "pairs": pairs.astype("int32"),
+        "cases": cases,
+    }
+
+
+@values
+def feature_space():
+    """Tables of columns by name: what keras.utils.FeatureSpace makes of them, and its configuration."""
+    space_of = keras.utils.FeatureSpace
+    table = {
+        "age": [63.0, 67.0, 37.0, 41.0, 56.0, 62.0],
+        "rate": [150.0, 108.0, 187.0, 172.0, 178.0, 160.0],
+        "slope": [3.0, 2.0, 3.0, 1.0, 1.0, 3.0],
+        "sugar": [0.5, 2.5, 1.5, 0.25, 0.75, 3.5],
+        "sex": [1, 1, 0, 1, 0, 0],
+        "code": [12, 7, 12, 12, 7, 3],
+        "place": ["a", "b", "a", "c", "a", "b"],
+        "word": ["fixed", "normal", "reversible", "normal", "fixed", ""],
+    }
+    rows = {
+        "age": [50.0, 63.0, 90.0],
+        "rate": [150.0, 0.0, 187.0],
+        "slope": [1.0, -1.0, 2.5],
+        "sugar": [0.0, 1.5, 9.0],
+        "sex": [0, 1, 5],
+        "code": [12, 8, 3],
+        "place": ["b", "a", "zz"],
+        "word": ["fixed", "other", ""],
+    }
+
+    def numpy(columns):
+        return {name: np.array(column) for name, column in columns.items()}
+
+    cases = []
+    for features, arguments in (
+        ({"age": "float", "rate": "float_normalized", "slope": "float_rescaled"}, {}),
+        ({"age": "float_discretized", "sugar": "float_discretized"}, {"num_discretization_bins": 3}),
+        ({"sex": "integer_categorical", "place": "string_categorical", "age": "float_normalized"}, {}),
+        ({"code": "integer_hashed", "word": "string_hashed"}, {"hashing_dim": 7}),
+        (
+            {"sex": "integer_categorical", "place": "string_categorical", "sugar": "float_discretized"},
+            {"crosses": [("sex", "place"), ("place", "sugar")], "crossing_dim": 6, "num_discretization_bins": 4},
+        ),
+        (
+            {
+                "slope": space_of.float_rescaled(scale=2.0, offset=-1.0),
+                "sugar": space_of.float_discretized(4, output_mode="int"),
+                "code": space_of.integer_categorical(max_tokens=3, num_oov_indices=2),
+                "place": space_of.string_categorical(num_oov_indices=2, output_mode="int"),
+                "word": space_of.string_hashed(5, output_mode="int"),
+                "sex": space_of.integer_hashed(4),
+            },
+            {
+                "output_mode": "dict",
+                "crosses": [space_of.cross(("word", "place"), 9), space_of.cross(("sex", "word"), 8, output_mode="int")],
+            },
+        ),
+    ):
+        space = space_of(features, **arguments)
+        unlearned = serialized(space)
+        adapted = {name: table[name] for name in features}
+        space.adapt(numpy(adapted))
+        queries = {name: rows[name] for name in features}
+        encoded = space(numpy(queries))
+        first = space({name: column[0] for name, column in queries.items()})
+        if not isinstance(encoded, dict):
+            encoded, first = {"": encoded}, {"": first}
+        cases.append(
+            {
+                "config": unlearned,
+                "adapt": adapted,
+                "rows": queries,
+                "encoded": {name: np.array(value).tolist() for name, value in encoded.items()},
+                "first_row": {name: np.array(value).tolist() for name, value in first.items()},
+            }
+        )
+    return {"cases": cases}
+
+
+@values
 def lookups():
     """Words and categories as numbers: lookups with more settings than text.json has, and hashes."""
     words = ["b", "a", "c", "a", "b", "a", "d", "", "[UNK]"]
     strings = []
     for arguments in (
         {"num_oov_indices": 3},
+        {"num_oov_indices": 3, "salt": [133, 137]},
+        {"num_oov_indices": 4, "salt": 7},
         {"num_oov_indices": 2, "mask_token": ""},
         {"mask_token": "", "output_mode": "count"},
         {"output_mode": "multi_hot", "max_tokens": 8, "pad_to_max_tokens": True},

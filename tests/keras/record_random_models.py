@@ -19,16 +19,12 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # each program run
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import jax
-import jax.numpy as jnp
 import keras
 import numpy as np
 from keras import layers, losses, ops, optimizers
-from keras.src.backend.common import dtypes
-from keras.src.backend.jax import nn as jax_nn
-from keras.src.backend.jax import numpy as jax_numpy
 
 import fixture_files
+import jax_as_tensorflow  # noqa: F401
 
 warnings.filterwarnings("ignore")
 
@@ -40,32 +36,6 @@ LAST = 117
 TOKENS, CLASSES = 6, 3
 POSITIVE = ("gamma", "moving_variance", "scale", "variance")
 
-
-# Operations of float64 stay float64, as they do on TensorFlow; on JAX Keras has them give float32.
-dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"
-
-# The slope of |x| at 0 is 0, as it is on TensorFlow; on JAX it is 1.
-def absolute(x):
-    x = keras.ops.convert_to_tensor(x)
-    return jnp.where(x == 0, jnp.zeros_like(x), jnp.abs(x))
-
-
-jax_numpy.absolute = jax_numpy.abs = absolute
-
-
-def attention(query, key, value, bias=None, mask=None, scale=None, is_causal=False, **_):
-    """Attention as it is computed where there is dropout: in the dtype of its inputs, and 0 for who sees nothing."""
-    scores = jnp.einsum("btnh,bsnh->bnts", query, key) * (scale or query.shape[-1]**-0.5)
-    if is_causal:
-        causal = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-        mask = causal if mask is None else jnp.logical_and(mask, causal)
-    if mask is None:
-        return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores), value)
-    weights = jax.nn.softmax(jnp.where(mask, scores, -1e9))
-    return jnp.einsum("bnts,bsnh->btnh", jnp.where(mask, weights, 0), value)
-
-
-jax_nn.dot_product_attention = attention
 
 # Every weight gets other values, and random numbers would be compiled for each shape.
 for initializer in (keras.initializers.VarianceScaling, keras.initializers.Orthogonal, keras.initializers.RandomUniform):

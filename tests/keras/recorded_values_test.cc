@@ -10,6 +10,7 @@
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/initializers.h"
+#include "lockstep/keras/layer.h"
 #include "lockstep/keras/layers/image.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
@@ -17,6 +18,7 @@
 #include "lockstep/ops/image.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::keras {
 namespace {
@@ -210,6 +212,34 @@ TEST(RecordedValues, RegularizersAndConstraints) {
     SCOPED_TRACE(record.dump());
     expect_near(Constraint::deserialize(record.at("constraint"))(tensor(all.at("kernel"))),
                 record.at("result"));
+  }
+}
+
+// With the scores as a second result, and a query for which no key counts: zeros from the layers with heads, the mean of all
+// values from the others.
+TEST(RecordedValues, AttentionScoresWhereAQuerySeesNoKey) {
+  const Json all = recorded("attention_scores");
+  const auto masked = [&](const char* name) {
+    Tensor x = tensor(all.at(name));
+    x.impl()->mask = cast(tensor(all.at("value_mask")), DType::boolean).impl();
+    return x;
+  };
+  for (const Json& record : all.at("cases").items()) {
+    const bool keys = record.at("mask").as_string() == "keys";
+    SCOPED_TRACE(record.at("layer").at("class_name").as_string() + " " + record.at("mask").as_string());
+    const Layer layer = Layer::deserialize(record.at("layer"));
+    TensorList inputs{tensor(all.at("query")), keys ? masked("value") : tensor(all.at("value"))};
+    if (record.at("inputs").as_int() == 3) inputs.push_back(keys ? masked("key") : tensor(all.at("key")));
+    CallOptions options{.return_attention_scores = true};
+    if (!keys) options.attention_mask = cast(tensor(all.at("pairs")), DType::boolean);
+    layer.apply(inputs, options);
+    TensorList weights;
+    for (const Json& weight : record.at("weights").items()) weights.push_back(tensor(weight));
+    layer.set_weights(weights);
+    const TensorList results = layer.apply(inputs, options);
+    ASSERT_EQ(results.size(), 2U);
+    expect_near(results[0], record.at("output"));
+    expect_near(results[1], record.at("scores"));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/ops/image.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::data {
@@ -23,8 +24,6 @@ std::string encode_png(const Tensor& image, std::source_location where = std::so
 std::string encode_jpeg(const Tensor& image, int quality = 95,
                         std::source_location where = std::source_location::current());
 
-enum class Interpolation { bilinear, nearest };
-
 struct ResizeOptions {
   Interpolation interpolation = Interpolation::bilinear;
   // Cuts the largest centred part of the target's proportions out before resizing.
@@ -33,7 +32,7 @@ struct ResizeOptions {
 
 // From uint8 (height, width, channels) to float32 (new_height, new_width, channels), values from 0 to 255; or a batch
 // of images, with a dimension in front. Pixels are areas: their centres lie at half-integers, as in tf.image.resize.
-// Bilinear resizing does not smooth first.
+// Nothing is smoothed first; `area` takes means. Bicubic and Lanczos interpolation go a little beyond 0 and 255 at edges.
 Tensor resize_image(const Tensor& image, int64_t height, int64_t width, const ResizeOptions& options = {},
                     std::source_location where = std::source_location::current());
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/keras/datasets.h"
+#include "lockstep/ops/image.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::keras::utils {
@@ -30,7 +31,7 @@ struct DirectoryOptions {
 struct ImageOptions {
   std::vector<int64_t> image_size = {256, 256};  // height, width
   std::string color_mode = "rgb";                // or "grayscale", "rgba"
-  std::string interpolation = "bilinear";        // or "nearest"
+  Interpolation interpolation = "bilinear";      // or nearest, bicubic, lanczos3, lanczos5, area
   bool crop_to_aspect_ratio = false;
   DirectoryOptions files = {};
 };

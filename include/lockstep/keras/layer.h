@@ -291,6 +291,9 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Whether Keras' call() takes the inputs as arguments of their own (query, value, key), not as one list.
   virtual bool inputs_are_arguments() const { return false; }
 
+  // Whether Keras' call() takes a list even where it has one element: layers that merge.
+  virtual bool takes_list() const { return false; }
+
   // What deserialisation needs to make it again; start from LayerBase::get_config().
   virtual Json get_config() const;
   // Keras' name of the module the class is found in.

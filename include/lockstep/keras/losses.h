@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/base/json.h"
+#include "lockstep/graph/tensor_arg.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::keras {
@@ -241,17 +242,19 @@ struct FunctionLossOptions {
 Loss from_function(LossFunction f, const FunctionLossOptions& options = {});
 
 // One loss an example.
-Tensor mean_squared_error(const Tensor& y_true, const Tensor& y_pred);
-Tensor mean_absolute_error(const Tensor& y_true, const Tensor& y_pred);
-Tensor mean_absolute_percentage_error(const Tensor& y_true, const Tensor& y_pred);
-Tensor mean_squared_logarithmic_error(const Tensor& y_true, const Tensor& y_pred);
-Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1);
-Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred);
-Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
-Tensor poisson(const Tensor& y_true, const Tensor& y_pred);
-Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options = {});
-Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, CrossentropyOptions options = {});
-Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+Tensor mean_squared_error(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor mean_absolute_error(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor mean_absolute_percentage_error(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor mean_squared_logarithmic_error(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor huber(const TensorArg& y_true, const TensorArg& y_pred, double delta = 1);
+Tensor log_cosh(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor kl_divergence(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor poisson(const TensorArg& y_true, const TensorArg& y_pred);
+Tensor binary_crossentropy(const TensorArg& y_true, const TensorArg& y_pred,
+                           CrossentropyOptions options = {});
+Tensor categorical_crossentropy(const TensorArg& y_true, const TensorArg& y_pred,
+                                CrossentropyOptions options = {});
+Tensor sparse_categorical_crossentropy(const TensorArg& y_true, const TensorArg& y_pred,
                                        SparseCategoricalCrossentropyOptions options = {});
 
 struct CTCOptions {
@@ -262,7 +265,7 @@ struct CTCOptions {
 // -log of the probability that the logits (examples, time, classes), taken as a softmax at every step, spell the labels
 // (examples, length) once repetitions are merged and blanks left out. A label that the time does not suffice for has a
 // loss of about 1e5. Differentiable in the logits.
-Tensor ctc(const Tensor& labels, const Tensor& logits, const CTCOptions& options = {});
+Tensor ctc(const TensorArg& labels, const TensorArg& logits, const CTCOptions& options = {});
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.
 void register_loss(const std::string& class_name, std::function<Loss(const Json& config)> make);

@@ -2,6 +2,7 @@
 #include "data/stages/counting.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace lockstep::data {
 namespace {
@@ -210,7 +211,8 @@ class RepeatNode final : public FilteringNode<RepeatNode> {
     const int64_t inputs = input().cardinality();
     if (inputs == 0 || count_ == 0) return 0;
     if (count_ < 0) return kInfinite;
-    return inputs < 0 ? inputs : inputs * count_;
+    if (inputs < 0) return inputs;
+    return count_ > std::numeric_limits<int64_t>::max() / inputs ? kInfinite : inputs * count_;
   }
   std::string arguments() const override { return count_ < 0 ? "" : std::to_string(count_); }
 
@@ -220,14 +222,23 @@ class RepeatNode final : public FilteringNode<RepeatNode> {
 
 }  // namespace
 
+// A number that came out below 0 is a mistake of a calculation more often than a wish for all.
+static void check_count(const char* stage, int64_t count, const char* all, std::source_location where) {
+  require(count >= -1, ErrorCode::invalid_argument, where, stage, ": count must be at least 0, or -1 ", all,
+          ", received ", count);
+}
+
 Dataset Dataset::take(int64_t count, std::source_location where) const {
-  return Dataset(std::make_shared<TakeNode>(node_, count < 0 ? -1 : count, where));
+  check_count("take", count, "for all elements", where);
+  return Dataset(std::make_shared<TakeNode>(node_, count, where));
 }
 Dataset Dataset::skip(int64_t count, std::source_location where) const {
+  check_count("skip", count, "for all elements", where);
   return Dataset(std::make_shared<SkipNode>(node_, count, where));
 }
 Dataset Dataset::repeat(int64_t count, std::source_location where) const {
-  return Dataset(std::make_shared<RepeatNode>(node_, count < 0 ? -1 : count, where));
+  check_count("repeat", count, "for ever", where);
+  return Dataset(std::make_shared<RepeatNode>(node_, count, where));
 }
 Dataset Dataset::enumerate(int64_t start, std::source_location where) const {
   return Dataset(std::make_shared<EnumerateNode>(node_, start, where));

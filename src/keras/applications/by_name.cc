@@ -10,19 +10,19 @@ namespace {
 template <class Visitor, class Options>
 void visit_options(Visitor& v, Options& o) {
   if constexpr (requires { o.input_shape; }) v("input_shape", o.input_shape);
-  if constexpr (requires { o.classes; }) v("classes", o.classes);
-  if constexpr (requires { o.hidden; }) v("hidden", o.hidden);
-  if constexpr (requires { o.width; }) v("width", o.width);
+  if constexpr (requires { o.classes; }) v("classes", o.classes, kPositive);
+  if constexpr (requires { o.hidden; }) v("hidden", o.hidden, kPositive);
+  if constexpr (requires { o.width; }) v("width", o.width, kPositive);
   if constexpr (requires { o.stem; }) v("stem", o.stem);
   if constexpr (requires { o.version; }) v("version", o.version);
-  if constexpr (requires { o.patch_size; }) v("patch_size", o.patch_size);
-  if constexpr (requires { o.vocabulary; }) v("vocabulary", o.vocabulary);
-  if constexpr (requires { o.context; }) v("context", o.context);
-  if constexpr (requires { o.dim; }) v("dim", o.dim);
-  if constexpr (requires { o.depth; }) v("depth", o.depth);
-  if constexpr (requires { o.heads; }) v("heads", o.heads);
-  if constexpr (requires { o.mlp_dim; }) v("mlp_dim", o.mlp_dim);
-  if constexpr (requires { o.dropout; }) v("dropout", o.dropout);
+  if constexpr (requires { o.patch_size; }) v("patch_size", o.patch_size, kPositive);
+  if constexpr (requires { o.vocabulary; }) v("vocabulary", o.vocabulary, kPositive);
+  if constexpr (requires { o.context; }) v("context", o.context, kPositive);
+  if constexpr (requires { o.dim; }) v("dim", o.dim, kPositive);
+  if constexpr (requires { o.depth; }) v("depth", o.depth, kNotNegative);
+  if constexpr (requires { o.heads; }) v("heads", o.heads, kPositive);
+  if constexpr (requires { o.mlp_dim; }) v("mlp_dim", o.mlp_dim, kPositive);
+  if constexpr (requires { o.dropout; }) v("dropout", o.dropout, kBelowOne);
   if constexpr (requires { o.activation; }) v("activation", o.activation);
   if constexpr (requires { o.classifier_activation; }) v("classifier_activation", o.classifier_activation);
   v("name", o.name);

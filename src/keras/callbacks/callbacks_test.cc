@@ -514,6 +514,47 @@ TEST_F(CallbacksOwnProcess, ARunThatWasKilledGoesOnWithTheSameBits) {
   }
 }
 
+// Data that counts its passes: a run that goes on in the middle of an epoch opens it once, and its metrics are those of the
+// whole epoch, whether steps are compiled or run op by op.
+TEST_F(Callbacks, ARunThatGoesOnReadsItsDataOnceAndKeepsItsMetrics) {
+  for (const bool eagerly : {false, true}) {
+    SCOPED_TRACE(eagerly);
+    int passes = 0;
+    const auto data = data::Dataset::from_generator([&passes]() -> data::Dataset::Generator {
+                        ++passes;
+                        return [at = 0]() mutable -> std::optional<data::Element> {
+                          if (at == 24) return {};
+                          const auto i = static_cast<float>(at++);
+                          return data::Element(Tensor::from<float>({i / 24, 1}, {2}),
+                                               Tensor::from<float>({i > 11 ? 1.0F : 0.0F}, {1}));
+                        };
+                      }).batch(4);
+    const auto run = [&](const std::string& backup, int64_t stop_after) {
+      set_random_seed(3);
+      const Sequential model({Input({2}), layers::Dense(1, {.activation = "sigmoid", .name = "a"})},
+                             {.name = "resumed"});
+      model.compile({.optimizer = "sgd",
+                     .loss = "binary_crossentropy",
+                     .metrics = {"mae", metrics::AUC()},
+                     .run_eagerly = eagerly});
+      std::vector<Callback> list;
+      if (!backup.empty()) list.push_back(callbacks::BackupAndRestore(backup, {.save_freq = 1}));
+      list.push_back(callbacks::LambdaCallback({.on_train_batch_begin = [&](int64_t batch, const Logs&) {
+        if (batch == stop_after) throw std::runtime_error("stopped");
+      }}));
+      passes = 0;
+      const History history = model.fit(data, {.verbose = 0, .callbacks = list, .steps_per_epoch = 6});
+      return std::vector{history["loss"][0], history["mae"][0], history["auc"][0]};
+    };
+    const std::vector<double> whole = run("", -1);
+    const int passes_of_one_run = passes;
+    const std::string backup = in_folder(eagerly ? "eager" : "compiled");
+    EXPECT_THROW(run(backup, 3), std::exception);
+    EXPECT_EQ(run(backup, -1), whole);
+    EXPECT_EQ(passes, passes_of_one_run);
+  }
+}
+
 TEST_F(Callbacks, ABackupOfAnotherModelIsRefused) {
   const Model model = small();
   const Tensor x = Tensor::full(DType::float32, {4, 1}, 1.0);

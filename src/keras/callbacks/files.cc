@@ -13,6 +13,7 @@
 #include "keras/callbacks/callback_states.h"
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
+#include "keras/range.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
@@ -43,6 +44,8 @@ class ModelCheckpointCallback final : public CallbackBase {
  public:
   ModelCheckpointCallback(std::string path, const ModelCheckpointOptions& options)
       : path_(std::move(path)), options_(options) {
+    require_in(kNotNegative, "ModelCheckpoint", "save_freq", options.save_freq);
+    require_in(kFinite, "ModelCheckpoint", "initial_value_threshold", options.initial_value_threshold);
     if (options.save_best_only) monitor_.emplace(options.monitor, options.mode, 0.0, "ModelCheckpoint");
     require(!path_.empty(), ErrorCode::invalid_argument, std::source_location::current(),
             "ModelCheckpoint: the path is empty");
@@ -295,6 +298,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
         options_(options) {
     require(!folder.empty(), ErrorCode::invalid_argument, std::source_location::current(),
             "BackupAndRestore: the folder is empty");
+    require_in(kNotNegative, "BackupAndRestore", "save_freq", options.save_freq);
   }
 
   bool needs_every_batch() const override { return options_.save_freq > 0; }

@@ -5,6 +5,7 @@
 
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
+#include "keras/range.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/terminal.h"
@@ -16,7 +17,12 @@ namespace {
 class EarlyStoppingCallback final : public CallbackBase {
  public:
   explicit EarlyStoppingCallback(const EarlyStoppingOptions& options)
-      : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "EarlyStopping") {}
+      : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "EarlyStopping") {
+    require_in(kFinite, "EarlyStopping", "min_delta", options.min_delta);
+    require_in(kNotNegative, "EarlyStopping", "patience", options.patience);
+    require_in(kFinite, "EarlyStopping", "baseline", options.baseline);
+    require_in(kNotNegative, "EarlyStopping", "start_from_epoch", options.start_from_epoch);
+  }
 
   bool needs_every_batch() const override { return false; }
   void on_train_begin(const Logs&) override {
@@ -88,8 +94,12 @@ class ReduceLROnPlateauCallback final : public CallbackBase {
  public:
   explicit ReduceLROnPlateauCallback(const ReduceLROnPlateauOptions& options)
       : options_(options), monitor_(options.monitor, options.mode, options.min_delta, "ReduceLROnPlateau") {
-    require(options.factor < 1, ErrorCode::invalid_argument, std::source_location::current(),
-            "ReduceLROnPlateau: factor must be below 1, received ", options.factor);
+    const Range part{.low = 0, .high = 1, .above_low = true, .below_high = true};
+    require_in(part, "ReduceLROnPlateau", "factor", options.factor);
+    require_in(kNotNegative, "ReduceLROnPlateau", "patience", options.patience);
+    require_in(kFinite, "ReduceLROnPlateau", "min_delta", options.min_delta);
+    require_in(kNotNegative, "ReduceLROnPlateau", "cooldown", options.cooldown);
+    require_in(kNotNegative, "ReduceLROnPlateau", "min_lr", options.min_lr);
   }
 
   bool needs_every_batch() const override { return false; }

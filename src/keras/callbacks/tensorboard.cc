@@ -5,6 +5,7 @@
 
 #include "keras/functional_graph.h"
 #include "keras/models/functional_model.h"
+#include "keras/range.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/device/device.h"
 #include "lockstep/keras/model.h"
@@ -44,7 +45,10 @@ void add_nodes(const ModelBase& model, const std::string& prefix, std::vector<Gr
 class TensorBoardCallback final : public CallbackBase {
  public:
   TensorBoardCallback(std::string folder, const TensorBoardOptions& options)
-      : folder_(std::move(folder)), options_(options) {}
+      : folder_(std::move(folder)), options_(options) {
+    require_in(kNotNegative, "TensorBoard", "histogram_freq", options.histogram_freq);
+    require_in(kNotNegative, "TensorBoard", "update_freq", options.update_freq);
+  }
 
   void on_train_begin(const Logs&) override {
     step_ = epoch_step_ = 0;

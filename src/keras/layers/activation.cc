@@ -14,11 +14,6 @@
 namespace lockstep::keras::layers {
 namespace {
 
-void require_not_negative(const LayerBase& layer, const char* name, double value) {
-  require(value >= 0, ErrorCode::invalid_argument, std::source_location::current(), layer.class_name(), ": ",
-          name, " must not be negative, received ", value);
-}
-
 template <class Settings>
 class ElementwiseLayer : public ConfiguredLayer<Settings> {
  public:
@@ -43,21 +38,16 @@ const RegisterLayer<ActivationLayer> activation;
 struct ReLUSettings {
   ReLUOptions options;
   void visit(auto& v) {
-    v("max_value", options.max_value);
-    v("negative_slope", options.negative_slope);
-    v("threshold", options.threshold);
+    v("max_value", options.max_value, kNotNegative);
+    v("negative_slope", options.negative_slope, kNotNegative);
+    v("threshold", options.threshold, kNotNegative);
   }
 };
 
 class ReLULayer final : public ElementwiseLayer<ReLUSettings> {
  public:
   static constexpr const char* kClassName = "ReLU";
-  ReLULayer(const char* class_name, ReLUSettings settings)
-      : ElementwiseLayer(class_name, std::move(settings)) {
-    require_not_negative(*this, "max_value", settings_.options.max_value.value_or(0));
-    require_not_negative(*this, "negative_slope", settings_.options.negative_slope);
-    require_not_negative(*this, "threshold", settings_.options.threshold);
-  }
+  using ElementwiseLayer::ElementwiseLayer;
   Tensor call(const Tensor& x, const CallContext&) override {
     const ReLUOptions& o = settings_.options;
     return relu(x, {.negative_slope = o.negative_slope,
@@ -69,16 +59,13 @@ const RegisterLayer<ReLULayer> registered_relu;
 
 struct LeakyReLUSettings {
   LeakyReLUOptions options;
-  void visit(auto& v) { v("negative_slope", options.negative_slope); }
+  void visit(auto& v) { v("negative_slope", options.negative_slope, kNotNegative); }
 };
 
 class LeakyReLULayer final : public ElementwiseLayer<LeakyReLUSettings> {
  public:
   static constexpr const char* kClassName = "LeakyReLU";
-  LeakyReLULayer(const char* class_name, LeakyReLUSettings settings)
-      : ElementwiseLayer(class_name, std::move(settings)) {
-    require_not_negative(*this, "negative_slope", settings_.options.negative_slope);
-  }
+  using ElementwiseLayer::ElementwiseLayer;
   Tensor call(const Tensor& x, const CallContext&) override {
     return leaky_relu(x, settings_.options.negative_slope);
   }
@@ -87,7 +74,7 @@ const RegisterLayer<LeakyReLULayer> registered_leaky_relu;
 
 struct ELUSettings {
   ELUOptions options;
-  void visit(auto& v) { v("alpha", options.alpha); }
+  void visit(auto& v) { v("alpha", options.alpha, kFinite); }
 };
 
 class ELULayer final : public ElementwiseLayer<ELUSettings> {
@@ -104,7 +91,7 @@ struct PReLUSettings {
     v("alpha_initializer", options.alpha_initializer);
     v("alpha_regularizer", options.alpha_regularizer);
     v("alpha_constraint", options.alpha_constraint);
-    v("shared_axes", options.shared_axes);
+    v("shared_axes", options.shared_axes, kFinite);
   }
 };
 
@@ -140,7 +127,7 @@ const RegisterLayer<PReLULayer> prelu;
 
 struct SoftmaxSettings {
   SoftmaxOptions options;
-  void visit(auto& v) { v("axis", options.axis); }
+  void visit(auto& v) { v("axis", options.axis, kFinite); }
 };
 
 class SoftmaxLayer final : public ElementwiseLayer<SoftmaxSettings> {

@@ -20,11 +20,7 @@ class ScoredAttention : public ConfiguredLayer<Settings> {
  public:
   ScoredAttention(const char* class_name, Settings settings)
       : ConfiguredLayer<Settings>(class_name, std::move(settings)),
-        source_(*this, this->settings_.options.seed) {
-    const double rate = this->settings_.options.dropout;
-    require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, std::source_location::current(), class_name,
-            ": dropout must be at least 0 and below 1, received ", rate);
-  }
+        source_(*this, this->settings_.options.seed) {}
 
   void build_all(const std::vector<Shape>& inputs) override {
     require(inputs.size() == 2 || inputs.size() == 3, ErrorCode::invalid_argument, this->where(),
@@ -45,7 +41,10 @@ class ScoredAttention : public ConfiguredLayer<Settings> {
       weights = dropout(weights, rate, {.generator = source_.generator()});
     const Tensor result = matmul(weights, inputs[1]);
     const Tensor& query_mask = context.mask();
-    return {query_mask.defined() ? lockstep::where(expand_dims(query_mask, -1), result, 0.0) : result};
+    TensorList results = {query_mask.defined() ? lockstep::where(expand_dims(query_mask, -1), result, 0.0)
+                                               : result};
+    if (context.return_attention_scores) results.push_back(weights);
+    return results;
   }
 
   TensorList compute_mask(const TensorList&, const TensorList& masks, size_t) override { return {masks[0]}; }
@@ -76,8 +75,8 @@ struct AttentionSettings {
   void visit(auto& v) {
     v("use_scale", options.use_scale);
     v("score_mode", options.score_mode);
-    v("dropout", options.dropout);
-    v("seed", options.seed);
+    v("dropout", options.dropout, kBelowOne);
+    v("seed", options.seed, kAnything);
   }
 };
 
@@ -115,8 +114,8 @@ struct AdditiveAttentionSettings {
   AdditiveAttentionOptions options;
   void visit(auto& v) {
     v("use_scale", options.use_scale);
-    v("dropout", options.dropout);
-    v("seed", options.seed);
+    v("dropout", options.dropout, kBelowOne);
+    v("seed", options.seed, kAnything);
   }
 };
 

@@ -22,9 +22,9 @@ struct BatchNormalizationSettings {
 
   void visit(auto& v) {
     BatchNormalizationOptions& o = options;
-    v("axis", o.axis);
-    v("momentum", o.momentum);
-    v("epsilon", o.epsilon);
+    v("axis", o.axis, kFinite);
+    v("momentum", o.momentum, kShare);
+    v("epsilon", o.epsilon, kNotNegative);
     v("center", o.center);
     v("scale", o.scale);
     v("beta_initializer", o.beta_initializer);
@@ -38,15 +38,15 @@ struct BatchNormalizationSettings {
     v("synchronized", o.synchronized);
     v("renorm", o.renorm);
     v("renorm_clipping", clipping);
-    v("renorm_momentum", o.renorm_momentum);
+    v("renorm_momentum", o.renorm_momentum, kShare);
   }
 };
 
 struct ClippingSettings : RenormClipping {
   void visit(auto& v) {
-    v("rmin", rmin);
-    v("rmax", rmax);
-    v("dmax", dmax);
+    v("rmin", rmin, kNotNegative);
+    v("rmax", rmax, kNotNegative);
+    v("dmax", dmax, kNotNegative);
   }
 };
 
@@ -82,8 +82,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     const auto here = std::source_location::current();
     require(!clipping.rmin || !clipping.rmax || *clipping.rmin <= *clipping.rmax, ErrorCode::invalid_argument,
             here, "BatchNormalization: rmax of renorm_clipping must not be below rmin");
-    require(clipping.dmax.value_or(0) >= 0, ErrorCode::invalid_argument, here,
-            "BatchNormalization: dmax of renorm_clipping must not be negative");
+    check_fields(ClippingSettings{clipping}, "BatchNormalization: renorm_clipping");
   }
 
   void build(const Shape& input) override {

@@ -4,6 +4,7 @@
 #include "keras/layers/recurrent_layer.h"
 #include "keras/layers/recurrent_settings.h"
 #include "keras/layers/spatial.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/keras/layers/recurrent.h"
 #include "lockstep/ops/conv.h"
 
@@ -18,12 +19,12 @@ struct ConvLSTMSettings {
   ConvLSTMOptions options;
   void visit(auto& v) {
     visit_sequence(v, options);
-    v("filters", filters);
-    v("kernel_size", kernel_size);
-    v("strides", options.strides);
+    v("filters", filters, kPositive);
+    v("kernel_size", kernel_size, kPositive);
+    v("strides", options.strides, kPositive);
     v("padding", options.padding);
     v("data_format", options.data_format);
-    v("dilation_rate", options.dilation_rate);
+    v("dilation_rate", options.dilation_rate, kPositive);
     visit_gates(v, options);
   }
 };
@@ -32,16 +33,11 @@ template <int Rank>
 ConvLSTMSettings completed(ConvLSTMSettings settings, const char* layer) {
   const auto here = std::source_location::current();
   ConvLSTMOptions& o = settings.options;
-  require(settings.filters > 0, ErrorCode::invalid_argument, here, layer,
-          ": filters must be positive, received ", settings.filters);
   settings.kernel_size = positive(settings.kernel_size, Rank, layer, "kernel_size");
   o.strides = positive(o.strides, Rank, layer, "strides");
   o.dilation_rate = positive(o.dilation_rate, Rank, layer, "dilation_rate");
   require(o.padding.kind() != Padding::causal, ErrorCode::invalid_argument, here, layer,
           ": padding must be \"valid\" or \"same\", received \"causal\"");
-  for (const double rate : {o.dropout, o.recurrent_dropout})
-    require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, here, layer,
-            ": rates of dropout are at least 0 and below 1, received ", rate);
   return settings;
 }
 
@@ -214,13 +210,19 @@ const RegisterLayer<ConvLSTMLayer<3>> conv_lstm3d;
 
 }  // namespace
 
-Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options) {
+Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options,
+                 std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLSTMLayer<1>>({filters, kernel_size, options});
 }
-Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options) {
+Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options,
+                 std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLSTMLayer<2>>({filters, kernel_size, options});
 }
-Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options) {
+Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options,
+                 std::source_location where) {
+  const CallSite site(where);
   return make_configured<ConvLSTMLayer<3>>({filters, kernel_size, options});
 }
 

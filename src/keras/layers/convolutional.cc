@@ -20,10 +20,10 @@ Tensor add_bias(const Tensor& y, const Variable& bias, DataFormat format, int ra
 
 template <class Options>
 void visit_window(auto& v, Options& o) {
-  v("strides", o.strides);
+  v("strides", o.strides, kPositive);
   v("padding", o.padding);
   v("data_format", o.data_format);
-  v("dilation_rate", o.dilation_rate);
+  v("dilation_rate", o.dilation_rate, kPositive);
 }
 template <class Options>
 void visit_kernel(auto& v, Options& o) {
@@ -44,12 +44,6 @@ Settings completed(Settings settings, int rank, const char* layer) {
   settings.kernel_size = positive(settings.kernel_size, rank, layer, "kernel_size");
   o.strides = positive(o.strides, rank, layer, "strides");
   o.dilation_rate = positive(o.dilation_rate, rank, layer, "dilation_rate");
-  if constexpr (requires { settings.filters; })
-    require(settings.filters > 0, ErrorCode::invalid_argument, std::source_location::current(), layer,
-            ": filters must be positive, received ", settings.filters);
-  if constexpr (requires { o.depth_multiplier; })
-    require(o.depth_multiplier > 0, ErrorCode::invalid_argument, std::source_location::current(), layer,
-            ": depth_multiplier must be positive, received ", o.depth_multiplier);
   return settings;
 }
 
@@ -68,10 +62,10 @@ struct ConvSettings {
   ConvOptions options;
 
   void visit(auto& v) {
-    v("filters", filters);
-    v("kernel_size", kernel_size);
+    v("filters", filters, kPositive);
+    v("kernel_size", kernel_size, kPositive);
     visit_window(v, options);
-    v("groups", options.groups);
+    v("groups", options.groups, kPositive);
     visit_kernel(v, options);
   }
 };
@@ -84,9 +78,8 @@ class ConvLayer final : public ConfiguredLayer<ConvSettings> {
   ConvLayer(const char* class_name, ConvSettings settings)
       : ConfiguredLayer(class_name, completed(std::move(settings), Rank, class_name)) {
     const ConvOptions& o = settings_.options;
-    require(o.groups > 0 && settings_.filters % o.groups == 0, ErrorCode::invalid_argument,
-            std::source_location::current(), class_name, ": filters (", settings_.filters,
-            ") must be a multiple of groups (", o.groups, ")");
+    require(settings_.filters % o.groups == 0, ErrorCode::invalid_argument, std::source_location::current(),
+            class_name, ": filters (", settings_.filters, ") must be a multiple of groups (", o.groups, ")");
   }
 
   void build(const Shape& input) override {
@@ -130,14 +123,14 @@ struct ConvTransposeSettings {
   ConvTransposeOptions options;
 
   void visit(auto& v) {
-    v("filters", filters);
-    v("kernel_size", kernel_size);
+    v("filters", filters, kPositive);
+    v("kernel_size", kernel_size, kPositive);
     visit_window(v, options);
     visit_kernel(v, options);
     // null: by the rule of the padding.
     std::optional<Dims> given;
     if (!options.output_padding.empty()) given = options.output_padding;
-    v("output_padding", given);
+    v("output_padding", given, kNotNegative);
     options.output_padding = given ? Sizes(*given) : Sizes();
   }
 };
@@ -197,9 +190,9 @@ struct DepthwiseSettings {
   DepthwiseConvOptions options;
 
   void visit(auto& v) {
-    v("kernel_size", kernel_size);
+    v("kernel_size", kernel_size, kPositive);
     visit_window(v, options);
-    v("depth_multiplier", options.depth_multiplier);
+    v("depth_multiplier", options.depth_multiplier, kPositive);
     v("activation", options.activation);
     v("use_bias", options.use_bias);
     v("depthwise_initializer", options.depthwise_initializer);
@@ -250,10 +243,10 @@ struct SeparableSettings {
   SeparableConvOptions options;
 
   void visit(auto& v) {
-    v("filters", filters);
-    v("kernel_size", kernel_size);
+    v("filters", filters, kPositive);
+    v("kernel_size", kernel_size, kPositive);
     visit_window(v, options);
-    v("depth_multiplier", options.depth_multiplier);
+    v("depth_multiplier", options.depth_multiplier, kPositive);
     v("activation", options.activation);
     v("use_bias", options.use_bias);
     v("depthwise_initializer", options.depthwise_initializer);

@@ -13,7 +13,7 @@ struct DenseSettings {
   DenseOptions options;
 
   void visit(auto& v) {
-    v("units", units);
+    v("units", units, kPositive);
     v("activation", options.activation);
     v("use_bias", options.use_bias);
     v("kernel_initializer", options.kernel_initializer);
@@ -29,11 +29,7 @@ class DenseLayer final : public ConfiguredLayer<DenseSettings> {
  public:
   static constexpr const char* kClassName = "Dense";
 
-  DenseLayer(const char* class_name, DenseSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)) {
-    require(settings_.units > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            "Dense: units must be positive, received ", settings_.units);
-  }
+  using ConfiguredLayer::ConfiguredLayer;
 
   void build(const Shape& input) override {
     const DenseOptions& o = settings_.options;

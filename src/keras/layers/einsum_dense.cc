@@ -18,7 +18,7 @@ struct EinsumDenseSettings {
   std::string equation;
   EinsumDenseOptions options;
   void visit(auto& v) {
-    v("output_shape", output_shape);
+    v("output_shape", output_shape, at_least(-1));
     v("equation", equation);
     v("activation", options.activation);
     v("bias_axes", options.bias_axes);

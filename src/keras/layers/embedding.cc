@@ -15,8 +15,8 @@ struct TableSettings {
   int64_t output_dim = 0;
   Options options;
   void visit(auto& v) {
-    v("input_dim", input_dim);
-    v("output_dim", output_dim);
+    v("input_dim", input_dim, kPositive);
+    v("output_dim", output_dim, kPositive);
     v("embeddings_initializer", options.embeddings_initializer);
     v("embeddings_regularizer", options.embeddings_regularizer);
     v("activity_regularizer", options.activity_regularizer);
@@ -25,7 +25,7 @@ struct TableSettings {
     if constexpr (requires { options.tie_weights; }) {
       v("tie_weights", options.tie_weights);
       v("reverse_dtype", options.reverse_dtype);
-      v("logit_soft_cap", options.logit_soft_cap);
+      v("logit_soft_cap", options.logit_soft_cap, kPositive);
     }
   }
 };
@@ -36,9 +36,6 @@ class TableLayer : public ConfiguredLayer<TableSettings<Options>> {
   TableLayer(const char* class_name, TableSettings<Options> settings)
       : ConfiguredLayer<TableSettings<Options>>(class_name, std::move(settings)) {
     const TableSettings<Options>& s = this->settings_;
-    require(s.input_dim > 0 && s.output_dim > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            class_name, ": input_dim and output_dim must be positive, received ", s.input_dim, " and ",
-            s.output_dim);
     const Tensor& weights = s.options.weights;
     const Shape shape{s.input_dim, s.output_dim};
     require(!weights.defined() || weights.shape() == shape, ErrorCode::shape_mismatch,

@@ -86,11 +86,6 @@ class ImageLayer : public ConfiguredLayer<Settings> {
   DataFormat format() const { return this->settings_.options.data_format; }
 };
 
-void require_size(const char* layer, int64_t height, int64_t width) {
-  require(height > 0 && width > 0, ErrorCode::invalid_argument, std::source_location::current(), layer,
-          ": height and width must be positive, received ", height, " and ", width);
-}
-
 template <class Settings>
 class RandomImageLayer : public ImageLayer<Settings> {
  public:
@@ -119,13 +114,13 @@ struct ResizingSettings {
   ResizingOptions options;
   std::string fill_mode = "constant";
   void visit(auto& v) {
-    v("height", height);
-    v("width", width);
+    v("height", height, kPositive);
+    v("width", width, kPositive);
     v("interpolation", options.interpolation);
     v("crop_to_aspect_ratio", options.crop_to_aspect_ratio);
     v("pad_to_aspect_ratio", options.pad_to_aspect_ratio);
     v("fill_mode", fill_mode);
-    v("fill_value", options.fill_value);
+    v("fill_value", options.fill_value, kFinite);
     v("antialias", options.antialias);
     v("data_format", options.data_format);
   }
@@ -137,7 +132,6 @@ class ResizingLayer final : public ImageLayer<ResizingSettings> {
   ResizingLayer(const char* class_name, ResizingSettings settings)
       : ImageLayer(class_name, std::move(settings)) {
     const auto here = std::source_location::current();
-    require_size(kClassName, settings_.height, settings_.width);
     require(!settings_.options.crop_to_aspect_ratio || !settings_.options.pad_to_aspect_ratio,
             ErrorCode::invalid_argument, here,
             "Resizing: one of crop_to_aspect_ratio and pad_to_aspect_ratio at most");
@@ -173,8 +167,8 @@ struct CenterCropSettings {
   int64_t height = 0, width = 0;
   ImageOptions options;
   void visit(auto& v) {
-    v("height", height);
-    v("width", width);
+    v("height", height, kPositive);
+    v("width", width, kPositive);
     v("data_format", options.data_format);
   }
 };
@@ -183,9 +177,7 @@ class CenterCropLayer final : public ImageLayer<CenterCropSettings> {
  public:
   static constexpr const char* kClassName = "CenterCrop";
   CenterCropLayer(const char* class_name, CenterCropSettings settings)
-      : ImageLayer(class_name, std::move(settings)) {
-    require_size(kClassName, settings_.height, settings_.width);
-  }
+      : ImageLayer(class_name, std::move(settings)) {}
 
  protected:
   Tensor images(const Tensor& x, bool) const override {
@@ -201,9 +193,9 @@ struct RandomCropSettings {
   int64_t height = 0, width = 0;
   RandomImageOptions options;
   void visit(auto& v) {
-    v("height", height);
-    v("width", width);
-    v("seed", options.seed);
+    v("height", height, kPositive);
+    v("width", width, kPositive);
+    v("seed", options.seed, kAnything);
     v("data_format", options.data_format);
   }
 };
@@ -212,9 +204,7 @@ class RandomCropLayer final : public RandomImageLayer<RandomCropSettings> {
  public:
   static constexpr const char* kClassName = "RandomCrop";
   RandomCropLayer(const char* class_name, RandomCropSettings settings)
-      : RandomImageLayer(class_name, std::move(settings)) {
-    require_size(kClassName, settings_.height, settings_.width);
-  }
+      : RandomImageLayer(class_name, std::move(settings)) {}
 
  protected:
   Tensor images(const Tensor& x, bool training) const override {
@@ -245,7 +235,7 @@ struct RandomFlipSettings {
   RandomImageOptions options;
   void visit(auto& v) {
     v("mode", mode);
-    v("seed", options.seed);
+    v("seed", options.seed, kAnything);
     v("data_format", options.data_format);
   }
 };
@@ -303,8 +293,8 @@ Interval interval(const Numbers& factor, const char* layer, const char* setting,
 void visit_transform(auto& v, auto& o) {
   v("fill_mode", o.fill_mode);
   v("interpolation", o.interpolation);
-  v("fill_value", o.fill_value);
-  v("seed", o.seed);
+  v("fill_value", o.fill_value, kFinite);
+  v("seed", o.seed, kAnything);
   v("data_format", o.data_format);
 }
 
@@ -342,7 +332,7 @@ struct RandomRotationSettings {
   Numbers factor = 0.0;
   RandomTransformOptions options;
   void visit(auto& v) {
-    v("factor", factor);
+    v("factor", factor, kFinite);
     visit_transform(v, options);
   }
 };
@@ -380,8 +370,8 @@ struct HeightAndWidthSettings {
   Numbers height_factor = 0.0, width_factor = {};
   RandomTransformOptions options;
   void visit(auto& v) {
-    v("height_factor", height_factor);
-    v("width_factor", width_factor);
+    v("height_factor", height_factor, kFinite);
+    v("width_factor", width_factor, kFinite);
     visit_transform(v, options);
   }
 };
@@ -443,9 +433,9 @@ struct ColorSettings {
   Numbers factor = 0.0;
   RandomColorOptions options;
   void visit(auto& v) {
-    v("factor", factor);
-    v("value_range", options.value_range);
-    v("seed", options.seed);
+    v("factor", factor, kFinite);
+    v("value_range", options.value_range, kFinite);
+    v("seed", options.seed, kAnything);
     v("data_format", options.data_format);
   }
 };

@@ -12,6 +12,7 @@
 #include "keras/layers/adaptable.h"
 #include "keras/layers/category_encoding.h"
 #include "keras/layers/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/element.h"
 #include "lockstep/ops/array.h"
@@ -95,11 +96,6 @@ void check_lookup(const Options& o, const char* layer, std::source_location wher
   const auto check = [&](bool holds, const auto&... rule) {
     require(holds, ErrorCode::invalid_argument, where, layer, ": ", rule...);
   };
-  check(!o.max_tokens || *o.max_tokens > 1, "max_tokens must be above 1, received ",
-        o.max_tokens.value_or(0));
-  constexpr int64_t kMostUnknown = int64_t{1} << 20;  // the vocabulary lists each of them
-  check(o.num_oov_indices >= 0 && o.num_oov_indices <= kMostUnknown, "num_oov_indices must be in [0, ",
-        kMostUnknown, "], received ", o.num_oov_indices);
   check(!o.pad_to_max_tokens || o.max_tokens, "pad_to_max_tokens needs max_tokens");
   check(!o.invert || o.output_mode == "int", "invert goes with output_mode \"int\", received \"",
         o.output_mode, "\"");
@@ -129,22 +125,42 @@ std::vector<Token> plain_tokens(std::vector<Token> tokens, const std::vector<Tok
   return tokens;
 }
 
-// Keras' lookups know settings that have one value here.
-template <class Reader>
-void ignore_constant_fields(Reader& reader) {
+// Keras' lookups know settings that have one value here: what another value asks for is not lost without a word.
+void read_constant_fields(FieldReader& reader, const Json& config, const char* layer,
+                          std::source_location where) {
+  const auto is = [&](const char* name, const Json& value) {
+    const Json* found = config.find(name);
+    return !found || found->is_null() || *found == value;
+  };
+  for (const char* name : {"sparse", "ragged"})
+    require(is(name, false), ErrorCode::unsupported, where, layer, ": ", name,
+            " must be false: there are no ", name,
+            " tensors; rows have one length, with zeros where nothing is");
+  if (const Json* encoding = config.find("encoding"))
+    require(is("encoding", "utf-8"), ErrorCode::unsupported, where, layer,
+            ": encoding must be \"utf-8\", received ", *encoding, "; convert the texts first");
   for (const char* name : {"sparse", "ragged", "encoding", "vocabulary_size", "has_input_vocabulary",
                            "vocabulary_dtype", "oov_method", "trainable", "dtype"})
     reader.ignore(name);
+}
+
+// Tokens are strings or whole numbers, any of them.
+template <class T>
+void visit_token(auto& v, const char* name, T& token) {
+  if constexpr (HoldsNumbers<T>)
+    v(name, token, kAnything);
+  else
+    v(name, token);
 }
 
 template <class Options>
 void visit_lookup(auto& v, Options& o) {
   v("name", o.name);
   v("invert", o.invert);
-  v("max_tokens", o.max_tokens);
-  v("num_oov_indices", o.num_oov_indices);
-  v("oov_token", o.oov_token);
-  v("mask_token", o.mask_token);
+  v("max_tokens", o.max_tokens, at_least(2));
+  v("num_oov_indices", o.num_oov_indices, Range{.low = 0, .high = 1 << 20});  // the vocabulary lists each
+  visit_token(v, "oov_token", o.oov_token);
+  visit_token(v, "mask_token", o.mask_token);
   v("output_mode", o.output_mode);
   v("pad_to_max_tokens", o.pad_to_max_tokens);
 }
@@ -163,11 +179,68 @@ void from_json(const Json& json, MaybeList<T>& value) {
   value.list.clear();
   if (!json.is_null()) keras::from_json(json, value.list);
 }
-template <class T>
-void visit_maybe(auto& v, const char* name, std::vector<T>& list) {
-  MaybeList<T> value{list};
-  v(name, value);
+template <Number T>
+void each_number(const MaybeList<T>& value, auto&& f) {
+  keras::each_number(value.list, f);
 }
+template <class T>
+void visit_maybe(auto& v, const char* name, std::vector<T>& list, const Range& range = kAnything) {
+  MaybeList<T> value{list};
+  if constexpr (HoldsNumbers<MaybeList<T>>)
+    v(name, value, range);
+  else
+    v(name, value);
+}
+
+// A key of two numbers; Keras takes one number for both.
+using Salt = std::optional<std::pair<uint64_t, uint64_t>>;
+struct SaltField {
+  Salt& salt;
+};
+Json to_json(const SaltField& field) {
+  if (!field.salt) return {};
+  return Json::List{static_cast<int64_t>(field.salt->first), static_cast<int64_t>(field.salt->second)};
+}
+void from_json(const Json& json, SaltField& field) {
+  field.salt.reset();
+  if (json.is_null()) return;
+  const bool both = json.is_int();
+  require(both || (json.is_list() && json.items().size() == 2), ErrorCode::invalid_argument,
+          std::source_location::current(), "salt is a whole number or a list of two, received ", json);
+  const auto number = [](const Json& item) { return static_cast<uint64_t>(item.as_int()); };
+  field.salt = {number(both ? json : json.at(size_t{0})), number(both ? json : json.at(size_t{1}))};
+}
+
+uint64_t hash_of(const std::string& text, const Salt& salt) {
+  return salt ? sip_hash(text, *salt) : farm_fingerprint(text);
+}
+
+struct StringLookupFields {
+  StringLookupOptions& options;
+  void visit(auto& v) {
+    visit_lookup(v, options);
+    SaltField salt{options.salt};
+    v("salt", salt);
+    visit_maybe(v, "vocabulary", options.vocabulary);
+    visit_maybe(v, "idf_weights", options.idf_weights, kFinite);
+  }
+};
+
+struct TextVectorizationFields {
+  TextVectorizationOptions& options;
+  void visit(auto& v) {
+    v("name", options.name);
+    v("max_tokens", options.max_tokens, at_least(2));
+    v("standardize", options.standardize);
+    v("split", options.split);
+    visit_maybe(v, "ngrams", options.ngrams, kPositive);
+    v("output_mode", options.output_mode);
+    v("output_sequence_length", options.output_sequence_length, kPositive);
+    v("pad_to_max_tokens", options.pad_to_max_tokens);
+    visit_maybe(v, "vocabulary", options.vocabulary);
+    visit_maybe(v, "idf_weights", options.idf_weights, kFinite);
+  }
+};
 
 const Json& config_of(const Json& json, const char* class_name, std::source_location where) {
   const Json* given = json.find("class_name");
@@ -182,6 +255,8 @@ const Json& config_of(const Json& json, const char* class_name, std::source_loca
 
 StringLookup::StringLookup(const StringLookupOptions& options, std::source_location where)
     : options_(options) {
+  const CallSite site(where);
+  check_fields(StringLookupFields{options_}, "StringLookup");
   options_.output_mode = checked_mode(options.output_mode, true, "StringLookup", where);
   check_lookup(options_, "StringLookup", where);
   if (!options_.vocabulary.empty()) set_vocabulary(options_.vocabulary, options_.idf_weights, where);
@@ -263,8 +338,8 @@ int64_t StringLookup::number_of(const std::string& token, std::source_location w
   require(options_.num_oov_indices > 0, ErrorCode::invalid_argument, where, "StringLookup: \"", token,
           "\" is not in the vocabulary; num_oov_indices = 1 would give unknown tokens a number");
   if (options_.num_oov_indices == 1) return oov_start();
-  return oov_start() +
-         static_cast<int64_t>(farm_fingerprint(token) % static_cast<uint64_t>(options_.num_oov_indices));
+  return oov_start() + static_cast<int64_t>(hash_of(token, options_.salt) %
+                                            static_cast<uint64_t>(options_.num_oov_indices));
 }
 
 NumberRows StringLookup::numbers_of(const Rows& rows, std::source_location where) const {
@@ -333,19 +408,6 @@ std::vector<std::string> StringLookup::tokens(const Tensor& numbers, std::source
   return found;
 }
 
-namespace {
-
-struct StringLookupFields {
-  StringLookupOptions& options;
-  void visit(auto& v) {
-    visit_lookup(v, options);
-    visit_maybe(v, "vocabulary", options.vocabulary);
-    visit_maybe(v, "idf_weights", options.idf_weights);
-  }
-};
-
-}  // namespace
-
 Json StringLookup::serialize() const {
   StringLookupOptions options = options_;
   options.vocabulary = tokens_;
@@ -357,10 +419,11 @@ Json StringLookup::serialize() const {
 }
 
 StringLookup StringLookup::deserialize(const Json& json, std::source_location where) {
+  const CallSite site(where);
   StringLookupOptions options;
   FieldReader reader(config_of(json, "StringLookup", where));
   StringLookupFields{options}.visit(reader);
-  ignore_constant_fields(reader);
+  read_constant_fields(reader, config_of(json, "StringLookup", where), "StringLookup", where);
   reader.finish();
   return StringLookup(options, where);
 }
@@ -395,6 +458,8 @@ StringLookupOptions lookup_options(const TextVectorizationOptions& o) {
 
 TextVectorization::TextVectorization(const TextVectorizationOptions& options, std::source_location where)
     : options_(options), lookup_(lookup_options(options), where) {
+  const CallSite site(where);
+  check_fields(TextVectorizationFields{options_}, "TextVectorization");
   options_.output_mode = lookup_.options_.output_mode;
   const auto check = [&](bool holds, const auto&... rule) {
     require(holds, ErrorCode::invalid_argument, where, "TextVectorization: ", rule...);
@@ -408,11 +473,8 @@ TextVectorization::TextVectorization(const TextVectorizationOptions& options, st
       standardize, "\"");
   check(split == "whitespace" || split == "character",
         "split is \"whitespace\", \"character\" or none, received \"", split, "\"");
-  check(!options.output_sequence_length || *options.output_sequence_length > 0,
-        "output_sequence_length must be positive, received ", options.output_sequence_length.value_or(0));
   check(!options.output_sequence_length || options_.output_mode == "int",
         "output_sequence_length goes with output_mode \"int\", received \"", options_.output_mode, "\"");
-  for (const int64_t width : options.ngrams) check(width > 0, "ngrams must be positive, received ", width);
 }
 
 std::vector<std::string> TextVectorization::tokens(std::string_view text) const {
@@ -496,26 +558,6 @@ Tensor TextVectorization::operator()(const Tensor& text, std::source_location wh
   return squeeze(rows_of(one, where), {0});
 }
 
-namespace {
-
-struct TextVectorizationFields {
-  TextVectorizationOptions& options;
-  void visit(auto& v) {
-    v("name", options.name);
-    v("max_tokens", options.max_tokens);
-    v("standardize", options.standardize);
-    v("split", options.split);
-    visit_maybe(v, "ngrams", options.ngrams);
-    v("output_mode", options.output_mode);
-    v("output_sequence_length", options.output_sequence_length);
-    v("pad_to_max_tokens", options.pad_to_max_tokens);
-    visit_maybe(v, "vocabulary", options.vocabulary);
-    visit_maybe(v, "idf_weights", options.idf_weights);
-  }
-};
-
-}  // namespace
-
 Json TextVectorization::serialize() const {
   TextVectorizationOptions options = options_;
   const Json lookup = lookup_.serialize();
@@ -528,6 +570,7 @@ Json TextVectorization::serialize() const {
 }
 
 TextVectorization TextVectorization::deserialize(const Json& json, std::source_location where) {
+  const CallSite site(where);
   TextVectorizationOptions options;
   Json config = config_of(json, "TextVectorization", where);
   // Keras' number n stands for all widths up to n.
@@ -538,7 +581,7 @@ TextVectorization TextVectorization::deserialize(const Json& json, std::source_l
   }
   FieldReader reader(config);
   TextVectorizationFields{options}.visit(reader);
-  ignore_constant_fields(reader);
+  read_constant_fields(reader, config, "TextVectorization", where);
   reader.finish();
   return TextVectorization(options, where);
 }
@@ -550,14 +593,19 @@ namespace {
 struct IntegerLookupSettings {
   IntegerLookupOptions options;
   std::string oov_method = "floormod", vocabulary_dtype = "int64";
+  Salt salt = {};
   bool sparse = false;
   void visit(auto& v) {
     visit_lookup(v, options);
     v("oov_method", oov_method);
+    if constexpr (requires { v.ignore("salt"); }) {
+      SaltField given{salt};
+      v("salt", given);
+    }
     v("vocabulary_dtype", vocabulary_dtype);
     v("sparse", sparse);
     visit_maybe(v, "vocabulary", options.vocabulary);
-    visit_maybe(v, "idf_weights", options.idf_weights);
+    visit_maybe(v, "idf_weights", options.idf_weights, kFinite);
     if constexpr (requires { v.ignore("vocabulary_size"); }) {
       v.ignore("vocabulary_size");
       v.ignore("has_input_vocabulary");
@@ -574,13 +622,18 @@ class IntegerLookupLayer final : public ConfiguredLayer<IntegerLookupSettings>, 
     IntegerLookupOptions& o = settings_.options;
     o.output_mode = checked_mode(o.output_mode, true, kClassName, here);
     check_lookup(o, kClassName, here);
-    require(settings_.oov_method == "floormod", ErrorCode::unsupported, here,
-            "IntegerLookup: oov_method must be \"floormod\", received \"", settings_.oov_method, "\"");
+    require(settings_.oov_method == "floormod" && !settings_.salt, ErrorCode::unsupported, here,
+            "IntegerLookup: oov_method must be \"floormod\", without a salt, received \"",
+            settings_.oov_method,
+            "\": hashes are made on the host, by StringLookup and Hashing, while this layer runs on devices");
     require(settings_.vocabulary_dtype == "int64" || settings_.vocabulary_dtype == "int32",
             ErrorCode::invalid_argument, here,
             "IntegerLookup: vocabulary_dtype must be int64 or int32, received \"", settings_.vocabulary_dtype,
             "\"");
-    require(!settings_.sparse, ErrorCode::unsupported, here, "IntegerLookup: sparse tensors are not known");
+    require(!settings_.sparse, ErrorCode::unsupported, here,
+            "IntegerLookup: sparse must be false: there are no sparse tensors; rows have one length, with "
+            "zeros where "
+            "nothing is");
     given_ = !o.vocabulary.empty();
     if (given_) {
       o.vocabulary = plain_tokens(o.vocabulary, specials(), o.max_tokens, kClassName, here);
@@ -705,7 +758,8 @@ const RegisterLayer<IntegerLookupLayer> integer_lookup;
 
 }  // namespace
 
-AdaptableLayer IntegerLookup(const IntegerLookupOptions& options) {
+AdaptableLayer IntegerLookup(const IntegerLookupOptions& options, std::source_location where) {
+  const CallSite site(where);
   return AdaptableLayer(make_configured<IntegerLookupLayer>({options}).base());
 }
 
@@ -747,8 +801,7 @@ Tensor Hashing::binned(std::span<const std::string> values, const Shape& shape,
   const auto bins = static_cast<uint64_t>(reserved ? num_bins_ - 1 : num_bins_);
   std::vector<int64_t> found;
   for (const std::string& value : values) {
-    const uint64_t hash = options_.salt ? sip_hash(value, *options_.salt) : farm_fingerprint(value);
-    const auto bin = static_cast<int64_t>(hash % bins);
+    const auto bin = static_cast<int64_t>(hash_of(value, options_.salt) % bins);
     found.push_back(!reserved ? bin : value == *mask ? 0 : bin + 1);
   }
   return encoded(found, shape, options_.output_mode, num_bins_, where);
@@ -763,9 +816,8 @@ Tensor Hashing::operator()(const Tensor& numbers, std::source_location where) co
 
 Json Hashing::serialize() const {
   Json config = Json::object({{"name", options_.name}, {"num_bins", num_bins_}});
-  config.set("salt", options_.salt ? Json(Json::List{static_cast<int64_t>(options_.salt->first),
-                                                     static_cast<int64_t>(options_.salt->second)})
-                                   : Json());
+  Salt salt = options_.salt;
+  config.set("salt", to_json(SaltField{salt}));
   Json mask;
   if (const auto* number = std::get_if<int64_t>(&options_.mask_value)) mask = *number;
   if (const auto* text = std::get_if<std::string>(&options_.mask_value)) mask = *text;
@@ -776,21 +828,19 @@ Json Hashing::serialize() const {
 }
 
 Hashing Hashing::deserialize(const Json& json, std::source_location where) {
+  const CallSite site(where);
   HashingOptions options;
   int64_t num_bins = 0;
-  Json salt, mask;
+  Json mask;
+  SaltField salt{options.salt};
   FieldReader reader(config_of(json, "Hashing", where));
   reader("name", options.name);
-  reader("num_bins", num_bins);
+  reader("num_bins", num_bins, kPositive);
   reader("salt", salt);
   reader("mask_value", mask);
   reader("output_mode", options.output_mode);
-  ignore_constant_fields(reader);
+  read_constant_fields(reader, config_of(json, "Hashing", where), "Hashing", where);
   reader.finish();
-  if (salt.is_int()) salt = Json::List{salt, salt};
-  if (salt.is_list())
-    options.salt = {static_cast<uint64_t>(salt.at(size_t{0}).as_int()),
-                    static_cast<uint64_t>(salt.at(size_t{1}).as_int())};
   if (mask.is_int()) options.mask_value = mask.as_int();
   if (mask.is_string()) options.mask_value = mask.as_string();
   return Hashing(num_bins, options, where);
@@ -839,13 +889,14 @@ Json HashedCrossing::serialize() const {
 }
 
 HashedCrossing HashedCrossing::deserialize(const Json& json, std::source_location where) {
+  const CallSite site(where);
   HashedCrossingOptions options;
   int64_t num_bins = 0;
   FieldReader reader(config_of(json, "HashedCrossing", where));
-  reader("num_bins", num_bins);
+  reader("num_bins", num_bins, kPositive);
   reader("output_mode", options.output_mode);
   reader("name", options.name);
-  ignore_constant_fields(reader);
+  read_constant_fields(reader, config_of(json, "HashedCrossing", where), "HashedCrossing", where);
   reader.finish();
   return HashedCrossing(num_bins, options, where);
 }

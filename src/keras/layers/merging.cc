@@ -69,6 +69,7 @@ class MergeLayer : public ConfiguredLayer<MergeSettings> {
                             [](const Tensor& a, const Tensor& b) { return logical_or(a, b); })};
   }
   bool supports_masking() const override { return true; }
+  bool takes_list() const override { return true; }
 
  protected:
   // All of one rank; masks have a last dimension of 1, and are undefined where an input has none.
@@ -179,7 +180,7 @@ const RegisterLayer<MinimumLayer> registered_minimum;
 
 struct ConcatenateSettings {
   ConcatenateOptions options;
-  void visit(auto& v) { v("axis", options.axis); }
+  void visit(auto& v) { v("axis", options.axis, kFinite); }
 };
 
 class ConcatenateLayer final : public ConfiguredLayer<ConcatenateSettings> {
@@ -213,6 +214,7 @@ class ConcatenateLayer final : public ConfiguredLayer<ConcatenateSettings> {
     }
     return {reduce_any(concat(whole, static_cast<int>(settings_.options.axis)), {.axis = {-1}})};
   }
+  bool takes_list() const override { return true; }
   bool supports_masking() const override { return true; }
 };
 const RegisterLayer<ConcatenateLayer> concatenate;
@@ -223,7 +225,7 @@ struct DotSettings {
   Axes axes;
   DotOptions options;
   void visit(auto& v) {
-    v("axes", axes);
+    v("axes", axes, kFinite);
     v("normalize", options.normalize);
   }
 };
@@ -258,6 +260,7 @@ class DotLayer final : public ConfiguredLayer<DotSettings> {
     return {products.rank() == 1 ? expand_dims(products, -1) : products};
   }
   TensorList compute_mask(const TensorList&, const TensorList&, size_t) override { return {}; }
+  bool takes_list() const override { return true; }
   bool supports_masking() const override { return true; }
 
  private:

@@ -64,14 +64,7 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   // The activity regularizer is that of the projections, not of the result.
   HeadsLayer(const char* class_name, Settings settings)
       : ConfiguredLayer<Settings>(class_name, with_regularizer_apart(std::move(settings))),
-        source_(*this, this->settings_.options.seed) {
-    const auto& o = this->settings_.options;
-    const auto here = std::source_location::current();
-    require(o.dropout >= 0 && o.dropout < 1, ErrorCode::invalid_argument, here, class_name,
-            ": dropout must be at least 0 and below 1, received ", o.dropout);
-    require(!o.sliding_window || *o.sliding_window > 0, ErrorCode::invalid_argument, here, class_name,
-            ": sliding_window must be positive, received ", o.sliding_window.value_or(0));
-  }
+        source_(*this, this->settings_.options.seed) {}
 
   TensorList compute_mask(const TensorList&, const TensorList& masks, size_t) override { return {masks[0]}; }
   bool inputs_are_arguments() const override { return true; }
@@ -187,7 +180,7 @@ void visit_projections(auto& v, auto& settings) {
   v("activity_regularizer", settings.activity_regularizer);
   v("kernel_constraint", o.kernel_constraint);
   v("bias_constraint", o.bias_constraint);
-  v("seed", o.seed);
+  v("seed", o.seed, kAnything);
 }
 
 // --- MultiHeadAttention --------------------------------------------------------------------------------------------
@@ -198,15 +191,15 @@ struct MultiHeadAttentionSettings {
   MultiHeadAttentionOptions options;
   Regularizer activity_regularizer = {};
   void visit(auto& v) {
-    v("num_heads", num_heads);
-    v("key_dim", key_dim);
-    v("value_dim", options.value_dim);
-    v("dropout", options.dropout);
+    v("num_heads", num_heads, kPositive);
+    v("key_dim", key_dim, kPositive);
+    v("value_dim", options.value_dim, kPositive);
+    v("dropout", options.dropout, kBelowOne);
     v("use_bias", options.use_bias);
     v("use_gate", options.use_gate);
-    v("output_shape", options.output_shape);
-    v("attention_axes", options.attention_axes);
-    v("sliding_window", options.sliding_window);
+    v("output_shape", options.output_shape, kPositive);
+    v("attention_axes", options.attention_axes, kFinite);
+    v("sliding_window", options.sliding_window, kPositive);
     visit_projections(v, *this);
   }
 };
@@ -217,10 +210,6 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
   MultiHeadAttentionLayer(const char* class_name, MultiHeadAttentionSettings settings)
       : HeadsLayer(class_name, std::move(settings)) {
     MultiHeadAttentionOptions& o = settings_.options;
-    require(settings_.num_heads > 0 && settings_.key_dim > 0 && o.value_dim.value_or(1) > 0,
-            ErrorCode::invalid_argument, std::source_location::current(),
-            "MultiHeadAttention: num_heads, key_dim and value_dim must be positive, received ",
-            settings_.num_heads, ", ", settings_.key_dim, " and ", o.value_dim.value_or(settings_.key_dim));
     if (!o.value_dim) o.value_dim = settings_.key_dim;
     // Lists in files, whatever was given.
     for (Axes* axes : {&o.output_shape, &o.attention_axes})
@@ -312,13 +301,13 @@ struct GroupQueryAttentionSettings {
   GroupQueryAttentionOptions options;
   Regularizer activity_regularizer = {};
   void visit(auto& v) {
-    v("head_dim", head_dim);
-    v("num_query_heads", num_query_heads);
-    v("num_key_value_heads", num_key_value_heads);
+    v("head_dim", head_dim, kPositive);
+    v("num_query_heads", num_query_heads, kPositive);
+    v("num_key_value_heads", num_key_value_heads, kPositive);
     v("use_bias", options.use_bias);
     v("use_gate", options.use_gate);
-    v("sliding_window", options.sliding_window);
-    v("dropout", options.dropout);
+    v("sliding_window", options.sliding_window, kPositive);
+    v("dropout", options.dropout, kBelowOne);
     visit_projections(v, *this);
   }
 };
@@ -329,12 +318,10 @@ class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSett
   GroupQueryAttentionLayer(const char* class_name, GroupQueryAttentionSettings settings)
       : HeadsLayer(class_name, std::move(settings)) {
     const auto& s = settings_;
-    require(s.head_dim > 0 && s.num_query_heads > 0 && s.num_key_value_heads > 0 &&
-                s.num_query_heads % s.num_key_value_heads == 0,
-            ErrorCode::invalid_argument, std::source_location::current(),
-            "GroupQueryAttention: head_dim and the numbers of heads must be positive and num_query_heads a "
-            "multiple of num_key_value_heads, received ",
-            s.head_dim, ", ", s.num_query_heads, " and ", s.num_key_value_heads);
+    require(s.num_query_heads % s.num_key_value_heads == 0, ErrorCode::invalid_argument,
+            std::source_location::current(),
+            "GroupQueryAttention: num_query_heads must be a multiple of num_key_value_heads, received ",
+            s.num_query_heads, " and ", s.num_key_value_heads);
   }
 
   void build_all(const std::vector<Shape>& inputs) override {

@@ -11,11 +11,6 @@
 namespace lockstep::keras::layers {
 namespace {
 
-void require_share(const LayerBase& layer, const char* name, double value) {
-  require(value >= 0 && value <= 1, ErrorCode::invalid_argument, std::source_location::current(),
-          layer.class_name(), ": ", name, " must be between 0 and 1, received ", value);
-}
-
 // The identity but in training, and where there is no noise to add.
 template <class Settings>
 class NoiseLayer : public ConfiguredLayer<Settings> {
@@ -41,9 +36,9 @@ struct DropoutSettings {
   double rate = 0;
   DropoutOptions options;
   void visit(auto& v) {
-    v("rate", rate);
-    v("seed", options.seed);
-    v("noise_shape", options.noise_shape);
+    v("rate", rate, kShare);
+    v("seed", options.seed, kAnything);
+    v("noise_shape", options.noise_shape, at_least(-1));
   }
 };
 
@@ -51,7 +46,6 @@ class DropoutBase : public NoiseLayer<DropoutSettings> {
  public:
   DropoutBase(const char* class_name, DropoutSettings settings)
       : NoiseLayer(class_name, std::move(settings)) {
-    require_share(*this, "rate", settings_.rate);
     if (!settings_.options.noise_shape) return;
     for (const int64_t size : *settings_.options.noise_shape)
       require(size > 0 || size == -1, ErrorCode::invalid_argument, std::source_location::current(),
@@ -117,8 +111,8 @@ struct SpatialDropoutSettings {
   SpatialDropoutOptions options;
   bool has_data_format = true;
   void visit(auto& v) {
-    v("rate", rate);
-    v("seed", options.seed);
+    v("rate", rate, kShare);
+    v("seed", options.seed, kAnything);
     if (has_data_format) v("data_format", options.data_format);
   }
 };
@@ -137,9 +131,7 @@ class SpatialDropoutLayer final : public NoiseLayer<SpatialDropoutSettingsOf<kSp
                                             : kSpatial == 2 ? "SpatialDropout2D"
                                                             : "SpatialDropout3D";
   SpatialDropoutLayer(const char* class_name, SpatialDropoutSettingsOf<kSpatial> settings)
-      : NoiseLayer<SpatialDropoutSettingsOf<kSpatial>>(class_name, std::move(settings)) {
-    require_share(*this, "rate", this->settings_.rate);
-  }
+      : NoiseLayer<SpatialDropoutSettingsOf<kSpatial>>(class_name, std::move(settings)) {}
   void build(const Shape& input) override { require_rank(*this, input, kSpatial + 2); }
 
   // Keras leaves `trainable` out and writes the dtype by name.
@@ -172,8 +164,8 @@ struct GaussianNoiseSettings {
   double stddev = 0;
   NoiseOptions options;
   void visit(auto& v) {
-    v("stddev", stddev);
-    v("seed", options.seed);
+    v("stddev", stddev, kShare);
+    v("seed", options.seed, kAnything);
   }
 };
 
@@ -181,9 +173,7 @@ class GaussianNoiseLayer final : public NoiseLayer<GaussianNoiseSettings> {
  public:
   static constexpr const char* kClassName = "GaussianNoise";
   GaussianNoiseLayer(const char* class_name, GaussianNoiseSettings settings)
-      : NoiseLayer(class_name, std::move(settings)) {
-    require_share(*this, "stddev", settings_.stddev);
-  }
+      : NoiseLayer(class_name, std::move(settings)) {}
 
  protected:
   double level() const override { return settings_.stddev; }
@@ -200,8 +190,8 @@ struct GaussianDropoutSettings {
   double rate = 0;
   NoiseOptions options;
   void visit(auto& v) {
-    v("rate", rate);
-    v("seed", options.seed);
+    v("rate", rate, kBelowOne);  // the noise grows without bound towards 1
+    v("seed", options.seed, kAnything);
   }
 };
 
@@ -209,13 +199,7 @@ class GaussianDropoutLayer final : public NoiseLayer<GaussianDropoutSettings> {
  public:
   static constexpr const char* kClassName = "GaussianDropout";
   GaussianDropoutLayer(const char* class_name, GaussianDropoutSettings settings)
-      : NoiseLayer(class_name, std::move(settings)) {
-    require(settings_.rate >= 0 && settings_.rate < 1, ErrorCode::invalid_argument,
-            std::source_location::current(),
-            "GaussianDropout: rate must be at least 0 and below 1 (the noise grows without bound towards 1), "
-            "received ",
-            settings_.rate);
-  }
+      : NoiseLayer(class_name, std::move(settings)) {}
 
  protected:
   double level() const override { return settings_.rate; }

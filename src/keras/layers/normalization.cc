@@ -79,8 +79,8 @@ Axes as_list(const Axes& axes) {
 struct LayerNormalizationSettings {
   LayerNormalizationOptions options;
   void visit(auto& v) {
-    v("axis", options.axis);
-    v("epsilon", options.epsilon);
+    v("axis", options.axis, kFinite);
+    v("epsilon", options.epsilon, kNotNegative);
     v("center", options.center);
     v("scale", options.scale);
     v("rms_scaling", options.rms_scaling);
@@ -156,9 +156,9 @@ Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
 struct GroupNormalizationSettings {
   GroupNormalizationOptions options;
   void visit(auto& v) {
-    v("groups", options.groups);
-    v("axis", options.axis);
-    v("epsilon", options.epsilon);
+    v("groups", options.groups, at_least(-1));
+    v("axis", options.axis, kFinite);
+    v("epsilon", options.epsilon, kNotNegative);
     v("center", options.center);
     v("scale", options.scale);
     visit_affine(v, options);
@@ -235,8 +235,8 @@ const RegisterLayer<GroupNormalizationLayer> group_normalization;
 struct RMSNormalizationSettings {
   RMSNormalizationOptions options;
   void visit(auto& v) {
-    v("axis", options.axis);
-    v("epsilon", options.epsilon);
+    v("axis", options.axis, kFinite);
+    v("epsilon", options.epsilon, kNotNegative);
   }
 };
 
@@ -264,7 +264,7 @@ const RegisterLayer<RMSNormalizationLayer> rms_normalization;
 
 struct UnitNormalizationSettings {
   UnitNormalizationOptions options;
-  void visit(auto& v) { v("axis", options.axis); }
+  void visit(auto& v) { v("axis", options.axis, kFinite); }
 };
 
 class UnitNormalizationLayer final : public ConfiguredLayer<UnitNormalizationSettings> {
@@ -288,7 +288,7 @@ struct SpectralNormalizationSettings {
   SpectralNormalizationOptions options;
   void visit(auto& v) {
     v("layer", layer);
-    v("power_iterations", options.power_iterations);
+    v("power_iterations", options.power_iterations, kPositive);
   }
 };
 
@@ -297,10 +297,6 @@ class SpectralNormalizationLayer final : public ConfiguredLayer<SpectralNormaliz
   static constexpr const char* kClassName = "SpectralNormalization";
   SpectralNormalizationLayer(const char* class_name, SpectralNormalizationSettings settings)
       : ConfiguredLayer(class_name, std::move(settings)) {
-    require(settings_.options.power_iterations > 0, ErrorCode::invalid_argument,
-            std::source_location::current(),
-            "SpectralNormalization: power_iterations must be positive, received ",
-            settings_.options.power_iterations);
     track(settings_.layer);
   }
 

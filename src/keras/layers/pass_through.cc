@@ -32,8 +32,8 @@ struct RegularizedOptions : ActivityRegularizationOptions {
 struct ActivityRegularizationSettings {
   RegularizedOptions options;
   void visit(auto& v) {
-    v("l1", options.l1);
-    v("l2", options.l2);
+    v("l1", options.l1, kNotNegative);
+    v("l2", options.l2, kNotNegative);
   }
 };
 
@@ -61,7 +61,7 @@ const RegisterLayer<ActivityRegularizationLayer> activity_regularization;
 
 struct MaskingSettings {
   MaskingOptions options;
-  void visit(auto& v) { v("mask_value", options.mask_value); }
+  void visit(auto& v) { v("mask_value", options.mask_value, kAnything); }
 };
 
 class MaskingLayer final : public ConfiguredLayer<MaskingSettings> {

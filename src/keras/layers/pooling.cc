@@ -25,9 +25,9 @@ constexpr const char* class_name_of() {
 struct PoolingSettings {
   PoolingOptions options;
   void visit(auto& v) {
-    v("pool_size", options.pool_size);
+    v("pool_size", options.pool_size, kPositive);
     v("padding", options.padding);
-    v("strides", options.strides);
+    v("strides", options.strides, kPositive);
     v("data_format", options.data_format);
   }
 };
@@ -59,7 +59,7 @@ struct AdaptivePoolingSettings {
   Sizes output_size = 1;
   AdaptivePoolingOptions options;
   void visit(auto& v) {
-    v("output_size", output_size);
+    v("output_size", output_size, kPositive);
     v("data_format", options.data_format);
   }
 };

@@ -14,7 +14,7 @@ struct PositionEmbeddingSettings {
   int64_t sequence_length = 0;
   PositionEmbeddingOptions options;
   void visit(auto& v) {
-    v("sequence_length", sequence_length);
+    v("sequence_length", sequence_length, kPositive);
     v("initializer", options.initializer);
   }
 };
@@ -22,11 +22,7 @@ struct PositionEmbeddingSettings {
 class PositionEmbeddingLayer final : public ConfiguredLayer<PositionEmbeddingSettings> {
  public:
   static constexpr const char* kClassName = "PositionEmbedding";
-  PositionEmbeddingLayer(const char* class_name, PositionEmbeddingSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)) {
-    require(settings_.sequence_length > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            "PositionEmbedding: sequence_length must be positive, received ", settings_.sequence_length);
-  }
+  using ConfiguredLayer::ConfiguredLayer;
 
   void build(const Shape& input) override {
     require(input.rank() >= 2, ErrorCode::shape_mismatch, std::source_location::current(),

@@ -31,8 +31,8 @@ struct RescalingSettings {
   Numbers offset = 0.0;
   LayerOptions options;
   void visit(auto& v) {
-    v("scale", scale);
-    v("offset", offset);
+    v("scale", scale, kFinite);
+    v("offset", offset, kFinite);
   }
 };
 
@@ -60,10 +60,10 @@ struct NormalizationSettings {
   Axes axis = {-1};  // a list in files
   NormalizationOptions options;
   void visit(auto& v) {
-    v("axis", axis);
+    v("axis", axis, kFinite);
     v("invert", options.invert);
-    v("mean", options.mean);
-    v("variance", options.variance);
+    v("mean", options.mean, kFinite);
+    v("variance", options.variance, kNotNegative);
   }
 };
 
@@ -171,7 +171,7 @@ struct CategoryEncodingSettings {
   int64_t num_tokens = 0;
   CategoryEncodingOptions options;
   void visit(auto& v) {
-    v("num_tokens", num_tokens);
+    v("num_tokens", num_tokens, kPositive);
     v("output_mode", options.output_mode);
   }
 };
@@ -186,8 +186,6 @@ class CategoryEncodingLayer final : public ConfiguredLayer<CategoryEncodingSetti
     const auto here = std::source_location::current();
     require(mode == "multi_hot" || mode == "one_hot" || mode == "count", ErrorCode::invalid_argument, here,
             "CategoryEncoding: output_mode must be multi_hot, one_hot or count, received \"", mode, "\"");
-    require(settings_.num_tokens >= 1, ErrorCode::invalid_argument, here,
-            "CategoryEncoding: num_tokens must be positive, received ", settings_.num_tokens);
   }
   TensorList call_all(const TensorList& inputs, const CallContext&) override {
     const std::string& mode = settings_.options.output_mode;
@@ -249,9 +247,9 @@ Summary summarize(std::vector<float> data, double epsilon) {
 struct DiscretizationSettings {
   DiscretizationOptions options;
   void visit(auto& v) {
-    v("bin_boundaries", options.bin_boundaries);
-    v("num_bins", options.num_bins);
-    v("epsilon", options.epsilon);
+    v("bin_boundaries", options.bin_boundaries, kAnything);
+    v("num_bins", options.num_bins, kNotNegative);
+    v("epsilon", options.epsilon, kPositive);
     v("output_mode", options.output_mode);
   }
 };
@@ -266,8 +264,6 @@ class DiscretizationLayer final : public ConfiguredLayer<DiscretizationSettings>
     const auto here = std::source_location::current();
     require(bins || boundaries, ErrorCode::invalid_argument, here,
             "Discretization: give bin_boundaries, or num_bins and call adapt()");
-    require(!bins || *bins >= 0, ErrorCode::invalid_argument, here,
-            "Discretization: num_bins must not be negative, received ", bins.value_or(0));
     require(mode == "int" || mode == "one_hot" || mode == "multi_hot" || mode == "count",
             ErrorCode::invalid_argument, here,
             "Discretization: output_mode must be int, one_hot, multi_hot or count, received \"", mode, "\"");

@@ -91,9 +91,11 @@ Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options, std::sourc
   return RNN(StackedRNNCells(cells), options);
 }
 
-void reset_states(const Layer& layer) {
+void reset_states(const Layer& layer, std::source_location where) {
+  const CallSite site(where);
+  require(layer.defined(), ErrorCode::failed_precondition, where, "reset_states: this names no layer");
   if (const auto* keeper = dynamic_cast<const KeepsStates*>(layer.base().get())) keeper->reset_states();
-  for (const Layer& inner : layer.layers()) reset_states(inner);
+  for (const Layer& inner : layer.layers()) reset_states(inner, where);
 }
 
 }  // namespace lockstep::keras::layers

@@ -59,14 +59,7 @@ class GatedCell : public ConfiguredLayer<CellSettings<Options>>, public Recurren
  public:
   GatedCell(const char* class_name, CellSettings<Options> settings)
       : ConfiguredLayer<CellSettings<Options>>(class_name, std::move(settings)),
-        source_(*this, options().seed) {
-    const auto here = std::source_location::current();
-    require(this->settings_.units > 0, ErrorCode::invalid_argument, here, class_name,
-            ": units must be positive, received ", this->settings_.units);
-    for (const double rate : {options().dropout, options().recurrent_dropout})
-      require(rate >= 0 && rate < 1, ErrorCode::invalid_argument, here, class_name,
-              ": rates of dropout are at least 0 and below 1, received ", rate);
-  }
+        source_(*this, options().seed) {}
 
   void build(const Shape& input) override {
     require(input.rank() == 2, ErrorCode::shape_mismatch, this->where(), this->class_name(),

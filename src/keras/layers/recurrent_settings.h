@@ -20,17 +20,17 @@ void visit_gates(auto& v, Options& o) {
   v("kernel_constraint", o.kernel_constraint);
   v("recurrent_constraint", o.recurrent_constraint);
   v("bias_constraint", o.bias_constraint);
-  v("dropout", o.dropout);
-  v("recurrent_dropout", o.recurrent_dropout);
+  v("dropout", o.dropout, kBelowOne);
+  v("recurrent_dropout", o.recurrent_dropout, kBelowOne);
   if constexpr (requires { o.reset_after; }) v("reset_after", o.reset_after);
-  v("seed", o.seed);
+  v("seed", o.seed, kAnything);
   // Older files say how Keras is to compute; it does not change what.
   if constexpr (requires { v.ignore("implementation"); }) v.ignore("implementation");
 }
 
 template <class Options>
 void visit_cell(auto& v, int64_t& units, Options& o) {
-  v("units", units);
+  v("units", units, kPositive);
   visit_gates(v, o);
 }
 

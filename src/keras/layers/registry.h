@@ -3,7 +3,7 @@
 //   struct DenseSettings {
 //     int64_t units = 0;
 //     DenseOptions options;
-//     void visit(auto& v) { v("units", units); v("activation", options.activation); ... }
+//     void visit(auto& v) { v("units", units, kPositive); v("activation", options.activation); ... }
 //   };
 //   class DenseLayer final : public ConfiguredLayer<DenseSettings> {
 //    public:
@@ -49,7 +49,9 @@ class ConfiguredLayer : public LayerBase {
   using Settings = Settings_;
 
   ConfiguredLayer(const char* class_name, Settings settings)
-      : LayerBase(class_name, common_options(settings.options)), settings_(std::move(settings)) {}
+      : LayerBase(class_name, common_options(settings.options)), settings_(std::move(settings)) {
+    check_fields(settings_, class_name);
+  }
 
   Json get_config() const override {
     Json config = LayerBase::get_config();

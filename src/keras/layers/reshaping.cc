@@ -140,9 +140,9 @@ struct UpSamplingSettings {
   UpSamplingOptions options;
   void visit(auto& v) {
     if constexpr (Rank == 1) {
-      v("size", size[0]);
+      v("size", size[0], kPositive);
     } else {
-      v("size", size);
+      v("size", size, kPositive);
       v("data_format", options.data_format);
     }
     if constexpr (Rank == 2) v("interpolation", options.interpolation);

@@ -40,7 +40,7 @@ const RegisterLayer<FlattenLayer> flatten;
 struct ReshapeSettings {
   std::vector<int64_t> target_shape;
   LayerOptions options;
-  void visit(auto& v) { v("target_shape", target_shape); }
+  void visit(auto& v) { v("target_shape", target_shape, at_least(-1)); }
 };
 
 class ReshapeLayer final : public ConfiguredLayer<ReshapeSettings> {
@@ -76,7 +76,7 @@ const RegisterLayer<ReshapeLayer> registered_reshape;
 struct PermuteSettings {
   Dims dims;
   LayerOptions options;
-  void visit(auto& v) { v("dims", dims); }
+  void visit(auto& v) { v("dims", dims, kFinite); }
 };
 
 class PermuteLayer final : public ConfiguredLayer<PermuteSettings> {
@@ -104,17 +104,13 @@ const RegisterLayer<PermuteLayer> permute;
 struct RepeatVectorSettings {
   int64_t n = 0;
   LayerOptions options;
-  void visit(auto& v) { v("n", n); }
+  void visit(auto& v) { v("n", n, kPositive); }
 };
 
 class RepeatVectorLayer final : public ConfiguredLayer<RepeatVectorSettings> {
  public:
   static constexpr const char* kClassName = "RepeatVector";
-  RepeatVectorLayer(const char* class_name, RepeatVectorSettings settings)
-      : ConfiguredLayer(class_name, std::move(settings)) {
-    require(settings_.n > 0, ErrorCode::invalid_argument, std::source_location::current(),
-            "RepeatVector: n must be positive, received ", settings_.n);
-  }
+  using ConfiguredLayer::ConfiguredLayer;
   Tensor call(const Tensor& x, const CallContext&) override {
     require_rank(*this, x.shape(), 2);
     return broadcast_to(expand_dims(x, 1), {x.shape()[0], settings_.n, x.shape()[1]});

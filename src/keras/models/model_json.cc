@@ -77,7 +77,8 @@ Json written_call(const LayerCall& call, const Histories& histories) {
     Json named = Json::object();
     for (size_t i = 0; i < inputs.size(); ++i) named.set(model->input_keys()[i], inputs[i]);
     args = Json::List{named};
-  } else if (inputs.size() == 1 || call.layer.base()->inputs_are_arguments()) {
+  } else if ((inputs.size() == 1 && !call.layer.base()->takes_list()) ||
+             call.layer.base()->inputs_are_arguments()) {
     args = inputs;
   } else {
     args = Json::List{inputs};

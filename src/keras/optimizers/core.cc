@@ -35,19 +35,6 @@ void check(const OptimizerOptions& o, std::source_location where) {
           "optimizer: at most one of clipnorm, clipvalue and global_clipnorm can be set, received clipnorm=",
           shown(o.clipnorm), ", clipvalue=", shown(o.clipvalue),
           ", global_clipnorm=", shown(o.global_clipnorm));
-  for (const auto& [name, value] :
-       {std::pair("clipnorm", o.clipnorm), std::pair("clipvalue", o.clipvalue),
-        std::pair("global_clipnorm", o.global_clipnorm), std::pair("loss_scale_factor", o.loss_scale_factor)})
-    require(!value || *value > 0, ErrorCode::invalid_argument, where, "optimizer: ", name,
-            " must be positive, received ", shown(value));
-  require(o.ema_momentum >= 0 && o.ema_momentum <= 1, ErrorCode::invalid_argument, where,
-          "optimizer: ema_momentum must be between 0 and 1, received ", o.ema_momentum);
-  require(!o.ema_overwrite_frequency || *o.ema_overwrite_frequency >= 1, ErrorCode::invalid_argument, where,
-          "optimizer: ema_overwrite_frequency must be at least 1, received ",
-          o.ema_overwrite_frequency.value_or(0));
-  require(!o.gradient_accumulation_steps || *o.gradient_accumulation_steps >= 2, ErrorCode::invalid_argument,
-          where, "optimizer: gradient_accumulation_steps must be at least 2, received ",
-          o.gradient_accumulation_steps.value_or(0));
 }
 
 // The number next to `value` that a variable of this dtype can hold.

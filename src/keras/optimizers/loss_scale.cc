@@ -3,6 +3,7 @@
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
 #include "keras/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -109,7 +110,8 @@ struct Settings {
   LossScaleOptions options;
   void visit(auto& v) {
     v("name", options.name), v("inner_optimizer", inner_optimizer);
-    v("initial_scale", options.initial_scale), v("dynamic_growth_steps", options.dynamic_growth_steps);
+    v("initial_scale", options.initial_scale, kPositive),
+        v("dynamic_growth_steps", options.dynamic_growth_steps, kPositive);
   }
 };
 
@@ -117,12 +119,10 @@ struct Settings {
 
 Optimizer LossScaleOptimizer(const Optimizer& inner, const LossScaleOptions& options,
                              std::source_location where) {
+  const CallSite site(where);
   require(!inner.core()->scales_loss(), ErrorCode::invalid_argument, where, kClass, ": \"", inner.name(),
           "\" scales the loss itself; leave its loss_scale_factor out");
-  require(options.initial_scale > 0, ErrorCode::invalid_argument, where, kClass,
-          ": initial_scale must be positive, received ", options.initial_scale);
-  require(options.dynamic_growth_steps >= 1, ErrorCode::invalid_argument, where, kClass,
-          ": dynamic_growth_steps must be at least 1, received ", options.dynamic_growth_steps);
+  check_fields(Settings{{}, options}, kClass);
   return Optimizer(std::make_shared<LossScaleCore>(inner.core(), options));
 }
 

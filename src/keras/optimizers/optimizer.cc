@@ -3,6 +3,7 @@
 #include "graph/emit.h"
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
+#include "keras/range.h"
 #include "keras/registry.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
@@ -94,7 +95,9 @@ const Variable& Optimizer::learning_rate(std::source_location where) const {
 }
 
 void Optimizer::set_learning_rate(double rate, std::source_location where) const {
+  const CallSite site(where);
   const Variable& variable = learning_rate(where);
+  require_in(kNotNegative, "set_learning_rate", "learning_rate", rate);
   variable.assign(Tensor::full(variable.dtype(), {}, rate), where);
 }
 

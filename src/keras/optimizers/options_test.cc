@@ -190,7 +190,7 @@ TEST(OptimizerSettings, ThatCannotBeAreRefused) {
       {[] { SGD({.use_ema = true, .ema_momentum = 1.5}); }, "ema_momentum"},
       {[] { SGD({.use_ema = true, .ema_overwrite_frequency = 0}); }, "ema_overwrite_frequency"},
       {[] { SGD({.loss_scale_factor = 0}); }, "loss_scale_factor"},
-      {[] { SGD({.momentum = 2}); }, "momentum must be between 0 and 1"},
+      {[] { SGD({.momentum = 2}); }, "momentum must be from 0 to 1"},
       {[] { AdamW({.weight_decay = {}}); }, "weight_decay"},
       {[] { Lion({.beta_1 = 0}); }, "beta_1"},
       {[] { Ftrl({.learning_rate_power = 1}); }, "learning_rate_power"},

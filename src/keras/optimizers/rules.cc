@@ -8,6 +8,7 @@
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/settings.h"
 #include "keras/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
@@ -68,20 +69,11 @@ std::string lower(std::string text) {
 // 1 - beta^t
 Tensor debias(double beta, const Tensor& t) { return 1.0 - lockstep::pow(beta, t); }
 
-void check_range(bool holds, const char* rule, const char* name, const char* range, double value,
-                 std::source_location where) {
-  require(holds, ErrorCode::invalid_argument, where, rule, ": ", name, " must be ", range, ", received ",
-          value);
-}
-
 // --- the rules -------------------------------------------------------------------------------------------------
 
 struct SgdRule final : FusedRule<SgdRule, SgdOptions> {
   static constexpr const char* kClass = "SGD";
-  static void visit(Options& o, auto& v) { v("momentum", o.momentum), v("nesterov", o.nesterov); }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.momentum >= 0 && o.momentum <= 1, kClass, "momentum", "between 0 and 1", o.momentum, where);
-  }
+  static void visit(Options& o, auto& v) { v("momentum", o.momentum, kShare), v("nesterov", o.nesterov); }
   explicit SgdRule(const Options& o)
       : FusedRule(o, o.momentum != 0 ? momentum_update({o.momentum, o.nesterov}) : sgd_update(),
                   o.momentum != 0 ? std::vector<Slot>{{"momentum"}} : std::vector<Slot>{}) {}
@@ -90,7 +82,8 @@ struct SgdRule final : FusedRule<SgdRule, SgdOptions> {
 template <class Self, class OptionsType>
 struct AdamFormula : FusedRule<Self, OptionsType> {
   static void visit(OptionsType& o, auto& v) {
-    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon), v("amsgrad", o.amsgrad);
+    v("beta_1", o.beta_1, kBelowOne), v("beta_2", o.beta_2, kBelowOne), v("epsilon", o.epsilon, kNotNegative),
+        v("amsgrad", o.amsgrad);
   }
   explicit AdamFormula(const OptionsType& o)
       : FusedRule<Self, OptionsType>(o, adam_update({o.beta_1, o.beta_2, o.epsilon, o.amsgrad}),
@@ -104,7 +97,6 @@ struct AdamFormula : FusedRule<Self, OptionsType> {
 
 struct AdamRule final : AdamFormula<AdamRule, AdamOptions> {
   static constexpr const char* kClass = "Adam";
-  static void check(const Options&, std::source_location) {}
   using AdamFormula::AdamFormula;
 };
 
@@ -120,9 +112,8 @@ struct AdamWRule final : AdamFormula<AdamWRule, AdamWOptions> {
 struct AdamaxRule final : FusedRule<AdamaxRule, AdamaxOptions> {
   static constexpr const char* kClass = "Adamax";
   static void visit(Options& o, auto& v) {
-    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+    v("beta_1", o.beta_1, kBelowOne), v("beta_2", o.beta_2, kBelowOne), v("epsilon", o.epsilon, kNotNegative);
   }
-  static void check(const Options&, std::source_location) {}
   explicit AdamaxRule(const Options& o)
       : FusedRule(o, adamax_update({o.beta_1, o.beta_2, o.epsilon}), {{"momentum"}, {"norm"}}) {}
   Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
@@ -133,9 +124,8 @@ struct AdamaxRule final : FusedRule<AdamaxRule, AdamaxOptions> {
 struct NadamRule final : FusedRule<NadamRule, NadamOptions> {
   static constexpr const char* kClass = "Nadam";
   static void visit(Options& o, auto& v) {
-    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+    v("beta_1", o.beta_1, kBelowOne), v("beta_2", o.beta_2, kBelowOne), v("epsilon", o.epsilon, kNotNegative);
   }
-  static void check(const Options&, std::source_location) {}
   explicit NadamRule(const Options& o)
       : FusedRule(o, nadam_update({o.beta_1, o.beta_2, o.epsilon}), {{"momentum"}, {"velocity"}}) {}
 
@@ -156,10 +146,8 @@ struct NadamRule final : FusedRule<NadamRule, NadamOptions> {
 struct RmspropRule final : FusedRule<RmspropRule, RmspropOptions> {
   static constexpr const char* kClass = "RMSprop";
   static void visit(Options& o, auto& v) {
-    v("rho", o.rho), v("momentum", o.momentum), v("epsilon", o.epsilon), v("centered", o.centered);
-  }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.momentum >= 0, kClass, "momentum", "0 or more", o.momentum, where);
+    v("rho", o.rho, kBelowOne), v("momentum", o.momentum, kShare), v("epsilon", o.epsilon, kNotNegative),
+        v("centered", o.centered);
   }
   explicit RmspropRule(const Options& o)
       : FusedRule(o, rmsprop_update({o.rho, o.momentum, o.epsilon, o.centered}), kept(o)) {}
@@ -176,17 +164,18 @@ struct RmspropRule final : FusedRule<RmspropRule, RmspropOptions> {
 struct AdagradRule final : FusedRule<AdagradRule, AdagradOptions> {
   static constexpr const char* kClass = "Adagrad";
   static void visit(Options& o, auto& v) {
-    v("initial_accumulator_value", o.initial_accumulator_value), v("epsilon", o.epsilon);
+    v("initial_accumulator_value", o.initial_accumulator_value, kNotNegative),
+        v("epsilon", o.epsilon, kNotNegative);
   }
-  static void check(const Options&, std::source_location) {}
   explicit AdagradRule(const Options& o)
       : FusedRule(o, adagrad_update({o.epsilon}), {{"accumulator", o.initial_accumulator_value}}) {}
 };
 
 struct AdadeltaRule final : FusedRule<AdadeltaRule, AdadeltaOptions> {
   static constexpr const char* kClass = "Adadelta";
-  static void visit(Options& o, auto& v) { v("rho", o.rho), v("epsilon", o.epsilon); }
-  static void check(const Options&, std::source_location) {}
+  static void visit(Options& o, auto& v) {
+    v("rho", o.rho, kBelowOne), v("epsilon", o.epsilon, kNotNegative);
+  }
   explicit AdadeltaRule(const Options& o)
       : FusedRule(o, adadelta_update({o.rho, o.epsilon}), {{"accumulated_grad"}, {"accumulated_delta_var"}}) {
   }
@@ -194,9 +183,8 @@ struct AdadeltaRule final : FusedRule<AdadeltaRule, AdadeltaOptions> {
 
 struct LionRule final : FusedRule<LionRule, LionOptions> {
   static constexpr const char* kClass = "Lion";
-  static void visit(Options& o, auto& v) { v("beta_1", o.beta_1), v("beta_2", o.beta_2); }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.beta_1 > 0 && o.beta_1 <= 1, kClass, "beta_1", "above 0 and at most 1", o.beta_1, where);
+  static void visit(Options& o, auto& v) {
+    v("beta_1", o.beta_1, Range{.low = 0, .high = 1, .above_low = true}), v("beta_2", o.beta_2, kBelowOne);
   }
   explicit LionRule(const Options& o) : FusedRule(o, lion_update({o.beta_1, o.beta_2, 0}), {{"momentum"}}) {}
 };
@@ -204,22 +192,12 @@ struct LionRule final : FusedRule<LionRule, LionOptions> {
 struct FtrlRule final : FusedRule<FtrlRule, FtrlOptions> {
   static constexpr const char* kClass = "Ftrl";
   static void visit(Options& o, auto& v) {
-    v("learning_rate_power", o.learning_rate_power);
-    v("initial_accumulator_value", o.initial_accumulator_value);
-    v("l1_regularization_strength", o.l1_regularization_strength);
-    v("l2_regularization_strength", o.l2_regularization_strength);
-    v("l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength);
-    v("beta", o.beta);
-  }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.learning_rate_power <= 0, kClass, "learning_rate_power", "0 or less", o.learning_rate_power,
-                where);
-    for (const auto& [name, value] :
-         {std::pair("initial_accumulator_value", o.initial_accumulator_value),
-          std::pair("l1_regularization_strength", o.l1_regularization_strength),
-          std::pair("l2_regularization_strength", o.l2_regularization_strength),
-          std::pair("l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength)})
-      check_range(value >= 0, kClass, name, "0 or more", value, where);
+    v("learning_rate_power", o.learning_rate_power, at_most(0));
+    v("initial_accumulator_value", o.initial_accumulator_value, kNotNegative);
+    v("l1_regularization_strength", o.l1_regularization_strength, kNotNegative);
+    v("l2_regularization_strength", o.l2_regularization_strength, kNotNegative);
+    v("l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength, kNotNegative);
+    v("beta", o.beta, kNotNegative);
   }
   explicit FtrlRule(const Options& o)
       : FusedRule(o,
@@ -231,9 +209,8 @@ struct FtrlRule final : FusedRule<FtrlRule, FtrlOptions> {
 struct LambRule final : SettingsRule<LambRule, LambOptions> {
   static constexpr const char* kClass = "Lamb";
   static void visit(Options& o, auto& v) {
-    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
+    v("beta_1", o.beta_1, kBelowOne), v("beta_2", o.beta_2, kBelowOne), v("epsilon", o.epsilon, kNotNegative);
   }
-  static void check(const Options&, std::source_location) {}
   using SettingsRule::SettingsRule;
   std::vector<Slot> slots(const Variable&) const override { return {{"momentum"}, {"velocity"}}; }
   Scalars scalars(const Tensor& rate, const Tensor& t, std::span<const Tensor>) const override {
@@ -255,10 +232,10 @@ struct LambRule final : SettingsRule<LambRule, LambOptions> {
 struct AdafactorRule final : SettingsRule<AdafactorRule, AdafactorOptions> {
   static constexpr const char* kClass = "Adafactor";
   static void visit(Options& o, auto& v) {
-    v("beta_2_decay", o.beta_2_decay), v("epsilon_1", o.epsilon_1), v("epsilon_2", o.epsilon_2);
-    v("clip_threshold", o.clip_threshold), v("relative_step", o.relative_step);
+    v("beta_2_decay", o.beta_2_decay, at_most(0)), v("epsilon_1", o.epsilon_1, kNotNegative),
+        v("epsilon_2", o.epsilon_2, kNotNegative);
+    v("clip_threshold", o.clip_threshold, kPositive), v("relative_step", o.relative_step);
   }
-  static void check(const Options&, std::source_location) {}
   using SettingsRule::SettingsRule;
 
   std::vector<Slot> slots(const Variable& variable) const override {
@@ -308,14 +285,14 @@ struct AdafactorRule final : SettingsRule<AdafactorRule, AdafactorOptions> {
 struct MuonRule final : SettingsRule<MuonRule, MuonOptions> {
   static constexpr const char* kClass = "Muon";
   static void visit(Options& o, auto& v) {
-    v("adam_beta_1", o.adam_beta_1), v("adam_beta_2", o.adam_beta_2), v("epsilon", o.epsilon);
-    v("exclude_layers", o.exclude_layers), v("muon_a", o.muon_a), v("muon_b", o.muon_b);
-    v("muon_c", o.muon_c), v("adam_lr_ratio", o.adam_lr_ratio), v("momentum", o.momentum);
-    v("ns_steps", o.ns_steps), v("nesterov", o.nesterov), v("exclude_embeddings", o.exclude_embeddings);
-    v("adam_weight_decay", o.adam_weight_decay), v("rms_rate", o.rms_rate);
-  }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.ns_steps >= 0, kClass, "ns_steps", "0 or more", static_cast<double>(o.ns_steps), where);
+    v("adam_beta_1", o.adam_beta_1, kBelowOne), v("adam_beta_2", o.adam_beta_2, kBelowOne),
+        v("epsilon", o.epsilon, kNotNegative);
+    v("exclude_layers", o.exclude_layers), v("muon_a", o.muon_a, kFinite), v("muon_b", o.muon_b, kFinite);
+    v("muon_c", o.muon_c, kFinite), v("adam_lr_ratio", o.adam_lr_ratio, kNotNegative),
+        v("momentum", o.momentum, kShare);
+    v("ns_steps", o.ns_steps, kNotNegative), v("nesterov", o.nesterov),
+        v("exclude_embeddings", o.exclude_embeddings);
+    v("adam_weight_decay", o.adam_weight_decay, kNotNegative), v("rms_rate", o.rms_rate, kPositive);
   }
   explicit MuonRule(const Options& o)
       : SettingsRule(o), adam_(adam_update({o.adam_beta_1, o.adam_beta_2, o.epsilon, false})) {
@@ -380,13 +357,9 @@ struct MuonRule final : SettingsRule<MuonRule, MuonOptions> {
 struct ScheduleFreeAdamWRule final : SettingsRule<ScheduleFreeAdamWRule, ScheduleFreeAdamWOptions> {
   static constexpr const char* kClass = "ScheduleFreeAdamW";
   static void visit(Options& o, auto& v) {
-    v("beta_1", o.beta_1), v("beta_2", o.beta_2), v("epsilon", o.epsilon);
-    v("warmup_steps", o.warmup_steps);
-  }
-  static void check(const Options& o, std::source_location where) {
-    check_range(o.beta_1 > 0, kClass, "beta_1", "above 0", o.beta_1, where);
-    check_range(o.warmup_steps >= 0, kClass, "warmup_steps", "0 or more", static_cast<double>(o.warmup_steps),
-                where);
+    v("beta_1", o.beta_1, Range{.low = 0, .high = 1, .above_low = true, .below_high = true}),
+        v("beta_2", o.beta_2, kBelowOne), v("epsilon", o.epsilon, kNotNegative);
+    v("warmup_steps", o.warmup_steps, kNotNegative);
   }
   using SettingsRule::SettingsRule;
 
@@ -422,7 +395,9 @@ struct Settings {
 
 template <class RuleType>
 Optimizer make(const typename RuleType::Options& options, std::source_location where) {
-  RuleType::check(options, where);
+  const CallSite site(where);
+  check_fields(Settings<RuleType>{options}, RuleType::kClass);
+  if constexpr (requires { RuleType::check(options, where); }) RuleType::check(options, where);
   return Optimizer(
       std::make_shared<RuleCore>(std::make_shared<RuleType>(options), common_options(options), where));
 }

@@ -8,6 +8,7 @@
 #include "graph/emit.h"
 #include "keras/fields.h"
 #include "keras/registry.h"
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/math.h"
 
@@ -32,14 +33,10 @@ Json to_json(const StepsField& steps) {
                                                          : Json(steps.number);
 }
 void from_json(const Json& json, StepsField& steps) { steps.number = json.as_double(); }
-void visit_steps(auto& v, const char* name, double& number) {
+void each_number(const StepsField& steps, auto&& f) { f(steps.number); }
+void visit_steps(auto& v, const char* name, double& number, const Range& range) {
   StepsField steps{number};
-  v(name, steps);
-}
-
-void check_steps(const char* schedule, const char* name, double steps, std::source_location where) {
-  require(steps > 0, ErrorCode::invalid_argument, where, schedule, ": ", name, " must be positive, received ",
-          steps);
+  v(name, steps, range);
 }
 
 struct ExponentialDecaySettings {
@@ -50,10 +47,10 @@ struct ExponentialDecaySettings {
   schedules::ExponentialDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
-    v("decay_rate", decay_rate), v("staircase", options.staircase), v("name", options.name);
+    v("initial_learning_rate", initial_learning_rate, kNotNegative),
+        visit_steps(v, "decay_steps", decay_steps, kPositive);
+    v("decay_rate", decay_rate, kNotNegative), v("staircase", options.staircase), v("name", options.name);
   }
-  void check(std::source_location where) const { check_steps(kClass, "decay_steps", decay_steps, where); }
   Tensor rate(const Tensor& step) const {
     Tensor p = as_number(step) / decay_steps;
     if (options.staircase) p = floor(p);
@@ -69,10 +66,10 @@ struct InverseTimeDecaySettings {
   schedules::InverseTimeDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
-    v("decay_rate", decay_rate), v("staircase", options.staircase), v("name", options.name);
+    v("initial_learning_rate", initial_learning_rate, kNotNegative),
+        visit_steps(v, "decay_steps", decay_steps, kPositive);
+    v("decay_rate", decay_rate, kNotNegative), v("staircase", options.staircase), v("name", options.name);
   }
-  void check(std::source_location where) const { check_steps(kClass, "decay_steps", decay_steps, where); }
   Tensor rate(const Tensor& step) const {
     Tensor p = as_number(step) / decay_steps;
     if (options.staircase) p = floor(p);
@@ -86,7 +83,9 @@ struct PiecewiseConstantDecaySettings {
   std::vector<double> values;
   schedules::PiecewiseConstantDecayOptions options;
 
-  void visit(auto& v) { v("boundaries", boundaries), v("values", values), v("name", options.name); }
+  void visit(auto& v) {
+    v("boundaries", boundaries, kFinite), v("values", values, kNotNegative), v("name", options.name);
+  }
   void check(std::source_location where) const {
     require(values.size() == boundaries.size() + 1, ErrorCode::invalid_argument, where, kClass,
             ": there must be one value more than boundaries, received ", values.size(), " values and ",
@@ -109,11 +108,11 @@ struct PolynomialDecaySettings {
   schedules::PolynomialDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
-    v("end_learning_rate", options.end_learning_rate), v("power", options.power);
+    v("initial_learning_rate", initial_learning_rate, kNotNegative),
+        visit_steps(v, "decay_steps", decay_steps, kPositive);
+    v("end_learning_rate", options.end_learning_rate, kNotNegative), v("power", options.power, kNotNegative);
     v("cycle", options.cycle), v("name", options.name);
   }
-  void check(std::source_location where) const { check_steps(kClass, "decay_steps", decay_steps, where); }
   Tensor rate(const Tensor& step) const {
     const Tensor s = as_number(step);
     // With cycles the period ends at the first multiple of decay_steps that is not before this step.
@@ -135,14 +134,11 @@ struct CosineDecaySettings {
   schedules::CosineDecayOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "decay_steps", decay_steps);
-    v("alpha", options.alpha), v("name", options.name);
-    v("warmup_target", options.warmup_target), visit_steps(v, "warmup_steps", options.warmup_steps);
-  }
-  void check(std::source_location where) const {
-    check_steps(kClass, "decay_steps", decay_steps, where);
-    require(options.warmup_steps >= 0, ErrorCode::invalid_argument, where, kClass,
-            ": warmup_steps must not be negative, received ", options.warmup_steps);
+    v("initial_learning_rate", initial_learning_rate, kNotNegative),
+        visit_steps(v, "decay_steps", decay_steps, kPositive);
+    v("alpha", options.alpha, kNotNegative), v("name", options.name);
+    v("warmup_target", options.warmup_target, kNotNegative),
+        visit_steps(v, "warmup_steps", options.warmup_steps, kNotNegative);
   }
   Tensor rate(const Tensor& step) const {
     const Tensor s = as_number(step);
@@ -164,14 +160,11 @@ struct CosineDecayRestartsSettings {
   schedules::CosineDecayRestartsOptions options;
 
   void visit(auto& v) {
-    v("initial_learning_rate", initial_learning_rate), visit_steps(v, "first_decay_steps", first_decay_steps);
-    v("t_mul", options.t_mul), v("m_mul", options.m_mul), v("alpha", options.alpha);
+    v("initial_learning_rate", initial_learning_rate, kNotNegative),
+        visit_steps(v, "first_decay_steps", first_decay_steps, kPositive);
+    v("t_mul", options.t_mul, at_least(1) /* periods that get shorter end */),
+        v("m_mul", options.m_mul, kNotNegative), v("alpha", options.alpha, kNotNegative);
     v("name", options.name);
-  }
-  void check(std::source_location where) const {
-    check_steps(kClass, "first_decay_steps", first_decay_steps, where);
-    require(options.t_mul >= 1, ErrorCode::invalid_argument, where, kClass,
-            ": t_mul must be at least 1 (periods that get shorter end), received ", options.t_mul);
   }
   Tensor rate(const Tensor& step) const {
     Tensor fraction = as_number(step) / first_decay_steps;
@@ -206,7 +199,9 @@ class SettingsRule final : public LearningRateSchedule::Rule {
 
 template <class Settings>
 LearningRateSchedule make(Settings settings, std::source_location where) {
-  settings.check(where);
+  const CallSite site(where);
+  check_fields(settings, Settings::kClass);
+  if constexpr (requires { settings.check(where); }) settings.check(where);
   return LearningRateSchedule(std::make_shared<SettingsRule<Settings>>(std::move(settings)));
 }
 

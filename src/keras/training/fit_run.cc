@@ -210,7 +210,7 @@ int64_t FitRun::begin_data() {
     return 0;
   }
   const Trainer::Progress from = *std::exchange(trainer_.resume, std::nullopt);
-  if (from.batch > 0) trainer_.restore_metrics(from.metrics, data_.train, options_.batch_size, where_);
+  if (from.batch > 0) trainer_.restore_metrics(from.metrics);
   stream_.restore(from.stream, from.random);
   return from.batch;
 }

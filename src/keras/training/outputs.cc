@@ -124,7 +124,11 @@ Tensor Outputs::total_loss(const TensorList& y, const TensorList& predictions, c
     require(target.defined(), ErrorCode::invalid_argument, here, "output \"", output.name, "\" of model \"",
             model_.name(), "\" has a loss, but the data has no label for it");
     const Tensor loss = output.loss(target, predictions[i], i < weights.size() ? weights[i] : Tensor());
-    if (output.loss_mean) output.loss_mean->add(all_reduce_sum(loss), global_batch_size(predictions[i]));
+    if (output.loss_mean) {
+      output.loss_mean->make(figure_dtype(loss.dtype()));
+      fill_restored();
+      output.loss_mean->add(all_reduce_sum(loss), global_batch_size(predictions[i]));
+    }
     add(output.weight == 1 ? loss : loss * output.weight);
   }
   for (const Tensor& loss : model_.losses()) add(cast(loss, total.defined() ? total.dtype() : loss.dtype()));
@@ -145,9 +149,46 @@ void Outputs::update_metrics(const Tensor& loss, const TensorList& y, const Tens
     if (output.loss.defined()) ++with_loss;
     if (!target.defined()) continue;
     const Tensor weight = i < weights.size() ? weights[i] : Tensor();
-    for (const Metric& metric : output.metrics) metric.update_state(target, predictions[i]);
-    for (const Metric& metric : output.weighted_metrics) metric.update_state(target, predictions[i], weight);
+    const auto update = [&](const Metric& metric, const Tensor& by) {
+      if (!restored_.empty() && !metric.base()->takes_values()) {
+        metric.base()->ensure_built(target, predictions[i]);
+        fill_restored();
+      }
+      metric.update_state(target, predictions[i], by);
+    };
+    for (const Metric& metric : output.metrics) update(metric, {});
+    for (const Metric& metric : output.weighted_metrics) update(metric, weight);
   }
+  if (restored_.empty()) return;
+  require(filled_ == restored_.size() && variables().size() == filled_, ErrorCode::invalid_argument,
+          std::source_location::current(), "the backup has ", restored_.size(),
+          " variables of metrics, this run ", variables().size());
+  restored_.clear();
+}
+
+TensorList Outputs::values() const {
+  if (!restored_.empty()) return restored_;
+  TensorList all;
+  for (const Variable& variable : variables()) all.push_back(variable.value());
+  return all;
+}
+
+void Outputs::restore(const TensorList& values) {
+  restored_ = values;
+  filled_ = 0;
+  if (!values.empty()) loss_mean_.make(values[0].dtype());
+  fill_restored();
+  if (filled_ == restored_.size() && variables().size() == filled_) restored_.clear();
+}
+
+// Variables are made in the order in which they are listed. A step that is being traced finds what is assigned here when it
+// runs; one that runs op by op finds it at once.
+void Outputs::fill_restored() {
+  if (restored_.empty()) return;
+  const TracePause outside;
+  const std::vector<Variable> made = variables();
+  for (; filled_ < std::min(made.size(), restored_.size()); ++filled_)
+    made[filled_].assign(restored_[filled_]);
 }
 
 std::vector<Metric> Outputs::metrics() const {
@@ -207,6 +248,7 @@ Logs Outputs::results() const {
 int64_t Outputs::finite_steps() const { return static_cast<int64_t>(finite_steps_.value().item<float>()); }
 
 void Outputs::reset() {
+  restored_.clear();
   loss_mean_.reset();
   finite_steps_.assign(Tensor::scalar(0.0F));
   last_read_ = 0;

@@ -31,8 +31,10 @@ class Outputs {
   std::vector<Metric> metrics() const;
   // Of the means of losses and of all metrics, as far as they are made.
   std::vector<Variable> variables() const;
-  // Makes those of the loss, for a loss of this dtype.
-  void make_loss_mean(DType dtype) { loss_mean_.make(dtype); }
+  // Their values; and back. Metrics make their variables when they first see a batch: what is put back before waits for
+  // that, so that no batch has to be read for its sake. Error(invalid_argument) by then where the numbers differ.
+  TensorList values() const;
+  void restore(const TensorList& values);
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const;
   void reset();
@@ -55,6 +57,7 @@ class Outputs {
   void spread(const MetricsArg& metrics, std::vector<Metric> Output::*into,
               const std::vector<std::string>& names, const char* what);
   size_t losses() const;
+  void fill_restored();
   // The label of output `i`, which is the `with_loss`-th of those with a loss.
   static const Tensor& label(const TensorList& y, size_t i, size_t with_loss, size_t outputs);
 
@@ -64,6 +67,8 @@ class Outputs {
   std::vector<Output> outputs_;
   RunningMean loss_mean_;
   Variable finite_steps_;
+  TensorList restored_;  // of variables(), until the last of them is made
+  size_t filled_ = 0;    // how many of them are
   mutable double last_read_ = 0;
 };
 

@@ -238,29 +238,11 @@ Batch Trainer::part_here(const Batch& batch) const {
 
 Trainer::Progress Trainer::progress(int epoch, int64_t batch) {
   Progress now{epoch, batch, random_state(), run_ ? run_->position() : BatchStream::Position()};
-  for (const Variable& variable : outputs_->variables()) now.metrics.push_back(variable.value());
+  now.metrics = outputs_->values();
   return now;
 }
 Trainer::Progress Trainer::progress_after(int epoch) {
   return {epoch + 1, 0, random_state(), run_ ? run_->position_after_epoch() : BatchStream::Position()};
-}
-
-// Metrics make their variables when they first see a batch, so that they are shown one before these are
-// filled.
-void Trainer::restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
-                              std::source_location where) {
-  // The loss comes first: showing a batch for its sake alone would take that batch from data that is read once.
-  if (values.size() > outputs_->variables().size()) outputs_->make_loss_mean(values[0].dtype());
-  if (outputs_->variables().size() != values.size()) {
-    BatchStream stream(data, {.batch_size = batch_size}, false);
-    Batch batch;
-    stream.begin_epoch();
-    if (stream.next(batch)) run_step(StepKind::test, batch, where);
-  }
-  const std::vector<Variable> variables = outputs_->variables();
-  require(variables.size() == values.size(), ErrorCode::invalid_argument, where, "the backup has ",
-          values.size(), " variables of metrics, this run ", variables.size());
-  for (size_t i = 0; i < values.size(); ++i) variables[i].assign(values[i], where);
 }
 
 History Trainer::fit(Model& handle, const Data& data, const FitOptions& options, std::source_location where) {

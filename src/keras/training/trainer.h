@@ -73,8 +73,7 @@ class Trainer {
   observe::StepClock& clock() { return program().clock; }
   void reset_metrics() { outputs_->reset(); }
   // Puts back what Progress::metrics holds.
-  void restore_metrics(const TensorList& values, const Data& data, int64_t batch_size,
-                       std::source_location where);
+  void restore_metrics(const TensorList& values) { outputs_->restore(values); }
   // One training or evaluation step.
   void run_step(StepKind kind, const Batch& batch, std::source_location where);
   // The steps of all runs, as one launch. False: nothing was done.

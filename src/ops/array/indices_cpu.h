@@ -17,13 +17,15 @@ inline int threads_for(int64_t bytes, int threads) {
 // int32 or int64 indices, and how to complain about one.
 class Indices {
  public:
-  Indices(const KernelRequest& request, int input)
+  // `labels`: what errors call them.
+  Indices(const KernelRequest& request, int input, bool labels = false)
       : wide_(request.dtype(input) == DType::int64),
         input_(input),
         shape_(request.shape(input)),
         count_(shape_.size()),
         op_(request.op.name),
-        where_(request.where) {}
+        where_(request.where),
+        labels_(labels) {}
 
   int64_t count() const { return count_; }
 
@@ -57,9 +59,10 @@ class Indices {
 
  private:
   [[noreturn]] void refuse(int64_t i, int64_t index, int64_t limit) const {
-    fail(ErrorCode::invalid_argument, where_, op_, ": the index at position ", position(shape_, i), " is ",
-         index, ", but there are ", limit, " rows",
-         limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
+    fail(ErrorCode::invalid_argument, where_, labels_ ? "labels" : op_, ": the ", labels_ ? "label" : "index",
+         " at position ", position(shape_, i), " is ", index, ", but there are ", limit,
+         labels_ ? " classes" : " rows",
+         limit > 0 ? detail::concat(labels_ ? ": labels" : ": indices", " run from 0 to ", limit - 1) : "");
   }
 
   bool wide_;
@@ -68,6 +71,7 @@ class Indices {
   int64_t count_;
   std::string_view op_;
   std::source_location where_;
+  bool labels_;
 };
 
 }  // namespace lockstep::cpu

@@ -20,16 +20,19 @@ inline Dims position_in(const Shape& shape, int64_t i) {
 // int32 or int64 indices, and the report of one that is not in [0, limit).
 class Indices {
  public:
-  Indices(const KernelRequest& request, int input, int64_t limit)
+  // `labels`: what errors call them.
+  Indices(const KernelRequest& request, int input, int64_t limit, bool labels = false)
       : wide_(request.dtype(input) == DType::int64),
         input_(input),
         count_(request.shape(input).size()),
         limit_(limit),
-        report_([shape = request.shape(input), op = request.op.name, where = request.where,
-                 limit](const Finding& finding) {
-          fail(ErrorCode::invalid_argument, where, op, ": the index at position ",
-               position_in(shape, finding.position), " is ", finding.value(), ", but there are ", limit,
-               " rows", limit > 0 ? detail::concat(": indices run from 0 to ", limit - 1) : "");
+        report_([shape = request.shape(input), op = request.op.name, where = request.where, limit,
+                 labels](const Finding& finding) {
+          fail(ErrorCode::invalid_argument, where, labels ? "labels" : op, ": the ",
+               labels ? "label" : "index", " at position ", position_in(shape, finding.position), " is ",
+               finding.value(), ", but there are ", limit, labels ? " classes" : " rows",
+               limit > 0 ? detail::concat(labels ? ": labels" : ": indices", " run from 0 to ", limit - 1)
+                         : "");
         }) {}
 
   int64_t count() const { return count_; }

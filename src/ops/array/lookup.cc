@@ -113,6 +113,12 @@ Tensor gather(const TensorArg& table, const TensorArg& indices, int axis, int ba
                   table.where());
 }
 
+Tensor gather_labels(const TensorArg& scores, const TensorArg& labels) {
+  const int64_t classes = scores.tensor("gather").rank() - 1;
+  return emit_one(kGather, {scores.tensor(), labels.tensor()}, GatherAttrs{classes, classes, true},
+                  scores.where());
+}
+
 Tensor scatter_add(const TensorArg& values, const TensorArg& indices, int64_t rows) {
   return emit_one(kScatterAdd, {values.tensor(), indices.tensor()}, ScatterAddAttrs{rows}, values.where());
 }

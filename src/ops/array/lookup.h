@@ -5,6 +5,7 @@
 #pragma once
 
 #include "graph/op.h"
+#include "lockstep/graph/tensor_arg.h"
 
 namespace lockstep {
 
@@ -13,8 +14,9 @@ extern const OpDef kGather, kScatterAdd, kOneHot;
 struct GatherAttrs {
   int64_t axis = 0;
   int64_t batch_dims = 0;  // leading dimensions that table and indices share, at most `axis`
+  bool labels = false;     // the indices are labels, the rows classes: what errors call them
   bool operator==(const GatherAttrs&) const = default;
-  void visit(auto&& v) const { v("axis", axis), v("batch_dims", batch_dims); }
+  void visit(auto&& v) const { v("axis", axis), v("batch_dims", batch_dims), v("labels", labels); }
 };
 
 struct ScatterAddAttrs {
@@ -29,6 +31,9 @@ struct OneHotAttrs {
   bool operator==(const OneHotAttrs&) const = default;
   void visit(auto&& v) const { v("depth", depth), v("dtype", dtype); }
 };
+
+// What scores [..., classes] say of the classes that labels [...] name. A label that is no class is an Error that says so.
+Tensor gather_labels(const TensorArg& scores, const TensorArg& labels);
 
 // Adds values [batch, count, width] into zeros [batch, rows, width] at the rows that indices [batch, count] name: the
 // gradient of a gather with batch dimensions, whose indices were checked.

@@ -94,12 +94,13 @@ TopK top_k(const TensorArg& x, int64_t k) {
 }
 
 Tensor in_top_k(const TensorArg& targets, const TensorArg& predictions, int64_t k) {
+  require(k > 0, ErrorCode::invalid_argument, targets.where(), "in_top_k: k must be positive, received ", k);
   const Shape &classes = predictions.tensor("in_top_k").shape(), &batch = targets.tensor("in_top_k").shape();
   require(classes.rank() == 2 && batch.rank() == 1 && batch[0] == classes[0], ErrorCode::shape_mismatch,
           targets.where(), "in_top_k: takes targets [batch] and predictions [batch, classes], received ",
           batch, " and ", classes);
-  const Tensor chosen =
-      gather({predictions.tensor(), targets.where()}, {expand_dims(targets, -1), targets.where()}, 1, 1);
+  const Tensor chosen = expand_dims(
+      gather_labels({predictions.tensor(), targets.where()}, {targets.tensor(), targets.where()}), -1);
   const Tensor larger = count_nonzero(predictions.tensor() > chosen, {.axis = {-1}});
   return logical_and(larger < k, is_finite(squeeze(chosen, {-1})));
 }

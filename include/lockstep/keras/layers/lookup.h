@@ -51,7 +51,8 @@ struct StringLookupOptions {
   std::vector<double> idf_weights = {};      // one for each of vocabulary
   bool invert = false;                       // numbers become tokens
   std::string output_mode = "int";
-  bool pad_to_max_tokens = false;  // rows have max_tokens elements
+  bool pad_to_max_tokens = false;                          // rows have max_tokens elements
+  std::optional<std::pair<uint64_t, uint64_t>> salt = {};  // unknown tokens go by SipHash with this key
   std::string name = "string_lookup";
 };
 
@@ -169,7 +170,8 @@ struct IntegerLookupOptions {
   Shape input_shape = {};
 };
 // Whole numbers of any kind as numbers from 0 on: a layer, for the pipeline or inside of a model.
-AdaptableLayer IntegerLookup(const IntegerLookupOptions& options = {});
+AdaptableLayer IntegerLookup(const IntegerLookupOptions& options = {},
+                             std::source_location where = std::source_location::current());
 // Of such a layer: what adapt() learned, special tokens first.
 std::vector<int64_t> get_vocabulary(const Layer& integer_lookup,
                                     std::source_location where = std::source_location::current());

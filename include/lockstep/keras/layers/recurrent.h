@@ -158,9 +158,12 @@ struct ConvLSTMOptions {
 };
 // LSTMs over sequences of sequences, images or volumes (batch, time, ..., channels): their products are convolutions,
 // that of the state with padding "same". Results and states are (batch, ..., filters). The sizes must be known.
-Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
-Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
-Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {});
+Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
+                 std::source_location where = std::source_location::current());
+Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
+                 std::source_location where = std::source_location::current());
 
 // --- cells -----------------------------------------------------------------------------------------------------------
 // One step: apply({x}, {.initial_state = states}) of x (batch, features) gives the result and the new states.
@@ -264,7 +267,7 @@ Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options = {},
           std::source_location where = std::source_location::current());
 
 // States of stateful layers, in `layer` and inside of it, become 0.
-void reset_states(const Layer& layer);
+void reset_states(const Layer& layer, std::source_location where = std::source_location::current());
 
 // --- layers around layers --------------------------------------------------------------------------------------------
 
