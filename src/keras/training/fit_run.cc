@@ -359,7 +359,7 @@ void FitRun::take(const std::string& bytes, bool has_state) {
   if (at_.batch == 0)
     trainer_.reset_metrics();
   else
-    trainer_.restore_metrics(given.progress.metrics, data_.train, options_.batch_size, where_);
+    trainer_.restore_metrics(given.progress.metrics);
   if (same_pass) {
     // The batch in hand is that of a step which others have finished.
     stream_.used();
