@@ -171,6 +171,12 @@ std::vector<Variable> Outputs::variables() const {
   return all;
 }
 
+TensorList Outputs::values() const {
+  TensorList values;
+  for (const Variable& variable : variables()) values.push_back(variable.value());
+  return values;
+}
+
 Logs Outputs::results() const {
   last_read_ = loss_mean_.result();
   std::vector<Logs::Entry> entries = {{"loss", last_read_}};

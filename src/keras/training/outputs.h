@@ -31,6 +31,7 @@ class Outputs {
   std::vector<Metric> metrics() const;
   // Of the means of losses and of all metrics, as far as they are made.
   std::vector<Variable> variables() const;
+  TensorList values() const;  // of these
   // Makes those of the loss, for a loss of this dtype.
   void make_loss_mean(DType dtype) { loss_mean_.make(dtype); }
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
