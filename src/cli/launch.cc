@@ -106,8 +106,11 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> program) {
                    "Seconds before the first restart; twice as long each time, at most 60")
       ->check(positive_number())
       ->capture_default_str();
-  command->add_flag("--elastic", o->elastic,
-                    "Start only the worker again that failed; the program must let it join the others anew");
+  command->add_flag(
+      "--elastic", o->elastic,
+      "Start only the worker again that failed, --restarts times in all, for a program that "
+      "goes on without it and lets it join anew (StrategyOptions::elastic); the job is as good as "
+      "the workers that stay to its end");
   command
       ->add_option("--grace", o->grace_s,
                    "Seconds that workers have to end when they are asked to, before they are killed")

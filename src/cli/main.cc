@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/terminal.h"
 
@@ -114,6 +115,9 @@ int main(int argc, char** argv) {
     lockstep::cli::add_checkpoint(app, status);
     const int wrong = parse(app, argc, argv);
     return wrong >= 0 ? wrong : status;
+  } catch (const lockstep::errors::UnavailableError& error) {
+    complain(text_of(error));
+    return lockstep::errors::kUnavailableStatus;
   } catch (const lockstep::Error& error) {
     complain(text_of(error));
   } catch (const std::bad_alloc&) {

@@ -40,6 +40,7 @@ enum class MessageKind : uint32_t {
   rejoin,    // a member wants to form anew with the others
   patience,  // who waits is not forgotten
   formed,    // the new generation
+  missed,    // who leads misses one that is alive
   expelled,  // the run has gone on without the one that asks
   ended,     // the run is over
   last = ended,

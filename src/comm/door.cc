@@ -153,18 +153,19 @@ class Door::Impl {
     return state_ == State::inside && leads() ? static_cast<int>(newcomers_.size()) : 0;
   }
 
-  Formation form(bool done) {
+  Formation form(bool done, bool admits) {
     Roster reference;
     {
       const std::lock_guard lock(mutex_);
       state_ = State::forming;
+      forms_ = false;
       reference = roster_;
     }
     for (const Member& candidate : reference.members) {
       if (candidate.id == self_.id) break;
       if (std::optional<Formation> formed = follow(candidate, reference, done)) return std::move(*formed);
     }
-    return lead(std::move(reference), done);
+    return lead(std::move(reference), done, admits);
   }
 
   Formation join(const std::string& doors) {
@@ -278,6 +279,7 @@ class Door::Impl {
       heard = SteadyClock::now();
       if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
       if (answer.kind == MessageKind::expelled) throw Expelled{answer.body};
+      if (answer.kind == MessageKind::refused) throw TooFew{answer.body, false};
       // Alive, but it has not noticed that it is asked for a new generation: busy for too long.
       const bool forms = answer.kind == MessageKind::patience && MessageReader(answer.body).get<bool>();
       if (!forms && heard > asked + seconds(options_.timeout_s)) return {};
@@ -285,30 +287,39 @@ class Door::Impl {
     return {};
   }
 
-  // Whether nobody listens at a door any more. A connection that stands says that somebody does.
+  // What has become of a member that does not come: dead, where nobody listens at its door; or it has gone on with others.
   class Probe {
    public:
-    void look(const std::string& door) {
-      if (dead_ || (connection_ && !connection_->closed())) return;
-      connection_ = nullptr;
-      std::string failure;
-      const int fd =
-          try_connect(parse_address(door, std::source_location::current()), in_seconds(0.2), failure, &dead_);
-      if (fd >= 0) connection_ = std::make_unique<Connection>(fd);
+    void look(const std::string& door, const std::string& secret, const std::string& question) {
+      if (dead_) return;
+      if (connection_ && !connection_->closed()) return;
+      connection_ = knock(door, secret, kPatienceEvery, dead_);
+      if (connection_) connection_->send(MessageKind::missed, question, 1);
     }
     bool dead() const { return dead_; }
+    // Throws Expelled where that is the answer.
+    void hear() {
+      Message answer;
+      if (connection_ && connection_->wait_for(answer, in_seconds(0)) && answer.kind == MessageKind::expelled)
+        throw Expelled{answer.body};
+    }
 
    private:
     std::unique_ptr<Connection> connection_;
     bool dead_ = false;
   };
 
-  Formation lead(Roster reference, bool done) {
+  Formation lead(Roster reference, bool done, bool admits) {
     const Moment silent_at = in_seconds(options_.timeout_s);
     const Moment until = in_seconds(std::max(options_.timeout_s, options_.wait_s));
     std::map<uint64_t, Probe> probes;
+    MessageWriter own;
+    put(own, self_);
+    const std::string question = own.put(done).put_text(reference.text()).take();
     Moment next_notice = in_seconds(5);
     std::unique_lock lock(mutex_);
+    forms_ = true;
+    wake();
     while (true) {
       // Some may have been in a generation that this one has not entered before it failed.
       for (const Caller& caller : returners_)
@@ -316,7 +327,10 @@ class Door::Impl {
           reference = caller.roster;
       std::vector<Member> missing = missing_of(reference);
       lock.unlock();
-      for (const Member& member : missing) probes[member.id].look(member.door);
+      for (const Member& member : missing) {
+        probes[member.id].look(member.door, options_.secret, question);
+        probes[member.id].hear();
+      }
       lock.lock();
       missing = missing_of(reference);
       std::erase_if(missing, [&](const Member& member) { return probes[member.id].dead(); });
@@ -333,7 +347,8 @@ class Door::Impl {
         const bool quorum = 2 * present > alive || (2 * present == alive && first);
         const auto most = static_cast<size_t>(options_.most_workers);
         // Who needs no further step has nothing to give to a newcomer.
-        const size_t let_in = all_done ? 0 : std::min(most > present ? most - present : 0, newcomers_.size());
+        const size_t let_in =
+            all_done || !admits ? 0 : std::min(most > present ? most - present : 0, newcomers_.size());
         if (quorum && (all_done || present + let_in >= least())) return announce(reference, let_in);
       }
       if (SteadyClock::now() > until) break;
@@ -345,10 +360,14 @@ class Door::Impl {
       }
       changed_.wait_for(lock, std::chrono::milliseconds(10));
     }
-    fail(ErrorCode::io, std::source_location::current(), "elastic: ", returners_.size() + 1, " of ",
-         options_.most_workers, " workers are left, and no more have come within ", options_.wait_s,
-         " s; to go on it takes ", least(),
-         " (min_workers), and more than half of those that are not known to be dead");
+    const TooFew end{
+        detail::concat("elastic: ", returners_.size() + 1, " of ", options_.most_workers,
+                       " workers are left, and no more have come within ", options_.wait_s,
+                       " s; to go on it takes ", least(),
+                       " (min_workers), and more than half of those that are not known to be dead"),
+        true};
+    for (const Caller& caller : returners_) caller.connection->send(MessageKind::refused, end.reason, 1);
+    throw end;
   }
 
   size_t least() const { return static_cast<size_t>(std::max(1, options_.min_workers)); }
@@ -394,12 +413,18 @@ class Door::Impl {
 
   // --- the door's thread ---
 
-  bool leads() const { return !roster_.members.empty() && roster_.members[0].id == self_.id; }
+  // The generation under way, or the next.
+  bool leads() const {
+    if (state_ == State::forming) return forms_;
+    return state_ == State::inside && roster_.members[0].id == self_.id;
+  }
 
   // The leader's first.
   std::string doors() const {
     MessageWriter message;
-    for (const Member& member : roster_.members) message.put_text(member.door);
+    if (leads()) message.put_text(self_.door);
+    for (const Member& member : roster_.members)
+      if (!leads() || member.id != self_.id) message.put_text(member.door);
     return message.take();
   }
 
@@ -412,7 +437,7 @@ class Door::Impl {
       {
         const std::lock_guard lock(mutex_);
         if (ending_) return;
-        wants_meeting = state_ == State::inside && leads() && !options_.meeting.empty();
+        wants_meeting = leads() && !options_.meeting.empty();
         if (!wants_meeting && meeting_ >= 0) close(std::exchange(meeting_, -1));
       }
       if (wants_meeting && meeting_ < 0) {
@@ -488,7 +513,7 @@ class Door::Impl {
           caller.connection->send(MessageKind::ended, {}, 1);
         else
           newcomers_.push_back(std::move(caller));
-      } else if (message.kind == MessageKind::rejoin) {
+      } else if (message.kind == MessageKind::rejoin || message.kind == MessageKind::missed) {
         if (state_ == State::outside) return;
         Caller caller{.member = take_member(body), .connection = std::move(connection)};
         caller.done = body.get<bool>();
@@ -500,8 +525,12 @@ class Door::Impl {
           return;
         }
         if (state_ == State::inside) interruption = caller.member.who + " forms anew with those who are left";
-        std::erase_if(returners_, [&](const Caller& one) { return one.member.id == caller.member.id; });
-        returners_.push_back(std::move(caller));
+        if (message.kind == MessageKind::missed) {
+          missing_us_ = std::move(caller.connection);
+        } else {
+          std::erase_if(returners_, [&](const Caller& one) { return one.member.id == caller.member.id; });
+          returners_.push_back(std::move(caller));
+        }
       }
       changed_.notify_all();
     }
@@ -541,8 +570,11 @@ class Door::Impl {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   State state_ = State::outside;
+  bool forms_ = false;  // it leads the next generation
   Roster roster_;
   std::deque<Caller> newcomers_, returners_;
+  std::shared_ptr<Connection>
+      missing_us_;  // of whoever leads and misses this one, which sees by it that this one lives
   bool ending_ = false, ended_ = false;
 
   int64_t attempted_ = 0;  // the last generation that this process has announced
@@ -559,7 +591,7 @@ Door::~Door() = default;
 const Member& Door::self() const { return impl_->self(); }
 void Door::enter(const Roster& roster) { impl_->enter(roster); }
 void Door::end() { impl_->end(); }
-Formation Door::form(bool done) { return impl_->form(done); }
+Formation Door::form(bool done, bool admits) { return impl_->form(done, admits); }
 Formation Door::join(const std::string& doors) { return impl_->join(doors); }
 int Door::newcomers() const { return impl_->newcomers(); }
 

@@ -66,6 +66,12 @@ struct Formation {
   std::function<bool()> hopeless;
 };
 
+// Thrown where too few are left.
+struct TooFew {
+  std::string reason;
+  bool leads = false;  // this process is the first of those who are
+};
+
 // Thrown where the run has gone on without this process.
 struct Expelled {
   std::string doors;  // where it is let in again
@@ -86,10 +92,10 @@ class Door {
 
   // This process is in that generation, and works.
   void enter(const Roster& roster);
-  // With the others that are left and, where there is room, newcomers that wait. `done`: this process needs no further
-  // step; where that holds for all, they may be fewer than min_workers. Throws Expelled, and Error(io) where too few come.
+  // With the others that are left and, where there is room and the leader `admits` them, newcomers that wait. `done`: this
+  // process needs no further step; where that holds for all, they may be fewer than min_workers. Throws Expelled or TooFew.
   // Where the formation then fails, it is called again.
-  Formation form(bool done);
+  Formation form(bool done, bool admits);
   // As a newcomer, at one of these doors: the body of a goes_on, RunGoesOn::doors or Expelled::doors. Returns when it is let
   // in. Throws Error(io) where the run has ended or cannot be found, Error(failed_precondition) where it refuses this one.
   Formation join(const std::string& doors);

@@ -21,6 +21,7 @@
 #include "comm/connection.h"
 #include "device/plugin.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::comm {
@@ -236,6 +237,7 @@ Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> eng
 
 Workers::~Workers() {
   if (door_ && !broken_ && !gave_up_ && !newcomer_) door_->end();
+  door_.reset();  // its thread uses the rest
   end_looking();
 }
 
@@ -345,18 +347,28 @@ bool Workers::enter(const Formation& formation) {
   return true;
 }
 
-void Workers::form_anew(bool done) {
+void Workers::form_anew(bool done, bool admits) {
   retire();
   try {
-    while (!enter(door_->form(done))) {
+    while (!enter(door_->form(done, admits))) {
     }
   } catch (const Expelled& expelled) {
     doors_ = expelled.doors;
     be_alone();
-  } catch (const Error&) {
+  } catch (const TooFew& few) {
+    be_alone();
+    newcomer_ = !few.leads;
+    deserted_ = true;
+    throw errors::UnavailableError(ErrorCode::io, few.reason, std::source_location::current());
+  } catch (...) {
     be_alone();
     throw;
   }
+}
+
+bool Workers::broken() const {
+  if (gave_up_) return false;
+  return broken_ || !group_->lost().empty();
 }
 
 void Workers::join() {
@@ -377,9 +389,10 @@ auto Workers::through_group(Call call) -> decltype(call()) {
   try {
     return call();
   } catch (const Error& error) {
-    // Others that do something else are told so; others that do not come can be gone on without.
-    if (error.code() == ErrorCode::io) broken_ = true;
-    throw;
+    // Who does something else has another program; who does not come can be gone on without.
+    if (error.code() != ErrorCode::io) throw;
+    broken_ = true;
+    throw errors::UnavailableError(ErrorCode::io, error.message(), error.where());
   }
 }
 
@@ -446,7 +459,8 @@ void Workers::broadcast(std::string_view name, void* data, int64_t bytes, int ro
   auto* const all = static_cast<char*>(data);
   for (int64_t at = 0; at < bytes; at += kChunk) {
     const auto size = static_cast<size_t>(std::min(kChunk, bytes - at));
-    const std::string part = group_->share(chief() ? std::string(all + at, size) : std::string());
+    const std::string part =
+        through_group([&] { return group_->share(chief() ? std::string(all + at, size) : std::string()); });
     require(part.size() == size, ErrorCode::failed_precondition, std::source_location::current(), name,
             ": the chief has ", part.size(), " bytes where this worker expects ", size);
     std::memcpy(all + at, part.data(), size);
@@ -476,7 +490,7 @@ void Workers::begin(const char* kind, std::string_view name, int64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!verdict_.empty()) {
       broken_ = true;
-      fail(ErrorCode::io, std::source_location::current(), verdict_);
+      throw errors::UnavailableError(ErrorCode::io, verdict_, std::source_location::current());
     }
     current_.active = true;
     ++current_.number;
@@ -528,7 +542,7 @@ void Workers::stop(const std::string& engines_words) {
     std::ofstream file(detail::concat(*folder, "/rank_", rank(), "_process_", getpid(), ".txt"));
     file << verdict << "\n" << flight_record();
   }
-  fail(ErrorCode::io, std::source_location::current(), verdict);
+  throw errors::UnavailableError(ErrorCode::io, verdict, std::source_location::current());
 }
 
 void Workers::all_reduce_sum(std::string_view name, void* data, int64_t count, DType dtype) {

@@ -75,8 +75,8 @@ class Workers {
   Group& group() { return *group_; }
   bool has_engine() const { return engine_ != nullptr; }
 
-  // What follows is called by all workers, in the same order, by one thread at a time. Each throws Error(io) with the verdict
-  // where that cannot be, now and from then on.
+  // What follows is called by all workers, in the same order, by one thread at a time. Each throws errors::UnavailableError
+  // with the verdict where that cannot be, now and from then on.
 
   // Small parts (a MiB at most), by rank.
   std::vector<std::string> gather(std::string_view what, const std::string& part,
@@ -105,14 +105,17 @@ class Workers {
   // Counts the times that the workers have formed anew: what was made for one generation (ranks, shares of work) does not
   // hold in the next.
   int64_t generation() const { return generation_; }
-  // Whether a call has failed, or will, because others are lost or form anew: form_anew() is what comes next.
-  bool broken() const { return broken_ && !gave_up_; }
+  // Whether a call has failed, or will, because others are lost or form anew: in an elastic run form_anew() is what comes next.
+  bool broken() const;
+  // Too few are left to form anew.
+  bool deserted() const { return deserted_; }
   // Workers that wait to join, as far as this one knows: the chief does.
   int newcomers_waiting() const { return door_ ? door_->newcomers() : 0; }
   // With all who are left, and newcomers that wait; all of them have to call it. Nothing that uses the group or the engine may be
-  // under way. `done`: see Door::form(). Afterwards ranks and their number are others; where the run has gone on without this
-  // worker, it is a newcomer. Throws Error(io) where too few are left.
-  void form_anew(bool done);
+  // under way. `done`, `admits`: see Door::form(). Afterwards ranks and their number are others; where the run has gone on without
+  // this worker, it is a newcomer. Throws errors::UnavailableError where too few are left: each is alone then, and the first of
+  // them the chief.
+  void form_anew(bool done, bool admits = true);
   // This worker is not in the run, which is under way: it is alone, rank 0 of 1, until join() returns.
   bool newcomer() const { return newcomer_; }
   // As many as the launcher has started.
@@ -164,7 +167,7 @@ class Workers {
   std::string doors_;           // of a newcomer: where it is let in
   int64_t generation_ = 0;
   int launched_ = 1;
-  std::atomic<bool> newcomer_{false}, broken_{false}, gave_up_{false};
+  std::atomic<bool> newcomer_{false}, broken_{false}, gave_up_{false}, deserted_{false};
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;

@@ -202,9 +202,10 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
   require(communication.timeout_seconds > 0 && communication.join_timeout_seconds > 0,
           ErrorCode::invalid_argument, where, kName, ": time limits must be positive, received ",
           communication.timeout_seconds, " and ", communication.join_timeout_seconds);
-  require(options.elastic.min_workers >= 0 && options.elastic.min_workers <= std::max(1, cluster.size),
-          ErrorCode::invalid_argument, where, kName, ": elastic.min_workers is ", options.elastic.min_workers,
-          ", of ", cluster.size, " workers");
+  require(
+      options.elastic.min_workers >= 0 && (options.elastic.min_workers <= cluster.size || cluster.size == 1),
+      ErrorCode::invalid_argument, where, kName, ": elastic.min_workers is ", options.elastic.min_workers,
+      ", of ", cluster.size, " workers");
   if (cluster.rank == 0) log(LogLevel::info, kName, ": ", cluster.description);
   if (cluster.size == 1 || cluster.evaluator)
     return make(Strategy::Kind::mirrored, kName, {}, options, where);
@@ -392,6 +393,9 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     split.push_back(argument.split);
     if (worker_rows.empty()) worker_rows = argument.worker_rows;
   }
+  require(!impl_->workers || !impl_->workers->newcomer(), ErrorCode::unsupported, here,
+          "run: this worker was started while the run is under way, and a loop by hand cannot be joined; fit "
+          "can");
   std::vector<Distributed> results;
   if (kind() == Kind::none) {
     for (const Tensor& value : body(inputs)) results.push_back(Distributed::same(value, 1));
@@ -548,6 +552,44 @@ void Strategy::share_values(const std::vector<Variable>& variables) const {
   }
 }
 
+int64_t Strategy::recover(int64_t steps, const std::vector<Variable>& variables,
+                          std::source_location where) const {
+  require(elastic(), ErrorCode::failed_precondition, where, "recover: ", description(),
+          " is not elastic; make it with {.elastic = {.min_workers = 2}}");
+  comm::Workers& workers = *impl_->workers;
+  while (true) {
+    workers.form_anew(false, false);
+    require(!workers.newcomer(), ErrorCode::io, where,
+            "recover: the run has gone on without this worker, which was not heard of for too long");
+    try {
+      int64_t most = steps;
+      int donor = workers.rank();
+      const std::vector<std::string> all =
+          workers.gather("the steps that are finished", std::to_string(steps));
+      for (size_t r = 0; r < all.size(); ++r)
+        if (const int64_t theirs = std::stoll(all[r]);
+            theirs > most || (theirs == most && static_cast<int>(r) < donor))
+          most = theirs, donor = static_cast<int>(r);
+      std::vector<Variable> shared = variables;
+      shared.push_back(random::default_generator().state());
+      std::string bytes;
+      for (const Variable& variable : shared) bytes += bytes_of(variable.value());
+      workers.broadcast("the values of variables", bytes.data(), static_cast<int64_t>(bytes.size()), donor);
+      size_t at = 0;
+      for (const Variable& variable : shared) {
+        const TensorSpec spec{variable.dtype(), variable.shape()};
+        if (steps < most)
+          variable.assign(tensor_of(spec, bytes.substr(at, spec.bytes())).to(variable.value().device()));
+        at += spec.bytes();
+      }
+      return most;
+    } catch (const Error&) {
+      // Another has gone meanwhile.
+      if (!workers.broken()) throw;
+    }
+  }
+}
+
 void Strategy::share_new_values(const std::vector<Variable>& variables) const {
   if (!impl_->workers) return;
   std::vector<Variable> fresh;
@@ -679,27 +721,31 @@ DistributedDataset Strategy::distribute_datasets_from_function(
 }
 
 DistributedDataset::iterator& DistributedDataset::iterator::operator++() {
-  data::Element batch;
-  goes_on_ = iterator_->next(batch);
+  batch_ = {};
+  goes_on_ = iterator_->next(batch_);
+  cut();
+  return *this;
+}
+
+void DistributedDataset::iterator::cut() {
   if (!strategy_->workers()) {
-    if (goes_on_) element_ = strategy_->distribute(batch);
-    return *this;
+    if (goes_on_) element_ = strategy_->distribute(batch_);
+    return;
   }
-  TensorList arrays = batch.flat();
+  TensorList arrays = batch_.defined() ? batch_.flat() : TensorList();
   std::string layout;
   std::vector<int64_t> worker_rows;
   goes_on_ =
       WorkerBatches(*strategy_, own_batches_ ? WorkerDataset::Batches::own : WorkerDataset::Batches::global)
           .take(arrays, layout, worker_rows);
-  if (!goes_on_) return *this;
+  if (!goes_on_) return;
   // A worker that never had a batch knows their structure from the dataset.
-  if (batch.defined())
-    structure_ = batch.structure();
+  if (batch_.defined())
+    structure_ = batch_.structure();
   else if (!structure_)
     structure_ = dataset_.element_spec().structure;
   element_ = {*structure_, {}};
   for (const Tensor& array : arrays) element_.flat.push_back(strategy_->distribute_own(array, worker_rows));
-  return *this;
 }
 
 // --- inside of a replica -------------------------------------------------------------------------------------------

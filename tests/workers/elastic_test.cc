@@ -7,6 +7,9 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <thread>
 
 #include "base/crc32c.h"
@@ -48,9 +51,11 @@ std::string text_of(const std::vector<Variable>& variables) {
 }
 
 keras::Sequential network() {
+  keras::optimizers::AdamOptions adam{.learning_rate = 0.01};
+  if (const int steps = number("TEST_ACCUMULATES", 0)) adam.gradient_accumulation_steps = steps;
   keras::Sequential model({layers::Dense(16, {.activation = "relu", .input_shape = {20}}),
                            layers::BatchNormalization(), layers::Dropout(0.2), layers::Dense(4)});
-  model.compile({.optimizer = keras::optimizers::Adam({.learning_rate = 0.01}),
+  model.compile({.optimizer = keras::optimizers::Adam(adam),
                  .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                  .metrics = {"accuracy"}});
   return model;
@@ -67,6 +72,8 @@ Examples examples(int64_t count) {
   return {Tensor::from(x, {count, 20}), Tensor::from(y, {count})};
 }
 
+constexpr int64_t kExamples = 90, kBatch = 16, kSteps = 6;  // of an epoch
+
 // Dies after this batch of the epoch: TEST_DIES="1/3"; in the midst of a step where it is "1/3/steps".
 class Mortal final : public keras::CallbackBase {
  public:
@@ -79,9 +86,12 @@ class Mortal final : public keras::CallbackBase {
       }).detach();
   }
   void on_train_batch_end(int64_t batch, const keras::Logs&) override {
+    note_progress(epoch_ * kSteps + batch + 1);
     if (at(batch) == setting("TEST_DIES") && setting("TEST_STARTS") == "0") kill(getpid(), SIGKILL);
     if (at(batch) == setting("TEST_STOPS") && setting("TEST_STARTS") == "0") kill(getpid(), SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::milliseconds(number("TEST_PAUSE_MS", 0)));
+    // A test that has to wait for something makes the run wait with it.
+    const bool slow = std::filesystem::exists(setting("TEST_SLOW", "/nowhere"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 100 : number("TEST_PAUSE_MS", 0)));
   }
 
  private:
@@ -94,15 +104,17 @@ void train_elastically() {
   const MultiWorkerMirroredStrategy strategy(
       {.reproducible = setting("TEST_REPRODUCIBLE", "1") == "1",
        .report = false,
-       .communication = {.timeout_seconds = static_cast<double>(number("TEST_TIMEOUT", 60))},
-       .elastic = {.min_workers = number("TEST_MIN", 1), .wait_seconds = 60}});
+       .communication = {.timeout_seconds = static_cast<double>(number("TEST_TIMEOUT", 60)),
+                         .join_timeout_seconds = static_cast<double>(number("TEST_JOIN", 60))},
+       .elastic = {.min_workers = number("TEST_MIN", 1),
+                   .wait_seconds = static_cast<double>(number("TEST_WAIT", 60))}});
   keras::Sequential model;
   {
     const auto scope = strategy.scope();
     model = network();
   }
-  const Examples train = examples(90), test = examples(21);
-  keras::FitOptions options{.batch_size = 16,
+  const Examples train = examples(kExamples), test = examples(21);
+  keras::FitOptions options{.batch_size = kBatch,
                             .epochs = number("TEST_EPOCHS", 4),
                             .verbose = 0,
                             .callbacks = {keras::make_callback<Mortal>()},
@@ -111,8 +123,10 @@ void train_elastically() {
     options.callbacks.push_back(keras::callbacks::BackupAndRestore(folder, {.save_freq = 3}));
   if (const std::string file = setting("TEST_CSV"); !file.empty())
     options.callbacks.push_back(keras::callbacks::CSVLogger(file));
-  const data::Dataset dataset =
-      data::Dataset::from_tensor_slices({train.x, train.y}).shuffle(90, {.seed = 3}).batch(16);
+  data::Dataset dataset =
+      data::Dataset::from_tensor_slices({train.x, train.y}).shuffle(kExamples, {.seed = 3}).batch(kBatch);
+  if (setting("TEST_SHARD") == "file")
+    dataset = dataset.with_options({.auto_shard = data::AutoShardPolicy::file});
   const keras::History history =
       setting("TEST_DATASET") == "1" ? model.fit(dataset, options) : model.fit(train.x, train.y, options);
   report("weights " + text_of(model.weights()));
@@ -158,6 +172,210 @@ TEST_F(Elastic, AnyWorkerMayDie) {
       EXPECT_EQ(worker.report, expected) << death << ", worker " << w << ":\n" << worker.output;
     }
   }
+}
+
+TEST_F(Elastic, DatasetsAreReadOnFromTheLostStep) {
+  const std::string expected = undisturbed({"TEST_DATASET=1"});
+  const std::vector<WorkerResult> results =
+      run({.scenario = "elastic",
+           .workers = 3,
+           .environment = {"0:TEST_DIES=1/3/step", "TEST_STARTS=0", "TEST_DATASET=1"}});
+  for (const size_t w : {1, 2}) EXPECT_EQ(results[w].report, expected) << results[w].output;
+}
+
+// Each of them becomes the chief in its turn.
+TEST_F(Elastic, AllButOneMayDie) {
+  const std::string expected = undisturbed();
+  const std::vector<WorkerResult> results =
+      run({.scenario = "elastic",
+           .workers = 3,
+           .environment = {"0:TEST_DIES=1/0", "1:TEST_DIES=2/5/step", "TEST_STARTS=0"}});
+  EXPECT_EQ(results[2].status, 0) << results[2].output;
+  EXPECT_EQ(results[2].report, expected) << results[2].output;
+}
+
+// Until it holds, for as long as one of the crew runs.
+template <class Condition>
+bool await(Crew& crew, Condition condition) {
+  while (!condition()) {
+    bool any = false;
+    for (int w = 0; w < crew.size(); ++w) any = crew.running(w) || any;
+    if (!any) return condition();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+TEST_F(Elastic, AWorkerComesBackWithTheOthersState) {
+  const std::string expected = undisturbed({"TEST_EPOCHS=30"});
+  for (const int who : {2, 0}) {
+    Crew crew({.scenario = "elastic",
+               .workers = 3,
+               .environment = {"TEST_EPOCHS=30", "TEST_PAUSE_MS=10", "TEST_MIN=2"}});
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 20; }));
+    crew.kill(who);
+    crew.start(who);
+    // It has made steps, and so it was let in.
+    const bool joined = await(crew, [&] { return crew.progress(who) > 0; });
+    const std::vector<WorkerResult> results = crew.wait();
+    EXPECT_TRUE(joined) << results[static_cast<size_t>(who)].output;
+    for (const WorkerResult& worker : results) {
+      EXPECT_EQ(worker.status, 0) << worker.output;
+      EXPECT_EQ(worker.report, expected) << worker.output;
+    }
+  }
+}
+
+TEST_F(Elastic, LongAWorkerThatWasStoppedForTooLongJoinsAnew) {
+  const std::string expected = undisturbed({"TEST_EPOCHS=100"});
+  for (const int who : {2, 0}) {
+    Crew crew({.scenario = "elastic",
+               .workers = 3,
+               .environment = {"TEST_EPOCHS=100", "TEST_PAUSE_MS=40", "TEST_MIN=2", "TEST_TIMEOUT=2"}});
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 20; }));
+    crew.signal(who, SIGSTOP);
+    const int64_t stood = crew.progress(who), other = who == 0 ? 1 : 0;
+    EXPECT_TRUE(await(crew, [&] { return crew.progress(static_cast<int>(other)) > stood + 5; }));
+    crew.signal(who, SIGCONT);
+    const std::vector<WorkerResult> results = crew.wait();
+    EXPECT_THAT(results[static_cast<size_t>(who)].output, HasSubstr("it joins anew"));
+    for (const WorkerResult& worker : results) {
+      EXPECT_EQ(worker.status, 0) << worker.output;
+      EXPECT_EQ(worker.report, expected) << worker.output;
+    }
+  }
+}
+
+TEST_F(Elastic, BelowTheMinimumTheyWaitForOthers) {
+  const std::string expected = undisturbed();
+  Crew crew({.scenario = "elastic", .workers = 2, .environment = {"0:TEST_DIES=1/3", "TEST_MIN=2"}});
+  ASSERT_TRUE(await(crew, [&] { return !crew.running(0); }));
+  crew.start(0);
+  for (const WorkerResult& worker : crew.wait()) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(worker.report, expected) << worker.output;
+  }
+}
+
+TEST_F(Elastic, TooFewStopWithABackupOfTheLastStep) {
+  const std::string expected = undisturbed();
+  Crew crew({.scenario = "elastic",
+             .workers = 2,
+             .environment = {"0:TEST_DIES=1/3", "TEST_MIN=2", "TEST_WAIT=1", "TEST_TIMEOUT=1",
+                             "TEST_BACKUP=/tmp/lockstep_elastic_" + std::to_string(getpid())}});
+  const std::vector<WorkerResult> results = crew.wait();
+  EXPECT_EQ(results[1].status, 75) << results[1].output;
+  EXPECT_THAT(results[1].report, HasSubstr("the backup has step 4 of epoch 2"));
+  EXPECT_THAT(results[1].report, HasSubstr("it takes 2 (min_workers)"));
+  crew.start(0);
+  crew.start(1);
+  for (const WorkerResult& worker : crew.wait()) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_THAT(worker.report, HasSubstr(expected));
+  }
+  std::filesystem::remove_all("/tmp/lockstep_elastic_" + std::to_string(getpid()));
+}
+
+TEST_F(Elastic, WhatIsTheChiefsMovesToTheNext) {
+  const std::string file = "/tmp/lockstep_elastic_" + std::to_string(getpid()) + ".csv";
+  const auto lines_of = [&](const std::vector<std::string>& environment, int workers) {
+    std::filesystem::remove(file);
+    for (const WorkerResult& worker : run({.scenario = "elastic",
+                                      .workers = workers,
+                                      .launcher = workers == 1 ? Launcher::alone : Launcher::lockstep,
+                                      .environment = environment}))
+      EXPECT_TRUE(worker.status == 0 || worker.status == -SIGKILL) << worker.output;
+    std::ifstream text(file);
+    return std::string((std::istreambuf_iterator<char>(text)), std::istreambuf_iterator<char>());
+  };
+  const std::string csv = "TEST_CSV=" + file;
+  const std::string expected = lines_of({csv}, 1);
+  EXPECT_THAT(expected, HasSubstr("\n3,"));
+  EXPECT_EQ(lines_of({csv, "0:TEST_DIES=2/3", "TEST_STARTS=0"}, 3), expected);
+  std::filesystem::remove(file);
+}
+
+TEST_F(Elastic, PartsOfTheirOwnAreRefused) {
+  for (const WorkerResult& worker :
+       run({.scenario = "elastic", .workers = 2, .environment = {"TEST_ACCUMULATES=2"}}))
+    EXPECT_THAT(worker.report, HasSubstr("an elastic run cannot accumulate gradients over steps"));
+  for (const WorkerResult& worker :
+       run({.scenario = "elastic", .workers = 2, .environment = {"TEST_DATASET=1", "TEST_SHARD=file"}}))
+    EXPECT_THAT(worker.report, HasSubstr("the dataset's auto_shard policy is FILE"));
+}
+
+// --- without elastic -----------------------------------------------------------------------------------------------
+
+TEST_F(Elastic, WithoutItAllStopWithABackupOfTheLastStep) {
+  const std::string expected = undisturbed();
+  const std::string folder = "/tmp/lockstep_elastic_" + std::to_string(getpid());
+  Crew crew({.scenario = "elastic",
+             .workers = 3,
+             .environment = {"2:TEST_DIES=1/4", "TEST_MIN=0", "TEST_BACKUP=" + folder}});
+  const std::vector<WorkerResult> results = crew.wait();
+  for (const size_t w : {0, 1}) EXPECT_EQ(results[w].status, 75) << results[w].output;
+  EXPECT_THAT(results[0].report, HasSubstr("the backup has step 5 of epoch 2"));
+  for (int w = 0; w < 3; ++w) crew.start(w);
+  for (const WorkerResult& worker : crew.wait()) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_THAT(worker.report, HasSubstr(expected));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// --- loops by hand -------------------------------------------------------------------------------------------------
+
+void loop_by_hand() {
+  set_random_seed(7);
+  const MultiWorkerMirroredStrategy strategy(
+      {.reproducible = true, .report = false, .elastic = {.min_workers = 1}});
+  Variable w;
+  std::optional<keras::optimizers::Optimizer> optimizer;
+  {
+    const auto scope = strategy.scope();
+    w = Variable(Tensor::full(DType::float32, {20, 1}, 0.1F), {.name = "w"});
+    optimizer = keras::optimizers::Adam({.learning_rate = 0.01});
+    optimizer->build({w});
+  }
+  std::vector<Variable> variables = optimizer->variables();
+  variables.push_back(w);
+  const Examples train = examples(96);
+  const data::Dataset dataset = data::Dataset::from_tensor_slices({train.x}).batch(16).repeat(4);
+  const distribute::DistributedDataset batches = strategy.distribute_dataset(dataset);
+  int64_t step = 0;
+  for (auto batch = batches.begin(); batch != batches.end();) {
+    if (detail::concat(step) == setting("TEST_DIES")) kill(getpid(), SIGKILL);
+    int64_t done = step;
+    try {
+      strategy.run(
+          [&](const Tensor& x) {
+            GradientTape tape;
+            const Tensor loss = distribute::global_mean(square(matmul(x, w) - 1.0));
+            optimizer->apply_gradients(tape.gradient(loss, std::vector<Variable>{w}), {w});
+          },
+          *batch);
+      ++done;
+    } catch (const errors::UnavailableError&) {
+      done = strategy.recover(step, variables);
+    }
+    if (done == step)
+      batch.again();
+    else
+      ++batch;
+    step = done;
+  }
+  report(detail::concat(step, " steps, ", text_of({w})));
+}
+const RegisterScenario by_hand("elastic loop by hand", loop_by_hand);
+
+TEST_F(Elastic, ALoopByHandGoesOnFromTheStepThatTheFarthestHasFinished) {
+  const std::string expected =
+      run({.scenario = "elastic loop by hand", .workers = 1, .launcher = Launcher::alone})[0].report;
+  EXPECT_THAT(expected, HasSubstr("24 steps"));
+  const std::vector<WorkerResult> results = run(
+      {.scenario = "elastic loop by hand", .workers = 3, .environment = {"0:TEST_DIES=5", "2:TEST_DIES=17"}});
+  EXPECT_EQ(results[1].status, 0) << results[1].output;
+  EXPECT_EQ(results[1].report, expected) << results[1].output;
 }
 
 }  // namespace

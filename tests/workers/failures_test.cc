@@ -165,7 +165,7 @@ TEST_P(Disturbed, IsNamedOnAllOthers) {
     for (int w = 0; w < 3; ++w) {
       if (w == who) continue;
       const WorkerResult& worker = results[static_cast<size_t>(w)];
-      EXPECT_EQ(worker.status, 1) << worker.output;
+      EXPECT_EQ(worker.status, errors::kUnavailableStatus) << worker.output;
       EXPECT_THAT(worker.report, HasSubstr(detail::concat("rank ", who, " (process ")));
       for (const char* word : GetParam().words) EXPECT_THAT(worker.report, HasSubstr(word));
     }

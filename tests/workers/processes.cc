@@ -19,6 +19,7 @@
 #include "comm/communicator.h"
 #include "comm/free_address_test.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/device/device.h"
 
 namespace lockstep::testing {
@@ -52,6 +53,14 @@ fs::path report_path;
 
 RegisterScenario::RegisterScenario(const char* name, Scenario scenario) { scenarios()[name] = scenario; }
 
+void note_progress(int64_t step) {
+  static const int fd =
+      open((report_path.string() + "_progress").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const char* const starts = std::getenv("TEST_STARTS");
+  const int64_t note[2] = {starts ? std::atoi(starts) : 0, step};
+  [[maybe_unused]] const ssize_t written = pwrite(fd, note, sizeof note, 0);
+}
+
 void report(const std::string& line) { std::ofstream(report_path, std::ios::app) << line << '\n'; }
 
 int run_as_worker(int argc, char** argv) {
@@ -65,7 +74,7 @@ int run_as_worker(int argc, char** argv) {
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());
     report(std::string("error: ") + error.what());
-    return 1;
+    return dynamic_cast<const errors::UnavailableError*>(&error) ? errors::kUnavailableStatus : 1;
   }
 }
 
@@ -251,10 +260,24 @@ void Crew::start(int worker, const std::vector<std::string>& more) {
                              environment, fs::path(folder_) / output)
                   .pid;
   place.status = -1;
+  place.started = std::chrono::steady_clock::now();
 }
 
 std::string Crew::report(int worker) const {
   return read_all(fs::path(folder_) / ("report_" + std::to_string(worker)));
+}
+
+int64_t Crew::progress(int worker) const {
+  const std::string bytes = read_all(fs::path(folder_) / detail::concat("report_", worker, "_progress"));
+  int64_t note[2] = {-1, -1};
+  if (bytes.size() == sizeof note) std::memcpy(note, bytes.data(), sizeof note);
+  return note[0] == processes_[static_cast<size_t>(worker)].starts - 1 ? note[1] : -1;
+}
+
+double Crew::seconds_since_start(int worker) const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                       processes_[static_cast<size_t>(worker)].started)
+      .count();
 }
 
 std::string Crew::folder() const {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,6 +25,8 @@ int run_as_worker(int argc, char** argv);
 
 // Of a scenario: a line of what the test compares.
 void report(const std::string& line);
+// Of a scenario: how far it has come, for the test to see while it runs.
+void note_progress(int64_t step);
 
 enum class Launcher { alone, lockstep, mpirun };
 
@@ -69,6 +73,10 @@ class Crew {
   void start(int worker, const std::vector<std::string>& environment = {});
   // What the worker has reported so far, in all its starts.
   std::string report(int worker) const;
+  // What it has noted last since it was started; -1: nothing.
+  int64_t progress(int worker) const;
+  double seconds_since_start(int worker) const;
+  const std::string& address() const { return address_; }
   // A folder of this crew's, which is removed with it.
   std::string folder() const;
   // When all have ended; the statuses are those of their last starts, the output that of all.
@@ -79,6 +87,7 @@ class Crew {
     pid_t pid = 0;
     int status = -1;
     int starts = 0;
+    std::chrono::steady_clock::time_point started;
   };
   Run run_;
   std::string folder_, address_;

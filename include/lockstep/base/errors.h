@@ -31,6 +31,13 @@ struct UnimplementedError : Error {  // what this build or device cannot do
 struct IOError : Error {  // files and sockets
   using Error::Error;
 };
+// Another worker of the run is lost, and this one cannot go on without it. Nothing is wrong here: started again, together with
+// the others, the program may go on from its last backup. Its code is io.
+struct UnavailableError : IOError {
+  using IOError::IOError;
+};
+// The exit status with which a program says so to its scheduler: EX_TEMPFAIL of sysexits.h.
+inline constexpr int kUnavailableStatus = 75;
 struct InternalError : Error {
   using Error::Error;
 };

@@ -282,6 +282,13 @@ class Strategy {
   const std::shared_ptr<comm::Workers>& workers() const;
   // Whether workers may be lost and come back (ElasticOptions).
   bool elastic() const;
+  // In a loop by hand of an elastic run, where a call has thrown errors::UnavailableError: forms anew with the workers that
+  // are left. A run() that throws has changed nothing. `steps`: how many steps this worker has finished. Returns how many
+  // the farthest of them has, whose values of the variables, and of the random generator, all have from then on. Every worker
+  // has to call it, with the same variables. What was distributed before is to be distributed anew. A worker that was
+  // started again cannot join such a loop: its run() throws Error(unsupported).
+  int64_t recover(int64_t steps, const std::vector<Variable>& variables,
+                  std::source_location where = std::source_location::current()) const;
   // Where the time of run() goes, by device. Steps are begun and ended by run().
   observe::RunSummary summary() const;
 
@@ -407,6 +414,8 @@ class DistributedDataset::iterator {
   const DistributedElement* operator->() const { return &element_; }
   iterator& operator++();
   void operator++(int) { ++*this; }
+  // Cuts the same batch anew, after Strategy::recover().
+  void again() { cut(); }
   bool operator==(std::default_sentinel_t) const { return !goes_on_; }
   // To save and restore the position.
   data::Iterator& position() { return *iterator_; }
@@ -416,7 +425,9 @@ class DistributedDataset::iterator {
   data::Dataset dataset_;
   bool own_batches_;
   std::shared_ptr<data::Iterator> iterator_;
+  void cut();
   std::optional<data::Structure> structure_;
+  data::Element batch_;  // as it was read
   DistributedElement element_;
   bool goes_on_ = false;
 };

@@ -121,6 +121,7 @@ class Job::Impl {
     ExitStatus status = {};
     std::optional<Share> share = {};
     Moment restart_at = Moment::max();
+    bool restarted = false;
   };
 
   Worker& worker(int rank) { return workers_.at(static_cast<size_t>(rank)); }
@@ -262,7 +263,7 @@ class Job::Impl {
   }
 
   Moment next_moment() const {
-    Moment next = std::min({next_notice_, next_alive_, kill_at_, give_up_at_});
+    Moment next = std::min({next_notice_, next_alive_, kill_at_, give_up_at_, leave_at_});
     for (const Worker& one : workers_) next = std::min(next, one.restart_at);
     return next;
   }
@@ -279,6 +280,10 @@ class Job::Impl {
         if (agent.plan.starter == Starter::ssh && !agent.gone) agent.input.put(kAliveLine);
     }
     if (now >= kill_at_) kill_workers();
+    if (now >= leave_at_) {
+      leave_at_ = Moment::max();
+      stop_workers(SIGTERM);
+    }
     if (now >= give_up_at_) {
       give_up_at_ = Moment::max();
       for (const Agent& agent : agents_)
@@ -340,15 +345,41 @@ class Job::Impl {
   void note_end(int rank, const ExitStatus& status) {
     worker(rank).state = State::ended;
     worker(rank).status = status;
-    if (!status.good() && phase_ == Phase::running) {
-      if (options_.elastic && restarts_of_workers_ < options_.restarts)
-        plan_restart(rank);
-      else
-        note_failure(status.shell_code(), failure_text(rank), true);
+    if (options_.elastic && phase_ == Phase::running) {
+      note_end_in_elastic(rank);
+    } else if (!status.good() && phase_ == Phase::running) {
+      note_failure(status.shell_code(), failure_text(rank), true);
     } else if (!status.good() && stop_signal_ != 0 && !was_stopped(status) && verdict_.code == 0) {
       verdict_ = {status.shell_code(), failure_text(rank), false};
     }
     end_if_all_have();
+  }
+
+  // The others go on without a worker that has failed, and it is started again as long as they do. The job is as good as those
+  // who stay to the end of it.
+  void note_end_in_elastic(int rank) {
+    if (worker(rank).status.good()) {
+      ended_well_ = true;
+      for (Worker& one : workers_) one.restart_at = Moment::max();
+    } else {
+      if (first_failure_.code == 0)
+        first_failure_ = {worker(rank).status.shell_code(), failure_text(rank), true};
+      if (!ended_well_ && restarts_of_workers_ < options_.restarts)
+        plan_restart(rank);
+      else
+        output_.say(fmt::format("{}{}", failure_text(rank),
+                                ended_well_ ? "" : "\nno restarts are left; the others go on without it"));
+    }
+    const bool only_restarted =
+        ended_well_ && std::all_of(workers_.begin(), workers_.end(), [](const Worker& one) {
+          return one.state == State::ended || one.restarted;
+        });
+    // What was started again and has not joined by now finds nobody to join.
+    if (only_restarted && leave_at_ == Moment::max()) leave_at_ = in_seconds(options_.grace_s);
+    const bool all = std::all_of(workers_.begin(), workers_.end(), [](const Worker& one) {
+      return one.state == State::ended && one.restart_at == Moment::max();
+    });
+    if (all && !ended_well_ && verdict_.code == 0) verdict_ = first_failure_;
   }
 
   // By the signal that we have passed on, or because it took too long.
@@ -389,6 +420,7 @@ class Job::Impl {
     Worker& one = worker(rank);
     one.restart_at = Moment::max();
     one.state = State::running;
+    one.restarted = true;
     try {
       output_.begin_worker(rank, restarts_of_workers_);
     } catch (const Error& error) {
@@ -538,6 +570,10 @@ class Job::Impl {
   Moment next_alive_ = in_seconds(kAliveEvery);
   Moment kill_at_ = Moment::max();
   Moment give_up_at_ = Moment::max();
+  // Of elastic jobs.
+  Moment leave_at_ = Moment::max();
+  bool ended_well_ = false;
+  Verdict first_failure_;
 };
 
 Job::Job(const Plan& plan, const LaunchOptions& options, Output& output, Signals& signals, int restart)

@@ -402,6 +402,16 @@ TEST_F(Launch, AnElasticWorkerIsStartedAgainAlone) {
   EXPECT_EQ(shell("lockstep launch -n 2 --elastic --restarts 1 --backoff 0.01 -- sh -c 'exit 6'").status, 6);
 }
 
+// The run is as good as those who stay to its end.
+TEST_F(Launch, AnElasticJobGoesOnWithoutAWorkerThatFailsTooOften) {
+  const Answer answer = shell(
+      "lockstep launch -n 3 --elastic --restarts 1 --backoff 0.01 -- sh -c 'if [ $LOCKSTEP_RANK = 2 ]; then "
+      "[ "
+      "$LOCKSTEP_RESTART = 1 ] && : > go; exit 3; fi; while [ ! -e go ]; do sleep 0.02; done; sleep 0.2'");
+  EXPECT_EQ(answer.status, 0) << answer.errors;
+  EXPECT_THAT(answer.errors, HasSubstr("no restarts are left; the others go on without it"));
+}
+
 // --- over ssh ------------------------------------------------------------------------------------------------------
 
 TEST_F(Launch, HostsAreReachedBySsh) {
@@ -544,7 +554,8 @@ TEST_F(LaunchUnderSlurm, ThisMachineWhereThatIsAskedForOrSrunHasGivenIt) {
   fs::remove(folder_ / ".bin/srun");
   // The machine may have an srun of its own.
   expect_one_line(
-      "SLURM_JOB_ID=7 PATH=.bin .bin/lockstep launch -n 2 -- /bin/true 2>&1 | sed 's/ launch:/:/' >&2; exit 1",
+      "SLURM_JOB_ID=7 PATH=.bin .bin/lockstep launch -n 2 -- /bin/true 2>&1 | sed 's/ launch:/:/' >&2; exit "
+      "1",
       "--no-slurm");
 }
 

@@ -750,5 +750,34 @@ TEST_F(Callbacks, ABackupOfAnInterruptedEpochIsOfTheLastWholeOne) {
   EXPECT_TRUE(found);
 }
 
+// A scheduler takes the machine away: the run goes on elsewhere from that step.
+TEST_F(Callbacks, SigtermSavesTheStepAtWhichItEndsARun) {
+  const Tensor x = Tensor::full(DType::float32, {20, 1}, 1.0);
+  const auto train = [&](const std::string& folder, int64_t press_after) {
+    set_random_seed(3);
+    const Model model = small();
+    int64_t batches = 0;
+    const auto press = [&](int64_t, const Logs&) {
+      if (++batches == press_after) std::raise(SIGTERM);
+    };
+    const History history =
+        model.fit(x, x,
+                  {.batch_size = 4,
+                   .epochs = 3,
+                   .verbose = 0,
+                   .callbacks = {callbacks::BackupAndRestore(in_folder(folder), {.delete_checkpoint = false}),
+                                 callbacks::LambdaCallback({.on_train_batch_end = press})}});
+    return std::pair(model.get_weights()[0].to_vector<float>(), history.history);
+  };
+  const auto whole = train("whole", -1);
+  train("broken", 8);
+  const train::SafetensorsFile file(in_folder("broken/backup.safetensors"));
+  EXPECT_EQ(file.read("epoch").item<int64_t>(), 1);
+  EXPECT_EQ(file.read("batch").item<int64_t>(), 3);
+  const auto resumed = train("broken", -1);
+  EXPECT_EQ(resumed.first, whole.first);
+  EXPECT_EQ(resumed.second, whole.second);
+}
+
 }  // namespace
 }  // namespace lockstep::keras

@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/folder_lock.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/train/checkpoint.h"
@@ -307,6 +308,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
     locked_ = chief();
     due_ = Due::restore;
     batches_ = 0;
+    trainer().save_now = [this](const Trainer::Progress& at) { save(at); };
+    trainer().save_alone = [this](const Trainer::Progress& at) { save_alone(at); };
     trainer().build_optimizer();
     const auto tracked = []<class T>(T object) {
       return train::Trackable(std::make_shared<T>(std::move(object)));
@@ -332,7 +335,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
   }
   void on_epoch_end(int, const Logs&) override {
     batches_ = 0;
-    // After Ctrl-C the epoch is not done: what is kept is the last one that was.
+    // After Ctrl-C the epoch is not done: what is kept is the last one that was. After SIGTERM it is the step at which the
+    // epoch was broken off (Trainer::save_now).
     if (options_.save_freq <= 0 && !trainer().interrupted()) due_ = Due::epoch;
   }
   // All callbacks have done their part: what is saved, and put back, is of one moment.
@@ -424,6 +428,25 @@ class BackupAndRestoreCallback final : public CallbackBase {
       locked_ = false;
       return;
     }
+    // What a run that outlives its workers needs less than those: it goes on without, and tries again.
+    try {
+      write(at);
+    } catch (const Error& error) {
+      if (!trainer().strategy().elastic()) throw;
+      log(LogLevel::warning,
+          "BackupAndRestore: the run goes on, but this backup was not written: ", error.message());
+    }
+  }
+
+  // Of a run whose other workers are lost.
+  void save_alone(const Trainer::Progress& at) {
+    for (const Variable& variable : model().optimizer().variables())
+      require(!variable.per_replica(), ErrorCode::unsupported, std::source_location::current(),
+              "gradients are accumulated over steps, and the other workers had a part of them");
+    write(at);
+  }
+
+  void write(const Trainer::Progress& at) {
     // Of an elastic run this worker may be the chief since its last one is gone.
     if (!locked_) lock_ = FolderLock(folder_);
     locked_ = true;

@@ -1,9 +1,11 @@
 // The callbacks of one run.
 #pragma once
 
+#include <exception>
 #include <source_location>
 #include <vector>
 
+#include "lockstep/base/errors.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/model.h"
 #include "observe/activity.h"
@@ -22,7 +24,14 @@ class CallbackList {
   template <class... Parameters, class... Arguments>
   void tell(void (CallbackBase::*moment)(Parameters...), const Arguments&... arguments) const {
     const observe::ActivityScope activity("a callback");
-    for (const Callback& callback : told_) (callback.base().get()->*moment)(arguments...);
+    std::exception_ptr lost;
+    for (const Callback& callback : told_) try {
+        (callback.base().get()->*moment)(arguments...);
+      } catch (const errors::UnavailableError&) {
+        // Other workers are lost, which the run may outlive: the other callbacks shall have heard of this moment.
+        lost = std::current_exception();
+      }
+    if (lost) std::rethrow_exception(lost);
   }
   void add_logs(int epoch, Logs& logs) const;
 

@@ -1,6 +1,8 @@
 #include "keras/training/fit_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/run_report.h"
 
@@ -36,7 +39,18 @@ int64_t validation_batch_size(const FitOptions& options) {
   return options.validation_batch_size > 0 ? options.validation_batch_size : options.batch_size;
 }
 
-TrainingData prepare(const Trainer& trainer, const Model& model, const Data& given, const FitOptions& options,
+// What only some workers have is lost with them.
+void require_outliving(Trainer& trainer, std::source_location where) {
+  trainer.build_optimizer();
+  for (const Variable& variable : trainer.variables())
+    require(
+        !variable.per_replica(), ErrorCode::unsupported, where,
+        "fit: an elastic run cannot accumulate gradients over steps (gradient_accumulation_steps): what a "
+        "worker has accumulated in \"",
+        variable.name(), "\" would be lost with it; use a larger batch");
+}
+
+TrainingData prepare(Trainer& trainer, const Model& model, const Data& given, const FitOptions& options,
                      std::source_location where) {
   trainer.require_compiled("fit", where);
   check(options, where);
@@ -58,6 +72,7 @@ TrainingData prepare(const Trainer& trainer, const Model& model, const Data& giv
   }
   // Callbacks find the weights when training begins, and the run's memory is what it needs beside them.
   trainer.build_for(model, data.train, where);
+  if (trainer.strategy().elastic()) require_outliving(trainer, where);
   trainer.share_values();
   return data;
 }
@@ -93,6 +108,11 @@ data::RowBatchOptions reading(const FitOptions& options, const distribute::Strat
           .free_threads = std::max(0, available_cores() - std::max(threads, busy))};
 }
 
+int next_number() {
+  static std::atomic<int> fits{0};
+  return ++fits;
+}
+
 // A dataset that keeps the steps waiting is not to be missed, also where nothing is printed.
 void warn_of_input(const observe::RunReport& report) {
   constexpr int64_t kWorthWarningNs = 1'000'000'000;
@@ -120,6 +140,7 @@ FitRun::Registration::Registration(Trainer& trainer, FitRun& run, std::source_lo
 }
 FitRun::Registration::~Registration() {
   trainer_.run_ = nullptr;
+  trainer_.save_now = trainer_.save_alone = nullptr;
   trainer_.callbacks.clear();
 }
 
@@ -141,7 +162,8 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       observer_(trainer.clock(),
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
       stream_(data_.train, reading(options, strategy_), options.steps_per_epoch > 0),
-      loss_watch_(trainer, stream_) {}
+      loss_watch_(trainer, stream_),
+      number_(next_number()) {}
 
 History FitRun::run() {
   const auto& workers = strategy_.workers();
@@ -152,21 +174,39 @@ History FitRun::run() {
       if (std::exchange(joins, false)) join();
       return run_epochs();
     } catch (const std::exception& error) {
-      if (!may_recover()) {
-        // The other workers would wait for this one.
-        if (workers)
-          workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
-        throw;
-      }
+      if (!may_recover()) end_with(error);
       reason = error.what();
     }
     while (!reason.empty()) try {
         recover(std::exchange(reason, {}));
       } catch (const std::exception& error) {
-        if (!may_recover()) throw;
+        if (!may_recover()) end_with(error);
         reason = error.what();
       }
   }
+}
+
+// To be called in a catch.
+void FitRun::end_with(const std::exception& error) {
+  const auto& workers = strategy_.workers();
+  if (!workers) throw;
+  if (!workers->broken() && !workers->deserted()) {
+    // The other workers would wait for this one.
+    workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
+    throw;
+  }
+  std::string message = error.what();
+  if (const auto* known = dynamic_cast<const Error*>(&error)) message = known->message();
+  if (workers->chief() && at_.begun && trainer_.save_alone) try {
+      stream_.put_back();
+      const RunState last = state();
+      trainer_.save_alone(last.progress);
+      message += detail::concat("; the backup has step ", last.progress.batch, " of epoch ",
+                                last.progress.epoch + 1);
+    } catch (const std::exception& other) {
+      message += detail::concat("; the last finished step could not be saved: ", other.what());
+    }
+  throw errors::UnavailableError(ErrorCode::io, message, where_);
 }
 
 History FitRun::run_epochs() {
@@ -184,6 +224,7 @@ void FitRun::begin() {
     trainer_.set_signal(0);
     trainer_.resume.reset();
     trainer_.joined = false;
+    trainer_.save_now = trainer_.save_alone = nullptr;
     trainer_.callbacks = callbacks_.all();
     callbacks_.tell(&CallbackBase::on_train_begin, Logs());
   }
@@ -226,12 +267,17 @@ void FitRun::run_epoch() {
   }
   if (at_.stage == Standing::Stage::steps) {
     run_steps();
+    // A scheduler wants the machine, and the run shall go on elsewhere from this step.
+    if (trainer_.signal() == SIGTERM && trainer_.save_now)
+      trainer_.save_now(trainer_.progress(epoch, at_.batch));
+    metrics_ = trainer_.outputs().values();
     at_.logs = trainer_.results();
     at_.stage = Standing::Stage::validation;
     loss_watch_.look(Batch());
   }
   if (data_.validation.defined() && (epoch + 1) % options_.validation_freq == 0) add_validation(at_.logs);
   callbacks_.add_logs(epoch, at_.logs);
+  metrics_.clear();
   at_ = {.begun = true, .epoch = epoch + 1, .logs = std::move(at_.logs)};
   callbacks_.tell(&CallbackBase::on_epoch_end, epoch, at_.logs);
   callbacks_.tell(&CallbackBase::on_settled);
@@ -253,7 +299,7 @@ void FitRun::run_steps() {
 
 bool FitRun::may_recover() const {
   const auto& workers = strategy_.workers();
-  return workers && workers->elastic() && workers->broken();
+  return workers && workers->elastic() && workers->broken() && !workers->deserted();
 }
 
 void FitRun::recover(const std::string& reason) {
@@ -294,6 +340,7 @@ void FitRun::settle(bool has_state) {
   comm::Workers& workers = *strategy_.workers();
   const std::vector<Place> places = gather_places(workers, {.has_state = has_state,
                                                             .done = closing_,
+                                                            .fit = number_,
                                                             .standing = at_,
                                                             .stop = trainer_.stop_training,
                                                             .signal = trainer_.signal()});
@@ -307,6 +354,9 @@ void FitRun::settle(bool has_state) {
   }
   require(best != nullptr, ErrorCode::failed_precondition, where_,
           "fit: none of the workers that have formed anew has the state of the run");
+  require(has_state || best->fit == number_, ErrorCode::unsupported, where_, "fit: the run is in fit number ",
+          best->fit, " of its program, and this worker, which was started again, in number ", number_,
+          "; a worker can only join the fit that it comes to first");
   // Whoever has made all steps of a fit lacks nothing, however far others are.
   const auto lacks = [&](const Place& place) {
     return !place.has_state || (!place.done && place.standing < best->standing);
@@ -339,6 +389,8 @@ RunState FitRun::state() {
     state.progress = trainer_.progress_after(at_.epoch - 1);
   else
     state.progress = trainer_.progress(at_.epoch, at_.batch);
+  // Validation gathers others with the same variables.
+  if (at_.stage == Standing::Stage::validation) state.progress.metrics = metrics_;
   state.callbacks = callbacks::CallbackStates(trainer_).save_state();
   return state;
 }
@@ -356,6 +408,7 @@ void FitRun::take(const std::string& bytes, bool has_state) {
     trainer_.resume = given.progress;
     return;
   }
+  metrics_ = given.progress.metrics;
   if (at_.batch == 0)
     trainer_.reset_metrics();
   else

@@ -69,6 +69,8 @@ class FitRun {
 
   // Whether what was thrown is the loss of other workers, and the run can go on without them.
   bool may_recover() const;
+  // Where the run cannot go on: tells the others or, where it is they who are lost, saves what it has.
+  [[noreturn]] void end_with(const std::exception& error);
   void recover(const std::string& reason);
   // Of a worker that is not in the run: waits until it is let in.
   void join();
@@ -95,7 +97,9 @@ class FitRun {
   BatchStream stream_;
   LossWatch loss_watch_;
 
+  const int number_;  // of the fits of this process
   Standing at_;
+  TensorList metrics_;       // what they had gathered when all steps of the epoch were made
   bool told_begin_ = false;  // the callbacks have heard on_train_begin
   bool closing_ = false;     // all steps are made
   std::string

@@ -65,7 +65,7 @@ Standing take_standing(MessageReader& message) {
 
 std::vector<Place> gather_places(comm::Workers& workers, const Place& own) {
   MessageWriter part;
-  part.put(own.has_state).put(own.done).put(own.stop).put(int32_t{own.signal});
+  part.put(own.has_state).put(own.done).put(own.stop).put(int32_t{own.signal}).put(int32_t{own.fit});
   put(part, own.standing);
   std::vector<Place> places;
   for (const std::string& one : workers.gather("where the run stands", part.take())) {
@@ -75,6 +75,7 @@ std::vector<Place> gather_places(comm::Workers& workers, const Place& own) {
     place.done = reader.get<bool>();
     place.stop = reader.get<bool>();
     place.signal = reader.get<int32_t>();
+    place.fit = reader.get<int32_t>();
     place.standing = take_standing(reader);
   }
   return places;

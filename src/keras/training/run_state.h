@@ -32,6 +32,7 @@ struct Standing {
 struct Place {
   bool has_state = true;  // that of the run; newcomers have none
   bool done = true;       // it needs no further step of a fit
+  int fit = 0;            // which of its program's
   Standing standing = {};
   bool stop = false;  // training
   int signal = 0;     // that asks the run to end

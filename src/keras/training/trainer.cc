@@ -1,17 +1,21 @@
 #include "keras/training/trainer.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "comm/workers.h"
 #include "keras/functional_graph.h"
 #include "keras/training/array_source.h"
 #include "keras/training/fit_run.h"
 #include "keras/training/interrupt.h"
 #include "keras/training/reshaped_data.h"
+#include "keras/training/run_state.h"
 #include "keras/training/step_loop.h"
 #include "keras/training/worker_source.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/device/config.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -237,9 +241,8 @@ Batch Trainer::part_here(const Batch& batch) const {
 }
 
 Trainer::Progress Trainer::progress(int epoch, int64_t batch) {
-  Progress now{epoch, batch, random_state(), run_ ? run_->position() : BatchStream::Position()};
-  now.metrics = outputs_->values();
-  return now;
+  return {epoch, batch, random_state(), run_ ? run_->position() : BatchStream::Position(),
+          outputs_->values()};
 }
 Trainer::Progress Trainer::progress_after(int epoch) {
   return {epoch + 1, 0, random_state(), run_ ? run_->position_after_epoch() : BatchStream::Position()};
@@ -262,8 +265,44 @@ Logs Trainer::evaluate_prepared(const Data& data, int64_t batch_size, int64_t st
   return logs;
 }
 
+template <class F>
+auto Trainer::outliving(F f) -> decltype(f()) {
+  const auto& workers = strategy().workers();
+  while (true) {
+    try {
+      return f();
+    } catch (const Error& error) {
+      if (run_ || !workers || !workers->elastic() || !workers->broken()) throw;
+      log(LogLevel::warning, "worker ", workers->rank(), " of ", workers->size(),
+          " forms anew with those who are left: ", error.message());
+    }
+    for (bool settled = false; !settled;) {
+      forget_steps();
+      workers->form_anew(true);
+      require(!workers->newcomer(), ErrorCode::io, std::source_location::current(),
+              "the run has gone on without this worker, which was not heard of for too long");
+      try {
+        gather_places(*workers, {.standing = {.begun = true, .epoch = std::numeric_limits<int32_t>::max()}});
+        settled = true;
+      } catch (const Error&) {
+        if (!workers->broken()) throw;
+      }
+    }
+  }
+}
+
 Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& options,
                        std::source_location where) {
+  return outliving([&] { return evaluate_once(handle, given, options, where); });
+}
+
+TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptions& options,
+                            std::source_location where) {
+  return outliving([&] { return predict_once(handle, given, options, where); });
+}
+
+Logs Trainer::evaluate_once(Model& handle, const Data& given, const EvaluateOptions& options,
+                            std::source_location where) {
   require_compiled("evaluate", where);
   check_batch_size("evaluate", options.batch_size, where);
   check_strategy("evaluate", where);
@@ -275,8 +314,8 @@ Logs Trainer::evaluate(Model& handle, const Data& given, const EvaluateOptions& 
   return evaluate_prepared(data, options.batch_size, steps, callbacks, where);
 }
 
-TensorList Trainer::predict(Model& handle, const Data& given, const PredictOptions& options,
-                            std::source_location where) {
+TensorList Trainer::predict_once(Model& handle, const Data& given, const PredictOptions& options,
+                                 std::source_location where) {
   check_batch_size("predict", options.batch_size, where);
   check_strategy("predict", where);
   const Data data = placed(in_model_order(given, where), where, true);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -122,6 +123,9 @@ class Trainer {
   std::vector<Callback> callbacks;
   // This worker has the state of another, and of no backup.
   bool joined = false;
+  // Of a backup: save where a run stands that SIGTERM breaks off in the midst of an epoch; or the last finished step of one whose
+  // other workers are lost, as far as that can be done without them.
+  std::function<void(const Progress&)> save_now, save_alone;
   // All that a training step changes but for metrics: weights, the optimizer's variables, the random generator.
   std::vector<Variable> variables() const;
   // Makes these and the metrics', with a step of evaluation.
@@ -144,6 +148,13 @@ class Trainer {
   // Made when it is first needed: prediction needs no compile().
   Program& program();
   TensorList run_body(StepKind kind, const Batch& batch);
+  // Calls f again where workers of an elastic run are lost meanwhile. Inside of a fit that is the fit's.
+  template <class F>
+  auto outliving(F f) -> decltype(f());
+  Logs evaluate_once(Model& handle, const Data& data, const EvaluateOptions& options,
+                     std::source_location where);
+  TensorList predict_once(Model& handle, const Data& data, const PredictOptions& options,
+                          std::source_location where);
 
   ModelBase& model_;
   CompileOptions options_;

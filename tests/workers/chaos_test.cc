@@ -1,0 +1,277 @@
+// Workers of an elastic run are killed, stopped and started again at random, and so is the disk of their backups taken away:
+// the run ends, with the weights of a run that nothing has disturbed, and leaves nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "workers/processes.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+constexpr int kWorkers = 4;
+constexpr int kLeast = 2;             // members that are left alone at any moment
+constexpr int kTimeout = 3;           // seconds: of the run
+constexpr int64_t kStepsOfEpoch = 6;  // of the scenario "elastic"
+
+// What happens to a run, one event after the other; which ones follows from the seed.
+class Chaos {
+ public:
+  Chaos(uint64_t seed, int events, int64_t steps)
+      : random_(seed),
+        events_(events),
+        steps_(steps),
+        crew_({.scenario = "elastic",
+               .workers = kWorkers,
+               .environment = {detail::concat("TEST_EPOCHS=", steps / kStepsOfEpoch), "TEST_PAUSE_MS=10",
+                               detail::concat("TEST_MIN=", kLeast), detail::concat("TEST_TIMEOUT=", kTimeout),
+                               "TEST_JOIN=20", "TEST_WAIT=60", "TEST_SLOW=" + backups() + "_slow",
+                               detail::concat("TEST_DATASET=", seed % 2), "TEST_BACKUP=" + backups()}}) {
+    log_ << "seed " << seed << ", " << steps << " steps\n";
+  }
+  ~Chaos() {
+    std::error_code ignored;
+    fs::remove_all(backups(), ignored);
+    fs::remove(backups() + "_slow", ignored);
+  }
+  Chaos(const Chaos&) = delete;
+  Chaos& operator=(const Chaos&) = delete;
+
+  // False where a run has ended before all events have happened, or makes no step for too long.
+  bool run() {
+    for (int event = 0; event < events_; ++event) {
+      // The events are spread over the steps, so that all of them happen before the last.
+      const int64_t mark = 3 + (steps_ - 12) * event / events_;
+      if (!await([&] { return farthest() >= mark; })) return false;
+      // Anywhere in a step.
+      std::this_thread::sleep_for(std::chrono::microseconds(between(0, 4000)));
+      if (!await([&] { return happens(event); })) return false;
+    }
+    return true;
+  }
+
+  // Of those who were in the run at its end.
+  std::vector<WorkerResult> end() {
+    await([&] { return ended_; });
+    for (int w = 0; w < kWorkers; ++w) resume(w);
+    // Whoever has not come to join in time finds nobody.
+    std::vector<bool> member;
+    for (int w = 0; w < kWorkers; ++w) {
+      member.push_back(crew_.progress(w) > 0 && crew_.progress(w) + kStepsOfEpoch >= farthest());
+      if (!member.back()) crew_.kill(w);
+    }
+    std::vector<WorkerResult> members;
+    const std::vector<WorkerResult> all = crew_.wait();
+    for (size_t w = 0; w < all.size(); ++w)
+      if (member[w]) members.push_back(all[w]);
+    return members;
+  }
+
+  std::string log() const { return log_.str(); }
+  std::string output() {
+    std::string text;
+    for (const WorkerResult& worker : crew_.wait()) text += worker.output + "\n";
+    return text;
+  }
+  const Crew& crew() const { return crew_; }
+
+ private:
+  // Processes that are stopped or dead, and when that ends.
+  struct Absence {
+    bool stopped = false, dead = false;
+    Clock::time_point until;
+    int64_t stood = 0;  // when it was stopped
+  };
+
+  int64_t between(int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random_);
+  }
+  static std::string backups() { return "/tmp/lockstep_chaos_" + std::to_string(getpid()); }
+
+  int64_t farthest() const {
+    int64_t step = -1;
+    for (int w = 0; w < kWorkers; ++w) step = std::max(step, crew_.progress(w));
+    return step;
+  }
+  // In the run, and at work.
+  bool works(int w) {
+    const Absence& absence = absences_[w];
+    const int64_t step = crew_.progress(w);
+    return crew_.running(w) && !absence.stopped && step > absence.stood &&
+           step + 3 * kStepsOfEpoch > farthest();
+  }
+
+  // Until it holds, while the dead are started again and the stopped go on. False where the run has ended, or stands still.
+  template <class Condition>
+  bool await(Condition condition) {
+    int64_t seen = farthest();
+    auto moved = Clock::now();
+    while (!condition()) {
+      repair();
+      if (ended_) return false;
+      if (const int64_t now = farthest(); now != seen) seen = now, moved = Clock::now();
+      if (Clock::now() > moved + std::chrono::seconds(90)) {
+        log_ << "no step after step " << seen << "\n";
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+  void repair() {
+    for (int w = 0; w < kWorkers; ++w) {
+      Absence& absence = absences_[w];
+      if (!crew_.running(w) && !absence.dead) {
+        // It was not killed: its run is over, or it could not join.
+        ended_ = ended_ || crew_.report(w).find("weights") != std::string::npos;
+        absence = {.dead = true, .until = Clock::now()};
+      }
+      if (absence.stopped && Clock::now() > absence.until) resume(w);
+      if (absence.dead && Clock::now() > absence.until && !ended_) {
+        crew_.start(w);
+        absence = {};
+        log_ << "  worker " << w << " is started again\n";
+      }
+    }
+    if (disk_lost_ && Clock::now() > disk_back_) {
+      fs::remove(backups());
+      disk_lost_ = false;
+      log_ << "  backups can be written again\n";
+    }
+  }
+
+  void resume(int w) {
+    Absence& absence = absences_[w];
+    if (!absence.stopped) return;
+    absence.stopped = false;
+    absence.stood = crew_.progress(w);
+    crew_.signal(w, SIGCONT);
+    log_ << "  worker " << w << " goes on\n";
+  }
+
+  // False where it has to wait until enough others work.
+  bool happens(int event) {
+    std::vector<int> members;
+    for (int w = 0; w < kWorkers; ++w)
+      if (works(w)) members.push_back(w);
+    const int64_t kind = between(0, 9);
+    log_ << "event " << event << " at step " << farthest() << ": ";
+    if (kind == 9 && !disk_lost_) {
+      // What cannot be written, as on a disk that is full.
+      fs::remove_all(backups());
+      std::ofstream(backups()) << "no folder";
+      disk_lost_ = true;
+      disk_back_ = Clock::now() + std::chrono::milliseconds(between(50, 1000));
+      log_ << "backups cannot be written\n";
+      return true;
+    }
+    if (static_cast<int>(members.size()) <= kLeast) {
+      // Until enough of them are there the run makes its steps slowly.
+      log_ << "put off\n";
+      std::ofstream(backups() + "_slow");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return false;
+    }
+    fs::remove(backups() + "_slow");
+    // The chief is the one that has been there for longest.
+    std::sort(members.begin(), members.end(),
+              [&](int a, int b) { return crew_.seconds_since_start(a) > crew_.seconds_since_start(b); });
+    const int w = kind < 3
+                      ? members[0]
+                      : members[static_cast<size_t>(between(0, static_cast<int64_t>(members.size()) - 1))];
+    Absence& absence = absences_[w];
+    if (kind < 7) {
+      crew_.kill(w);
+      absence = {.dead = true, .until = Clock::now() + std::chrono::milliseconds(between(0, 500))};
+      log_ << "worker " << w << " is killed\n";
+    } else {
+      // For longer than the others wait, or not.
+      const int64_t ms = between(0, 2) == 0 ? kTimeout * 1000 + between(200, 1500) : between(10, 800);
+      crew_.signal(w, SIGSTOP);
+      absence = {.stopped = true, .until = Clock::now() + std::chrono::milliseconds(ms)};
+      log_ << "worker " << w << " is stopped for " << ms << " ms\n";
+    }
+    return true;
+  }
+
+  std::mt19937_64 random_;
+  const int events_;
+  const int64_t steps_;
+  Crew crew_;
+  Absence absences_[kWorkers];
+  bool ended_ = false, disk_lost_ = false;
+  Clock::time_point disk_back_;
+  std::ostringstream log_;
+};
+
+std::string line_of(const std::string& text, const std::string& beginning) {
+  const size_t at = text.rfind(beginning);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+void survive(uint64_t seed, int events, int64_t steps) {
+  const std::string expected = run({.scenario = "elastic",
+                                    .workers = 1,
+                                    .launcher = Launcher::alone,
+                                    .environment = {detail::concat("TEST_EPOCHS=", steps / kStepsOfEpoch),
+                                                    detail::concat("TEST_DATASET=", seed % 2)}})[0]
+                                   .report;
+  std::string address;
+  {
+    Chaos chaos(seed, events, steps);
+    address = chaos.crew().address();
+    const bool all_happened = chaos.run();
+    const std::vector<WorkerResult> members = chaos.end();
+    EXPECT_TRUE(all_happened) << chaos.log() << chaos.output();
+    EXPECT_GE(members.size(), 1U) << chaos.log() << chaos.output();
+    for (const WorkerResult& worker : members) {
+      EXPECT_EQ(worker.status, 0) << chaos.log() << worker.output;
+      for (const char* what : {"weights", "history", "evaluated"})
+        EXPECT_EQ(line_of(worker.report, what), line_of(expected, what)) << chaos.log() << worker.output;
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  // The port is free, and no file is left.
+  for (const auto& entry : fs::directory_iterator("/tmp")) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_FALSE(name.starts_with("lockstep_backup_") || name.starts_with("lockstep_chaos_")) << name;
+  }
+  EXPECT_EQ(std::system(detail::concat("ss -Hltn 'sport = :", address.substr(address.rfind(':') + 1),
+                                       "' 2> /dev/null | grep -q .")
+                            .c_str()) == 0,
+            false);
+}
+
+uint64_t seed_of(uint64_t otherwise) {
+  const char* given = std::getenv("LOCKSTEP_CHAOS_SEED");
+  return given ? std::stoull(given) : otherwise;
+}
+
+class ChaosOfWorkers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_F(ChaosOfWorkers, TenEvents) { survive(seed_of(1), 10, 180); }
+TEST_F(ChaosOfWorkers, LongTwoHundredEvents) { survive(seed_of(2), 200, 3600); }
+
+}  // namespace
+}  // namespace lockstep::testing
