@@ -95,7 +95,7 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
     : HostCommunicator("Gloo", rank, size) {
   require(options.group != nullptr, ErrorCode::invalid_argument, std::source_location::current(),
           "Gloo joins the processes of a group, and there is none");
-  context_ = std::make_shared<::gloo::rendezvous::Context>(rank, size);
+  context_ = std::make_shared<AbortableContext>(rank, size);
   // Until all are connected nobody can end a wait for one that dies meanwhile, but Gloo's own limit.
   context_->setTimeout(milliseconds(options.timeout_s));
   if (size == 1) return;
@@ -106,6 +106,7 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
     GroupStore store(*options.group, options.timeout_s);
     const std::vector<int> before = connected_sockets();
     context_->connectFullMesh(store, device);
+    context_->watch();
     for (const int fd : connected_sockets())
       if (std::find(before.begin(), before.end(), fd) == before.end())
         sockets_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -122,6 +123,7 @@ GlooCommunicator::~GlooCommunicator() {
 
 void GlooCommunicator::interrupt() noexcept {
   for (const int fd : sockets_) ::shutdown(fd, SHUT_RDWR);
+  context_->abort();
 }
 
 void GlooCommunicator::all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, Stream&) {

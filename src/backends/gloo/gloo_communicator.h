@@ -1,11 +1,10 @@
 // A rank of a Gloo context: collectives over TCP, between all pairs of processes.
 #pragma once
 
-#include <gloo/rendezvous/context.h>
-
 #include <memory>
 #include <vector>
 
+#include "backends/gloo/abortable_context.h"
 #include "comm/host_communicator.h"
 
 namespace lockstep::gloo_engine {
@@ -29,9 +28,9 @@ class GlooCommunicator final : public comm::HostCommunicator {
   // Gloo tells collectives apart that are under way at the same time: here there is one, and the next has another tag.
   uint32_t next_tag() { return tag_++; }
 
-  std::shared_ptr<::gloo::rendezvous::Context> context_;
-  // The sockets of the pairs, which Gloo keeps to itself: shutting them down is what makes a blocked call come back. They are
-  // duplicates, so that a number is never another file's.
+  std::shared_ptr<AbortableContext> context_;
+  // The sockets of the pairs, which Gloo keeps to itself: shutting them down tells the other end, and makes
+  // a receive that is blocked come back. They are duplicates, so that a number is never another file's.
   std::vector<int> sockets_;
   uint32_t tag_ = 0;
 };
