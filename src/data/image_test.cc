@@ -8,6 +8,9 @@
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/image.h"
+#include "lockstep/ops/math.h"
 
 namespace lockstep::data {
 namespace {
@@ -88,7 +91,9 @@ TEST(Image, ResizingTakesPixelsAsAreas) {
 }
 
 TEST(Image, EveryInterpolationIsThatOfTheOp) {
-  const Tensor images = cast(reshape(range(2 * 7 * 9 * 3), {2, 7, 9, 3}) * 37 % 256, DType::uint8);
+  std::vector<uint8_t> pixels(2 * 7 * 9 * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37);
+  const Tensor images = Tensor::from(pixels, {2, 7, 9, 3});
   for (const char* interpolation : {"bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area"})
     for (const auto& [height, width] : {std::pair(13, 4), std::pair(3, 20), std::pair(7, 9)}) {
       SCOPED_TRACE(detail::concat(interpolation, " ", height, " x ", width));
