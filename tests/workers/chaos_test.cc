@@ -150,7 +150,8 @@ class Chaos {
       }
     }
     if (disk_lost_ && Clock::now() > disk_back_) {
-      fs::remove(backups());
+      std::error_code ignored;
+      if (fs::is_regular_file(backups(), ignored)) fs::remove(backups(), ignored);
       disk_lost_ = false;
       log_ << "  backups can be written again\n";
     }
@@ -174,7 +175,9 @@ class Chaos {
     log_ << "event " << event << " at step " << farthest() << ": ";
     if (kind == 9 && !disk_lost_) {
       // What cannot be written, as on a disk that is full.
-      fs::remove_all(backups());
+      // A worker that writes at this moment may make the folder again: then this event is none.
+      std::error_code ignored;
+      fs::remove_all(backups(), ignored);
       std::ofstream(backups()) << "no folder";
       disk_lost_ = true;
       disk_back_ = Clock::now() + std::chrono::milliseconds(between(50, 1000));
@@ -188,7 +191,8 @@ class Chaos {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       return false;
     }
-    fs::remove(backups() + "_slow");
+    std::error_code ignored;
+    fs::remove(backups() + "_slow", ignored);
     // The chief is the one that has been there for longest.
     std::sort(members.begin(), members.end(),
               [&](int a, int b) { return crew_.seconds_since_start(a) > crew_.seconds_since_start(b); });

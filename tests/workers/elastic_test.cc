@@ -226,6 +226,23 @@ TEST_F(Elastic, AWorkerComesBackWithTheOthersState) {
   }
 }
 
+// The time is printed, and nothing is said about it here: bench/ is where speed is compared.
+TEST_F(Elastic, TheTimeFromAKillToTheNextFinishedStep) {
+  for (const int who : {3, 0}) {
+    Crew crew({.scenario = "elastic", .workers = 4, .environment = {"TEST_EPOCHS=100"}});
+    const int other = who == 0 ? 1 : 0;
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 30; }));
+    crew.kill(who);
+    const auto killed = std::chrono::steady_clock::now();
+    // The step that was under way may have been finished before; the one behind it was not.
+    const int64_t before = crew.progress(other);
+    EXPECT_TRUE(await(crew, [&] { return crew.progress(other) > before + 1; }));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
+    std::printf("from the kill of worker %d of 4 to the next finished step: %.3f s\n", who, seconds);
+    RecordProperty("recovery_seconds_" + std::to_string(who), std::to_string(seconds));
+  }
+}
+
 TEST_F(Elastic, LongAWorkerThatWasStoppedForTooLongJoinsAnew) {
   const std::string expected = undisturbed({"TEST_EPOCHS=100"});
   for (const int who : {2, 0}) {
