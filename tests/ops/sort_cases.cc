@@ -174,7 +174,7 @@ BadCalls bad_calls() {
        [=] { in_top_k(sample({3}, DType::int64), x, 1); }},
       {"in_top_k_target",
        invalid_argument,
-       {"gather: ", "5"},
+       {"the label at position (1,) is 5"},
        [=] {
          in_top_k(Tensor::from({0, 5}, {2}), x, 1);
        }},

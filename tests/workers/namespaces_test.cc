@@ -122,7 +122,7 @@ TEST_F(OverNetwork, ACutLinkIsNamedOnBothSides) {
     const std::vector<WorkerResult> results = with_cut(3, which);
     for (int w = 0; w < 3; ++w) {
       const WorkerResult& worker = results[static_cast<size_t>(w)];
-      EXPECT_EQ(worker.status, 1) << worker.output;
+      EXPECT_EQ(worker.status, errors::kUnavailableStatus) << worker.output;
       // The one behind the cut link hears of nobody; the first worker cut off is all that the others miss.
       if (w == which)
         EXPECT_THAT(worker.report, AnyOf(HasSubstr("rank 0 (process "), HasSubstr("rank 1 (process "))) << w;

@@ -11,8 +11,8 @@ Tensor convert_to_tensor(const TensorLike& value, std::optional<DType> dtype) {
   require(tensor.defined(), ErrorCode::invalid_argument, value.where(),
           "convert_to_tensor: the tensor is none");
   require(!dtype || tensor.dtype() == *dtype, ErrorCode::dtype_mismatch, value.where(),
-          "convert_to_tensor: a tensor of dtype ", dtype.value_or(tensor.dtype()), " is wanted, received ", tensor.spec(),
-          "; cast() it first");
+          "convert_to_tensor: a tensor of dtype ", dtype.value_or(tensor.dtype()), " is wanted, received ",
+          tensor.spec(), "; cast() it first");
   return tensor;
 }
 
