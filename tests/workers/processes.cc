@@ -174,6 +174,11 @@ std::vector<WorkerResult> run(const Run& run) {
     environment.insert(environment.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                                            "OMPI_MCA_rmaps_base_oversubscribe=1",
                                            "OMPI_MCA_btl_vader_single_copy_mechanism=none"});
+#if defined(__SANITIZE_ADDRESS__)
+    // Open MPI keeps memory until the end, also of parts that it has unloaded.
+    const char* options = std::getenv("ASAN_OPTIONS");
+    environment.push_back(std::string("ASAN_OPTIONS=") + (options ? options : "") + ":detect_leaks=0");
+#endif
     processes.push_back(start(words, environment, folder / "output_0"));
   }
   for (int w = 0; run.launcher != Launcher::mpirun && w < run.workers; ++w) {

@@ -87,6 +87,8 @@ cat | env -i HOME=/ PATH=/usr/bin:/bin setsid sh -c "$command")");
     for (int rank = 0; rank < 8; ++rank) fs::remove(folder_ / ("there_" + std::to_string(rank)));
     const pid_t child = fork();
     if (child != 0) return child;
+    // A shell ignores it for what it starts in the background, and a shell that starts so cannot trap it.
+    signal(SIGINT, SIG_DFL);
     if (chdir(folder_.c_str()) != 0) _exit(3);
     setenv("PATH", ((folder_ / ".bin").string() + ":" + std::getenv("PATH")).c_str(), 1);
     if (!freopen("out", "w", stdout) || !freopen("err", "w", stderr)) _exit(3);
