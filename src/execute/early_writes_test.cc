@@ -13,6 +13,7 @@
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -22,7 +23,6 @@ namespace {
 using lockstep::testing::one_thread_devices;
 using lockstep::testing::read;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Of a process that is alone, until it loses somebody in one of its collectives.
 class FailingEngine final : public comm::HostCommunicator {
@@ -58,22 +58,29 @@ class FailingEngine final : public comm::HostCommunicator {
 
 class EarlyWritesOfSteps : public ::testing::TestWithParam<int> {
  protected:
-  // Replicas add to their parts before the first sum; the counter is updated from that, and read for the second.
+  // Before the sum replicas add to their parts, and read what was just written to `early_`: a product of matrices, which
+  // none of them computes anew in a kernel of its own.
   auto step() {
     auto workers = std::make_shared<comm::Workers>(
         std::make_unique<comm::Group>(comm::GroupOptions{.rank = 0, .size = 1}),
         std::make_unique<FailingEngine>(fails_in_), "an engine", 60);
     return function(
         [this](const Tensor& x) {
-          parts_.assign_add(reduce_sum(x, {.axis = {0}}));
-          counter_.assign_add(all_reduce_sum(reduce_sum(x, {.axis = {0}})));
-          weight_.assign_add(all_reduce_sum(reduce_sum(x * counter_, {.axis = {0}}) + parts_));
+          parts_.assign_add(total(x));
+          early_.assign(matmul(weight_, filled(2)));
+          weight_.assign_add(all_reduce_sum(total(matmul(x, early_)) + parts_));
         },
         {.replicas = {.devices = one_thread_devices(GetParam()), .workers = workers}});
   }
 
-  const Variable parts_{Tensor::from<float>({0}, {1}), {.per_replica = true}};
-  const Variable counter_{Tensor::from<float>({0}, {1})}, weight_{Tensor::from<float>({0}, {1})};
+  static Tensor total(const Tensor& rows) { return reduce_sum(rows, {.axis = {0}, .keepdims = true}); }
+  // On the first device, which writes its variables in place.
+  static Tensor filled(double value) {
+    return Tensor::full(DType::float32, {1, 1}, value, *one_thread_devices(1)[0]);
+  }
+
+  const Variable parts_{filled(0), {.per_replica = true}};
+  const Variable early_{filled(0)}, weight_{filled(1)};
   int fails_in_ = 0;
 };
 
@@ -81,18 +88,18 @@ TEST_P(EarlyWritesOfSteps, OfAStepThatFailedAreUndone) {
   auto first = step();
   const Tensor x = ones({4, 1});
   first(x);
-  EXPECT_THAT(read(counter_), ElementsAre(4));
-  EXPECT_THAT(read(weight_), ElementsAre(4 * 4 + 4));
-  fails_in_ = 4;  // the second sum of the second step
+  EXPECT_THAT(read(early_), ElementsAre(2));
+  EXPECT_THAT(read(weight_), ElementsAre(1 + 4 * 2 + 4));
+  fails_in_ = 2;
   EXPECT_THROW(first(x), errors::UnavailableError);
-  EXPECT_THAT(read(counter_), ElementsAre(4));
-  EXPECT_THAT(read(weight_), ElementsAre(4 * 4 + 4));
-  // With others: no device reads what the lost step has left in its mirrors.
+  EXPECT_THAT(read(early_), ElementsAre(2));
+  EXPECT_THAT(read(weight_), ElementsAre(13));
+  // With others: no device reads what the lost step has left in its mirrors, or in the parts.
   fails_in_ = 0;
   auto second = step();
   second(x);
-  EXPECT_THAT(read(counter_), ElementsAre(8));
-  EXPECT_THAT(read(weight_), ElementsAre(20 + 4 * 8 + 8));
+  EXPECT_THAT(read(early_), ElementsAre(26));
+  EXPECT_THAT(read(weight_), ElementsAre(13 + 4 * 26 + 8));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, EarlyWritesOfSteps, ::testing::Values(1, 2));
