@@ -269,6 +269,24 @@ TEST_F(Elastic, LongAWorkerThatWasStoppedForTooLongJoinsAnew) {
     }
 }
 
+// Half of the workers, and not the first: the other cannot know whether that has gone on. Who wakes goes on.
+TEST_F(Elastic, LongTheFirstOfTwoIsWaitedFor) {
+  const std::string expected = undisturbed({"TEST_EPOCHS=20"});
+  Crew crew({.scenario = "elastic",
+             .workers = 2,
+             .environment = {"TEST_EPOCHS=20", "TEST_PAUSE_MS=40", "TEST_TIMEOUT=1"}});
+  ASSERT_TRUE(await(crew, [&] { return crew.progress(0) > 20; }));
+  crew.signal(0, SIGSTOP);
+  const int64_t stood = crew.progress(0);
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  EXPECT_LE(crew.progress(1), stood + 1);
+  crew.signal(0, SIGCONT);
+  for (const WorkerResult& worker : crew.wait()) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(worker.report, expected) << worker.output;
+  }
+}
+
 TEST_F(Elastic, BelowTheMinimumTheyWaitForOthers) {
   const std::string expected = undisturbed();
   Crew crew({.scenario = "elastic", .workers = 2, .environment = {"0:TEST_DIES=1/3", "TEST_MIN=2"}});
