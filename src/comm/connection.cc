@@ -128,7 +128,7 @@ bool Connection::wait_for(Message& message, Moment until) {
   while (early_.empty()) {
     const int wait = milliseconds_until(until, 1000);
     pollfd entry{fd_, POLLIN, 0};
-    if (wait == 0 || (poll(&entry, 1, wait) > 0 && !receive(early_))) return false;
+    if (poll(&entry, 1, wait) > 0 ? !receive(early_) : wait == 0) return false;
   }
   message = std::move(early_.front());
   early_.pop_front();

@@ -109,7 +109,7 @@ class Connection {
   bool send(MessageKind kind, const std::string& body, double timeout_s = 10);
   // Takes what has arrived without waiting; false where the other end is gone or speaks another language.
   bool receive(std::deque<Message>& messages);
-  // The next message within the time; false where none came.
+  // The next message within the time, or one that has arrived by then; false where none came.
   bool wait_for(Message& message, Moment until);
   // Whether the other end is gone, as far as can be told without reading.
   bool closed() const;

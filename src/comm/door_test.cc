@@ -109,6 +109,17 @@ TEST_F(Doors, WhoIsSilentIsExpelledAndMayJoinAnew) {
   EXPECT_EQ(joins.get().rank, 2);
 }
 
+TEST_F(Doors, TheFirstLearnsThatTheOthersHaveGoneOnWithoutIt) {
+  make(3, options());
+  auto one = form(1), two = form(2);
+  const Outcome first = one.get(), second = two.get();
+  ASSERT_TRUE(first.formed && second.formed);
+  EXPECT_EQ(first.formed->roster.members.size(), 2U);
+  doors_[1]->enter(first.formed->roster);
+  doors_[2]->enter(second.formed->roster);
+  EXPECT_TRUE(form(0).get().expelled);
+}
+
 // The first may be alive behind a network that is cut.
 TEST_F(Doors, HalfOfThemWithoutTheFirstDoNotGoOn) {
   make(2, options());

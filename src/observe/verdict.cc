@@ -23,6 +23,8 @@ constexpr double kWastedSlots = 0.05;
 constexpr double kDescheduledShare = 0.05;
 constexpr double kCopyShare = 0.02;
 constexpr int64_t kLateTraces = 3;
+constexpr double kTracedShare =
+    0.02;  // workers that form anew in an elastic run trace anew, some ten milliseconds each time
 constexpr int64_t kGrownBytes = 1 << 20;
 constexpr double kTargetOverhead = 0.10;
 constexpr double kMaxBatchFactor = 64;
@@ -243,8 +245,8 @@ std::optional<Verdict> partial_replicas(const Run& run) {
 }
 
 std::optional<Verdict> retracing(const Run& run) {
-  if (run.late_traces < kLateTraces) return std::nullopt;
   const double traced = run.mean[Counter::trace_ns] / 1e6;
+  if (run.late_traces < kLateTraces || traced < kTracedShare * run.mean.wall) return std::nullopt;
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);

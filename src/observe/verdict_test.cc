@@ -244,6 +244,17 @@ TEST(Verdict, RetracingIsNotTakenForOverhead) {
   EXPECT_NEAR(verdicts[0].speedup, 10 / 4.5, 1e-9);
 }
 
+TEST(Verdict, RetracingThatTakesNoTimeIsNotWorthAWord) {
+  EXPECT_THAT(judge(play(1, 1001,
+                         [](int, int step) {
+                           Part part = healthy();
+                           if (step % 100 == 0)
+                             part.counts = {{Counter::traces, 1}, {Counter::trace_ns, 10'000'000}};
+                           return part;
+                         })),
+              IsEmpty());
+}
+
 TEST(Verdict, HostCopiesAndValueReads) {
   auto verdicts = judge(play(1, 11, [](int, int) {
     return Part{.times = {{Category::copy, 2}, {Category::compute, 8}},

@@ -41,13 +41,15 @@ class Chaos {
                .environment = {detail::concat("TEST_EPOCHS=", steps / kStepsOfEpoch), "TEST_PAUSE_MS=10",
                                detail::concat("TEST_MIN=", kLeast), detail::concat("TEST_TIMEOUT=", kTimeout),
                                "TEST_JOIN=20", "TEST_WAIT=60", "TEST_SLOW=" + backups() + "_slow",
-                               detail::concat("TEST_DATASET=", seed % 2), "TEST_BACKUP=" + backups()}}) {
+                               "TMPDIR=" + temporaries(), detail::concat("TEST_DATASET=", seed % 2),
+                               "TEST_BACKUP=" + backups()}}) {
     log_ << "seed " << seed << ", " << steps << " steps\n";
   }
   ~Chaos() {
     std::error_code ignored;
     fs::remove_all(backups(), ignored);
     fs::remove(backups() + "_slow", ignored);
+    fs::remove_all(temporaries(), ignored);
   }
   Chaos(const Chaos&) = delete;
   Chaos& operator=(const Chaos&) = delete;
@@ -82,6 +84,14 @@ class Chaos {
     return members;
   }
 
+  static std::string backups() { return "/tmp/lockstep_chaos_" + std::to_string(getpid()); }
+  // Where the workers put files of which nothing may be left.
+  static std::string temporaries() {
+    const std::string folder = backups() + "_temporaries";
+    fs::create_directories(folder);
+    return folder;
+  }
+
   std::string log() const { return log_.str(); }
   std::string output() {
     std::string text;
@@ -101,7 +111,6 @@ class Chaos {
   int64_t between(int64_t first, int64_t last) {
     return std::uniform_int_distribution<int64_t>(first, last)(random_);
   }
-  static std::string backups() { return "/tmp/lockstep_chaos_" + std::to_string(getpid()); }
 
   int64_t farthest() const {
     int64_t step = -1;
@@ -249,13 +258,13 @@ void survive(uint64_t seed, int events, int64_t steps) {
       for (const char* what : {"weights", "history", "evaluated"})
         EXPECT_EQ(line_of(worker.report, what), line_of(expected, what)) << chaos.log() << worker.output;
     }
+    EXPECT_TRUE(fs::is_empty(Chaos::temporaries()));
     if (::testing::Test::HasFailure()) return;
   }
   // The port is free, and no file is left.
-  for (const auto& entry : fs::directory_iterator("/tmp")) {
-    const std::string name = entry.path().filename().string();
-    EXPECT_FALSE(name.starts_with("lockstep_backup_") || name.starts_with("lockstep_chaos_")) << name;
-  }
+  const std::string own = fs::path(Chaos::backups()).filename().string();
+  for (const auto& entry : fs::directory_iterator("/tmp"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(own)) << entry.path();
   EXPECT_EQ(std::system(detail::concat("ss -Hltn 'sport = :", address.substr(address.rfind(':') + 1),
                                        "' 2> /dev/null | grep -q .")
                             .c_str()) == 0,

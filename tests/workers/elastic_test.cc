@@ -84,6 +84,8 @@ class Mortal final : public keras::CallbackBase {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
         kill(getpid(), SIGKILL);
       }).detach();
+    // The others wait for it in the step's sum.
+    std::this_thread::sleep_for(std::chrono::milliseconds(number("TEST_LATE_MS", 0)));
   }
   void on_train_batch_end(int64_t batch, const keras::Logs&) override {
     note_progress(epoch_ * kSteps + batch + 1);
@@ -243,23 +245,45 @@ TEST_F(Elastic, TheTimeFromAKillToTheNextFinishedStep) {
   }
 }
 
+// Between two steps, where it waits for the others to agree, and in the midst of a sum, where it waits in the engine.
 TEST_F(Elastic, LongAWorkerThatWasStoppedForTooLongJoinsAnew) {
-  const std::string expected = undisturbed({"TEST_EPOCHS=100"});
-  for (const int who : {2, 0}) {
-    Crew crew({.scenario = "elastic",
-               .workers = 3,
-               .environment = {"TEST_EPOCHS=100", "TEST_PAUSE_MS=40", "TEST_MIN=2", "TEST_TIMEOUT=2"}});
-    ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 20; }));
-    crew.signal(who, SIGSTOP);
-    const int64_t stood = crew.progress(who), other = who == 0 ? 1 : 0;
-    EXPECT_TRUE(await(crew, [&] { return crew.progress(static_cast<int>(other)) > stood + 5; }));
-    crew.signal(who, SIGCONT);
-    const std::vector<WorkerResult> results = crew.wait();
-    EXPECT_THAT(results[static_cast<size_t>(who)].output, HasSubstr("it joins anew"));
-    for (const WorkerResult& worker : results) {
-      EXPECT_EQ(worker.status, 0) << worker.output;
-      EXPECT_EQ(worker.report, expected) << worker.output;
+  const std::string expected = undisturbed({"TEST_EPOCHS=40"});
+  for (const int who : {2, 0})
+    for (const char* where : {"TEST_PAUSE_MS=40", "1:TEST_LATE_MS=40"}) {
+      SCOPED_TRACE(detail::concat("worker ", who, ", ", where));
+      Crew crew({.scenario = "elastic",
+                 .workers = 3,
+                 .environment = {"TEST_EPOCHS=40", where, "TEST_MIN=2", "TEST_TIMEOUT=2"}});
+      ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 20; }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      crew.signal(who, SIGSTOP);
+      const int64_t stood = crew.progress(who);
+      EXPECT_TRUE(await(crew, [&] { return crew.progress(1) > stood + 5; }));
+      crew.signal(who, SIGCONT);
+      const std::vector<WorkerResult> results = crew.wait();
+      EXPECT_THAT(results[static_cast<size_t>(who)].output, HasSubstr("it joins anew"));
+      for (const WorkerResult& worker : results) {
+        EXPECT_EQ(worker.status, 0) << worker.output;
+        EXPECT_EQ(worker.report, expected) << worker.output;
+      }
     }
+}
+
+// Half of the workers, and not the first: the other cannot know whether that has gone on. Who wakes goes on.
+TEST_F(Elastic, LongTheFirstOfTwoIsWaitedFor) {
+  const std::string expected = undisturbed({"TEST_EPOCHS=20"});
+  Crew crew({.scenario = "elastic",
+             .workers = 2,
+             .environment = {"TEST_EPOCHS=20", "TEST_PAUSE_MS=40", "TEST_TIMEOUT=1"}});
+  ASSERT_TRUE(await(crew, [&] { return crew.progress(0) > 20; }));
+  crew.signal(0, SIGSTOP);
+  const int64_t stood = crew.progress(0);
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  EXPECT_LE(crew.progress(1), stood + 1);
+  crew.signal(0, SIGCONT);
+  for (const WorkerResult& worker : crew.wait()) {
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(worker.report, expected) << worker.output;
   }
 }
 
