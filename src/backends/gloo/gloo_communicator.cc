@@ -111,8 +111,8 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
       if (std::find(before.begin(), before.end(), fd) == before.end())
         sockets_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   });
-  // From here on whoever looks after the run ends what does not end, and knows who is missing: Gloo's own limit is behind that.
-  // It is what ends the wait of a process that was stopped while the others closed their connections.
+  // From here on whoever looks after the run ends what does not end, and knows who is missing, also in a process that was
+  // stopped while the others closed their connections: Gloo's own limit is behind that.
   context_->setTimeout(milliseconds(options.timeout_s + 5));
 }
 

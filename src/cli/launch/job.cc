@@ -392,7 +392,7 @@ class Job::Impl {
     const Worker& failed = worker(rank);
     const std::string lines = output_.last_lines(rank);
     return fmt::format("worker {} (process {} on {}) failed{}: {}. {}{}", rank, failed.process, failed.host,
-                       plan_.workers > 1 ? " first" : "", describe(failed.status),
+                       plan_.workers > 1 && !options_.elastic ? " first" : "", describe(failed.status),
                        lines.empty() ? "It wrote nothing." : "Its last lines:", lines);
   }
 
