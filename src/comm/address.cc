@@ -1,5 +1,8 @@
 #include "comm/address.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -34,6 +37,13 @@ struct Resolved {
   Resolved(const Resolved&) = delete;
   Resolved& operator=(const Resolved&) = delete;
 };
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
 
 }  // namespace
 
@@ -130,6 +140,27 @@ std::string own_name() {
   char name[256] = {};
   return detail::concat("process ", getpid(), " on host ",
                         gethostname(name, sizeof name - 1) == 0 ? name : "an unknown host");
+}
+
+std::string reachable_host() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  if (const Resolved resolved({name, "0"}, false); resolved.list && !is_loopback(resolved.list->ai_addr))
+    return name;
+  std::string host = name;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return host;
+  for (const ifaddrs* i = interfaces; i; i = i->ifa_next) {
+    char text[INET_ADDRSTRLEN] = {};
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP) ||
+        is_loopback(i->ifa_addr))
+      continue;
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
+    host = text;
+    break;
+  }
+  freeifaddrs(interfaces);
+  return host;
 }
 
 }  // namespace lockstep::comm

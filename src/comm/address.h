@@ -27,5 +27,8 @@ int bind_any_port(const std::string& host, int& port, std::source_location where
 std::string host_of_socket(int fd);
 // "process 71 on host b"
 std::string own_name();
+// What other machines can call this one: its name; or, where that means the loopback here, as in Debian's /etc/hosts, the
+// address of its first interface.
+std::string reachable_host();
 
 }  // namespace lockstep::comm

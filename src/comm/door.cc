@@ -15,10 +15,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "comm/address.h"
+#include "comm/strangers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -27,8 +29,6 @@ namespace {
 
 constexpr double kPatienceEvery = 0.2;  // seconds between two signs to those who wait
 constexpr double kMeetingEvery = 1;     // seconds between two looks at the meeting address
-constexpr double kProofSeconds = 5;
-constexpr size_t kMostStrangers = 1024;
 constexpr int kBacklog = 128;
 
 uint64_t random_id() {
@@ -98,7 +98,7 @@ Roster Roster::from(MessageReader& reader) {
 class Door::Impl {
  public:
   Impl(const DoorOptions& options, std::function<void(const std::string&)> interrupt)
-      : options_(options), interrupt_(std::move(interrupt)) {
+      : options_(options), interrupt_(std::move(interrupt)), strangers_(options.secret) {
     const std::source_location here = std::source_location::current();
     int port = 0;
     listening_ = bind_any_port(options_.host, port, here);
@@ -188,18 +188,18 @@ class Door::Impl {
       const std::string door = candidates.front();
       candidates.pop_front();
       bool refused = false;
-      const double patience = std::min(options_.timeout_s, kProofSeconds);
+      const double patience = std::min(options_.timeout_s, Strangers::kProofSeconds);
       std::shared_ptr<Connection> connection = knock(door, options_.secret, patience, refused);
       if (!connection) continue;
       MessageWriter message;
       put(message, self_);
       message.put_text(options_.version);
       connection->send(MessageKind::join, message.take());
-      Moment heard = SteadyClock::now();
+      Moment silent_at = in_seconds(options_.timeout_s);
       Message answer;
-      while (connection->open() && SteadyClock::now() < heard + seconds(options_.timeout_s)) {
+      while (connection->open() && SteadyClock::now() < silent_at) {
         if (!connection->wait_for(answer, in_seconds(kPatienceEvery))) continue;
-        heard = SteadyClock::now();
+        silent_at = in_seconds(options_.timeout_s);
         until = in_seconds(options_.wait_s);
         if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
         require(answer.kind != MessageKind::ended, ErrorCode::io, std::source_location::current(),
@@ -222,11 +222,6 @@ class Door::Impl {
  private:
   enum class State : uint8_t { outside, inside, forming };
 
-  struct Stranger {
-    std::unique_ptr<Connection> connection;
-    Moment until;
-    bool proven = false;
-  };
   // Who has asked to be in the next generation.
   struct Caller {
     Member member;
@@ -235,10 +230,6 @@ class Door::Impl {
     bool done = false;
   };
   using Connections = std::vector<std::shared_ptr<Connection>>;
-
-  static SteadyClock::duration seconds(double s) {
-    return std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(s));
-  }
 
   // --- forming, on the caller's thread ---
 
@@ -264,7 +255,7 @@ class Door::Impl {
 
   // Asks this member for the next generation. None: it is dead or silent.
   std::optional<Formation> follow(const Member& leader, const Roster& reference, bool done) {
-    const Moment asked = SteadyClock::now();
+    const Moment too_late = in_seconds(options_.timeout_s);
     bool refused = false;
     std::shared_ptr<Connection> connection = knock(leader.door, options_.secret, options_.timeout_s, refused);
     if (!connection) return {};
@@ -272,17 +263,17 @@ class Door::Impl {
     put(message, self_);
     message.put(done).put_text(reference.text());
     connection->send(MessageKind::rejoin, message.take());
-    Moment heard = SteadyClock::now();
+    Moment silent_at = in_seconds(options_.timeout_s);
     Message answer;
-    while (connection->open() && SteadyClock::now() < heard + seconds(options_.timeout_s)) {
+    while (connection->open() && SteadyClock::now() < silent_at) {
       if (!connection->wait_for(answer, in_seconds(kPatienceEvery))) continue;
-      heard = SteadyClock::now();
+      silent_at = in_seconds(options_.timeout_s);
       if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
       if (answer.kind == MessageKind::expelled) throw Expelled{answer.body};
       if (answer.kind == MessageKind::refused) throw TooFew{answer.body, false};
       // Alive, but it has not noticed that it is asked for a new generation: busy for too long.
       const bool forms = answer.kind == MessageKind::patience && MessageReader(answer.body).get<bool>();
-      if (!forms && heard > asked + seconds(options_.timeout_s)) return {};
+      if (!forms && SteadyClock::now() > too_late) return {};
     }
     return {};
   }
@@ -447,17 +438,16 @@ class Door::Impl {
                               error, failure);
       }
       entries.push_back({meeting_, POLLIN, 0});
-      for (const Stranger& stranger : strangers_) entries.push_back({stranger.connection->fd(), POLLIN, 0});
+      strangers_.add_to(entries);
       poll(entries.data(), entries.size(), static_cast<int>(kPatienceEvery * 1000 / 2));
       for (char bytes[64]; read(wake_[0], bytes, sizeof bytes) > 0;) {
       }
-      for (size_t i = strangers_.size(); i-- > 0;) {
-        const bool speaks = entries[i + 3].revents != 0;
-        if ((speaks && !hear(strangers_[i])) || SteadyClock::now() > strangers_[i].until)
-          strangers_.erase(strangers_.begin() + static_cast<ptrdiff_t>(i));
-      }
+      strangers_.hear(std::span(entries).subspan(3),
+                      [this](std::unique_ptr<Connection> connection, const Message& message) {
+                        take(std::move(connection), message);
+                      });
       for (const size_t which : {size_t{1}, size_t{2}})
-        if (entries[which].revents != 0) accept_at(entries[which].fd);
+        if (entries[which].revents != 0) strangers_.accept_at(entries[which].fd);
       if (SteadyClock::now() >= next_sign) {
         next_sign = in_seconds(kPatienceEvery);
         sign();
@@ -467,28 +457,6 @@ class Door::Impl {
         next_look = in_seconds(kMeetingEvery);
       }
     }
-  }
-
-  void accept_at(int listening) {
-    const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) return;
-    if (strangers_.size() == kMostStrangers) strangers_.pop_front();
-    Stranger stranger{std::make_unique<Connection>(fd), in_seconds(kProofSeconds)};
-    if (stranger.connection->begin_challenge()) strangers_.push_back(std::move(stranger));
-  }
-
-  // False: it is done with.
-  bool hear(Stranger& stranger) {
-    if (!stranger.proven) {
-      const Connection::Proof proof = stranger.connection->answered(options_.secret);
-      stranger.proven = proof == Connection::Proof::proven;
-      return proof != Connection::Proof::refused;
-    }
-    std::deque<Message> messages;
-    if (!stranger.connection->receive(messages)) return false;
-    if (messages.empty()) return true;
-    take(std::move(stranger.connection), messages.front());
-    return false;
   }
 
   void take(std::shared_ptr<Connection> connection, const Message& message) {
@@ -580,7 +548,7 @@ class Door::Impl {
   int64_t attempted_ = 0;  // the last generation that this process has announced
 
   // Of the door's thread.
-  std::deque<Stranger> strangers_;
+  Strangers strangers_;
   int meeting_ = -1;
   std::thread thread_;
 };

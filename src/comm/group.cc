@@ -21,6 +21,7 @@
 #include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/port_owner.h"
+#include "comm/strangers.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -367,13 +368,6 @@ class Group::Impl {
     tell(MessageKind::gave_up, text, from);
   }
 
-  // Whoever has connected and not yet shown that it knows the secret.
-  struct Stranger {
-    std::unique_ptr<Connection> connection;
-    Moment until;
-    bool proven = false;
-  };
-
   // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under way.
   bool meets_elsewhere() {
     if (!options_.may_be_under_way || options_.bound_socket >= 0) return false;
@@ -391,7 +385,7 @@ class Group::Impl {
                                           : listen_at(parse_address(options_.address, where),
                                                       options_.bound_socket, size(), where);
     const Moment until = in_seconds(options_.timeout_s);
-    std::deque<Stranger> strangers;
+    Strangers strangers(options_.secret);
     std::vector<pollfd> entries;
     std::string missing;
     WaitingNotice notice;
@@ -402,19 +396,13 @@ class Group::Impl {
                 " s at ", options_.address, " and ", missing, " of ", size(), " did not come");
         notice.say([&] { return detail::concat(missing, " of ", size(), " at ", options_.address); });
         entries.assign(1, {listening, POLLIN, 0});
-        for (const Stranger& stranger : strangers) entries.push_back({stranger.connection->fd(), POLLIN, 0});
+        strangers.add_to(entries);
         if (poll(entries.data(), entries.size(), wait) < 0) continue;
-        for (size_t i = strangers.size(); i-- > 0;) {
-          const bool speaks = entries[i + 1].revents != 0;
-          if ((speaks && !hear(strangers[i], where)) || SteadyClock::now() > strangers[i].until)
-            strangers.erase(strangers.begin() + static_cast<ptrdiff_t>(i));
-        }
-        if (entries[0].revents == 0) continue;
-        if (const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC); fd >= 0) {
-          if (strangers.size() == kMostStrangers) strangers.pop_front();
-          Stranger stranger{std::make_unique<Connection>(fd), in_seconds(kProofSeconds)};
-          if (stranger.connection->begin_challenge()) strangers.push_back(std::move(stranger));
-        }
+        strangers.hear(std::span(entries).subspan(1),
+                       [&](std::unique_ptr<Connection> connection, const Message& message) {
+                         take(std::move(connection), message, where);
+                       });
+        if (entries[0].revents != 0) strangers.accept_at(listening);
       }
     } catch (const Error& error) {
       for (const auto& connection : connections_)
@@ -435,21 +423,11 @@ class Group::Impl {
       if (connection) connection->send(MessageKind::welcome, body);
   }
 
-  // False: it is done with, admitted or not.
-  bool hear(Stranger& stranger, std::source_location where) {
-    if (!stranger.proven) {
-      const Connection::Proof proof = stranger.connection->answered(options_.secret);
-      stranger.proven = proof == Connection::Proof::proven;
-      return proof != Connection::Proof::refused;
-    }
-    std::deque<Message> messages;
-    if (!stranger.connection->receive(messages)) return false;
-    if (messages.empty()) return true;
-    if (messages.front().kind == MessageKind::hello)
-      admit(std::move(stranger.connection), messages.front(), where);
-    else if (messages.front().kind == MessageKind::goes_on && options_.may_be_under_way)
-      throw RunGoesOn{messages.front().body, host_of_socket(stranger.connection->fd())};
-    return false;
+  void take(std::unique_ptr<Connection> connection, const Message& message, std::source_location where) {
+    if (message.kind == MessageKind::hello)
+      admit(std::move(connection), message, where);
+    else if (message.kind == MessageKind::goes_on && options_.may_be_under_way)
+      throw RunGoesOn{message.body, host_of_socket(connection->fd())};
   }
 
   std::string missing_ranks() const {
@@ -495,7 +473,8 @@ class Group::Impl {
       if (fd >= 0) {
         hub = std::make_unique<Connection>(fd);
         // What listens there may be stopped, or be gone before it answers: another takes its place then.
-        const Moment answer = options_.may_be_under_way ? std::min(until, in_seconds(kProofSeconds)) : until;
+        const Moment answer =
+            options_.may_be_under_way ? std::min(until, in_seconds(Strangers::kProofSeconds)) : until;
         failure = hub->prove(options_.secret, answer);
         if (failure.empty()) break;
         require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
@@ -709,8 +688,6 @@ class Group::Impl {
   static constexpr double kBetweenWords = 0.1;  // seconds at least between two words on progress
   static constexpr double kSilence = 3;         // seconds without any that are worth a word
   static constexpr double kPatience = 2;        // seconds for rank 0 to say who is missing
-  static constexpr double kProofSeconds = 5;
-  static constexpr size_t kMostStrangers = 1024;
 
   const GroupOptions options_;
   mutable std::mutex mutex_;

@@ -1,10 +1,5 @@
 #include "comm/workers.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -66,41 +61,6 @@ std::string random_secret() {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET)
-    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
-
-// What other machines can call this one: its name; or, where that means the loopback here, as in Debian's /etc/hosts, the
-// address of its first interface.
-std::string reachable_host() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const bool resolved = getaddrinfo(name, nullptr, &hints, &list) == 0;
-  const bool reachable = resolved && !is_loopback(list->ai_addr);
-  if (resolved) freeaddrinfo(list);
-  if (reachable) return name;
-  std::string host = name;
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return host;
-  for (const ifaddrs* i = interfaces; i; i = i->ifa_next) {
-    char text[INET_ADDRSTRLEN] = {};
-    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP) ||
-        is_loopback(i->ifa_addr))
-      continue;
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
-    host = text;
-    break;
-  }
-  freeifaddrs(interfaces);
-  return host;
 }
 
 // At all of them where they differ.
@@ -421,7 +381,7 @@ std::vector<std::string> Workers::gather_large(std::string_view what, const std:
   }
   const int64_t most = *std::max_element(sizes.begin(), sizes.end());
   if (most <= static_cast<int64_t>(kSmallPart)) return all;
-  for (size_t r = 0; r < all.size(); ++r) all[r].clear();
+  for (std::string& one : all) one.clear();
   if (engine_) {
     std::string padded = part, gathered(static_cast<size_t>(most) * all.size(), '\0');
     padded.resize(static_cast<size_t>(most));

@@ -16,6 +16,7 @@
 #include "execute/replicated_runs.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
+#include "graph/tensor_bytes.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -466,23 +467,6 @@ observe::RunSummary Strategy::summary() const {
 // --- workers -------------------------------------------------------------------------------------------------------
 
 namespace {
-
-Tensor on_host(const Tensor& tensor) {
-  const Tensor host =
-      tensor.device().kind() == DeviceKind::cpu ? tensor : tensor.to(device_by_name("/CPU:0"));
-  return contiguous(host, std::source_location::current());
-}
-
-std::string bytes_of(const Tensor& tensor) {
-  const Tensor host = on_host(tensor);
-  return {static_cast<const char*>(host.impl()->data()), host.spec().bytes()};
-}
-
-Tensor tensor_of(const TensorSpec& spec, const std::string& bytes) {
-  Tensor tensor = Tensor::empty(spec.dtype, spec.shape, device_by_name("/CPU:0"));
-  std::memcpy(tensor.impl()->data(), bytes.data(), std::min(bytes.size(), spec.bytes()));
-  return tensor;
-}
 
 // What all workers hold, in their order.
 TensorList of_all_workers(comm::Workers* workers, const char* what, const TensorList& own) {

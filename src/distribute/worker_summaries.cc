@@ -1,10 +1,9 @@
 #include "distribute/worker_summaries.h"
 
-#include <unistd.h>
-
 #include <type_traits>
 #include <utility>
 
+#include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "lockstep/base/error.h"
@@ -20,12 +19,6 @@ using observe::ReplicaSummary;
 using observe::RunSummary;
 
 static_assert(std::is_trivially_copyable_v<ReplicaSummary>);  // workers have one build of this library
-
-std::string own_name(int rank) {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  return detail::concat("worker ", rank, " (process ", getpid(), " on host ", host, ")");
-}
 
 void put(MessageWriter& message, const MemorySummary& memory) {
   message.put_text(memory.device).put(memory.before).put(memory.peak).put(memory.after).put(memory.peak_ns);
@@ -55,7 +48,9 @@ MemorySummary get_memory(MessageReader& message) {
 
 std::string message_of(const RunSummary& summary, int rank) {
   MessageWriter message;
-  message.put_text(own_name(rank)).put(summary.measures_descheduled).put_text(summary.sums);
+  message.put_text(detail::concat("worker ", rank, " (", comm::own_name(), ")"))
+      .put(summary.measures_descheduled)
+      .put_text(summary.sums);
   message.put_text(summary.input.bottleneck).put_text(summary.input.fix);
   message.put(static_cast<int32_t>(summary.replicas.size()));
   for (const ReplicaSummary& replica : summary.replicas) message.put(replica);

@@ -5,26 +5,11 @@
 
 #include "comm/connection.h"
 #include "comm/workers.h"
-#include "graph/eager.h"
+#include "graph/tensor_bytes.h"
 #include "graph/variable_impl.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::execute {
-
-namespace {
-
-std::string bytes_of(const Tensor& tensor) {
-  const Tensor host = contiguous(tensor.to(device_by_name("/CPU:0")), std::source_location::current());
-  return {static_cast<const char*>(host.impl()->data()), host.spec().bytes()};
-}
-
-Tensor tensor_of(const TensorSpec& spec, const std::string& bytes, Device& device) {
-  const Tensor host = Tensor::empty(spec.dtype, spec.shape, device_by_name("/CPU:0"));
-  std::memcpy(host.impl()->data(), bytes.data(), std::min(bytes.size(), spec.bytes()));
-  return host.to(device);
-}
-
-}  // namespace
 
 // A replica without examples does not run, but what it has must not be left out of a sum: the first one that runs gets it, in
 // whichever process that is, so that what is added to what does not depend on who holds which replica.
@@ -56,7 +41,7 @@ void ReplicaVariables::hand_over(VariableImpl& variable, TensorList& parts, Repl
        layout_.workers->gather_large("the parts of " + variable.options.name, given.take())) {
     comm::MessageReader reader(worker);
     while (own.contains(heir) && !reader.ended())
-      inherit(tensor_of(variable.spec, reader.get_text(), *layout_.devices[0]));
+      inherit(tensor_of(variable.spec, reader.get_text()).to(*layout_.devices[0]));
   }
 }
 

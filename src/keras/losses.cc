@@ -552,7 +552,7 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
   const CallSite site(where);
   try {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, rule_->takes_class_numbers());
-    const Tensor losses = rule_->losses(labels, predictions);
+    Tensor losses = rule_->losses(labels, predictions);
     const Reduction reduction = rule_->reduction();
 
     if (losses.rank() == 0 || !rule_->per_example(predictions.shape())) {
@@ -568,9 +568,9 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
     const Shape& shape = losses.shape();
     const Tensor valid = merged_weights({}, y_pred, losses);
     const Tensor weights = sample_weight.defined() ? merged_weights(sample_weight, y_pred, losses) : valid;
-    const Tensor weighted = product(losses, weights);
+    Tensor weighted = product(losses, weights);
     if (reduction == Reduction::none) return weighted;
-    const Tensor sum = reduce_sum(weighted);
+    Tensor sum = reduce_sum(weighted);
     if (reduction == Reduction::sum) return sum;
     const Tensor& counted = reduction == Reduction::mean_with_sample_weight ? weights : valid;
     if (counted.defined()) return divide_no_nan(sum, all_reduce_sum(local_sum(counted, shape)));

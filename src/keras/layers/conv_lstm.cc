@@ -193,11 +193,12 @@ class ConvLSTMCellLayer final : public ConfiguredLayer<CellSettings>, public Rec
   Shape state_shape_;
 };
 
+constexpr const char* kConvLSTMNames[] = {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"};
+
 template <int Rank>
 class ConvLSTMLayer final : public RecurrentLayer<ConvLSTMSettings> {
  public:
-  static constexpr const char* kNames[] = {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"};
-  static constexpr const char* kClassName = kNames[Rank - 1];
+  static constexpr const char* kClassName = kConvLSTMNames[Rank - 1];
   ConvLSTMLayer(const char* class_name, ConvLSTMSettings settings)
       : RecurrentLayer(class_name, completed<Rank>(std::move(settings), class_name)) {
     set_cell(make_configured<ConvLSTMCellLayer<Rank>>(

@@ -218,16 +218,20 @@ History FitRun::run_epochs() {
   return finish();
 }
 
+void FitRun::tell_begin(bool joins) {
+  if (std::exchange(told_begin_, true)) return;
+  trainer_.stop_training = false;
+  trainer_.set_signal(0);
+  trainer_.resume.reset();
+  trainer_.joined = joins;
+  trainer_.save_now = trainer_.save_alone = nullptr;
+  trainer_.callbacks = callbacks_.all();
+  if (joins) callbacks_.set_chief(false);
+  callbacks_.tell(&CallbackBase::on_train_begin, Logs());
+}
+
 void FitRun::begin() {
-  if (!std::exchange(told_begin_, true)) {
-    trainer_.stop_training = false;
-    trainer_.set_signal(0);
-    trainer_.resume.reset();
-    trainer_.joined = false;
-    trainer_.save_now = trainer_.save_alone = nullptr;
-    trainer_.callbacks = callbacks_.all();
-    callbacks_.tell(&CallbackBase::on_train_begin, Logs());
-  }
+  tell_begin(false);
   callbacks_.tell(&CallbackBase::on_settled);
   // In an elastic run all variables are there before anybody may come whom they are sent to.
   if (strategy_.elastic() && trainer_.resume)
@@ -325,14 +329,7 @@ void FitRun::join() {
   trainer_.forget_steps();
   strategy_.workers()->join();
   trainer_.joined = true;
-  if (!std::exchange(told_begin_, true)) {
-    trainer_.stop_training = false;
-    trainer_.set_signal(0);
-    trainer_.resume.reset();
-    trainer_.callbacks = callbacks_.all();
-    callbacks_.set_chief(false);
-    callbacks_.tell(&CallbackBase::on_train_begin, Logs());
-  }
+  tell_begin(true);
   settle(false);
 }
 

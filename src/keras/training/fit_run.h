@@ -56,6 +56,8 @@ class FitRun {
   };
 
   History run_epochs();
+  // Once, as a worker that joins a run or as one that begins it.
+  void tell_begin(bool joins);
   void begin();
   void run_epoch();
   void run_steps();

@@ -1,13 +1,9 @@
 #include "keras/training/run_state.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "comm/connection.h"
 #include "comm/workers.h"
-#include "graph/eager.h"
+#include "graph/tensor_bytes.h"
 #include "lockstep/base/error.h"
-#include "tensor/tensor_impl.h"
 
 namespace lockstep::keras {
 namespace {
@@ -16,20 +12,16 @@ using comm::MessageReader;
 using comm::MessageWriter;
 
 void put(MessageWriter& message, const Tensor& tensor) {
-  const Tensor host = contiguous(tensor.to(device_by_name("/CPU:0")), std::source_location::current());
-  message.put(static_cast<int32_t>(host.dtype())).put(int32_t{host.rank()});
-  for (int i = 0; i < host.rank(); ++i) message.put(host.shape()[i]);
-  message.put_text({static_cast<const char*>(host.impl()->data()), host.spec().bytes()});
+  message.put(static_cast<int32_t>(tensor.dtype())).put(int32_t{tensor.rank()});
+  for (int i = 0; i < tensor.rank(); ++i) message.put(tensor.shape()[i]);
+  message.put_text(bytes_of(tensor));
 }
 
 Tensor take_tensor(MessageReader& message) {
   const auto dtype = static_cast<DType>(message.get<int32_t>());
   Shape shape;
   for (auto rank = message.get<int32_t>(); rank > 0; --rank) shape.push_back(message.get<int64_t>());
-  Tensor tensor = Tensor::empty(dtype, shape, device_by_name("/CPU:0"));
-  const std::string bytes = message.get_text();
-  std::memcpy(tensor.impl()->data(), bytes.data(), std::min(bytes.size(), tensor.spec().bytes()));
-  return tensor;
+  return tensor_of({dtype, shape}, message.get_text());
 }
 
 void put(MessageWriter& message, const train::NamedTensors& tensors) {

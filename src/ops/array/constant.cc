@@ -7,7 +7,7 @@
 namespace lockstep {
 
 Tensor convert_to_tensor(const TensorLike& value, std::optional<DType> dtype) {
-  const Tensor tensor = value.tensor(dtype);
+  Tensor tensor = value.tensor(dtype);
   require(tensor.defined(), ErrorCode::invalid_argument, value.where(),
           "convert_to_tensor: the tensor is none");
   require(!dtype || tensor.dtype() == *dtype, ErrorCode::dtype_mismatch, value.where(),

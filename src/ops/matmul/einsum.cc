@@ -95,7 +95,7 @@ class Einsum {
     check(ellipsis ? letters <= tensor.rank() : letters == tensor.rank(), ErrorCode::shape_mismatch, what,
           " has ", letters, " letters for the ", tensor.rank(), " dimensions of ", tensor.shape());
     if (ellipsis) ellipsis_ = std::max(ellipsis_, tensor.rank() - letters);
-    const Operand x{tensor, expanded(term, tensor.rank() - letters, what)};
+    Operand x{tensor, expanded(term, tensor.rank() - letters, what)};
     for (int d = 0; d < tensor.rank(); ++d) {
       const char label = x.labels[static_cast<size_t>(d)];
       const int64_t size = tensor.shape()[d];
@@ -137,7 +137,7 @@ class Einsum {
     check(ellipsis_ == 0 || term.find("...") != std::string::npos, ErrorCode::invalid_argument,
           "the result \"", term, "\" has no \"...\" for the ", ellipsis_,
           " dimensions that the operands' stand for");
-    const Labels result = expanded(term, ellipsis_, "the result");
+    Labels result = expanded(term, ellipsis_, "the result");
     for (const char label : result) {
       check(std::ranges::count(result, label) == 1, ErrorCode::invalid_argument, "label '", label,
             "' is twice in the result");

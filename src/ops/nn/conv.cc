@@ -243,7 +243,7 @@ Tensor convolve(const char* op, int rank, const TensorArg& x, const TensorArg& f
 // What a backprop op makes has the shape that its caller asked for.
 Tensor backprop(const OpDef& op, const TensorArg& a, const TensorArg& b, const ConvAttrs& attrs,
                 const Shape& asked) {
-  const Tensor result = emit_one(op, {a.tensor(), b.tensor()}, attrs, a.where());
+  Tensor result = emit_one(op, {a.tensor(), b.tensor()}, attrs, a.where());
   require(result.shape() == asked, ErrorCode::shape_mismatch, a.where(), op.name, ": the result has shape ",
           result.shape(), " by its inputs, asked for was ", asked);
   return result;
