@@ -15,6 +15,7 @@
 #include "comm/address.h"
 #include "comm/connection.h"
 #include "device/plugin.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
@@ -298,8 +299,8 @@ bool Workers::enter(const Formation& formation) {
   {
     const std::lock_guard lock(mutex_);
     verdict_.clear();
-    current_ = {};
   }
+  recorder_.number_anew();
   broken_ = gave_up_ = newcomer_ = false;
   generation_ = formation.roster.generation;
   door_->enter(formation.roster);
@@ -436,57 +437,39 @@ void Workers::need_engine(const char* kind) const {
 
 template <class Call>
 void Workers::collective(const char* kind, std::string_view name, int64_t bytes, Call call) {
-  begin(kind, name, bytes);
+  check_verdict();
+  recorder_.begin(kind, name, bytes);
   try {
     call();
   } catch (const Error& error) {
     stop(error.message());
   }
-  end();
+  recorder_.end();
 }
 
-void Workers::begin(const char* kind, std::string_view name, int64_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!verdict_.empty()) {
-      broken_ = true;
-      throw errors::UnavailableError(ErrorCode::io, verdict_, std::source_location::current());
-    }
-    current_.active = true;
-    ++current_.number;
-    std::snprintf(current_.text, sizeof current_.text, "%s #%lld [%.*s]", kind,
-                  static_cast<long long>(current_.number), static_cast<int>(name.size()), name.data());
-    current_.begun = SteadyClock::now();
-    current_.until = in_seconds(timeout_s_);
-  }
-  recorder_.begin(current_.number, kind, name, bytes);
-  group_->progress(current_.number, current_.number - 1, current_.text);
-}
-
-void Workers::end() {
-  recorder_.end(current_.number);
-  group_->progress(current_.number, current_.number, current_.text);
+void Workers::check_verdict() {
   const std::lock_guard lock(mutex_);
-  current_.active = false;
+  if (verdict_.empty()) return;
+  broken_ = true;
+  throw errors::UnavailableError(ErrorCode::io, verdict_, std::source_location::current());
 }
 
 // The engine has failed, or was made to: says why, here and to the others.
 void Workers::stop(const std::string& engines_words) {
-  std::string verdict, operation;
+  const FlightRecorder::Last operation = recorder_.last();
+  std::string verdict;
   {
     const std::lock_guard lock(mutex_);
-    current_.active = false;
     verdict = verdict_;
-    operation = current_.text;
   }
   if (verdict.empty()) {
     // Where a connection of the engine's breaks, the group's is about to.
     std::string why;
     for (int i = 0; i < 20 && (why = group_->lost()).empty(); ++i) std::this_thread::sleep_for(kLookEvery);
-    if (why.empty()) why = group_->missing_from(current_.number, operation);
+    if (why.empty()) why = group_->missing_from(operation.number, operation.text);
     if (why.empty()) why = group_->left();
     if (why.empty()) why = engines_words;
-    verdict = detail::concat(operation, " cannot end: ", why);
+    verdict = detail::concat(operation.text, " cannot end: ", why);
     const std::lock_guard lock(mutex_);
     if (verdict_.empty()) verdict_ = verdict;
     verdict = verdict_;
@@ -544,26 +527,33 @@ void Workers::give_up(const std::string& reason) noexcept {
   }
 }
 
+// Tells the group how far this worker is, so that a collective itself need not, and ends one that cannot end.
 void Workers::look() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
     wake_.wait_for(lock, kLookEvery, [&] { return ending_; });
-    if (ending_ || !current_.active) continue;
-    const Current seen = current_;
+    if (ending_) return;
     lock.unlock();
-    std::string reason = group_->lost();
-    // Who has left may have done its part of this one: only what goes on for long cannot end.
-    if (reason.empty() && SteadyClock::now() > seen.begun + kFarewell) reason = group_->left();
-    if (reason.empty() && SteadyClock::now() > seen.until) {
-      reason = group_->missing_from(seen.number, seen.text);
-      reason = reason.empty() ? detail::concat("it has not ended within ", timeout_s_,
-                                               " s, although all workers have come to it")
-                              : detail::concat("after ", timeout_s_, " s ", reason);
+    const FlightRecorder::Last seen = recorder_.last();
+    group_->progress(seen.number, seen.ended ? seen.number : seen.number - 1, seen.text);
+    std::string reason;
+    if (!seen.ended) {
+      const auto under_way = std::chrono::nanoseconds(monotonic_ns() - seen.begun_ns);
+      reason = group_->lost();
+      // Who has left may have done its part of this one: only what goes on for long cannot end.
+      if (reason.empty() && under_way > kFarewell) reason = group_->left();
+      if (reason.empty() && under_way > std::chrono::duration<double>(timeout_s_)) {
+        reason = group_->missing_from(seen.number, seen.text);
+        reason = reason.empty() ? detail::concat("it has not ended within ", timeout_s_,
+                                                 " s, although all workers have come to it")
+                                : detail::concat("after ", timeout_s_, " s ", reason);
+      }
     }
     lock.lock();
-    if (reason.empty() || !current_.active || current_.number != seen.number) continue;
-    if (verdict_.empty()) verdict_ = detail::concat(seen.text, " cannot end: ", reason);
-    const std::string verdict = verdict_;
+    if (reason.empty() || !verdict_.empty()) continue;
+    const FlightRecorder::Last now = recorder_.last();
+    if (now.ended || now.number != seen.number) continue;
+    const std::string verdict = verdict_ = detail::concat(seen.text, " cannot end: ", reason);
     lock.unlock();
     // The others learn the reason before they see the engine's connections break.
     group_->give_up(verdict);

@@ -128,18 +128,9 @@ class Workers {
   std::string flight_record(size_t most = FlightRecorder::kKept) const { return recorder_.text(most); }
 
  private:
-  // A collective that is under way.
-  struct Current {
-    bool active = false;
-    int64_t number = 0;
-    char text[128] = {};  // "all_reduce #17 [dense/kernel]"
-    std::chrono::steady_clock::time_point begun, until;
-  };
-
   template <class Call>
   void collective(const char* kind, std::string_view name, int64_t bytes, Call call);
-  void begin(const char* kind, std::string_view name, int64_t bytes);
-  void end();
+  void check_verdict();
   [[noreturn]] void stop(const std::string& engines_words);
   void look();
   void need_engine(const char* kind) const;
@@ -160,7 +151,7 @@ class Workers {
   std::unique_ptr<Communicator> engine_;
   const std::string joined_by_;
   const double timeout_s_;
-  FlightRecorder recorder_;
+  FlightRecorder recorder_;  // of this generation's collectives the last is what is under way
 
   std::mutex lives_;
   std::unique_ptr<Door> door_;  // null: the run is not elastic
@@ -171,7 +162,6 @@ class Workers {
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;
-  Current current_;
   std::string verdict_;  // empty: all is well
   bool ending_ = false;
   std::thread watcher_;

@@ -125,13 +125,29 @@ TEST(Workers, NameWhoDoesNotCome) {
 TEST(FlightRecorder, KeepsTheLast) {
   FlightRecorder recorder;
   for (int64_t number = 1; number <= 600; ++number) {
-    recorder.begin(number, "all_reduce", "dense/kernel", 40);
-    if (number < 600) recorder.end(number);
+    recorder.begin("all_reduce", "dense/kernel", 40);
+    if (number < 600) recorder.end();
   }
   EXPECT_THAT(recorder.text(2), AllOf(HasSubstr("#599 all_reduce [dense/kernel] 40 bytes"),
                                       HasSubstr("#600 all_reduce"), HasSubstr("has not ended")));
   EXPECT_EQ(recorder.text().find("#88 "), std::string::npos);
   EXPECT_NE(recorder.text().find("#89 "), std::string::npos);
+}
+
+TEST(FlightRecorder, KnowsWhatIsUnderWay) {
+  FlightRecorder recorder;
+  EXPECT_EQ(recorder.last().number, 0);
+  EXPECT_TRUE(recorder.last().ended);
+  recorder.begin("all_reduce", std::string(200, 'n'), 40);
+  EXPECT_FALSE(recorder.last().ended);
+  EXPECT_EQ(recorder.last().text, "all_reduce #1 [" + std::string(103, 'n') + "]");
+  recorder.end();
+  EXPECT_TRUE(recorder.last().ended);
+  recorder.number_anew();
+  EXPECT_EQ(recorder.last().number, 0);
+  recorder.begin("broadcast", "state", 8);
+  EXPECT_EQ(recorder.last().text, "broadcast #1 [state]");
+  EXPECT_THAT(recorder.text(), AllOf(HasSubstr("#1 all_reduce [nnn"), HasSubstr("#1 broadcast [state]")));
 }
 
 }  // namespace

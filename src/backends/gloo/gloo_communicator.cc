@@ -83,6 +83,11 @@ void add(void* target, const void* a, const void* b, size_t count) {
       sum[i] = static_cast<T>(static_cast<float>(first[i]) + static_cast<float>(second[i]));
 }
 
+// A message wakes up Gloo's thread, and that one the caller: few and large ones are best.
+constexpr comm::MessageSizes kSizes{.one_round = 512 << 10, .message = 4 << 20};
+
+constexpr uint64_t kMessages = uint64_t{0x80} << 56;
+
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -92,7 +97,11 @@ char* bytes_of(const void* data) { return static_cast<char*>(const_cast<void*>(d
 }  // namespace
 
 GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorOptions& options)
-    : HostCommunicator("Gloo", rank, size) {
+    : HostCommunicator("Gloo", rank, size),
+      direct_(*this, kSizes, rank, size),
+      messages_(comm::DirectAllReduce::slots(size)),
+      sent_to_(static_cast<size_t>(size)),
+      received_from_(static_cast<size_t>(size)) {
   require(options.group != nullptr, ErrorCode::invalid_argument, std::source_location::current(),
           "Gloo joins the processes of a group, and there is none");
   context_ = std::make_shared<AbortableContext>(rank, size);
@@ -117,6 +126,7 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
 }
 
 GlooCommunicator::~GlooCommunicator() {
+  messages_.clear();
   context_.reset();
   for (const int fd : sockets_) ::close(fd);
 }
@@ -126,10 +136,44 @@ void GlooCommunicator::interrupt() noexcept {
   context_->abort();
 }
 
+// Gloo tells messages between two ranks apart by numbers: theirs are beside those of its own collectives.
+void GlooCommunicator::begin_send(size_t slot, int to, const void* data, size_t bytes) {
+  Message& message = messages_[slot];
+  message = {.buffer = context_->createUnboundBuffer(const_cast<void*>(data), bytes), .sent = true};
+  message.buffer->send(to, kMessages | sent_to_[static_cast<size_t>(to)]++);
+}
+
+void GlooCommunicator::begin_receive(size_t slot, int from, void* data, size_t bytes) {
+  Message& message = messages_[slot];
+  message = {.buffer = context_->createUnboundBuffer(data, bytes), .sent = false};
+  message.buffer->recv(from, kMessages | received_from_[static_cast<size_t>(from)]++);
+}
+
+void GlooCommunicator::finish(size_t slot) {
+  Message& message = messages_[slot];
+  const bool done = message.sent ? message.buffer->waitSend(context_->getTimeout())
+                                 : message.buffer->waitRecv(context_->getTimeout());
+  require(done, ErrorCode::io, std::source_location::current(), "the wait was ended");
+  message.buffer.reset();
+}
+
 void GlooCommunicator::all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, Stream&) {
   if (count == 0) return;
   if (size() == 1) {
     if (source != target) std::memcpy(target, source, static_cast<size_t>(count) * size_of(dtype));
+    return;
+  }
+  if (size() <= comm::DirectAllReduce::kMostRanks) {
+    if (source != target) std::memcpy(target, source, static_cast<size_t>(count) * size_of(dtype));
+    run("all_reduce_sum", [&] {
+      try {
+        direct_.sum(target, count, dtype);
+      } catch (...) {
+        // Gloo's thread does not touch the memory of a buffer that is gone.
+        for (Message& message : messages_) message.buffer.reset();
+        throw;
+      }
+    });
     return;
   }
   dispatch(dtype, [&]<class T>() {

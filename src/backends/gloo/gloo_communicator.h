@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "backends/gloo/abortable_context.h"
+#include "comm/direct_all_reduce.h"
 #include "comm/host_communicator.h"
 
 namespace lockstep::gloo_engine {
 
-class GlooCommunicator final : public comm::HostCommunicator {
+class GlooCommunicator final : public comm::HostCommunicator, private comm::Messages {
  public:
   // Meets the others through the options' group, and listens at the address that the group knows this process by.
   GlooCommunicator(int rank, int size, const comm::CommunicatorOptions& options);
@@ -25,6 +26,9 @@ class GlooCommunicator final : public comm::HostCommunicator {
 
  private:
   void interrupt() noexcept override;
+  void begin_send(size_t slot, int to, const void* data, size_t bytes) override;
+  void begin_receive(size_t slot, int from, void* data, size_t bytes) override;
+  void finish(size_t slot) override;
   // Gloo tells collectives apart that are under way at the same time: here there is one, and the next has another tag.
   uint32_t next_tag() { return tag_++; }
 
@@ -33,6 +37,15 @@ class GlooCommunicator final : public comm::HostCommunicator {
   // a receive that is blocked come back. They are duplicates, so that a number is never another file's.
   std::vector<int> sockets_;
   uint32_t tag_ = 0;
+
+  // A message that is under way.
+  struct Message {
+    std::unique_ptr<::gloo::transport::UnboundBuffer> buffer;
+    bool sent = false;  // or received
+  };
+  comm::DirectAllReduce direct_;
+  std::vector<Message> messages_;                  // by slot
+  std::vector<uint64_t> sent_to_, received_from_;  // by rank: how many messages
 };
 
 }  // namespace lockstep::gloo_engine

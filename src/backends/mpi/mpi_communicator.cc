@@ -50,6 +50,9 @@ MPI_Datatype type_of(DType dtype) {
   fail(ErrorCode::dtype_mismatch, std::source_location::current(), "MPI has no sum of ", dtype);
 }
 
+// Through shared memory a message costs little, and what has arrived is added up out of the cache.
+constexpr comm::MessageSizes kSizes{.one_round = 8 << 10, .message = 128 << 10};
+
 // MPI counts in int: larger transfers are made in parts.
 constexpr int64_t kMostElements = int64_t{1} << 28;
 
@@ -84,7 +87,10 @@ void enter_world(int rank, int size) {
       ": it was not started by mpirun, or by an srun without MPI's support (srun --mpi=pmix); choose Gloo");
 }
 
-MpiCommunicator::MpiCommunicator(int rank, int size) : HostCommunicator("MPI", rank, size) {
+MpiCommunicator::MpiCommunicator(int rank, int size)
+    : HostCommunicator("MPI", rank, size),
+      direct_(*this, kSizes, rank, size),
+      requests_(comm::DirectAllReduce::slots(size), MPI_REQUEST_NULL) {
   enter_world(rank, size);
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -98,31 +104,53 @@ MpiCommunicator::~MpiCommunicator() {
   if (!finalized && !aborted() && !abandoned) MPI_Comm_free(&comm_);
 }
 
-template <class Begin>
-void MpiCommunicator::complete(const char* what, Begin begin) {
+void MpiCommunicator::wait_for(MPI_Request& request, const char* what) {
   constexpr int kSpins = 2000;
   constexpr int kYields = 20000;
+  int done = 0;
+  for (int polls = 0;; ++polls) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+    if (done) return;
+    if (aborted()) {
+      abandoned = true;
+      check();
+    }
+    // Whoever is waited for may need this core.
+    if (polls > kYields)
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    else if (polls > kSpins)
+      sched_yield();
+  }
+}
+
+template <class Begin>
+void MpiCommunicator::complete(const char* what, Begin begin) {
   run(what, [&] {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(begin(&request), what);
-    int done = 0;
-    for (int polls = 0; !done; ++polls) {
-      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
-      if (done) break;
-      if (aborted()) {
-        abandoned = true;
-        return;
-      }
-      // Whoever is waited for may need this core.
-      if (polls > kYields)
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      else if (polls > kSpins)
-        sched_yield();
-    }
+    wait_for(request, what);
   });
 }
 
+void MpiCommunicator::begin_send(size_t slot, int to, const void* data, size_t bytes) {
+  check_mpi(MPI_Isend(data, as_int(static_cast<int64_t>(bytes)), MPI_BYTE, to, 0, comm_, &requests_[slot]),
+            "MPI_Isend");
+}
+
+void MpiCommunicator::begin_receive(size_t slot, int from, void* data, size_t bytes) {
+  check_mpi(MPI_Irecv(data, as_int(static_cast<int64_t>(bytes)), MPI_BYTE, from, 0, comm_, &requests_[slot]),
+            "MPI_Irecv");
+}
+
+void MpiCommunicator::finish(size_t slot) { wait_for(requests_[slot], "a message"); }
+
 void MpiCommunicator::all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, Stream&) {
+  if (count == 0) return;
+  if (size() > 1 && size() <= comm::DirectAllReduce::kMostRanks) {
+    if (source != target) std::memcpy(target, source, static_cast<size_t>(count) * size_of(dtype));
+    run("all_reduce_sum", [&] { direct_.sum(target, count, dtype); });
+    return;
+  }
   const MPI_Datatype type = type_of(dtype);
   for (int64_t at = 0; at < count; at += kMostElements) {
     const int part = as_int(std::min(kMostElements, count - at));
