@@ -62,6 +62,30 @@ void be_one_of_many() {
 }
 const RegisterScenario many("one of many", be_one_of_many);
 
+// Loses one, forms anew without it, and adds up with those who are left.
+void form_anew_among_many() {
+  const std::shared_ptr<comm::Workers> workers =
+      comm::Workers::meet(comm::read_cluster(), {.timeout_s = 60, .join_timeout_s = 300, .min_workers = 1});
+  float ones = 1;
+  try {
+    for (int n = 0;; ++n) {
+      // The others may still be in the sum before.
+      if (n == 1 && workers->rank() == workers->size() - 2) {
+        report(detail::concat("dies ", std::to_string(now_s())));
+        kill(getpid(), SIGKILL);
+      }
+      workers->all_reduce_sum("ones", &ones, 1, DType::float32);
+    }
+  } catch (const Error&) {
+    workers->form_anew(false);
+    report(detail::concat("anew ", std::to_string(now_s())));
+  }
+  ones = 1;
+  workers->all_reduce_sum("ones of those who are left", &ones, 1, DType::float32);
+  report(detail::concat("left ", ones));
+}
+const RegisterScenario anew("many form anew", form_anew_among_many);
+
 // The number behind a word; -1: it is not there.
 double behind(const std::string& report, const std::string& word) {
   const size_t at = report.find(word + " ");
@@ -94,6 +118,22 @@ TEST_P(ManyWorkers, LongMeetTrainAndNameOneThatDies) {
       "%d workers: formed %.2f s after the last had started, %.2f ms per step, a lost one named by all after "
       "%.2f s\n",
       count, formed - began, step * 1e3, named - died);
+}
+
+TEST_P(ManyWorkers, LongFormAnewWithoutOneThatDies) {
+  if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  const int count = GetParam();
+  const auto results = run({.scenario = "many form anew", .workers = count});
+  double anew = 0;
+  const double died = behind(results[static_cast<size_t>(count - 2)].report, "dies");
+  for (int w = 0; w < count; ++w) {
+    if (w == count - 2) continue;
+    const WorkerResult& worker = results[static_cast<size_t>(w)];
+    EXPECT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(behind(worker.report, "left"), count - 1) << worker.report;
+    anew = std::max(anew, behind(worker.report, "anew"));
+  }
+  std::printf("%d workers: formed anew %.2f s after one was killed\n", count, anew - died);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ManyWorkers, ::testing::Values(8, 16, 32, 64),

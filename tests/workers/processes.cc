@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,8 @@ void report(const std::string& line) { std::ofstream(report_path, std::ios::app)
 
 int run_as_worker(int argc, char** argv) {
   if (argc != 5 || std::strcmp(argv[1], kFlag) != 0) return -1;
+  // A test program that is killed leaves nobody behind who waits for the others.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   report_path = fs::path(argv[4]) / ("report_" + rank_of_this());
   try {
     const char* const devices = std::getenv("TEST_DEVICES");
