@@ -120,6 +120,9 @@ std::vector<Work> all_works() {
                    .most_rounds = kWorkerRounds,
                    .items = kWorkersBatch,
                    .item = "images"});
+  works.push_back({.name = "workers/recovery",
+                   .candidates = [](int) { return worker_recovery_candidates(); },
+                   .most_rounds = kWorkerRounds});
   constexpr int64_t kChainBytes = kChainElements * static_cast<int64_t>(sizeof(float));
   works.push_back({.name = "chain", .bytes = 2.0 * kChainBytes, .candidates = [](int threads) {
                      std::vector<Candidate> list{floor_candidate(copy_floor(kChainBytes, threads))};

@@ -15,12 +15,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "bench/workers/control.h"
 #include "comm/cluster.h"
 #include "comm/communicator.h"
 #include "comm/free_address_test.h"
 #include "comm/workers.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/lockstep.h"
 
@@ -47,7 +49,8 @@ class Fleet {
     folder_ = mkdtemp(name);
     for (int w = 0; w < workers; ++w) make_pipe(pipe_to(folder_, w));
     make_pipe(pipe_from(folder_));
-    for (const Process& process : processes(folder_)) start(process);
+    started_ = processes(folder_);
+    for (const Process& process : started_) processes_.push_back(start(process));
     // Opened for both directions, so that nobody waits for the other end.
     for (int w = 0; w < workers; ++w) to_.push_back(open(pipe_to(folder_, w).c_str(), O_RDWR | O_CLOEXEC));
     from_ = open(pipe_from(folder_).c_str(), O_RDWR | O_CLOEXEC);
@@ -55,6 +58,7 @@ class Fleet {
   ~Fleet() {
     for (const int fd : to_) close(fd);
     close(from_);
+    std::erase(processes_, 0);
     for (const pid_t pid : processes_) kill(pid, SIGTERM);
     for (const pid_t pid : processes_) waitpid(pid, nullptr, 0);
     std::error_code ignored;
@@ -68,30 +72,47 @@ class Fleet {
     for (const int fd : to_)
       require(write(fd, &order, sizeof order) == static_cast<ssize_t>(sizeof order), ErrorCode::io,
               std::source_location::current(), "a process of the run takes no orders");
-    pollfd answer{.fd = from_, .events = POLLIN, .revents = 0};
-    while (poll(&answer, 1, 100) == 0)
-      for (const pid_t pid : processes_)
-        require(waitpid(pid, nullptr, WNOHANG) == 0, ErrorCode::io, std::source_location::current(),
-                "process ", pid, " of the run has ended");
     Answer taken;
-    require(::read(from_, &taken, sizeof taken) == static_cast<ssize_t>(sizeof taken), ErrorCode::io,
-            std::source_location::current(), "a process of the run gave half an answer");
+    take(taken);
     return {.us = taken.us, .disturbed = taken.disturbed != 0};
   }
 
+  // Without a chance to say goodbye; returns when it was, in nanoseconds of monotonic_ns().
+  int64_t kill_one(size_t process) {
+    const int64_t now = monotonic_ns();
+    kill(processes_[process], SIGKILL);
+    waitpid(std::exchange(processes_[process], 0), nullptr, 0);
+    return now;
+  }
+  void start_again(size_t process) { processes_[process] = start(started_[process]); }
+
+  // When the first step after `ns` ended that was made by so many workers.
+  int64_t step_of(int64_t workers, int64_t after) {
+    for (StepEnd step;;)
+      if (take(step); step.workers == workers && step.ns > after) return step.ns;
+  }
+
  private:
+  template <class T>
+  void take(T& answer) {
+    pollfd ready{.fd = from_, .events = POLLIN, .revents = 0};
+    while (poll(&ready, 1, 100) == 0)
+      for (const pid_t pid : processes_)
+        require(pid == 0 || waitpid(pid, nullptr, WNOHANG) == 0, ErrorCode::io,
+                std::source_location::current(), "process ", pid, " of the run has ended");
+    require(::read(from_, &answer, sizeof answer) == static_cast<ssize_t>(sizeof answer), ErrorCode::io,
+            std::source_location::current(), "a process of the run gave half an answer");
+  }
+
   static void make_pipe(const std::string& path) {
     require(mkfifo(path.c_str(), 0600) == 0, ErrorCode::io, std::source_location::current(), path, ": ",
             std::strerror(errno));
   }
 
-  void start(const Process& process) {
+  static pid_t start(const Process& process) {
     const pid_t pid = fork();
     require(pid >= 0, ErrorCode::io, std::source_location::current(), "fork: ", std::strerror(errno));
-    if (pid > 0) {
-      processes_.push_back(pid);
-      return;
-    }
+    if (pid > 0) return pid;
     if (process.core >= 0) {
       cpu_set_t set;
       CPU_ZERO(&set);
@@ -107,7 +128,8 @@ class Fleet {
   }
 
   std::string folder_;
-  std::vector<pid_t> processes_;
+  std::vector<Process> started_;
+  std::vector<pid_t> processes_;  // of each; 0: it was killed
   std::vector<int> to_;
   int from_ = -1;
 };
@@ -116,7 +138,8 @@ std::string self() { return fs::read_symlink("/proc/self/exe").string(); }
 std::string beside(const char* program) { return fs::path(self()).parent_path() / program; }
 
 // Lockstep's workers that meet at a free address.
-std::vector<Fleet::Process> gloo_workers(int workers, const Fleet::Words& words) {
+std::vector<Fleet::Process> gloo_workers(int workers, const Fleet::Words& words,
+                                         const char* log_level = "warning") {
   std::vector<Fleet::Process> all;
   const std::string address = comm::free_address();
   for (int w = 0; w < workers; ++w)
@@ -124,7 +147,7 @@ std::vector<Fleet::Process> gloo_workers(int workers, const Fleet::Words& words)
         {.words = words,
          .environment = {"LOCKSTEP_RANK=" + std::to_string(w), "LOCKSTEP_WORKERS=" + std::to_string(workers),
                          "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=of a benchmark",
-                         "LOCKSTEP_LOG=warning"}});
+                         std::string("LOCKSTEP_LOG=") + log_level}});
   return all;
 }
 
@@ -187,13 +210,53 @@ int serve_lenet(const std::string& folder, int devices) {
       folder, strategy.worker(), [](int64_t) {}, [&] { strategy.run(step, images, labels); });
 }
 
+// Trains until it is killed, and tells of every step's end.
+class TellsStepEnds final : public keras::CallbackBase {
+ public:
+  TellsStepEnds(const std::string& folder, const distribute::Strategy& strategy)
+      // Nobody reads between two readings: what does not fit into the pipe is lost.
+      : out_(open(pipe_from(folder).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)), strategy_(strategy) {}
+  ~TellsStepEnds() override { close(out_); }
+  void on_train_batch_end(int64_t, const keras::Logs&) override {
+    const StepEnd step{monotonic_ns(), strategy_.num_workers()};
+    [[maybe_unused]] const ssize_t written = write(out_, &step, sizeof step);
+  }
+
+ private:
+  const int out_;
+  const distribute::Strategy strategy_;
+};
+
+int serve_elastic(const std::string& folder) {
+  set_logical_cpus({.count = 1, .threads = 1});
+  set_random_seed(7);
+  const distribute::MultiWorkerMirroredStrategy strategy(
+      {.reproducible = true, .report = false, .elastic = {.min_workers = 2}});
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = keras::applications::lenet();
+    model.compile(
+        {.optimizer = "adam", .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const Tensor x = random::normal({4 * kWorkersBatch, 28, 28, 1});
+  const Tensor y = random::uniform({4 * kWorkersBatch}, {.minval = 0, .maxval = 10, .dtype = DType::int32});
+  model.fit(x, y,
+            {.batch_size = kWorkersBatch,
+             .epochs = 1 << 30,
+             .verbose = 0,
+             .callbacks = {keras::make_callback<TellsStepEnds>(folder, strategy)}});
+  return 0;
+}
+
 }  // namespace
 
 std::optional<int> run_as_bench_worker(int argc, char** argv) {
   if (argc < 4 || std::strcmp(argv[1], kFlag) != 0) return std::nullopt;
   try {
-    return std::strcmp(argv[3], "all_reduce") == 0 ? serve_all_reduce(argv[2])
-                                                   : serve_lenet(argv[2], std::atoi(argv[3]));
+    if (std::strcmp(argv[3], "all_reduce") == 0) return serve_all_reduce(argv[2]);
+    if (std::strcmp(argv[3], "elastic") == 0) return serve_elastic(argv[2]);
+    return serve_lenet(argv[2], std::atoi(argv[3]));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "a worker of the benchmark: %s\n", error.what());
     return 1;
@@ -247,6 +310,24 @@ std::vector<Candidate> worker_lenet_candidates() {
                                          }),
                  0));
   return list;
+}
+
+std::vector<Candidate> worker_recovery_candidates() {
+  const char* const name = "kill to the next step";
+  if (const std::string why = comm::missing_backend("gloo"); !why.empty()) return {that_fails(name, why)};
+  constexpr int kWorkers = 4;
+  const auto fleet = std::make_shared<Fleet>(0, [&](const std::string& folder) {
+    return gloo_workers(kWorkers, {self(), kFlag, folder, "elastic"}, "error");
+  });
+  // The chief too is killed in its turn.
+  return {{.name = name, .read = [fleet, turn = size_t{0}](int) mutable -> Reading {
+             fleet->step_of(kWorkers, monotonic_ns());
+             const size_t lost = ++turn % kWorkers;
+             const int64_t killed = fleet->kill_one(lost);
+             const int64_t ended = fleet->step_of(kWorkers - 1, killed);
+             fleet->start_again(lost);
+             return {.us = static_cast<double>(ended - killed) * 1e-3};
+           }}};
 }
 
 }  // namespace lockstep::bench

@@ -19,6 +19,10 @@ std::vector<Candidate> worker_all_reduce_candidates(WorkerEngine engine, int wor
 inline constexpr int64_t kWorkersBatch = 256;
 std::vector<Candidate> worker_lenet_candidates();
 
+// From a kill of one of four workers of an elastic run to the end of the next step that the others make. It is started again,
+// and has joined them when the next is killed.
+std::vector<Candidate> worker_recovery_candidates();
+
 // Where the program was started as a process of such a run: its exit status.
 std::optional<int> run_as_bench_worker(int argc, char** argv);
 

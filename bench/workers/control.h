@@ -26,6 +26,12 @@ struct Answer {
   int64_t disturbed = 0;
 };
 
+// Of a process that trains until it is killed.
+struct StepEnd {
+  int64_t ns = 0;
+  int64_t workers = 0;
+};
+
 inline std::string pipe_to(const std::string& folder, int rank) {
   return folder + "/in_" + std::to_string(rank);
 }
