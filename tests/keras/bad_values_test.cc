@@ -39,6 +39,12 @@ std::ostream& operator<<(std::ostream& out, const BadValue& value) { return out 
   }
 
 data::Dataset numbers() { return data::Dataset::range(4); }
+Tensor rows() { return Tensor::full(DType::float32, {4, 1}, 1); }
+Sequential line_model() {
+  Sequential model({layers::Dense(1, {.input_shape = {1}})});
+  model.compile({.loss = "mse"});
+  return model;
+}
 
 // clang-format off
 const std::vector<BadValue>& bad_values() {
@@ -224,6 +230,22 @@ const std::vector<BadValue>& bad_values() {
     BAD("BackupAndRestore: save_freq must be at least 0, received -1", callbacks::BackupAndRestore("x", {.save_freq = -1})),
     BAD("TensorBoard: histogram_freq must be at least 0, received -1", callbacks::TensorBoard("x", {.histogram_freq = -1})),
     BAD("TensorBoard: update_freq must be at least 0, received -1", callbacks::TensorBoard("x", {.update_freq = -1})),
+
+    // --- training
+    BAD("fit: batch_size must be positive, received 0", line_model().fit(rows(), rows(), {.batch_size = 0})),
+    BAD("fit: epochs and initial_epoch must not be negative, received -1", line_model().fit(rows(), rows(), {.epochs = -1})),
+    BAD("fit: validation_split must be in [0, 1), received 1", line_model().fit(rows(), rows(), {.validation_split = 1})),
+    BAD("fit: validation_freq must be at least 1, received 0", line_model().fit(rows(), rows(), {.validation_freq = 0})),
+    BAD("fit: validation_batch_size must be positive, or -1 for batch_size, received 0", line_model().fit(rows(), rows(), {.validation_batch_size = 0})),
+    BAD("fit: steps_per_epoch must be positive, or -1 for all batches, received 0", line_model().fit(rows(), rows(), {.steps_per_epoch = 0})),
+    BAD("validation_steps must be positive, or -1 for all batches, received -2", line_model().fit(rows(), rows(), {.validation_data = {rows(), rows()}, .validation_steps = -2})),
+    BAD("fit: class_weight has finite numbers by class numbers from 0 on, received nan for class 1", line_model().fit(rows(), rows(), {.class_weight = {{1, kNaN}}})),
+    BAD("received 1 for class -1", line_model().fit(rows(), rows(), {.class_weight = {{-1, 1}}})),
+    BAD("evaluate: steps must be positive, or -1 for all batches, received 0", line_model().evaluate(rows(), rows(), {.steps = 0})),
+    BAD("evaluate: batch_size must be positive, received -1", line_model().evaluate(rows(), rows(), {.batch_size = -1})),
+    BAD("predict: steps must be positive, or -1 for all batches, received 0", line_model().predict(rows(), {.steps = 0})),
+    BAD("Sequential: Add takes a list of inputs", Sequential({layers::Add()})),
+    BAD("Sequential: Concatenate takes a list of inputs", Sequential({layers::Dense(2, {.input_shape = {2}}), layers::Concatenate()})),
 
     // --- stages of datasets
     BAD("take: count must be at least 0, or -1 for all elements, received -2", numbers().take(-2)),

@@ -15,6 +15,9 @@ SequentialModel::SequentialModel(const ModelOptions& options, std::source_locati
 void SequentialModel::add(const Layer& layer, std::source_location where) {
   require(layer.defined(), ErrorCode::invalid_argument, where, "Sequential: an empty Layer was added");
   if (const std::optional<KerasTensor> input = input_of(layer)) return set_input(*input, where);
+  require(!layer.base()->takes_list(), ErrorCode::invalid_argument, where, "Sequential: ", layer.class_name(),
+          " takes a list of inputs, and each layer here has the one that the layer before gives; build a "
+          "Model({.inputs = ..., .outputs = ...}) of layers that are called");
   const auto same_name = [&](const Layer& other) { return other.name() == layer.name(); };
   require(std::none_of(layers().begin(), layers().end(), same_name), ErrorCode::invalid_argument, where,
           "Sequential: there is a layer \"", layer.name(),

@@ -33,6 +33,10 @@ void check(const FitOptions& options, std::source_location where) {
           "fit: validation_split must be in [0, 1), received ", options.validation_split);
   require(options.validation_freq >= 1, ErrorCode::invalid_argument, where,
           "fit: validation_freq must be at least 1, received ", options.validation_freq);
+  require(options.validation_batch_size > 0 || options.validation_batch_size == -1,
+          ErrorCode::invalid_argument, where,
+          "fit: validation_batch_size must be positive, or -1 for batch_size, received ",
+          options.validation_batch_size);
 }
 
 int64_t validation_batch_size(const FitOptions& options) {

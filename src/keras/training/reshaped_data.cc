@@ -54,6 +54,10 @@ void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::sou
   require(batch.y.size() == 1, ErrorCode::unsupported, where,
           "fit: class_weight is for models of one output, the data has ", batch.y.size(),
           " labels; use sample_weight");
+  for (const auto& [label, weight] : class_weight)
+    require(label >= 0 && std::isfinite(weight), ErrorCode::invalid_argument, where,
+            "fit: class_weight has finite numbers by class numbers from 0 on, received ", weight,
+            " for class ", label);
   Tensor y = batch.y[0];
   if (y.rank() > 1 && y.shape()[-1] > 1) {
     y = argmax(y);

@@ -33,6 +33,8 @@ int64_t examples_in(const Batch& batch) {
 
 int64_t steps_of(const Data& data, int64_t told, int64_t batch_size, const char* caller, const char* option,
                  std::source_location where) {
+  require(told > 0 || told == -1, ErrorCode::invalid_argument, where, caller, ": ", option,
+          " must be positive, or -1 for all batches, received ", told);
   if (told > 0) return told;
   const int64_t batches = data.source()->batches(batch_size);
   require(batches != Data::Source::kEndless, ErrorCode::invalid_argument, where, caller,
