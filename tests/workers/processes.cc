@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "comm/communicator.h"
@@ -101,8 +103,12 @@ Process start(const std::vector<std::string>& words, const std::vector<std::stri
   std::vector<char*> arguments, environment;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  for (char** own = environ; *own; ++own) environment.push_back(*own);
   for (const std::string& one : more) environment.push_back(const_cast<char*>(one.c_str()));
+  // Of two settings of a name the first would count for some, the last for others.
+  for (char** own = environ; *own; ++own)
+    if (const std::string_view name(*own, std::strchr(*own, '=') - *own + 1);
+        std::none_of(more.begin(), more.end(), [&](const std::string& one) { return one.starts_with(name); }))
+      environment.push_back(*own);
   environment.push_back(nullptr);
   const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   posix_spawn_file_actions_t actions;
