@@ -85,8 +85,12 @@ def check(path):
     assign(model, tensors)
     names = sorted(model._inputs_struct) if isinstance(getattr(model, "_inputs_struct", None), dict) else None
     fixed = model.inputs[0].shape[0] if model.inputs else None
-    actual = model.predict(dict(zip(names, x)) if names else x[0] if len(x) == 1 else x, verbose=0,
-                           batch_size=fixed or 32)
+    if fixed and any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
+        # From batch to batch the state goes on, as on TensorFlow: predict() of the JAX backend begins each anew.
+        actual = np.concatenate([model(x[0][at : at + fixed], training=False) for at in range(0, len(x[0]), fixed)])
+    else:
+        actual = model.predict(dict(zip(names, x)) if names else x[0] if len(x) == 1 else x, verbose=0,
+                               batch_size=fixed or 32)
     if isinstance(actual, dict):
         actual = [actual[name] for name in sorted(actual)]
     actual = actual if isinstance(actual, list) else [actual]
