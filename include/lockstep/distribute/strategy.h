@@ -272,10 +272,6 @@ class Strategy {
   void require_own(const std::vector<Variable>& variables, const char* user,
                    std::source_location where) const;
 
-  // Throws Error(failed_precondition) where a strategy of several replicas is alive but nothing was ever made in its
-  // scope, while `user` is about to train on one device.
-  static void require_none_forgotten(const char* user, std::source_location where);
-
   // What a compiled function needs to run under this strategy.
   ReplicaOptions replica_options() const;
   // Null where there is one process.

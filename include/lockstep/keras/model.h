@@ -205,8 +205,8 @@ class Model : public Layer {
   // second one ends the process. Where the program handles SIGINT itself, that is left to it. An exception
   // out of the data, a callback or a step ends fit; the model keeps the steps that were made.
   //
-  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, and
-  // where a strategy with several devices exists but nothing was made in its scope; Error(invalid_argument)
+  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, where a strategy
+  // with several devices exists but nothing was made in its scope, or the optimizer alone was; Error(invalid_argument)
   // for options and data that do not fit the model, Error(shape_mismatch) for arrays that do not fit each
   // other.
   History fit(const Data& data, const FitOptions& options = {},
