@@ -22,6 +22,12 @@ def is_page(path):
     return path.suffix == ".md" and (path.parts[0] == "docs" or len(path.parts) == 1)
 
 
+def pages():
+    """What the site calls its pages."""
+    files = [path.relative_to(ROOT) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])]
+    return ["index.html" if path.as_posix() == "README.md" else f"{label(path)}.html" for path in files]
+
+
 def label(path, heading=None):
     page = re.sub(r"\W+", "_", path.with_suffix("").as_posix())
     return page if heading is None else f"{page}-{anchor(heading)}"

@@ -1,13 +1,15 @@
-"""Finds links of the site that `./run docs` has built which lead nowhere.
+"""Finds links that lead nowhere in the site that `./run docs` has built.
 
-Usage: site_links.py FOLDER. Every relative link of every page must name a file that is there and, where it has one, a place
-in it. Exits with 1 where one does not.
+Usage: site_links.py FOLDER. Every relative link of a page that comes of a Markdown file must name a file that is there and,
+where it has one, a place in it; Doxygen answers for those of the reference itself. Exits with 1 where one does not.
 """
 
 import html.parser
 import pathlib
 import sys
 import urllib.parse
+
+import markdown_filter
 
 
 class Page(html.parser.HTMLParser):
@@ -24,11 +26,15 @@ class Page(html.parser.HTMLParser):
                 self.places.add(value)
 
 
-def broken(folder):
+def broken(folder, names):
+    """`names`: of the pages whose links are looked at."""
     pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
     problems = []
-    for path, page in pages.items():
-        for link in sorted(page.links):
+    for path in [(folder / name).resolve() for name in names]:
+        if path not in pages:
+            problems.append(f"{path.name}: there is no such page")
+            continue
+        for link in sorted(pages[path].links):
             parts = urllib.parse.urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
@@ -41,7 +47,7 @@ def broken(folder):
 
 
 def main(folder):
-    problems = broken(folder)
+    problems = broken(folder, markdown_filter.pages())
     for problem in problems:
         print(problem)
     return 1 if problems else 0

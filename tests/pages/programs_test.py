@@ -108,11 +108,13 @@ class SiteTest(unittest.TestCase):
             folder = pathlib.Path(name)
             (folder / "a.html").write_text('<a href="b.html#x">b</a> <a id="y"></a> <a href="#y">y</a> <a href="http://e.org/z">z</a>')
             (folder / "b.html").write_text('<h1 id="x">b</h1>')
-            self.assertEqual(site_links.broken(folder), [])
+            self.assertEqual(site_links.broken(folder, ["a.html"]), [])
+            self.assertEqual(site_links.broken(folder, ["c.html"]), ["c.html: there is no such page"])
             (folder / "b.html").write_text("<h1>b</h1>")
-            self.assertEqual(site_links.broken(folder), ["a.html: b.html#x leads to no place in b.html"])
+            self.assertEqual(site_links.broken(folder, ["a.html"]), ["a.html: b.html#x leads to no place in b.html"])
+            self.assertEqual(site_links.broken(folder, ["b.html"]), [])
             (folder / "b.html").unlink()
-            self.assertEqual(site_links.broken(folder), ["a.html: b.html#x leads to no file"])
+            self.assertEqual(site_links.broken(folder, ["a.html"]), ["a.html: b.html#x leads to no file"])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 //     total += strategy.reduce(ReduceOp::sum, loss).item<float>();
 //   }
 //
-// Strategies are handles; copies are the same strategy. One run at a time.
+// Strategies are handles; copies are the same strategy. One run at a time. Training beside one is an error, or is logged.
 #pragma once
 
 #include <concepts>

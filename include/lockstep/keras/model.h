@@ -99,7 +99,7 @@ struct CompileOptions {
   PerOutput<double> loss_weights = {};  // an output that is not named weighs 1
   MetricsArg metrics = {};              // every example counts once, whatever its sample weight
   MetricsArg weighted_metrics = {};     // examples count by their sample weights
-  bool run_eagerly = false;             // op by op, for debugging
+  bool run_eagerly = false;             // op by op on one device, for debugging
   // Batches from one on_*_batch_begin to its on_*_batch_end, and per launch where a GPU can make several
   // steps as one launch. No weight depends on it.
   int64_t steps_per_execution = 1;
