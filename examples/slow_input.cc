@@ -21,7 +21,8 @@ int main() {
   std::cout << tf::data::to_text(tf::data::explain(slow));
 
   // Several examples are loaded at once, and batches are ready before a step asks for them.
-  const auto ready = examples.map(load, {.num_parallel_calls = tf::data::AUTOTUNE}).batch(64).prefetch(tf::data::AUTOTUNE);
+  const auto ready =
+      examples.map(load, {.num_parallel_calls = tf::data::AUTOTUNE}).batch(64).prefetch(tf::data::AUTOTUNE);
   std::cout << tf::data::to_text(tf::data::explain(ready));
 
   const tf::distribute::MirroredStrategy strategy;
