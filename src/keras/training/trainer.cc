@@ -362,12 +362,14 @@ Logs Trainer::train_on_batch(const Batch& batch, const std::map<int64_t, double>
 
 Logs Trainer::test_on_batch(const Batch& batch, std::source_location where) {
   require_compiled("test_on_batch", where);
+  check_strategy("test_on_batch", where);
   reset_metrics();
   run_step(StepKind::test, part_here(*array_source(batch, {}, {}, where)->arrays()), where);
   return results();
 }
 
 TensorList Trainer::predict_on_batch(const TensorList& x, std::source_location where) {
+  check_strategy("predict_on_batch", where);
   return predict_step(part_here({x, {}, {}}), where);
 }
 
