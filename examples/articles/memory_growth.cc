@@ -7,7 +7,15 @@
 namespace tf = lockstep;
 
 int main() {
-  // Grows as it is needed; said before the GPU is first used. GPUs do so unless told otherwise.
+  // Embedded digits; tf::keras::datasets::mnist::load_data() reads or downloads MNIST.
+  const auto [train, test] = tf::keras::datasets::digits({.train_size = 960, .test_size = 0});
+  const tf::Tensor x_train = tf::cast(tf::reshape(train.x, {-1, 784}), tf::float32) / 255.0;
+  const tf::Tensor y_train = tf::keras::utils::to_categorical(train.y, 10);
+  tf::keras::Sequential model({tf::keras::layers::Dense(64, {.activation = "relu", .input_shape = {784}}),
+                               tf::keras::layers::Dense(10, {.activation = "softmax"})});
+  model.compile({.optimizer = "adam", .loss = "categorical_crossentropy", .metrics = {"accuracy"}});
+
+  // Memory is taken as it is needed. GPUs do so unless told otherwise, so that it may be said here, where they are in use.
   const auto gpus = tf::config::list_physical_devices("GPU");
   for (const auto& gpu : gpus) {
     try {
@@ -18,13 +26,6 @@ int main() {
     }
   }
 
-  // Embedded digits; tf::keras::datasets::mnist::load_data() reads or downloads MNIST.
-  const auto [train, test] = tf::keras::datasets::digits({.train_size = 960, .test_size = 0});
-  const tf::Tensor x_train = tf::cast(tf::reshape(train.x, {-1, 784}), tf::float32) / 255.0;
-  const tf::Tensor y_train = tf::keras::utils::to_categorical(train.y, 10);
-  tf::keras::Sequential model({tf::keras::layers::Dense(64, {.activation = "relu", .input_shape = {784}}),
-                               tf::keras::layers::Dense(10, {.activation = "softmax"})});
-  model.compile({.optimizer = "adam", .loss = "categorical_crossentropy", .metrics = {"accuracy"}});
   model.fit({x_train, y_train}, {.epochs = 10, .verbose = 2});
 
   std::printf("Memory usage (after training):\n");
