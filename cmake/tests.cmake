@@ -216,6 +216,23 @@ foreach(source ${examples})
   lockstep_add_command(package.example_${example} AFTER package.build
                        COMMAND ${package_folder}/build/examples/${example})
 endforeach()
+# What programs print is written at their end, and in the pages of the guide.
+set(pages ${PROJECT_SOURCE_DIR}/tests/pages)
+file(GLOB articles CONFIGURE_DEPENDS examples/articles/*.cc)
+foreach(source ${articles})
+  cmake_path(GET source STEM article)
+  lockstep_add_command(package.article_${article} AFTER package.build
+                       COMMAND ${python} ${pages}/programs.py --source ${source}
+                               --program ${package_folder}/build/examples/articles/${article})
+endforeach()
+file(GLOB guide CONFIGURE_DEPENDS docs/guide/*.md)
+list(FILTER guide EXCLUDE REGEX README)
+foreach(page ${guide})
+  cmake_path(GET page STEM name)
+  lockstep_add_command(package.guide_${name} AFTER package.build
+                       COMMAND ${python} ${pages}/programs.py --page ${page} --folder ${package_folder}/build/examples)
+endforeach()
+lockstep_add_command(pages.programs COMMAND ${python} ${pages}/programs_test.py)
 # The commands of a page of the documentation.
 if(TARGET lockstep_gloo)
   lockstep_add_command(package.many_machines AFTER package.build

@@ -1,6 +1,7 @@
 """Says what `./run docs` found undocumented: public headers without an opening comment, and how many names.
 
-Usage: doc_report.py WARNINGS_LOG INCLUDE_FOLDER. Exits with 1 where a header does not open with what it promises.
+Usage: doc_report.py WARNINGS_LOG INCLUDE_FOLDER. Exits with 1 where a header does not open with what it promises, and where
+doxygen warns of anything else: a reference that leads nowhere, a page that it cannot read.
 """
 
 import collections
@@ -29,7 +30,7 @@ def main(log, folder):
     if names:
         worst = ", ".join(f"{name} {count}" for name, count in names.most_common(5))
         print(f"{names.total()} public names have no comment of their own (most: {worst}); all: {log}")
-    return 1 if bare else 0
+    return 1 if bare or others else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 #include "lockstep/autodiff/gradient_tape.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autodiff/training_watch.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -12,6 +14,8 @@
 
 namespace lockstep {
 namespace {
+
+constinit std::atomic<TrainingWatch> training_watch{nullptr};
 
 using GradFunction = std::function<TensorList(std::span<const Tensor>)>;
 
@@ -40,6 +44,8 @@ constinit const OpDef kCustomGradient{.name = "custom_gradient",
                                       }};
 
 }  // namespace
+
+RegisterTrainingWatch::RegisterTrainingWatch(TrainingWatch watch) { training_watch = watch; }
 
 class GradientTape::Recording final : public Recorder {
  public:
@@ -79,6 +85,7 @@ class GradientTape::Recording final : public Recorder {
       require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
               "GradientTape::gradient: the target must be a floating-point tensor, received ",
               target.defined() ? detail::concat(target.spec()) : "none");
+    if (const TrainingWatch watch = training_watch; watch && !ReplicaTrace::current()) watch(sources, where);
     // A persistent tape must not record its own backward pass; others stop here for good.
     const Suspension suspension(*this);
     TensorList result = backward(targets, sources, arriving, unconnected, where);

@@ -160,9 +160,16 @@ void Configuration::set_logical_devices(const Physical& device, const std::vecto
   require(!has_limit(logical) || !e.growth.value_or(false), ErrorCode::failed_precondition, where, kCaller,
           ": memory growth is on for ", device.name,
           ", which has no meaning with a memory limit; call set_memory_growth(device, false) first");
-  if (e.logical == logical) return;
-  require_modifiable(kCaller, "logical devices", where);
-  e.logical = logical;
+  if (e.logical != logical) {
+    require_modifiable(kCaller, "logical devices", where);
+    e.logical = logical;
+  }
+  cpus_chosen_ |= !is_gpu(device);
+}
+
+bool Configuration::cpus_chosen() const {
+  const std::lock_guard lock(mutex_);
+  return cpus_chosen_;
 }
 
 bool Configuration::memory_growth(const Physical& device, std::source_location where) const {

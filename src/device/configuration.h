@@ -28,6 +28,8 @@ class Configuration {
   std::vector<Logical> logical_devices(const Physical& device, std::source_location where) const;
   void set_logical_devices(const Physical& device, const std::vector<Logical>& logical,
                            std::source_location where);
+  // Whether the program has set how many logical CPUs there are.
+  bool cpus_chosen() const;
   bool memory_growth(const Physical& device, std::source_location where) const;
   void set_memory_growth(const Physical& device, bool enable, std::source_location where);
   int intra_op_threads() const;
@@ -73,6 +75,7 @@ class Configuration {
   std::vector<Entry> entries_;
   const int cores_;
   const std::optional<bool> forced_growth_;
+  bool cpus_chosen_ = false;
   int intra_op_ = 0;
   int inter_op_ = 0;
   std::string initialized_by_;  // "list_logical_devices() in main.cc:12"; empty: not yet

@@ -382,12 +382,18 @@ TEST(FitUnderStrategies, EvaluateAndPredictRefuseAForgottenScopeAsFitDoes) {
   EXPECT_THAT(error_of(evaluate).message(), HasSubstr("evaluate: would use one device"));
   EXPECT_THAT(error_of(predict).message(), HasSubstr("predict: would use one device"));
   EXPECT_THAT(error_of(train).message(), HasSubstr("train_on_batch: would use one device"));
+  const auto test = [&] { model.test_on_batch({{data.x}, {data.y}, {}}); };
+  const auto predict_one = [&] { model.predict_on_batch(TensorList{data.x}); };
+  EXPECT_THAT(error_of(test).message(), HasSubstr("test_on_batch: would use one device"));
+  EXPECT_THAT(error_of(predict_one).message(), HasSubstr("predict_on_batch: would use one device"));
   strategy.adopt(model);
   strategy.devices()[1]->reset_counters();
   predict();
   EXPECT_GT(strategy.devices()[1]->counters().flops, 0);
   evaluate();
   train();
+  test();
+  predict_one();
 }
 
 TEST(FitUnderStrategies, AModelAdoptedAfterAFitUsesAllDevicesFromThenOn) {

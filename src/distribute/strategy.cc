@@ -10,6 +10,9 @@
 #include "comm/cluster.h"
 #include "comm/connection.h"
 #include "comm/workers.h"
+#include "device/configuration.h"
+#include "device/why_one_device.h"
+#include "distribute/strategy_owner.h"
 #include "distribute/worker_batches.h"
 #include "distribute/worker_summaries.h"
 #include "execute/all_reduce/choice.h"
@@ -72,23 +75,6 @@ class Strategy::Impl {
   std::set<uint64_t> shared;  // variables that have had the chief's value
 };
 
-// A strategy as variables know it. Does not keep it alive: variables outlive strategies.
-class StrategyOwner final : public VariableOwner {
- public:
-  explicit StrategyOwner(const std::shared_ptr<Strategy::Impl>& impl)
-      : impl_(impl), description_(Strategy(impl).description()) {}
-  std::string description() const override { return description_; }
-  std::optional<Strategy> strategy() const {
-    auto impl = impl_.lock();
-    if (!impl) return {};
-    return Strategy(std::move(impl));
-  }
-
- private:
-  std::weak_ptr<Strategy::Impl> impl_;
-  std::string description_;
-};
-
 namespace {
 
 std::vector<Device*> chosen_devices(const char* strategy, const std::vector<std::string>& names,
@@ -123,13 +109,13 @@ void check_options(const char* strategy, const StrategyOptions& options, size_t 
           " virtual replicas are fewer than the ", devices, " devices");
 }
 
-// All strategies that are alive.
-struct Alive {
+// Those of all strategies that are alive.
+struct Owners {
   std::mutex mutex;
-  std::vector<std::weak_ptr<Strategy::Impl>> list;
+  std::vector<std::weak_ptr<const StrategyOwner>> list;
 };
-Alive& alive() {
-  static auto* all = new Alive;
+Owners& owners() {
+  static auto* all = new Owners;
   return *all;
 }
 
@@ -150,14 +136,18 @@ std::shared_ptr<Strategy::Impl> make(Strategy::Kind kind, const char* name,
                                      std::source_location where,
                                      const std::shared_ptr<comm::Workers>& workers = nullptr) {
   std::vector<Device*> devices = chosen_devices(name, names, where);
+  if (names.empty() && devices.size() == 1 && !workers)
+    if (const std::string why = why_one_device(device_facts(Configuration::of_process())); !why.empty())
+      log_once(LogAt(LogLevel::warning, where), name, " has one device, ", devices[0]->name(), ": ", why);
   const size_t processes = workers ? static_cast<size_t>(workers->size()) : 1;
   check_options(name, options, devices.size() * processes, where);
   auto impl = std::make_shared<Strategy::Impl>(kind, name, std::move(devices), options, workers);
-  impl->owner = std::make_shared<const StrategyOwner>(impl);
+  const auto owner = std::make_shared<const StrategyOwner>(impl);
+  impl->owner = owner;
   impl->runs = std::make_unique<execute::ReplicatedRuns>(replicas_of(*impl));
-  const std::lock_guard lock(alive().mutex);
-  std::erase_if(alive().list, [](const auto& other) { return other.expired(); });
-  alive().list.push_back(impl);
+  const std::lock_guard lock(owners().mutex);
+  std::erase_if(owners().list, [](const auto& other) { return other.expired(); });
+  owners().list.push_back(owner);
   return impl;
 }
 
@@ -300,6 +290,25 @@ ReplicaOptions Strategy::replica_options() const { return replicas_of(*impl_); }
 
 const std::shared_ptr<const VariableOwner>& Strategy::owner() const { return impl_->owner; }
 
+StrategyOwner::StrategyOwner(const std::shared_ptr<Strategy::Impl>& impl)
+    : impl_(impl),
+      description_(Strategy(impl).description()),
+      several_(impl->devices.size() > 1 || impl->workers) {}
+
+std::optional<Strategy> StrategyOwner::strategy() const {
+  auto impl = impl_.lock();
+  if (!impl) return {};
+  return Strategy(std::move(impl));
+}
+
+std::vector<std::shared_ptr<const StrategyOwner>> living_owners() {
+  const std::lock_guard lock(owners().mutex);
+  std::vector<std::shared_ptr<const StrategyOwner>> living;
+  for (const auto& owner : owners().list)
+    if (auto known = owner.lock(); known && known->alive()) living.push_back(std::move(known));
+  return living;
+}
+
 Strategy Strategy::of(const std::shared_ptr<const VariableOwner>& owner) {
   const auto* known = dynamic_cast<const StrategyOwner*>(owner.get());
   return known ? known->strategy().value_or(Strategy()) : Strategy();
@@ -332,18 +341,6 @@ void Strategy::require_own(const std::vector<Variable>& variables, const char* u
          made.file_name(), ":", made.line(), " belongs to ", theirs, ", not to ", description(),
          "; make it (its layer or model) inside  auto scope = strategy.scope();  or hand it over with "
          "strategy.adopt(model)");
-  }
-}
-
-void Strategy::require_none_forgotten(const char* user, std::source_location where) {
-  const std::lock_guard lock(alive().mutex);
-  for (const auto& other : alive().list) {
-    const auto impl = other.lock();
-    if (!impl || (impl->devices.size() < 2 && !impl->workers) || impl->owner->used()) continue;
-    fail(ErrorCode::failed_precondition, where, user, ": would use one device, while ",
-         Strategy(impl).description(),
-         " is there and nothing was made in its scope; make and compile the model "
-         "inside  auto scope = strategy.scope();  or hand it over with strategy.adopt(model)");
   }
 }
 

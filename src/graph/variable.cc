@@ -26,7 +26,7 @@ Variable::Variable(const TensorLike& value, VariableOptions options, std::source
   impl_->where = CallSite::of(where);
   Device* scoped = scoped_device();
   impl_->value = scoped ? initial.to(*scoped, where) : initial;
-  if (impl_->owner) impl_->owner->mark_used();
+  if (impl_->owner && impl_->options.trainable) impl_->owner->mark_used();
   impl_->mutable_data(true);
   impl_->value.impl()->storage->set_use(memory_use("variables"));
 }
@@ -99,7 +99,7 @@ const std::shared_ptr<const VariableOwner>& Variable::owner() const { return def
 void Variable::set_owner(std::shared_ptr<const VariableOwner> owner) const {
   defined_variable(impl_);
   impl_->owner = std::move(owner);
-  if (impl_->owner) impl_->owner->mark_used();
+  if (impl_->owner && impl_->options.trainable) impl_->owner->mark_used();
 }
 
 namespace {

@@ -119,6 +119,8 @@ LayerBase::LayerBase(std::string class_name, LayerBaseOptions options, std::sour
   // What the global policy is when the layer is made counts, not when it is used.
   if (!options_.dtype.set()) options_.dtype = mixed_precision::global_policy();
   path_ = options_.name;
+  // It may make its weights much later.
+  if (owner_) owner_->mark_used();
 }
 
 LayerBase::~LayerBase() = default;
@@ -251,6 +253,7 @@ std::source_location LayerBase::line_of(std::source_location where) const {
 
 void LayerBase::set_owner(const std::shared_ptr<const VariableOwner>& owner) {
   owner_ = owner;
+  if (owner_) owner_->mark_used();
   for (const Weight& weight : weights_) weight.variable.set_owner(owner);
   for (const Layer& layer : layers_) layer.base()->set_owner(owner);
 }

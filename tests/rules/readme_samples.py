@@ -4,17 +4,16 @@ import re
 
 import tree
 
-PAGES = ["README.md", "docs/many_machines.md"]
+PAGES = ["README.md", "docs/many_machines.md", "docs/guide/*.md"]
 SAMPLE = re.compile(r"^```cpp\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def check(root, arguments=None):
-    programs = [path.read_text(encoding="utf-8") for path in sorted((root / "examples").glob("*.cc"))]
+    programs = [path.read_text(encoding="utf-8") for path in sorted((root / "examples").rglob("*.cc"))]
     problems = []
-    for page in PAGES:
-        if page != "README.md" and not (root / page).exists():
-            continue
-        text = (root / page).read_text(encoding="utf-8")
+    for path in sorted(path for page in PAGES for path in root.glob(page)):
+        page = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
         for sample in SAMPLE.finditer(text):
             if not any(sample.group(1) in program for program in programs):
                 line = text.count("\n", 0, sample.start()) + 1

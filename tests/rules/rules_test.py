@@ -73,6 +73,11 @@ class ReadmeSamplesTest(RuleTest):
         self.assert_fails(readme_samples.check, "README.md:2:", "examples/")
         self.write({"README.md": "Text\n", "docs/many_machines.md": "```cpp\nint main() { return 1; }\n```\n"})
         self.assert_fails(readme_samples.check, "docs/many_machines.md:1:", "examples/")
+        self.write({"docs/many_machines.md": "Text\n", "examples/articles/loop.cc": "int main() { return 2; }\n",
+                    "docs/guide/loops.md": "```cpp\nint main() { return 2; }\n```\n"})
+        self.assert_passes(readme_samples.check)
+        self.write({"docs/guide/loops.md": "Text\n\n```cpp\nint main() { return 3; }\n```\n"})
+        self.assert_fails(readme_samples.check, "docs/guide/loops.md:3:", "examples/")
 
 
 class TypedStreamsTest(RuleTest):

@@ -61,7 +61,7 @@ class GradientTape {
   void watch(const Tensor& tensor, std::source_location where = std::source_location::current());
   void watch(const Variable& variable, std::source_location where = std::source_location::current());
 
-  // d sum(target) / d source; undefined where they are not connected (see GradientOptions).
+  // d sum(target) / d source; undefined where they are not connected (GradientOptions). An Error beside a forgotten strategy.
   Tensor gradient(const Tensor& target, const GradientSource& source, const GradientOptions& options = {},
                   std::source_location where = std::source_location::current());
   TensorList gradient(const Tensor& target, std::span<const GradientSource> sources,

@@ -16,7 +16,7 @@
 //     total += strategy.reduce(ReduceOp::sum, loss).item<float>();
 //   }
 //
-// Strategies are handles; copies are the same strategy. One run at a time.
+// Strategies are handles; copies are the same strategy. One run at a time. Training beside one is an error, or is logged.
 #pragma once
 
 #include <concepts>
@@ -271,10 +271,6 @@ class Strategy {
   // the fix. `user` is who wants to use them ("fit", "run").
   void require_own(const std::vector<Variable>& variables, const char* user,
                    std::source_location where) const;
-
-  // Throws Error(failed_precondition) where a strategy of several replicas is alive but nothing was ever made in its
-  // scope, while `user` is about to train on one device.
-  static void require_none_forgotten(const char* user, std::source_location where);
 
   // What a compiled function needs to run under this strategy.
   ReplicaOptions replica_options() const;

@@ -26,7 +26,7 @@ class VariableOwner {
   virtual ~VariableOwner() = default;
   virtual std::string description() const = 0;  // "MirroredStrategy on /CPU:0, /CPU:1"
 
-  // Whether any variable was ever made for it.
+  // Whether anything that can be trained was ever made for it: a trainable variable, or a layer.
   bool used() const { return used_; }
   void mark_used() const { used_ = true; }
 

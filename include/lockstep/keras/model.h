@@ -99,7 +99,7 @@ struct CompileOptions {
   PerOutput<double> loss_weights = {};  // an output that is not named weighs 1
   MetricsArg metrics = {};              // every example counts once, whatever its sample weight
   MetricsArg weighted_metrics = {};     // examples count by their sample weights
-  bool run_eagerly = false;             // op by op, for debugging
+  bool run_eagerly = false;             // op by op on one device, for debugging
   // Batches from one on_*_batch_begin to its on_*_batch_end, and per launch where a GPU can make several
   // steps as one launch. No weight depends on it.
   int64_t steps_per_execution = 1;
@@ -205,8 +205,8 @@ class Model : public Layer {
   // second one ends the process. Where the program handles SIGINT itself, that is left to it. An exception
   // out of the data, a callback or a step ends fit; the model keeps the steps that were made.
   //
-  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, and
-  // where a strategy with several devices exists but nothing was made in its scope; Error(invalid_argument)
+  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, where a strategy
+  // with several devices exists but nothing was made in its scope, or the optimizer alone was; Error(invalid_argument)
   // for options and data that do not fit the model, Error(shape_mismatch) for arrays that do not fit each
   // other.
   History fit(const Data& data, const FitOptions& options = {},

@@ -56,9 +56,9 @@ class Optimizer {
   void build(const std::vector<Variable>& variables,
              std::source_location where = std::source_location::current()) const;
 
-  // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient
-  // leaves its variable alone, all undefined is an error. Works eagerly and traced. In a replica it sums
-  // the gradients over all replicas: hand it this replica's own.
+  // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient leaves its variable
+  // alone, all undefined is an error. Works eagerly and traced. In a replica it sums the gradients over all replicas: hand it
+  // this replica's own. Outside of replicas, variables of a strategy with several devices are an Error(failed_precondition).
   void apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
                        std::source_location where = std::source_location::current()) const;
 

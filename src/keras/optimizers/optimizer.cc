@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "distribute/one_device.h"
 #include "graph/emit.h"
 #include "keras/optimizers/core.h"
 #include "keras/optimizers/rules.h"
@@ -52,6 +53,7 @@ void Optimizer::apply_gradients(std::span<const Tensor> gradients, const std::ve
          "apply_gradients: the gradient of variable \"", variables[i].name(), "\" must be ",
          variables[i].spec(), ", received ", gradients[i].spec());
   }
+  distribute::require_replicas(variables, core_->iterations().owner(), where);
   // Updates are not part of what a tape differentiates, and work on variables as they are kept.
   const RecorderPause pause;
   const VariableReadScope as_kept;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "comm/workers.h"
+#include "distribute/one_device.h"
 #include "keras/functional_graph.h"
 #include "keras/training/array_source.h"
 #include "keras/training/fit_run.h"
@@ -206,12 +207,20 @@ void Trainer::make_variables(const Data& data, int64_t batch_size, std::source_l
 
 void Trainer::check_strategy(const char* user, std::source_location where) const {
   const distribute::Strategy strategy = this->strategy();
-  if (strategy.kind() != distribute::Strategy::Kind::none)
+  if (strategy.kind() != distribute::Strategy::Kind::none) {
+    require(!options_.run_eagerly || (strategy.devices().size() == 1 && !strategy.workers()),
+            ErrorCode::failed_precondition, where, user, ": run_eagerly runs model \"", model_.name(),
+            "\" op by op on one device, but it belongs to ", strategy.description(),
+            "; leave run_eagerly out, or debug without the strategy");
     return strategy.require_own(model_.weights(), user, where);
+  }
   require(!model_.owner(), ErrorCode::failed_precondition, where, user, ": model \"", model_.name(),
           "\" would use one device, for its strategy (", model_.owner() ? model_.owner()->description() : "",
           ") is gone; keep a copy of the strategy as long as the model is used");
-  distribute::Strategy::require_none_forgotten(user, where);
+  if (compiled_)
+    distribute::require_same_scope(user, options_.optimizer.iterations().owner(),
+                                   detail::concat("model \"", model_.name(), "\""), where);
+  distribute::require_none_forgotten(user, where);
 }
 
 // Makes the weights, so that callbacks find them when training begins.
@@ -353,12 +362,14 @@ Logs Trainer::train_on_batch(const Batch& batch, const std::map<int64_t, double>
 
 Logs Trainer::test_on_batch(const Batch& batch, std::source_location where) {
   require_compiled("test_on_batch", where);
+  check_strategy("test_on_batch", where);
   reset_metrics();
   run_step(StepKind::test, part_here(*array_source(batch, {}, {}, where)->arrays()), where);
   return results();
 }
 
 TensorList Trainer::predict_on_batch(const TensorList& x, std::source_location where) {
+  check_strategy("predict_on_batch", where);
   return predict_step(part_here({x, {}, {}}), where);
 }
 
