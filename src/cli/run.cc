@@ -206,7 +206,9 @@ Json device_names(const distribute::Strategy& strategy) {
 // By which a record knows the run.
 keras::callbacks::RunRecordOptions record_options(const RunFile& run, const distribute::Strategy& strategy) {
   keras::callbacks::RunRecordOptions options;
-  options.configuration = Json::object({{"run", written_run(run)},
+  Json settings = written_run(run);
+  for (const char* whereabouts : {"output", "backup"}) settings.erase(whereabouts);
+  options.configuration = Json::object({{"run", std::move(settings)},
                                         {"devices", device_names(strategy)},
                                         {"threads_per_device", first_device(strategy).threads()},
                                         {"workers", strategy.num_workers()},

@@ -128,7 +128,7 @@ std::string watch_line(const RunRecord& record) {
 }
 
 std::string watch_text(const RunRecord& record, int columns) {
-  const auto room = static_cast<size_t>(std::clamp(columns - 34, 8, 60));
+  const auto room = static_cast<size_t>(std::clamp(columns - 36, 8, 60));
   std::string text =
       fmt::format("{} · {} · epoch {} of {} · step {} · {}\n", record.model, state_text(record),
                   std::min(record.epoch + (ended(record) ? 0 : 1), record.epochs), record.epochs, record.step,

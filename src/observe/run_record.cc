@@ -231,8 +231,10 @@ void read(const Json& json, std::vector<T>& parts, const std::string& place) {
   require_kind(json.is_list(), "a list", json, place);
   parts.clear();
   parts.reserve(json.items().size());
-  for (const Json& item : json.items())
-    read(item, parts.emplace_back(), place + "[" + std::to_string(parts.size() - 1) + "]");
+  for (const Json& item : json.items()) {
+    const std::string at = place + "[" + std::to_string(parts.size()) + "]";
+    read(item, parts.emplace_back(), at);
+  }
 }
 
 class JsonReader {

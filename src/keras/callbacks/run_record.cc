@@ -30,8 +30,8 @@ using Record = observe::RunRecord;
 using State = Record::State;
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kLookNs =
-    kSecond / 5;  // how often the clock is looked at; the first steps are looked at more often
+// How often the clock is looked at: less often as the run grows.
+constexpr int64_t kFirstLookNs = kSecond / 50, kLookNs = kSecond / 5;
 constexpr int64_t kCloseLooks = 128;  // batches
 constexpr int64_t kTraceFrom = 4, kTracedSteps = 3;
 constexpr int64_t kEventsPerThread = 1 << 14;  // a MiB
@@ -355,7 +355,7 @@ class RunRecordCallback final : public CallbackBase {
 
   void look(int64_t now) {
     Run& run = *run_;
-    run.next_look_ns = now + kLookNs;
+    run.next_look_ns = now + std::clamp((now - run.began_ns) / 50, kFirstLookNs, kLookNs);
     run.history->look(trainer().clock());
     if (run.losses.wants(run.record.step))
       run.losses.add(run.record.step, {run.record.step, model().last_loss()});
