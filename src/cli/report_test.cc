@@ -31,7 +31,7 @@ class RunsTest : public ToolTest {
 };
 
 TEST_F(RunsTest, ATrainingRunLeavesARecordThatReportAndDoctorRead) {
-  const Answer trained = train("--output out --devices 2 --threads 1");
+  const Answer trained = train("--output out --devices 2");
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.output, HasSubstr("run.json and record.json written to"));
   const RunRecord record = observe::read_record((folder_ / "out").string());
@@ -130,7 +130,7 @@ TEST(WatchText, FitsTheTerminal) {
       if (line.find("yyy") == std::string::npos) EXPECT_LE(terminal::width(line), columns) << line;
   }
   EXPECT_THAT(watch_text(record, 80), AllOf(HasSubstr("mlp </script> · interrupted · epoch 2 of 3 · step 12"),
-                                            HasSubstr("compute"), HasSubstr("75.0%")));
+                                            HasSubstr("  compute                    75.0% █")));
 }
 
 TEST(Page, NamesOfUsersAreNoMarkup) {
