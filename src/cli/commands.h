@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/files.h"
+#include "lockstep/observe/run_record.h"
+
 namespace lockstep::cli {
 
 // `words`: those of the call behind the program's name.
@@ -15,12 +18,17 @@ void add_predict(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
 void add_doctor(CLI::App& app, int& status);
+void add_report(CLI::App& app, int& status);
+void add_watch(CLI::App& app, int& status);
 void add_checkpoint(CLI::App& app, int& status);
 
 // "lockstep: text" on standard error, one line as far as the terminal has room.
 void complain(const std::string& text);
 // To standard output, as it is. Throws Error(io) where it cannot be written: what was asked for is not there.
 void print_result(const std::string& text);
+
+// The page about a run, into a file that is complete afterwards.
+void write_page(const observe::RunRecord& record, AtomicFile& file);
 
 // What an option takes, with short words for what it does not.
 CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);

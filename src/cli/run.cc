@@ -8,12 +8,15 @@
 
 #include "cli/run_data.h"
 #include "cli/trained.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/folder_lock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/device/device.h"
+#include "lockstep/doctor/doctor.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/keras/run_record.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/train/event_writer.h"
@@ -87,6 +90,7 @@ class Reporting final : public keras::CallbackBase {
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     attempt([&](CallbackBase& report) { report.on_train_batch_end(batch, logs); });
   }
+  bool chief_only() const override { return report_.base()->chief_only(); }
   bool wants_batch_logs() const override { return report_.base()->wants_batch_logs(); }
   bool needs_every_batch() const override { return report_.base()->needs_every_batch(); }
   std::string state_name() const override { return report_.base()->state_name(); }
@@ -100,6 +104,8 @@ class Reporting final : public keras::CallbackBase {
     if (failed_) return;
     try {
       f(*report_.base());
+    } catch (const errors::UnavailableError&) {
+      throw;  // other workers are lost, and no file
     } catch (const Error& error) {
       if (error.code() != ErrorCode::io) throw;
       failed_ = true;
@@ -175,9 +181,10 @@ void write_results(const std::filesystem::path& folder, const RunFile& run, cons
   write_text(folder / "model.json", model.to_json(2));
   write_text(folder / "history.json", history.to_json().dump(2));
   write_text(folder / "run.json", run_beside_results(run).dump(2));
-  terminal::print(fmt::format("weights.safetensors, model.json, history.json and run.json written to {}\n",
-                              folder.string()),
-                  out);
+  terminal::print(
+      fmt::format("weights.safetensors, model.json, history.json, run.json and record.json written to {}\n",
+                  folder.string()),
+      out);
 }
 
 // "1 thread", "2 threads"
@@ -186,11 +193,32 @@ std::string counted(int64_t count, const char* what) {
 }
 
 // Where the run trains.
+Device& first_device(const distribute::Strategy& strategy) {
+  return strategy.devices().empty() ? current_device() : *strategy.devices()[0];
+}
 Json device_names(const distribute::Strategy& strategy) {
   Json names = Json::list();
   for (const Device* device : strategy.devices()) names.push_back(device->name());
   if (strategy.devices().empty()) names.push_back(current_device().name());
   return names;
+}
+
+// By which a record knows the run.
+keras::callbacks::RunRecordOptions record_options(const RunFile& run, const distribute::Strategy& strategy) {
+  keras::callbacks::RunRecordOptions options;
+  Json settings = written_run(run);
+  for (const char* whereabouts : {"output", "backup"}) settings.erase(whereabouts);
+  options.configuration = Json::object({{"run", std::move(settings)},
+                                        {"devices", device_names(strategy)},
+                                        {"threads_per_device", first_device(strategy).threads()},
+                                        {"workers", strategy.num_workers()},
+                                        {"reproducible", strategy.options().reproducible}});
+  if (!strategy.is_chief()) return options;
+  const doctor::Ceilings ceilings = doctor::ceilings(first_device(strategy));
+  options.flops_per_second = ceilings.flops_per_second;
+  options.bytes_per_second = ceilings.bytes_per_second;
+  options.ceiling_is = ceilings.is;
+  return options;
 }
 
 }  // namespace
@@ -238,6 +266,11 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   FolderLock output_lock, backup_lock;
   if (chief && !run.output.empty()) output = run.resolve(run.output);
   if (!output.empty()) at_key("output", [&] { output_lock = FolderLock(output.string()); });
+  // All workers have it, the chief writes it.
+  const std::string record =
+      reports.record.empty() && !run.output.empty() ? run.resolve(run.output) : reports.record;
+  if (!record.empty())
+    report("record.json", [&] { return keras::callbacks::RunRecord(record, record_options(run, strategy)); });
   const std::string backup = run.backup.empty() ? "" : run.resolve(run.backup);
   if (!backup.empty()) {
     if (chief) at_key("backup", [&] { backup_lock = FolderLock(backup); });
@@ -306,7 +339,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   result.set("examples_per_s", observe::examples_per_second(history.time));
   if (strategy.num_workers() > 1) result.set("workers", strategy.num_workers());
   result.set("devices", device_names(strategy));
-  result.set("threads_per_device", (replicated ? *strategy.devices()[0] : current_device()).threads());
+  result.set("threads_per_device", first_device(strategy).threads());
   result.set("model", model.name());
   result.set("parameters", model.count_params());
   result.set("epochs", static_cast<int64_t>(history.epoch.size()));

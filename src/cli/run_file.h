@@ -287,7 +287,8 @@ struct RunFile {
     v("initial_weights", initial_weights, {.help = "Path of a safetensors file to start from", .file = true});
     v("seed", seed, {.help = "Of the initial weights, the order of the examples and dropout", .at_least = 0});
     v("output", output,
-      {.help = "Folder for weights.safetensors, model.json, history.json and run.json, for `lockstep "
+      {.help = "Folder for weights.safetensors, model.json, history.json, run.json and record.json, for "
+               "`lockstep "
                "evaluate` and "
                "`lockstep predict`; left out: none",
        .file = true});

@@ -50,10 +50,11 @@ TEST_F(ToolTest, TheResultIsJsonWhereThatIsAskedFor) {
 TEST_F(ToolTest, NothingIsWiderThanTheTerminal) {
   write("run.json", kRun);
   for (const int columns : {60, 80})
-    for (const char* arguments : {"--help", "train --help", "doctor --help", "launch --help",
-                                  "checkpoint inspect --help", "evaluate --help", "predict --help",
-                                  "train run.json", "train run.json --threads 1 --devices 2 --reproducible",
-                                  "doctor --quick", "train nowhere.json", "trian"}) {
+    for (const char* arguments :
+         {"--help", "train --help", "doctor --help", "launch --help", "checkpoint inspect --help",
+          "report --help", "watch --help", "evaluate --help", "predict --help", "train run.json",
+          "train run.json --threads 1 --devices 2 --reproducible", "doctor --quick", "train nowhere.json",
+          "trian"}) {
       const Answer answer = shell("COLUMNS=" + std::to_string(columns) + " lockstep " + arguments);
       std::istringstream lines(answer.output + answer.errors);
       for (std::string line; std::getline(lines, line);) {

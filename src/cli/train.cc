@@ -37,6 +37,7 @@ struct TrainFlags {
   std::string step_log;
   std::string tensorboard;
   std::string trace;
+  std::string report;
   bool profile = false;
   // Of the digits run.
   std::optional<double> learning_rate;
@@ -134,6 +135,26 @@ distribute::Strategy make_strategy(const TrainFlags& flags) {
   return {};
 }
 
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string form = (std::filesystem::temp_directory_path() / "lockstep_record_XXXXXX").string();
+    require(mkdtemp(form.data()) != nullptr, ErrorCode::io, std::source_location::current(),
+            "no folder can be made in ", std::filesystem::temp_directory_path().string());
+    path_ = form;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // Where workers that are not the chief write what it alone has to say.
 std::FILE* nowhere() {
   static std::FILE* const file = std::fopen("/dev/null", "w");
@@ -161,15 +182,20 @@ int train(const TrainFlags& flags) {
   const bool chief = strategy.is_chief();
 
   // Opened now, so that a run is not lost to a name that cannot be written.
-  std::optional<AtomicFile> json_file, trace_file;
+  std::optional<AtomicFile> json_file, trace_file, page_file;
   if (chief && !flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
   if (chief && !flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
+  if (chief && !flags.report.empty()) at_key("--report", [&] { page_file.emplace(flags.report); });
+  // The page is made of the run's record, which needs a folder; every worker takes part in it.
+  std::optional<TemporaryFolder> record_folder;
+  if (!flags.report.empty() && run.output.empty()) record_folder.emplace();
 
   const RunReports reports{.out = !chief           ? nowhere()
                                   : json_on_stdout ? stderr
                                                    : stdout,
                            .step_log = flags.step_log,
-                           .tensorboard = flags.tensorboard};
+                           .tensorboard = flags.tensorboard,
+                           .record = record_folder ? record_folder->path() : ""};
   const bool traces = flags.profile || !flags.trace.empty();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   const Json result = carry_out(run, strategy, reports);
@@ -200,6 +226,12 @@ int train(const TrainFlags& flags) {
                         reports.out);
       });
   }
+  if (page_file)
+    attempt("--report", [&] {
+      write_page(observe::read_record(record_folder ? record_folder->path() : run.resolve(run.output)),
+                 *page_file);
+      terminal::print(fmt::format("page written to {}: open it in a browser\n", flags.report), reports.out);
+    });
   if (json_file)
     attempt("--json", [&] {
       json_file->write(result.dump() + "\n");
@@ -229,7 +261,10 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   command->add_option("--batch-size", f->batch_size, "Examples per step, over all devices (digits: 128)")
       ->check(whole_number(1));
   command->add_option("--seed", f->seed, "Of the weights, the order and the digits")->check(whole_number(0));
-  command->add_option("--output", f->output, "Folder for weights.safetensors, model.json and history.json");
+  command->add_option("--output", f->output,
+                      "Folder for weights.safetensors, model.json, history.json, run.json and record.json "
+                      "(for lockstep report, watch and "
+                      "doctor)");
   command->add_option("--backup", f->backup,
                       "Folder that the run is kept in after every epoch until it has ended: killed at any "
                       "moment and started again, it goes on there and ends with the same bits");
@@ -237,6 +272,8 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   command->add_option("--step-log", f->step_log, "Write every step's own loss to this file: step,epoch,loss");
   command->add_option("--tensorboard", f->tensorboard, "Write event files for TensorBoard into this folder");
   command->add_option("--trace", f->trace, "Write a Chrome/Perfetto trace of every kernel to this file");
+  command->add_option("--report", f->report,
+                      "Write a page about the run to this file, as lockstep report does");
   command->add_flag("--profile", f->profile,
                     "Say which kernels the time goes into; a GPU's launches are made and timed one by one");
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")

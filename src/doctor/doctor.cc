@@ -26,4 +26,10 @@ Report examine(const Options& options) {
   return report;
 }
 
+Ceilings ceilings(const Device& device) {
+  // Asking the driver takes a child process.
+  return ceilings(device,
+                  device.kind() == DeviceKind::gpu ? nvidia::discover().gpus : std::vector<nvidia::Gpu>());
+}
+
 }  // namespace lockstep::doctor

@@ -55,6 +55,19 @@ double cpu_flops(int threads) {
   return all / time;
 }
 
+// Read and written per second by a copy, past the caches or through them: which is faster depends on the processor.
+double cpu_bytes(const float* source, float* target, int64_t count, int threads, bool streaming) {
+  const TeamScope team(threads);
+  return 2.0 * sizeof(float) * static_cast<double>(count) / seconds([&] {
+           parallel_for(count, 4096, threads, [&](int64_t begin, int64_t end) {
+             if (streaming)
+               streaming_copy(target + begin, source + begin, end - begin);
+             else
+               std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin) * sizeof(float));
+           });
+         });
+}
+
 // Of a GPU's cores that multiply float32, by generation.
 int cores_per_multiprocessor(int capability) { return capability <= 80 ? 64 : 128; }
 
@@ -65,6 +78,16 @@ const nvidia::Gpu* gpu_of(const Device& device, const std::vector<nvidia::Gpu>& 
   for (const nvidia::Gpu& gpu : gpus)
     if (gpu.visible_number) return &gpu;
   return nullptr;
+}
+
+// Of its tensor cores in bfloat16 with sums in float32, per multiprocessor and clock, without sparsity.
+double tensor_core_flops(int capability) {
+  switch (capability) {
+    case 80: return 2048;
+    case 90: return 4096;
+    case 100: return 8192;
+    default: return capability >= 80 ? 1024 : 0;
+  }
 }
 
 Ceiling gpu_flops(const nvidia::Gpu& gpu) {
@@ -192,19 +215,10 @@ Trial addition(Device& device, const Effort& effort, const nvidia::Gpu* gpu) {
     // From and to memory of the device's own allocator, as the work.
     copy = Tensor::empty(DType::float32, {n}, device);
     work.measured = [&, streaming = false]() mutable {
-      streaming = !streaming;  // which is faster depends on the processor
+      streaming = !streaming;
       const float* source = x.data<float>().data();
       auto* target = const_cast<float*>(copy.data<float>().data());  // nobody else has this tensor
-      const TeamScope team(device.threads());
-      return bytes / seconds([&] {
-               parallel_for(n, 4096, device.threads(), [&](int64_t begin, int64_t end) {
-                 if (streaming)
-                   streaming_copy(target + begin, source + begin, end - begin);
-                 else
-                   std::memcpy(target + begin, source + begin,
-                               static_cast<size_t>(end - begin) * sizeof(float));
-               });
-             });
+      return cpu_bytes(source, target, n, device.threads(), streaming);
     };
   }
   measure(device, work, effort, 1e9, trial);
@@ -239,6 +253,33 @@ bool is_product(const std::vector<float>& a, const std::vector<float>& b, const 
 Effort effort_for(const Device& device) {
   if (device.kind() == DeviceKind::gpu) return {.side = 4096, .elements = int64_t{1} << 26, .repeats = 10};
   return {.side = device.threads() <= 8 ? 512 : device.threads() <= 32 ? 1024 : 2048};
+}
+
+Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
+  if (device.kind() == DeviceKind::gpu) {
+    const nvidia::Gpu* gpu = gpu_of(device, gpus);
+    if (!gpu) return {};
+    Ceilings known{.bytes_per_second = gpu_bytes(*gpu).rate};
+    if (gpu->multiprocessors && gpu->clock_mhz)
+      known.flops_per_second = tensor_core_flops(gpu->capability) *
+                               static_cast<double>(*gpu->multiprocessors) *
+                               static_cast<double>(*gpu->clock_mhz) * 1e6;
+    known.is = fmt::format("{}: tensor cores in bfloat16 and memory, at their highest clocks", gpu->name);
+    return known;
+  }
+  if (device.kind() != DeviceKind::cpu) return {};
+  constexpr int kReadings = 6;
+  constexpr int64_t kElements = int64_t{1} << 23;
+  Best flops, bytes;
+  std::vector<float> source(kElements, 1.0f), target(kElements);
+  for (int i = 0; i < kReadings; ++i) {
+    flops.take([&] { return cpu_flops(device.threads()); });
+    bytes.take(
+        [&] { return cpu_bytes(source.data(), target.data(), kElements, device.threads(), i % 2 == 0); });
+  }
+  return {flops.rate(), bytes.rate(),
+          fmt::format("multiply-adds in registers and copies of memory, measured on {} thread{}",
+                      device.threads(), device.threads() == 1 ? "" : "s")};
 }
 
 std::vector<Trial> try_out(Device& device, const Effort& effort, const std::vector<nvidia::Gpu>& gpus) {

@@ -26,6 +26,9 @@ Effort effort_for(const Device& device);
 // wrong is in the result.
 std::vector<Trial> try_out(Device& device, const Effort& effort, const std::vector<nvidia::Gpu>& gpus = {});
 
+// As doctor::ceilings(), with what is known of the GPUs.
+Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus);
+
 // Whether c = a b for matrices [side, side] of small whole numbers, in exact arithmetic: c v is compared with a (b v)
 // for vectors v of whole numbers. A wrong product passes with a chance below one in a million.
 bool is_product(const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& c,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/json.h"
+#include "lockstep/device/device.h"
 
 namespace lockstep::doctor {
 
@@ -71,5 +72,14 @@ struct Options {
 // on every logical device, which initialises them. Works without a GPU, with a driver that hangs or crashes, and in
 // containers. Takes about a second a device.
 Report examine(const Options& options = {});
+
+// What a device can do at most; 0: not known. A CPU is measured, which takes a tenth of a second: multiply-adds in registers
+// and copies of memory, on the device's threads. Of a GPU it follows from its clocks: tensor cores in bfloat16, and memory.
+struct Ceilings {
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+  std::string is = {};
+};
+Ceilings ceilings(const Device& device);
 
 }  // namespace lockstep::doctor

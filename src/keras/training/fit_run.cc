@@ -456,11 +456,15 @@ void FitRun::add_validation(Logs& logs) {
   for (const auto& [name, value] : measured) logs.set("val_" + name, value);
 }
 
-History FitRun::finish() {
+observe::RunSummary FitRun::summary() const {
   observe::RunSummary time = observer_.summary();
   time.input = stream_.input_summary();
   if (strategy_.devices().size() > 1 || strategy_.workers()) time.sums = strategy_.sums_description();
-  time = distribute::of_all_workers(strategy_, std::move(time));
+  return time;
+}
+
+History FitRun::finish() {
+  observe::RunSummary time = distribute::of_all_workers(strategy_, summary());
   observe::RunReport report = observe::report_on(std::move(time));
   warn_of_input(report);
   const bool replicated = strategy_.kind() != distribute::Strategy::Kind::none;

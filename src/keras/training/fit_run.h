@@ -42,6 +42,11 @@ class FitRun {
   BatchStream::Position position() { return stream_.position(); }
   BatchStream::Position position_after_epoch() { return stream_.position_after_epoch(); }
 
+  // Where time and memory went so far, on this worker.
+  observe::RunSummary summary() const;
+  std::vector<observe::MemorySummary> memory() const { return observer_.memory(); }
+  std::optional<data::Explanation> explain_input() const { return stream_.explain(); }
+
  private:
   // The trainer knows its run while this lives. Throws Error(failed_precondition) where it has one already.
   class Registration {

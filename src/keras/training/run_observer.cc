@@ -19,8 +19,14 @@ void RunObserver::end_epoch() const {
 
 observe::RunSummary RunObserver::summary() const {
   observe::RunSummary summary = clock_.summary();
-  for (const Device* device : devices_) summary.memory.push_back(memory_summary(*device));
+  summary.memory = memory();
   return summary;
+}
+
+std::vector<observe::MemorySummary> RunObserver::memory() const {
+  std::vector<observe::MemorySummary> all;
+  for (const Device* device : devices_) all.push_back(memory_summary(*device));
+  return all;
 }
 
 }  // namespace lockstep::keras

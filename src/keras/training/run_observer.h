@@ -19,6 +19,7 @@ class RunObserver {
   // grown.
   void end_epoch() const;
   observe::RunSummary summary() const;
+  std::vector<observe::MemorySummary> memory() const;
 
  private:
   observe::StepClock& clock_;

@@ -61,7 +61,7 @@ void BatchStream::restore(const Position& position, int64_t random) {
 }
 
 observe::InputSummary BatchStream::input_summary() const {
-  const std::optional<data::Explanation> found = reader_ ? reader_->explain() : std::nullopt;
+  const std::optional<data::Explanation> found = explain();
   if (!found || found->bottleneck.empty()) return {};
   return {found->bottleneck + " [" + found->where + "]: " + found->cause, found->fix};
 }

@@ -52,7 +52,9 @@ class BatchStream {
   int64_t batch_size() const { return options_.batch_size; }
   int64_t taken() const { return taken_; }  // batches of the pass under way
 
-  // Of the pass under way, where the data knows; empty where it was not what limited.
+  // Of the pass under way, where the data knows.
+  std::optional<data::Explanation> explain() const { return reader_ ? reader_->explain() : std::nullopt; }
+  // The same in short; empty where it was not what limited.
   observe::InputSummary input_summary() const;
 
  private:

@@ -72,6 +72,8 @@ class Trainer {
   // Times the training steps of the run under way, or of the last one. The compiled steps keep its address:
   // it stays the same while a run is under way, and until the model gets another strategy.
   observe::StepClock& clock() { return program().clock; }
+  // The fit under way; null: there is none.
+  const FitRun* run() const { return run_; }
   void reset_metrics() { outputs_->reset(); }
   // Puts back what Progress::metrics holds.
   void restore_metrics(const TensorList& values) { outputs_->restore(values); }
