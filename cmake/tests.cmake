@@ -165,6 +165,15 @@ if(workers_test_sources)
   add_dependencies(workers_tests lockstep_plugins)
 endif()
 
+# What a run is said to suffer from, made to happen; and runs that suffer from nothing.
+file(GLOB verdict_test_sources CONFIGURE_DEPENDS tests/verdicts/*.cc)
+if(verdict_test_sources)
+  lockstep_add_tests(verdicts ${verdict_test_sources})
+  add_dependencies(verdicts_tests lockstep_cli)
+  target_compile_definitions(verdicts_tests PRIVATE LOCKSTEP_COMPILER="${CMAKE_CXX_COMPILER}"
+                             LOCKSTEP_LIBRARY="$<TARGET_FILE:lockstep>" LOCKSTEP_TOOL="$<TARGET_FILE:lockstep_cli>")
+endif()
+
 # Against recorded Keras, and the layer harness.
 file(GLOB keras_harness_sources CONFIGURE_DEPENDS tests/keras/*.cc)
 if(keras_harness_sources)

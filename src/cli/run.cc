@@ -309,9 +309,11 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
                             .steps_per_epoch = fit.steps_per_epoch,
                             .validation_steps = fit.validation_steps,
                             .validation_batch_size = fit.validation_batch_size,
-                            .validation_freq = static_cast<int>(fit.validation_freq)};
+                            .validation_freq = static_cast<int>(fit.validation_freq),
+                            .report = false};
   if (validates) options.validation_data = data_of(data.validation);
-  const keras::History history = model.fit(data_of(data.train), options);
+  keras::History history = model.fit(data_of(data.train), options);
+  history.time.setting.kind = observe::RunKind::command_line;
   // Before anything else: a system that wants the machine back does not wait long.
   if (!output.empty()) write_results(output, run, model, history, reports.out);
   if (chief && !backup.empty() && !history.interrupted) {

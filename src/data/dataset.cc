@@ -3,6 +3,7 @@
 #include "base/as_error.h"
 #include "data/pipeline.h"
 #include "lockstep/base/call_site.h"
+#include "observe/thread_times.h"
 
 namespace lockstep::data {
 
@@ -53,6 +54,7 @@ struct Iterator::Impl {
 
   bool next(Element& element) {
     if (pipeline.stopped()) return false;
+    const observe::ThreadTimeScope waits(observe::Category::input_wait);
     pipeline.tuner().step();
     // Stages without threads of their own make elements where those with threads do.
     const DeviceScope host(pipeline.device());

@@ -273,8 +273,8 @@ class Adviser {
                ".interleave(f, {.num_parallel_calls = tf::data::AUTOTUNE})", files_side_by_side);
     } else if (is_file_source(stage_)) {
       consider("interleave", what_ + " to read, one file at a time",
-               "tf::data::Dataset::list_files({pattern}).interleave([](const Tensor& file) { return ...; }, "
-               "{.num_parallel_calls = tf::data::AUTOTUNE})",
+               "dataset = tf::data::Dataset::list_files({pattern}).interleave(read_file, "
+               "{.num_parallel_calls = tf::data::AUTOTUNE});",
                files_side_by_side);
     }
     // What nothing can be done side by side in can still have a thread to itself.
@@ -282,11 +282,14 @@ class Adviser {
              fmt::format(".prefetch(tf::data::AUTOTUNE)  // behind {}", stage_.name), on_own_thread);
   }
 
+  // What the stage is called with, as a program would name it.
+  std::string argument() const { return stage_.name.find("batch") != std::string::npos ? "batch_size" : "f"; }
+
   void parallel_stage() {
     const std::string name = stage_.name;
     if (stage_.threads < statistics_.cores)
       consider("more-threads", fmt::format("{} on {} of {} cores", what_, stage_.threads, statistics_.cores),
-               fmt::format(".{}(..., {{.num_parallel_calls = {}}})", name, statistics_.cores),
+               fmt::format(".{}({}, {{.num_parallel_calls = {}}})", name, argument(), statistics_.cores),
                [&](Cost& root) { find(root, &stage_)->threads = statistics_.cores; });
     if (stage_.threads > statistics_.cores)
       changes_.push_back(
@@ -294,7 +297,7 @@ class Adviser {
            fmt::format("{} has {} threads for {} cores: they take them from each other and from the "
                        "consumer",
                        name, stage_.threads, statistics_.cores),
-           fmt::format(".{}(..., {{.num_parallel_calls = tf::data::AUTOTUNE}})", name), kNotable});
+           fmt::format(".{}({}, {{.num_parallel_calls = tf::data::AUTOTUNE}})", name, argument()), kNotable});
   }
 
   // No core is idle: only less work helps.

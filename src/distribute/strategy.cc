@@ -10,6 +10,7 @@
 #include "comm/cluster.h"
 #include "comm/connection.h"
 #include "comm/workers.h"
+#include "device/ceilings.h"
 #include "device/configuration.h"
 #include "device/why_one_device.h"
 #include "distribute/strategy_owner.h"
@@ -30,6 +31,7 @@
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
+#include "observe/loop.h"
 #include "ops/random/random.h"
 #include "tensor/tensor_impl.h"
 
@@ -51,16 +53,27 @@ class Strategy::Impl {
 
   // A loop written by hand ends when nobody holds its strategy any more.
   ~Impl() {
-    constexpr int64_t kWorthReporting = 10;  // steps
     constexpr double kWaitsForOthers = 10;  // seconds: they end their loops when this one does, or not at all
-    if (!clock || !options.report) return;
-    observe::RunSummary summary = clock->summary();
-    if (observe::steps(summary) < kWorthReporting) return;
-    summary.sums = sums;
+    if (!loop || !options.report) return;
+    observe::RunSummary summary = loop->summary();
+    if (observe::steps(summary) < observe::kWorthReporting) return;
     if (workers && std::uncaught_exceptions() == 0)
       summary = of_all_workers(*workers, std::move(summary), kWaitsForOthers);
     if (workers && !workers->chief()) return;
-    observe::print(observe::report_on(std::move(summary), name + "::run"));
+    observe::print(observe::report_on(std::move(summary), loop->title()));
+  }
+
+  // Of the loop over run(), which begins now where there is none.
+  observe::Loop& running(const Strategy& self) {
+    if (loop) return *loop;
+    if (devices.size() > 1 || workers) sums = self.sums_description();
+    loop = std::make_unique<observe::Loop>(name + "::run", static_cast<int>(devices.size()),
+                                           [this](observe::RunSummary& summary) {
+                                             summary.sums = sums;
+                                             summary.setting.kind = observe::RunKind::strategy;
+                                             describe_devices(summary.setting, devices);
+                                           });
+    return *loop;
   }
 
   const Kind kind;
@@ -70,9 +83,9 @@ class Strategy::Impl {
   const std::shared_ptr<comm::Workers> workers;  // null: this process alone
   std::shared_ptr<const VariableOwner> owner;
   std::unique_ptr<execute::ReplicatedRuns> runs;
-  std::unique_ptr<observe::StepClock> clock;
   std::string sums;           // who makes them, of several devices
   std::set<uint64_t> shared;  // variables that have had the chief's value
+  std::unique_ptr<observe::Loop> loop;
 };
 
 namespace {
@@ -406,14 +419,11 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     split.push_back(true);
     worker_rows = all.worker_rows();
   }
-  if (!impl_->clock)
-    impl_->clock = std::make_unique<observe::StepClock>(
-        observe::StepClockOptions{.replicas = static_cast<int>(impl_->devices.size())});
-  if (impl_->sums.empty() && (impl_->devices.size() > 1 || impl_->workers)) impl_->sums = sums_description();
-  observe::StepClock& clock = *impl_->clock;
-  clock.begin_step();
+  observe::Loop& loop = impl_->running(*this);
+  observe::StepClock& clock = loop.clock();
+  observe::TimedStep step(&clock);
   execute::ReplicatedRuns::Result run;
-  try {
+  {
     const observe::TimeScopeOfAll scope(clock, observe::Category::host);
     run = impl_->runs->run(
         name() + "::run", [&](std::span<const Tensor> in) { return body(in.first(arguments.size())); },
@@ -423,13 +433,11 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
           share_new_values(variables);
         },
         here);
-  } catch (...) {
-    clock.abandon_step();
-    throw;
   }
+  step.made();
+  loop.look();
   std::vector<int64_t> sizes;
   for (const execute::Slice& slice : run.slices) sizes.push_back(slice.size);
-  clock.end_step();
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Tensor& output = run.outputs[i];
     switch (run.spreads[i]) {
@@ -456,9 +464,7 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
 }
 
 observe::RunSummary Strategy::summary() const {
-  observe::RunSummary summary = impl_->clock ? impl_->clock->summary() : observe::RunSummary();
-  summary.sums = impl_->sums;
-  return summary;
+  return impl_->loop ? impl_->loop->summary() : observe::RunSummary();
 }
 
 // --- workers -------------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ std::string message_of(const RunSummary& summary, int rank) {
   MessageWriter message;
   message.put_text(detail::concat("worker ", rank, " (", comm::own_name(), ")"))
       .put(summary.measures_descheduled)
+      .put(summary.setting)
       .put_text(summary.sums);
   message.put_text(summary.input.bottleneck).put_text(summary.input.fix);
   message.put(static_cast<int32_t>(summary.replicas.size()));
@@ -64,6 +65,7 @@ RunSummary summary_of(const std::string& body, std::string& name) {
   RunSummary summary;
   name = message.get_text();
   summary.measures_descheduled = message.get<bool>();
+  summary.setting = message.get<observe::RunSetting>();
   summary.sums = message.get_text();
   summary.input.bottleneck = message.get_text();
   summary.input.fix = message.get_text();

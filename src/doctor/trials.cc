@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/parallel.h"
-#include "doctor/ceilings.h"
+#include "device/ceilings.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
@@ -42,18 +42,6 @@ struct Ceiling {
   double rate = 0;
   std::string is;
 };
-
-double cpu_flops(int threads) {
-  constexpr int64_t kRounds = 100000;  // below a millisecond
-  std::vector<double> flops(static_cast<size_t>(threads));
-  const TeamScope team(threads);
-  const double time = seconds([&] {
-    parallel(threads, [&](int index) { flops[static_cast<size_t>(index)] = multiply_adds(kRounds); });
-  });
-  double all = 0;
-  for (const double f : flops) all += f;
-  return all / time;
-}
 
 // Read and written per second by a copy, past the caches or through them: which is faster depends on the processor.
 double cpu_bytes(const float* source, float* target, int64_t count, int threads, bool streaming) {
@@ -178,7 +166,7 @@ Trial product(Device& device, const Effort& effort, const nvidia::Gpu* gpu) {
   Work work{[&] { c = matmul(a, b); },
             2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n),
             {}};
-  if (on_cpu) work.measured = [&] { return cpu_flops(device.threads()); };
+  if (on_cpu) work.measured = [&] { return measure_multiply_adds(device.threads()); };
   measure(device, work, effort, 1e9, trial);
   return trial;
 }
@@ -273,7 +261,7 @@ Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
   Best flops, bytes;
   std::vector<float> source(kElements, 1.0f), target(kElements);
   for (int i = 0; i < kReadings; ++i) {
-    flops.take([&] { return cpu_flops(device.threads()); });
+    flops.take([&] { return measure_multiply_adds(device.threads()); });
     bytes.take(
         [&] { return cpu_bytes(source.data(), target.data(), kElements, device.threads(), i % 2 == 0); });
   }

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "doctor/ceilings.h"
+#include "device/ceilings.h"
 #include "lockstep/device/null_device.h"
 
 namespace lockstep::doctor {

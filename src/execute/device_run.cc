@@ -11,6 +11,8 @@ using observe::Category;
 namespace {
 
 constexpr int64_t kShortRunsPerMark = 8;
+// A GPU's first launches load code and record graphs, one for each of the buffers that inputs alternate between.
+constexpr int64_t kFirstLaunches = 4;
 
 size_t row_bytes(const TensorSpec& spec) {
   return spec.shape[0] > 0 ? spec.bytes() / static_cast<size_t>(spec.shape[0]) : 0;
@@ -188,6 +190,10 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
     const TensorImpl& input = *inputs[i].impl();
     Device& from = input.storage->device();
     char* const data = static_cast<char*>(input.data());
+    if (stream_.asynchronous() && &from != &device_) {
+      observer_.count(number_, observe::Counter::host_copies, 1);
+      observer_.count(number_, observe::Counter::host_copy_bytes, static_cast<int64_t>(input.spec.bytes()));
+    }
     if (layout_.splits(i)) {
       const size_t row = row_bytes(input.spec);
       for (Replica& replica : replicas_)
@@ -212,11 +218,16 @@ void DeviceRun::wait_for_turn() {
 }
 
 void DeviceRun::run() {
+  // Kernels that are checked say what that takes.
+  std::optional<observe::BindReplica> bind;
+  if (auto* clock = observer_.device(number_); clock && step_plans_.first().checks_numerics)
+    bind.emplace(*clock);
   for (DevicePlan& made : plans_) made.program->bind(made.memory);
   for (Replica& replica : replicas_) replica.program->bind(replica.memory);
+  const Category category = launch_category();
   for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
     if (phase > 0 && !all_reduce_->finish(number_, phase)) return;
-    const auto scope = observer_.time(number_, Category::compute);
+    const auto scope = observer_.time(number_, category);
     run_device_plans(phase);
     run_replicas(phase);
   }
@@ -235,12 +246,18 @@ bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
   wait_for_turn();
   only.program->bind(only.memory);
   {
-    const auto scope = observer_.time(number_, Category::compute);
+    const auto scope = observer_.time(number_, launch_category());
     if (!only.replay.run(*only.program, runs, stream_)) return false;
   }
   ahead_->queued(runs.runs);
   count(runs.runs);
   return true;
+}
+
+Category DeviceRun::launch_category() {
+  if (launches_ == kFirstLaunches || !stream_.asynchronous()) return Category::compute;
+  ++launches_;
+  return Category::compiling;
 }
 
 void DeviceRun::count(int64_t runs) const {

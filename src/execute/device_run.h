@@ -89,6 +89,8 @@ class DeviceRun {
   void run_device_plans(int phase);
   void run_replicas(int phase);
   void count(int64_t runs) const;
+  // What the launches of the run that begins now are: to be asked once.
+  observe::Category launch_category();
 
   const int number_;
   Device& device_;
@@ -111,7 +113,8 @@ class DeviceRun {
   // Of one run.
   Program::Work work_;
   int64_t examples_ = 0;
-  int64_t slots_ = 0;  // examples that it would have if all replicas had as many as the first
+  int64_t slots_ = 0;     // examples that it would have if all replicas had as many as the first
+  int64_t launches_ = 0;  // of the first ones
 };
 
 }  // namespace lockstep::execute

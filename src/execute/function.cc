@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "base/as_error.h"
 #include "comm/workers.h"
 #include "compile/passes/passes.h"
 #include "compile/passes/transfers.h"
+#include "device/ceilings.h"
 #include "device/memory_ledger.h"
 #include "execute/replicated_program.h"
 #include "execute/split_executable.h"
@@ -19,6 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/device/config.h"
 #include "lockstep/observe/step_clock.h"
+#include "observe/loop.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -45,17 +48,21 @@ class FunctionCore::Impl {
       std::move(results.begin(), results.end(), outputs.begin());
       return;
     }
+    LoopStep step(*this);
     Program& program = program_for(inputs, where, worker_rows);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
+    program.executable->run(contiguous_inputs(inputs, where), outputs, clock());
+    step.made(inputs);
   }
 
   TensorList call(std::span<const Tensor> inputs, std::source_location where,
                   std::span<const int64_t> worker_rows) {
     if (runs_op_by_op()) return body_(inputs);
+    LoopStep step(*this);
     Program& program = program_for(inputs, where, worker_rows);
     TensorList outputs(program.executable->num_outputs());
-    program.executable->run(contiguous_inputs(inputs, where), outputs, options_.clock);
+    program.executable->run(contiguous_inputs(inputs, where), outputs, clock());
+    step.made(inputs);
     return outputs;
   }
 
@@ -76,11 +83,14 @@ class FunctionCore::Impl {
     }
     Program& program = program_for(batch, where);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    return program.executable->run_rows(runs, outputs, options_.clock);
+    return program.executable->run_rows(runs, outputs, clock());
   }
 
   const std::string& name() const { return options_.name; }
   int traces() const { return traces_; }
+  observe::RunReport report() const {
+    return loop_ ? observe::report_on(loop_->summary(), loop_->title()) : observe::RunReport();
+  }
 
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where) {
     const Program& program = program_for(inputs, where);
@@ -107,6 +117,56 @@ class FunctionCore::Impl {
     std::vector<int64_t> rows;  // of each worker; empty where there is one
     int64_t generation = 0;     // of the workers
   };
+
+  // The calls of a function that nobody else times are the steps of a loop.
+  class LoopStep {
+   public:
+    explicit LoopStep(Impl& function)
+        : function_(function),
+          loop_(function.loop()),
+          step_(loop_ ? &loop_->clock() : nullptr),
+          host_(std::in_place, loop_ ? &loop_->clock() : nullptr, observe::Category::host) {}
+
+    void made(std::span<const Tensor> inputs) {
+      if (!loop_) return;
+      host_.reset();
+      // Replicas count their own.
+      if (function_.options_.replicas.devices.empty())
+        loop_->clock().replica(0).count(observe::Counter::examples, examples_in(inputs));
+      step_.made();
+      loop_->look();
+    }
+
+   private:
+    // The first dimension, where all arguments that have one agree on it.
+    static int64_t examples_in(std::span<const Tensor> inputs) {
+      int64_t examples = 0;
+      for (const Tensor& input : inputs) {
+        if (input.rank() == 0 || examples == input.shape()[0]) continue;
+        if (examples != 0) return 0;
+        examples = input.shape()[0];
+      }
+      return examples;
+    }
+
+    Impl& function_;
+    observe::Loop* loop_;
+    observe::TimedStep step_;
+    std::optional<observe::TimeScopeOfAll> host_;
+  };
+
+  observe::StepClock* clock() const { return loop_ ? &loop_->clock() : options_.clock; }
+  observe::Loop* loop() {
+    if (!loop_ && options_.timed && !options_.clock) {
+      std::vector<Device*> devices = options_.replicas.devices;
+      const auto replicas = static_cast<int>(std::max<size_t>(1, devices.size()));
+      if (devices.empty()) devices = {&current_device()};
+      loop_ = std::make_unique<observe::Loop>(
+          "function " + options_.name, replicas,
+          [devices](observe::RunSummary& summary) { describe_devices(summary.setting, devices); });
+    }
+    return loop_.get();
+  }
 
   // Inside another trace the ops join that trace; under a tape they must be seen by it.
   bool runs_op_by_op() const {
@@ -169,7 +229,7 @@ class FunctionCore::Impl {
       if (same) return *program;
     }
     warn_of_retracing(inputs);
-    const observe::TraceCount count(options_.clock);
+    const observe::CompileScope compiles(clock());
     programs_.push_back(compile(inputs, {worker_rows.begin(), worker_rows.end()}, where));
     return *programs_.back();
   }
@@ -278,6 +338,7 @@ class FunctionCore::Impl {
   Body body_;
   FunctionOptions options_;
   std::source_location where_;
+  std::unique_ptr<observe::Loop> loop_;
   std::vector<std::unique_ptr<Program>> programs_;
   TensorList copies_;
   int traces_ = 0;
@@ -299,6 +360,7 @@ bool FunctionCore::call(const RowRuns& runs, std::span<Tensor> outputs, std::sou
   return as_error(impl_->name(), where, [&] { return impl_->call(runs, outputs, where); });
 }
 int FunctionCore::traces() const { return impl_->traces(); }
+observe::RunReport FunctionCore::report() const { return impl_->report(); }
 ProgramStatistics FunctionCore::statistics(std::span<const Tensor> inputs, std::source_location where) {
   return impl_->statistics(inputs, where);
 }

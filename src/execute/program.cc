@@ -9,6 +9,7 @@
 #include "device/copy.h"
 #include "device/device_backend.h"
 #include "graph/numerics.h"
+#include "lockstep/observe/step_clock.h"
 
 namespace lockstep::execute {
 
@@ -317,9 +318,14 @@ void Program::launch(const Launch& l, LaunchPlace place, Stream& stream) const {
       const observe::Span span(l.name, "kernel", about);
       enqueue();
     }
-    if (checked_) [[unlikely]]
+    if (checked_) [[unlikely]] {
+      stream.synchronize();  // the kernel's own time is no part of the check's
+      const int64_t start = monotonic_ns();
       check_numerics(device_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
                      pointers_.data() + l.inputs, l.step->where);
+      if (auto* clock = observe::current_replica())
+        clock->count(observe::Counter::checking_ns, monotonic_ns() - start);
+    }
   } catch (Error& error) {
     error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",
                               l.step->where.line()));

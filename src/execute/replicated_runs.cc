@@ -92,7 +92,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
            program->rows == rows && same(program->graph, traced.graph);
   });
   if (found == programs_.end()) {
-    const observe::TraceCount count(clock);
+    const observe::CompileScope compiles(clock);
     auto program = std::make_unique<Program>();
     program->signature = signature;
     program->split = split;

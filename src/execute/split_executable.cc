@@ -76,19 +76,25 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
     bind_inputs(inputs);
   }
   program_->bind(memories_);
+  std::optional<observe::BindReplica> bind;
+  if (time) bind.emplace(*time);
   try {
     for (const Program::Segment& segment : program_->segments()) {
       const observe::TimeScope scope(time, segment.copies ? Category::copy : Category::compute);
       const TeamScope team(segment.threads);
       program_->run(segment);
+      if (time && segment.copies)
+        time->count(observe::Counter::host_copies, static_cast<int64_t>(segment.end - segment.begin));
     }
   } catch (...) {
     mirrors_->distrust();
     throw;
   }
   mirrors_->commit();
-  for (size_t d = 0; d < contexts_.size(); ++d)
+  for (size_t d = 0; d < contexts_.size(); ++d) {
     backend_of(contexts_[d]->device).count_kernels(program_->work(d).kernels, program_->work(d).flops);
+    if (time) time->count(observe::Counter::flops, program_->work(d).flops);
+  }
 }
 
 ArenaSize SplitExecutable::arenas() const {

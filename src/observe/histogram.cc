@@ -29,19 +29,22 @@ void Histogram::add(int64_t total, int64_t shares) {
   buckets_[bucket(static_cast<uint64_t>(value))] += static_cast<uint32_t>(shares);
 }
 
-double Histogram::quantile(double q) const {
-  if (count_ == 0) return 0;
+double Histogram::quantile(double q, int64_t zeros) const {
+  const int64_t count = count_ + zeros;
+  if (count == 0) return 0;
   const auto rank =
-      std::clamp<int64_t>(static_cast<int64_t>(std::ceil(q * static_cast<double>(count_))), 1, count_);
-  int64_t seen = 0;
+      std::clamp<int64_t>(static_cast<int64_t>(std::ceil(q * static_cast<double>(count))), 1, count);
+  int64_t seen = zeros;
+  if (seen >= rank) return 0;
   size_t b = 0;
   while ((seen += buckets_[b]) < rank) ++b;
   return std::clamp(middle(b), static_cast<double>(min_), static_cast<double>(max_));
 }
 
-Distribution Histogram::distribution() const {
-  const double mean = count_ == 0 ? 0.0 : static_cast<double>(total_) / static_cast<double>(count_);
-  return {count_, total_, max_, mean, quantile(0.5), quantile(0.95)};
+Distribution Histogram::distribution(int64_t count) const {
+  const int64_t zeros = std::max<int64_t>(0, count - count_), all = count_ + zeros;
+  const double mean = all == 0 ? 0.0 : static_cast<double>(total_) / static_cast<double>(all);
+  return {all, total_, max_, mean, quantile(0.5, zeros), quantile(0.95, zeros)};
 }
 
 }  // namespace lockstep::observe

@@ -16,11 +16,12 @@ class Histogram {
   // Equal shares of `total`. Negative values count as 0.
   void add(int64_t total, int64_t shares = 1);
 
-  Distribution distribution() const;
+  // Of at least `count` values: those that were not added are 0.
+  Distribution distribution(int64_t count = 0) const;
 
   // The smallest recorded value that at least the fraction q of all values does not exceed; 0 where
   // nothing was recorded.
-  double quantile(double q) const;
+  double quantile(double q) const { return quantile(q, 0); }
 
  private:
   // Values below 2^(kBits+1) have a bucket each; every further power of two has 2^kBits buckets.
@@ -28,6 +29,7 @@ class Histogram {
   static constexpr int kMaxExponent = 43;  // 2^43 ns are two hours; above, all share the last bucket
   static constexpr size_t kBuckets = size_t{kMaxExponent - kBits + 1} << kBits;
 
+  double quantile(double q, int64_t zeros) const;
   static size_t bucket(uint64_t value);
   static double middle(size_t bucket);
 

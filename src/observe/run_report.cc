@@ -29,8 +29,12 @@ RunReport report_on(RunSummary summary, std::string title) {
 }
 
 std::string to_text(const RunReport& report) {
-  return (report.title.empty() ? "" : report.title + '\n') + to_text(report.summary) +
-         to_text(report.verdicts);
+  std::string text =
+      (report.title.empty() ? "" : report.title + '\n') + to_text(report.summary) + to_text(report.verdicts);
+  if (report.verdicts.empty())
+    if (const std::string bound = bound_by(report.summary); !bound.empty())
+      text += "  healthy: " + bound + '\n';
+  return text;
 }
 
 void print(const RunReport& report, std::FILE* out) noexcept {

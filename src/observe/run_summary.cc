@@ -17,12 +17,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kCategoryNames[] = {
-    "input_wait", "copy",        "compute", "exposed_communication", "waiting_for_others",
-    "host",       "descheduled", "idle",    "unattributed"};
+    "input_wait",         "copy",      "compute",     "exposed_communication",
+    "waiting_for_others", "compiling", "host",        "loop",
+    "descheduled",        "idle",      "unattributed"};
 static_assert(std::size(kCategoryNames) == kCategories);
 
 constexpr std::string_view kCounterNames[] = {"examples",    "slots",  "host_copies", "host_copy_bytes",
-                                              "value_reads", "traces", "trace_ns",    "communication_bytes",
+                                              "value_reads", "traces", "checking_ns", "communication_bytes",
                                               "flops"};
 static_assert(std::size(kCounterNames) == kCounters);
 
@@ -71,7 +72,22 @@ Json to_json(const ReplicaSummary& replica) {
             {"times_ms", to_json(replica.first.times)},
             {"counts", to_json(replica.first.counts)}}},
           {"outside_ms", ms(static_cast<double>(replica.outside_ns))},
-          {"outside_times_ms", to_json(replica.outside)}};
+          {"outside_times_ms", to_json(replica.outside)},
+          {"compiling_ms", ms(static_cast<double>(replica.compiling_ns))},
+          {"late_compiling_ms", ms(static_cast<double>(replica.late_compiling_ns))}};
+}
+
+constexpr std::string_view kKindNames[] = {"loop", "strategy", "arrays", "dataset", "command_line"};
+
+Json to_json(const RunSetting& setting) {
+  return {{"kind", kKindNames[static_cast<size_t>(setting.kind)]},
+          {"batch_size", setting.batch_size},
+          {"examples", setting.examples},
+          {"steps_per_execution", setting.steps_per_execution},
+          {"threads", setting.threads},
+          {"cores", setting.cores},
+          {"asynchronous", setting.asynchronous},
+          {"flops_per_second", setting.flops_per_second}};
 }
 
 Json to_json(const MemorySummary& memory) {
@@ -243,6 +259,29 @@ std::vector<WorkerStep> worker_steps(const RunSummary& summary) {
   return steps;
 }
 
+// What took time and was no step.
+std::string beside_steps(const RunSummary& summary) {
+  constexpr double kNotable = 0.05;  // of the steps' time
+  const ReplicaSummary* longest = &summary.replicas.front();
+  for (const ReplicaSummary& replica : summary.replicas)
+    if (replica.compiling_ns + replica.outside_ns > longest->compiling_ns + longest->outside_ns)
+      longest = &replica;
+  std::string text;
+  if (longest->compiling_ns > 0) {
+    const TimeUnit in(ms(static_cast<double>(longest->compiling_ns)));
+    const int64_t programs = longest->counts[Counter::traces];
+    text += fmt::format("  compiling: {} {} for {} program{}, beside the steps\n",
+                        in(ms(static_cast<double>(longest->compiling_ns))), in.name(), programs,
+                        programs == 1 ? "" : "s");
+  }
+  if (static_cast<double>(longest->outside_ns) >= kNotable * static_cast<double>(longest->wall.total)) {
+    const TimeUnit in(ms(static_cast<double>(longest->outside_ns)));
+    text += fmt::format("  between the steps: {} {} of validation, checkpoints and the like\n",
+                        in(ms(static_cast<double>(longest->outside_ns))), in.name());
+  }
+  return text;
+}
+
 // Slowest, fastest, and who waits for whom.
 std::string workers_text(const RunSummary& summary) {
   const std::vector<WorkerStep> steps = worker_steps(summary);
@@ -286,6 +325,7 @@ RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string
     RunSummary& worker = workers[w];
     all.workers.push_back({names[w], static_cast<int>(worker.replicas.size())});
     all.measures_descheduled |= worker.measures_descheduled;
+    if (w == 0) all.setting = worker.setting;
     if (all.sums.empty()) all.sums = worker.sums;
     double input = 0;
     for (ReplicaSummary& replica : worker.replicas) {
@@ -304,6 +344,48 @@ RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string
     }
   }
   return all;
+}
+
+namespace {
+
+Distribution difference(const Distribution& before, const Distribution& now) {
+  Distribution both{.count = now.count - before.count, .total = now.total - before.total};
+  if (both.count > 0) both.mean = static_cast<double>(both.total) / static_cast<double>(both.count);
+  both.median = both.p95 = both.mean;
+  both.max = static_cast<int64_t>(both.mean);
+  return both;
+}
+
+template <class Key, size_t kSize>
+Table<Key, kSize> difference(const Table<Key, kSize>& before, const Table<Key, kSize>& now) {
+  Table<Key, kSize> both;
+  for (size_t i = 0; i < kSize; ++i) both.values[i] = now.values[i] - before.values[i];
+  return both;
+}
+
+}  // namespace
+
+RunSummary between(const RunSummary& before, const RunSummary& now) {
+  RunSummary both = now;
+  for (size_t r = 0; r < both.replicas.size() && r < before.replicas.size(); ++r) {
+    const ReplicaSummary& earlier = before.replicas[r];
+    ReplicaSummary& replica = both.replicas[r];
+    replica.wall = difference(earlier.wall, replica.wall);
+    for (size_t c = 0; c < kCategories; ++c) replica.times[c] = difference(earlier.times[c], replica.times[c]);
+    replica.measured_wall_ns -= earlier.measured_wall_ns;
+    replica.counts = difference(earlier.counts, replica.counts);
+    replica.partial_steps -= earlier.partial_steps;
+    replica.empty_steps -= earlier.empty_steps;
+    replica.outside_ns -= earlier.outside_ns;
+    replica.outside = difference(earlier.outside, replica.outside);
+    replica.compiling_ns -= earlier.compiling_ns;
+    replica.late_compiling_ns -= earlier.late_compiling_ns;
+    // Where steps came before, none of these is the first.
+    if (earlier.wall.count == 0) continue;
+    replica.first = StepRecord();
+    replica.first.steps = 0;
+  }
+  return both;
 }
 
 std::string to_text(const RunSummary& summary) {
@@ -330,6 +412,7 @@ std::string to_text(const RunSummary& summary) {
   if (shown < summary.replicas.size())
     text +=
         fmt::format("  and {} more replicas, in the JSON of this summary\n", summary.replicas.size() - shown);
+  text += beside_steps(summary);
   if (summary.workers.size() > 1) text += workers_text(summary);
   if (!summary.sums.empty()) text += fmt::format("  all-reduce: {}\n", summary.sums);
   const auto largest = std::max_element(summary.memory.begin(), summary.memory.end(),
@@ -340,7 +423,9 @@ std::string to_text(const RunSummary& summary) {
 }
 
 std::string to_json(const RunSummary& summary) {
-  Json json{{"measures_descheduled", summary.measures_descheduled}, {"replicas", Json::array()}};
+  Json json{{"measures_descheduled", summary.measures_descheduled},
+            {"setting", to_json(summary.setting)},
+            {"replicas", Json::array()}};
   for (const ReplicaSummary& replica : summary.replicas) json["replicas"].push_back(to_json(replica));
   for (const WorkerSummary& worker : summary.workers)
     json["workers"].push_back({{"name", worker.name}, {"replicas", worker.replicas}});

@@ -165,6 +165,31 @@ TEST(RunSummary, JsonHoldsTheMemory) {
   EXPECT_FALSE(nlohmann::json::parse(to_json(some_run())).contains("memory"));
 }
 
+TEST(RunSummary, WhatCameBetweenTwoOfThem) {
+  FakeClock time;
+  StepClock clock({.measure_descheduled_every = 0, .clock = &time});
+  const auto step = [&](int64_t ns) {
+    clock.begin_step();
+    {
+      const TimeScopeOfAll compute(clock, Category::compute);
+      time.run(ns);
+    }
+    clock.replica(0).count(Counter::examples, 8);
+    clock.end_step();
+  };
+  for (int i = 0; i < 5; ++i) step(100);
+  const RunSummary before = clock.summary();
+  for (int i = 0; i < 3; ++i) step(700);
+  const ReplicaSummary both = between(before, clock.summary()).replicas[0];
+  EXPECT_EQ(both.wall.count, 3);
+  EXPECT_EQ(both.wall.total, 2100);
+  EXPECT_EQ(both.wall.median, 700);
+  EXPECT_EQ(both[Category::compute].mean, 700);
+  EXPECT_EQ(both.counts[Counter::examples], 24);
+  EXPECT_EQ(both.first.steps, 0) << "the first step came before";
+  EXPECT_EQ(between(RunSummary(), before).replicas[0].first.steps, 1);
+}
+
 TEST(RunSummary, TextOfNoStepSaysSo) {
   EXPECT_EQ(to_text(RunSummary{}), "step clock: no step was timed\n");
   EXPECT_EQ(to_text(StepClock({.replicas = 2}).summary()), "step clock: no step was timed\n");

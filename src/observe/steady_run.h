@@ -10,7 +10,8 @@
 
 namespace lockstep::observe {
 
-// Times in milliseconds.
+// Times in milliseconds. What the thread was descheduled in steps that did not measure it is taken for as much as in those
+// that did, and out of the categories in which it ran.
 struct MeanStep {
   double wall = 0;
   std::array<double, kCategories> times{};
@@ -28,7 +29,8 @@ struct SteadyRun {
   double outside_input_wait = 0;  // milliseconds per step, between steps
   int64_t steps = 0;              // with the first record's
   int64_t steady_steps = 0;       // without
-  int64_t late_traces = 0;        // after the first record
+  int64_t late_traces = 0;        // after the first record, on the replica that made most
+  double late_compiling = 0;      // milliseconds per step, after the first record
   int64_t partial_steps = 0;      // summed over replicas, as the next one
   int64_t empty_steps = 0;
   int64_t incomplete_steps = 0;  // partial or empty, on the replica where that happened most

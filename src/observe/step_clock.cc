@@ -8,7 +8,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/span.h"
+#include "lockstep/observe/verdict.h"
 #include "observe/histogram.h"
+#include "observe/thread_times.h"
 
 namespace lockstep::observe {
 namespace {
@@ -21,6 +23,10 @@ Name span_name(Category category) {
   }();
   return names[static_cast<size_t>(category)];
 }
+
+// A pause is no part of a loop's steps where it takes longer than both.
+constexpr int64_t kPauseNs = 1'000'000'000;
+constexpr int64_t kPauseSteps = 10;
 
 // An address that only the calling thread has.
 const void* this_thread() {
@@ -43,25 +49,41 @@ struct Aggregate {
   ReplicaSummary sums;  // all but the distributions
   std::vector<StepRecord> recent;
   int64_t records = 0;
+  int64_t measured_steps = 0;  // with descheduled
 
-  void add_step(const StepRecord& record) {
+  // Keeps the compiling of an interval, and takes it out of that.
+  void take_compiling(StepRecord& record) {
+    const int64_t compiling = std::exchange(record.times[Category::compiling], 0);
+    record.wall_ns -= compiling;
+    sums.compiling_ns += compiling;
+    if (records > 0) sums.late_compiling_ns += compiling;
+  }
+
+  void add_step(StepRecord record) {
     std::lock_guard lock(mutex);
+    if (!recent.empty()) recent[static_cast<size_t>(records) % recent.size()] = record;
+    take_compiling(record);
     if (record.index == 0) sums.first = record;
     wall.add(record.wall_ns, record.steps);
+    // Most categories are none of most steps: those are added at the end.
     for (size_t c = 0; c < kCategories; ++c)
-      if (record.measured_descheduled || static_cast<Category>(c) != Category::descheduled)
-        times[c].add(record.times.values[c], record.steps);
-    if (record.measured_descheduled) sums.measured_wall_ns += record.wall_ns;
+      if (record.times.values[c] > 0) times[c].add(record.times.values[c], record.steps);
+    if (record.measured_descheduled) {
+      sums.measured_wall_ns += record.wall_ns;
+      measured_steps += record.steps;
+    }
     for (size_t c = 0; c < kCounters; ++c) sums.counts.values[c] += record.counts.values[c];
     const int64_t slots = record.counts[Counter::slots], examples = record.counts[Counter::examples];
     sums.empty_steps += slots > 0 && examples == 0;
     sums.partial_steps += examples > 0 && examples < slots;
-    if (!recent.empty()) recent[static_cast<size_t>(records) % recent.size()] = record;
     ++records;
   }
 
-  void add_outside(const StepRecord& record) {
+  // What came before the first step is no part of the run, but for compiling.
+  void add_outside(StepRecord record) {
     std::lock_guard lock(mutex);
+    take_compiling(record);
+    if (records == 0) return;
     sums.outside_ns += record.wall_ns;
     for (size_t c = 0; c < kCategories; ++c) sums.outside.values[c] += record.times.values[c];
   }
@@ -70,7 +92,9 @@ struct Aggregate {
     std::lock_guard lock(mutex);
     ReplicaSummary all = sums;
     all.wall = wall.distribution();
-    for (size_t c = 0; c < kCategories; ++c) all.times[c] = times[c].distribution();
+    for (size_t c = 0; c < kCategories; ++c)
+      all.times[c] = times[c].distribution(
+          static_cast<Category>(c) == Category::descheduled ? measured_steps : all.wall.count);
     return all;
   }
 };
@@ -134,10 +158,30 @@ struct alignas(64) ReplicaClock::State {
     return record;
   }
 
+  void begin() {
+    before_call = times;
+    in_step = true;
+    // Not the first step: it warms up, and is left out of verdicts.
+    measuring = measure_every > 0 && next_record % measure_every == 1 % measure_every;
+    if (measuring && frames[depth].state == ThreadState::runs) read_cpu();
+  }
+
+  // What has passed since the last edge and nothing accounts for.
+  int64_t unaccounted(const Times& around) const {
+    int64_t known = 0;
+    for (const int64_t ns : around.values) known += ns;
+    return std::max<int64_t>(0, times[Category::unattributed] - known);
+  }
+  bool is_pause(int64_t ns) const {
+    return ns > kPauseNs && next_step >= kMinSteps && ns > kPauseSteps * (stepped_ns / next_step);
+  }
+
   Counts take_counts() {
     Counts taken;
+    // An exchange takes far longer than a look, and most are 0.
     for (size_t c = 0; c < kCounters; ++c)
-      taken.values[c] = counters[c].exchange(0, std::memory_order_relaxed);
+      if (counters[c].load(std::memory_order_relaxed) != 0)
+        taken.values[c] = counters[c].exchange(0, std::memory_order_relaxed);
     return taken;
   }
 
@@ -154,6 +198,9 @@ struct alignas(64) ReplicaClock::State {
   bool in_step = false;
   int64_t next_step = 0;
   int64_t next_record = 0;
+  int64_t stepped_ns = 0;  // in steps, without compiling
+  Times before_call;       // of the step under way, what is of the time before begin_next_step()
+  Times last_call;         // of the last step, without that
   Times times;
   Times off_cpu;  // wall minus processor time where the thread ran, by category
   int depth = 0;
@@ -167,7 +214,9 @@ ThreadState usual_state(Category category) {
   switch (category) {
     case Category::copy:
     case Category::compute:
-    case Category::host: return ThreadState::runs;
+    case Category::compiling:
+    case Category::host:
+    case Category::loop: return ThreadState::runs;
     default: return ThreadState::blocks;
   }
 }
@@ -183,12 +232,24 @@ void ReplicaClock::begin_step() {
   require(!s.in_step, ErrorCode::failed_precondition, std::source_location::current(), "step clock: step ",
           s.next_step, " of replica ", s.replica,
           " has begun already; call end_step() or abandon_step() first");
-  const StepRecord outside = s.cut();
-  if (s.next_step > 0) s.aggregate.add_outside(outside);
-  s.in_step = true;
-  // Not the first step: it traces and warms up, and is left out of verdicts.
-  s.measuring = s.measure_every > 0 && s.next_record % s.measure_every == 1 % s.measure_every;
-  if (s.measuring && s.frames[s.depth].state == ThreadState::runs) s.read_cpu();
+  s.aggregate.add_outside(s.cut());
+  s.begin();
+}
+
+void ReplicaClock::begin_next_step(const Times& around) {
+  State& s = *state_;
+  if (s.next_step > 0 && !s.in_step) s.advance(s.frames[s.depth].state);
+  const int64_t own = s.unaccounted(around);
+  if (s.next_step == 0 || s.in_step || s.is_pause(own)) return begin_step();
+  int64_t left = s.times[Category::unattributed] - own;
+  for (size_t c = 0; c < kCategories; ++c) {
+    const int64_t part = std::clamp<int64_t>(around.values[c], 0, left);
+    s.times.values[c] += part;
+    left -= part;
+  }
+  s.times[Category::loop] += own;
+  s.times[Category::unattributed] = 0;
+  s.begin();
 }
 
 StepRecord ReplicaClock::end_step(int64_t steps) {
@@ -201,6 +262,9 @@ StepRecord ReplicaClock::end_step(int64_t steps) {
   record.index = std::exchange(s.next_step, s.next_step + steps);
   record.steps = steps;
   ++s.next_record;
+  s.stepped_ns += record.wall_ns - record.times[Category::compiling];
+  for (size_t c = 0; c < kCategories; ++c)
+    s.last_call.values[c] = record.times.values[c] - s.before_call.values[c];
   record.counts = s.take_counts();
   s.in_step = false;
   s.measuring = false;
@@ -218,7 +282,7 @@ void ReplicaClock::abandon_step() {
   s.take_counts();
   s.in_step = false;
   s.measuring = false;
-  if (s.next_step > 0) s.aggregate.add_outside(outside);
+  s.aggregate.add_outside(outside);
 }
 
 void ReplicaClock::enter(Category category, ThreadState state) {
@@ -299,14 +363,36 @@ ReplicaClock& StepClock::replica(int index) {
 
 void StepClock::begin_step() {
   for (const auto& replica : replicas_) replica->begin_step();
+  thread_times().open = true;
+}
+
+void StepClock::begin_next_step() {
+  ThreadTimes& now = thread_times();
+  Times around;
+  if (thread_ == this_thread())
+    for (size_t c = 0; c < kCategories; ++c) around.values[c] = now.times.values[c] - thread_times_.values[c];
+  for (const auto& replica : replicas_) replica->begin_next_step(around);
+  now.open = true;
 }
 
 void StepClock::end_step(int64_t steps) {
+  ThreadTimes& now = thread_times();
+  if (const int64_t reads = now.value_reads - thread_reads_; reads != 0 && thread_ == this_thread())
+    for (const auto& replica : replicas_) replica->count(Counter::value_reads, reads);
   for (const auto& replica : replicas_) replica->end_step(steps);
+  // To the other loops of this thread, the step is no work of their own.
+  const Times& own = replicas_[0]->state_->last_call;
+  for (size_t c = 0; c < kCategories; ++c) now.times.values[c] += own.values[c];
+  now.in_loop = true;
+  now.open = false;
+  thread_ = this_thread();
+  thread_times_ = now.times;
+  thread_reads_ = now.value_reads;
 }
 
 void StepClock::abandon_step() {
   for (const auto& replica : replicas_) replica->abandon_step();
+  thread_times().open = false;
 }
 
 void StepClock::enter(Category category) {
@@ -326,6 +412,11 @@ RunSummary StepClock::summary() const {
   summary.measures_descheduled = measures_descheduled_;
   for (const auto& replica : replicas_) summary.replicas.push_back(replica->state_->aggregate.summary());
   return summary;
+}
+
+ThreadTimes& thread_times() {
+  static thread_local ThreadTimes own;
+  return own;
 }
 
 ReplicaClock* current_replica() { return bound_replica; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/observe/span.h"
 #include "observe/fake_clock.h"
+#include "observe/thread_times.h"
 
 namespace lockstep::observe {
 namespace {
@@ -240,6 +242,118 @@ TEST_F(StepClockTest, AnAbandonedStepCountsAsOutside) {
   EXPECT_EQ(step.wall_ns, 2);
   EXPECT_EQ(step.counts[Counter::examples], 0);
   EXPECT_EQ(clock_.summary().replicas[0].outside_ns, 5);
+}
+
+TEST_F(StepClockTest, ALoopsStepsFollowEachOtherWithoutAGap) {
+  clock_.begin_next_step();
+  time_.run(4);
+  clock_.end_step();
+  thread_times().times[Category::input_wait] += 20;  // as whoever makes a program wait says
+  thread_times().value_reads += 2;
+  time_.run(30);
+  clock_.begin_next_step();
+  {
+    TimeScopeOfAll compute(clock_, Category::compute);
+    time_.run(5);
+  }
+  clock_.end_step();
+  for (const ReplicaSummary& replica : clock_.summary().replicas) {
+    EXPECT_EQ(replica.wall.count, 2);
+    EXPECT_EQ(replica.wall.total, 4 + 30 + 5);
+    EXPECT_EQ(replica.outside_ns, 0);
+    EXPECT_EQ(replica[Category::compute].total, 5);
+    EXPECT_EQ(replica[Category::input_wait].total, 20);
+    EXPECT_EQ(replica[Category::loop].total, 10);
+    EXPECT_EQ(replica.counts[Counter::value_reads], 2);
+  }
+}
+
+TEST_F(StepClockTest, WhatMakesAThreadWaitIsEnteredOnceAndOnlyOutsideOfSteps) {
+  const auto entered = [] { return thread_times().times[Category::input_wait]; };
+  clock_.begin_step();
+  clock_.end_step();
+  const int64_t before = entered();
+  {
+    const ThreadTimeScope waits(Category::input_wait);
+    const ThreadTimeScope inside(Category::compute);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const int64_t after = entered();
+  EXPECT_GE(after - before, 2'000'000);
+  clock_.begin_step();
+  { const ThreadTimeScope waits(Category::input_wait); }
+  clock_.end_step();
+  EXPECT_EQ(entered(), after);
+}
+
+TEST_F(StepClockTest, TheStepsOfAnotherLoopAreNoWorkOfThisOne) {
+  StepClock other({.clock = &time_});
+  const auto step = [&](StepClock& clock, int64_t ns) {
+    clock.begin_next_step();
+    {
+      TimeScopeOfAll compute(clock, Category::compute);
+      time_.run(ns);
+    }
+    clock.end_step();
+  };
+  for (int i = 0; i < 3; ++i) {
+    step(clock_, 10);
+    step(other, 30);
+    time_.run(1);
+  }
+  step(clock_, 10);
+  const ReplicaSummary own = clock_.summary().replicas[1];
+  EXPECT_EQ(own.wall.total, 4 * 10 + 3 * 31);
+  EXPECT_EQ(own[Category::compute].total, 4 * 10 + 3 * 30);
+  EXPECT_EQ(own[Category::loop].total, 3);
+}
+
+TEST_F(StepClockTest, APauseIsNoPartOfALoop) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto step = [&](int64_t before) {
+    time_.sleep(before);
+    clock_.begin_next_step();
+    time_.run(kSecond / 10);
+    clock_.end_step();
+  };
+  for (int i = 0; i < 10; ++i) step(0);
+  step(kSecond / 2);  // ten steps take longer
+  EXPECT_EQ(clock_.summary().replicas[0].outside_ns, 0);
+  step(30 * kSecond);
+  const ReplicaSummary replica = clock_.summary().replicas[0];
+  EXPECT_EQ(replica.outside_ns, 30 * kSecond);
+  EXPECT_EQ(replica[Category::loop].total, kSecond / 2);
+  EXPECT_EQ(replica.wall.total, 12 * kSecond / 10 + kSecond / 2);
+}
+
+TEST_F(StepClockTest, CompilingIsKeptApart) {
+  const auto compile = [&] {
+    const CompileScope compiling(&clock_);
+    time_.run(1000);
+  };
+  compile();  // before the first step
+  for (int i = 0; i < 4; ++i) {
+    clock_.begin_step();
+    if (i % 2 == 0) compile();
+    time_.run(7);
+    clock_.end_step();
+    if (i == 3) compile();
+    time_.run(2);
+  }
+  clock_.begin_step();
+  clock_.abandon_step();
+  const ReplicaSummary replica = clock_.summary().replicas[1];
+  EXPECT_EQ(replica.compiling_ns, 4000);
+  EXPECT_EQ(replica.late_compiling_ns, 2000);
+  EXPECT_EQ(replica.wall.total, 4 * 7);
+  EXPECT_EQ(replica.wall.max, 7);
+  EXPECT_EQ(replica.first.wall_ns, 7);
+  EXPECT_EQ(replica.outside_ns, 4 * 2);
+  EXPECT_EQ(replica[Category::compiling].total, 0);
+  EXPECT_EQ(clock_.replica(1).recent()[1].times[Category::compiling], 1000) << "a record is what was";
+  EXPECT_THAT(to_text(clock_.summary()),
+              HasSubstr("\n  compiling: 0.004 ms for 3 programs, beside the steps\n"));
+  CompileScope nobody(nullptr);
 }
 
 TEST_F(StepClockTest, RefusesWhatMakesNoSense) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "observe/fixes.h"
 #include "observe/steady_run.h"
 #include "observe/time_unit.h"
 
@@ -15,25 +16,21 @@ namespace {
 
 using Run = SteadyRun;
 
-// A category below this share of the time is not worth a word; halving it gains less than 5%.
+// A category below this share of the time is not worth a word: it may be what a step costs at least.
 constexpr double kNotable = 0.10;
 constexpr double kOverheadShare = 0.30;
 constexpr double kSlowRatio = 1.15;
 constexpr double kWastedSlots = 0.05;
-constexpr double kDescheduledShare = 0.05;
-constexpr double kCopyShare = 0.02;
-constexpr int64_t kLateTraces = 3;
-constexpr double kTracedShare =
-    0.02;  // workers that form anew in an elastic run trace anew, some ten milliseconds each time
+constexpr int64_t kLateTraces = 3;  // one more is that of a partial last batch
 constexpr int64_t kGrownBytes = 1 << 20;
+constexpr double kCloseToLimit = 0.95;
 constexpr double kTargetOverhead = 0.10;
 constexpr double kMaxBatchFactor = 64;
-
-constexpr const char* kTakeTrace =
-    "tf::observe::start_tracing(); model.fit(...); tf::observe::write_trace(tf::observe::take_trace(), "
-    "\"steps.json\");";
+constexpr double kReadsPerStep = 0.5;
 
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
+
+const RunSetting& setting(const Run& run) { return run.summary->setting; }
 
 // The gain where `saved` milliseconds of a step go away.
 void expect_saving(Verdict& verdict, double wall, double saved, std::string_view assumption) {
@@ -62,26 +59,50 @@ std::string spread(const Run& run, Category category) {
                      in((*worst)[category].p95 / 1e6));
 }
 
-// A global batch size as a number where the examples were counted, else in words of the program.
-std::string batch_size(const Run& run, double factor) {
+// Of all replicas together; 0: nobody has counted.
+int64_t batch_size(const Run& run) {
+  if (setting(run).batch_size > 0) return setting(run).batch_size;
   const double batch = run.mean[Counter::slots] > 0 ? run.mean[Counter::slots] : run.mean[Counter::examples];
-  if (batch <= 0) return fmt::format("{:.0f} * batch_size", factor);
-  return fmt::format("{:.0f}", std::round(batch) * factor);
+  return std::llround(batch);
+}
+
+// A batch has no more examples than there are.
+double possible_factor(const Run& run, double factor) {
+  const int64_t batch = batch_size(run), examples = setting(run).examples;
+  if (batch == 0 || examples == 0) return factor;
+  return std::min(factor, std::floor(static_cast<double>(examples) / static_cast<double>(batch)));
+}
+
+std::string larger_batch(const Run& run, double factor, const std::string& words) {
+  const auto batch = static_cast<double>(batch_size(run));
+  if (batch == 0 && setting(run).kind != RunKind::command_line)
+    return fixes::batch_size(setting(run), 0, fmt::format("{:.0f} times as large; {}", factor, words));
+  return fixes::batch_size(setting(run), std::llround(batch * factor), words);
+}
+
+// The host waits for what a device computes beside it: what the host does meanwhile costs nothing.
+bool device_limits(const Run& run) {
+  return setting(run).asynchronous && run.share(Category::compute) >= 1 - 1 / kMinGain;
+}
+
+// Other programs have the processors, and nothing in this one is wrong.
+bool disturbed(const Run& run) {
+  return run.mean.descheduled_share >= 1 - 1 / kMinGain && setting(run).threads <= setting(run).cores;
 }
 
 std::optional<Verdict> input_bound(const Run& run) {
   const double wait = run.mean[Category::input_wait] + run.outside_input_wait;
   const double wall = run.mean.wall + run.outside_input_wait;
-  if (wait < kNotable * wall) return std::nullopt;
+  if (wait < kNotable * wall || device_limits(run)) return std::nullopt;
   Verdict v;
-  v.cause = fmt::format("the replicas wait for their next batch {} of the time", percent(wait / wall));
+  v.cause =
+      fmt::format("{} for the next batch {} of the time",
+                  run.replicas.size() > 1 ? "the replicas wait" : "every step waits", percent(wait / wall));
   const TimeUnit in(run.mean.wall);
   v.evidence =
       fmt::format("input_wait {} of {} {} per step ({}); compute {} {}", in(wait), in(wall), in.name(),
                   spread(run, Category::input_wait), in(run.mean[Category::compute]), in.name());
-  v.fix =
-      "dataset = dataset.map(f, {.num_parallel_calls = tf::data::AUTOTUNE}).cache()"
-      ".batch(batch_size).prefetch(tf::data::AUTOTUNE);";
+  v.fix = fixes::input_ready_in_time(setting(run), batch_size(run));
   // The pipeline knows better.
   const InputSummary& input = run.summary->input;
   if (!input.bottleneck.empty()) v.evidence += "; the input's bottleneck is " + input.bottleneck;
@@ -93,6 +114,9 @@ std::optional<Verdict> input_bound(const Run& run) {
 std::optional<Verdict> communication_bound(const Run& run) {
   const double wait = run.mean[Category::exposed_communication];
   if (wait < kNotable * run.mean.wall) return std::nullopt;
+  const double factor = possible_factor(run, 2);
+  const std::string bytes_fix = fixes::fewer_bytes(*run.summary);
+  if (factor < 2 && bytes_fix.empty()) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("{} of the time is communication that nothing overlaps",
                         percent(run.share(Category::exposed_communication)));
@@ -101,29 +125,33 @@ std::optional<Verdict> communication_bound(const Run& run) {
                            in.name(), spread(run, Category::exposed_communication));
   if (const double bytes = run.mean[Counter::communication_bytes]; bytes > 0)
     v.evidence += fmt::format("; {:.3g} MB sent per step by all replicas", bytes / 1e6);
-  const bool rounded = run.summary->sums.find("sent as bfloat16") != std::string::npos;
-  v.fix = fmt::format("model.fit(train, {{.batch_size = {}}});  // or half the bytes: {}", batch_size(run, 2),
-                      run.summary->workers.empty() || rounded
-                          ? "tf::keras::mixed_precision::set_global_policy(\"mixed_bfloat16\")"
-                          : "{.communication = {.compression = tf::distribute::Compression::bf16}}");
+  const double at_most = run.mean.wall / std::max(run.mean.wall - wait, run.mean.wall * 0.01);
+  if (!bytes_fix.empty()) {
+    v.fix = bytes_fix;
+    expect_saving(v, run.mean.wall, wait / 2, "if half the bytes take half the time");
+    return v;
+  }
+  v.fix = larger_batch(run, 2, "and a learning rate to match");
   v.speedup = 2 * run.mean.wall / (2 * run.mean.wall - wait);
   v.gain = fmt::format(
       "{:.2f}x examples/s with twice the batch, since a step's communication does not grow with it; "
       "at most {:.2f}x if all of it were hidden",
-      v.speedup, run.mean.wall / std::max(run.mean.wall - wait, run.mean.wall * 0.01));
+      v.speedup, at_most);
   return v;
 }
 
 std::optional<Verdict> overhead_bound(const Run& run) {
-  const double host = run.mean[Category::host], idle = run.mean[Category::idle];
-  // Tracing is host work too, which holds all replicas up, and has a verdict of its own.
-  const double traced = run.mean[Counter::trace_ns] / 1e6;
-  const double overhead = std::max(0.0, host + idle - traced);
+  const double host = run.mean[Category::host];
+  // On a machine that others use, a device's thread is not awake at once.
+  const double idle = disturbed(run) ? 0 : run.mean[Category::idle];
+  const double overhead = host + idle;
   if (overhead < kOverheadShare * run.mean.wall || overhead <= run.mean[Category::compute])
     return std::nullopt;
   const double work = run.mean.wall - overhead;
   double factor = 2;
   while (factor < kMaxBatchFactor && overhead > kTargetOverhead * (overhead + factor * work)) factor *= 2;
+  factor = possible_factor(run, factor);
+  if (factor < 2) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("the work of a step is too small: {} of the time goes into starting it",
                         percent(overhead / run.mean.wall));
@@ -133,12 +161,28 @@ std::optional<Verdict> overhead_bound(const Run& run) {
   if (run.mean[Counter::examples] > 0)
     v.evidence +=
         fmt::format(" for {} examples per replica", each(run, [](auto& r) { return r[Counter::examples]; }));
-  v.fix = fmt::format(
-      "model.fit(train, {{.batch_size = {}}});  // or the same batch with .steps_per_execution = 32",
-      batch_size(run, factor));
+  v.fix = larger_batch(run, factor, "and a learning rate to match");
   v.speedup = factor * run.mean.wall / (overhead + factor * work);
   v.gain = fmt::format("about {:.2f}x examples/s with {:.0f} times the batch, if the work grows with it",
                        v.speedup, factor);
+  return v;
+}
+
+std::optional<Verdict> loop_bound(const Run& run) {
+  const double own = run.mean[Category::loop];
+  if (own < kNotable * run.mean.wall || device_limits(run)) return std::nullopt;
+  const bool fits = setting(run).kind == RunKind::arrays || setting(run).kind == RunKind::dataset ||
+                    setting(run).kind == RunKind::command_line;
+  Verdict v;
+  v.cause = fmt::format("{} {} of the time, while no device works",
+                        fits ? "callbacks take" : "what the loop does between two steps takes",
+                        percent(own / run.mean.wall));
+  const TimeUnit in(run.mean.wall);
+  v.evidence =
+      fmt::format("loop {} of {} {} per step ({}); compute {} {}", in(own), in(run.mean.wall), in.name(),
+                  spread(run, Category::loop), in(run.mean[Category::compute]), in.name());
+  v.fix = fixes::work_beside_steps(setting(run));
+  expect_saving(v, run.mean.wall, own, "if it is done beside the steps, or not after each");
   return v;
 }
 
@@ -151,11 +195,12 @@ std::optional<size_t> slowest_replica(const Run& run) {
   std::sort(computes.begin(), computes.end());
   const auto [longest, index] = computes.back();
   const double others = computes[(computes.size() - 1) / 2].first;
-  const bool slow = longest >= kSlowRatio * others && longest - others >= 0.03 * run.mean.wall;
+  const bool slow = longest >= kSlowRatio * others && longest - others >= (1 - 1 / kMinGain) * run.mean.wall;
   return slow ? std::optional(index) : std::nullopt;
 }
 
 std::optional<Verdict> slow_replica(const Run& run) {
+  constexpr double kLeastWeight = 0.01;
   const std::optional<size_t> slowest = slowest_replica(run);
   if (!slowest) return std::nullopt;
   const auto compute = [](const MeanStep& r) { return r[Category::compute]; };
@@ -171,6 +216,10 @@ std::optional<Verdict> slow_replica(const Run& run) {
     work += counted ? examples(r) : 1.0;
     fastest = std::min(fastest, compute(r));
   }
+  std::vector<double> weights;
+  for (const MeanStep& r : run.replicas) weights.push_back(speed(r) / speeds);
+  // A replica that computes next to nothing has no examples: it says nothing of its device.
+  if (*std::min_element(weights.begin(), weights.end()) < kLeastWeight) return std::nullopt;
   const MeanStep& slow = run.replicas[*slowest];
   Verdict v;
   const std::string name = replica_name(*run.summary, *slowest);
@@ -184,42 +233,38 @@ std::optional<Verdict> slow_replica(const Run& run) {
   if (counted) v.evidence += fmt::format(", for {} examples", each(run, examples));
   v.evidence += fmt::format("; waiting_for_others {} of {} {}", in(run.mean[Category::waiting_for_others]),
                             in(run.mean.wall), in.name());
-  if (slow.descheduled_share >= kDescheduledShare)
-    v.evidence += fmt::format("; {} was descheduled {} of the time: something else runs there", name,
-                              percent(slow.descheduled_share));
-  if (!run.summary->workers.empty()) {
-    v.fix = "lockstep doctor  # on its machine: what it computes with, and what else runs there";
-    expect_saving(v, run.mean.wall, compute(slow) - work / speeds, "if all computed alike fast");
-    return v;
-  }
-  std::string weights;
-  for (const MeanStep& r : run.replicas)
-    weights += fmt::format("{}{:.2f}", weights.empty() ? "" : ", ", speed(r) / speeds);
-  v.fix = fmt::format("tf::distribute::MirroredStrategy strategy({{.weights = {{{}}}}});", weights);
+  v.fix = fixes::shares(*run.summary, weights);
   expect_saving(v, run.mean.wall, compute(slow) - work / speeds,
-                "if each replica gets the share it can compute in time");
+                run.summary->workers.empty() ? "if each replica gets the share it can compute in time"
+                                             : "if all computed alike fast");
   return v;
 }
 
 std::optional<Verdict> waiting_for_others(const Run& run) {
-  if (run.share(Category::waiting_for_others) < kNotable || slowest_replica(run)) return std::nullopt;
+  if (slowest_replica(run)) return std::nullopt;
+  // Whoever was not on a processor kept the others waiting: that is the machine's doing.
+  double excused = 0;
+  for (const MeanStep& r : run.replicas) excused += r.descheduled_share * run.mean.wall;
+  const double waiting = run.mean[Category::waiting_for_others] - excused;
+  if (waiting < kNotable * run.mean.wall) return std::nullopt;
   Verdict v;
-  v.cause = fmt::format("replicas wait for each other {} of the time, though none here is slower on average",
+  v.cause = fmt::format("replicas wait for each other {} of the time, though none is slower on average",
                         percent(run.share(Category::waiting_for_others)));
   const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format(
       "waiting_for_others {} of {} {} per step ({}); compute {} on every replica: steps of uneven length",
       in(run.mean[Category::waiting_for_others]), in(run.mean.wall), in.name(),
       spread(run, Category::waiting_for_others), spread(run, Category::compute));
-  v.fix = std::string(kTakeTrace) + "  // shows who arrives last";
-  expect_saving(v, run.mean.wall, run.mean[Category::waiting_for_others], "if all arrive together");
+  v.fix = fixes::trace(setting(run));
+  expect_saving(v, run.mean.wall, waiting, "if all arrive together");
   return v;
 }
 
 std::optional<Verdict> partial_replicas(const Run& run) {
   const double slots = run.mean[Counter::slots], examples = run.mean[Counter::examples];
   if (slots <= 0 || examples <= 0) return std::nullopt;
-  const double replica_steps = static_cast<double>(run.steps) * static_cast<double>(run.replicas.size());
+  const auto replicas = static_cast<int64_t>(run.replicas.size());
+  const double replica_steps = static_cast<double>(run.steps) * static_cast<double>(replicas);
   const double wasted = 1 - examples / slots;
   if (wasted < kWastedSlots && static_cast<double>(run.empty_steps) < kWastedSlots * replica_steps)
     return std::nullopt;
@@ -235,60 +280,80 @@ std::optional<Verdict> partial_replicas(const Run& run) {
       run.partial_steps, run.empty_steps, replica_steps);
   // Incomplete in most steps: the batch does not divide. Now and then: the last batch of an epoch.
   const bool always = 2 * run.incomplete_steps >= run.steps;
-  v.fix = always
-              ? fmt::format("model.fit(train, {{.batch_size = {}}});  // a multiple of {} replicas",
-                            batch_size(run, 1), run.replicas.size())
-              : fmt::format("dataset = dataset.batch({}, {{.drop_remainder = true}});", batch_size(run, 1));
+  const int64_t whole = (std::max(batch_size(run), replicas) + replicas - 1) / replicas * replicas;
+  v.fix = always ? fixes::batch_size(setting(run), whole, fmt::format("a multiple of {} replicas", replicas))
+                 : fixes::whole_batches(setting(run), whole);
   v.speedup = slots / examples;
   v.gain = fmt::format("up to {:.2f}x examples/s, if a full slice takes as long as a partial one", v.speedup);
   return v;
 }
 
 std::optional<Verdict> retracing(const Run& run) {
-  const double traced = run.mean[Counter::trace_ns] / 1e6;
-  if (run.late_traces < kLateTraces || traced < kTracedShare * run.mean.wall) return std::nullopt;
+  if (run.late_traces < kLateTraces) return std::nullopt;
+  const double wall = run.mean.wall + run.late_compiling;
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);
-  const TimeUnit in(run.mean.wall);
-  v.evidence = fmt::format("{} traces in {} steps; tracing takes {} of {} {} per step", run.late_traces,
-                           run.steady_steps, in(traced), in(run.mean.wall), in.name());
-  v.fix =
-      "auto step = tf::function(f, {.input_signature = {...}});  // one shape for all: "
-      ".batch(batch_size, {.drop_remainder = true}); numbers that change as tensors: "
-      "step(tf::constant(rate))";
-  expect_saving(v, run.mean.wall, traced, "if one trace serves all steps");
+  const TimeUnit in(wall);
+  v.evidence = fmt::format("{} traces in {} steps; compiling takes {} of {} {} per step", run.late_traces,
+                           run.steady_steps, in(run.late_compiling), in(wall), in.name());
+  v.fix = fixes::one_shape(setting(run), batch_size(run));
+  expect_saving(v, wall, run.late_compiling, "if one trace serves all steps");
   return v;
 }
 
 std::optional<Verdict> host_copies(const Run& run) {
-  const double reads = run.mean[Counter::value_reads], copies = run.mean[Counter::host_copies];
-  const double copy = run.mean[Category::copy];
-  const bool copies_matter = copies >= 1 && copy >= kCopyShare * run.mean.wall;
-  if (reads < 1 && !copies_matter) return std::nullopt;
+  const auto& mean = run.mean;
+  const double replicas = static_cast<double>(run.replicas.size());
+  const double reads = mean[Counter::value_reads] / replicas, copies = mean[Counter::host_copies];
+  // The host goes on when the device has finished, and the device when the host has given it something to do.
+  const double alternating =
+      setting(run).asynchronous && reads >= kReadsPerStep
+          ? std::min(mean[Category::host] + mean[Category::loop], mean[Category::compute])
+          : 0;
+  const double copy = copies >= 1 && !device_limits(run) ? mean[Category::copy] : 0;
+  if (std::max(alternating, copy) <= 0) return std::nullopt;
+  const bool by_reads = alternating >= copy;
   Verdict v;
-  v.cause = reads >= 1 ? "the program reads a value on the host every step, and the devices wait for it"
-                       : "data moves between host and devices inside every step";
-  const TimeUnit in(run.mean.wall);
-  v.evidence =
-      fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {} of {} {}", reads,
-                  copies, run.mean[Counter::host_copy_bytes] / 1e6, in(copy), in(run.mean.wall), in.name());
-  v.fix = reads >= 1
-              ? "loss_metric.update_state(loss);  // on the device; loss_metric.result() every 100 steps"
-              : "auto batches = strategy.experimental_distribute_dataset(dataset);  // sends batches ahead";
-  expect_saving(v, run.mean.wall, copy, "if no copy is waited for");
+  v.cause = by_reads ? "the program reads a value on the host every step, and the devices wait for it"
+                     : "data moves between devices inside every step";
+  const TimeUnit in(mean.wall);
+  v.evidence = fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {} of {} {}",
+                           reads, copies, mean[Counter::host_copy_bytes] / 1e6, in(mean[Category::copy]),
+                           in(mean.wall), in.name());
+  v.fix = by_reads ? fixes::values_on_device(setting(run)) : fixes::data_on_device(setting(run));
+  expect_saving(v, mean.wall, by_reads ? alternating : copy,
+                by_reads ? "if host and devices work at the same time" : "if no copy is waited for");
   return v;
 }
 
 std::optional<Verdict> descheduled(const Run& run) {
-  if (run.mean.descheduled_share < kDescheduledShare) return std::nullopt;
+  // Where the program has no more threads than there are processors, others took them, and nothing in it is wrong.
+  if (setting(run).threads <= setting(run).cores || setting(run).cores == 0) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("threads with work were not run {} of the time: too many threads for the processors",
                         percent(run.mean.descheduled_share));
-  v.evidence = fmt::format("descheduled {} of the time on replicas 0 to {}, in the steps that measured it",
-                           each(run, [](auto& r) { return r.descheduled_share; }), run.replicas.size() - 1);
-  v.fix = "tf::config::threading::set_intra_op_parallelism_threads(n);  // replicas * n <= free processors";
+  v.evidence = fmt::format(
+      "{} threads on {} processors; descheduled {} of the time on replicas 0 to {}, in the steps that "
+      "measured it",
+      setting(run).threads, setting(run).cores, each(run, [](auto& r) { return r.descheduled_share; }),
+      run.replicas.size() - 1);
+  v.fix = fixes::threads(setting(run), run.replicas.size());
   expect_saving(v, run.mean.wall, run.mean.descheduled_share * run.mean.wall, "on processors of their own");
+  return v;
+}
+
+std::optional<Verdict> numerics_checked(const Run& run) {
+  const double checking = run.mean[Counter::checking_ns] / 1e6 / static_cast<double>(run.replicas.size());
+  if (checking <= 0) return std::nullopt;
+  Verdict v;
+  v.cause = fmt::format("every result is looked at for NaN and infinity, which takes {} of the time",
+                        percent(checking / run.mean.wall));
+  const TimeUnit in(run.mean.wall);
+  v.evidence = fmt::format("{} of {} {} per step; enable_check_numerics() is on", in(checking),
+                           in(run.mean.wall), in.name());
+  v.fix = fixes::no_checks(setting(run));
+  expect_saving(v, run.mean.wall, checking, "without the checks");
   return v;
 }
 
@@ -299,7 +364,7 @@ std::optional<Verdict> unattributed(const Run& run) {
   const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format("unattributed {} of {} {} per step ({})", in(run.mean[Category::unattributed]),
                            in(run.mean.wall), in.name(), spread(run, Category::unattributed));
-  v.fix = kTakeTrace;
+  v.fix = fixes::trace(setting(run));
   v.gain = "not known: what the time went into has to be found first";
   return v;
 }
@@ -312,32 +377,52 @@ std::optional<Verdict> memory_grows(const Run& run) {
       v.cause = fmt::format("{} on {} take more memory with every epoch", use.name, memory.device);
       v.evidence = fmt::format("{:.3g} MB more at the end than after the first epoch; {:.3g} MB at the peak",
                                static_cast<double>(use.grown) / 1e6, static_cast<double>(memory.peak) / 1e6);
-      v.fix =
-          "double total = 0; total += loss.item<float>();  // what a step returns is kept by whoever holds "
-          "it";
+      v.fix = fixes::free_results(setting(run));
       v.gain = "no speed, but a run that does not end with out_of_memory";
       return v;
     }
   return std::nullopt;
 }
 
+std::optional<Verdict> memory_close(const Run& run) {
+  for (const MemorySummary& memory : run.summary->memory) {
+    if (memory.limit == 0 ||
+        static_cast<double>(memory.peak) < kCloseToLimit * static_cast<double>(memory.limit))
+      continue;
+    Verdict v;
+    v.cause = fmt::format("{} was nearly out of memory", memory.device);
+    v.evidence = fmt::format("{:.3g} of {:.3g} MB at the peak{}", static_cast<double>(memory.peak) / 1e6,
+                             static_cast<double>(memory.limit) / 1e6,
+                             memory.uses.empty() ? "" : "; most of it: " + memory.uses[0].name);
+    v.fix = fixes::less_memory(setting(run), batch_size(run));
+    v.gain = "no speed, but room for a larger batch, another shape or another program";
+    return v;
+  }
+  return std::nullopt;
+}
+
+enum class Promise : uint8_t { speed, other };
 struct Rule {
   const char* id;
   std::optional<Verdict> (*judge)(const Run&);
+  Promise promise = Promise::speed;
 };
 
 constexpr Rule kRules[] = {
     {"input-bound", input_bound},
     {"communication-bound", communication_bound},
     {"overhead-bound", overhead_bound},
+    {"loop-bound", loop_bound},
     {"slow-replica", slow_replica},
     {"waiting-for-others", waiting_for_others},
     {"partial-replicas", partial_replicas},
     {"retracing", retracing},
     {"host-copies", host_copies},
     {"descheduled", descheduled},
-    {"unattributed", unattributed},
-    {"memory-grows", memory_grows},
+    {"numerics-checked", numerics_checked},
+    {"unattributed", unattributed, Promise::other},
+    {"memory-grows", memory_grows, Promise::other},
+    {"memory-close", memory_close, Promise::other},
 };
 
 }  // namespace
@@ -347,14 +432,38 @@ std::vector<Verdict> judge(const RunSummary& summary) {
   const std::optional<Run> run = steady_run(summary);
   if (!run) return verdicts;
   for (const Rule& rule : kRules) {
-    if (std::optional<Verdict> verdict = rule.judge(*run)) {
-      verdict->id = rule.id;
-      verdicts.push_back(std::move(*verdict));
-    }
+    std::optional<Verdict> verdict = rule.judge(*run);
+    if (!verdict || (rule.promise == Promise::speed && verdict->speedup < kMinGain)) continue;
+    verdict->id = rule.id;
+    verdicts.push_back(std::move(*verdict));
   }
   std::stable_sort(verdicts.begin(), verdicts.end(),
                    [](const Verdict& a, const Verdict& b) { return a.speedup > b.speedup; });
+  if (verdicts.size() > kMostVerdicts) verdicts.resize(kMostVerdicts);
   return verdicts;
+}
+
+std::string bound_by(const RunSummary& summary) {
+  const std::optional<Run> run = steady_run(summary);
+  if (!run) return {};
+  size_t largest = 0;
+  for (size_t c = 0; c < kCategories; ++c)
+    if (run->mean.times[c] > run->mean.times[largest]) largest = c;
+  const auto category = static_cast<Category>(largest);
+  std::string text = fmt::format("{} takes {} of the time", name(category), percent(run->share(category)));
+  // Of a device that computes beside the host, the time that it takes is not known, but for the whole of it.
+  const double seconds = (summary.setting.asynchronous ? run->mean.wall : run->mean[Category::compute]) / 1e3;
+  const double flops = run->mean[Counter::flops] / static_cast<double>(run->replicas.size());
+  if (category == Category::compute && flops > 0 && seconds > 0) {
+    const double rate = flops / seconds, most = summary.setting.flops_per_second;
+    text += most > 0 ? fmt::format(", at {:.0f}% of what the device can do ({:.3g} of {:.3g} GFLOP/s)",
+                                   std::min(100.0, 100 * rate / most), rate / 1e9, most / 1e9)
+                     : fmt::format(", at {:.3g} GFLOP/s", rate / 1e9);
+  }
+  if (run->mean.descheduled_share >= 1 - 1 / kMinGain)
+    text += fmt::format("; other programs had its processors {} of the time",
+                        percent(run->mean.descheduled_share));
+  return text;
 }
 
 std::string to_text(std::span<const Verdict> verdicts) {

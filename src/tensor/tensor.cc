@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "device/copy.h"
 #include "lockstep/base/error.h"
+#include "observe/thread_times.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -67,6 +69,11 @@ void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss
 // first and the last element is fetched.
 void copy_elements_to_host(const TensorImpl& impl, void* target) {
   DeviceBackend& device = backend_of(impl.storage->device());
+  std::optional<observe::ThreadTimeScope> waits;
+  if (device.compute_stream().asynchronous()) {
+    ++observe::thread_times().value_reads;
+    waits.emplace(observe::Category::compute);
+  }
   const Shape& shape = impl.spec.shape;
   if (shape.size() == 0 || is_contiguous(shape, impl.strides) || !device.has_memory()) {
     device.copy_to_host(target, impl.data(), impl.spec.bytes());

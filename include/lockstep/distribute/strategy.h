@@ -285,7 +285,7 @@ class Strategy {
   // started again cannot join such a loop: its run() throws Error(unsupported).
   int64_t recover(int64_t steps, const std::vector<Variable>& variables,
                   std::source_location where = std::source_location::current()) const;
-  // Where the time of run() goes, by device. Steps are begun and ended by run().
+  // Where the time of a loop over run() goes, by device, what is between two calls included.
   observe::RunSummary summary() const;
 
  protected:

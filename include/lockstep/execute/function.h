@@ -29,6 +29,7 @@
 
 #include "lockstep/device/device.h"
 #include "lockstep/graph/tensor_arg.h"
+#include "lockstep/observe/run_report.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -82,6 +83,8 @@ struct FunctionOptions {
   // Where the function's time goes, by device: one replica of the clock for each. Not owned; the
   // caller begins and ends the steps.
   observe::StepClock* clock = nullptr;
+  // Without a clock: calls are the steps of a loop, on which report() and tf::observe::report() tell.
+  bool timed = true;
 };
 
 // What a compiled function costs. Bytes of arenas, not of variables, arguments and results.
@@ -126,6 +129,8 @@ class FunctionCore {
   bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where);
 
   int traces() const;
+  // On the loop of its calls so far (lockstep/observe/run_report.h). Calls that ran op by op are none of it.
+  observe::RunReport report() const;
   // Of the program for these arguments, compiled if need be.
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where);
   // The launches of that program in order, for people.
@@ -242,6 +247,7 @@ class Function<F, std::index_sequence<I...>> {
 
   FunctionCore& core() { return *core_; }
   int traces() const { return core_->traces(); }
+  observe::RunReport report() const { return core_->report(); }
   ProgramStatistics statistics(Argument<I>... args,
                                std::source_location where = std::source_location::current()) {
     return core_->statistics(std::array<Tensor, kArity>{args.tensor()...}, where);

@@ -136,6 +136,9 @@ struct FitOptions {
   int64_t validation_steps = -1;       // batches from the beginning of the validation data; -1: all
   int64_t validation_batch_size = -1;  // -1: batch_size
   int validation_freq = 1;             // after every so many epochs
+  // A run of ten steps or more that is not silent (verbose = 0) ends with a report on where its time went
+  // (lockstep/observe/run_report.h) on standard output, unless its strategy prints none (StrategyOptions::report).
+  bool report = true;
 };
 
 struct EvaluateOptions {

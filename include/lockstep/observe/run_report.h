@@ -1,7 +1,11 @@
 // The report on a run: where its time and memory went, and what would help most.
 //
 // Whoever ends a run makes the report (fit, a strategy for the loop that it ran, the tool), and print() is
-// the one place where it becomes lines for people.
+// the one place where it becomes lines for people. A loop over a compiled function is asked for its own:
+//
+//   auto step = tf::function([&](const tf::Tensor& x, const tf::Tensor& y) { ... });
+//   for (const auto& batch : dataset) step(batch[0], batch[1]);
+//   tf::observe::print(tf::observe::report());
 #pragma once
 
 #include <cstdio>
@@ -25,8 +29,14 @@ struct RunReport {
 };
 
 RunReport report_on(RunSummary summary, std::string title = {});
+// Runs of fewer steps print no report unasked.
+inline constexpr int64_t kWorthReporting = 10;
 
-// The title, the summary's lines, and four lines per verdict.
+// On what has taken most of this process' time so far: a fit, a loop over Strategy::run, or one over a compiled
+// function (tf::function), whether it is over or not. Without steps where there was none. Thread-safe.
+RunReport report();
+
+// The title, the summary's lines, and four lines per verdict; one line that says what bounds a run without any.
 std::string to_text(const RunReport& report);
 
 // Never throws. The lines of one report stay together, whichever threads print.

@@ -18,12 +18,14 @@ enum class Category : uint8_t {
   compute,                // kernels
   exposed_communication,  // collectives that nothing overlaps
   waiting_for_others,     // another replica has not arrived
-  host,                   // Lockstep's own work: launching, tracing, bookkeeping, callbacks
+  compiling,              // tracing, planning, preparing kernels, first launches; no part of a step's time
+  host,                   // Lockstep's own work: launching, bookkeeping
+  loop,                   // the program's own work around its steps: the body of its loop, callbacks
   descheduled,            // the thread had work, but the system ran something else
   idle,                   // a device without work, for no reason above
   unattributed,
 };
-inline constexpr size_t kCategories = 9;
+inline constexpr size_t kCategories = 11;
 
 std::string_view name(Category category);
 
@@ -31,11 +33,11 @@ std::string_view name(Category category);
 enum class Counter : uint8_t {
   examples,             // examples processed
   slots,                // examples the replica's slices had room for: examples < slots is a partial slice
-  host_copies,          // copies between host and device on the step's path; prefetched batches do not count
+  host_copies,          // copies between devices on the step's path; prefetched batches do not count
   host_copy_bytes,      //
-  value_reads,          // values read by the program on the host, each of which waits for the device
+  value_reads,          // values of a device that the program read on the host, which waits for the device
   traces,               // functions traced and compiled
-  trace_ns,             // time that took
+  checking_ns,          // part of compute in which results were looked at for NaN and infinity
   communication_bytes,  // sent by this replica in collectives
   flops,
 };
@@ -74,16 +76,19 @@ struct Distribution {
   double p95 = 0;
 };
 
+// The time of a run is that of its steps, of what was compiled and what else was between the steps.
 struct ReplicaSummary {
-  Distribution wall;
+  Distribution wall;                            // without compiling, as all that follows
   std::array<Distribution, kCategories> times;  // descheduled: over the steps that measured it
   int64_t measured_wall_ns = 0;                 // of the steps that measured descheduled
   Counts counts;                                // over the steps
   int64_t partial_steps = 0;                    // with fewer examples than slots, but some
   int64_t empty_steps = 0;                      // with slots and no example
-  StepRecord first;                             // the first record, with its tracing and warming up
-  int64_t outside_ns = 0;                       // between steps: validation, callbacks, checkpoints
+  StepRecord first;                             // the first record, which warms up
+  int64_t outside_ns = 0;                       // between steps: validation, checkpoints, a pause
   Times outside;
+  int64_t compiling_ns = 0;       // wherever that was
+  int64_t late_compiling_ns = 0;  // of it, after the first record
 
   const Distribution& operator[](Category category) const { return times[static_cast<size_t>(category)]; }
 };
@@ -93,6 +98,25 @@ struct ReplicaSummary {
 struct InputSummary {
   std::string bottleneck = {};  // the stage, and why
   std::string fix = {};         // code
+};
+
+// How a run was made, which decides what the fix of a verdict looks like.
+enum class RunKind : uint8_t {
+  loop,          // calls of a compiled function, or none of the others
+  strategy,      // a loop over Strategy::run
+  arrays,        // fit on arrays in memory
+  dataset,       // fit on a dataset
+  command_line,  // lockstep train
+};
+struct RunSetting {
+  RunKind kind = RunKind::loop;
+  int64_t batch_size = 0;           // as the program gave it, of all replicas together; 0: not known
+  int64_t examples = 0;             // that there are to learn from; 0: not known
+  int64_t steps_per_execution = 1;  // of fit
+  int threads = 0;                  // that compute, of all devices of the process; 0: not known
+  int cores = 0;                    // that the process may use; 0: not known
+  bool asynchronous = false;    // devices compute beside the host (GPUs): compute is what it waits for them
+  double flops_per_second = 0;  // that one replica's device can do at most; 0: not known
 };
 
 // The memory of one device over a run. Bytes, as they were asked for.
@@ -133,6 +157,7 @@ struct RunSummary {
   std::vector<ReplicaSummary> replicas;     // of all workers
   std::vector<WorkerSummary> workers = {};  // empty: one process
   bool measures_descheduled = false;
+  RunSetting setting = {};
   InputSummary input = {};
   std::string sums = {};                   // how several devices all-reduce, and why like that
   std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
@@ -141,6 +166,10 @@ struct RunSummary {
 // One summary of what each worker knows of itself; `names`: one per worker. A collective ends for all when the last has come:
 // what a worker spends in collectives beyond the worker that spends least counts as waiting_for_others.
 RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string>& names);
+
+// What came between two summaries of one clock. Of its distributions the counts, totals and means are exact; median, p95
+// and max are the means, for no more is known.
+RunSummary between(const RunSummary& before, const RunSummary& now);
 
 // "replica 3", with its worker where there are several: "replica 3 of worker 1 (process 71 on host b)".
 std::string replica_name(const RunSummary& summary, size_t replica);

@@ -9,7 +9,9 @@
 //   clock.replica(1).end_step();
 //
 // A scope's time is its own: a scope opened inside it takes its part away. What no scope covers is
-// unattributed. The time between end_step and begin_step is kept apart, in the same categories.
+// unattributed. The time between end_step and begin_step is kept apart, in the same categories, unless
+// begin_next_step() makes it a part of the step: so every second of a loop belongs to one of its steps.
+// Compiling is kept apart from both.
 //
 // While tracing (span.h) every scope and step is also recorded as a span, on the row "replica N".
 #pragma once
@@ -26,7 +28,7 @@ namespace lockstep::observe {
 // processor counts as descheduled.
 enum class ThreadState : uint8_t { runs, blocks };
 
-// In copy, compute and host a thread runs; in the others it waits. A thread that waits for a device
+// In copy, compute, compiling, host and loop a thread runs; in the others it waits. A thread that waits for a device
 // to compute is in {Category::compute, ThreadState::blocks}.
 ThreadState usual_state(Category category);
 
@@ -43,6 +45,10 @@ class ReplicaClock {
 
   // Steps follow each other; they do not nest. Scopes may stay open across the edges.
   void begin_step();
+  // The same, with what has passed since the last step. `around` says which of it went into waiting for input and the
+  // like; what nothing accounts for is the loop's own work. A pause is none of it: more than a second, and ten times what
+  // steps take.
+  void begin_next_step(const Times& around = {});
   // `steps`: how many were made since begin_step(), where a device makes several as one launch.
   StepRecord end_step(int64_t steps = 1);
   // After an error inside a step: forgets the step; its time counts as outside of steps.
@@ -96,6 +102,8 @@ class StepClock {
 
   // For a thread that drives all replicas while their own threads rest: the same call on each.
   void begin_step();
+  // Of a loop. What the thread did since its last step is known where that says so (observe/thread_times.h).
+  void begin_next_step();
   void end_step(int64_t steps = 1);
   void abandon_step();
   void enter(Category category);
@@ -111,6 +119,10 @@ class StepClock {
  private:
   std::vector<std::unique_ptr<ReplicaClock>> replicas_;
   bool measures_descheduled_;
+  // What the thread that ended the last step had done by then.
+  const void* thread_ = nullptr;
+  Times thread_times_;
+  int64_t thread_reads_ = 0;
 };
 
 // The clock of the replica that the calling thread works for, or null.
@@ -164,22 +176,20 @@ class TimeScopeOfAll {
   StepClock* clock_;
 };
 
-// Counts its lifetime as the tracing and compiling of one function, on all replicas of a clock that may be null.
-class TraceCount {
+// Gives its lifetime to compiling, as that of one function, on all replicas of a clock that may be null.
+class CompileScope {
  public:
-  explicit TraceCount(StepClock* clock) : clock_(clock), began_ns_(clock ? Clock::system().now_ns() : 0) {}
-  ~TraceCount() {
-    for (int r = 0; clock_ != nullptr && r < clock_->replicas(); ++r) {
+  explicit CompileScope(StepClock* clock) : clock_(clock), scope_(clock, Category::compiling) {}
+  ~CompileScope() {
+    for (int r = 0; clock_ != nullptr && r < clock_->replicas(); ++r)
       clock_->replica(r).count(Counter::traces);
-      clock_->replica(r).count(Counter::trace_ns, Clock::system().now_ns() - began_ns_);
-    }
   }
-  TraceCount(const TraceCount&) = delete;
-  TraceCount& operator=(const TraceCount&) = delete;
+  CompileScope(const CompileScope&) = delete;
+  CompileScope& operator=(const CompileScope&) = delete;
 
  private:
   StepClock* clock_;
-  int64_t began_ns_;
+  TimeScopeOfAll scope_;
 };
 
 }  // namespace lockstep::observe

@@ -18,12 +18,19 @@ struct Verdict {
   double speedup = 1;    // the same as a factor on examples per second
 };
 
-// The verdicts on a run, the largest gain first. The first step (tracing, warming up) is left out; a
-// run of fewer than kMinSteps further steps has none. Ids: input-bound, communication-bound,
-// overhead-bound, slow-replica, waiting-for-others, partial-replicas, retracing, host-copies,
-// descheduled, unattributed, memory-grows.
+// The verdicts on a run, two at most, the largest gain first. Each promises a gain of kMinGain at least, but for what has
+// no speed to gain (memory-grows, memory-close) and for unattributed, whose gain nobody knows. The first step, which
+// warms up, is left out; a run of fewer than kMinSteps further steps has none. Ids: input-bound, communication-bound,
+// overhead-bound, loop-bound, slow-replica, waiting-for-others, partial-replicas, retracing, host-copies, descheduled,
+// numerics-checked, unattributed, memory-grows, memory-close.
 std::vector<Verdict> judge(const RunSummary& summary);
 inline constexpr int kMinSteps = 3;
+inline constexpr double kMinGain = 1.05;
+inline constexpr size_t kMostVerdicts = 2;
+
+// Of a run without verdicts, what bounds it: "compute takes 93% of the time, at 41% of what the device can do at most".
+// Empty where the run has too few steps to be judged.
+std::string bound_by(const RunSummary& summary);
 
 // Four lines a verdict; empty where there is none.
 std::string to_text(std::span<const Verdict> verdicts);

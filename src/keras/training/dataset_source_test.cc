@@ -227,7 +227,7 @@ TEST(DatasetSource, FitSaysWhichStageKeptItWaitingLong) {
   EXPECT_THAT(verdicts[0].evidence, HasSubstr(slow.input.bottleneck));
   EXPECT_THAT(observe::to_json(slow), HasSubstr("\"bottleneck\""));
   EXPECT_THAT(warnings,
-              ElementsAre(AllOf(HasSubstr("wait for their next batch"), HasSubstr("num_parallel_calls"))));
+              ElementsAre(AllOf(HasSubstr("waits for the next batch"), HasSubstr("num_parallel_calls"))));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "data/host.h"
+#include "device/ceilings.h"
 #include "device/cpu_device.h"
 #include "distribute/worker_summaries.h"
 #include "keras/callbacks/callback_states.h"
@@ -19,6 +20,7 @@
 #include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/run_report.h"
+#include "observe/loop.h"
 
 namespace lockstep::keras {
 namespace {
@@ -167,6 +169,7 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
                 strategy_.devices().empty() ? std::vector<Device*>{&current_device()} : strategy_.devices()),
       stream_(data_.train, reading(options, strategy_), options.steps_per_epoch > 0),
       loss_watch_(trainer, stream_),
+      cause_watch_("fit"),
       number_(next_number()) {}
 
 History FitRun::run() {
@@ -293,8 +296,12 @@ void FitRun::run_epoch() {
 }
 
 void FitRun::run_steps() {
+  const auto watch = [this](const Batch& batch) {
+    loss_watch_.look(batch);
+    cause_watch_.look(observer_.clock(), [this](observe::RunSummary& time) { complete(time); });
+  };
   while (true) {
-    StepLoop loop(trainer_, StepKind::train, &observer_.clock(), callbacks_, where_, &loss_watch_);
+    StepLoop loop(trainer_, StepKind::train, &observer_.clock(), callbacks_, where_, watch);
     loop.run(stream_, at_.batch, data_.steps);
     if (!loop.newcomers()) return;
     trainer_.forget_steps();
@@ -456,19 +463,34 @@ void FitRun::add_validation(Logs& logs) {
   for (const auto& [name, value] : measured) logs.set("val_" + name, value);
 }
 
-observe::RunSummary FitRun::summary() const {
-  observe::RunSummary time = observer_.summary();
+void FitRun::complete(observe::RunSummary& time) const {
   time.input = stream_.input_summary();
   if (strategy_.devices().size() > 1 || strategy_.workers()) time.sums = strategy_.sums_description();
+  observe::RunSetting& setting = time.setting;
+  setting.kind = observe::RunKind::dataset;
+  setting.steps_per_execution = trainer_.options().steps_per_execution;
+  if (const Batch* arrays = data_.train.source()->arrays()) {
+    setting.kind = observe::RunKind::arrays;
+    setting.batch_size = options_.batch_size;
+    setting.examples = examples_in(*arrays) * strategy_.num_workers();
+  }
+  describe_devices(setting, observer_.devices());
+}
+
+observe::RunSummary FitRun::summary() const {
+  observe::RunSummary time = observer_.summary();
+  complete(time);
   return time;
 }
 
 History FitRun::finish() {
   observe::RunSummary time = distribute::of_all_workers(strategy_, summary());
-  observe::RunReport report = observe::report_on(std::move(time));
+  observe::RunReport report = observe::report_on(std::move(time), "fit");
   warn_of_input(report);
-  const bool replicated = strategy_.kind() != distribute::Strategy::Kind::none;
-  if (trainer_.verbose_here(options_.verbose) > 0 && replicated && strategy_.options().report)
+  observe::remember(report);
+  report.title.clear();
+  if (trainer_.verbose_here(options_.verbose) > 0 && options_.report && strategy_.options().report &&
+      observe::steps(report.summary) >= observe::kWorthReporting)
     observe::print(report);
   History history = std::move(recorder_->history);
   history.time = std::move(report.summary);

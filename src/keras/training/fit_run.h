@@ -17,6 +17,7 @@
 #include "keras/training/run_state.h"
 #include "keras/training/stream.h"
 #include "keras/training/trainer.h"
+#include "observe/cause_watch.h"
 
 namespace lockstep::keras {
 
@@ -70,6 +71,8 @@ class FitRun {
   int64_t begin_data();
   void add_validation(Logs& logs);
   bool goes_on() const;
+  // Adds to a summary of the steps how they were made, and what their input says of itself.
+  void complete(observe::RunSummary& time) const;
   History finish();
 
   // --- elastic runs ---
@@ -103,6 +106,7 @@ class FitRun {
   RunObserver observer_;
   BatchStream stream_;
   LossWatch loss_watch_;
+  observe::CauseWatch cause_watch_;
 
   const int number_;  // of the fits of this process
   Standing at_;

@@ -15,6 +15,7 @@ class RunObserver {
   RunObserver(observe::StepClock& clock, std::vector<Device*> devices);
 
   observe::StepClock& clock() const { return clock_; }
+  const std::vector<Device*>& devices() const { return devices_; }
   // What the devices hold after the first epoch is what the run needs: what is held beyond that later has
   // grown.
   void end_epoch() const;

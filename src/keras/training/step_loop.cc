@@ -5,7 +5,6 @@
 
 #include "comm/workers.h"
 #include "keras/training/interrupt.h"
-#include "keras/training/loss_watch.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -31,37 +30,17 @@ Moments moments_of(StepKind kind) {
   }
 }
 
-// A step of a clock that may be null; one that was not made is abandoned.
-class TimedStep {
- public:
-  explicit TimedStep(observe::StepClock* clock) : clock_(clock) {
-    if (clock_) clock_->begin_step();
-  }
-  ~TimedStep() {
-    if (clock_) clock_->abandon_step();
-  }
-  TimedStep(const TimedStep&) = delete;
-  TimedStep& operator=(const TimedStep&) = delete;
-
-  void made(int64_t steps) {
-    if (clock_) std::exchange(clock_, nullptr)->end_step(steps);
-  }
-
- private:
-  observe::StepClock* clock_;
-};
-
 }  // namespace
 
 StepLoop::StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, const CallbackList& callbacks,
-                   std::source_location where, LossWatch* watch)
+                   std::source_location where, Watch watch)
     : trainer_(trainer),
       kind_(kind),
       clock_(clock),
       counts_examples_(clock && trainer.strategy().kind() == distribute::Strategy::Kind::none),
       callbacks_(callbacks),
       where_(where),
-      watch_(watch),
+      watch_(std::move(watch)),
       agreement_(trainer.strategy()) {}
 
 bool StepLoop::stops(bool ask) {
@@ -84,9 +63,22 @@ void StepLoop::compute() {
   predictions_.push_back(trainer_.predict_step(batch_, where_));
 }
 
+// What callbacks take between two steps is a part of the later one; what came before the loop is not.
+void StepLoop::begin_step() {
+  if (step_) return;
+  step_.emplace(clock_,
+                std::exchange(begun_, true) ? observe::StepBegins::with_the_last : observe::StepBegins::now);
+}
+
+void StepLoop::end_step(int64_t steps, int64_t examples) {
+  if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples);
+  step_->made(steps);
+  step_.reset();
+}
+
 // False where the data has ended.
 bool StepLoop::run_one(BatchStream& stream) {
-  TimedStep step(clock_);
+  begin_step();
   {
     const observe::TimeScopeOfAll scope(clock_, observe::Category::input_wait);
     if (!stream.next(batch_)) return false;
@@ -94,12 +86,13 @@ bool StepLoop::run_one(BatchStream& stream) {
   require(!batch_.x.empty(), ErrorCode::invalid_argument, where_, "the data gave an empty batch");
   {
     const observe::ActivityScope activity("a step");
-    const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
+    // Op by op there is nobody who tells one from the other.
+    const observe::TimeScopeOfAll scope(
+        clock_, trainer_.runs_eagerly() ? observe::Category::compute : observe::Category::host);
     compute();
   }
   stream.used();
-  if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples_in(batch_));
-  step.made(1);
+  end_step(1, examples_in(batch_));
   return true;
 }
 
@@ -109,14 +102,13 @@ int64_t StepLoop::run_as_one_launch(BatchStream& stream, int64_t most) {
   const std::optional<BatchReader::Runs> runs = stream.runs(most);
   if (!runs) return 0;
   const int64_t steps = runs->rows.runs, examples = steps * runs->rows.rows;
-  TimedStep step(clock_);
+  begin_step();
   {
     const observe::TimeScopeOfAll scope(clock_, observe::Category::host);
     if (!trainer_.run_steps(kind_, *runs, where_)) return 0;
   }
   stream.skip(steps);
-  if (counts_examples_) clock_->replica(0).count(observe::Counter::examples, examples);
-  step.made(steps);
+  end_step(steps, examples);
   return steps;
 }
 
@@ -141,9 +133,10 @@ void StepLoop::run(BatchStream& stream, int64_t& step, int64_t steps) {
     }
     callbacks_.tell(moments.end, step - 1, logs_wanted ? trainer_.results() : none);
     if (kind_ == StepKind::train) callbacks_.tell(&CallbackBase::on_settled);
-    if (watch_) watch_->look(batch_);
+    if (watch_) watch_(batch_);
     if (stops(false)) return;
   }
+  step_.reset();
   stops(true);
 }
 

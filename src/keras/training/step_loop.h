@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <source_location>
 #include <vector>
 
@@ -10,18 +12,20 @@
 #include "keras/training/steps.h"
 #include "keras/training/stream.h"
 #include "lockstep/observe/step_clock.h"
+#include "observe/timed_step.h"
 
 namespace lockstep::keras {
 
-class LossWatch;
 class Trainer;
 
 class StepLoop {
  public:
-  // `clock` times the steps, `watch` looks at their loss; null: nobody does. The trainer, the clock, the callbacks and the
-  // watch have to outlive the loop.
+  // Hears of every launch, with its last batch.
+  using Watch = std::function<void(const Batch& batch)>;
+
+  // `clock` times the steps; null: nobody does. The trainer, the clock and the callbacks have to outlive the loop.
   StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, const CallbackList& callbacks,
-           std::source_location where, LossWatch* watch = nullptr);
+           std::source_location where, Watch watch = {});
 
   // From step number `step` of the pass on until `steps` are made (-1: until the data ends), a training is
   // asked to stop, or Ctrl-C. The callbacks hear of steps_per_execution batches at a time, of more where none
@@ -37,6 +41,8 @@ class StepLoop {
  private:
   bool run_one(BatchStream& stream);
   int64_t run_as_one_launch(BatchStream& stream, int64_t most);
+  void begin_step();
+  void end_step(int64_t steps, int64_t examples);
   void compute();
   // Learns what this worker and the others of the run want, with `ask` in any case; true where the pass ends.
   bool stops(bool ask);
@@ -47,9 +53,11 @@ class StepLoop {
   bool counts_examples_;  // under a strategy the replicas count their own
   const CallbackList& callbacks_;
   std::source_location where_;
-  LossWatch* watch_;
+  const Watch watch_;
   Agreement agreement_;
   Batch batch_;
+  std::optional<observe::TimedStep> step_;  // that has begun
+  bool begun_ = false;                      // a step of this loop has
   bool newcomers_ = false;
   std::vector<TensorList> predictions_;
 };

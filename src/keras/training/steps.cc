@@ -57,7 +57,8 @@ std::unique_ptr<FunctionCore> Steps::make(StepKind kind, const Layout& layout, o
       },
       FunctionOptions{.name = name_ + ": " + kNames[static_cast<int>(kind)],
                       .replicas = replicas_,
-                      .clock = kind == StepKind::train ? clock : nullptr},
+                      .clock = kind == StepKind::train ? clock : nullptr,
+                      .timed = false},
       where);
 }
 

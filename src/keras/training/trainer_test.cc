@@ -183,6 +183,7 @@ TEST(Fit, AgreesWithKeras) {
     }
     ::testing::internal::CaptureStdout();
     const Warnings quiet;
+    options.report = false;
     const History history = model.fit(data, options);
     std::string printed = without_times(::testing::internal::GetCapturedStdout());
     // Where the data ends early the line says how far it came; Keras claims that all steps were made.

@@ -1,11 +1,19 @@
-#include "doctor/ceilings.h"
+#include "device/ceilings.h"
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <vector>
 
-namespace lockstep::doctor {
+#include "base/parallel.h"
+#include "device/cpu_device.h"
+#include "lockstep/base/clock.h"
+
+namespace lockstep {
 namespace {
 
 // Enough chains to hide the latency of two units of four cycles.
@@ -66,6 +74,39 @@ double multiply_adds(int64_t rounds) {
   return with_sse(rounds);
 }
 
+double measure_multiply_adds(int threads) {
+  constexpr int64_t kRounds = 100000;
+  std::vector<double> flops(static_cast<size_t>(threads));
+  const TeamScope team(threads);
+  const int64_t begin = monotonic_ns();
+  parallel(threads, [&](int index) { flops[static_cast<size_t>(index)] = multiply_adds(kRounds); });
+  const auto ns = static_cast<double>(std::max<int64_t>(1, monotonic_ns() - begin));
+  double all = 0;
+  for (const double f : flops) all += f;
+  return all * 1e9 / ns;
+}
+
+double peak_flops(const Device& device) {
+  constexpr int kReadings = 4;
+  if (device.kind() != DeviceKind::cpu) return 0;
+  static std::mutex mutex;
+  static auto* const known = new std::map<int, double>;  // by threads
+  const std::lock_guard lock(mutex);
+  const auto [entry, fresh] = known->try_emplace(device.threads(), 0);
+  for (int i = 0; fresh && i < kReadings; ++i)
+    entry->second = std::max(entry->second, measure_multiply_adds(device.threads()));
+  return entry->second;
+}
+
+void describe_devices(observe::RunSetting& setting, std::span<Device* const> devices) {
+  setting.cores = available_cores();
+  for (const Device* device : devices) {
+    if (device->kind() == DeviceKind::cpu) setting.threads += device->threads();
+    setting.asynchronous = setting.asynchronous || backend_of(*device).compute_stream().asynchronous();
+  }
+  if (!devices.empty()) setting.flops_per_second = peak_flops(*devices[0]);
+}
+
 void streaming_copy(float* target, const float* source, int64_t count) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -88,4 +129,4 @@ double waited_for_cores() {
   return sum * 1e-9;
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What a device can do at most, measured: the figures to hold its runs against.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lockstep/device/device.h"
+#include "lockstep/observe/run_summary.h"
+
+namespace lockstep {
+
+// Multiplications and additions of `rounds` rounds of independent fused multiply-adds on float32 vectors that stay in
+// registers, of the widest kind that the processor has. Runs on the calling thread.
+double multiply_adds(int64_t rounds);
+
+// A reading, below a millisecond long: how many of these so many threads do in a second.
+double measure_multiply_adds(int threads);
+// In float32, the best of some readings, which are taken once per process and number of threads; 0 where nothing is known.
+double peak_flops(const Device& device);
+
+// What a report has to know of the devices that a run used: their threads, the cores there are for them, the ceiling of one.
+void describe_devices(observe::RunSetting& setting, std::span<Device* const> devices);
+
+// Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
+void streaming_copy(float* target, const float* source, int64_t count);
+
+// Seconds that threads of this process were ready to run but had no core; 0 where the system does not count them.
+double waited_for_cores();
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What a verdict advises, in the words of the run it is about: a program gets C++, a run of the tool a call of the tool.
+//
+// The C++ compiles where a program has what its kind of run has: `model` and `train` or `dataset` of fit; `dataset`, `step`,
+// `x` and `loss` of a loop; functions `f` and `prepare` for a map. Behind // are words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/observe/run_summary.h"
+
+namespace lockstep::observe::fixes {
+
+std::string batch_size(const RunSetting& setting, int64_t batch, const std::string& words = {});
+std::string input_ready_in_time(const RunSetting& setting, int64_t batch);
+std::string fewer_bytes(const RunSummary& summary);
+std::string work_beside_steps(const RunSetting& setting);
+std::string shares(const RunSummary& summary, const std::vector<double>& weights);
+std::string whole_batches(const RunSetting& setting, int64_t batch);
+std::string one_shape(const RunSetting& setting, int64_t batch);
+std::string values_on_device(const RunSetting& setting);
+std::string data_on_device(const RunSetting& setting);
+std::string threads(const RunSetting& setting, size_t replicas);
+std::string no_checks(const RunSetting& setting);
+std::string trace(const RunSetting& setting);
+std::string free_results(const RunSetting& setting);
+std::string less_memory(const RunSetting& setting, int64_t batch);
+
+}  // namespace lockstep::observe::fixes

@@ -1,0 +1,259 @@
+// Every cause that a machine with CPUs can have, made to happen, and recognised. The causes are large, so that nothing else
+// that the machine does is in their way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "programs.h"
+
+namespace lockstep::testing {
+namespace {
+
+using distribute::MirroredStrategy;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+void rest(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// The verdict of this id; an empty one fails the test.
+observe::Verdict verdict(const observe::RunSummary& time, const std::string& id) {
+  const std::vector<observe::Verdict> all = observe::judge(time);
+  EXPECT_LE(all.size(), observe::kMostVerdicts);
+  for (const observe::Verdict& each : all)
+    if (each.id == id) {
+      EXPECT_TRUE(each.speedup >= observe::kMinGain || each.speedup == 1) << each.gain;
+      return each;
+    }
+  ADD_FAILURE() << "not " << id << " but\n" << observe::to_text(time) << observe::to_text(all);
+  return {};
+}
+
+// What is slow about steps that are too small would be said before other things.
+observe::RunSummary without_times(observe::RunSummary time) {
+  for (observe::ReplicaSummary& replica : time.replicas) {
+    for (observe::Distribution& each : replica.times) each.total = 0;
+    replica.first.times = {};
+  }
+  return time;
+}
+
+data::Dataset slow_batches(int64_t batches) {
+  const Examples some = examples(4 * batches, {8});
+  return data::Dataset::from_tensor_slices({some.x, some.y})
+      .batch(4)
+      .map([](const Tensor& x, const Tensor& y) {
+        rest(30);
+        return data::Element(x, y);
+      });
+}
+
+keras::Model small_model() { return compiled(dense(8, 8)); }
+
+TEST(Causes, ASlowMapOfAPlainFit) {
+  const auto found = verdict(small_model().fit(slow_batches(12), {.verbose = 0}).time, "input-bound");
+  EXPECT_THAT(found.evidence, HasSubstr("map [causes_test.cc:"));
+  EXPECT_THAT(found.fix, HasSubstr("num_parallel_calls"));
+}
+
+TEST(Causes, ASlowMapOfALoopOverStrategyRun) {
+  const MirroredStrategy strategy(kTwoDevices, {.report = false});
+  const auto step = [](const Tensor& x) { return reduce_sum(x * 2.0); };
+  for (const auto& batch : strategy.distribute_dataset(slow_batches(12))) strategy.run(step, batch[0]);
+  const observe::RunSummary time = strategy.summary();
+  verdict(time, "input-bound");
+  // Twelve batches of four in 30 ms each: less than 134 per second, however quick run() was.
+  EXPECT_LT(observe::examples_per_second(time), 140);
+  EXPECT_GT(time.replicas[0][observe::Category::input_wait].median, 25e6);
+}
+
+TEST(Causes, ASlowMapOfALoopOverACompiledFunction) {
+  auto step = function([](const Tensor& x) { return reduce_sum(x * 2.0); }, {.name = "sum of doubles"});
+  for (const data::Element& batch : slow_batches(12)) step(batch[0]);
+  const observe::RunReport report = step.report();
+  EXPECT_EQ(report.title, "function sum of doubles");
+  verdict(report.summary, "input-bound");
+  EXPECT_EQ(observe::steps(report.summary), 12);
+  EXPECT_LT(observe::examples_per_second(report.summary), 140);
+}
+
+TEST(Causes, WhatALoopDoesItself) {
+  auto step = function([](const Tensor& x) { return reduce_sum(x * 2.0); });
+  const Tensor x = Tensor::full(DType::float32, {16, 8}, 1);
+  for (int i = 0; i < 12; ++i) {
+    rest(20);
+    step(x);
+  }
+  EXPECT_THAT(verdict(step.report().summary, "loop-bound").fix, HasSubstr("dataset.map(prepare"));
+}
+
+class Dawdling final : public keras::CallbackBase {
+  void on_train_batch_end(int64_t, const keras::Logs&) override { rest(20); }
+};
+
+TEST(Causes, ACallbackThatTakesItsTime) {
+  const Examples some = examples(48, {8});
+  const auto time = small_model()
+                        .fit({some.x, some.y},
+                             {.batch_size = 4, .verbose = 0, .callbacks = {keras::make_callback<Dawdling>()}})
+                        .time;
+  EXPECT_THAT(verdict(time, "loop-bound").cause, HasSubstr("callbacks take"));
+}
+
+TEST(Causes, TheCallsOfAnotherFunctionAreNoWorkOfTheLoop) {
+  const Tensor x = random::normal({192, 192});
+  const auto work = [](const Tensor& a) {
+    Tensor product = a;
+    for (int i = 0; i < 8; ++i) product = matmul(product, a) * 0.01;
+    return reduce_sum(product);
+  };
+  auto first = function(work), second = function(work);
+  for (int i = 0; i < 20; ++i) first(x), second(x);
+  EXPECT_THAT(ids(first.report().verdicts), Not(Contains("loop-bound"))) << observe::to_text(first.report());
+}
+
+TEST(Causes, StepsThatAreTooSmall) {
+  const MirroredStrategy strategy(kTwoDevices, {.report = false});
+  // Every call is traced, which takes far longer than what it computes.
+  const auto step = [](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < 40; ++i) y = tanh(y) + 1.0;
+    return reduce_sum(y);
+  };
+  const Tensor x = Tensor::full(DType::float32, {4, 2}, 1);
+  for (int i = 0; i < 40; ++i) strategy.run(step, strategy.distribute(x));
+  EXPECT_THAT(verdict(strategy.summary(), "overhead-bound").fix, HasSubstr("rebatch("));
+}
+
+TEST(Causes, ShapesThatChangeWithEveryStep) {
+  auto step = function([](const Tensor& x) { return reduce_sum(tanh(x)); });
+  for (int64_t rows = 1; rows <= 12; ++rows) step(Tensor::full(DType::float32, {rows, 3}, 1));
+  const auto found = verdict(step.report().summary, "retracing");
+  EXPECT_THAT(found.cause, HasSubstr("11 times after the first step"));
+}
+
+TEST(Causes, APartialLastBatchIsNotRetracing) {
+  const MirroredStrategy strategy(kTwoDevices, {.report = false});
+  const auto scope = strategy.scope();
+  const keras::Model model = compiled(dense(64, 64));
+  const Examples some = examples(6 * 16 + 5, {64});
+  const auto time = model.fit({some.x, some.y}, {.batch_size = 16, .epochs = 2, .verbose = 0}).time;
+  EXPECT_THAT(ids(observe::judge(time)), Not(Contains("retracing"))) << observe::to_text(time);
+  EXPECT_EQ(time.replicas[0].counts[observe::Counter::traces], 2);
+  EXPECT_GT(time.replicas[0].compiling_ns, 0);
+  EXPECT_EQ(time.replicas[0][observe::Category::compiling].total, 0) << "it is no part of the steps";
+}
+
+TEST(Causes, AReplicaWithMoreToDo) {
+  const MirroredStrategy strategy(kTwoDevices, {.weights = {0.9, 0.1}, .report = false});
+  const auto scope = strategy.scope();
+  const keras::Model model = compiled(dense());
+  const Examples some = examples(80 * 8, {512});
+  const auto time = model.fit({some.x, some.y}, {.batch_size = 80, .verbose = 0}).time;
+  const auto found = verdict(time, "slow-replica");
+  EXPECT_THAT(found.cause, HasSubstr("replica 0 computes"));
+  EXPECT_THAT(found.fix, HasSubstr("strategy({}, {.weights = {"));
+}
+
+TEST(Causes, ReplicasWithEmptyPlaces) {
+  const MirroredStrategy strategy(kTwoDevices, {.report = false});
+  const auto scope = strategy.scope();
+  const keras::Model model = small_model();
+  const Examples some = examples(30, {8});
+  const auto time = model.fit({some.x, some.y}, {.batch_size = 3, .verbose = 0}).time;
+  EXPECT_EQ(verdict(without_times(time), "partial-replicas").fix,
+            "model.fit(train, {.batch_size = 4});  // a multiple of 2 replicas");
+}
+
+TEST(Causes, ValuesThatGoFromDeviceToDevice) {
+  auto step = function([](const Tensor& x) {
+    Tensor y = x * 2.0;
+    for (int i = 0; i < 4; ++i) {
+      const DeviceScope there = device(kTwoDevices[static_cast<size_t>(i % 2)]);
+      y = y + 1.0;
+    }
+    return reduce_sum(y);
+  });
+  const Tensor x = Tensor::full(DType::float32, {1 << 20}, 1);
+  for (int i = 0; i < 10; ++i) step(x);
+  verdict(step.report().summary, "host-copies");
+}
+
+TEST(Causes, MoreThreadsThanProcessors) {
+  if (!Clock::system().has_fine_thread_cpu())
+    GTEST_SKIP() << "this system counts a thread's processor time too coarsely";
+  if (std::thread::hardware_concurrency() >= 16) GTEST_SKIP() << "there are processors for 16 threads";
+  const MirroredStrategy strategy(kManyThreads, {.report = false});
+  const auto scope = strategy.scope();
+  const keras::Model model = compiled(dense());
+  const Examples some = examples(256, {512});
+  const auto time = model.fit({some.x, some.y}, {.batch_size = 64, .epochs = 10, .verbose = 0}).time;
+  EXPECT_GT(time.setting.threads, time.setting.cores);
+  verdict(time, "descheduled");
+}
+
+TEST(Causes, NumbersThatAreChecked) {
+  debugging::enable_check_numerics();
+  auto step = function([](const Tensor& x) { return reduce_sum(tanh(x + 1.0)) + x; });
+  const Tensor x = Tensor::full(DType::float32, {1 << 20}, 1);
+  for (int i = 0; i < 8; ++i) step(x);
+  debugging::disable_check_numerics();
+  verdict(step.report().summary, "numerics-checked");
+}
+
+class Keeping final : public keras::CallbackBase {
+ public:
+  void on_epoch_end(int, const keras::Logs&) override {
+    kept.push_back(Tensor::full(DType::float32, {1 << 20}, 1));
+  }
+  std::vector<Tensor> kept;
+};
+
+TEST(Causes, MemoryThatGrows) {
+  const Examples some = examples(64, {8});
+  const auto time =
+      small_model()
+          .fit({some.x, some.y},
+               {.batch_size = 16, .epochs = 4, .verbose = 0, .callbacks = {keras::make_callback<Keeping>()}})
+          .time;
+  EXPECT_THAT(verdict(without_times(time), "memory-grows").cause,
+              HasSubstr("take more memory with every epoch"));
+}
+
+// Whatever else a process has run would count.
+TEST(CausesInOwnProcess, TheReportIsThatOfTheLongestLoop) {
+  const Tensor x = Tensor::full(DType::float32, {4}, 1);
+  auto shorter = function([](const Tensor& y) { return reduce_sum(y); }, {.name = "the shorter"});
+  for (int i = 0; i < 4; ++i) shorter(x);
+  {
+    auto step = function([](const Tensor& y) { return reduce_sum(y); }, {.name = "the longest"});
+    for (int i = 0; i < 6; ++i) {
+      rest(100);
+      step(x);
+    }
+  }
+  EXPECT_EQ(observe::report().title, "function the longest") << "also when the function has gone";
+  EXPECT_THAT(observe::to_text(observe::report()), HasSubstr("function the longest\n6 steps on 1 replica"));
+}
+
+TEST(Causes, APlainFitEndsWithItsReportUnlessItIsSilent) {
+  const auto printed = [](keras::FitOptions options) {
+    const Examples some = examples(64, {8});
+    const keras::Model model = small_model();
+    ::testing::internal::CaptureStdout();
+    options.batch_size = 4;
+    model.fit({some.x, some.y}, options);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(printed({.verbose = 2}),
+              AllOf(HasSubstr("16 steps on 1 replica: mean "), HasSubstr("compiling: ")));
+  EXPECT_THAT(printed({.verbose = 0}), IsEmpty());
+  EXPECT_THAT(printed({.verbose = 2, .report = false}), Not(HasSubstr("steps on 1 replica")));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
