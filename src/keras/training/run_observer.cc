@@ -10,16 +10,16 @@ namespace lockstep::keras {
 RunObserver::RunObserver(observe::StepClock& clock, std::vector<Device*> devices)
     : clock_(clock), devices_(std::move(devices)) {
   clock_.restart();
-  for (Device* device : devices_) backend_of(*device).ledger().begin_run();
+  for (Device* device : devices_.devices()) backend_of(*device).ledger().begin_run();
 }
 
 void RunObserver::end_epoch() const {
-  for (Device* device : devices_) backend_of(*device).ledger().settle();
+  for (Device* device : devices_.devices()) backend_of(*device).ledger().settle();
 }
 
 observe::RunSummary RunObserver::summary() const {
   observe::RunSummary summary = clock_.summary();
-  for (const Device* device : devices_) summary.memory.push_back(memory_summary(*device));
+  for (const Device* device : devices_.devices()) summary.memory.push_back(memory_summary(*device));
   return summary;
 }
 
