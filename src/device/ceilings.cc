@@ -98,13 +98,16 @@ double peak_flops(const Device& device) {
   return entry->second;
 }
 
-void describe_devices(observe::RunSetting& setting, std::span<Device* const> devices) {
+void DevicesOfRun::describe(observe::RunSetting& setting) const {
   setting.cores = available_cores();
-  for (const Device* device : devices) {
+  setting.threads = 0;
+  for (const Device* device : devices_) {
     if (device->kind() == DeviceKind::cpu) setting.threads += device->threads();
     setting.asynchronous = setting.asynchronous || backend_of(*device).compute_stream().asynchronous();
   }
-  if (!devices.empty()) setting.flops_per_second = peak_flops(*devices[0]);
+  // Threads that have ended are not counted any more.
+  setting.waited_for_cores_s = static_cast<float>(std::max(0.0, waited_for_cores() - waited_before_s_));
+  if (!devices_.empty()) setting.flops_per_second = peak_flops(*devices_[0]);
 }
 
 void streaming_copy(float* target, const float* source, int64_t count) {

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <utility>
+#include <vector>
 
 #include "lockstep/device/device.h"
 #include "lockstep/observe/run_summary.h"
@@ -18,13 +19,24 @@ double measure_multiply_adds(int threads);
 // In float32, the best of some readings, which are taken once per process and number of threads; 0 where nothing is known.
 double peak_flops(const Device& device);
 
-// What a report has to know of the devices that a run used: their threads, the cores there are for them, the ceiling of one.
-void describe_devices(observe::RunSetting& setting, std::span<Device* const> devices);
-
 // Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
 void streaming_copy(float* target, const float* source, int64_t count);
 
 // Seconds that threads of this process were ready to run but had no core; 0 where the system does not count them.
 double waited_for_cores();
+
+// What a report has to know of the devices that a run uses: their threads, the cores that there are for them, how long they
+// had none, the ceiling of one. Made when the run begins.
+class DevicesOfRun {
+ public:
+  explicit DevicesOfRun(std::vector<Device*> devices)
+      : devices_(std::move(devices)), waited_before_s_(waited_for_cores()) {}
+  const std::vector<Device*>& devices() const { return devices_; }
+  void describe(observe::RunSetting& setting) const;
+
+ private:
+  std::vector<Device*> devices_;
+  double waited_before_s_;
+};
 
 }  // namespace lockstep

@@ -67,12 +67,13 @@ class Strategy::Impl {
   observe::Loop& running(const Strategy& self) {
     if (loop) return *loop;
     if (devices.size() > 1 || workers) sums = self.sums_description();
-    loop = std::make_unique<observe::Loop>(name + "::run", static_cast<int>(devices.size()),
-                                           [this](observe::RunSummary& summary) {
-                                             summary.sums = sums;
-                                             summary.setting.kind = observe::RunKind::strategy;
-                                             describe_devices(summary.setting, devices);
-                                           });
+    loop =
+        std::make_unique<observe::Loop>(name + "::run", static_cast<int>(devices.size()),
+                                        [this, used = DevicesOfRun(devices)](observe::RunSummary& summary) {
+                                          summary.sums = sums;
+                                          summary.setting.kind = observe::RunKind::strategy;
+                                          used.describe(summary.setting);
+                                        });
     return *loop;
   }
 

@@ -66,7 +66,7 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
     range = layout.replicas_with_examples(d);
     if (layout.reproducible) at_once_ = std::max(1, std::min(device_.threads(), range.size()));
     for (int r = range.first; r < range.last; ++r) examples_ += layout.slices[static_cast<size_t>(r)].size;
-    slots_ = layout.slices[0].size * layout.replicas_of(d).size();
+    slots_ = layout.weighted ? examples_ : layout.slices[0].size * layout.replicas_of(d).size();
     first_row_ = layout.own_rows().begin;
   }
   Lanes lanes(plans, plan_options(layout, d));

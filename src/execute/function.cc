@@ -163,7 +163,9 @@ class FunctionCore::Impl {
       if (devices.empty()) devices = {&current_device()};
       loop_ = std::make_unique<observe::Loop>(
           "function " + options_.name, replicas,
-          [devices](observe::RunSummary& summary) { describe_devices(summary.setting, devices); });
+          [used = DevicesOfRun(std::move(devices))](observe::RunSummary& summary) {
+            used.describe(summary.setting);
+          });
     }
     return loop_.get();
   }

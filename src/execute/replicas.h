@@ -48,6 +48,7 @@ struct ReplicaLayout {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
   int64_t bucket_bytes = -1;    // see ReplicaOptions
   bool bf16_gradients = false;  // see ReplicaOptions
+  bool weighted = false;        // slices differ because somebody said so
   std::vector<Slice> slices;    // of each replica; empty: the program is not replicated
   std::vector<bool> split_parameters;
 

@@ -52,6 +52,7 @@ ReplicaLayout layout_of(const ReplicaOptions& replicas, const std::vector<int64_
           "\": slices cannot be weighted where results must not depend on the devices (reproducible)");
   require(replicas.weights.empty() || !replicas.workers, ErrorCode::unsupported, where, "function \"", name,
           "\": slices cannot be weighted where several workers train together");
+  layout.weighted = !replicas.weights.empty();
   layout.slices = replicas.weights.empty()
                       ? slice_rows(rows, replicas_of_workers(layout.replicas, layout.num_workers, devices))
                       : slice_batch(rows[0], replicas.weights);

@@ -16,12 +16,12 @@ CauseWatch::CauseWatch(std::string who, const Clock* clock)
 void CauseWatch::judge(const StepClock& steps, const std::function<void(RunSummary&)>& complete) {
   const int64_t now_ns = clock_.now_ns();
   next_ns_ = now_ns + kWindowNs;
-  const RunSummary now = steps.summary();
-  RunSummary window = between(last_, now);
+  RunSummary now = steps.summary();
+  complete(now);
+  const RunSummary window = between(last_, now);
   const int64_t made = observe::steps(window), before = observe::steps(now) - made;
   if (made <= kMinSteps) return;  // the window goes on
-  complete(window);
-  last_ = now;
+  last_ = std::move(now);
   const std::vector<Verdict> verdicts = observe::judge(window);
   const std::string cause = verdicts.empty() ? "" : verdicts[0].id;
   const bool first = !std::exchange(judged_, true);

@@ -87,6 +87,7 @@ Json to_json(const RunSetting& setting) {
           {"threads", setting.threads},
           {"cores", setting.cores},
           {"asynchronous", setting.asynchronous},
+          {"waited_for_cores_s", setting.waited_for_cores_s},
           {"flops_per_second", setting.flops_per_second}};
 }
 
@@ -367,11 +368,13 @@ Table<Key, kSize> difference(const Table<Key, kSize>& before, const Table<Key, k
 
 RunSummary between(const RunSummary& before, const RunSummary& now) {
   RunSummary both = now;
+  both.setting.waited_for_cores_s -= before.setting.waited_for_cores_s;
   for (size_t r = 0; r < both.replicas.size() && r < before.replicas.size(); ++r) {
     const ReplicaSummary& earlier = before.replicas[r];
     ReplicaSummary& replica = both.replicas[r];
     replica.wall = difference(earlier.wall, replica.wall);
-    for (size_t c = 0; c < kCategories; ++c) replica.times[c] = difference(earlier.times[c], replica.times[c]);
+    for (size_t c = 0; c < kCategories; ++c)
+      replica.times[c] = difference(earlier.times[c], replica.times[c]);
     replica.measured_wall_ns -= earlier.measured_wall_ns;
     replica.counts = difference(earlier.counts, replica.counts);
     replica.partial_steps -= earlier.partial_steps;

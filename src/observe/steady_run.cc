@@ -2,27 +2,12 @@
 
 #include <algorithm>
 
-#include "lockstep/observe/step_clock.h"
 #include "lockstep/observe/verdict.h"
 
 namespace lockstep::observe {
 namespace {
 
 int64_t steady_steps(const ReplicaSummary& r) { return r.wall.count - r.first.steps; }
-
-void spread_descheduled(const ReplicaSummary& r, MeanStep& mean) {
-  if (mean.descheduled_share <= 0 || r.wall.total <= 0) return;
-  const double unmeasured =
-      std::max(0.0, 1 - static_cast<double>(r.measured_wall_ns) / static_cast<double>(r.wall.total));
-  double running = 0;
-  for (size_t c = 0; c < kCategories; ++c)
-    if (usual_state(static_cast<Category>(c)) == ThreadState::runs) running += mean.times[c];
-  if (running <= 0) return;
-  const double taken = std::min(running, mean.descheduled_share * unmeasured * mean.wall);
-  for (size_t c = 0; c < kCategories; ++c)
-    if (usual_state(static_cast<Category>(c)) == ThreadState::runs) mean.times[c] *= 1 - taken / running;
-  mean.times[static_cast<size_t>(Category::descheduled)] += taken;
-}
 
 MeanStep mean_step(const ReplicaSummary& r) {
   const double per_step = 1.0 / static_cast<double>(steady_steps(r)), ms_per_step = per_step / 1e6;
@@ -35,7 +20,6 @@ MeanStep mean_step(const ReplicaSummary& r) {
   if (r.measured_wall_ns > 0)
     mean.descheduled_share =
         static_cast<double>(r[Category::descheduled].total) / static_cast<double>(r.measured_wall_ns);
-  spread_descheduled(r, mean);
   return mean;
 }
 

@@ -10,8 +10,7 @@
 
 namespace lockstep::observe {
 
-// Times in milliseconds. What the thread was descheduled in steps that did not measure it is taken for as much as in those
-// that did, and out of the categories in which it ran.
+// Times in milliseconds.
 struct MeanStep {
   double wall = 0;
   std::array<double, kCategories> times{};

@@ -85,14 +85,38 @@ bool device_limits(const Run& run) {
   return setting(run).asynchronous && run.share(Category::compute) >= 1 - 1 / kMinGain;
 }
 
-// Other programs have the processors, and nothing in this one is wrong.
-bool disturbed(const Run& run) {
-  return run.mean.descheduled_share >= 1 - 1 / kMinGain && setting(run).threads <= setting(run).cores;
+bool too_many_threads(const Run& run) { return setting(run).threads > setting(run).cores; }
+
+// Milliseconds per step that replicas may have waited for each other because other programs had the processors: nothing
+// in this one is wrong with that.
+double excused(const Run& run) {
+  if (too_many_threads(run)) return 0;
+  double descheduled = 0;
+  for (const MeanStep& r : run.replicas) descheduled += r.descheduled_share * run.mean.wall;
+  const double waited = setting(run).waited_for_cores_s * 1e3 / static_cast<double>(run.steps);
+  return std::max(descheduled, waited);
+}
+
+bool disturbed(const Run& run) { return excused(run) >= (1 - 1 / kMinGain) * run.mean.wall; }
+
+// Milliseconds per step: the mean, and where other programs disturb some steps what most of them take.
+double typical(const Run& run, double mean, const auto& distribution) {
+  if (!disturbed(run)) return mean;
+  double medians = 0;
+  for (const ReplicaSummary& r : run.summary->replicas) medians += distribution(r).median / 1e6;
+  return std::min(mean, medians / static_cast<double>(run.replicas.size()));
+}
+double typical(const Run& run, Category category) {
+  return typical(run, run.mean[category], [=](const ReplicaSummary& r) { return r[category]; });
+}
+double typical_wall(const Run& run) {
+  return typical(run, run.mean.wall, [](const ReplicaSummary& r) { return r.wall; });
 }
 
 std::optional<Verdict> input_bound(const Run& run) {
-  const double wait = run.mean[Category::input_wait] + run.outside_input_wait;
-  const double wall = run.mean.wall + run.outside_input_wait;
+  const double outside = disturbed(run) ? 0 : run.outside_input_wait;
+  const double wait = typical(run, Category::input_wait) + outside;
+  const double wall = typical_wall(run) + outside;
   if (wait < kNotable * wall || device_limits(run)) return std::nullopt;
   Verdict v;
   v.cause =
@@ -112,27 +136,26 @@ std::optional<Verdict> input_bound(const Run& run) {
 }
 
 std::optional<Verdict> communication_bound(const Run& run) {
-  const double wait = run.mean[Category::exposed_communication];
-  if (wait < kNotable * run.mean.wall) return std::nullopt;
+  const double wait = typical(run, Category::exposed_communication), wall = typical_wall(run);
+  if (wait < kNotable * wall) return std::nullopt;
   const double factor = possible_factor(run, 2);
   const std::string bytes_fix = fixes::fewer_bytes(*run.summary);
   if (factor < 2 && bytes_fix.empty()) return std::nullopt;
   Verdict v;
-  v.cause = fmt::format("{} of the time is communication that nothing overlaps",
-                        percent(run.share(Category::exposed_communication)));
-  const TimeUnit in(run.mean.wall);
-  v.evidence = fmt::format("exposed_communication {} of {} {} per step ({})", in(wait), in(run.mean.wall),
-                           in.name(), spread(run, Category::exposed_communication));
+  v.cause = fmt::format("{} of the time is communication that nothing overlaps", percent(wait / wall));
+  const TimeUnit in(wall);
+  v.evidence = fmt::format("exposed_communication {} of {} {} per step ({})", in(wait), in(wall), in.name(),
+                           spread(run, Category::exposed_communication));
   if (const double bytes = run.mean[Counter::communication_bytes]; bytes > 0)
     v.evidence += fmt::format("; {:.3g} MB sent per step by all replicas", bytes / 1e6);
-  const double at_most = run.mean.wall / std::max(run.mean.wall - wait, run.mean.wall * 0.01);
+  const double at_most = wall / std::max(wall - wait, wall * 0.01);
   if (!bytes_fix.empty()) {
     v.fix = bytes_fix;
-    expect_saving(v, run.mean.wall, wait / 2, "if half the bytes take half the time");
+    expect_saving(v, wall, wait / 2, "if half the bytes take half the time");
     return v;
   }
   v.fix = larger_batch(run, 2, "and a learning rate to match");
-  v.speedup = 2 * run.mean.wall / (2 * run.mean.wall - wait);
+  v.speedup = 2 * wall / (2 * wall - wait);
   v.gain = fmt::format(
       "{:.2f}x examples/s with twice the batch, since a step's communication does not grow with it; "
       "at most {:.2f}x if all of it were hidden",
@@ -141,61 +164,61 @@ std::optional<Verdict> communication_bound(const Run& run) {
 }
 
 std::optional<Verdict> overhead_bound(const Run& run) {
-  const double host = run.mean[Category::host];
+  const double host = typical(run, Category::host), compute = typical(run, Category::compute);
   // On a machine that others use, a device's thread is not awake at once.
   const double idle = disturbed(run) ? 0 : run.mean[Category::idle];
-  const double overhead = host + idle;
-  if (overhead < kOverheadShare * run.mean.wall || overhead <= run.mean[Category::compute])
-    return std::nullopt;
-  const double work = run.mean.wall - overhead;
+  const double overhead = host + idle, wall = typical_wall(run);
+  if (overhead < kOverheadShare * wall || overhead <= compute) return std::nullopt;
+  const double work = wall - overhead;
   double factor = 2;
   while (factor < kMaxBatchFactor && overhead > kTargetOverhead * (overhead + factor * work)) factor *= 2;
   factor = possible_factor(run, factor);
   if (factor < 2) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("the work of a step is too small: {} of the time goes into starting it",
-                        percent(overhead / run.mean.wall));
-  const TimeUnit in(run.mean.wall);
+                        percent(overhead / wall));
+  const TimeUnit in(wall);
   v.evidence = fmt::format("host {} and idle {} of {} {} per step; compute {} {}", in(host), in(idle),
-                           in(run.mean.wall), in.name(), in(run.mean[Category::compute]), in.name());
+                           in(wall), in.name(), in(compute), in.name());
   if (run.mean[Counter::examples] > 0)
     v.evidence +=
         fmt::format(" for {} examples per replica", each(run, [](auto& r) { return r[Counter::examples]; }));
   v.fix = larger_batch(run, factor, "and a learning rate to match");
-  v.speedup = factor * run.mean.wall / (overhead + factor * work);
+  v.speedup = factor * wall / (overhead + factor * work);
   v.gain = fmt::format("about {:.2f}x examples/s with {:.0f} times the batch, if the work grows with it",
                        v.speedup, factor);
   return v;
 }
 
 std::optional<Verdict> loop_bound(const Run& run) {
-  const double own = run.mean[Category::loop];
-  if (own < kNotable * run.mean.wall || device_limits(run)) return std::nullopt;
+  const double own = typical(run, Category::loop), wall = typical_wall(run);
+  if (own < kNotable * wall || device_limits(run)) return std::nullopt;
   const bool fits = setting(run).kind == RunKind::arrays || setting(run).kind == RunKind::dataset ||
                     setting(run).kind == RunKind::command_line;
   Verdict v;
   v.cause = fmt::format("{} {} of the time, while no device works",
                         fits ? "callbacks take" : "what the loop does between two steps takes",
-                        percent(own / run.mean.wall));
-  const TimeUnit in(run.mean.wall);
-  v.evidence =
-      fmt::format("loop {} of {} {} per step ({}); compute {} {}", in(own), in(run.mean.wall), in.name(),
-                  spread(run, Category::loop), in(run.mean[Category::compute]), in.name());
+                        percent(own / wall));
+  const TimeUnit in(wall);
+  v.evidence = fmt::format("loop {} of {} {} per step ({}); compute {} {}", in(own), in(wall), in.name(),
+                           spread(run, Category::loop), in(run.mean[Category::compute]), in.name());
   v.fix = fixes::work_beside_steps(setting(run));
-  expect_saving(v, run.mean.wall, own, "if it is done beside the steps, or not after each");
+  expect_saving(v, wall, own, "if it is done beside the steps, or not after each");
   return v;
 }
 
 // The replica whose compute is longest, where it is notably longer than the others' median.
 std::optional<size_t> slowest_replica(const Run& run) {
-  if (run.replicas.size() < 2) return std::nullopt;
+  // Threads that are in each other's way are so by chance.
+  if (run.replicas.size() < 2 || too_many_threads(run)) return std::nullopt;
   std::vector<std::pair<double, size_t>> computes;
   for (size_t r = 0; r < run.replicas.size(); ++r)
     computes.emplace_back(run.replicas[r][Category::compute], r);
   std::sort(computes.begin(), computes.end());
   const auto [longest, index] = computes.back();
   const double others = computes[(computes.size() - 1) / 2].first;
-  const bool slow = longest >= kSlowRatio * others && longest - others >= (1 - 1 / kMinGain) * run.mean.wall;
+  const double excess = longest - others - excused(run);
+  const bool slow = longest >= kSlowRatio * others && excess >= (1 - 1 / kMinGain) * run.mean.wall;
   return slow ? std::optional(index) : std::nullopt;
 }
 
@@ -241,11 +264,8 @@ std::optional<Verdict> slow_replica(const Run& run) {
 }
 
 std::optional<Verdict> waiting_for_others(const Run& run) {
-  if (slowest_replica(run)) return std::nullopt;
-  // Whoever was not on a processor kept the others waiting: that is the machine's doing.
-  double excused = 0;
-  for (const MeanStep& r : run.replicas) excused += r.descheduled_share * run.mean.wall;
-  const double waiting = run.mean[Category::waiting_for_others] - excused;
+  if (slowest_replica(run) || too_many_threads(run)) return std::nullopt;
+  const double waiting = run.mean[Category::waiting_for_others] - excused(run);
   if (waiting < kNotable * run.mean.wall) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("replicas wait for each other {} of the time, though none is slower on average",
@@ -329,7 +349,7 @@ std::optional<Verdict> host_copies(const Run& run) {
 
 std::optional<Verdict> descheduled(const Run& run) {
   // Where the program has no more threads than there are processors, others took them, and nothing in it is wrong.
-  if (setting(run).threads <= setting(run).cores || setting(run).cores == 0) return std::nullopt;
+  if (!too_many_threads(run) || setting(run).cores == 0) return std::nullopt;
   Verdict v;
   v.cause = fmt::format("threads with work were not run {} of the time: too many threads for the processors",
                         percent(run.mean.descheduled_share));
@@ -460,9 +480,10 @@ std::string bound_by(const RunSummary& summary) {
                                    std::min(100.0, 100 * rate / most), rate / 1e9, most / 1e9)
                      : fmt::format(", at {:.3g} GFLOP/s", rate / 1e9);
   }
-  if (run->mean.descheduled_share >= 1 - 1 / kMinGain)
-    text += fmt::format("; other programs had its processors {} of the time",
-                        percent(run->mean.descheduled_share));
+  const double taken =
+      std::min(1.0, excused(*run) / run->mean.wall / static_cast<double>(run->replicas.size()));
+  if (taken >= 1 - 1 / kMinGain)
+    text += fmt::format("; other programs had its processors {} of the time", percent(taken));
   return text;
 }
 

@@ -268,27 +268,15 @@ TEST(Verdict, AThreadThatWakesLateOnABusyMachineIsNoOverhead) {
   EXPECT_THAT(ids(judge(summary)), ElementsAre("overhead-bound"));
 }
 
-TEST(Verdict, WhatIsDescheduledInStepsThatDoNotMeasureItIsNoComputing) {
-  FakeClock time;
-  RunSummary summary;
-  for (int r = 0; r < 2; ++r) {
-    StepClock clock({.measure_descheduled_every = 4, .clock = &time});
-    for (int i = 0; i < 40; ++i) {
-      clock.begin_step();
-      {
-        const TimeScopeOfAll compute(clock, Category::compute);
-        time.run(5'000'000);
-        if (r == 0) time.sleep(5'000'000);
-      }
-      if (r == 1) {
-        const TimeScopeOfAll waits(clock, Category::waiting_for_others);
-        time.sleep(5'000'000);
-      }
-      clock.end_step();
-    }
-    summary.replicas.push_back(clock.summary().replicas[0]);
-  }
-  EXPECT_THAT(judge(summary), IsEmpty()) << "replica 0 is as quick as the other, and others disturb it";
+TEST(Verdict, ThreadsThatHadNoCoreAreSlowByChance) {
+  RunSummary summary = play(2, 11, [](int replica, int) {
+    return Part{.times = {{Category::compute, replica == 0 ? 9.0 : 5.0},
+                          {Category::waiting_for_others, replica == 0 ? 1.0 : 5.0}}};
+  });
+  EXPECT_THAT(ids(judge(summary)), ElementsAre("slow-replica"));
+  summary.setting.waited_for_cores_s = 11 * 0.004F;  // four milliseconds per step
+  EXPECT_THAT(judge(summary), IsEmpty());
+  EXPECT_THAT(bound_by(summary), HasSubstr("; other programs had its processors 20% of the time"));
 }
 
 TEST(Verdict, WhatALoopDoesBetweenItsSteps) {

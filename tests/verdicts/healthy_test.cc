@@ -74,7 +74,8 @@ RunSummary loop_over_function(const data::Dataset& dataset) {
   const Training train;
   auto step = function([&](const Tensor& x, const Tensor& y) { return train(x, y); });
   double total = 0;
-  for (const data::Element& batch : dataset) total += step(batch[0], batch[1]).item<float>();
+  for (const data::Element& batch : dataset)
+    total += step(batch[0].tensor(), batch[1].tensor()).item<float>();
   EXPECT_TRUE(std::isfinite(total));
   return step.report().summary;
 }

@@ -4,7 +4,7 @@
 // the one place where it becomes lines for people. A loop over a compiled function is asked for its own:
 //
 //   auto step = tf::function([&](const tf::Tensor& x, const tf::Tensor& y) { ... });
-//   for (const auto& batch : dataset) step(batch[0], batch[1]);
+//   for (const auto& batch : dataset) step(batch[0].tensor(), batch[1].tensor());
 //   tf::observe::print(tf::observe::report());
 #pragma once
 

@@ -115,8 +115,9 @@ struct RunSetting {
   int64_t steps_per_execution = 1;  // of fit
   int threads = 0;                  // that compute, of all devices of the process; 0: not known
   int cores = 0;                    // that the process may use; 0: not known
-  bool asynchronous = false;    // devices compute beside the host (GPUs): compute is what it waits for them
-  double flops_per_second = 0;  // that one replica's device can do at most; 0: not known
+  bool asynchronous = false;        // devices compute beside the host (GPUs), which waits for them in compute
+  float waited_for_cores_s = 0;     // of threads of the process that had work; 0: not known
+  double flops_per_second = 0;      // that one replica's device can do at most; 0: not known
 };
 
 // The memory of one device over a run. Bytes, as they were asked for.

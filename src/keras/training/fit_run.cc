@@ -10,7 +10,6 @@
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "data/host.h"
-#include "device/ceilings.h"
 #include "device/cpu_device.h"
 #include "distribute/worker_summaries.h"
 #include "keras/callbacks/callback_states.h"
@@ -474,7 +473,7 @@ void FitRun::complete(observe::RunSummary& time) const {
     setting.batch_size = options_.batch_size;
     setting.examples = examples_in(*arrays) * strategy_.num_workers();
   }
-  describe_devices(setting, observer_.devices());
+  observer_.devices().describe(setting);
 }
 
 observe::RunSummary FitRun::summary() const {

@@ -10,11 +10,11 @@ namespace lockstep::keras {
 RunObserver::RunObserver(observe::StepClock& clock, std::vector<Device*> devices)
     : clock_(clock), devices_(std::move(devices)) {
   clock_.restart();
-  for (Device* device : devices_) backend_of(*device).ledger().begin_run();
+  for (Device* device : devices_.devices()) backend_of(*device).ledger().begin_run();
 }
 
 void RunObserver::end_epoch() const {
-  for (Device* device : devices_) backend_of(*device).ledger().settle();
+  for (Device* device : devices_.devices()) backend_of(*device).ledger().settle();
 }
 
 observe::RunSummary RunObserver::summary() const {
@@ -25,7 +25,7 @@ observe::RunSummary RunObserver::summary() const {
 
 std::vector<observe::MemorySummary> RunObserver::memory() const {
   std::vector<observe::MemorySummary> all;
-  for (const Device* device : devices_) all.push_back(memory_summary(*device));
+  for (const Device* device : devices_.devices()) all.push_back(memory_summary(*device));
   return all;
 }
 

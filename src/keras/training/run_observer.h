@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "device/ceilings.h"
 #include "lockstep/device/device.h"
 #include "lockstep/observe/run_summary.h"
 #include "lockstep/observe/step_clock.h"
@@ -15,7 +16,7 @@ class RunObserver {
   RunObserver(observe::StepClock& clock, std::vector<Device*> devices);
 
   observe::StepClock& clock() const { return clock_; }
-  const std::vector<Device*>& devices() const { return devices_; }
+  const DevicesOfRun& devices() const { return devices_; }
   // What the devices hold after the first epoch is what the run needs: what is held beyond that later has
   // grown.
   void end_epoch() const;
@@ -24,7 +25,7 @@ class RunObserver {
 
  private:
   observe::StepClock& clock_;
-  std::vector<Device*> devices_;
+  DevicesOfRun devices_;
 };
 
 }  // namespace lockstep::keras
