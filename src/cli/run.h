@@ -14,6 +14,7 @@ struct RunReports {
   std::FILE* out = stdout;       // progress; fit's own bar always goes to standard output
   std::string step_log = {};     // a CSV of every step's own loss
   std::string tensorboard = {};  // a folder
+  bool tests = true;             // whether the model is tested, while it learns and at the end
 };
 
 // Trains under the strategy, prints how it goes and the report on the run, writes the run's files and gives the result:
