@@ -17,6 +17,8 @@ void add_evaluate(CLI::App& app, int& status);
 void add_predict(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
+void add_scale(CLI::App& app, int& status);
+void add_plan(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 void add_watch(CLI::App& app, int& status);

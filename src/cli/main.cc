@@ -113,6 +113,8 @@ int main(int argc, char** argv) {
     lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));
     lockstep::cli::add_report(app, status);
     lockstep::cli::add_watch(app, status);
+    lockstep::cli::add_scale(app, status);
+    lockstep::cli::add_plan(app, status);
     lockstep::cli::add_doctor(app, status);
     lockstep::cli::add_checkpoint(app, status);
     const int wrong = parse(app, argc, argv);

@@ -284,7 +284,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   RunData data = load_data(run, model);
   data.train = in_whole_batches(model, data.train, "data");
   data.validation = in_whole_batches(model, data.validation, "data.validation");
-  const bool validates = examples_in(data.validation) > 0;
+  const bool validates = reports.tests && examples_in(data.validation) > 0;
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
   const bool replicated = strategy.kind() != distribute::Strategy::Kind::none;
@@ -323,17 +323,19 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
 
   const int64_t fixed = fixed_batch(model);
   const int64_t test_batch = fixed > 0 ? fixed : std::max<int64_t>(fit.batch_size, 256);
-  const Logs figures = model.evaluate(data_of(validates ? data.validation : data.train),
-                                      {.batch_size = test_batch, .verbose = 0});
-  std::string line = validates ? "test" : "on the training examples";
+  const Logs figures = reports.tests ? model.evaluate(data_of(validates ? data.validation : data.train),
+                                                      {.batch_size = test_batch, .verbose = 0})
+                                     : Logs();
+  std::string line = !reports.tests ? "" : validates ? "test" : "on the training examples";
   Json result = Json::object();
   if (const auto accuracy = figures.find("accuracy")) result.set("accuracy", *accuracy);
   for (const auto& [name, value] : figures) {
     result.set(name, value);
     line += fmt::format(" - {}: {:.4f}", name, value);
   }
-  line += "\n";
-  if (observe::steps(history.time) > 0) line += observe::to_text(observe::report_on(history.time));
+  if (reports.tests) line += "\n";
+  const observe::RunReport report_on_time = observe::report_on(history.time);
+  if (observe::steps(history.time) > 0) line += observe::to_text(report_on_time);
   if (!terminal::print(line, reports.out))
     problems.push_back(
         "the figures could not be written to standard output: is the disk full, or the pipe closed?");
@@ -351,6 +353,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (history.interrupted) result.set("interrupted", true), result.set("signal", history.signal);
   if (!problems.empty()) result.set("problems", Json::List(problems.begin(), problems.end()));
   result.set("step_clock", Json::parse(observe::to_json(history.time)));
+  result.set("verdicts", Json::parse(observe::to_json(report_on_time.verdicts)));
   return result;
 }
 

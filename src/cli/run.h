@@ -15,6 +15,7 @@ struct RunReports {
   std::string step_log = {};     // a CSV of every step's own loss
   std::string tensorboard = {};  // a folder
   std::string record = {};       // a folder for the run's record; empty: its output
+  bool tests = true;             // whether the model is tested, while it learns and at the end
 };
 
 // Trains under the strategy, prints how it goes and the report on the run, writes the run's files and gives the result:

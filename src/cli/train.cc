@@ -9,10 +9,12 @@
 #include "cli/commands.h"
 #include "cli/launch/launch.h"
 #include "cli/run.h"
+#include "cli/step_profile.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/strategy.h"
+#include "lockstep/execute/step_schedule.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/observe/kernel_profile.h"
 #include "lockstep/observe/trace.h"
@@ -39,6 +41,9 @@ struct TrainFlags {
   std::string trace;
   std::string report;
   bool profile = false;
+  std::optional<int64_t> steps;
+  bool no_test = false;
+  std::string schedule;  // of one replica's step, for `lockstep plan`
   // Of the digits run.
   std::optional<double> learning_rate;
   std::optional<int64_t> train_size;
@@ -131,7 +136,8 @@ distribute::Strategy make_strategy(const TrainFlags& flags) {
   const distribute::StrategyOptions options{
       .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
   if (has_launcher()) return distribute::MultiWorkerMirroredStrategy(options);
-  if (flags.devices > 1 || flags.reproducible) return distribute::MirroredStrategy({}, options);
+  if (flags.devices > 1 || flags.reproducible || !flags.schedule.empty())
+    return distribute::MirroredStrategy({}, options);
   return {};
 }
 
@@ -170,6 +176,7 @@ int train(const TrainFlags& flags) {
   RunFile run = digits ? digits_run(flags) : file_run(flags);
   if (flags.epochs) run.fit.epochs = *flags.epochs;
   if (flags.batch_size) run.fit.batch_size = *flags.batch_size;
+  if (flags.steps) run.fit.steps_per_epoch = *flags.steps;
   if (flags.seed) run.seed = *flags.seed;
   if (flags.no_shuffle) run.fit.shuffle = false;
   const bool json_on_stdout = flags.json && flags.json_file.empty();
@@ -182,10 +189,11 @@ int train(const TrainFlags& flags) {
   const bool chief = strategy.is_chief();
 
   // Opened now, so that a run is not lost to a name that cannot be written.
-  std::optional<AtomicFile> json_file, trace_file, page_file;
+  std::optional<AtomicFile> json_file, trace_file, page_file, schedule_file;
   if (chief && !flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
   if (chief && !flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
   if (chief && !flags.report.empty()) at_key("--report", [&] { page_file.emplace(flags.report); });
+  if (chief && !flags.schedule.empty()) at_key("--schedule", [&] { schedule_file.emplace(flags.schedule); });
   // The page is made of the run's record, which needs a folder; every worker takes part in it.
   std::optional<TemporaryFolder> record_folder;
   if (!flags.report.empty() && run.output.empty()) record_folder.emplace();
@@ -195,8 +203,11 @@ int train(const TrainFlags& flags) {
                                                    : stdout,
                            .step_log = flags.step_log,
                            .tensorboard = flags.tensorboard,
-                           .record = record_folder ? record_folder->path() : ""};
-  const bool traces = flags.profile || !flags.trace.empty();
+                           .record = record_folder ? record_folder->path() : "",
+                           .tests = !flags.no_test};
+  const bool traces = flags.profile || !flags.trace.empty() || !flags.schedule.empty();
+  std::optional<ScheduleRecorder> recorder;
+  if (!flags.schedule.empty()) recorder.emplace();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   const Json result = carry_out(run, strategy, reports);
 
@@ -218,6 +229,11 @@ int train(const TrainFlags& flags) {
       terminal::print(
           to_text(observe::kernel_profile(trace), {.steps = std::max(1, observe::steps_in(trace))}),
           reports.out);
+    if (schedule_file)
+      attempt("--schedule", [&] {
+        schedule_file->write(step_profile(recorder->take(), trace, result).dump() + "\n");
+        schedule_file->commit();
+      });
     if (trace_file)
       attempt("--trace", [&] {
         observe::write_trace(trace, *trace_file);
@@ -260,6 +276,11 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
       ->check(whole_number(0, INT32_MAX));
   command->add_option("--batch-size", f->batch_size, "Examples per step, over all devices (digits: 128)")
       ->check(whole_number(1));
+  command->add_option("--steps", f->steps, "Steps per epoch; else until the data ends")
+      ->check(whole_number(1));
+  command->add_flag("--no-test", f->no_test, "Do not test what was learnt, for a look at the speed alone");
+  command->add_option("--schedule", f->schedule, "Write the launches and sums of a step to this file")
+      ->group("");
   command->add_option("--seed", f->seed, "Of the weights, the order and the digits")->check(whole_number(0));
   command->add_option("--output", f->output,
                       "Folder for weights.safetensors, model.json, history.json, run.json and record.json "

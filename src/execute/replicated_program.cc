@@ -5,6 +5,7 @@
 #include "comm/workers.h"
 #include "device/memory_ledger.h"
 #include "execute/same_program.h"
+#include "execute/step_schedule.h"
 #include "observe/activity.h"
 
 namespace lockstep::execute {
@@ -162,6 +163,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     add_statistics(program.statistics, plans[static_cast<size_t>(plan)], Part::per_replica, 1);
   }
   add_statistics(program.statistics, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
+  record_schedule(plans[0], settings.name, sizes[0]);
   program.executable =
       std::make_unique<StepExecutable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;

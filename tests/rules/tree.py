@@ -7,7 +7,7 @@ import sys
 
 # Lowest first: a room may include the rooms before it in this list, and itself. docs/architecture.md tours them.
 ROOMS = ["base", "observe", "device", "tensor", "comm", "graph", "ops", "autodiff", "compile", "execute", "data",
-         "train", "distribute", "keras", "tf", "doctor", "cli"]
+         "train", "distribute", "keras", "tf", "doctor", "plan", "cli"]
 
 UMBRELLA = "include/lockstep/lockstep.h"
 

@@ -1,21 +1,18 @@
 #include "execute/all_reduce/gpu_streams.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
+
+#include "execute/all_reduce/bucket_room.h"
 
 namespace lockstep::execute {
 
 using observe::Category;
 
 namespace {
-
-// Of a bucket, where nobody says otherwise. At most: its bytes should take longer than what is done around them. At
-// least: else every bucket is half of what is left, so that the last one, which nothing overlaps, is a small one.
-constexpr int64_t kMostBytes = 16 << 20, kLeastBytes = 1 << 20;
 
 MemoryRange range_of(const void* data, size_t bytes) {
   return {static_cast<const char*>(data), static_cast<const char*>(data) + bytes};
@@ -76,9 +73,7 @@ void GpuStreamsAllReduce::fill_buckets() {
                       sums_[buckets_.back().sums[0]].conditions == sum.conditions;
     if (!fits) {
       buckets_.push_back({.phase = sum.phase, .sums = {}});
-      room = group_.bucket_bytes == 0  ? std::numeric_limits<int64_t>::max()
-             : group_.bucket_bytes > 0 ? group_.bucket_bytes
-                                       : std::clamp(left[sum.phase] / 2, kLeastBytes, kMostBytes);
+      room = bucket_room(group_.bucket_bytes, left[sum.phase]);
     }
     buckets_.back().sums.push_back(s);
     room -= static_cast<int64_t>(sum.bytes());
