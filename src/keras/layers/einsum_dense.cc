@@ -100,9 +100,10 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
     require(elides_ ? elided >= 0 : elided == 0, ErrorCode::shape_mismatch, where(), "EinsumDense: \"",
             settings_.equation, "\" does not fit an input of shape ", input);
     // "..." as letters of its own.
+    const std::string used = input_ + kernel_letters_ + output_;
     std::string dots;
     for (char letter = 'A'; static_cast<int>(dots.size()) < elided; ++letter)
-      if ((input_ + kernel_letters_ + output_).find(letter) == std::string::npos) dots += letter;
+      if (used.find(letter) == std::string::npos) dots += letter;
     const std::string in = left_elided_ ? dots + input_ : input_ + dots;
     const std::string out = left_elided_ ? dots + output_ : output_ + dots;
 
