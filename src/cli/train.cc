@@ -12,6 +12,7 @@
 #include "cli/step_profile.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/terminal.h"
+#include "lockstep/device/config.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/execute/step_schedule.h"
@@ -136,7 +137,8 @@ distribute::Strategy make_strategy(const TrainFlags& flags) {
   const distribute::StrategyOptions options{
       .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
   if (has_launcher()) return distribute::MultiWorkerMirroredStrategy(options);
-  if (flags.devices > 1 || flags.reproducible || !flags.schedule.empty())
+  const bool several = flags.devices > 1 || config::list_logical_devices("GPU").size() > 1;
+  if (several || flags.reproducible || !flags.schedule.empty())
     return distribute::MirroredStrategy({}, options);
   return {};
 }
