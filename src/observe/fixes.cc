@@ -19,19 +19,20 @@ std::string data_of(const RunSetting& setting) {
 // A size that nobody knows is a name of the program.
 std::string number(int64_t batch) { return batch > 0 ? std::to_string(batch) : "batch_size"; }
 
-std::string with_words(std::string code, const std::string& words) {
-  return words.empty() ? code : code + "  // " + words;
+std::string with_words(const RunSetting& setting, const std::string& code, const std::string& words) {
+  if (words.empty()) return code;
+  return code + (by_tool(setting) ? "  # " : "  // ") + words;
 }
 
 }  // namespace
 
 std::string batch_size(const RunSetting& setting, int64_t batch, const std::string& words) {
   if (by_tool(setting))
-    return with_words(fmt::format("lockstep train run.json --batch-size {}", batch), words);
+    return with_words(setting, fmt::format("lockstep train run.json --batch-size {}", batch), words);
   if (setting.kind == RunKind::arrays)
-    return with_words(fmt::format("model.fit(train, {{.batch_size = {}}});", number(batch)), words);
+    return with_words(setting, fmt::format("model.fit(train, {{.batch_size = {}}});", number(batch)), words);
   return with_words(
-      fmt::format("dataset = dataset.rebatch({});", number(batch)),
+      setting, fmt::format("dataset = dataset.rebatch({});", number(batch)),
       fmt::format("or .batch({}) where it is made{}{}", number(batch), words.empty() ? "" : "; ", words));
 }
 

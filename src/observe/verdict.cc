@@ -310,7 +310,7 @@ std::optional<Verdict> partial_replicas(const Run& run) {
 
 std::optional<Verdict> retracing(const Run& run) {
   if (run.late_traces < kLateTraces) return std::nullopt;
-  const double wall = run.mean.wall + run.late_compiling;
+  const double wall = typical_wall(run) + run.late_compiling;
   Verdict v;
   v.cause =
       fmt::format("functions are traced again and again: {} times after the first step", run.late_traces);

@@ -133,7 +133,7 @@ struct Program {
 };
 )";
 
-TEST(Fixes, ThatAreCodeCompileAndRun) {
+TEST(FixesLong, ThatAreCodeCompileAndRun) {
   if (run(std::string(LOCKSTEP_COMPILER) + " --version").status != 0)
     GTEST_SKIP() << "there is no compiler on this machine";
   std::set<std::string> codes, verdicts;
