@@ -126,8 +126,10 @@ TEST(WatchText, FitsTheTerminal) {
   record.verdicts[0].cause = std::string(30, 'x') + " " + std::string(90, 'y');
   for (const int columns : {40, 80, 200}) {
     std::istringstream lines(watch_text(record, columns));
-    for (std::string line; std::getline(lines, line);)
-      if (line.find("yyy") == std::string::npos) EXPECT_LE(terminal::width(line), columns) << line;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("yyy") != std::string::npos) continue;  // a word that fits no line
+      EXPECT_LE(terminal::width(line), columns) << line;
+    }
   }
   EXPECT_THAT(watch_text(record, 80), AllOf(HasSubstr("mlp </script> · interrupted · epoch 2 of 3 · step 12"),
                                             HasSubstr("  compute                    75.0% █")));

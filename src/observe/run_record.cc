@@ -221,10 +221,11 @@ template <class T>
 void read(const Json& json, T& part, const std::string& place);
 template <class T>
 void read(const Json& json, std::optional<T>& part, const std::string& place) {
-  if (json.is_null())
-    part.reset();
-  else
-    read(json, part.emplace(), place);
+  part.reset();
+  if (json.is_null()) return;
+  T made;
+  read(json, made, place);
+  part = std::move(made);
 }
 template <class T>
 void read(const Json& json, std::vector<T>& parts, const std::string& place) {

@@ -132,10 +132,12 @@ TEST(RunRecord, LongMutationsAreReadOrRefused) { mutate(10'000, 20'000); }
 
 TEST(RunRecord, TheCeilingIsThatOfWhatLimitsTheKernel) {
   const RunRecord::Kernels of{.flops_per_second = 100, .bytes_per_second = 10};
-  EXPECT_DOUBLE_EQ(*share_of_ceiling({.total_ns = 1'000'000'000, .flops = 50, .bytes = 1}, of), 0.5);
-  EXPECT_DOUBLE_EQ(*share_of_ceiling({.total_ns = 1'000'000'000, .flops = 5, .bytes = 8}, of), 0.8);
-  EXPECT_FALSE(share_of_ceiling({.total_ns = 1'000'000'000, .flops = 5}, {}).has_value());
-  EXPECT_FALSE(share_of_ceiling({.total_ns = 0, .flops = 5}, of).has_value());
+  EXPECT_DOUBLE_EQ(*share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 50, .bytes = 1}, of),
+                   0.5);
+  EXPECT_DOUBLE_EQ(*share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 5, .bytes = 8}, of),
+                   0.8);
+  EXPECT_FALSE(share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 5}, {}).has_value());
+  EXPECT_FALSE(share_of_ceiling({.name = "", .total_ns = 0, .flops = 5}, of).has_value());
 }
 
 TEST(RunRecord, ARunWhoseProcessIsGoneLooksDead) {

@@ -15,8 +15,8 @@
 #include "lockstep/keras/model.h"
 #include "lockstep/observe/run_record.h"
 #include "lockstep/observe/span.h"
-#include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 
 namespace lockstep::keras {
 namespace {
@@ -37,7 +37,7 @@ class RunRecordTest : public ::testing::Test {
 
   static Sequential make_model() {
     random::set_seed(3);
-    Sequential model({layers::Dense(8, {.activation = "relu", .input_shape = Dims{4}, .name = "</script>"}),
+    Sequential model({layers::Dense(8, {.activation = "relu", .name = "<img onerror=x>", .input_shape = Dims{4}}),
                       layers::Dense(1)});
     model.compile({.optimizer = "sgd", .loss = "mse"});
     return model;
@@ -58,7 +58,7 @@ int64_t steps_in(const RunRecord::Replica& replica) {
 TEST_F(RunRecordTest, HoldsAllOfAShortRun) {
   Sequential model = make_model();
   const Tensor x = examples(64);
-  model.fit(x, sum(x, {1}),
+  model.fit(x, reduce_sum(x, {1}),
             {.batch_size = 8,
              .epochs = 3,
              .verbose = 0,
@@ -98,20 +98,21 @@ TEST_F(RunRecordTest, HoldsAllOfAShortRun) {
   ASSERT_TRUE(record.timeline.has_value());
   EXPECT_GE(record.timeline->steps, 3);
   EXPECT_EQ(record.timeline->first_step, 4);
-  EXPECT_THAT(record.timeline->names, Contains(HasSubstr("</script>"))) << "layers are named as they are";
+  EXPECT_THAT(record.timeline->names, Contains(HasSubstr("<img onerror=x>"))) << "layers are named as they are";
   ASSERT_TRUE(record.kernels.has_value());
   EXPECT_FALSE(record.kernels->list.empty());
   EXPECT_EQ(record.kernels->flops_per_second, 1e9);
   EXPECT_FALSE(record.input.has_value()) << "arrays are no pipeline";
   EXPECT_FALSE(observe::tracing());
-  EXPECT_THAT(fs::directory_iterator(folder_), ::testing::SizeIs(::testing::AnyOf(1u))) << "no draft is left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1)
+      << "no draft is left";
 }
 
 TEST_F(RunRecordTest, TrainingWithItHasTheSameBits) {
   const auto trained = [&](std::vector<Callback> callbacks) {
     Sequential model = make_model();
     const Tensor x = examples(64);
-    return model.fit(x, sum(x, {1}),
+    return model.fit(x, reduce_sum(x, {1}),
                      {.batch_size = 8, .epochs = 2, .verbose = 0, .callbacks = std::move(callbacks)})["loss"];
   };
   EXPECT_EQ(trained({}), trained({callbacks::RunRecord(folder_)}));
@@ -119,7 +120,8 @@ TEST_F(RunRecordTest, TrainingWithItHasTheSameBits) {
 
 TEST_F(RunRecordTest, HasTheReplicasOfAStrategyAndTheInputPipeline) {
   const Tensor x = examples(64);
-  const auto data = data::Dataset::from_tensor_slices({x, sum(x, {1})}).shuffle(64).batch(8).prefetch(2);
+  const auto data =
+      data::Dataset::from_tensor_slices({x, reduce_sum(x, {1})}).shuffle(64).batch(8).prefetch(2);
   const distribute::MirroredStrategy strategy({}, {.report = false});
   Sequential model;
   {
@@ -140,7 +142,7 @@ TEST_F(RunRecordTest, ARunUnderWayCanBeReadAndOneThatFailsSaysSo) {
   const Tensor x = examples(64);
   RunRecord::State state = RunRecord::State::finished;
   const auto fit = [&] {
-    model.fit(x, sum(x, {1}),
+    model.fit(x, reduce_sum(x, {1}),
               {.batch_size = 8,
                .epochs = 2,
                .verbose = 0,
@@ -160,7 +162,7 @@ TEST_F(RunRecordTest, ARunThatGoesOnGoesOnInItsRecord) {
   const Tensor x = examples(64);
   Sequential model = make_model();
   const auto fit = [&](int initial_epoch, int epochs) {
-    model.fit(x, sum(x, {1}),
+    model.fit(x, reduce_sum(x, {1}),
               {.batch_size = 8,
                .epochs = epochs,
                .verbose = 0,
@@ -185,7 +187,7 @@ TEST_F(RunRecordTest, AProgramThatTracesItselfKeepsItsTrace) {
   Sequential model = make_model();
   const Tensor x = examples(64);
   observe::start_tracing({.events_per_thread = 1 << 12});
-  model.fit(x, sum(x, {1}),
+  model.fit(x, reduce_sum(x, {1}),
             {.batch_size = 8, .epochs = 2, .verbose = 0, .callbacks = {callbacks::RunRecord(folder_)}});
   EXPECT_TRUE(observe::tracing());
   observe::stop_tracing();
@@ -199,7 +201,7 @@ TEST_F(RunRecordTest, WhatCannotBeWrittenIsKnownBeforeTheFirstStep) {
   const Tensor x = examples(16);
   int batches = 0;
   const auto fit = [&] {
-    model.fit(x, sum(x, {1}),
+    model.fit(x, reduce_sum(x, {1}),
               {.batch_size = 8,
                .verbose = 0,
                .callbacks = {callbacks::RunRecord(folder_),
