@@ -46,8 +46,8 @@ std::string filled(std::string_view form, const Parts& parts) {
 std::string page_of(const std::string& title, const std::string& record, const char* connect) {
   using namespace page_files;
   std::string script;  // each file stands on those before it
-  for (const std::string_view file : {text_js, plots_js, headline_js, curves_js, time_js, timeline_js, input_js,
-                                      memory_js, kernels_js, page_js})
+  for (const std::string_view file : {text_js, plots_js, headline_js, curves_js, time_js, timeline_js,
+                                      input_js, memory_js, kernels_js, page_js})
     script += file;
   return filled(page_html, {{"title", for_html(title)},
                             {"connect", connect},

@@ -19,8 +19,8 @@ std::string live_page();
 // The files it is made of, as they were when the tool was built.
 namespace page_files {
 extern const std::string_view page_html, page_css, chart_licence_txt, chart_min_js;
-extern const std::string_view text_js, plots_js, headline_js, curves_js, time_js, timeline_js, input_js, memory_js,
-    kernels_js, page_js;
+extern const std::string_view text_js, plots_js, headline_js, curves_js, time_js, timeline_js, input_js,
+    memory_js, kernels_js, page_js;
 }  // namespace page_files
 
 }  // namespace lockstep::cli

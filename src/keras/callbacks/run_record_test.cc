@@ -37,8 +37,9 @@ class RunRecordTest : public ::testing::Test {
 
   static Sequential make_model() {
     random::set_seed(3);
-    Sequential model({layers::Dense(8, {.activation = "relu", .name = "<img onerror=x>", .input_shape = Dims{4}}),
-                      layers::Dense(1)});
+    Sequential model(
+        {layers::Dense(8, {.activation = "relu", .name = "<img onerror=x>", .input_shape = Dims{4}}),
+         layers::Dense(1)});
     model.compile({.optimizer = "sgd", .loss = "mse"});
     return model;
   }
@@ -98,7 +99,8 @@ TEST_F(RunRecordTest, HoldsAllOfAShortRun) {
   ASSERT_TRUE(record.timeline.has_value());
   EXPECT_GE(record.timeline->steps, 3);
   EXPECT_EQ(record.timeline->first_step, 4);
-  EXPECT_THAT(record.timeline->names, Contains(HasSubstr("<img onerror=x>"))) << "layers are named as they are";
+  EXPECT_THAT(record.timeline->names, Contains(HasSubstr("<img onerror=x>")))
+      << "layers are named as they are";
   ASSERT_TRUE(record.kernels.has_value());
   EXPECT_FALSE(record.kernels->list.empty());
   EXPECT_EQ(record.kernels->flops_per_second, 1e9);
