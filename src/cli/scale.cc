@@ -45,8 +45,6 @@ Json breakdown(const Json& result) {
     const Json& first = replica.at("first_step");
     wall += replica.at("wall").at("total_ms").as_double() - first.at("wall_ms").as_double();
     for (const auto& [name, time] : replica.at("times").members()) {
-      // Descheduled is part of the others in the steps that do not measure it.
-      if (name == "descheduled") continue;
       const Json* in_first = first.at("times_ms").find(name);
       const double total =
           time.at("total_ms").as_double() - (in_first != nullptr ? in_first->as_double() : 0);

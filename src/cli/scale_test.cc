@@ -54,7 +54,8 @@ TEST_F(ScaleTest, MeasuresEveryCount) {
 TEST_F(ScaleTest, MeasuresWorkers) {
   const Answer answer = tool("scale run.json --devices 1 --workers 1,2 --weak --steps 5 --json");
   ASSERT_EQ(answer.status, 0) << answer.errors;
-  const Json& rows = Json::parse(answer.output).at("tables").at(size_t{0}).at("rows");
+  const Json json = Json::parse(answer.output);
+  const Json& rows = json.at("tables").at(size_t{0}).at("rows");
   EXPECT_EQ(rows.at(size_t{1}).at("workers").as_int(), 2);
   EXPECT_EQ(rows.at(size_t{1}).at("batch_size").as_int(), 32);
 }
