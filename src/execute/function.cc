@@ -51,7 +51,7 @@ class FunctionCore::Impl {
     LoopStep step(*this);
     Program& program = program_for(inputs, where, worker_rows);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    program.executable->run(contiguous_inputs(inputs, where), outputs, clock());
+    program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
   }
 
@@ -61,7 +61,7 @@ class FunctionCore::Impl {
     LoopStep step(*this);
     Program& program = program_for(inputs, where, worker_rows);
     TensorList outputs(program.executable->num_outputs());
-    program.executable->run(contiguous_inputs(inputs, where), outputs, clock());
+    program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
     return outputs;
   }
@@ -122,19 +122,28 @@ class FunctionCore::Impl {
   class LoopStep {
    public:
     explicit LoopStep(Impl& function)
-        : function_(function),
-          loop_(function.loop()),
-          step_(loop_ ? &loop_->clock() : nullptr),
-          host_(std::in_place, loop_ ? &loop_->clock() : nullptr, observe::Category::host) {}
+        : loop_(function.loop()), replicated_(!function.options_.replicas.devices.empty()) {
+      if (!loop_) return;
+      clock_ = loop_->begin();
+      host_.emplace(clock_, observe::Category::host);
+    }
+    ~LoopStep() {
+      host_.reset();
+      if (clock_) clock_->abandon_step();
+    }
+    LoopStep(const LoopStep&) = delete;
+    LoopStep& operator=(const LoopStep&) = delete;
+
+    // Where the function tells of its time.
+    observe::StepClock* clock(const Impl& function) const { return loop_ ? clock_ : function.options_.clock; }
 
     void made(std::span<const Tensor> inputs) {
-      if (!loop_) return;
+      if (!clock_) return;
       host_.reset();
       // Replicas count their own.
-      if (function_.options_.replicas.devices.empty())
-        loop_->clock().replica(0).count(observe::Counter::examples, examples_in(inputs));
-      step_.made();
-      loop_->look();
+      if (!replicated_) clock_->replica(0).count(observe::Counter::examples, examples_in(inputs));
+      clock_ = nullptr;
+      loop_->end();
     }
 
    private:
@@ -149,9 +158,9 @@ class FunctionCore::Impl {
       return examples;
     }
 
-    Impl& function_;
     observe::Loop* loop_;
-    observe::TimedStep step_;
+    bool replicated_;
+    observe::StepClock* clock_ = nullptr;  // of the step under way, where it is timed
     std::optional<observe::TimeScopeOfAll> host_;
   };
 

@@ -6,8 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "observe/thread_times.h"
+
 namespace lockstep::observe {
 namespace {
+
+// Timing a step takes about a microsecond: of those that are shorter than this, one of sixteen is timed, once so many were.
+constexpr int64_t kShortNs = 50'000;
+constexpr int64_t kUntimed = 15;
+constexpr int64_t kTimedFirst = 100;
 
 int64_t time_of(const RunSummary& summary) {
   int64_t longest = 0;
@@ -48,6 +55,29 @@ Loop::~Loop() {
     keep_longest(loops(), title_, summary());
   } catch (const std::bad_alloc&) {  // a report less
   }
+}
+
+StepClock* Loop::begin() {
+  if (short_ && untimed_ < kUntimed) {
+    ++untimed_;
+    return nullptr;
+  }
+  ThreadTimes& thread = thread_times();
+  for (size_t c = 0; c < kCategories; ++c) thread.times.values[c] += untimed_ * last_.values[c];
+  clock_.begin_next_step();
+  return &clock_;
+}
+
+void Loop::end() {
+  const int64_t steps = 1 + std::exchange(untimed_, 0);
+  for (int r = 0; r < clock_.replicas(); ++r) clock_.replica(r).multiply_counts(steps);
+  const Times before = thread_times().times;
+  clock_.end_step(steps);
+  for (size_t c = 0; c < kCategories; ++c)
+    last_.values[c] = thread_times().times.values[c] - before.values[c];
+  const int64_t now = monotonic_ns(), since_last = now - std::exchange(ended_ns_, now);
+  short_ = ++timed_ > kTimedFirst && since_last < steps * kShortNs;
+  look();
 }
 
 RunSummary Loop::summary() const {

@@ -23,6 +23,12 @@ class Loop {
   Loop& operator=(const Loop&) = delete;
 
   StepClock& clock() { return clock_; }
+
+  // For steps that may be as short as timing them: begin() gives the clock, with the step begun, or null where this step is
+  // not timed, and after the clock end() has to follow, or abandon_step(). A step that is not timed counts with the next that
+  // is, as one like the last.
+  StepClock* begin();
+  void end();
   // After a step.
   void look() { watch_.look(clock_, complete_); }
 
@@ -34,6 +40,11 @@ class Loop {
   StepClock clock_;
   const Complete complete_;
   CauseWatch watch_;
+  int64_t untimed_ = 0;  // steps since the last that was timed
+  bool short_ = false;   // that one was
+  int64_t timed_ = 0;
+  int64_t ended_ns_ = 0;
+  Times last_;  // of it, without what was before it
 };
 
 // What observe::report() may tell of, of a run that is over.

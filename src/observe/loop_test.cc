@@ -47,6 +47,21 @@ TEST(LoopsOfOwnProcess, TheOneThatTakesLongestIsReportedAlsoWhenItHasGone) {
   EXPECT_EQ(report().title, "fit");
 }
 
+TEST(Loop, OfManyShortStepsSomeStandForAll) {
+  Loop loop("short steps", 1, [](RunSummary&) {});
+  int64_t made = 0, timed = 0;
+  for (; made < 4000; ++made)
+    if (StepClock* clock = loop.begin()) {
+      clock->replica(0).count(Counter::examples, 8);
+      loop.end();
+      ++timed;
+    }
+  const RunSummary summary = loop.summary();
+  EXPECT_LE(timed, made);
+  EXPECT_GE(steps(summary), made - 15) << "those since the last that was timed are yet to come";
+  EXPECT_EQ(summary.replicas[0].counts[Counter::examples], 8 * steps(summary));
+}
+
 TEST(Loop, AStepThatThrowsIsNone) {
   Loop loop("steps", 1, [](RunSummary&) {});
   const auto failing = [&] {

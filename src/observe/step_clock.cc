@@ -320,6 +320,13 @@ void ReplicaClock::count(Counter counter, int64_t amount) {
   state_->counters[static_cast<size_t>(counter)].fetch_add(amount, std::memory_order_relaxed);
 }
 
+void ReplicaClock::multiply_counts(int64_t factor) {
+  for (size_t c = 0; factor != 1 && c < kCounters; ++c)
+    if (const int64_t more = state_->counters[c].load(std::memory_order_relaxed) * (factor - 1);
+        more != 0 && static_cast<Counter>(c) != Counter::traces)
+      state_->counters[c].fetch_add(more, std::memory_order_relaxed);
+}
+
 std::vector<StepRecord> ReplicaClock::recent() const {
   Aggregate& a = state_->aggregate;
   std::lock_guard lock(a.mutex);

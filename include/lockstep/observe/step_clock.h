@@ -70,6 +70,9 @@ class ReplicaClock {
   // Adds to this step's counter. Thread-safe.
   void count(Counter counter, int64_t amount = 1);
 
+  // This step's counters, but for traces, become so many times as large: it stands for others that were not timed.
+  void multiply_counts(int64_t factor);
+
   // The last records (StepClockOptions::recent of them), oldest first. Thread-safe.
   std::vector<StepRecord> recent() const;
 
