@@ -229,7 +229,9 @@ int scale(const ScaleFlags& flags) {
     file->write(result.dump(2) + "\n");
     file->commit();
   }
-  print_result(flags.json ? result.dump(2) + "\n" : to_text(result));
+  const std::optional<int> columns = terminal::columns();
+  const std::string text = flags.json ? result.dump(2) + "\n" : to_text(result);
+  print_result(columns && !flags.json ? terminal::wrapped(text, *columns) : text);
   return 0;
 }
 
