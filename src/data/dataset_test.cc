@@ -33,6 +33,19 @@ TEST(Dataset, ShuffledBatchesHoldEveryRowOnceAndAnotherOrderEveryPass) {
   EXPECT_EQ(sorted, numbers(Dataset::range(100)));
 }
 
+// A process that goes on with another's pass may have begun passes of its own before: what follows is as at the other.
+TEST(Dataset, PassesAfterARestoredOneAreThoseThatWouldHaveFollowed) {
+  const auto make = [] { return Dataset::range(20).shuffle(20, {.seed = 3}); };
+  const Dataset first = make(), second = make();
+  Iterator iterator(first);
+  Element element;
+  iterator.next(element);
+  const IteratorState state = iterator.save();
+  for (int i = 0; i < 3; ++i) numbers(second);
+  Iterator(second).restore(state);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(numbers(second), numbers(first)) << pass;
+}
+
 TEST(Dataset, AMapDrawsTheSameNumbersOnAnyNumberOfThreads) {
   const auto noise = [](const Tensor&) {
     return random::uniform({}, {.maxval = 1000000, .dtype = DType::int64});

@@ -18,6 +18,8 @@ class Iterations {
     while (count <= iteration && !count_->compare_exchange_weak(count, iteration + 1)) {
     }
   }
+  // Later ones count on from this one, however many there were: it is gone on with in place of those.
+  void gone_on_with(int64_t iteration) const { count_->store(iteration + 1); }
 
  private:
   std::shared_ptr<std::atomic<int64_t>> count_ = std::make_shared<std::atomic<int64_t>>(0);

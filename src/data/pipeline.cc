@@ -48,7 +48,10 @@ Pipeline::Pipeline(NodePtr root, std::optional<int64_t> iteration)
       tuner_(*this) {
   for_each_node(*root_, [&](const Node& node) {
     if (auto own = node.rows()) rows_.push_back(std::move(own));
-    node.iterations().seen(iteration_);
+    if (iteration)
+      node.iterations().gone_on_with(iteration_);
+    else
+      node.iterations().seen(iteration_);
   });
 }
 
