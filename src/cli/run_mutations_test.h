@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "base/json_mutation_test.h"
 #include "cli/run.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
@@ -22,122 +22,21 @@
 
 namespace lockstep::cli {
 
-using Random = std::mt19937_64;
-
-// One change at a random place: another number, another kind of value, a member or item less or more, two
-// swapped.
-class Mutation {
+// One change of a run file.
+class Mutation : public JsonMutation {
  public:
-  explicit Mutation(uint64_t seed) : random_(seed) {}
-
-  Json operator()(Json json) {
-    std::vector<Json*> places;
-    collect(json, places);
-    Json& place = *places[below(places.size())];
-    switch (below(6)) {
-      case 0: {
-        Json other = *places[below(places.size())];  // a copy: it may hold the place, or lie in it
-        place = std::move(other);
-        break;
-      }
-      case 1: place = interesting(); break;
-      case 2:
-        if (place.is_number()) {
-          place = near(place);
-          break;
-        }
-        [[fallthrough]];
-      case 3: shorten(place); break;
-      case 4: lengthen(place); break;
-      default: place = place.is_int() ? interesting_number() : interesting(); break;
-    }
-    return json;
-  }
+  explicit Mutation(uint64_t seed) : JsonMutation(seed, words()) {}
 
  private:
-  size_t below(size_t count) { return static_cast<size_t>(random_() % count); }
-
-  static void collect(Json& json, std::vector<Json*>& places) {
-    places.push_back(&json);
-    // Its values can be changed in place; Json itself shows them for reading only.
-    if (json.is_object())
-      for (const auto& [name, value] : json.members()) collect(const_cast<Json&>(value), places);
-    if (json.is_list())
-      for (const Json& item : json.items()) collect(const_cast<Json&>(item), places);
+  static const Words& words() {
+    static const Words all{
+        {Json(), true, false, "", "same", "relu", "float16", "int64", "a/b", std::string(300, 'x'),
+         Json::list(), Json::object(), Json::List{Json::List{Json::List{1}}},
+         Json::List{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Json::object({{"class_name", "Dense"}})},
+        {"name", "dtype", "padding", "axis", "units", "strides", "zoo", "sample_weight", "x", "y", "mask",
+         "exclude_from_weight_decay"}};
+    return all;
   }
-
-  Json interesting_number() {
-    static const std::vector<Json> all{0,
-                                       1,
-                                       -1,
-                                       2,
-                                       3,
-                                       7,
-                                       255,
-                                       65536,
-                                       2147483647,
-                                       2147483648,
-                                       -2147483648LL,
-                                       4294967297,
-                                       INT64_MAX,
-                                       INT64_MIN,
-                                       0.5,
-                                       -0.5,
-                                       1e-300,
-                                       1e300,
-                                       -1e300,
-                                       9007199254740993};
-    return all[below(all.size())];
-  }
-  Json interesting() {
-    static const std::vector<Json> all{Json(),
-                                       true,
-                                       false,
-                                       "",
-                                       "same",
-                                       "relu",
-                                       "float16",
-                                       "int64",
-                                       "a/b",
-                                       std::string(300, 'x'),
-                                       Json::list(),
-                                       Json::object(),
-                                       Json::List{Json::List{Json::List{1}}},
-                                       Json::List{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
-                                       Json::object({{"class_name", "Dense"}})};
-    return below(2) == 0 ? interesting_number() : all[below(all.size())];
-  }
-  Json near(const Json& number) {
-    const double value = number.as_double();
-    if (number.is_int() && std::abs(value) < 1e15)
-      return number.as_int() + static_cast<int64_t>(below(5)) - 2;
-    return value * (below(2) == 0 ? 2 : -1);
-  }
-  void shorten(Json& place) {
-    if (place.is_object() && !place.members().empty()) {
-      place.erase(std::string(place.members()[below(place.members().size())].first));
-    } else if (place.is_list() && !place.items().empty()) {
-      Json::List items = place.items();
-      items.erase(items.begin() + static_cast<std::ptrdiff_t>(below(items.size())));
-      place = items;
-    } else {
-      place = interesting();
-    }
-  }
-  void lengthen(Json& place) {
-    if (place.is_object()) {
-      static const std::vector<std::string> names{"name",  "dtype",   "padding", "axis",
-                                                  "units", "strides", "zoo",     "sample_weight",
-                                                  "x",     "y",       "mask",    "exclude_from_weight_decay"};
-      place.set(names[below(names.size())], interesting());
-    } else if (place.is_list() && !place.items().empty()) {
-      place.push_back(Json(place.items()[below(place.items().size())]));
-    } else {
-      place = interesting();
-    }
-  }
-
-  Random random_;
 };
 
 // The files that the seeds name, in a folder of this process: examples for two inputs and two outputs, with weights.

@@ -159,7 +159,7 @@ TEST(DoctorRuns, TheJsonFollowsTheSchema) {
 TEST(DoctorRuns, EveryRecordThatCanBeReadIsJudged) {
   const Json right = to_json(observe::sample_record());
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    observe::JsonMutation mutation(seed);
+    observe::RecordMutation mutation(seed);
     try {
       const RunRecord record = observe::record_from_json(mutation(mutation(right)));
       examine_run(record, "a").to_text();

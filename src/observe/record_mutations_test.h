@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "base/json_mutation_test.h"
 #include "lockstep/base/error.h"
 #include "lockstep/observe/run_record.h"
 
@@ -62,74 +62,18 @@ inline RunRecord sample_record() {
   return record;
 }
 
-// One change at a random place: another value, one less, one more.
-class JsonMutation {
+// One change of a record.
+class RecordMutation : public JsonMutation {
  public:
-  explicit JsonMutation(uint64_t seed) : random_(seed) {}
-
-  Json operator()(Json json) {
-    std::vector<Json*> places;
-    collect(json, places);
-    Json& place = *places[below(places.size())];
-    switch (below(4)) {
-      case 0: {
-        Json other = *places[below(places.size())];  // a copy: it may hold the place, or lie in it
-        place = std::move(other);
-        break;
-      }
-      case 1: place = interesting(); break;
-      case 2:
-        if (place.is_object() && !place.members().empty()) {
-          place.erase(std::string(place.members()[below(place.members().size())].first));
-        } else if (place.is_list() && !place.items().empty()) {
-          Json::List items = place.items();
-          items.erase(items.begin() + static_cast<std::ptrdiff_t>(below(items.size())));
-          place = items;
-        } else {
-          place = interesting();
-        }
-        break;
-      default:
-        if (place.is_list() && !place.items().empty())
-          place.push_back(Json(place.items()[below(place.items().size())]));
-        else
-          place = interesting();
-    }
-    return json;
-  }
+  explicit RecordMutation(uint64_t seed) : JsonMutation(seed, words()) {}
 
  private:
-  size_t below(size_t count) { return static_cast<size_t>(random_() % count); }
-  static void collect(Json& json, std::vector<Json*>& places) {
-    places.push_back(&json);
-    if (json.is_object())
-      for (const auto& [name, value] : json.members()) collect(const_cast<Json&>(value), places);
-    if (json.is_list())
-      for (const Json& item : json.items()) collect(const_cast<Json&>(item), places);
+  static const Words& words() {
+    static const Words all{{Json(), true, -1e-300, "", "running", "</script>", Json::list(), Json::object(),
+                            Json::List{1, 2}, Json::List{Json::List{}}},
+                           {"name", "state", "steps", "replicas", "kernels", "spans"}};
+    return all;
   }
-  Json interesting() {
-    static const std::vector<Json> all{Json(),
-                                       true,
-                                       0,
-                                       1,
-                                       -1,
-                                       2147483648,
-                                       INT64_MAX,
-                                       INT64_MIN,
-                                       0.5,
-                                       1e300,
-                                       -1e-300,
-                                       "",
-                                       "running",
-                                       "</script>",
-                                       Json::list(),
-                                       Json::object(),
-                                       Json::List{1, 2},
-                                       Json::List{Json::List{}}};
-    return all[below(all.size())];
-  }
-
-  std::mt19937_64 random_;
 };
 
 // True where the text is a record; what is read can be written and read again. Anything but an Error ends the program.

@@ -11,7 +11,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (seed % 16 == 0) return LLVMFuzzerMutate(data, size, max_size);
   try {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    const std::string changed = lockstep::observe::JsonMutation(seed)(lockstep::Json::parse(text)).dump();
+    const std::string changed = lockstep::observe::RecordMutation(seed)(lockstep::Json::parse(text)).dump();
     if (changed.size() > max_size) return size;
     std::memcpy(data, changed.data(), changed.size());
     return changed.size();

@@ -119,7 +119,7 @@ void mutate(uint64_t first, uint64_t count) {
   const Json right = to_json(sample_record());
   int read = 0, refused = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    JsonMutation mutation(seed);
+    RecordMutation mutation(seed);
     Json json = right;
     for (uint64_t i = 0; i <= seed % 3; ++i) json = mutation(json);
     (read_or_refuse(json.dump()) ? read : refused) += 1;
