@@ -13,17 +13,13 @@
 
 #include "base/file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kName = "/.lockstep.lock";
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] ? name : "this machine";
-}
 
 // "process 4711 on anna (lockstep train run.json)"
 std::string own_name() {

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::comm {
 namespace {
@@ -136,15 +137,10 @@ std::string host_of_socket(int fd) {
   return "127.0.0.1";
 }
 
-std::string own_name() {
-  char name[256] = {};
-  return detail::concat("process ", getpid(), " on host ",
-                        gethostname(name, sizeof name - 1) == 0 ? name : "an unknown host");
-}
+std::string own_name() { return detail::concat("process ", getpid(), " on host ", host_name()); }
 
 std::string reachable_host() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
+  const std::string name = host_name();
   if (const Resolved resolved({name, "0"}, false); resolved.list && !is_loopback(resolved.list->ai_addr))
     return name;
   std::string host = name;

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -18,6 +17,7 @@
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/folder_lock.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
@@ -121,10 +121,6 @@ std::vector<std::pair<std::string, ObjectPtr>> all_objects(const NamedTrackables
 
 bool is_under(const std::string& name, const std::string& object) {
   return name.starts_with(object) && (name.size() == object.size() || name[object.size()] == '/');
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // "\n  model/dense/kernel float32 (2, 3)" for each; the first few where there are many.
@@ -534,7 +530,7 @@ std::string Checkpoint::save_numbered(const std::string& prefix, const Retention
                                   greatest_number(folder_of(prefix), fs::path(prefix).filename().string())) +
                          1;
   const std::string path = prefix + "-" + std::to_string(number);
-  const KeptCheckpoint saved{.name = fs::path(path).filename().string(), .time = now()};
+  const KeptCheckpoint saved{.name = fs::path(path).filename().string(), .time = seconds_since_1970()};
   impl_->write(
       path, number, saved.time,
       [folder = folder_of(path), saved, retention](FileSystem& files) {
@@ -552,7 +548,7 @@ std::string Checkpoint::write(const std::string& path, const SaveOptions& option
   if (bare.ends_with(kCheckpointEnding)) bare.resize(bare.size() - kCheckpointEnding.size());
   require(!fs::path(bare).filename().empty(), ErrorCode::invalid_argument, where, "Checkpoint: the path \"",
           path, "\" names no file");
-  impl_->write(bare, 0, now(), {}, options, where);
+  impl_->write(bare, 0, seconds_since_1970(), {}, options, where);
   return bare;
 }
 

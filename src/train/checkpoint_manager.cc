@@ -1,7 +1,7 @@
-#include <chrono>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/log.h"
 #include "lockstep/train/checkpoint.h"
 #include "train/checkpoint_state.h"
@@ -35,7 +35,7 @@ CheckpointManager::CheckpointManager(const Checkpoint& checkpoint, const std::st
         "checkpoint_interval counts steps: say how many there were with step_counter");
   check(!options.checkpoint_name.empty() && options.checkpoint_name.find('/') == std::string::npos,
         "checkpoint_name \"", options.checkpoint_name, "\" must be a name without '/'");
-  impl_->started = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  impl_->started = seconds_since_1970();
 }
 
 std::optional<std::string> CheckpointManager::save(const SaveOptions& options,

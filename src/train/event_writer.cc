@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include "data/tfrecord.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::train {
@@ -98,15 +98,6 @@ std::vector<double> histogram_rows(const std::vector<double>& values, int bucket
   return rows;
 }
 
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] ? name : "localhost";
-}
-
 }  // namespace
 
 struct EventWriter::Impl {
@@ -120,7 +111,7 @@ struct EventWriter::Impl {
     require(!error, ErrorCode::io, where, "EventWriter: cannot make the folder \"", folder,
             "\": ", error.message());
     static std::atomic<int> number{0};
-    const double now = wall_time();
+    const double now = seconds_since_1970();
     path = (std::filesystem::path(folder) /
             ("events.out.tfevents." + std::to_string(static_cast<int64_t>(now)) + "." + host_name() + "." +
              std::to_string(getpid()) + "." + std::to_string(number++) + ".v2"))
@@ -196,9 +187,10 @@ void EventWriter::scalar(std::string_view tag, double value, int64_t step) const
   const auto element = static_cast<float>(value);
   const Writer value_field = summary_value<float>(tag, "scalars", summary::kScalarClass, summary::kFloat, {},
                                                   std::span(&element, 1));
-  impl_->write(wall_time(), Writer()
-                                .integer(event::kStep, step)
-                                .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+  impl_->write(seconds_since_1970(),
+               Writer()
+                   .integer(event::kStep, step)
+                   .message(event::kSummary, Writer().message(summary::kValue, value_field)));
 }
 
 void EventWriter::histogram(std::string_view tag, const Tensor& values, int64_t step,
@@ -213,9 +205,10 @@ void EventWriter::histogram(std::string_view tag, const Tensor& values, int64_t 
   const int64_t shape[] = {options.buckets, 3};
   const Writer value_field =
       summary_value<double>(tag, "histograms", summary::kTensorClass, summary::kDouble, shape, rows);
-  impl_->write(wall_time(), Writer()
-                                .integer(event::kStep, step)
-                                .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+  impl_->write(seconds_since_1970(),
+               Writer()
+                   .integer(event::kStep, step)
+                   .message(event::kSummary, Writer().message(summary::kValue, value_field)));
 }
 
 void EventWriter::graph(std::span<const GraphNode> nodes) const {
@@ -227,7 +220,7 @@ void EventWriter::graph(std::span<const GraphNode> nodes) const {
     graph.message(graph_def::kNode, fields);
   }
   graph.message(graph_def::kVersions, Writer().integer(graph_def::kProducer, 22));
-  impl_->write(wall_time(), Writer().message(event::kGraphDef, graph));
+  impl_->write(seconds_since_1970(), Writer().message(event::kGraphDef, graph));
 }
 
 void EventWriter::flush() const { impl_->flush(); }

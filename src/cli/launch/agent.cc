@@ -27,6 +27,7 @@
 #include "cli/launch/pipes.h"
 #include "cli/launch/processes.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 
 extern "C" char** environ;
 
@@ -52,11 +53,6 @@ struct Worker {
         output(process.output(), kLongestLine),
         errors(process.errors(), kLongestLine) {}
 };
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "an unknown host";
-}
 
 // Below the ports that the system gives to connections by itself, which could take it before rank 0 does.
 int free_port() {

@@ -1,7 +1,5 @@
 #include "cli/launch/hosts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -9,6 +7,7 @@
 
 #include "cli/launch/here.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::launch {
 namespace {
@@ -91,9 +90,7 @@ bool is_loopback(const std::string& host) {
 
 bool is_this_machine(const std::string& host) {
   if (host.find('@') != std::string::npos) return false;  // as another user, perhaps
-  char own[256] = {};
-  if (gethostname(own, sizeof own - 1) != 0) own[0] = '\0';
-  return is_loopback(host) || host == own;
+  return is_loopback(host) || host == host_name();
 }
 
 }  // namespace lockstep::launch
