@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "device/configuration.h"
 #include "device/cpu_device.h"
+#include "device/gpu_driver.h"
+#include "device/why_one_device.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep {
@@ -86,19 +89,57 @@ double measure_multiply_adds(int threads) {
   return all * 1e9 / ns;
 }
 
-double peak_flops(const Device& device) {
+namespace {
+
+double measured_once(int threads) {
   constexpr int kReadings = 4;
-  if (device.kind() != DeviceKind::cpu) return 0;
   static std::mutex mutex;
   static auto* const known = new std::map<int, double>;  // by threads
   const std::lock_guard lock(mutex);
-  const auto [entry, fresh] = known->try_emplace(device.threads(), 0);
+  const auto [entry, fresh] = known->try_emplace(threads, 0);
   for (int i = 0; fresh && i < kReadings; ++i)
-    entry->second = std::max(entry->second, measure_multiply_adds(device.threads()));
+    entry->second = std::max(entry->second, measure_multiply_adds(threads));
   return entry->second;
 }
 
-void DevicesOfRun::describe(observe::RunSetting& setting) const {
+// Of cores that multiply float32, by generation.
+int cores_per_multiprocessor(int capability) { return capability <= 80 ? 64 : 128; }
+
+// Per multiprocessor and clock.
+int tensor_core_flops(int capability) {
+  switch (capability) {
+    case 80: return 2048;
+    case 90: return 4096;
+    case 100: return 8192;
+    default: return capability >= 80 ? 1024 : 0;
+  }
+}
+
+}  // namespace
+
+GpuPeaks gpu_peaks(int capability, int multiprocessors, int clock_mhz) {
+  const double clocks = static_cast<double>(multiprocessors) * clock_mhz * 1e6;
+  return {2.0 * cores_per_multiprocessor(capability) * clocks, tensor_core_flops(capability) * clocks};
+}
+
+PeakFlops peak_flops(const Device& device) {
+  if (device.kind() == DeviceKind::cpu) {
+    const double measured = measured_once(device.threads());
+    return {measured, measured};
+  }
+  const auto physical = static_cast<size_t>(backend_of(device).physical());
+  const std::vector<PhysicalGpu>& gpus = machine_gpus().list;
+  if (device.kind() != DeviceKind::gpu || physical >= gpus.size()) return {};
+  const PhysicalGpu& gpu = gpus[physical];
+  const GpuPeaks peaks =
+      gpu_peaks(10 * gpu.capability_major + gpu.capability_minor, gpu.multiprocessors, gpu.clock_mhz);
+  const double tf32 = peaks.half / 2;
+  const bool allowed = Configuration::of_process().tensor_float_32;
+  return {std::max(peaks.float32, allowed ? tf32 : tf32 / 3), peaks.half};
+}
+
+void DevicesOfRun::describe(observe::RunSummary& summary) const {
+  observe::RunSetting& setting = summary.setting;
   setting.cores = available_cores();
   setting.threads = 0;
   for (const Device* device : devices_) {
@@ -107,7 +148,13 @@ void DevicesOfRun::describe(observe::RunSetting& setting) const {
   }
   // Threads that have ended are not counted any more.
   setting.waited_for_cores_s = static_cast<float>(std::max(0.0, waited_for_cores() - waited_before_s_));
-  if (!devices_.empty()) setting.flops_per_second = peak_flops(*devices_[0]);
+  if (devices_.empty()) return;
+  const PeakFlops peak = peak_flops(*devices_[0]);
+  setting.flops_per_second = peak.float32;
+  setting.half_flops_per_second = peak.half;
+  const bool on_cpus = std::all_of(devices_.begin(), devices_.end(),
+                                   [](const Device* device) { return device->kind() == DeviceKind::cpu; });
+  if (on_cpus) summary.on_cpu = on_cpu_in_place_of_gpu();
 }
 
 void streaming_copy(float* target, const float* source, int64_t count) {

@@ -16,8 +16,22 @@ double multiply_adds(int64_t rounds);
 
 // A reading, below a millisecond long: how many of these so many threads do in a second.
 double measure_multiply_adds(int threads);
-// In float32, the best of some readings, which are taken once per process and number of threads; 0 where nothing is known.
-double peak_flops(const Device& device);
+
+// What a GPU can do in a second at its highest clock. `capability`: 90 for 9.0.
+struct GpuPeaks {
+  double float32 = 0;  // by the cores that multiply float32
+  double half = 0;     // by tensor cores, bfloat16 with sums in float32, without sparsity; 0: it has none
+};
+GpuPeaks gpu_peaks(int capability, int multiprocessors, int clock_mhz);
+
+// What a device can do in a second at most; 0 where nothing is known.
+struct PeakFlops {
+  double float32 = 0;
+  double half = 0;  // on numbers of 16 bits
+};
+// Of a CPU the best of some readings, which are taken once per process and number of threads. Of a GPU what its data say;
+// its tensor cores count for float32 as well, by three products of TF32 for one, or by one where TF32 is allowed.
+PeakFlops peak_flops(const Device& device);
 
 // Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
 void streaming_copy(float* target, const float* source, int64_t count);
@@ -26,13 +40,13 @@ void streaming_copy(float* target, const float* source, int64_t count);
 double waited_for_cores();
 
 // What a report has to know of the devices that a run uses: their threads, the cores that there are for them, how long they
-// had none, the ceiling of one. Made when the run begins.
+// had none, the ceiling of one, and what they compute in place of a GPU. Made when the run begins.
 class DevicesOfRun {
  public:
   explicit DevicesOfRun(std::vector<Device*> devices)
       : devices_(std::move(devices)), waited_before_s_(waited_for_cores()) {}
   const std::vector<Device*>& devices() const { return devices_; }
-  void describe(observe::RunSetting& setting) const;
+  void describe(observe::RunSummary& summary) const;
 
  private:
   std::vector<Device*> devices_;

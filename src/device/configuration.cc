@@ -196,6 +196,16 @@ void Configuration::set_memory_growth(const Physical& device, bool enable, std::
              " decides instead");
 }
 
+void Configuration::note_on_cpu(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (on_cpu_.empty()) on_cpu_ = what;
+}
+
+std::string Configuration::on_cpu() const {
+  const std::lock_guard lock(mutex_);
+  return on_cpu_;
+}
+
 int Configuration::intra_op_threads() const {
   const std::lock_guard lock(mutex_);
   return intra_op_;

@@ -42,6 +42,10 @@ class Configuration {
   std::atomic<bool> tensor_float_32{false};
   std::atomic<bool> functions_eager{false};
 
+  // What soft placement has put on the CPU in place of a GPU, the first of it; empty: nothing.
+  void note_on_cpu(const std::string& what);
+  std::string on_cpu() const;
+
   struct Gpu {
     int physical = 0;  // among the physical GPUs
     int64_t memory_limit_mb = 0;
@@ -78,6 +82,7 @@ class Configuration {
   bool cpus_chosen_ = false;
   int intra_op_ = 0;
   int inter_op_ = 0;
+  std::string on_cpu_;
   std::string initialized_by_;  // "list_logical_devices() in main.cc:12"; empty: not yet
 };
 

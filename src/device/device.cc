@@ -99,6 +99,10 @@ Device& resolve(const DeviceName& name, std::source_location where) {
   if (!instead) instead = devices.front();
   log_once(LogLevel::warning, "there is no device \"", name.to_string(), "\" (there are: ", names(devices),
            "): by soft placement its ops run on ", instead->name());
+  if (name.kind == DeviceKind::gpu && instead->kind() == DeviceKind::cpu)
+    Configuration::of_process().note_on_cpu(detail::concat("ops of \"", name.to_string(), "\" at ",
+                                                           where.file_name(), ":", where.line(),
+                                                           ", which is not there: soft placement is on"));
   return *instead;
 }
 

@@ -16,6 +16,8 @@ struct PhysicalGpu {
   int64_t memory = 0;
   int capability_major = 0;
   int capability_minor = 0;
+  int multiprocessors = 0;  // 0: not told, as the next one
+  int clock_mhz = 0;        // the highest
 };
 
 struct GpuOptions {

@@ -67,4 +67,20 @@ std::string why_one_device(const DeviceFacts& facts) {
   return detail::concat(why, "; set_logical_cpus({.count = ", std::max(2, facts.cores), "}) splits the CPU");
 }
 
+std::string why_no_gpu(const DeviceFacts& facts) {
+  const bool left_out = facts.gpus > 0 || hides_all(facts.shown);
+  if (facts.gpus_of_machine == 0 || left_out) return {};
+  return facts.driver ? facts.problem : "no NVIDIA driver (libcuda.so.1)";
+}
+
+std::string on_cpu_in_place_of_gpu() {
+  const Configuration& configuration = Configuration::of_process();
+  if (std::string placed = configuration.on_cpu(); !placed.empty()) return placed;
+  static const auto* const unused = new std::string([&] {
+    const std::string why = why_no_gpu(device_facts(configuration));
+    return why.empty() ? "" : "all ops, while the machine's GPU is not used: " + why;
+  }());
+  return *unused;
+}
+
 }  // namespace lockstep

@@ -33,6 +33,20 @@ TEST(WhyOneDevice, IsSilentWhereNoMoreCouldBeExpected) {
   EXPECT_EQ(why_one_device({.cpus_chosen = true, .cores = 4}), "");
 }
 
+TEST(WhyNoGpu, NamesWhatKeepsItFromBeingUsed) {
+  EXPECT_EQ(why_no_gpu({.gpus_of_machine = 1, .driver = true, .problem = "plugin cuda is not loaded: x"}),
+            "plugin cuda is not loaded: x");
+  EXPECT_EQ(why_no_gpu({.gpus_of_machine = 1}), "no NVIDIA driver (libcuda.so.1)");
+}
+
+TEST(WhyNoGpu, IsSilentWhereThereIsNoneOrSomebodyLeavesItOut) {
+  EXPECT_EQ(why_no_gpu({.problem = "there is no plugin"}), "");
+  EXPECT_EQ(why_no_gpu({.gpus = 1, .visible_gpus = 1, .gpus_of_machine = 1, .driver = true}), "");
+  EXPECT_EQ(why_no_gpu({.gpus = 1, .gpus_of_machine = 1, .driver = true}), "");
+  for (const char* shown : {"", "-1"})
+    EXPECT_EQ(why_no_gpu({.gpus_of_machine = 1, .driver = true, .problem = "x", .shown = shown}), "");
+}
+
 TEST(WhyOneDevice, KnowsWhetherTheProgramHasChosenItsCpus) {
   const config::PhysicalDevice cpu{"/physical_device:CPU:0", "CPU"}, gpu{"/physical_device:GPU:0", "GPU"};
   Configuration settings({cpu, gpu}, 8, {});

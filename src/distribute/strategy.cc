@@ -1,6 +1,7 @@
 #include "lockstep/distribute/strategy.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -67,15 +68,19 @@ class Strategy::Impl {
   observe::Loop& running(const Strategy& self) {
     if (loop) return *loop;
     if (devices.size() > 1 || workers) sums = self.sums_description();
-    loop =
-        std::make_unique<observe::Loop>(name + "::run", static_cast<int>(devices.size()),
-                                        [this, used = DevicesOfRun(devices)](observe::RunSummary& summary) {
-                                          summary.sums = sums;
-                                          summary.setting.kind = observe::RunKind::strategy;
-                                          used.describe(summary.setting);
-                                        });
+    loop = std::make_unique<observe::Loop>(
+        name + "::run", static_cast<int>(devices.size()),
+        [this, used = DevicesOfRun(devices)](observe::RunSummary& summary) {
+          summary.sums = sums;
+          summary.setting.kind = observe::RunKind::strategy;
+          summary.setting.same_examples = std::max(workers_alike.load(), replicas_alike());
+          used.describe(summary);
+        });
     return *loop;
   }
+
+  // Replicas that were given the same tensors by every run(), none of which was distributed.
+  int replicas_alike() const { return undistributed == runs_made ? static_cast<int>(devices.size()) : 1; }
 
   const Kind kind;
   const std::string name;
@@ -87,6 +92,9 @@ class Strategy::Impl {
   std::string sums;           // who makes them, of several devices
   std::set<uint64_t> shared;  // variables that have had the chief's value
   std::unique_ptr<observe::Loop> loop;
+  std::atomic<int> workers_alike{1};  // that read the same batches
+  std::atomic<int64_t> runs_made{0};
+  std::atomic<int64_t> undistributed{0};  // of them, with batches that every replica got whole
 };
 
 namespace {
@@ -413,8 +421,11 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     for (const Tensor& value : body(inputs)) results.push_back(Distributed::same(value, 1));
     return results;
   }
+  ++impl_->runs_made;
   // Without a batch every replica does the same: a row for each.
   if (std::none_of(split.begin(), split.end(), [](bool s) { return s; })) {
+    impl_->undistributed +=
+        std::any_of(inputs.begin(), inputs.end(), [](const Tensor& input) { return input.rank() > 0; });
     const Distributed all = distribute(range(num_replicas_in_sync(), DType::int64), here);
     inputs.push_back(all.whole());
     split.push_back(true);
@@ -463,6 +474,8 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
   }
   return results;
 }
+
+void Strategy::note_same_examples(int workers) const { impl_->workers_alike = workers; }
 
 observe::RunSummary Strategy::summary() const {
   return impl_->loop ? impl_->loop->summary() : observe::RunSummary();
@@ -723,9 +736,11 @@ void DistributedDataset::iterator::cut() {
   TensorList arrays = batch_.defined() ? batch_.flat() : TensorList();
   std::string layout;
   std::vector<int64_t> worker_rows;
-  goes_on_ =
-      WorkerBatches(*strategy_, own_batches_ ? WorkerDataset::Batches::own : WorkerDataset::Batches::global)
-          .take(arrays, layout, worker_rows);
+  if (!parts_)
+    parts_ = std::make_shared<WorkerBatches>(
+        *strategy_, own_batches_ ? WorkerDataset::Batches::own : WorkerDataset::Batches::global);
+  goes_on_ = parts_->take(arrays, layout, worker_rows);
+  strategy_->note_same_examples(parts_->same_examples());
   if (!goes_on_) return;
   // A worker that never had a batch knows their structure from the dataset.
   if (batch_.defined())

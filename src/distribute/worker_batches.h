@@ -37,9 +37,16 @@ class WorkerBatches {
   // has none. False where the data of all has ended.
   bool take(TensorList& arrays, std::string& layout, std::vector<int64_t>& worker_rows);
 
+  // So many workers have read the same batches, as far as the first ones show: 1 where each has its own.
+  int same_examples() const { return compared_ == kCompared ? same_ : 1; }
+
  private:
+  static constexpr int kCompared = 4;  // batches
+
   const Strategy& strategy_;
   const WorkerDataset::Batches batches_;
+  int compared_ = 0;
+  int same_ = 0;
 };
 
 // Rows [begin, begin + count) of a tensor: a view.

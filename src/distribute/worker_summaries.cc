@@ -51,7 +51,8 @@ std::string message_of(const RunSummary& summary, int rank) {
   message.put_text(detail::concat("worker ", rank, " (", comm::own_name(), ")"))
       .put(summary.measures_descheduled)
       .put(summary.setting)
-      .put_text(summary.sums);
+      .put_text(summary.sums)
+      .put_text(summary.on_cpu);
   message.put_text(summary.input.bottleneck).put_text(summary.input.fix);
   message.put(static_cast<int32_t>(summary.replicas.size()));
   for (const ReplicaSummary& replica : summary.replicas) message.put(replica);
@@ -67,6 +68,7 @@ RunSummary summary_of(const std::string& body, std::string& name) {
   summary.measures_descheduled = message.get<bool>();
   summary.setting = message.get<observe::RunSetting>();
   summary.sums = message.get_text();
+  summary.on_cpu = message.get_text();
   summary.input.bottleneck = message.get_text();
   summary.input.fix = message.get_text();
   for (auto count = message.get<int32_t>(); count > 0 && !message.ended(); --count)

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "doctor/checks.h"
+#include "lockstep/base/host.h"
 #include "observe/time_unit.h"
 
 namespace lockstep::doctor {
@@ -23,11 +23,6 @@ constexpr double kSlower = 0.05;     // of a step: less is noise
 constexpr double kDrift = 0.10;      // the same within one run
 constexpr size_t kShownKernels = 8;  // that differ most
 constexpr int64_t kStalledMs = 60'000;
-
-int64_t now() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
 
 std::string time_text(double ms) {
   if (ms < 1) return fmt::format("{:.3g} us", ms * 1e3);
@@ -338,7 +333,7 @@ Report examine_run(const RunRecord& record, const std::string& name, int64_t now
   Report report;
   report.sections.push_back(run_section(record, name));
   report.facts.set("run", run_json(record, name));
-  check_state(record, now_ms > 0 ? now_ms : now(), report.findings);
+  check_state(record, now_ms > 0 ? now_ms : milliseconds_since_1970(), report.findings);
   check_loss(record, report.findings);
   check_drift(record, report.findings);
   for (const observe::Verdict& verdict : record.verdicts)

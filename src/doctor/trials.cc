@@ -56,9 +56,6 @@ double cpu_bytes(const float* source, float* target, int64_t count, int threads,
          });
 }
 
-// Of a GPU's cores that multiply float32, by generation.
-int cores_per_multiprocessor(int capability) { return capability <= 80 ? 64 : 128; }
-
 const nvidia::Gpu* gpu_of(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
   // Logical GPUs are parts of physical ones: where there is one kind of GPU, any will do.
   for (const nvidia::Gpu& gpu : gpus)
@@ -68,20 +65,9 @@ const nvidia::Gpu* gpu_of(const Device& device, const std::vector<nvidia::Gpu>& 
   return nullptr;
 }
 
-// Of its tensor cores in bfloat16 with sums in float32, per multiprocessor and clock, without sparsity.
-double tensor_core_flops(int capability) {
-  switch (capability) {
-    case 80: return 2048;
-    case 90: return 4096;
-    case 100: return 8192;
-    default: return capability >= 80 ? 1024 : 0;
-  }
-}
-
 Ceiling gpu_flops(const nvidia::Gpu& gpu) {
   if (!gpu.multiprocessors || !gpu.clock_mhz) return {};
-  const double cores = static_cast<double>(*gpu.multiprocessors) * cores_per_multiprocessor(gpu.capability);
-  return {2 * cores * *gpu.clock_mhz * 1e6,
+  return {gpu_peaks(gpu.capability, *gpu.multiprocessors, *gpu.clock_mhz).float32,
           fmt::format("{} multiprocessors at {} MHz", *gpu.multiprocessors, *gpu.clock_mhz)};
 }
 
@@ -249,9 +235,7 @@ Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
     if (!gpu) return {};
     Ceilings known{.bytes_per_second = gpu_bytes(*gpu).rate};
     if (gpu->multiprocessors && gpu->clock_mhz)
-      known.flops_per_second = tensor_core_flops(gpu->capability) *
-                               static_cast<double>(*gpu->multiprocessors) *
-                               static_cast<double>(*gpu->clock_mhz) * 1e6;
+      known.flops_per_second = gpu_peaks(gpu->capability, *gpu->multiprocessors, *gpu->clock_mhz).half;
     known.is = fmt::format("{}: tensor cores in bfloat16 and memory, at their highest clocks", gpu->name);
     return known;
   }

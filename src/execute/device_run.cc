@@ -263,6 +263,7 @@ Category DeviceRun::launch_category() {
 void DeviceRun::count(int64_t runs) const {
   backend_.count_kernels(runs * work_.kernels, runs * work_.flops);
   observer_.count(number_, observe::Counter::flops, runs * work_.flops);
+  if (work_.half_flops > 0) observer_.count(number_, observe::Counter::half_flops, runs * work_.half_flops);
   if (!layout_.replicated()) return;
   observer_.count(number_, observe::Counter::examples, runs * examples_);
   observer_.count(number_, observe::Counter::slots, runs * slots_);

@@ -170,11 +170,9 @@ class FunctionCore::Impl {
       std::vector<Device*> devices = options_.replicas.devices;
       const auto replicas = static_cast<int>(std::max<size_t>(1, devices.size()));
       if (devices.empty()) devices = {&current_device()};
-      loop_ = std::make_unique<observe::Loop>(
-          "function " + options_.name, replicas,
-          [used = DevicesOfRun(std::move(devices))](observe::RunSummary& summary) {
-            used.describe(summary.setting);
-          });
+      loop_ = std::make_unique<observe::Loop>("function " + options_.name, replicas,
+                                              [used = DevicesOfRun(std::move(devices))](
+                                                  observe::RunSummary& summary) { used.describe(summary); });
     }
     return loop_.get();
   }

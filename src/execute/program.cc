@@ -78,12 +78,16 @@ Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels
 void Program::add(std::span<const Step> steps, const Kernel* kernel) {
   const Step& first = steps[0];
   Cost cost;
+  int64_t half_flops = 0;
   for (const Step& step : steps) {
     cost.flops += step.cost.flops;
     cost.bytes += step.cost.bytes;
+    if (is_floating(step.dtype()) && size_of(step.dtype()) == 2) half_flops += step.cost.flops;
   }
   const bool copies = first.op == &kTransfer;
-  if (!copies) work_[static_cast<size_t>(first.place.device)] += {.kernels = 1, .flops = cost.flops};
+  if (!copies)
+    work_[static_cast<size_t>(first.place.device)] +=
+        {.kernels = 1, .flops = cost.flops, .half_flops = half_flops};
   if (!copies && !kernel) return;  // on a device that computes nothing
   if (kernel) capturable_ = capturable_ && !kernel->reads_values();
   if (!devices_.empty()) {

@@ -73,9 +73,11 @@ class Program {
   struct Work {
     int64_t kernels = 0;
     int64_t flops = 0;
+    int64_t half_flops = 0;  // of them, on numbers of 16 bits
     Work& operator+=(const Work& other) {
       kernels += other.kernels;
       flops += other.flops;
+      half_flops += other.half_flops;
       return *this;
     }
   };

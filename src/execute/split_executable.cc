@@ -93,7 +93,9 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
   mirrors_->commit();
   for (size_t d = 0; d < contexts_.size(); ++d) {
     backend_of(contexts_[d]->device).count_kernels(program_->work(d).kernels, program_->work(d).flops);
-    if (time) time->count(observe::Counter::flops, program_->work(d).flops);
+    if (!time) continue;
+    time->count(observe::Counter::flops, program_->work(d).flops);
+    time->count(observe::Counter::half_flops, program_->work(d).half_flops);
   }
 }
 

@@ -43,10 +43,9 @@ namespace execute {
 StepSchedule schedule_of(const compile::Plan& plan, const std::string& function, int64_t examples) {
   StepSchedule schedule{.function = function, .examples = examples, .launches = {}, .sums = {}};
   for (const compile::Step& step : plan.steps) {
-    const auto& operands = step.input_layouts.empty() ? step.output_layouts : step.input_layouts;
     schedule.launches.push_back({.op = std::string(step.op->name),
                                  .layer = step.layer,
-                                 .dtype = operands.empty() ? DType::float32 : operands[0].spec.dtype,
+                                 .dtype = step.dtype(),
                                  .phase = step.place.phase,
                                  .per_replica = step.place.per_replica,
                                  .flops = static_cast<double>(step.cost.flops),

@@ -144,4 +144,20 @@ std::string less_memory(const RunSetting& setting, int64_t batch) {
   return batch_size(setting, std::max<int64_t>(1, batch / 2), "half of the activations");
 }
 
+std::string share_examples(const RunSummary& summary) {
+  if (summary.setting.kind == RunKind::strategy && summary.workers.empty())
+    return "for (const auto& batch : strategy.distribute_dataset(dataset)) strategy.run(step, batch[0]);  // "
+           "each replica has its slice";
+  return "dataset = dataset.with_options({.auto_shard = tf::data::AutoShardPolicy::data});  // or "
+         "dataset.shard(workers, worker)";
+}
+
+std::string gpu_in_place_of_cpu(const RunSummary& summary) {
+  const bool soft = summary.on_cpu.find("soft placement") != std::string::npos;
+  if (soft && !by_tool(summary.setting))
+    return "tf::config::set_soft_device_placement(false);  // an error in place of the CPU; lockstep doctor "
+           "says what keeps the GPU from being used";
+  return "lockstep doctor  # what keeps the GPU from being used";
+}
+
 }  // namespace lockstep::observe::fixes

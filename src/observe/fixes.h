@@ -26,5 +26,7 @@ std::string no_checks(const RunSetting& setting);
 std::string trace(const RunSetting& setting);
 std::string free_results(const RunSetting& setting);
 std::string less_memory(const RunSetting& setting, int64_t batch);
+std::string share_examples(const RunSummary& summary);
+std::string gpu_in_place_of_cpu(const RunSummary& summary);
 
 }  // namespace lockstep::observe::fixes

@@ -44,7 +44,7 @@ double Histogram::quantile(double q, int64_t zeros) const {
 Distribution Histogram::distribution(int64_t count) const {
   const int64_t zeros = std::max<int64_t>(0, count - count_), all = count_ + zeros;
   const double mean = all == 0 ? 0.0 : static_cast<double>(total_) / static_cast<double>(all);
-  return {all, total_, max_, mean, quantile(0.5, zeros), quantile(0.95, zeros)};
+  return {all, total_, max_, mean, quantile(0.5, zeros), quantile(0.95, zeros), quantile(0.1, zeros)};
 }
 
 }  // namespace lockstep::observe

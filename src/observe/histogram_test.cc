@@ -30,6 +30,7 @@ TEST(Histogram, IsExactForSmallAndForEqualValues) {
   const Distribution d = equal.distribution();
   EXPECT_EQ(d.median, 123'456'789);
   EXPECT_EQ(d.p95, 123'456'789);
+  EXPECT_EQ(d.p10, 123'456'789);
   EXPECT_EQ(d.max, 123'456'789);
   EXPECT_EQ(d.mean, 123'456'789);
   EXPECT_EQ(d.total, 5 * int64_t{123'456'789});

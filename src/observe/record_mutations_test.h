@@ -42,6 +42,8 @@ inline RunRecord sample_record() {
                                .times_ms = {1.5, 0.5},
                                .intervals = {{0, 4, 0, 8, 1, 128, {6, 2}}, {4, 4, 10, 3, 0, 128, {1, 2}}}});
   record.sums = "two devices";
+  record.bound = "compute takes 90% of the time";
+  record.others_ms = 1'700'000'000'500;
   record.verdicts = {{"input-bound", "cause", "evidence", "fix", "gain", 1.5}};
   RunRecord::Input input;
   input.root = {.name = "batch", .arguments = "32", .where = "main.cc:1", .elements = 12};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/observe/run_report.h"
+#include "observe/device_view.h"
 #include "observe/steady_run.h"
 
 namespace lockstep::observe {
@@ -43,7 +44,8 @@ RunRecord::Replica replica_of(const ReplicaSummary& summary, const MeanStep* ste
 
 }  // namespace
 
-void add_summary(RunRecord& record, const RunSummary& summary) {
+void add_summary(RunRecord& record, const RunSummary& given) {
+  const RunSummary summary = device_view(given);
   const std::optional<SteadyRun> steady = steady_run(summary);
   record.categories.clear();
   for (size_t c = 0; c < kCategories; ++c) record.categories.emplace_back(name(static_cast<Category>(c)));
@@ -55,14 +57,17 @@ void add_summary(RunRecord& record, const RunSummary& summary) {
   record.examples_per_second = examples_per_second(summary);
   record.sums = summary.sums;
   record.verdicts = judge(summary);
+  record.bound = record.verdicts.empty() ? bound_by(summary) : "";
 }
 
-void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t width, bool several_workers) {
+void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t width, bool several_workers,
+                   const RunSummary& summary) {
   replicas.resize(std::min({replicas.size(), record.replicas.size(), kMostReplicas}));
   if (replicas.empty()) return;
   const int64_t most = std::min(StepHistory::kMost, kMostRows / static_cast<int64_t>(replicas.size()));
   record.interval_steps = align(replicas, width, most);
   if (several_workers) attribute_waiting(replicas);
+  if (devices_limit(summary)) show_devices(replicas);
   for (size_t r = 0; r < replicas.size(); ++r) record.replicas[r].intervals = std::move(replicas[r]);
 }
 

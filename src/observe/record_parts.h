@@ -11,8 +11,9 @@ namespace lockstep::observe {
 void add_summary(RunRecord& record, const RunSummary& summary);
 
 // All replicas' intervals, by replica, as many as the record has room for; `width`: the steps of the widest. Where they are of
-// several workers, who waits follows from their difference (attribute_waiting).
-void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t width, bool several_workers);
+// several workers, who waits follows from their difference (attribute_waiting). `summary` is that of the same run.
+void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t width, bool several_workers,
+                   const RunSummary& summary);
 
 // Some thousand spans at most: whole steps from the first on as far as they fit, and the first in any case.
 RunRecord::Timeline timeline_of(const Trace& trace);

@@ -1,7 +1,6 @@
 #include "lockstep/observe/run_record.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::observe {
 namespace {
@@ -98,6 +98,7 @@ void visit(Visitor& v, RunRecord& record) {
   v("replicas", record.replicas), v("sums", record.sums), v("input", record.input);
   v("memory", record.memory), v("timeline", record.timeline), v("kernels", record.kernels);
   v("configuration", record.configuration), v("versions", record.versions);
+  v.later("bound", record.bound), v.later("others_ms", record.others_ms);
 }
 
 // --- rows: the fixed members, then a list that goes to the end of the row ---
@@ -146,6 +147,10 @@ class JsonWriter {
   template <class T>
   void operator()(std::string_view name, const T& value) {
     members_.emplace_back(std::string(name), written(value));
+  }
+  template <class T>
+  void later(std::string_view name, const T& value) {
+    (*this)(name, value);
   }
   Json take() { return Json::object(std::move(members_)); }
 
@@ -246,6 +251,11 @@ class JsonReader {
     const Json* member = json_.find(name);
     if (!member) refuse(place_, "has no member \"", name, "\"");
     read(*member, value, inside(place_, name));
+  }
+  // What records of earlier versions do not have.
+  template <class T>
+  void later(std::string_view name, T& value) {
+    if (json_.find(name)) (*this)(name, value);
   }
 
  private:
@@ -355,8 +365,7 @@ std::optional<double> share_of_ceiling(const KernelTime& kernel, const RunRecord
 
 bool looks_dead(const RunRecord& record) {
   if (record.state != RunRecord::State::running || record.process <= 0) return false;
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0 || record.host != host.data()) return false;
+  if (record.host != host_name()) return false;
   return kill(static_cast<pid_t>(record.process), 0) != 0 && errno == ESRCH;
 }
 

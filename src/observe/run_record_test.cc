@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/host.h"
 #include "observe/record_mutations_test.h"
 #include "observe/record_writer.h"
 
@@ -130,6 +131,15 @@ void mutate(uint64_t first, uint64_t count) {
 TEST(RunRecord, MutationsAreReadOrRefused) { mutate(0, 400); }
 TEST(RunRecord, LongMutationsAreReadOrRefused) { mutate(10'000, 20'000); }
 
+TEST(RunRecord, WhatCameLaterMayBeMissing) {
+  Json json = to_json(sample_record());
+  EXPECT_EQ(record_from_json(json).bound, sample_record().bound);
+  json.erase("bound");
+  json.erase("others_ms");
+  EXPECT_EQ(record_from_json(json).bound, "");
+  EXPECT_EQ(record_from_json(json).others_ms, 0);
+}
+
 TEST(RunRecord, TheCeilingIsThatOfWhatLimitsTheKernel) {
   const RunRecord::Kernels of{.flops_per_second = 100, .bytes_per_second = 10};
   EXPECT_DOUBLE_EQ(*share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 50, .bytes = 1}, of),
@@ -143,9 +153,7 @@ TEST(RunRecord, TheCeilingIsThatOfWhatLimitsTheKernel) {
 TEST(RunRecord, ARunWhoseProcessIsGoneLooksDead) {
   RunRecord record = sample_record();
   record.state = RunRecord::State::running;
-  std::array<char, 256> host{};
-  ASSERT_EQ(gethostname(host.data(), host.size() - 1), 0);
-  record.host = host.data();
+  record.host = host_name();
   record.process = getpid();
   EXPECT_FALSE(looks_dead(record));
   record.process = 0x7ffffffe;  // more than the system gives

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/terminal.h"
+#include "observe/device_view.h"
 
 namespace lockstep::observe {
 
@@ -25,6 +26,7 @@ double examples_per_second(const RunSummary& summary) {
 
 RunReport report_on(RunSummary summary, std::string title) {
   std::vector<Verdict> verdicts = judge(summary);
+  summary = device_view(std::move(summary));
   return {std::move(title), std::move(summary), std::move(verdicts)};
 }
 

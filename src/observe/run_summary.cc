@@ -22,9 +22,9 @@ constexpr std::string_view kCategoryNames[] = {
     "descheduled",        "idle",      "unattributed"};
 static_assert(std::size(kCategoryNames) == kCategories);
 
-constexpr std::string_view kCounterNames[] = {"examples",    "slots",  "host_copies", "host_copy_bytes",
-                                              "value_reads", "traces", "checking_ns", "communication_bytes",
-                                              "flops"};
+constexpr std::string_view kCounterNames[] = {
+    "examples", "slots",       "host_copies",         "host_copy_bytes", "value_reads",
+    "traces",   "checking_ns", "communication_bytes", "flops",           "half_flops"};
 static_assert(std::size(kCounterNames) == kCounters);
 
 constexpr size_t kShownReplicas = 16;  // in lines of their own
@@ -39,6 +39,7 @@ Json to_json(const Distribution& d) {
           {"mean_ms", ms(d.mean)},
           {"median_ms", ms(d.median)},
           {"p95_ms", ms(d.p95)},
+          {"p10_ms", ms(d.p10)},
           {"max_ms", ms(static_cast<double>(d.max))},
           {"total_ms", ms(static_cast<double>(d.total))}};
 }
@@ -88,7 +89,9 @@ Json to_json(const RunSetting& setting) {
           {"cores", setting.cores},
           {"asynchronous", setting.asynchronous},
           {"waited_for_cores_s", setting.waited_for_cores_s},
-          {"flops_per_second", setting.flops_per_second}};
+          {"same_examples", setting.same_examples},
+          {"flops_per_second", setting.flops_per_second},
+          {"half_flops_per_second", setting.half_flops_per_second}};
 }
 
 Json to_json(const MemorySummary& memory) {
@@ -221,11 +224,11 @@ void move(ReplicaSummary& replica, double part) {
   from.total -= moved;
   to.total += moved;
   // Which steps it was is not known: all alike.
-  to.median += part * from.median, to.p95 += part * from.p95;
+  to.median += part * from.median, to.p95 += part * from.p95, to.p10 += part * from.p10;
   to.max += static_cast<int64_t>(part * static_cast<double>(from.max));
   to.count = from.count;
   from.max -= static_cast<int64_t>(part * static_cast<double>(from.max));
-  from.median *= 1 - part, from.p95 *= 1 - part;
+  from.median *= 1 - part, from.p95 *= 1 - part, from.p10 *= 1 - part;
   for (Distribution* each : {&from, &to})
     each->mean = static_cast<double>(each->total) / static_cast<double>(each->count);
   const auto first =
@@ -328,6 +331,7 @@ RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string
     all.measures_descheduled |= worker.measures_descheduled;
     if (w == 0) all.setting = worker.setting;
     if (all.sums.empty()) all.sums = worker.sums;
+    if (all.on_cpu.empty() && !worker.on_cpu.empty()) all.on_cpu = worker.on_cpu + " at " + names[w];
     double input = 0;
     for (ReplicaSummary& replica : worker.replicas) {
       if (const double own = in_collectives(replica); own > least) move(replica, 1 - least / own);
@@ -352,7 +356,7 @@ namespace {
 Distribution difference(const Distribution& before, const Distribution& now) {
   Distribution both{.count = now.count - before.count, .total = now.total - before.total};
   if (both.count > 0) both.mean = static_cast<double>(both.total) / static_cast<double>(both.count);
-  both.median = both.p95 = both.mean;
+  both.median = both.p95 = both.p10 = both.mean;
   both.max = static_cast<int64_t>(both.mean);
   return both;
 }
@@ -435,6 +439,7 @@ std::string to_json(const RunSummary& summary) {
   if (!summary.input.bottleneck.empty())
     json["input"] = {{"bottleneck", summary.input.bottleneck}, {"fix", summary.input.fix}};
   if (!summary.sums.empty()) json["sums"] = summary.sums;
+  if (!summary.on_cpu.empty()) json["on_cpu"] = summary.on_cpu;
   for (const MemorySummary& memory : summary.memory) json["memory"].push_back(to_json(memory));
   return json.dump(2);
 }

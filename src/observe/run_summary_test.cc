@@ -41,6 +41,7 @@ TEST(RunSummary, NamesAreDistinct) {
   for (size_t c = 0; c < kCounters; ++c) names.insert(name(static_cast<Counter>(c)));
   EXPECT_EQ(names.size(), kCounters);
   EXPECT_EQ(name(Counter::flops), "flops");
+  EXPECT_EQ(name(Counter::half_flops), "half_flops");
 }
 
 TEST(RunSummary, TextShowsTheStepAndTheShares) {

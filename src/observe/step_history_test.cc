@@ -102,7 +102,7 @@ TEST(RecordParts, ManyReplicasHaveFewerIntervals) {
   for (Intervals& intervals : all)
     for (int64_t s = 0; s < 256; ++s)
       intervals.push_back({.first_step = s, .steps = 1, .times_ns = std::vector<int64_t>(kCategories, 1)});
-  add_intervals(record, std::move(all), 1, false);
+  add_intervals(record, std::move(all), 1, false, summary);
   EXPECT_EQ(record.interval_steps, 16);
   EXPECT_EQ(record.replicas[0].intervals.size(), 16u);
   EXPECT_EQ(record.replicas[99].intervals.size(), 0u) << "beyond the 64th there are means alone";

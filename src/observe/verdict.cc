@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "observe/device_view.h"
 #include "observe/fixes.h"
 #include "observe/steady_run.h"
 #include "observe/time_unit.h"
@@ -26,7 +27,6 @@ constexpr int64_t kGrownBytes = 1 << 20;
 constexpr double kCloseToLimit = 0.95;
 constexpr double kTargetOverhead = 0.10;
 constexpr double kMaxBatchFactor = 64;
-constexpr double kReadsPerStep = 0.5;
 
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
 
@@ -421,7 +421,34 @@ std::optional<Verdict> memory_close(const Run& run) {
   return std::nullopt;
 }
 
-enum class Promise : uint8_t { speed, other };
+std::optional<Verdict> not_sharded(const Run& run) {
+  const int same = setting(run).same_examples;
+  if (same < 2) return std::nullopt;
+  const bool of_workers = !run.summary->workers.empty();
+  Verdict v;
+  v.cause = fmt::format("{} {} compute the same examples: the data is not shared among them", same,
+                        of_workers ? "workers" : "replicas");
+  v.evidence = of_workers ? "their first batches have the same values"
+                          : "run() was called with tensors that were not distributed, which every replica "
+                            "gets whole";
+  v.fix = fixes::share_examples(*run.summary);
+  v.speedup = same;
+  v.gain = fmt::format("{}x examples that are not the same, in the time that these take", same);
+  return v;
+}
+
+std::optional<Verdict> ops_on_cpu(const Run& run) {
+  if (run.summary->on_cpu.empty()) return std::nullopt;
+  Verdict v;
+  v.cause = "the CPU computes what was to run, or could, on a GPU";
+  v.evidence = "on the CPU: " + run.summary->on_cpu;
+  v.fix = fixes::gpu_in_place_of_cpu(*run.summary);
+  v.gain = "not known: no GPU could be tried";
+  return v;
+}
+
+// first: whatever else there is to gain, it is gained on the wrong device.
+enum class Promise : uint8_t { first, speed, other };
 struct Rule {
   const char* id;
   std::optional<Verdict> (*judge)(const Run&);
@@ -429,6 +456,7 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
+    {"ops-on-cpu", ops_on_cpu, Promise::first},
     {"input-bound", input_bound},
     {"communication-bound", communication_bound},
     {"overhead-bound", overhead_bound},
@@ -440,6 +468,7 @@ constexpr Rule kRules[] = {
     {"host-copies", host_copies},
     {"descheduled", descheduled},
     {"numerics-checked", numerics_checked},
+    {"not-sharded", not_sharded},
     {"unattributed", unattributed, Promise::other},
     {"memory-grows", memory_grows, Promise::other},
     {"memory-close", memory_close, Promise::other},
@@ -449,21 +478,37 @@ constexpr Rule kRules[] = {
 
 std::vector<Verdict> judge(const RunSummary& summary) {
   std::vector<Verdict> verdicts;
-  const std::optional<Run> run = steady_run(summary);
+  const RunSummary seen = device_view(summary);
+  const std::optional<Run> run = steady_run(seen);
   if (!run) return verdicts;
+  std::ptrdiff_t first = 0;  // those rules stand in front
   for (const Rule& rule : kRules) {
     std::optional<Verdict> verdict = rule.judge(*run);
     if (!verdict || (rule.promise == Promise::speed && verdict->speedup < kMinGain)) continue;
     verdict->id = rule.id;
+    first += rule.promise == Promise::first;
     verdicts.push_back(std::move(*verdict));
   }
-  std::stable_sort(verdicts.begin(), verdicts.end(),
+  std::stable_sort(verdicts.begin() + first, verdicts.end(),
                    [](const Verdict& a, const Verdict& b) { return a.speedup > b.speedup; });
   if (verdicts.size() > kMostVerdicts) verdicts.resize(kMostVerdicts);
   return verdicts;
 }
 
-std::string bound_by(const RunSummary& summary) {
+namespace {
+
+// Per second, of so many operations, `half` of them on numbers of 16 bits: each kind at its own rate. 0: not known.
+double ceiling(const RunSetting& setting, double flops, double half) {
+  if (setting.flops_per_second <= 0) return 0;
+  const double half_rate =
+      setting.half_flops_per_second > 0 ? setting.half_flops_per_second : setting.flops_per_second;
+  return flops / ((flops - half) / setting.flops_per_second + half / half_rate);
+}
+
+}  // namespace
+
+std::string bound_by(const RunSummary& given) {
+  const RunSummary summary = device_view(given);
   const std::optional<Run> run = steady_run(summary);
   if (!run) return {};
   size_t largest = 0;
@@ -475,7 +520,8 @@ std::string bound_by(const RunSummary& summary) {
   const double seconds = (summary.setting.asynchronous ? run->mean.wall : run->mean[Category::compute]) / 1e3;
   const double flops = run->mean[Counter::flops] / static_cast<double>(run->replicas.size());
   if (category == Category::compute && flops > 0 && seconds > 0) {
-    const double rate = flops / seconds, most = summary.setting.flops_per_second;
+    const double half = run->mean[Counter::half_flops] / static_cast<double>(run->replicas.size());
+    const double rate = flops / seconds, most = ceiling(summary.setting, flops, half);
     text += most > 0 ? fmt::format(", at {:.0f}% of what the device can do ({:.3g} of {:.3g} GFLOP/s)",
                                    std::min(100.0, 100 * rate / most), rate / 1e9, most / 1e9)
                      : fmt::format(", at {:.3g} GFLOP/s", rate / 1e9);

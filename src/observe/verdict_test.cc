@@ -341,6 +341,48 @@ TEST(Verdict, AHealthyRunIsToldWhatBoundsIt) {
   EXPECT_EQ(bound_by(RunSummary{}), "");
 }
 
+TEST(Verdict, NumbersOf16BitsHaveACeilingOfTheirOwn) {
+  RunSummary summary = play(1, 11, [](int, int) {
+    return Part{.times = {{Category::compute, 10}},
+                .counts = {{Counter::flops, 1'000'000'000}, {Counter::half_flops, 800'000'000}}};
+  });
+  summary.setting.flops_per_second = 100e9;
+  summary.setting.half_flops_per_second = 400e9;
+  // 0.2 G at 100 G/s and 0.8 G at 400 G/s take 4 of the 10 ms.
+  EXPECT_EQ(bound_by(summary),
+            "compute takes 100% of the time, at 40% of what the device can do (100 of 250 GFLOP/s)");
+  summary.setting.half_flops_per_second = 0;
+  EXPECT_THAT(bound_by(summary), HasSubstr("(100 of 100 GFLOP/s)"));
+}
+
+TEST(Verdict, ReplicasThatComputeTheSameExamples) {
+  RunSummary summary = play(2, 11, [](int, int) { return Part{.times = {{Category::compute, 10}}}; });
+  summary.setting.kind = RunKind::strategy;
+  EXPECT_THAT(judge(summary), IsEmpty());
+  summary.setting.same_examples = 2;
+  std::vector<Verdict> verdicts = judge(summary);
+  ASSERT_THAT(ids(verdicts), ElementsAre("not-sharded"));
+  EXPECT_EQ(verdicts[0].speedup, 2);
+  EXPECT_THAT(verdicts[0].cause, HasSubstr("2 replicas compute the same examples"));
+  EXPECT_THAT(verdicts[0].fix, HasSubstr("strategy.distribute_dataset(dataset)"));
+  summary.workers = {{"worker 0", 1}, {"worker 1", 1}};
+  verdicts = judge(summary);
+  EXPECT_THAT(verdicts[0].cause, HasSubstr("2 workers"));
+  EXPECT_THAT(verdicts[0].fix, HasSubstr("AutoShardPolicy::data"));
+}
+
+TEST(Verdict, WhatRunsOnTheCpuInPlaceOfAGpuIsSaidFirst) {
+  RunSummary summary = play(1, 11, [](int, int) {
+    return Part{.times = {{Category::input_wait, 4}, {Category::compute, 3}, {Category::loop, 3}}};
+  });
+  summary.on_cpu = "all ops, while the machine's GPU is not used: plugin cuda is not loaded: x";
+  const std::vector<Verdict> verdicts = judge(summary);
+  ASSERT_THAT(ids(verdicts), ElementsAre("ops-on-cpu", "input-bound"));
+  EXPECT_THAT(verdicts[0].evidence, HasSubstr("plugin cuda is not loaded: x"));
+  EXPECT_EQ(verdicts[0].fix, "lockstep doctor  # what keeps the GPU from being used");
+  EXPECT_EQ(verdicts[0].speedup, 1);
+}
+
 TEST(Verdict, WaitingWithoutASlowReplica) {
   const auto verdicts = judge(play(2, 11, [](int replica, int step) {
     const bool longer = (replica + step) % 2 == 0;

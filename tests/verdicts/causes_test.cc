@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <thread>
 
+#include "execute/asynchronous_device_test.h"
 #include "programs.h"
 
 namespace lockstep::testing {
@@ -179,6 +182,54 @@ TEST(Causes, AReplicaWithMoreToDo) {
   EXPECT_EQ(time.replicas[1].partial_steps, 0) << "its share is smaller because somebody said so";
 }
 
+// Which replica has more to do changes from step to step, so that none is slower.
+TEST(Causes, ReplicasWhoseStepsAreUneven) {
+  const MirroredStrategy strategy(kTwoDevices, {.report = false});
+  const auto step = [](const Tensor& rounds) {
+    const Tensor weights = Tensor::full(DType::float32, {256, 256}, 0.001);
+    const TensorList end = while_loop([](std::span<const Tensor> v) { return v[0] < v[1]; },
+                                      [](std::span<const Tensor> v) -> TensorList {
+                                        return {v[0] + 1.0, v[1], matmul(v[2], v[3]), v[3]};
+                                      },
+                                      {Tensor::scalar(0.0f), reduce_sum(rounds), weights, weights});
+    return distribute::all_reduce(distribute::ReduceOp::sum, reduce_sum(end[2]));
+  };
+  constexpr int kAttempts = 3;
+  observe::RunSummary time;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    for (int i = 0; i < 12; ++i) {
+      const std::vector<float> rounds = i % 2 == 0 ? std::vector{60.0f, 1.0f} : std::vector{1.0f, 60.0f};
+      strategy.run(step, strategy.distribute(Tensor::from(rounds, {2})));
+    }
+    time = as_if_alone(strategy.summary());
+    if (const auto all = ids(observe::judge(time));
+        std::find(all.begin(), all.end(), "waiting-for-others") != all.end())
+      break;
+  }
+  EXPECT_THAT(verdict(time, "waiting-for-others").cause, HasSubstr("though none is slower on average"));
+}
+
+// As a forgotten distribute() makes it: each replica computes all of the batch.
+TEST(Causes, ReplicasThatAreGivenTheSameTensors) {
+  const auto run = [](bool distributes) {
+    const MirroredStrategy strategy(kTwoDevices, {.report = false});
+    const auto step = [](const Tensor& x) {
+      return distribute::all_reduce(distribute::ReduceOp::sum, reduce_sum(matmul(x, x)));
+    };
+    const Tensor x = random::normal({256, 256});
+    for (int i = 0; i < 8; ++i)
+      if (distributes)
+        strategy.run([](const Tensor& y) { return reduce_sum(y); }, strategy.distribute(x));
+      else
+        strategy.run(step, x);
+    return strategy.summary();
+  };
+  const auto found = verdict(run(false), "not-sharded");
+  EXPECT_EQ(found.speedup, 2);
+  EXPECT_THAT(found.fix, HasSubstr("strategy.distribute_dataset(dataset)"));
+  EXPECT_THAT(ids(observe::judge(run(true))), Not(Contains("not-sharded")));
+}
+
 TEST(Causes, ReplicasWithEmptyPlaces) {
   const MirroredStrategy strategy(kTwoDevices, {.report = false});
   const auto scope = strategy.scope();
@@ -201,6 +252,27 @@ TEST(Causes, ValuesThatGoFromDeviceToDevice) {
   const Tensor x = Tensor::full(DType::float32, {1 << 20}, 1);
   for (int i = 0; i < 10; ++i) step(x);
   verdict(step.report().summary, "host-copies");
+}
+
+// A device that says of itself that it computes beside the host, as GPUs do: there is none that does in every machine.
+TEST(Causes, AValueThatIsReadAfterEveryStep) {
+  Device beside(std::make_unique<AsynchronousDevice>(95));
+  const DeviceScope scope(beside);
+  auto step = function([](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < 8; ++i) y = matmul(y, x) * 0.01;
+    return reduce_sum(y);
+  });
+  const Tensor x = random::normal({256, 256});
+  double total = 0;
+  for (int i = 0; i < 12; ++i) {
+    total += step(x).item<float>();
+    rest(10);
+  }
+  EXPECT_TRUE(std::isfinite(total));
+  const auto found = verdict(step.report().summary, "host-copies");
+  EXPECT_THAT(found.cause, HasSubstr("reads a value on the host every step"));
+  EXPECT_THAT(found.fix, HasSubstr("mean.update_state(loss)"));
 }
 
 TEST(Causes, MoreThreadsThanProcessors) {
@@ -242,6 +314,85 @@ TEST(Causes, MemoryThatGrows) {
           .time;
   EXPECT_THAT(verdict(without_times(time), "memory-grows").cause,
               HasSubstr("take more memory with every epoch"));
+}
+
+TEST(Causes, MemoryThatIsNearlyUsedUp) {
+  const distribute::OneDeviceStrategy strategy("/CPU:1", {.report = false});
+  const auto scope = strategy.scope();
+  const keras::Model model = compiled(dense());
+  const Examples some = examples(256, {512});
+  const auto fit = [&] { return model.fit({some.x, some.y}, {.batch_size = 64, .verbose = 0}).time; };
+  fit();
+  const observe::RunSummary unlimited = fit();
+  EXPECT_THAT(ids(observe::judge(without_times(unlimited))), Not(Contains("memory-close")));
+  Device& device = device_by_name("/CPU:1");
+  device.set_memory_limit(unlimited.memory.at(0).peak * 103 / 100);
+  const auto found = verdict(without_times(fit()), "memory-close");
+  device.set_memory_limit(0);
+  EXPECT_EQ(found.cause, "/CPU:1 was nearly out of memory");
+  EXPECT_EQ(found.fix, "model.fit(train, {.batch_size = 32});  // half of the activations");
+}
+
+// Half a minute: what came in the last ten seconds is judged, and compared with the ten before.
+TEST(CausesLong, AMapThatBecomesSlowIsToldWhileTraining) {
+  class Messages {
+   public:
+    Messages()
+        : before_(set_log_sink([this](const LogMessage& message) { texts.emplace_back(message.text); })) {}
+    ~Messages() { set_log_sink(before_); }
+    std::vector<std::string> texts;
+
+   private:
+    LogSink before_;
+  } messages;
+  const auto began = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  const Examples some = examples(64, {512});
+  const data::Dataset dataset = data::Dataset::from_tensor_slices({some.x, some.y})
+                                    .batch(64)
+                                    .repeat()
+                                    .map([&](const Tensor& x, const Tensor& y) {
+                                      if (seconds() > 13) rest(50);
+                                      return data::Element(x, y);
+                                    });
+  class UntilTold final : public keras::CallbackBase {
+   public:
+    UntilTold(const std::function<bool()>& over) : over_(over) {}
+    void on_train_batch_end(int64_t, const keras::Logs&) override {
+      if (over_()) model().stop_training();
+    }
+
+   private:
+    std::function<bool()> over_;
+  };
+  const auto told = [&] {
+    return std::any_of(messages.texts.begin(), messages.texts.end(), [](const std::string& text) {
+      return text.find("on the run is input-bound: ") != std::string::npos;
+    });
+  };
+  const auto over = [&] { return told() || seconds() > 60; };
+  compiled(dense()).fit(
+      dataset,
+      {.verbose = 0, .callbacks = {keras::make_callback<UntilTold>(over)}, .steps_per_epoch = 1'000'000});
+  EXPECT_TRUE(told()) << ::testing::PrintToString(messages.texts);
+}
+
+// What a program has asked for once stays known.
+TEST(CausesInOwnProcess, AGpuThatSoftPlacementReplaces) {
+  config::set_soft_device_placement(true);
+  auto step = function([](const Tensor& x) {
+    const DeviceScope there = device("/GPU:0");
+    return reduce_sum(matmul(x, x));
+  });
+  const Tensor x = random::normal({64, 64});
+  for (int i = 0; i < 8; ++i) step(x);
+  const auto all = observe::judge(step.report().summary);
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all[0].id, "ops-on-cpu") << observe::to_text(all);
+  EXPECT_THAT(all[0].evidence, AllOf(HasSubstr("ops of \"/GPU:0\" at "), HasSubstr("causes_test.cc:")));
+  EXPECT_THAT(all[0].fix, HasSubstr("set_soft_device_placement(false)"));
 }
 
 // Whatever else a process has run would count.

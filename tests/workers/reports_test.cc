@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -71,6 +72,93 @@ void failing_loop() {
   if (strategy.worker() == 1) throw std::runtime_error("worker 1 has had enough");
 }
 const RegisterScenario loop_failed("failing loop", failing_loop);
+
+std::string ids_of(const observe::RunSummary& time) {
+  std::string ids;
+  for (const observe::Verdict& verdict : observe::judge(time)) ids += verdict.id + " ";
+  return ids;
+}
+
+// Now one worker dawdles, now the other, so that none is slower.
+class InTurns final : public keras::CallbackBase {
+ public:
+  explicit InTurns(int worker) : worker_(worker) {}
+  void on_train_batch_begin(int64_t batch, const keras::Logs&) override {
+    if (batch % 2 == worker_) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  }
+
+ private:
+  int worker_;
+};
+
+keras::Sequential dense_model(const MultiWorkerMirroredStrategy& strategy, int64_t units) {
+  const auto scope = strategy.scope();
+  keras::Sequential model({keras::layers::Dense(units, {.input_shape = {units}})});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  return model;
+}
+
+void uneven_workers() {
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  const Tensor x = random::normal({kSteps * kBatch, 8});
+  report(ids_of(dense_model(strategy, 8)
+                    .fit(x, x,
+                         {.batch_size = kBatch,
+                          .verbose = 0,
+                          .callbacks = {keras::make_callback<InTurns>(strategy.worker())}})
+                    .time));
+}
+const RegisterScenario unevenly("uneven workers", uneven_workers);
+
+// A gradient of 16 MB, for which next to nothing is computed.
+void much_to_send() {
+  constexpr int64_t kUnits = 2048;
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  const Tensor x = random::normal({2 * kSteps, kUnits});
+  report(ids_of(dense_model(strategy, kUnits).fit(x, x, {.batch_size = 2, .verbose = 0}).time));
+}
+const RegisterScenario sends_much("much to send", much_to_send);
+
+// Each worker reads all of the data.
+void same_examples() {
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  const bool shared = std::getenv("TEST_SHARED") != nullptr;
+  set_random_seed(5);
+  const Tensor x = random::normal({kSteps * kBatch, 8});
+  data::Dataset dataset =
+      data::Dataset::from_tensor_slices({x, x}).with_options({.auto_shard = data::AutoShardPolicy::off});
+  if (shared) dataset = dataset.shard(strategy.num_workers(), strategy.worker());
+  report(ids_of(dense_model(strategy, 8).fit(dataset.batch(kBatch), {.verbose = 0}).time));
+}
+const RegisterScenario unshared("same examples", same_examples);
+
+// What else the machine does must not take longer than the cause: one attempt of some will do.
+void expect_verdict(const char* scenario, const std::string& id,
+                    const std::vector<std::string>& environment = {}) {
+  if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  constexpr int kAttempts = 3;
+  std::string said;
+  for (int i = 0; i < kAttempts; ++i) {
+    const auto results = run({.scenario = scenario, .workers = 2, .environment = environment});
+    for (const WorkerResult& worker : results) ASSERT_EQ(worker.status, 0) << worker.output;
+    EXPECT_EQ(results[0].report, results[1].report) << "all workers know the same";
+    if (results[0].report.find(id) != std::string::npos) return;
+    said += results[0].report;
+  }
+  FAIL() << "not " << id << " but\n" << said;
+}
+
+TEST(VerdictsOnWorkers, ThatWaitForEachOther) { expect_verdict("uneven workers", "waiting-for-others"); }
+TEST(VerdictsOnWorkers, ThatSendMoreThanTheyCompute) {
+  expect_verdict("much to send", "communication-bound");
+}
+TEST(VerdictsOnWorkers, ThatReadTheSameExamples) {
+  expect_verdict("same examples", "not-sharded");
+  if (IsSkipped()) return;
+  const auto results = run({.scenario = "same examples", .workers = 2, .environment = {"TEST_SHARED=1"}});
+  EXPECT_THAT(results[0].report, Not(HasSubstr("not-sharded")))
+      << "each has its own part, though nobody cut it";
+}
 
 class Reports : public ::testing::TestWithParam<Launcher> {
  protected:

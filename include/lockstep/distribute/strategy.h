@@ -162,6 +162,7 @@ class RunArgument {
 };
 
 class Strategy;
+class WorkerBatches;
 
 class DistributedDataset {
  public:
@@ -287,6 +288,8 @@ class Strategy {
                   std::source_location where = std::source_location::current()) const;
   // Where the time of a loop over run() goes, by device, what is between two calls included.
   observe::RunSummary summary() const;
+  // Of distributed datasets: so many workers have read the same batches. The summary says it.
+  void note_same_examples(int workers) const;
 
  protected:
   explicit Strategy(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -421,6 +424,7 @@ class DistributedDataset::iterator {
   data::Dataset dataset_;
   bool own_batches_;
   std::shared_ptr<data::Iterator> iterator_;
+  std::shared_ptr<WorkerBatches> parts_;  // null: one process
   void cut();
   std::optional<data::Structure> structure_;
   data::Element batch_;  // as it was read

@@ -75,6 +75,8 @@ struct RunRecord {
   std::vector<Replica> replicas = {};
   std::string sums = {};  // how several devices all-reduce
   std::vector<Verdict> verdicts = {};
+  std::string bound = {};  // of a run without any, what bounds it (observe::bound_by)
+  int64_t others_ms = 0;   // since 1970, when the figures of other workers came in; 0: there are none
 
   // The input pipeline, where the data is a dataset (lockstep/data/explain.h).
   struct Stage {

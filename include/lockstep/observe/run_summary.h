@@ -40,8 +40,9 @@ enum class Counter : uint8_t {
   checking_ns,          // part of compute in which results were looked at for NaN and infinity
   communication_bytes,  // sent by this replica in collectives
   flops,
+  half_flops,  // of them, on numbers of 16 bits, which GPUs compute with other units
 };
-inline constexpr size_t kCounters = 9;
+inline constexpr size_t kCounters = 10;
 
 std::string_view name(Counter counter);
 
@@ -66,7 +67,7 @@ struct StepRecord {
 };
 
 // Of one duration over the steps of a run, in nanoseconds; steps made together have equal shares of theirs.
-// Mean, total and max are exact; median and p95 are within 2%.
+// Mean, total and max are exact; median, p95 and p10 are within 2%.
 struct Distribution {
   int64_t count = 0;
   int64_t total = 0;
@@ -74,6 +75,7 @@ struct Distribution {
   double mean = 0;
   double median = 0;
   double p95 = 0;
+  double p10 = 0;  // what steps take that nothing disturbs
 };
 
 // The time of a run is that of its steps, of what was compiled and what else was between the steps.
@@ -117,7 +119,9 @@ struct RunSetting {
   int cores = 0;                    // that the process may use; 0: not known
   bool asynchronous = false;        // devices compute beside the host (GPUs), which waits for them in compute
   float waited_for_cores_s = 0;     // of threads of the process that had work; 0: not known
-  double flops_per_second = 0;      // that one replica's device can do at most; 0: not known
+  int same_examples = 1;            // so many replicas, or workers, were given the same examples
+  double flops_per_second = 0;      // that one replica's device can do at most, in float32; 0: not known
+  double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many
 };
 
 // The memory of one device over a run. Bytes, as they were asked for.
@@ -161,6 +165,7 @@ struct RunSummary {
   RunSetting setting = {};
   InputSummary input = {};
   std::string sums = {};                   // how several devices all-reduce, and why like that
+  std::string on_cpu = {};                 // what ran there that was to run on a GPU, and why; empty: nothing
   std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
 };
 

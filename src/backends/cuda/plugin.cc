@@ -84,11 +84,15 @@ class Driver final : public GpuDriver {
   static PhysicalGpu describe(int ordinal) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+    int clock_khz = 0;
+    check(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, ordinal), "cudaDeviceGetAttribute");
     return {.name = properties.name,
             .uuid = uuid_text(properties.uuid),
             .memory = static_cast<int64_t>(properties.totalGlobalMem),
             .capability_major = properties.major,
-            .capability_minor = properties.minor};
+            .capability_minor = properties.minor,
+            .multiprocessors = properties.multiProcessorCount,
+            .clock_mhz = clock_khz / 1000};
   }
 };
 

@@ -48,6 +48,12 @@ struct Step {
   std::source_location where;
   int group = -1;  // of steps one behind the other that may run at the same time (launch_groups.h); -1: none
   std::string layer = {};  // whose weights it works with, as far as that can be told
+
+  // Of the numbers that it computes with.
+  DType dtype() const {
+    const std::vector<OperandLayout>& operands = input_layouts.empty() ? output_layouts : input_layouts;
+    return operands.empty() ? DType::float32 : operands[0].spec.dtype;
+  }
 };
 
 // A sum over replicas: input in every replica (or the same in all), result in the device arena.

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <map>
 #include <optional>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "keras/training/trainer.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/log.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/observe/run_record.h"
@@ -36,16 +35,6 @@ constexpr int64_t kCloseLooks = 128;  // batches
 constexpr int64_t kTraceFrom = 4, kTracedSteps = 3;
 constexpr int64_t kEventsPerThread = 1 << 14;  // a MiB
 constexpr size_t kMostPoints = 1000;           // of a curve
-
-int64_t wall_clock_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 Json versions() {
   Json all = Json::object({{"lockstep", LOCKSTEP_VERSION}, {"compiler", __VERSION__}});
@@ -172,7 +161,7 @@ class RunRecordCallback final : public CallbackBase {
     try {
       Record record = writer_->last();
       record.state = State::failed;
-      record.updated_ms = wall_clock_ms();
+      record.updated_ms = milliseconds_since_1970();
       writer_->write(record);
     } catch (const std::exception& error) {
       log(LogLevel::warning, "RunRecord: that the run has failed could not be written: ", error.what());
@@ -188,7 +177,7 @@ class RunRecordCallback final : public CallbackBase {
     record.model = model().name();
     record.host = host_name();
     record.process = getpid();
-    record.started_ms = record.updated_ms = wall_clock_ms();
+    record.started_ms = record.updated_ms = milliseconds_since_1970();
     record.epochs = params().epochs;
     record.steps_per_epoch = params().steps;
     record.configuration = options_.configuration;
@@ -381,10 +370,13 @@ class RunRecordCallback final : public CallbackBase {
     if (!strategy.workers() || !fit) return;
     Run& run = *run_;
     run.joined = distribute::of_all_workers(strategy, fit->summary());
+    run.record.others_ms = milliseconds_since_1970();
     // An interval is a list of numbers here too; that of another worker is read as strictly as a file.
     Record own;
-    observe::add_summary(own, fit->summary());
-    if (run.history) observe::add_intervals(own, run.history->replicas(), run.history->width(), false);
+    const observe::RunSummary summary = fit->summary();
+    observe::add_summary(own, summary);
+    if (run.history)
+      observe::add_intervals(own, run.history->replicas(), run.history->width(), false, summary);
     run.workers.clear();
     for (const std::string& text :
          strategy.workers()->gather("the record of the run", observe::to_json(own).dump())) {
@@ -418,13 +410,13 @@ class RunRecordCallback final : public CallbackBase {
   Record snapshot() const {
     const Run& run = *run_;
     Record record = run.record;
-    record.updated_ms = wall_clock_ms();
+    record.updated_ms = milliseconds_since_1970();
     const FitRun* fit = trainer().run();
     const observe::RunSummary own = fit ? fit->summary() : observe::RunSummary();
     const observe::RunSummary& summary = run.joined ? *run.joined : own;
     observe::add_summary(record, summary);
     WorkerSteps steps = steps_of_all();
-    observe::add_intervals(record, std::move(steps.replicas), steps.width, run.workers.size() > 1);
+    observe::add_intervals(record, std::move(steps.replicas), steps.width, run.workers.size() > 1, summary);
     for (size_t d = 0; d < own.memory.size(); ++d) record.memory.push_back(run.memory.of(d, own.memory[d]));
     if (run.joined)  // what other workers hold is known at its peak
       for (size_t d = own.memory.size(); d < summary.memory.size(); ++d)

@@ -468,12 +468,13 @@ void FitRun::complete(observe::RunSummary& time) const {
   observe::RunSetting& setting = time.setting;
   setting.kind = observe::RunKind::dataset;
   setting.steps_per_execution = trainer_.options().steps_per_execution;
+  setting.same_examples = stream_.same_examples();
   if (const Batch* arrays = data_.train.source()->arrays()) {
     setting.kind = observe::RunKind::arrays;
     setting.batch_size = options_.batch_size;
     setting.examples = examples_in(*arrays) * strategy_.num_workers();
   }
-  observer_.devices().describe(setting);
+  observer_.devices().describe(time);
 }
 
 observe::RunSummary FitRun::summary() const {

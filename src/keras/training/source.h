@@ -44,6 +44,8 @@ class BatchReader {
   virtual void restore(const data::IteratorState& /*state*/) {}
   // Where its time goes, where that is known.
   virtual std::optional<data::Explanation> explain() const { return {}; }
+  // So many workers read the same batches; 1: each has its own.
+  virtual int same_examples() const { return 1; }
 };
 
 // What a model calls its arrays; nothing is known of one that was not built yet.

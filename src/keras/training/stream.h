@@ -54,7 +54,9 @@ class BatchStream {
 
   // Of the pass under way, where the data knows.
   std::optional<data::Explanation> explain() const { return reader_ ? reader_->explain() : std::nullopt; }
-  // The same in short; empty where it was not what limited.
+  // So many workers read the same batches in it.
+  int same_examples() const { return reader_ ? reader_->same_examples() : 1; }
+  // Its explanation in short; empty where it was not what limited.
   observe::InputSummary input_summary() const;
 
  private:

@@ -98,6 +98,7 @@ class WorkerReader final : public BatchReader {
     if (explanation && !sharing_.empty()) explanation->cause += "; the data is shared " + sharing_;
     return explanation;
   }
+  int same_examples() const override { return batches_.same_examples(); }
 
  private:
   static constexpr const char* kAgain = "again";
