@@ -2,7 +2,7 @@
 // functional API and ready for compile().
 //
 //   Model model = applications::lenet();
-//   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet"});
+//   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000});
 //
 // Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with from_logits.
 // Images are channels last. The defaults are small enough for a CPU. All throw Error(invalid_argument) for
@@ -46,9 +46,9 @@ struct ResnetOptions {
   int64_t classes = 10;
   int64_t width =
       64;  // filters of the first stage; each of the three that follow has twice as many as the one before
-  // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3
-  // that keeps their size, for images of a few dozen pixels.
-  std::string stem = "small";
+  // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3 that keeps
+  // their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which the log says.
+  std::string stem = "auto";
   // Of resnet50: "v1" is Keras' network; "v1.5" has no biases, and strides in the 3 x 3 convolutions, as most others have.
   std::string version = "v1";
   Activation classifier_activation = {};

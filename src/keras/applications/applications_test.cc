@@ -100,6 +100,20 @@ TEST_F(Applications, Resnet50HasKerasSizeAndNames) {
   EXPECT_EQ(model.model_base().outputs()[0].shape(), (Shape{-1, 1000}));
 }
 
+TEST_F(Applications, ResnetsChooseTheirStemByTheSizeOfTheImages) {
+  const auto has_pooling = [](const Shape& image, const std::string& stem) {
+    const Model model = resnet18({.input_shape = image, .width = 2, .stem = stem});
+    return model.to_json().find("pool1_pool") != std::string::npos;
+  };
+  EXPECT_EQ(ResnetOptions().stem, "auto");
+  EXPECT_TRUE(has_pooling({224, 224, 3}, "auto"));
+  EXPECT_TRUE(has_pooling({64, 96, 3}, "auto"));
+  EXPECT_FALSE(has_pooling({63, 224, 3}, "auto"));
+  EXPECT_FALSE(has_pooling({32, 32, 3}, "auto"));
+  EXPECT_FALSE(has_pooling({224, 224, 3}, "small")) << "whoever says so means it";
+  EXPECT_TRUE(has_pooling({32, 32, 3}, "imagenet"));
+}
+
 TEST_F(Applications, Resnet50Narrow) {
   const Model model = resnet50({.input_shape = {16, 16, 3}, .classes = 5, .width = 2});
   EXPECT_EQ(model(images({2, 16, 16, 3})).shape(), (Shape{2, 5}));
@@ -196,8 +210,9 @@ TEST_F(Applications, MistakesAreNamed) {
   };
   EXPECT_NE(message("lenett", Json::object()).find("did you mean \"lenet\"?"), std::string::npos);
   EXPECT_NE(message("mlp", Json::object({{"hiden", 3}})).find("did you mean \"hidden\"?"), std::string::npos);
-  EXPECT_NE(message("resnet18", Json::object({{"stem", "large"}})).find("\"imagenet\" or \"small\""),
-            std::string::npos);
+  EXPECT_NE(
+      message("resnet18", Json::object({{"stem", "large"}})).find("\"imagenet\", \"small\" or \"auto\""),
+      std::string::npos);
   EXPECT_NE(message("vit_tiny", Json::object({{"patch_size", 5}})).find("multiples of patch_size 5"),
             std::string::npos);
 }

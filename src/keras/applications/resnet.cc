@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/layers.h"
 
@@ -24,8 +27,9 @@ class Builder {
     const std::source_location here = std::source_location::current();
     require(options.input_shape.rank() == 3, ErrorCode::invalid_argument, here, architecture.name,
             ": input_shape must be (height, width, channels), received ", options.input_shape);
-    require(options.stem == "imagenet" || options.stem == "small", ErrorCode::invalid_argument, here,
-            architecture.name, ": stem must be \"imagenet\" or \"small\", received \"", options.stem, "\"");
+    require(options.stem == "imagenet" || options.stem == "small" || options.stem == "auto",
+            ErrorCode::invalid_argument, here, architecture.name,
+            ": stem must be \"imagenet\", \"small\" or \"auto\", received \"", options.stem, "\"");
     require(options.width > 0, ErrorCode::invalid_argument, here, architecture.name,
             ": width must be positive, received ", options.width);
     require(options.version == "v1" || options.version == "v1.5", ErrorCode::invalid_argument, here,
@@ -33,6 +37,11 @@ class Builder {
   }
 
   Model build() const {
+    if (options_.stem == "auto")
+      log(LogLevel::info, architecture_.name, ": images of ", options_.input_shape[0], " x ",
+          options_.input_shape[1], " pixels get the stem \"", small_stem() ? "small" : "imagenet",
+          small_stem() ? "\", which keeps their size" : "\", which makes them four times smaller",
+          "; the option stem chooses another");
     const KerasTensor input = Input(options_.input_shape);
     KerasTensor x = stem(input);
     int64_t filters = options_.width;
@@ -50,8 +59,16 @@ class Builder {
  private:
   bool later() const { return options_.version == "v1.5"; }
 
+  // Of images of any size (-1) nobody knows.
+  bool small_stem() const {
+    constexpr int64_t kLarge =
+        64;  // pixels: with them all stages of "small" would take sixteen times as long
+    if (options_.stem != "auto") return options_.stem == "small";
+    return std::min(options_.input_shape[0], options_.input_shape[1]) < kLarge;
+  }
+
   KerasTensor stem(KerasTensor x) const {
-    const bool small = options_.stem == "small";
+    const bool small = small_stem();
     if (!small) x = layers::ZeroPadding2D(3, {.name = "conv1_pad"})(x);
     x = convolution(x, options_.width, small ? 3 : 7, small ? 1 : 2, small, "conv1");
     x = layers::Activation("relu", {.name = "conv1_relu"})(x);
