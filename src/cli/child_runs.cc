@@ -83,7 +83,8 @@ void ChildRuns::say(const std::string& text) {
 }
 
 ChildResult ChildRuns::train(const ChildRun& run) {
-  say(fmt::format("[{}/{}] {}: {} steps", ++begun_, std::max(total_, begun_), described(run), run.steps));
+  ++begun_;
+  say(fmt::format("[{}/{}] {}: {} steps", begun_, std::max(total_, begun_), described(run), run.steps));
   const std::string json = folder_ + "/result.json", schedule = folder_ + "/schedule.json";
   for (const std::string& file : {json, schedule}) std::filesystem::remove(file);
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(),
@@ -169,11 +170,26 @@ int64_t steps_of(const Json& result) {
   return result.at("step_clock").at("replicas").at(0).at("wall").at("count").as_int();
 }
 
-double median_step_s(const Json& result) {
+namespace {
+
+double slowest_s(const Json& result, const char* quantile) {
   double slowest = 0;
   for (const Json& replica : result.at("step_clock").at("replicas").items())
-    slowest = std::max(slowest, replica.at("wall").at("median_ms").as_double());
+    slowest = std::max(slowest, replica.at("wall").at(quantile).as_double());
   return slowest / 1000;
+}
+
+}  // namespace
+
+double median_step_s(const Json& result) { return slowest_s(result, "median_ms"); }
+double undisturbed_step_s(const Json& result) { return slowest_s(result, "p10_ms"); }
+
+double waited_for_cores(const Json& result) {
+  const Json& clock = result.at("step_clock");
+  double wall_ms = 0;
+  for (const Json& replica : clock.at("replicas").items())
+    wall_ms += replica.at("wall").at("total_ms").as_double();
+  return wall_ms > 0 ? 1000 * clock.at("setting").at("waited_for_cores_s").as_double() / wall_ms : 0;
 }
 
 }  // namespace lockstep::cli

@@ -58,8 +58,11 @@ int64_t usable_cores();
 // Physical GPUs that can be seen.
 int64_t usable_gpus();
 
-// Of a run's result: steps that were timed, and the median of a step in seconds.
+// Of a run's result: steps that were timed, and the seconds of a step, the median and what it takes where nothing disturbs it.
 int64_t steps_of(const Json& result);
 double median_step_s(const Json& result);
+double undisturbed_step_s(const Json& result);
+// The part of the steps' time in which threads of the run had work and no core; of several workers, those of the first.
+double waited_for_cores(const Json& result);
 
 }  // namespace lockstep::cli

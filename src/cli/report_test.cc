@@ -62,6 +62,21 @@ TEST_F(RunsTest, ATrainingRunLeavesARecordThatReportAndDoctorRead) {
   EXPECT_EQ(json.at("run").at("step"), Json(20));
 }
 
+TEST_F(RunsTest, APageShowsHowTheRunScales) {
+  write("scale.json",
+        R"({"kind": "lockstep scale", "schema": 1, "model": "mlp", "cores": 2, "gpus": 0, "tables": []})");
+  write("plan.json", R"({"kind": "lockstep plan", "schema": 1, "model": "mlp </script>", "rows": []})");
+  leave("run", observe::sample_record());
+  ASSERT_EQ(shell("lockstep report run scale.json plan.json").status, 0);
+  EXPECT_THAT(text("run/report.html"), AllOf(HasSubstr("\"kind\":\"lockstep scale\""),
+                                             HasSubstr("\"model\":\"mlp \\u003c/script>\"")));
+  // Alone, it is called after the model.
+  ASSERT_EQ(shell("lockstep report scale.json --output s.html").status, 0);
+  EXPECT_THAT(text("s.html"), HasSubstr("<title>mlp – Lockstep</title>"));
+  expect_one_line("lockstep report run run", "is a second run; a page is about one");
+  expect_one_line("lockstep report nowhere", "there is no");
+}
+
 TEST_F(RunsTest, TheRecordOfSeveralWorkersIsTheChiefs) {
   const Answer trained = train("--output out --workers 2");
   if (trained.errors.find("Gloo") != std::string::npos && trained.status != 0) GTEST_SKIP() << trained.errors;
@@ -135,13 +150,24 @@ TEST(WatchText, FitsTheTerminal) {
                                             HasSubstr("  compute                    75.0% █")));
 }
 
+TEST(WatchText, SaysHowOldTheFiguresOfOtherWorkersAre) {
+  RunRecord record = observe::sample_record();
+  record.others_ms = record.updated_ms - 42'000;
+  EXPECT_THAT(watch_text(record, 120), Not(HasSubstr("of other workers")))
+      << "it has ended: they are the last ones";
+  record.state = RunRecord::State::running;
+  EXPECT_THAT(watch_text(record, 120), HasSubstr("of other workers as it was 42 s ago"));
+  record.verdicts.clear();
+  EXPECT_THAT(watch_text(record, 120), HasSubstr("healthy: " + record.bound));
+}
+
 TEST(Page, NamesOfUsersAreNoMarkup) {
   RunRecord record = observe::sample_record();
   const std::string hostile = "</script><img src=x onerror=alert(1)>{{script}}<!--";
   record.model = hostile;
   record.verdicts[0].cause = hostile;
   record.configuration.set(hostile, hostile);
-  const std::string text = page(record);
+  const std::string text = page({.record = record});
   EXPECT_THAT(text, Not(HasSubstr("<img")));
   EXPECT_THAT(text, Not(HasSubstr("<!--")));
   EXPECT_THAT(text, HasSubstr("\\u003c/script>\\u003cimg"));

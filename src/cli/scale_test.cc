@@ -88,10 +88,14 @@ TEST_F(ScaleTest, ForecastsAreComputed) {
   const Answer answer = tool("plan run.json --gpus 1,8,64 --link nvlink,ib400 --output plan.json");
   ASSERT_EQ(answer.status, 0) << answer.errors;
   EXPECT_THAT(answer.output, HasSubstr("products at 70%")) << "what is assumed is said";
+  EXPECT_THAT(answer.output,
+              HasSubstr("Assumed, not measured: the parts of its ceilings that h100 reaches; of "
+                        "nvlink4 that 80% of the nominal 450 GB/s are reached, and the latency"));
   EXPECT_THAT(answer.output, HasSubstr("Error: not known")) << "nothing was compared here";
   const Json json = Json::parse(text("plan.json"));
   EXPECT_EQ(json.at("device"), Json("h100"));
   EXPECT_EQ(json.at("between").at("name"), Json("ib400"));
+  EXPECT_THAT(json.at("between").at("assumed").as_string(), HasSubstr("80% of the nominal 50 GB/s"));
   ASSERT_EQ(json.at("rows").items().size(), 3u);
   double last = 1.0001;
   for (const Json& row : json.at("rows").items()) {
@@ -105,7 +109,10 @@ TEST_F(ScaleTest, ForecastsAreComputed) {
 TEST_F(ScaleTest, LongTheErrorOfForecastsIsKept) {
   const Answer validation = tool("plan --validate run.json --steps 6 --output v.json");
   ASSERT_EQ(validation.status, 0) << validation.errors;
-  EXPECT_EQ(Json::parse(text("v.json")).at("rows").items().size(), 7u);
+  const Json kept = Json::parse(text("v.json"));
+  EXPECT_EQ(kept.at("rows").items().size(), 7u);
+  EXPECT_GE(kept.at("waited_for_cores").as_double(), 0);
+  EXPECT_THAT(validation.output, HasSubstr("waited for cores\n"));
   const Answer forecast = tool("plan run.json --device this --gpus 1,2,4 --steps 6");
   ASSERT_EQ(forecast.status, 0) << forecast.errors;
   EXPECT_THAT(forecast.output, HasSubstr("forecasts for mlp were off by"));

@@ -10,7 +10,8 @@
 
 namespace lockstep::cli {
 
-// The schedule that belongs to the steps of the trace, with the median seconds of each launch; `result` is that of the run.
+// The schedule that belongs to the steps of the trace, with the seconds of each launch where nothing disturbed it; `result` is
+// that of the run.
 Json step_profile(const std::vector<StepSchedule>& schedules, const observe::Trace& trace,
                   const Json& result);
 plan::MeasuredSchedule read_step_profile(const Json& json);

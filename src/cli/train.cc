@@ -133,6 +133,26 @@ bool has_launcher() {
   return false;
 }
 
+// As many logical CPUs as devices were asked for, and where there are GPUs, but fewer, as many parts of them.
+void set_devices(const TrainFlags& flags) {
+  constexpr double kForParts =
+      0.9;  // of a GPU's memory: the rest is the driver's, and of what else runs there
+  set_logical_cpus({.count = flags.devices, .threads = flags.threads});
+  const std::vector<config::PhysicalDevice> gpus = config::get_visible_devices("GPU");
+  const auto count = static_cast<int>(gpus.size());
+  if (count == 0 || flags.devices <= count) return;
+  for (int i = 0; i < count; ++i) {
+    const int parts = flags.devices / count + (i < flags.devices % count ? 1 : 0);
+    const auto memory_mb =
+        static_cast<double>(config::get_device_details(gpus[static_cast<size_t>(i)]).memory >> 20);
+    const config::LogicalDeviceConfiguration part{.memory_limit_mb =
+                                                      static_cast<int64_t>(kForParts * memory_mb / parts)};
+    if (parts > 1)
+      config::set_logical_device_configuration(gpus[static_cast<size_t>(i)],
+                                               std::vector(static_cast<size_t>(parts), part));
+  }
+}
+
 distribute::Strategy make_strategy(const TrainFlags& flags) {
   const distribute::StrategyOptions options{
       .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
@@ -186,7 +206,7 @@ int train(const TrainFlags& flags) {
   if (!flags.output.empty()) run.output = std::filesystem::absolute(flags.output).string();
   if (!flags.backup.empty()) run.backup = std::filesystem::absolute(flags.backup).string();
 
-  set_logical_cpus({.count = flags.devices, .threads = flags.threads});
+  set_devices(flags);
   const distribute::Strategy strategy = make_strategy(flags);
   const bool chief = strategy.is_chief();
 
@@ -302,7 +322,9 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")
       ->check(whole_number(0, kMostThreads))
       ->capture_default_str();
-  command->add_option("--devices", f->devices, "Logical CPU devices that share the work")
+  command
+      ->add_option("--devices", f->devices,
+                   "Devices that share the work: logical CPUs, or where there are fewer GPUs parts of them")
       ->check(whole_number(1, 256))
       ->capture_default_str();
   command

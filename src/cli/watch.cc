@@ -158,6 +158,9 @@ std::string watch_text(const RunRecord& record, int columns) {
                     record.examples_per_second, time_text(mean / replicas),
                     time_text(record.replicas.front().median_ms), time_text(record.replicas.front().p95_ms),
                     record.replicas.size(), record.replicas.size() == 1 ? "" : "s");
+    if (record.others_ms > 0 && record.state == RunRecord::State::running)
+      text += fmt::format("  of other workers as it was {:.0f} s ago, at the end of their last epoch\n",
+                          static_cast<double>(record.updated_ms - record.others_ms) / 1000);
     for (size_t c = 0; c < times.size(); ++c)
       if (mean > 0 && times[c] >= 0.0005 * mean)
         row(record.categories[c], fmt::format("{:.1f}%", 100 * times[c] / mean), bar(times[c] / mean, room));
@@ -172,6 +175,7 @@ std::string watch_text(const RunRecord& record, int columns) {
   }
   for (const observe::Verdict& verdict : record.verdicts)
     text += fmt::format("{}: {}\n  fix: {}\n", verdict.id, verdict.cause, verdict.fix);
+  if (record.verdicts.empty() && !record.bound.empty()) text += "healthy: " + record.bound + "\n";
   // What is wider than the terminal would take lines that nobody counts.
   return terminal::wrapped(text, std::max(columns, 20));
 }

@@ -20,14 +20,16 @@ Line growing(double value, double examples, const ScheduledLaunch& launch) {
   return launch.per_replica ? Line{0, value / examples} : Line{value, 0};
 }
 
+Simulated simulated(const StepModel& model, double examples, int64_t devices,
+                    const ForecastOptions& options) {
+  Surroundings around = options.surroundings;
+  around.devices = devices;
+  return simulate(step_at(model, examples, devices, options), around);
+}
+
 double efficiency_at(const StepModel& model, double examples, int64_t devices,
                      const ForecastOptions& options) {
-  Surroundings around = options.surroundings;
-  const Step step = step_at(model, examples, options);
-  around.devices = 1;
-  const double alone = simulate(step, around).step_s;
-  around.devices = devices;
-  return alone / simulate(step, around).step_s;
+  return simulated(model, examples, 1, options).step_s / simulated(model, examples, devices, options).step_s;
 }
 
 // The smallest whole batch whose efficiency reaches `worth`: efficiency grows with the batch, for sums do not.
@@ -106,10 +108,13 @@ double launch_s(const ModelLaunch& launch, double examples, const Gpu& gpu, cons
   return achieved.launch_s + std::max(computing, moving);
 }
 
-Step step_at(const StepModel& model, double examples, const ForecastOptions& options) {
+Step step_at(const StepModel& model, double examples, int64_t devices, const ForecastOptions& options) {
   require(options.gpu || model.measured, ErrorCode::invalid_argument, std::source_location::current(),
           "forecast: the step was not measured; name a GPU to compute it for");
-  Step step{.launches = {}, .sums = model.sums, .host_s = options.gpu ? 0 : model.host(examples)};
+  const int64_t of_process = std::min(devices, options.surroundings.devices_per_process);
+  Step step{.launches = {},
+            .sums = model.sums,
+            .host_s = options.gpu ? 0 : model.host(examples * static_cast<double>(of_process))};
   for (const ModelLaunch& launch : model.launches)
     step.launches.push_back(
         {options.gpu ? launch_s(launch, examples, *options.gpu, options.achieved) : launch.seconds(examples),
@@ -119,12 +124,7 @@ Step step_at(const StepModel& model, double examples, const ForecastOptions& opt
 
 Forecast forecast(const StepModel& model, const ForecastOptions& options) {
   Forecast made{.options = options, .rows = {}};
-  const auto run = [&](double examples, int64_t devices) {
-    Surroundings around = options.surroundings;
-    around.devices = devices;
-    return simulate(step_at(model, examples, options), around);
-  };
-  const double alone = run(options.batch_per_replica, 1).step_s;
+  const double alone = simulated(model, options.batch_per_replica, 1, options).step_s;
   for (const int64_t devices : options.devices) {
     ForecastRow& row = made.rows.emplace_back();
     row.devices = devices;
@@ -132,7 +132,7 @@ Forecast forecast(const StepModel& model, const ForecastOptions& options) {
     row.nodes = (devices + per_node - 1) / per_node;
     const auto n = static_cast<double>(devices);
     row.batch_per_replica = options.strong ? options.batch_per_replica / n : options.batch_per_replica;
-    row.step = run(row.batch_per_replica, devices);
+    row.step = simulated(model, row.batch_per_replica, devices, options);
     row.examples_per_s = row.batch_per_replica * n / row.step.step_s;
     row.efficiency = row.examples_per_s / n / (options.batch_per_replica / alone);
     row.memory_bytes = model.memory(row.batch_per_replica);
@@ -145,8 +145,11 @@ Forecast forecast(const StepModel& model, const ForecastOptions& options) {
 
 Json to_json(const Forecast& forecast) {
   const auto link = [](const Link& l) {
-    return Json::object(
-        {{"name", l.name}, {"bytes_per_s", l.bytes_per_s}, {"latency_s", l.latency_s}, {"source", l.source}});
+    return Json::object({{"name", l.name},
+                         {"bytes_per_s", l.bytes_per_s},
+                         {"latency_s", l.latency_s},
+                         {"source", l.source},
+                         {"assumed", l.assumed}});
   };
   const ForecastOptions& options = forecast.options;
   const Network& network = options.surroundings.network;

@@ -36,13 +36,13 @@ TEST(StepModel, IsALineThroughTwoBatches) {
   EXPECT_DOUBLE_EQ(model.launches[1].bytes(100), 12e6);
   EXPECT_DOUBLE_EQ(model.memory(100), 12e6 + 150'000);
   EXPECT_FALSE(model.measured);
-  EXPECT_THROW(step_at(model, 8, {}), Error) << "neither measured nor computed";
+  EXPECT_THROW(step_at(model, 8, 1, {}), Error) << "neither measured nor computed";
   EXPECT_THROW(step_model({schedule(8), {}, 0}, {schedule(2), {}, 0}), Error);
 }
 
 TEST(StepModel, KeepsWhatWasMeasured) {
   const StepModel model = step_model({schedule(2), {0.2, 0.5}, 0.8}, {schedule(8), {0.8, 0.5}, 1.4});
-  const Step step = step_at(model, 4, {});
+  const Step step = step_at(model, 4, 1, {});
   EXPECT_DOUBLE_EQ(step.launches[0].seconds, 0.4);
   EXPECT_DOUBLE_EQ(step.launches[1].seconds, 0.5);
   EXPECT_NEAR(step.host_s, 0.1, 1e-12) << "what is no launch's";
@@ -91,6 +91,24 @@ TEST(Forecast, SaysWhatDoesNotFit) {
   ForecastOptions large = options();
   large.batch_per_replica = 1000;
   EXPECT_FALSE(forecast(step_model({schedule(2), {}, 0}, {schedule(8), {}, 0}), large).rows[0].fits);
+}
+
+TEST(Forecast, AProcessWorksForAllOfItsDevices) {
+  // A step takes 2 ms and 1 ms per example longer than its launches.
+  const auto measured = [](int64_t examples) {
+    MeasuredSchedule made{schedule(examples), {}, 0};
+    made.launch_s.assign(made.schedule.launches.size(), 1e-3);
+    made.step_s =
+        1e-3 * static_cast<double>(made.launch_s.size()) + 2e-3 + 1e-3 * static_cast<double>(examples);
+    return made;
+  };
+  const StepModel model = step_model(measured(2), measured(8));
+  ForecastOptions here = options();
+  here.gpu.reset();
+  EXPECT_NEAR(step_at(model, 8, 4, here).host_s, 2e-3 + 8e-3, 1e-9) << "a process per device";
+  here.surroundings.devices_per_process = 4;
+  EXPECT_NEAR(step_at(model, 8, 4, here).host_s, 2e-3 + 4 * 8e-3, 1e-9);
+  EXPECT_NEAR(step_at(model, 8, 2, here).host_s, 2e-3 + 2 * 8e-3, 1e-9) << "it has no more than there are";
 }
 
 }  // namespace

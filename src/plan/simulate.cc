@@ -108,7 +108,9 @@ class Simulation {
     }
     result_.sums_s = result_.sums.total();
     result_.host_s = step_.host_s;
-    now_ = step_.host_s;
+    const auto processes = static_cast<double>(around_.processes(around_.devices));
+    now_ = step_.host_s * std::max(1.0, processes / around_.cores);
+    result_.shared_s = now_ - step_.host_s;
     fill();
     start_launch();
     while (launches_done_ < step_.launches.size() || buckets_done_ < buckets_.size()) advance();

@@ -157,5 +157,18 @@ TEST(Links, AreFoundByNameOrWritten) {
   for (const Link& link : links()) EXPECT_FALSE(link.source.empty()) << link.name;
 }
 
+TEST(Simulate, ProcessesShareCoresBeforeTheirFirstLaunch) {
+  Step step = seconds(1, 0, {});
+  step.host_s = 3;
+  Surroundings around{.devices = 4, .network = second_per_byte(), .cores = 2, .cores_per_device = 0.5};
+  // Four processes on two cores take twice as long; their launches have half a core each.
+  EXPECT_DOUBLE_EQ(simulate(step, around).step_s, 6 + 1);
+  EXPECT_DOUBLE_EQ(simulate(step, around).shared_s, 3);
+  // One that works for all has a core to itself.
+  around.devices_per_process = 4;
+  EXPECT_DOUBLE_EQ(simulate(step, around).step_s, 3 + 1);
+  EXPECT_DOUBLE_EQ(simulate(step, around).shared_s, 0);
+}
+
 }  // namespace
 }  // namespace lockstep::plan

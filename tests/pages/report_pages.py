@@ -126,6 +126,32 @@ class Pages(unittest.TestCase):
             if options.screenshots:
                 page.print(f"{options.screenshots}/rich.pdf")
 
+    def test_how_it_scales(self):
+        scale, plan = self.folder / "scale.json", self.folder / "plan.json"
+        tool("scale", "mlp", "--devices", "1,2", "--steps", 6, "--output", scale)
+        tool("plan", "mlp", "--gpus", "1,8,64", "--output", plan)
+        plots = {"plot-scale-rate-0", "plot-scale-time-0", "plot-scale-rate-1", "plot-scale-time-1", "plot-plan-efficiency",
+                 "plot-plan-time"}
+        (self.folder / "scaled").mkdir()
+        (self.folder / "scaled" / "record.json").write_text(json.dumps(self.record))
+        for name, sources in (("scaled", (self.folder / "scaled", scale, plan)), ("scaling", (scale, plan))):
+            page = self.folder / f"{name}.html"
+            tool("report", *sources, "--output", page)
+            for width in WIDTHS:
+                for dark in (False, True):
+                    drawn = set(self.look_at(name, page.as_uri(), width, dark))
+                    self.assertLessEqual(plots, drawn)
+                    self.assertEqual("plot-time" in drawn, name == "scaled")
+            with self.browser.open(page.as_uri(), 1400) as opened:
+                self.assertNotIn("[object", opened.ask("document.body.textContent"))
+                self.assertIn("assumed: that 80% of the nominal", opened.ask("document.getElementById('plan').textContent"))
+
+    def test_workers_say_how_old_the_others_figures_are(self):
+        record = {**self.record, "state": "running", "process": 0, "others_ms": self.record["updated_ms"] - 60000}
+        with self.browser.open(self.page_of("workers", record), 400) as page:
+            self.assertEqual(page.errors(), [])
+            self.assertIn("Other workers as of ", page.ask("document.getElementById('headline').textContent"))
+
     def test_names_are_text(self):
         def hostile(value, key=""):
             if isinstance(value, dict):

@@ -36,7 +36,7 @@ struct StepModel {
   std::vector<ModelLaunch> launches;
   std::vector<Sum> sums;
   Line memory = {};  // bytes on a device
-  Line host = {};    // seconds, measured
+  Line host = {};    // seconds of the process, measured, by the examples of all of its devices
   bool measured = false;
 };
 
@@ -81,7 +81,8 @@ struct Forecast {
   std::vector<ForecastRow> rows;
 };
 
-Step step_at(const StepModel& model, double examples, const ForecastOptions& options);
+// Of one of so many devices.
+Step step_at(const StepModel& model, double examples, int64_t devices, const ForecastOptions& options);
 Forecast forecast(const StepModel& model, const ForecastOptions& options);
 
 // docs/plan.md describes it.

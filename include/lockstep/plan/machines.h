@@ -12,9 +12,10 @@ namespace lockstep::plan {
 // A way between two devices, in one direction.
 struct Link {
   std::string name = {};
-  double bytes_per_s = 0;  // what an all-reduce achieves of it
-  double latency_s = 0;    // of a message, with what the software adds
-  std::string source = {};
+  double bytes_per_s = 0;    // what an all-reduce achieves of it
+  double latency_s = 0;      // of a message, with what the software adds
+  std::string source = {};   // of the nominal rate
+  std::string assumed = {};  // what of it nobody has measured; empty: nothing
 };
 
 // "nvlink4", or a link of your own: "name=GBps:latency_us", whose rate is taken as it is. Throws Error(invalid_argument)

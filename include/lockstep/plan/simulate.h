@@ -50,7 +50,7 @@ struct Sum {
 struct Step {
   std::vector<Launch> launches;  // in order, by phase
   std::vector<Sum> sums;
-  double host_s = 0;  // before the first launch: nothing overlaps it
+  double host_s = 0;  // of a process, before the first launch: nothing overlaps it
 };
 
 // Sums that are made together.
@@ -69,12 +69,19 @@ struct Surroundings {
   // Launches take a normally distributed time, with this standard deviation as a part of the mean; a sum waits for the
   // slowest.
   double jitter = 0;
+  // Processes work for so many devices each, one behind the other, before the first launch.
+  int64_t devices_per_process = 1;
   // Who makes the sums: another stream, beside the launches, or the device's own threads, between them.
   bool sums_beside = true;
-  // Of the machine that all devices share, and what each needs while it computes, and for sums that run beside.
+  // Of the machine that all devices share, and what each needs while it computes, and for sums that run beside. A process
+  // needs one while it works for its devices.
   double cores = std::numeric_limits<double>::infinity();
   double cores_per_device = 0;
   double cores_per_sum = 0;
+
+  int64_t processes(int64_t devices) const {
+    return (devices + devices_per_process - 1) / devices_per_process;
+  }
 };
 
 struct SimulatedBucket {
@@ -87,7 +94,7 @@ struct Simulated {
   double step_s = 0;
   double compute_s = 0;    // of one device's launches, were it alone
   double straggler_s = 0;  // what the slowest device takes longer
-  double shared_s = 0;     // launches and sums waited for cores
+  double shared_s = 0;     // processes, launches and sums waited for cores
   double sums_s = 0;       // all sums, were each alone
   double exposed_s = 0;    // sums that no launch ran beside
   double host_s = 0;

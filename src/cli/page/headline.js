@@ -1,6 +1,8 @@
 // What stands above the plots, and the configuration below them.
 
 function headline(record) {
+  if (!isRun(record))
+    return [element('div', {class: 'headline'}, element('h1', {}, (record.scale || record.plan).model))];
   const dead = record.seems_dead;
   const state = dead ? 'killed' : record.state;
   const until = record.updated_ms - record.started_ms;
@@ -36,8 +38,14 @@ function headline(record) {
         `${new Date(record.started_ms).toLocaleString()} · ${duration(until)}` +
             ` · ${record.replicas.length} replica${record.replicas.length === 1 ? '' : 's'} · process ${
                 record.process} on ${record.host}`),
+    // Figures of other workers come in at the end of an epoch.
+    record.others_ms > 0 && record.state === 'running' ?
+        element(
+            'div', {class: 'quiet'},
+            `Other workers as of ${new Date(record.others_ms).toLocaleTimeString()}, the end of their last epoch`) :
+        null,
     element('div', {class: 'tiles'}, tiles)
-  ];
+  ].filter(child => child !== null);
 }
 
 function verdicts(record) {
@@ -45,11 +53,7 @@ function verdicts(record) {
     const replica = record.replicas[0];
     if (!replica || replica.steps < 4)
       return [element('p', {class: 'quiet'}, 'Too few steps to say anything yet.')];
-    const largest = replica.times_ms.indexOf(Math.max(...replica.times_ms));
-    return [element(
-        'p', {},
-        `Nothing stands out. Most of a step is ${words(record.categories[largest])}: ` +
-            `${percent(replica.times_ms[largest] / replica.mean_ms)} of ${duration(replica.mean_ms)}.`)];
+    return [element('p', {}, `Nothing: the run is healthy${record.bound ? `; ${record.bound}` : ''}.`)];
   }
   return record.verdicts.map(
       verdict => element('article', {class: 'verdict'}, element('h3', {}, verdict.cause), element('dl', {}, [

@@ -47,7 +47,7 @@ std::string page_of(const std::string& title, const std::string& record, const c
   using namespace page_files;
   std::string script;  // each file stands on those before it
   for (const std::string_view file : {text_js, plots_js, headline_js, curves_js, time_js, timeline_js,
-                                      input_js, memory_js, kernels_js, page_js})
+                                      input_js, memory_js, kernels_js, scaling_js, page_js})
     script += file;
   return filled(page_html, {{"title", for_html(title)},
                             {"connect", connect},
@@ -60,15 +60,21 @@ std::string page_of(const std::string& title, const std::string& record, const c
 
 }  // namespace
 
-std::string shown_json(const observe::RunRecord& record) {
+Json shown_json(const observe::RunRecord& record) {
   Json json = observe::to_json(record);
   json.set("seems_dead", observe::looks_dead(record));
-  return json.dump();
+  return json;
 }
 
-std::string page(const observe::RunRecord& record) {
-  return page_of((record.model.empty() ? "A run" : record.model) + " – Lockstep", shown_json(record),
-                 "'none'");
+std::string page(const PageParts& parts) {
+  Json json = parts.record ? shown_json(*parts.record) : Json::object();
+  std::string title = parts.record ? parts.record->model : "";
+  for (const auto& [name, part] : {std::pair{"scale", &parts.scale}, {"plan", &parts.plan}}) {
+    if (part->is_null()) continue;
+    json.set(name, *part);
+    if (title.empty()) title = part->at("model").as_string();
+  }
+  return page_of((title.empty() ? "A run" : title) + " – Lockstep", json.dump(), "'none'");
 }
 
 std::string live_page() { return page_of("A run – Lockstep", "null", "'self'"); }

@@ -1,6 +1,9 @@
 // Draws the record of a run (docs/record.md). A section is an entry of `sections`: what it is called, whether the record has
 // it, how it is built, and how it is drawn; drawing again changes what is there. Each stands in a file of its own.
 
+// A page may show a run, how it scales (sections `withoutRun`), or both.
+const isRun = record => record.schema !== undefined;
+
 // In the order of the page.
 const sections = [
   {
@@ -17,6 +20,8 @@ const sections = [
   input,
   memory,
   kernels,
+  scale,
+  plan,
   {id: 'configuration', title: 'Configuration', has: () => true, build: configuration, draw: () => {}},
   {
     id: 'versions',
@@ -42,7 +47,7 @@ function show(record) {
   document.getElementById('headline').replaceChildren(...headline(record));
   for (const section of sections) {
     const place = document.getElementById(section.id);
-    place.hidden = !section.has(record);
+    place.hidden = !(isRun(record) || section.withoutRun) || !section.has(record);
     if (place.hidden) continue;
     const shape = section.live ? NaN : section.shape ? section.shape(record) : '';
     if (shapes.get(section.id) !== shape) {

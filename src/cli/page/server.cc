@@ -6,9 +6,7 @@
 #define CPPHTTPLIB_BROTLI_SUPPORT
 #include <fmt/format.h>
 #include <httplib.h>
-#include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <random>
 #include <string_view>
@@ -16,6 +14,7 @@
 
 #include "cli/page/page.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::cli {
 namespace {
@@ -89,7 +88,7 @@ struct PageServer::State {
       response.set_content(live_page(), "text/html; charset=utf-8");
     } else if (request.path == root + "record.json") {
       try {
-        response.set_content(shown_json(observe::read_record(run)), "application/json");
+        response.set_content(shown_json(observe::read_record(run)).dump(), "application/json");
       } catch (const Error& error) {
         response.status = 503;
         response.set_content(error.message() + "\n", "text/plain; charset=utf-8");
@@ -124,11 +123,8 @@ void PageServer::serve(const std::function<void(const std::string& url)>& ready)
   require(address.port > 0, ErrorCode::io, std::source_location::current(), "nobody can listen at ",
           in_url(address.host),
           ": the address is not this machine's, or the port is taken; port 0 takes a free one");
-  std::string host = address.host;
-  if (host == "0.0.0.0" || host == "::") {
-    std::array<char, 256> name{};
-    if (gethostname(name.data(), name.size() - 1) == 0) host = name.data();
-  }
+  const bool anywhere = address.host == "0.0.0.0" || address.host == "::";
+  const std::string host = anywhere ? host_name() : address.host;
   ready(fmt::format("http://{}:{}/{}", in_url(host), address.port, token.empty() ? "" : token + "/"));
   server.listen_after_bind();
 }

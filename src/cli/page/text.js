@@ -49,10 +49,11 @@ function element(tag, attributes = {}, ...children) {
   made.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
   return made;
 }
-function table(head, rows, marked = () => false) {
+// `kind`: of the first column, "wide" where it has long names, "numbers" where it has none.
+function table(head, rows, marked = () => false, kind = head.length > 4 ? 'wide' : '') {
   return element(
       'div', {
-        class: head.length > 4 ? 'scroll wide' : 'scroll',
+        class: `scroll ${kind}`,
         tabindex: '0',
         role: 'region',
         'aria-label': 'table'

@@ -58,8 +58,10 @@ const time = {
     const usual = 2.5 * (totals[Math.floor(0.9 * (totals.length - 1))] || 0);
     const clipped = points.length >= 8 && most > 1.6 * usual;
     const [unit, factor] = timeUnit(clipped ? usual : most);
+    // What is never seen needs no place in the legend.
+    const seen = 0.002 * sum(points.map(point => sum(point.times)));
     const used = record.categories.map((name, c) => ({name, c}))
-                     .filter(({c}) => points.some(point => point.times[c] > 0));
+                     .filter(({c}) => sum(points.map(point => point.times[c])) > seen);
     const sets = used.map(({name, c}) => ({
                             label: words(name),
                             backgroundColor: colourOf(name, c),
