@@ -52,6 +52,19 @@ foreach(engine gloo mpi)
   endif()
 endforeach()
 
+# The report's breakdown of a GPU's time beside CUPTI's; CUPTI itself is loaded where the program runs.
+find_path(CUPTI_HEADERS cupti.h HINTS ${cuda_root}/extras/CUPTI/include ${cuda_root}/include
+          PATHS /usr/local/cuda/extras/CUPTI/include /usr/local/cuda/include)
+find_path(CUDA_HEADERS cuda.h HINTS ${cuda_root}/include PATHS /usr/local/cuda/include)
+mark_as_advanced(CUPTI_HEADERS CUDA_HEADERS)
+if(CUPTI_HEADERS AND CUDA_HEADERS)
+  add_executable(lockstep_breakdown EXCLUDE_FROM_ALL bench/breakdown/main.cc bench/breakdown/gpu_activity.cc)
+  lockstep_compiler_options(lockstep_breakdown)
+  target_include_directories(lockstep_breakdown PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(lockstep_breakdown SYSTEM PRIVATE ${CUPTI_HEADERS} ${CUDA_HEADERS})
+  target_link_libraries(lockstep_breakdown PRIVATE lockstep lockstep_parts CLI11::CLI11 ${CMAKE_DL_LIBS})
+endif()
+
 if(LOCKSTEP_TESTS AND bench_test_sources)
   lockstep_add_tests(bench ${bench_test_sources})
   target_link_libraries(bench_tests PRIVATE lockstep_bench_parts)
