@@ -37,11 +37,11 @@ class Builder {
   }
 
   Model build() const {
-    if (options_.stem == "auto")
+    if (options_.stem == "auto" && !small_stem())
       log(LogLevel::info, architecture_.name, ": images of ", options_.input_shape[0], " x ",
-          options_.input_shape[1], " pixels get the stem \"", small_stem() ? "small" : "imagenet",
-          small_stem() ? "\", which keeps their size" : "\", which makes them four times smaller",
-          "; the option stem chooses another");
+          options_.input_shape[1],
+          " pixels get the stem \"imagenet\", which makes them four times smaller; stem = \"small\" keeps "
+          "their size");
     const KerasTensor input = Input(options_.input_shape);
     KerasTensor x = stem(input);
     int64_t filters = options_.width;
