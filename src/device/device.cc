@@ -43,12 +43,34 @@ DeviceCounters Device::counters() const { return backend_->counters(); }
 void Device::reset_counters() { backend_->reset_counters(); }
 void Device::synchronize() const { backend_->compute_stream().synchronize(); }
 
+namespace {
+
+// A limit is one of the memory that is held, and blocks are larger than what was asked for: by as much as they are now.
+void add_rounding(observe::MemorySummary& summary, int64_t held) {
+  if (summary.after <= 0 || held <= summary.after) return;
+  const double larger = static_cast<double>(held - summary.after) / static_cast<double>(summary.after);
+  const auto of = [&](int64_t bytes) { return static_cast<int64_t>(larger * static_cast<double>(bytes)); };
+  const observe::MemorySummary::Use rounding{.name = "rounding up",
+                                             .before = of(summary.before),
+                                             .at_peak = of(summary.peak),
+                                             .after = held - summary.after};
+  summary.before += rounding.before;
+  summary.peak += rounding.at_peak;
+  summary.after += rounding.after;
+  const auto smaller = std::find_if(summary.uses.begin(), summary.uses.end(),
+                                    [&](const auto& use) { return use.at_peak < rounding.at_peak; });
+  summary.uses.insert(smaller, rounding);
+}
+
+}  // namespace
+
 observe::MemorySummary memory_summary(const Device& device) {
   observe::MemorySummary summary = backend_of(device).ledger().summary();
   const MemoryInfo info = device.memory_info();
   summary.limit = info.limit;
   summary.reserved = info.reserved;
   summary.largest_free = info.largest_free;
+  if (info.limit > 0) add_rounding(summary, info.current);
   return summary;
 }
 

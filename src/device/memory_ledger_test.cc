@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
+
+#include "device/cpu_device.h"
+#include "device/memory_summary.h"
 
 namespace lockstep {
 namespace {
@@ -104,6 +108,24 @@ TEST(MemoryLedger, BecomesACounterOfTheTrace) {
   EXPECT_STREQ(trace.events[0].name.c_str(), "memory in use on /X:3");
   EXPECT_EQ(trace.events[0].value, 4096);
   EXPECT_EQ(trace.events[0].device, 3);
+}
+
+TEST(MemorySummary, HoldsALimitAgainstTheBlocksThatAreHeld) {
+  const Device device(std::make_unique<CpuDevice>(97, 1));
+  DeviceBackend& backend = backend_of(device);
+  backend.ledger().begin_run();
+  void* const block = backend.allocate(5000, std::source_location::current());
+  const MemoryLedger::Use use = backend.ledger().add(5000);
+  EXPECT_EQ(memory_summary(device).peak, 5000) << "as it was asked for";
+  backend.set_memory_limit(6000);
+  const observe::MemorySummary summary = memory_summary(device);
+  EXPECT_EQ(summary.peak, 5120);
+  EXPECT_EQ(summary.after, backend.memory_info().current);
+  ASSERT_EQ(summary.uses.size(), 2u);
+  EXPECT_EQ(summary.uses[1].name, "rounding up");
+  EXPECT_EQ(summary.uses[1].at_peak, 120);
+  backend.ledger().remove(use, 5000);
+  backend.deallocate(block, 5000);
 }
 
 }  // namespace

@@ -184,24 +184,23 @@ TEST(Causes, AReplicaWithMoreToDo) {
 
 // Which replica has more to do changes from step to step, so that none is slower.
 TEST(Causes, ReplicasWhoseStepsAreUneven) {
-  const MirroredStrategy strategy(kTwoDevices, {.report = false});
-  const auto step = [](const Tensor& rounds) {
+  const auto rounds_of = [](const Tensor& rounds) {
     const Tensor weights = Tensor::full(DType::float32, {256, 256}, 0.001);
     const TensorList end = while_loop([](std::span<const Tensor> v) { return v[0] < v[1]; },
                                       [](std::span<const Tensor> v) -> TensorList {
                                         return {v[0] + 1.0, v[1], matmul(v[2], v[3]), v[3]};
                                       },
                                       {Tensor::scalar(0.0f), reduce_sum(rounds), weights, weights});
-    return distribute::all_reduce(distribute::ReduceOp::sum, reduce_sum(end[2]));
+    return all_reduce_sum(reduce_sum(end[2]));
   };
   constexpr int kAttempts = 3;
   observe::RunSummary time;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    for (int i = 0; i < 12; ++i) {
-      const std::vector<float> rounds = i % 2 == 0 ? std::vector{60.0f, 1.0f} : std::vector{1.0f, 60.0f};
-      strategy.run(step, strategy.distribute(Tensor::from(rounds, {2})));
-    }
-    time = as_if_alone(strategy.summary());
+    const MirroredStrategy strategy(kTwoDevices, {.report = false});
+    auto step = function(rounds_of, {.replicas = strategy.replica_options()});
+    for (int i = 0; i < 12; ++i)
+      step(Tensor::from(i % 2 == 0 ? std::vector{60.0f, 1.0f} : std::vector{1.0f, 60.0f}, {2}));
+    time = as_if_alone(step.report().summary);
     if (const auto all = ids(observe::judge(time));
         std::find(all.begin(), all.end(), "waiting-for-others") != all.end())
       break;
@@ -323,10 +322,11 @@ TEST(Causes, MemoryThatIsNearlyUsedUp) {
   const Examples some = examples(256, {512});
   const auto fit = [&] { return model.fit({some.x, some.y}, {.batch_size = 64, .verbose = 0}).time; };
   fit();
+  Device& device = device_by_name("/CPU:1");
+  device.reset_peak_memory();
   const observe::RunSummary unlimited = fit();
   EXPECT_THAT(ids(observe::judge(without_times(unlimited))), Not(Contains("memory-close")));
-  Device& device = device_by_name("/CPU:1");
-  device.set_memory_limit(unlimited.memory.at(0).peak * 103 / 100);
+  device.set_memory_limit(device.memory_info().peak * 102 / 100);
   const auto found = verdict(without_times(fit()), "memory-close");
   device.set_memory_limit(0);
   EXPECT_EQ(found.cause, "/CPU:1 was nearly out of memory");

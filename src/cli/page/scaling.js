@@ -1,6 +1,6 @@
 // How the training scales: as `lockstep scale` has measured it, and as `lockstep plan` forecasts it (docs/plan.md).
 
-const kBreakdown = {
+const kForecastColours = {
   compute_s: 'compute',
   host_s: 'host',
   exposed_communication_s: 'exposed_communication',
@@ -148,7 +148,7 @@ const plan = {
             .filter(name => made.rows.some(row => row[name] > 0.002 * row.step_s))
             .map(name => ({
                    label: kForecastParts[name],
-                   colour: colourOf(kBreakdown[name]),
+                   colour: colourOf(kForecastColours[name]),
                    data: made.rows.map(row => row[name] * 1e3)
                  })),
         'devices', 'ms per step');
