@@ -62,9 +62,10 @@ def filtered(page, text):
     def labelled(match):
         nonlocal headings
         headings += 1
+        shown = match[0].replace("`", "")  # which Doxygen would print as <tt>
         if headings == 1:  # that of the main page is Doxygen's own
-            return match[0] if page.as_posix() == "README.md" else f"{match[0]} {{#{label(page)}}}"
-        return f"{match[0]} {{#{label(page, match[2])}}}"
+            return shown if page.as_posix() == "README.md" else f"{shown} {{#{label(page)}}}"
+        return f"{shown} {{#{label(page, match[2])}}}"
 
     parts = FENCED.split(text)  # every second one is a block of code
     for number in range(0, len(parts), 2):

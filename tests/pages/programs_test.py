@@ -91,6 +91,10 @@ class SiteTest(unittest.TestCase):
                          "# B {#docs_guide_b}\n## Part one {#docs_guide_b-part-one}\n"
                          '@ref index "up" @ref docs_guide_b-part-one "here"\n')
 
+    def test_headings_are_words(self):
+        self.assertEqual(self.filtered("docs/a.md", "# A\n## `lockstep scale`\n`x`\n"),
+                         "# A {#docs_a}\n## lockstep scale {#docs_a-lockstep-scale}\n`x`\n")
+
     def test_an_index_holds_the_pages_of_its_folder(self):
         self.assertEqual(self.filtered("docs/guide/README.md", "[b](b.md) [c](../c.md)\n"),
                          '@subpage docs_guide_b "b" @ref docs_c "c"\n')
