@@ -212,10 +212,11 @@ std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector
   return results;
 }
 
-void add_first_steps(std::vector<Result>& results, const Work& work, const Peers* peers) {
+void add_first_steps(std::vector<Result>& results, const Work& work, int threads, const Peers* peers) {
   std::map<std::string, std::vector<std::string>> commands;
   if (peers) commands = peers->first_step_commands(work.name, work.batch);
-  commands["Lockstep"] = {std::filesystem::read_symlink("/proc/self/exe"), "--once", work.id()};
+  commands["Lockstep"] = {std::filesystem::read_symlink("/proc/self/exe"), "--once", work.id(), "--threads",
+                          std::to_string(threads)};
   for (Result& result : results) {
     const auto command = commands.find(result.name);
     if (command == commands.end() || !result.error.empty()) continue;
@@ -256,7 +257,7 @@ Measurement measured(Work work, int threads, const Options& options, const Peers
     if (peers) peers->release();
   }
   if (work.row) m.ceiling = ceiling_of(device_of(*work.row, threads), work.row->policy);
-  if (work.row && options.first_step) add_first_steps(m.results, work, peers);
+  if (work.row && options.first_step) add_first_steps(m.results, work, threads, peers);
   return m;
 }
 

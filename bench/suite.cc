@@ -102,11 +102,12 @@ void add_steps_at_once(std::vector<Candidate>& list, const NetworkStep& step, in
   TensorList arrays;
   for (const Tensor& argument : step.arguments()) bytes += argument.shape().size() * int64_t{4} * kAtOnce;
   if (bytes > kMostBytes) return;
-  const DeviceScope scope(gpu());
+  Device& host = device_by_name("/CPU:0");
   for (const Tensor& argument : step.arguments()) {
-    const TensorList copies(kAtOnce, argument);
-    arrays.push_back(concat(copies, 0));
+    const TensorList copies(kAtOnce, argument.to(host));
+    arrays.push_back(concat(copies, 0).to(gpu()));
   }
+  const DeviceScope scope(gpu());
   if (!step.run_rows(arrays, batch, kAtOnce)) return;
   Candidate many = in_process(
       fmt::format("Lockstep, {} steps per launch", kAtOnce),

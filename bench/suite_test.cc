@@ -178,6 +178,17 @@ TEST(Summary, ComparesWithTheBestPeer) {
   EXPECT_EQ(as_json(list)[0]["slower"], true);
 }
 
+// Times of different rounds are not compared.
+TEST(Summary, GoesByTheRatiosWithinRounds) {
+  Measurement m = example();
+  for (Result& result : m.results) result.ratio = result.us / 40;
+  m.results[3].us = 45;
+  const std::vector<Measurement> measurements{m};
+  const std::vector<Standing> list = standings(measurements);
+  EXPECT_EQ(list[0].best_peer->name, "PyTorch CUDA graph");
+  EXPECT_EQ(list[0].ratio(), 1.25);
+}
+
 TEST(Summary, LeavesOutWhatNobodyElseWasMeasuredAt) {
   Measurement alone = example();
   alone.results.resize(2);

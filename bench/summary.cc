@@ -7,15 +7,21 @@
 namespace lockstep::bench {
 namespace {
 
+// All results of a measurement have a ratio to its first, or none has.
+double relative(const Result& result) { return result.ratio.value_or(result.us); }
+
 template <class Wanted>
 const Result* fastest(const Measurement& measurement, const Wanted& wanted) {
   const Result* best = nullptr;
   for (const Result& result : measurement.results)
-    if (result.error.empty() && wanted(result) && (best == nullptr || result.us < best->us)) best = &result;
+    if (result.error.empty() && wanted(result) && (best == nullptr || relative(result) < relative(*best)))
+      best = &result;
   return best;
 }
 
 }  // namespace
+
+double Standing::ratio() const { return relative(*ours) / relative(*best_peer); }
 
 std::optional<double> Standing::memory_ratio() const {
   if (ours->memory <= 0 || best_peer->memory <= 0) return {};

@@ -18,8 +18,8 @@ struct Standing {
   std::optional<double> share_of_ceiling = {};
   double items_per_second = 0;  // 0: nobody counts them
 
-  // Of our time to the best peer's: above 1 we lose.
-  double ratio() const { return ours->us / best_peer->us; }
+  // Of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we lose.
+  double ratio() const;
   // Of our memory, where both tell.
   std::optional<double> memory_ratio() const;
 };
