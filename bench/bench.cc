@@ -150,15 +150,29 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
   return results;
 }
 
+std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
+                                  const Effort& effort, const std::function<void()>& release) {
+  std::vector<Result> results = measure(ours, effort);
+  ours.clear();
+  for (const Candidate& other : others) {
+    Result result = measure({other}, effort)[0];
+    result.ratio = {};
+    if (results[0].error.empty() && result.error.empty()) result.ratio = result.us / results[0].us;
+    results.push_back(std::move(result));
+    release();
+  }
+  return results;
+}
+
 std::string Measurement::id() const { return batch > 0 ? fmt::format("{}/{}", work, batch) : work; }
 
-std::optional<double> share_of_ceiling(const Measurement& measurement, const Result& result) {
+std::optional<Share> share_of_ceiling(const Measurement& measurement, const Result& result) {
   if (!measurement.ceiling || measurement.results.empty() || result.us <= 0) return {};
   const Result& first = measurement.results[0];
-  const double seconds = std::max(first.flops / measurement.ceiling->flops_per_second,
-                                  first.traffic / measurement.ceiling->bytes_per_second);
-  if (!(seconds > 0)) return {};
-  return seconds / (result.us * 1e-6);
+  if (first.flops <= 0 && first.traffic <= 0) return {};
+  const double seconds = result.us * 1e-6;
+  return Share{.flops = first.flops / measurement.ceiling->flops_per_second / seconds,
+               .bytes = first.traffic / measurement.ceiling->bytes_per_second / seconds};
 }
 
 std::string as_table(const Measurement& m) {
@@ -174,8 +188,9 @@ std::string as_table(const Measurement& m) {
                   m.on_gpu ? "GPU" : fmt::format("{} thread{}", m.threads, m.threads == 1 ? "" : "s"));
   text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}{}{}{}{}\n", "", width, "us/step", "quartiles",
                       has_floor ? "x floor" : "x first", "clean", m.bytes > 0 ? "      GB/s" : "",
-                      m.items > 0 ? fmt::format("  {:>10}", m.item + "/s") : "", shares ? "  ceiling" : "",
-                      memory ? "       MiB" : "", first_steps ? "  first step, again" : "");
+                      m.items > 0 ? fmt::format("  {:>10}", m.item + "/s") : "",
+                      shares ? "  % flops  % bytes" : "", memory ? "       MiB" : "",
+                      first_steps ? "  first step, again" : "");
   bool doubtful = false;
   for (const Result& r : m.results) {
     if (!r.error.empty()) {
@@ -189,7 +204,10 @@ std::string as_table(const Measurement& m) {
     doubtful |= !r.us_is_clean || !r.ratio_is_clean;
     if (m.bytes > 0) text += fmt::format("  {:>8.1f}", m.bytes / r.us * 1e-3);
     if (m.items > 0) text += fmt::format("  {:>10.0f}", m.items / r.us * 1e6);
-    if (shares) text += fmt::format("  {:>6.1f}%", 100 * share_of_ceiling(m, r).value_or(0));
+    if (shares) {
+      const Share share = share_of_ceiling(m, r).value_or(Share{});
+      text += fmt::format("  {:>7.1f}  {:>7.1f}", 100 * share.flops, 100 * share.bytes);
+    }
     if (memory) text += r.memory > 0 ? fmt::format("  {:>8.1f}", mebibytes(r.memory)) : std::string(10, ' ');
     if (r.first_step_s)
       text += fmt::format("  {:>8.2f} s {:>5.2f} s", *r.first_step_s, r.first_step_again_s.value_or(0));
@@ -223,7 +241,8 @@ nlohmann::json as_json(const std::vector<Measurement>& measurements) {
         }
         if (m.bytes > 0) entry["gb_per_s"] = m.bytes / r.us * 1e-3;
         if (m.items > 0) entry[m.item + "_per_s"] = m.items / r.us * 1e6;
-        if (const auto share = share_of_ceiling(m, r)) entry["share_of_ceiling"] = *share;
+        if (const auto share = share_of_ceiling(m, r))
+          entry["share_of_ceiling"] = {{"flops", share->flops}, {"bytes", share->bytes}};
         if (r.flops > 0) entry["flops"] = r.flops;
         if (r.traffic > 0) entry["bytes_accessed"] = r.traffic;
         if (r.memory > 0) entry["peak_memory_bytes"] = r.memory;

@@ -68,6 +68,11 @@ struct Result {
 // The first candidate is the reference. One that throws gets an error in its result; the others go on.
 std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effort& effort);
 
+// The same for candidates that do not fit into memory beside each other: `ours` first, which are gone when the next is measured,
+// then one after the other, with `release` called behind each. Ratios are of medians.
+std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
+                                  const Effort& effort, const std::function<void()>& release);
+
 // What a device does at most: a large product, a long array that is read and written once.
 struct Ceiling {
   double flops_per_second = 0, bytes_per_second = 0;
@@ -88,9 +93,13 @@ struct Measurement {
   std::string id() const;  // "gpu/lenet/float32/128"
 };
 
-// The part of the time that the device would need for the work at its ceiling, by the first candidate's operations or by its
-// bytes, whichever takes longer. None where one of them is not known. More than 1: what is read again lies in a cache.
-std::optional<double> share_of_ceiling(const Measurement& measurement, const Result& result);
+// The parts of a result's time that the device would need at its ceilings for the operations and for the bytes of the first
+// candidate. Bytes can be above 1: what is read again lies in a cache.
+struct Share {
+  double flops = 0, bytes = 0;
+};
+// None where the ceiling or the cost is not known.
+std::optional<Share> share_of_ceiling(const Measurement& measurement, const Result& result);
 
 std::string as_table(const Measurement& measurement);
 nlohmann::json as_json(const std::vector<Measurement>& measurements);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 
 #include "bench/first_step.h"
@@ -85,6 +86,25 @@ TEST(Measure, GoesOnWithoutACandidateThatFails) {
   EXPECT_EQ(results[1].error, "no such op");
   EXPECT_FALSE(results[1].ratio.has_value());
   EXPECT_EQ(results[2].ratio, 0.5);
+}
+
+TEST(Measure, KeepsApartWhatDoesNotFitTogether) {
+  auto held = std::make_shared<int>(0);
+  Candidate ours{.name = "ours", .read = [held](int) { return Reading{.us = 10}; }};
+  const std::weak_ptr<int> still_held = held;
+  held.reset();
+  int released = 0;
+  const Candidate other{.name = "other", .read = [&](int) {
+                          EXPECT_TRUE(still_held.expired());
+                          return Reading{.us = 25};
+                        }};
+  std::vector<Candidate> list;
+  list.push_back(std::move(ours));
+  const auto results = measure_apart(std::move(list), {other, other}, kEffort, [&] { ++released; });
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].ratio, 1.0);
+  EXPECT_EQ(results[2].ratio, 2.5);
+  EXPECT_EQ(released, 2);
 }
 
 TEST(Reports, ShowFiguresUnitsAndErrors) {

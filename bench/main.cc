@@ -198,20 +198,6 @@ Effort effort_for(const Work& work, const Options& options) {
   return effort;
 }
 
-// Candidates of which each may need all of the memory, one after the other.
-std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
-                                  const Effort& effort, const Peers* peers) {
-  std::vector<Result> results = measure(ours, effort);
-  ours.clear();
-  for (const Candidate& peer : others) {
-    results.push_back(measure({peer}, effort)[0]);
-    if (results[0].error.empty() && results.back().error.empty())
-      results.back().ratio = results.back().us / results[0].us;
-    peers->release();
-  }
-  return results;
-}
-
 void add_first_steps(std::vector<Result>& results, const Work& work, int threads, const Peers* peers) {
   std::map<std::string, std::vector<std::string>> commands;
   if (peers) commands = peers->first_step_commands(work.name, work.batch);
@@ -234,7 +220,7 @@ Measurement measured(Work work, int threads, const Options& options, const Peers
   const bool large = work.row && work.row->batch == 0;
   if (large) {
     Row row = *work.row;
-    row.batch = largest_batch(row);
+    row.batch = largest_batch(row, device_of(row, threads), memory_for_steps());
     work = network_work(row);
   }
   std::vector<Candidate> others;
@@ -249,7 +235,7 @@ Measurement measured(Work work, int threads, const Options& options, const Peers
                 .items = work.items,
                 .item = work.item};
   if (large) {
-    m.results = measure_apart(std::move(candidates), others, effort, peers);
+    m.results = measure_apart(std::move(candidates), others, effort, [&] { peers->release(); });
   } else {
     candidates.insert(candidates.end(), others.begin(), others.end());
     m.results = measure(candidates, effort);

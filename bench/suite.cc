@@ -249,18 +249,18 @@ std::vector<Candidate> row_candidates(const Row& row, int threads) {
   return list;
 }
 
-int64_t largest_batch(const Row& row) {
-  Device& device = gpu();
-  const MemoryInfo info = config::get_memory_info(device.name());
-  const int64_t whole = config::get_device_details(config::list_physical_devices("GPU")[0]).memory;
-  constexpr double kUsable = 0.9;  // of the GPU: the rest is the driver's, and what blocks are rounded up by
-  const double limit = kUsable * static_cast<double>(info.limit > 0 ? info.limit : whole);
-  int64_t batch = std::ranges::max(row.network->gpu_batches);
-  for (;; batch *= 2) {
-    const int64_t memory =
-        measured_step(*row.network, {.task = row.task, .batch = batch, .policy = row.policy}, device).memory;
-    if (2 * static_cast<double>(memory) > limit) return batch;
+int64_t largest_batch(const Row& row, Device& device, int64_t bytes) {
+  for (int64_t batch = std::ranges::max(row.network->gpu_batches);; batch *= 2) {
+    const Exercise exercise{.task = row.task, .batch = batch, .policy = row.policy};
+    if (2 * measured_step(*row.network, exercise, device).memory > bytes) return batch;
   }
+}
+
+int64_t memory_for_steps() {
+  constexpr double kUsable = 0.9;  // the rest is the driver's, and what blocks are rounded up by
+  const int64_t limit = config::get_memory_info(gpu().name()).limit;
+  const int64_t whole = config::get_device_details(config::list_physical_devices("GPU")[0]).memory;
+  return static_cast<int64_t>(kUsable * static_cast<double>(limit > 0 ? limit : whole));
 }
 
 void make_one_step(const Row& row, int threads) {

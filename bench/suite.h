@@ -42,8 +42,10 @@ std::string why_no_gpu();
 
 // Lockstep's side of a row, first of all its single steps. Those of GPUs run on the first one.
 std::vector<Candidate> row_candidates(const Row& row, int threads);
-// The batch of a row that has none: doubled from the network's largest as long as the step's memory fits.
-int64_t largest_batch(const Row& row);
+// The batch of a row that has none: doubled from the network's largest as long as twice the memory of the step fits.
+int64_t largest_batch(const Row& row, Device& device, int64_t bytes);
+// Bytes of the first GPU that a step can have.
+int64_t memory_for_steps();
 // Makes one step and waits for it.
 void make_one_step(const Row& row, int threads);
 

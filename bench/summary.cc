@@ -52,20 +52,22 @@ std::string as_table(const std::vector<Standing>& standings) {
     work = std::max(work, s.work.size());
     peer = std::max(peer, s.best_peer->name.size());
   }
-  std::string text =
-      fmt::format("  {:<{}}  {:>7}  {:>11}  {:>11}  {:>8}  {:<{}}  {:>11}  {:>6}  {:>7}\n", "work", work,
-                  "threads", "Lockstep us", "items/s", "ceiling", "best peer", peer, "us", "ratio", "memory");
+  std::string text = fmt::format(
+      "  {:<{}}  {:>7}  {:>11}  {:>11}  {:>7}  {:>7}  {:<{}}  {:>11}  {:>6}  {:>7}\n", "work", work,
+      "threads", "Lockstep us", "items/s", "% flops", "% bytes", "best peer", peer, "us", "ratio", "memory");
   size_t lost = 0;
   for (const Standing& s : standings) {
     const bool loses = s.ratio() > 1;
     lost += loses ? 1 : 0;
+    const auto percent = [&](double Share::*part) {
+      return s.share_of_ceiling ? fmt::format("{:.1f}", 100 * (*s.share_of_ceiling).*part) : std::string();
+    };
     const auto doubt = [](const Result& r) { return r.us_is_clean ? " " : "?"; };
     text += fmt::format(
-        "  {:<{}}  {:>7}  {:>10.1f}{}  {:>11}  {:>8}  {:<{}}  {:>10.1f}{}  {:>6.2f}  {:>7}{}\n", s.work, work,
-        s.threads > 0 ? std::to_string(s.threads) : "GPU", s.ours->us, doubt(*s.ours),
-        s.items_per_second > 0 ? fmt::format("{:.0f}", s.items_per_second) : "",
-        s.share_of_ceiling ? fmt::format("{:.1f}%", 100 * *s.share_of_ceiling) : "", s.best_peer->name, peer,
-        s.best_peer->us, doubt(*s.best_peer), s.ratio(),
+        "  {:<{}}  {:>7}  {:>10.1f}{}  {:>11}  {:>7}  {:>7}  {:<{}}  {:>10.1f}{}  {:>6.2f}  {:>7}{}\n",
+        s.work, work, s.threads > 0 ? std::to_string(s.threads) : "GPU", s.ours->us, doubt(*s.ours),
+        s.items_per_second > 0 ? fmt::format("{:.0f}", s.items_per_second) : "", percent(&Share::flops),
+        percent(&Share::bytes), s.best_peer->name, peer, s.best_peer->us, doubt(*s.best_peer), s.ratio(),
         s.memory_ratio() ? fmt::format("{:.2f}", *s.memory_ratio()) : "", loses ? "  slower" : "");
   }
   text += fmt::format("  {} of {} works are slower than the best of the others.\n", lost, standings.size());
@@ -83,7 +85,9 @@ nlohmann::json as_json(const std::vector<Standing>& standings) {
                          {"ratio", s.ratio()},
                          {"slower", s.ratio() > 1}};
     if (s.threads > 0) entry["threads"] = s.threads;
-    if (s.share_of_ceiling) entry["share_of_ceiling"] = *s.share_of_ceiling;
+    if (s.share_of_ceiling)
+      entry["share_of_ceiling"] = {{"flops", s.share_of_ceiling->flops},
+                                   {"bytes", s.share_of_ceiling->bytes}};
     if (s.memory_ratio()) entry["memory_ratio"] = *s.memory_ratio();
     list.push_back(std::move(entry));
   }

@@ -15,7 +15,7 @@ struct Standing {
   int threads = 0;   // 0: on a GPU
   const Result* ours = nullptr;
   const Result* best_peer = nullptr;
-  std::optional<double> share_of_ceiling = {};
+  std::optional<Share> share_of_ceiling = {};
   double items_per_second = 0;  // 0: nobody counts them
 
   // Of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we lose.
