@@ -73,7 +73,7 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
 std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
                                   const Effort& effort, const std::function<void()>& release);
 
-// What a device does at most: a large product, a long array that is read and written once.
+// What a device does at most: a large product (a CPU: multiply-adds in registers), a long array that is read and written once.
 struct Ceiling {
   double flops_per_second = 0, bytes_per_second = 0;
 };

@@ -29,6 +29,7 @@
 #include "bench/summary.h"
 #include "bench/workers.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::bench {
 namespace {
@@ -337,6 +338,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (const auto status = lockstep::bench::run_as_bench_worker(argc, argv)) return *status;
+  // Advice on a loop means nothing where candidates take turns, each on one of many logical devices.
+  if (std::getenv("LOCKSTEP_LOG") == nullptr) lockstep::set_log_level(lockstep::LogLevel::error);
   lockstep::bench::Options options;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   options.threads = cores == 1 ? std::vector{1} : std::vector{1, cores};

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <utility>
 
 #include "bench/engine.h"
+#include "device/ceilings.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/config.h"
 #include "lockstep/execute/function.h"
@@ -143,9 +143,10 @@ Candidate fit_candidate(int64_t batch) {
 }
 
 // The best of many readings: a ceiling is what the device can do, not what others leave of it.
+constexpr int kReadings = 20;
 double seconds_of(const std::function<void()>& run, Device& device) {
   double best = 1e9;
-  for (int i = 0; i < 20; ++i) {  // the first are warm-up
+  for (int i = 0; i < kReadings; ++i) {  // the first are warm-up
     const auto start = std::chrono::steady_clock::now();
     run();
     device.synchronize();
@@ -274,23 +275,29 @@ Ceiling ceiling_of(Device& device, const std::string& policy) {
   static std::map<std::pair<std::string, std::string>, Ceiling> known;
   const auto [it, is_new] = known.try_emplace({device.name(), policy});
   if (!is_new) return it->second;
-  const bool on_gpu = device.kind() == DeviceKind::gpu;
-  const int64_t side = on_gpu ? 8192 : 768, elements = int64_t{on_gpu ? 256 : 16} << 20;
   const DeviceScope scope(device);
-  const bool tf32 = config::tensor_float_32_execution_enabled();
-  config::enable_tensor_float_32_execution(policy == "tf32");
-  const Tensor a = cast(models::random_inputs({side, side}, 1),
-                        policy == "mixed_bfloat16" ? DType::bfloat16 : DType::float32)
-                       .to(device);
-  auto product = function([](const Tensor& x) { return matmul(x, x); }, {.timed = false});
-  const double product_s = seconds_of([&] { product(a); }, device);
-  config::enable_tensor_float_32_execution(tf32);
+  Ceiling& ceiling = it->second;
+  if (device.kind() == DeviceKind::gpu) {
+    constexpr int64_t kSide = 8192;
+    const bool tf32 = config::tensor_float_32_execution_enabled();
+    config::enable_tensor_float_32_execution(policy == "tf32");
+    const Tensor a = cast(models::random_inputs({kSide, kSide}, 1),
+                          policy == "mixed_bfloat16" ? DType::bfloat16 : DType::float32)
+                         .to(device);
+    auto product = function([](const Tensor& x) { return matmul(x, x); }, {.timed = false});
+    ceiling.flops_per_second = 2.0 * kSide * kSide * kSide / seconds_of([&] { product(a); }, device);
+    config::enable_tensor_float_32_execution(tf32);
+  } else {  // in less than a millisecond, which others may leave alone
+    for (int i = 0; i < kReadings; ++i)
+      ceiling.flops_per_second =
+          std::max(ceiling.flops_per_second, measure_multiply_adds(static_cast<int>(device.threads())));
+  }
+  const int64_t elements = int64_t{device.kind() == DeviceKind::gpu ? 256 : 16} << 20;
   const Tensor x = Tensor::full(DType::float32, {elements}, 0.5).to(device);
   auto copy = function([](const Tensor& t) { return t + 1.0; }, {.timed = false});
-  const double copy_s = seconds_of([&] { copy(x); }, device);
-  it->second = {.flops_per_second = 2 * std::pow(static_cast<double>(side), 3) / product_s,
-                .bytes_per_second = 2.0 * sizeof(float) * static_cast<double>(elements) / copy_s};
-  return it->second;
+  ceiling.bytes_per_second =
+      2.0 * sizeof(float) * static_cast<double>(elements) / seconds_of([&] { copy(x); }, device);
+  return ceiling;
 }
 
 std::string network_profile(const std::string& what, int threads) {
