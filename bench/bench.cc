@@ -27,6 +27,8 @@ double quantile(std::vector<double> values, double q) {
   return std::lerp(values[below], values[above], at - static_cast<double>(below));
 }
 
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 struct Selection {
   std::vector<double> values;
   bool is_clean;
@@ -72,14 +74,15 @@ Reading timed(Run&& run, double iterations) {
 
 }  // namespace
 
-Candidate in_process(std::string name, std::function<void()> step, std::string note) {
-  const auto read = [step = std::move(step)](int iterations) {
-    step();
-    return timed(
-        [&] {
-          for (int i = 0; i < iterations; ++i) step();
-        },
-        iterations);
+Candidate in_process(std::string name, std::function<void()> step, std::string note,
+                     std::function<void()> finish) {
+  const auto read = [step = std::move(step), finish = std::move(finish)](int iterations) {
+    const auto steps = [&](int count) {
+      for (int i = 0; i < count; ++i) step();
+      if (finish) finish();
+    };
+    steps(1);
+    return timed([&] { steps(iterations); }, iterations);
   };
   return {.name = std::move(name), .read = read, .note = std::move(note)};
 }
@@ -109,6 +112,10 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
   for (size_t i = 0; i < count; ++i) {
     results[i].name = candidates[i].name;
     results[i].note = candidates[i].note;
+    results[i].is_peer = candidates[i].is_peer;
+    results[i].aside = candidates[i].aside;
+    results[i].flops = candidates[i].flops;
+    results[i].traffic = candidates[i].traffic;
     guarded(i, [&] { iterations[i] = calibrate(candidates[i], effort.reading_us); });
   }
   for (int round = 0; round < effort.rounds; ++round)
@@ -124,6 +131,8 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
     const auto clean = [&](size_t round) { return !readings[i][round].disturbed; };
     const auto us = [&](size_t round) { return readings[i][round].us; };
     const size_t rounds = readings[i].size();
+    for (const Reading& reading : readings[i])
+      results[i].memory = std::max(results[i].memory, reading.memory);
     const Selection kept = selected(rounds, us, clean);
     results[i].us = quantile(kept.values, 0.5);
     results[i].low = quantile(kept.values, 0.25);
@@ -141,15 +150,47 @@ std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effo
   return results;
 }
 
+std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
+                                  const Effort& effort, const std::function<void()>& release) {
+  std::vector<Result> results = measure(ours, effort);
+  ours.clear();
+  for (const Candidate& other : others) {
+    Result result = measure({other}, effort)[0];
+    result.ratio = {};
+    if (results[0].error.empty() && result.error.empty()) result.ratio = result.us / results[0].us;
+    results.push_back(std::move(result));
+    release();
+  }
+  return results;
+}
+
+std::string Measurement::id() const { return batch > 0 ? fmt::format("{}/{}", work, batch) : work; }
+
+std::optional<Share> share_of_ceiling(const Measurement& measurement, const Result& result) {
+  if (!measurement.ceiling || measurement.results.empty() || result.us <= 0) return {};
+  const Result& first = measurement.results[0];
+  if (first.flops <= 0 && first.traffic <= 0) return {};
+  const double seconds = result.us * 1e-6;
+  return Share{.flops = first.flops / measurement.ceiling->flops_per_second / seconds,
+               .bytes = first.traffic / measurement.ceiling->bytes_per_second / seconds};
+}
+
 std::string as_table(const Measurement& m) {
+  const bool has_floor = !m.results.empty() && m.results[0].name == "floor";
+  const auto any = [&](auto&& has) { return std::ranges::any_of(m.results, has); };
+  const bool shares = any([&](const Result& r) { return share_of_ceiling(m, r).has_value(); });
+  const bool memory = any([](const Result& r) { return r.memory > 0; });
+  const bool first_steps = any([](const Result& r) { return r.first_step_s.has_value(); });
   size_t width = 10;
   for (const Result& r : m.results) width = std::max(width, r.name.size());
   std::string text =
       fmt::format("{}{}, {}\n", m.work, m.batch > 0 ? fmt::format(", batch {}", m.batch) : "",
                   m.on_gpu ? "GPU" : fmt::format("{} thread{}", m.threads, m.threads == 1 ? "" : "s"));
-  text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}{}\n", "", width, "us/step", "quartiles",
-                      m.on_gpu ? "x first" : "x floor", "clean", m.bytes > 0 ? "      GB/s" : "",
-                      m.items > 0 ? fmt::format("  {:>10}", m.item + "/s") : "");
+  text += fmt::format("  {:<{}}  {:>10}  {:>21}  {:>8}  {:>7}{}{}{}{}{}\n", "", width, "us/step", "quartiles",
+                      has_floor ? "x floor" : "x first", "clean", m.bytes > 0 ? "      GB/s" : "",
+                      m.items > 0 ? fmt::format("  {:>10}", m.item + "/s") : "",
+                      shares ? "  % flops  % bytes" : "", memory ? "       MiB" : "",
+                      first_steps ? "  first step, again" : "");
   bool doubtful = false;
   for (const Result& r : m.results) {
     if (!r.error.empty()) {
@@ -163,6 +204,13 @@ std::string as_table(const Measurement& m) {
     doubtful |= !r.us_is_clean || !r.ratio_is_clean;
     if (m.bytes > 0) text += fmt::format("  {:>8.1f}", m.bytes / r.us * 1e-3);
     if (m.items > 0) text += fmt::format("  {:>10.0f}", m.items / r.us * 1e6);
+    if (shares) {
+      const Share share = share_of_ceiling(m, r).value_or(Share{});
+      text += fmt::format("  {:>7.1f}  {:>7.1f}", 100 * share.flops, 100 * share.bytes);
+    }
+    if (memory) text += r.memory > 0 ? fmt::format("  {:>8.1f}", mebibytes(r.memory)) : std::string(10, ' ');
+    if (r.first_step_s)
+      text += fmt::format("  {:>8.2f} s {:>5.2f} s", *r.first_step_s, r.first_step_again_s.value_or(0));
     text += "\n";
   }
   if (doubtful) text += "  ? too few readings were undisturbed: other processes are in this figure\n";
@@ -188,11 +236,18 @@ nlohmann::json as_json(const std::vector<Measurement>& measurements) {
         entry["clean"] = r.clean;
         entry["rounds"] = r.rounds;
         if (r.ratio) {
-          entry[m.on_gpu ? "ratio_to_first" : "ratio_to_floor"] = *r.ratio;
+          entry[m.results[0].name == "floor" ? "ratio_to_floor" : "ratio_to_first"] = *r.ratio;
           entry["ratio_is_clean"] = r.ratio_is_clean;
         }
         if (m.bytes > 0) entry["gb_per_s"] = m.bytes / r.us * 1e-3;
         if (m.items > 0) entry[m.item + "_per_s"] = m.items / r.us * 1e6;
+        if (const auto share = share_of_ceiling(m, r))
+          entry["share_of_ceiling"] = {{"flops", share->flops}, {"bytes", share->bytes}};
+        if (r.flops > 0) entry["flops"] = r.flops;
+        if (r.traffic > 0) entry["bytes_accessed"] = r.traffic;
+        if (r.memory > 0) entry["peak_memory_bytes"] = r.memory;
+        if (r.first_step_s) entry["first_step_s"] = *r.first_step_s;
+        if (r.first_step_again_s) entry["first_step_again_s"] = *r.first_step_again_s;
       }
       list.push_back(std::move(entry));
     }

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 
+#include "bench/first_step.h"
 #include "bench/peers.h"
 
 namespace lockstep::bench {
@@ -86,6 +88,25 @@ TEST(Measure, GoesOnWithoutACandidateThatFails) {
   EXPECT_EQ(results[2].ratio, 0.5);
 }
 
+TEST(Measure, KeepsApartWhatDoesNotFitTogether) {
+  auto held = std::make_shared<int>(0);
+  Candidate ours{.name = "ours", .read = [held](int) { return Reading{.us = 10}; }};
+  const std::weak_ptr<int> still_held = held;
+  held.reset();
+  int released = 0;
+  const Candidate other{.name = "other", .read = [&](int) {
+                          EXPECT_TRUE(still_held.expired());
+                          return Reading{.us = 25};
+                        }};
+  std::vector<Candidate> list;
+  list.push_back(std::move(ours));
+  const auto results = measure_apart(std::move(list), {other, other}, kEffort, [&] { ++released; });
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].ratio, 1.0);
+  EXPECT_EQ(results[2].ratio, 2.5);
+  EXPECT_EQ(released, 2);
+}
+
 TEST(Reports, ShowFiguresUnitsAndErrors) {
   const Measurement m{.work = "mlp",
                       .batch = 32,
@@ -99,6 +120,53 @@ TEST(Reports, ShowFiguresUnitsAndErrors) {
   EXPECT_EQ(document[0]["ratio_to_floor"], 1.0);
   EXPECT_EQ(document[0]["threads"], 2);
   EXPECT_EQ(document[1]["error"], "no such op");
+}
+
+// Peers on a GPU that need none: bench/testdata/peers.
+class PeersOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("LOCKSTEP_BENCH_PEERS", LOCKSTEP_SOURCE_DIR "/bench/testdata/peers", 1);
+    setenv("LOCKSTEP_BENCH_PYTHON", "python3", 1);
+  }
+  void TearDown() override {
+    unsetenv("LOCKSTEP_BENCH_PEERS");
+    unsetenv("LOCKSTEP_BENCH_PYTHON");
+  }
+};
+
+TEST_F(PeersOnGpu, AreAskedForReadingsAndLetGo) {
+  const Peers peers = Peers::on_gpu("eager|JAX jit");
+  EXPECT_EQ(peers.inventory(),
+            (std::vector<std::string>{"PyTorch eager 1.0",
+                                      "JAX jit: missing (ModuleNotFoundError: No module named 'jax')"}));
+  EXPECT_TRUE(peers.candidates("gpu/gru/float32", 32).empty());
+  const std::vector<Candidate> candidates = peers.candidates("gpu/lenet/float32", 32);
+  ASSERT_EQ(candidates.size(), 1u);
+  EXPECT_EQ(candidates[0].name, "PyTorch eager");
+  EXPECT_TRUE(candidates[0].is_peer);
+  EXPECT_EQ(candidates[0].read(1).us, 100);
+  const Reading second = candidates[0].read(1);
+  EXPECT_EQ(second.us, 200);
+  EXPECT_EQ(second.memory, 4096);
+  peers.release();
+  EXPECT_EQ(candidates[0].read(1).us, 100);
+}
+
+TEST_F(PeersOnGpu, ThatCompileAreAskedToBeforehand) {
+  const Peers peers = Peers::on_gpu("torch");
+  std::vector<std::string> told;
+  peers.prepare({{"gpu/lenet/float32", 32}, {"gpu/gru/float32", 32}, {"gpu/lenet/float32", 2048}},
+                [&](const std::string& line) { told.push_back(line); });
+  EXPECT_EQ(told, (std::vector<std::string>{"torch.compile, gpu/lenet/float32/32: compiled in 1.5 s",
+                                            "torch.compile, gpu/lenet/float32/2048: out of memory"}));
+}
+
+TEST_F(PeersOnGpu, MakeFirstSteps) {
+  const Peers peers = Peers::on_gpu("PyTorch");
+  const auto commands = peers.first_step_commands("gpu/lenet/float32", 32);
+  ASSERT_EQ(commands.size(), 2u);
+  for (const auto& [peer, command] : commands) EXPECT_GT(first_step(peer, command).cold_s, 0) << peer;
 }
 
 TEST(Peers, SaysWhichAreMissingAndWhy) {

@@ -19,8 +19,6 @@ namespace lockstep::bench {
 
 void configure_devices() { set_logical_cpus({.threads_of = {1, 1, 1, 1, 2, 4, 8, 16}}); }
 
-namespace {
-
 Device& device_with(int threads) {
   configure_devices();
   for (Device* device : logical_devices())
@@ -28,6 +26,8 @@ Device& device_with(int threads) {
   fail(ErrorCode::invalid_argument, std::source_location::current(),
        "the benchmark knows 1, 2, 4, 8 and 16 threads, received ", threads);
 }
+
+namespace {
 
 struct Training {
   std::unique_ptr<models::Model> model;

@@ -8,11 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/device/device.h"
+
 namespace lockstep::bench {
 
 // One logical device for each number of threads, and four of one thread, so that all are measured in one process.
 // Before a device is used.
 void configure_devices();
+
+// The one of so many threads; Error(invalid_argument) where there is none.
+Device& device_with(int threads);
 
 using Step = std::function<void()>;
 

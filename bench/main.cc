@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,21 +22,24 @@
 #include "bench/checkpoint.h"
 #include "bench/data.h"
 #include "bench/engine.h"
+#include "bench/first_step.h"
 #include "bench/floors/floor.h"
-#include "bench/gpu.h"
-#include "bench/networks.h"
 #include "bench/peers.h"
+#include "bench/suite.h"
+#include "bench/summary.h"
 #include "bench/workers.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::bench {
 namespace {
 
 struct Options {
-  bool quick = false, json = false, no_peers = false, list = false;
+  bool quick = false, json = false, no_peers = false, list = false, all = false, large = false;
+  bool first_step = false;
   std::vector<int> threads;
   std::string filter = ".*", peers = ".*";
-  std::string profile = {};
+  std::string profile = {}, once = {};
 };
 
 // One piece of work; the floor comes first among its candidates.
@@ -47,8 +52,9 @@ struct Work {
   bool on_gpu = false;
   double items = 0;  // see Measurement
   std::string item = {};
+  std::optional<Row> row = {};  // of works that are a network's
 
-  std::string id() const { return batch > 0 ? fmt::format("{}/{}", name, batch) : name; }
+  std::string id() const { return row ? row->id() : batch > 0 ? fmt::format("{}/{}", name, batch) : name; }
 };
 
 Candidate floor_candidate(std::shared_ptr<Floor> floor) {
@@ -61,7 +67,18 @@ void add(std::vector<Candidate>& candidates, const char* name, Step step) {
   if (step) candidates.push_back(in_process(name, std::move(step)));
 }
 
-std::vector<Work> all_works() {
+Work network_work(const Row& row) {
+  return {.name = row.work(),
+          .batch = row.batch,
+          .candidates = [row](int threads) { return row_candidates(row, threads); },
+          .most_rounds = 10,
+          .on_gpu = row.on_gpu,
+          .items = static_cast<double>(row.batch * row.network->items),
+          .item = row.network->item,
+          .row = row};
+}
+
+std::vector<Work> all_works(const Options& options) {
   std::vector<Work> works;
   for (const int64_t batch : {32L, 128L, 1024L})
     works.push_back({.name = "mlp", .batch = batch, .candidates = [=](int threads) {
@@ -140,19 +157,6 @@ std::vector<Work> all_works() {
                    .candidates = [](int) { return tfrecord_candidates(); }});
   works.push_back({.name = "data/jpeg", .candidates = jpeg_candidates});
   works.push_back({.name = "data/hidden", .candidates = [](int) { return hidden_candidates(); }});
-  const auto add_gpu = [&](const char* name, int64_t batch, auto candidates, double items = 0,
-                           const char* item = "") {
-    works.push_back({.name = name,
-                     .batch = batch,
-                     .candidates = [=](int) { return candidates(batch); },
-                     .most_rounds = 10,
-                     .on_gpu = true,
-                     .items = items,
-                     .item = item});
-  };
-  for (const int64_t batch : {32L, 128L, 1024L}) add_gpu("gpu/mlp", batch, gpu_mlp_candidates);
-  add_gpu("gpu/resnet50", 256, gpu_resnet50_candidates, 256, "images");
-  add_gpu("gpu/gpt2", 32, gpu_gpt2_candidates, 32.0 * kGptContext, "tokens");
   constexpr int kCheckpointRounds = 10;
   const auto saved = static_cast<double>(checkpoint_bytes());
   const auto add_checkpoint = [&](const char* name, double bytes, auto candidates) {
@@ -162,6 +166,10 @@ std::vector<Work> all_works() {
   add_checkpoint("checkpoint_delay", 2 * saved, [](int) { return checkpoint_delay(); });
   add_checkpoint("checkpoint_write", saved, [](int) { return checkpoint_write(); });
   add_checkpoint("checkpoint_steps", 0, [](int threads) { return checkpoint_steps(threads); });
+  for (const Row& row : all_rows())
+    if (row.standard || options.all) works.push_back(network_work(row));
+  if (options.large)
+    for (const Row& row : large_rows()) works.push_back(network_work(row));
   return works;
 }
 
@@ -178,24 +186,90 @@ std::string plan_table(const std::vector<MemoryPlan>& plans) {
   return text;
 }
 
+// How a reading is taken: as the command line asks, and as the work needs it.
+Effort effort_for(const Work& work, const Options& options) {
+  Effort effort = options.quick ? Effort::quick() : Effort{};
+  effort.rounds = std::min(effort.rounds, work.most_rounds);
+  // Processes have to come together first.
+  if (work.name.starts_with("workers/")) effort.reading_us = 30000;
+  if (work.on_gpu) {  // many steps a reading: a GPU is waited for once
+    effort.reading_us = options.quick ? 100000 : 200000;
+    effort.rounds = options.quick ? 5 : effort.rounds;
+  }
+  return effort;
+}
+
+void add_first_steps(std::vector<Result>& results, const Work& work, int threads, const Peers* peers) {
+  std::map<std::string, std::vector<std::string>> commands;
+  if (peers) commands = peers->first_step_commands(work.name, work.batch);
+  commands["Lockstep"] = {std::filesystem::read_symlink("/proc/self/exe"), "--once", work.id(), "--threads",
+                          std::to_string(threads)};
+  for (Result& result : results) {
+    const auto command = commands.find(result.name);
+    if (command == commands.end() || !result.error.empty()) continue;
+    try {
+      const FirstStep seconds = first_step(result.name, command->second);
+      result.first_step_s = seconds.cold_s;
+      result.first_step_again_s = seconds.again_s;
+    } catch (const std::exception& e) {
+      result.note = fmt::format("no first step: {}", e.what());
+    }
+  }
+}
+
+Measurement measured(Work work, int threads, const Options& options, const Peers* peers) {
+  const bool large = work.row && work.row->batch == 0;
+  if (large) {
+    Row row = *work.row;
+    row.batch = largest_batch(row, device_of(row, threads), memory_for_steps());
+    work = network_work(row);
+  }
+  std::vector<Candidate> others;
+  if (peers && work.batch > 0) others = peers->candidates(work.name, work.batch);
+  std::vector<Candidate> candidates = work.candidates(threads);
+  const Effort effort = effort_for(work, options);
+  Measurement m{.work = work.name,
+                .batch = work.batch,
+                .threads = threads,
+                .bytes = work.bytes,
+                .on_gpu = work.on_gpu,
+                .items = work.items,
+                .item = work.item};
+  if (large) {
+    m.results = measure_apart(std::move(candidates), others, effort, [&] { peers->release(); });
+  } else {
+    candidates.insert(candidates.end(), others.begin(), others.end());
+    m.results = measure(candidates, effort);
+    candidates.clear();
+    if (peers) peers->release();
+  }
+  if (work.row) m.ceiling = ceiling_of(device_of(*work.row, threads), work.row->policy);
+  if (work.row && options.first_step) add_first_steps(m.results, work, threads, peers);
+  return m;
+}
+
 int run(const Options& options) {
   configure_devices();
-  configure_gpus();
-  if (!options.profile.empty()) {
-    const std::string reason = why_no_gpu();
-    require(reason.empty(), ErrorCode::failed_precondition, std::source_location::current(), reason);
-    fmt::print("{}", gpu_profile(options.profile));
+  configure_gpus(options.large || !options.once.empty());
+  if (!options.once.empty()) {
+    make_one_step(row_of(options.once), options.threads.back());
+    fmt::print("{}\n", nlohmann::json{{"first_step", true}}.dump());
     return 0;
   }
-  std::vector<Work> works = all_works();
+  if (!options.profile.empty()) {
+    fmt::print("{}", network_profile(options.profile, options.threads.back()));
+    return 0;
+  }
+  std::vector<Work> works = all_works(options);
   const std::regex filter(options.filter);
   std::erase_if(works, [&](const Work& work) { return !std::regex_search(work.id(), filter); });
+  require(!works.empty(), ErrorCode::not_found, std::source_location::current(), "no work matches \"",
+          options.filter, "\"; --list --all names them, --all runs those that a plain run leaves out");
   if (options.list) {
     for (const Work& work : works) fmt::print("{}\n", work.id());
     return 0;
   }
 
-  const Effort effort = options.quick ? Effort::quick() : Effort{};
   // The reports go to standard output; with --json only the document does.
   std::FILE* progress = options.json ? stderr : stdout;
   if (double load = 0; getloadavg(&load, 1) == 1 && load > std::thread::hardware_concurrency())
@@ -203,6 +277,7 @@ int run(const Options& options) {
                "The machine is busy (load {:.1f} on {} cores): trust ratios with many clean readings.\n\n",
                load, std::thread::hardware_concurrency());
   std::vector<Measurement> measurements;
+  bool failed = false;
   const auto run_works = [&](bool on_gpu, int threads) {
     const auto runs = [&](const Work& work) { return work.on_gpu == on_gpu; };
     if (std::ranges::none_of(works, runs)) return;
@@ -212,14 +287,14 @@ int run(const Options& options) {
     }
     std::optional<Peers> peers;
     if (!options.no_peers) {
-      on_gpu ? peers.emplace(Peers::on_gpu(options.peers)) : peers.emplace(threads);
+      on_gpu ? peers.emplace(Peers::on_gpu(options.peers)) : peers.emplace(threads, options.peers);
       fmt::print(progress, "peers {}:",
                  on_gpu ? "on the GPU" : fmt::format("at {} thread{}", threads, threads == 1 ? "" : "s"));
       for (const std::string& line : peers->inventory()) fmt::print(progress, "\n  {}", line);
       fmt::print(progress, "\n");
       std::vector<std::pair<std::string, int64_t>> to_prepare;
       for (const Work& work : works)
-        if (runs(work)) to_prepare.emplace_back(work.name, work.batch);
+        if (runs(work) && work.batch > 0) to_prepare.emplace_back(work.name, work.batch);
       peers->prepare(to_prepare, [&](const std::string& line) {
         fmt::print(progress, "  {}\n", line);
         std::fflush(progress);
@@ -228,50 +303,34 @@ int run(const Options& options) {
     }
     for (const Work& work : works) {
       if (!runs(work)) continue;
-      std::vector<Candidate> candidates = work.candidates(threads);
-      Effort own = effort;
-      own.rounds = std::min(own.rounds, work.most_rounds);
-      // Processes have to come together first.
-      if (work.name.starts_with("workers/")) own.reading_us = 30000;
-      if (on_gpu) {  // many steps a reading: a GPU is waited for once
-        own.reading_us = options.quick ? 100000 : 200000;
-        own.rounds = options.quick ? 5 : own.rounds;
+      try {
+        measurements.push_back(measured(work, threads, options, peers ? &*peers : nullptr));
+        fmt::print(progress, "{}\n", as_table(measurements.back()));
+      } catch (const std::exception& e) {  // the other works go on
+        fmt::print(progress, "{}: {}\n\n", work.id(), e.what());
+        failed = true;
       }
-      if (peers && work.batch > 0)
-        for (Candidate& peer : peers->candidates(work.name, work.batch))
-          if (std::regex_search(peer.name, std::regex(options.peers))) candidates.push_back(std::move(peer));
-      measurements.push_back({.work = work.name,
-                              .batch = work.batch,
-                              .threads = threads,
-                              .bytes = work.bytes,
-                              .on_gpu = on_gpu,
-                              .items = work.items,
-                              .item = work.item,
-                              .results = measure(candidates, own)});
-      fmt::print(progress, "{}\n", as_table(measurements.back()));
       std::fflush(progress);
     }
   };
   for (const int threads : options.threads) run_works(false, threads);
   run_works(true, 1);
-  if (std::ranges::all_of(works, [](const Work& work) { return work.on_gpu; })) {
-    if (options.json) fmt::print("{}\n", nlohmann::json{{"results", as_json(measurements)}}.dump(2));
-    return 0;
-  }
-  const std::vector<MemoryPlan> plans = engine_memory_plans();
-  fmt::print(progress, "{}", plan_table(plans));
-  if (options.json) {
-    auto document =
-        nlohmann::json{{"results", as_json(measurements)}, {"memory_plans", nlohmann::json::array()}};
+  const std::vector<Standing> compared = standings(measurements);
+  fmt::print(progress, "{}{}", as_table(compared), compared.empty() ? "" : "\n");
+  nlohmann::json document{{"results", as_json(measurements)}, {"summary", as_json(compared)}};
+  if (std::ranges::any_of(works, [](const Work& work) { return !work.on_gpu && !work.row; })) {
+    const std::vector<MemoryPlan> plans = engine_memory_plans();
+    fmt::print(progress, "{}", plan_table(plans));
+    document["memory_plans"] = nlohmann::json::array();
     for (const MemoryPlan& plan : plans)
       document["memory_plans"].push_back({{"work", plan.work},
                                           {"batch", plan.batch},
                                           {"planned_bytes", plan.planned_bytes},
                                           {"unplanned_bytes", plan.unplanned_bytes},
                                           {"least_bytes", plan.least_bytes}});
-    fmt::print("{}\n", document.dump(2));
   }
-  return 0;
+  if (options.json) fmt::print("{}\n", document.dump(2));
+  return failed ? 1 : 0;
 }
 
 }  // namespace
@@ -279,6 +338,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (const auto status = lockstep::bench::run_as_bench_worker(argc, argv)) return *status;
+  // Advice on a loop means nothing where candidates take turns, each on one of many logical devices.
+  if (std::getenv("LOCKSTEP_LOG") == nullptr) lockstep::set_log_level(lockstep::LogLevel::error);
   lockstep::bench::Options options;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   options.threads = cores == 1 ? std::vector{1} : std::vector{1, cores};
@@ -288,13 +349,20 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Thread counts to measure at")->delimiter(',');
   app.add_option("filter,--filter", options.filter,
                  "Only works whose name (see --list) matches this regular expression");
-  app.add_option(
-      "--profile", options.profile,
-      "Instead: which kernels a step of this network (resnet50, gpt2) spends its time in, on the first GPU");
+  app.add_flag("--all", options.all,
+               "Networks under every policy and at every batch, not only the rows that a plain run has");
+  app.add_flag("--large", options.large, "Also networks at batches as large as fit on the GPU (.../large)");
+  app.add_flag(
+      "--first-step", options.first_step,
+      "Also the time from a process' start to its first step, with nothing compiled before and again");
+  app.add_option("--profile", options.profile,
+                 "Instead: which kernels a training step spends its time in; NETWORK[/POLICY[/BATCH]], "
+                 "as in lenet/float32/128");
+  app.add_option("--once", options.once, "Instead: make one step of this work of a network, and end");
   app.add_option("--peers", options.peers,
                  "Only other frameworks whose name matches this regular expression");
   app.add_flag("--no-peers", options.no_peers, "Leave the other frameworks out");
-  app.add_flag("--list", options.list, "Name the works and stop");
+  app.add_flag("--list", options.list, "Name the works and stop; with --all and --large those too");
   CLI11_PARSE(app, argc, argv);
   try {
     return lockstep::bench::run(options);

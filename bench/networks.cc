@@ -1,69 +1,332 @@
 #include "bench/networks.h"
 
+#include <array>
+#include <utility>
+
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/config.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/ops/collective.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
+#include "lockstep/ops/reduce.h"
 #include "models/models.h"
 
 namespace lockstep::bench {
 namespace {
 
+namespace applications = keras::applications;
+namespace layers = keras::layers;
+using keras::KerasTensor;
+using keras::KerasTensorList;
+using keras::optimizers::Optimizer;
+
+// Layers are made, and kernels prepared, under a policy.
 class PolicyScope {
  public:
-  explicit PolicyScope(const std::string& policy) : before_(keras::mixed_precision::global_policy()) {
-    keras::mixed_precision::set_global_policy(policy);
+  explicit PolicyScope(const std::string& policy)
+      : before_(keras::mixed_precision::global_policy()), tf32_(config::tensor_float_32_execution_enabled()) {
+    keras::mixed_precision::set_global_policy(policy == "tf32" ? "float32" : policy);
+    config::enable_tensor_float_32_execution(policy == "tf32");
   }
-  ~PolicyScope() { keras::mixed_precision::set_global_policy(before_); }
+  ~PolicyScope() {
+    keras::mixed_precision::set_global_policy(before_);
+    config::enable_tensor_float_32_execution(tf32_);
+  }
   PolicyScope(const PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
 
  private:
   keras::DTypePolicy before_;
+  bool tf32_;
 };
 
-Training training(const keras::Model& model, const keras::optimizers::Optimizer& optimizer, Tensor x,
-                  Tensor y, const NetworkOptions& options) {
-  auto step = function(
-      [model, optimizer, loss_of = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})](
-          const Tensor& batch, const Tensor& labels) {
-        GradientTape tape;
-        const Tensor loss = loss_of(labels, model(batch, {.training = true}));
-        const std::vector<Variable> weights = model.trainable_weights();
-        optimizer.apply_gradients(tape.gradient(optimizer.scale_loss(loss), weights), weights);
-        return all_reduce_sum(loss);
+using MakeModel = std::function<keras::Model()>;
+using MakeOptimizer = std::function<Optimizer()>;
+using MakeTensor = std::function<Tensor(int64_t batch)>;
+
+Optimizer adam() { return keras::optimizers::Adam(); }
+Optimizer adamw() { return keras::optimizers::AdamW({.learning_rate = 3e-4, .weight_decay = 0.1}); }
+Optimizer momentum() { return keras::optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}); }
+
+// A model that ends in logits, and the data to train it with.
+std::function<NetworkStep(const Exercise&)> classifier(MakeModel make_model, MakeTensor inputs,
+                                                       MakeTensor labels,
+                                                       const MakeOptimizer& make_optimizer = adam) {
+  return [=](const Exercise& exercise) {
+    const PolicyScope policy(exercise.policy);
+    Device& place = exercise.task == Task::host ? device_by_name("/CPU:0") : current_device();
+    const Tensor x = inputs(exercise.batch).to(place);
+    const keras::Model model = make_model();
+    if (exercise.task == Task::predict)
+      return NetworkStep(
+          [model](std::span<const Tensor> in) { return TensorList{model(in[0], {.training = false})}; }, {x},
+          1, exercise);
+    return NetworkStep(
+        [model, optimizer = make_optimizer(),
+         loss_of = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})](
+            std::span<const Tensor> in) {
+          GradientTape tape;
+          const Tensor loss = loss_of(in[1], model(in[0], {.training = true}));
+          const std::vector<Variable> weights = model.trainable_weights();
+          optimizer.apply_gradients(tape.gradient(optimizer.scale_loss(loss), weights), weights);
+          return TensorList{all_reduce_sum(loss)};
+        },
+        {x, labels(exercise.batch).to(place)}, 1, exercise);
+  };
+}
+
+MakeTensor images(const Shape& shape) {
+  return [shape](int64_t batch) {
+    Dims dims{batch};
+    for (const int64_t size : shape) dims.push_back(size);
+    return models::random_inputs(Shape(dims), 1);
+  };
+}
+MakeTensor labels(int64_t classes) {
+  return [classes](int64_t batch) { return models::random_labels(batch, classes, 2); };
+}
+MakeTensor tokens(int64_t length, int64_t vocabulary, uint64_t seed) {
+  return [=](int64_t batch) { return models::random_tokens({batch, length}, vocabulary, seed); };
+}
+
+// Tokens, of which each is followed by one.
+std::function<NetworkStep(const Exercise&)> language_model(MakeModel model, int64_t length,
+                                                           int64_t vocabulary,
+                                                           const MakeOptimizer& optimizer) {
+  return classifier(std::move(model), tokens(length, vocabulary, 1), tokens(length, vocabulary, 2),
+                    optimizer);
+}
+
+constexpr int64_t kWords = 10000, kSentence = 100, kEmbedding = 64, kUnits = 128;
+
+// A classifier of sentences: each word's vector, a recurrent layer, its last state.
+std::function<NetworkStep(const Exercise&)> sentences(const std::function<keras::Layer()>& recurrent) {
+  return classifier(
+      [recurrent]() -> keras::Model {
+        const KerasTensor words = keras::Input({kSentence}, {.dtype = DType::int32});
+        const KerasTensor state = recurrent()(layers::Embedding(kWords, kEmbedding)(words));
+        return {words, layers::Dense(10)(state)};
       },
-      {.replicas = options.replicas});
-  return {.step = [step](const Tensor& a, const Tensor& b) mutable { return step(a, b); },
-          .explain = [step, x, y]() mutable { return step.explain(x, y); },
-          .x = x,
-          .y = y};
+      tokens(kSentence, kWords, 1), labels(10));
+}
+
+// Two convolutions at every resolution, on the way down and on the way up, joined across: a class for each pixel.
+keras::Model unet(int64_t side, int64_t width, int depth) {
+  constexpr int64_t kClasses = 2;
+  const auto pair = [](KerasTensor x, int64_t filters) {
+    for (int i = 0; i < 2; ++i) x = layers::Conv2D(filters, 3, {.padding = "same", .activation = "relu"})(x);
+    return x;
+  };
+  const KerasTensor input = keras::Input({side, side, 3});
+  KerasTensor x = input;
+  std::vector<KerasTensor> across;
+  for (int i = 0; i <= depth; ++i) {
+    x = pair(i == 0 ? x : layers::MaxPooling2D(2)(x), width << i);
+    across.push_back(x);
+  }
+  for (int i = depth - 1; i >= 0; --i) {
+    x = layers::Conv2DTranspose(width << i, 2, {.strides = 2})(x);
+    x = pair(layers::Concatenate()(KerasTensorList{x, across[static_cast<size_t>(i)]}), width << i);
+  }
+  return {input, layers::Conv2D(kClasses, 1)(x)};
+}
+std::function<NetworkStep(const Exercise&)> segmentation(int64_t side, int64_t width, int depth) {
+  return classifier([=] { return unet(side, width, depth); }, images({side, side, 3}),
+                    [side](int64_t batch) {
+                      return models::random_tokens({batch, side, side}, 2, 2);
+                    });
+}
+
+keras::Model conv3d() {
+  const KerasTensor input = keras::Input({16, 32, 32, 3});
+  KerasTensor x = input;
+  for (const int64_t filters : {32, 64, 128}) {
+    if (filters > 32) x = layers::MaxPooling3D(2)(x);
+    x = layers::Conv3D(filters, 3, {.padding = "same", .activation = "relu"})(x);
+  }
+  return {input, layers::Dense(10)(layers::GlobalAveragePooling3D()(x))};
+}
+
+constexpr int64_t kTable = 1000000, kBag = 32;
+
+keras::Model embedding_bag() {
+  const KerasTensor ids = keras::Input({kBag}, {.dtype = DType::int32});
+  const KerasTensor rows = layers::Embedding(kTable, kEmbedding)(ids);
+  return {ids, layers::Dense(10)(layers::GlobalAveragePooling1D()(rows))};
+}
+
+// Attention alone, causal, with the gradients of queries, keys and values.
+std::function<NetworkStep(const Exercise&)> attention(int64_t length) {
+  constexpr int64_t kHeads = 12, kSize = 64;
+  return [=](const Exercise& exercise) {
+    const PolicyScope policy(exercise.policy);
+    TensorList arguments;  // and what arrives at the result
+    for (uint64_t i = 1; i <= 4; ++i)
+      arguments.push_back(cast(models::random_inputs({exercise.batch, length, kHeads, kSize}, i),
+                               keras::mixed_precision::global_policy().compute_dtype())
+                              .to(current_device()));
+    const auto attend = [](std::span<const Tensor> in) {
+      return scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = true});
+    };
+    if (exercise.task == Task::predict)
+      return NetworkStep([attend](std::span<const Tensor> in) { return TensorList{attend(in)}; }, arguments,
+                         1, exercise);
+    return NetworkStep(
+        [attend](std::span<const Tensor> in) {
+          GradientTape tape;
+          for (const Tensor& part : in.first(3)) tape.watch(part);
+          const Tensor result = attend(in);
+          const std::vector<GradientSource> sources(in.begin(), in.begin() + 3);
+          return tape.gradient(std::span(&result, 1), sources, in.subspan(3, 1));
+        },
+        arguments, 3, exercise);
+  };
+}
+
+std::vector<Network> all_networks() {
+  constexpr int64_t kContext = 1024, kVocabulary = 50304;  // GPT-2's, padded to a multiple of 64
+  constexpr int64_t kLetters = 65, kLine = 256;            // Shakespeare's characters
+  const auto resnet18 = [](int64_t width) {
+    return classifier(
+        [width] {
+          return applications::resnet18({.input_shape = {28, 28, 1}, .width = width});
+        },
+        images({28, 28, 1}), labels(10));
+  };
+  return {
+      {.name = "mlp",
+       .make = classifier([] { return applications::mlp(); }, images({784}), labels(10)),
+       .item = "images",
+       .gpu_batches = {32, 128, 256, 1024},
+       .cpu_batch = 32},
+      {.name = "lenet",
+       .make = classifier([] { return applications::lenet(); }, images({28, 28, 1}), labels(10)),
+       .item = "images",
+       .gpu_batches = {32, 128, 256},
+       .cpu_batch = 32},
+      {.name = "resnet18", .make = resnet18(64), .item = "images", .gpu_batches = {32, 128, 256}},
+      {.name = "resnet18_small", .make = resnet18(16), .item = "images", .gpu_batches = {}, .cpu_batch = 32},
+      {.name = "resnet50",
+       .make = classifier(
+           [] {
+             return applications::resnet50(
+                 {.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet", .version = "v1.5"});
+           },
+           images({224, 224, 3}), labels(1000), momentum),
+       .item = "images"},
+      {.name = "vit_tiny",
+       .make = classifier([] { return applications::vit_tiny(); }, images({28, 28, 1}), labels(10)),
+       .item = "images",
+       .gpu_batches = {32, 128, 256},
+       .cpu_batch = 32},
+      {.name = "gpt_tiny",
+       .make = language_model([] { return applications::gpt_tiny(); }, 64, 256, adam),
+       .item = "tokens",
+       .items = 64,
+       .cpu_batch = 32},
+      {.name = "nanogpt",
+       .make = language_model(
+           [=] {
+             return applications::gpt_tiny(
+                 {.vocabulary = kLetters, .context = kLine, .dim = 384, .depth = 6, .heads = 6});
+           },
+           kLine, kLetters, adamw),
+       .item = "tokens",
+       .items = kLine,
+       .gpu_batches = {32, 64, 256}},
+      {.name = "gpt2",
+       .make = language_model(
+           [=] { return applications::gpt2({.vocabulary = kVocabulary, .context = kContext}); }, kContext,
+           kVocabulary, adamw),
+       .item = "tokens",
+       .items = kContext,
+       .gpu_batches = {32}},
+      {.name = "lstm",
+       .make = sentences([] { return layers::LSTM(kUnits); }),
+       .gpu_batches = {32, 128, 256},
+       .cpu_batch = 32},
+      {.name = "gru",
+       .make = sentences([] { return layers::GRU(kUnits); }),
+       .gpu_batches = {32, 128, 256},
+       .cpu_batch = 32},
+      {.name = "unet", .make = segmentation(128, 32, 3), .item = "images"},
+      {.name = "unet_small",
+       .make = segmentation(64, 16, 2),
+       .item = "images",
+       .gpu_batches = {},
+       .cpu_batch = 8},
+      {.name = "conv3d",
+       .make = classifier(conv3d, images({16, 32, 32, 3}), labels(10)),
+       .item = "clips",
+       .cpu_batch = 4},
+      {.name = "embedding_bag",
+       .make = classifier(embedding_bag, tokens(kBag, kTable, 1), labels(10)),
+       .item = "bags",
+       .cpu_batch = 32},
+      {.name = "attention_1k", .make = attention(1024), .item = "tokens", .items = 1024, .gpu_batches = {16}},
+      {.name = "attention_4k", .make = attention(4096), .item = "tokens", .items = 4096, .gpu_batches = {4}},
+      {.name = "attention_16k",
+       .make = attention(16384),
+       .item = "tokens",
+       .items = 16384,
+       .gpu_batches = {1}},
+  };
 }
 
 }  // namespace
 
-Training resnet50_training(int64_t batch, const NetworkOptions& options) {
-  const PolicyScope policy(options.policy);
-  const keras::Model model = keras::applications::resnet50(
-      {.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet", .version = "v1.5"});
-  Device& device = current_device();
-  return training(model, keras::optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
-                  models::random_inputs({batch, 224, 224, 3}, 1).to(device),
-                  models::random_labels(batch, 1000, 2).to(device), options);
+NetworkStep::NetworkStep(FunctionCore::Body body, TensorList arguments, size_t results,
+                         const Exercise& exercise)
+    : core_(std::make_shared<FunctionCore>(std::move(body),
+                                           FunctionOptions{.name = "step", .replicas = exercise.replicas},
+                                           std::source_location::current())),
+      arguments_(std::move(arguments)),
+      results_(results) {
+  (*this)();  // while the policy holds
 }
 
-Training gpt2_training(int64_t batch, const NetworkOptions& options) {
-  const PolicyScope policy(options.policy);
-  const keras::Model model =
-      keras::applications::gpt2({.vocabulary = kGptVocabulary, .context = kGptContext});
-  Device& device = current_device();
-  const auto tokens = [&](uint64_t seed) {
-    return models::random_tokens({batch, kGptContext}, kGptVocabulary, seed).to(device);
-  };
-  return training(model, keras::optimizers::AdamW({.learning_rate = 3e-4, .weight_decay = 0.1}), tokens(1),
-                  tokens(2), options);
+void NetworkStep::operator()() const {
+  std::array<Tensor, 3> results;
+  core_->call(arguments_, std::span(results).first(results_), std::source_location::current());
+}
+
+bool NetworkStep::run_rows(std::span<const Tensor> arrays, int64_t rows, int64_t runs) const {
+  Tensor loss;
+  return core_->call({.arrays = arrays, .order = {}, .first = 0, .rows = rows, .runs = runs},
+                     std::span(&loss, 1), std::source_location::current());
+}
+
+ProgramStatistics NetworkStep::statistics() const {
+  return core_->statistics(arguments_, std::source_location::current());
+}
+
+std::string NetworkStep::explain() const {
+  return core_->explain(arguments_, std::source_location::current());
+}
+
+const std::vector<Network>& networks() {
+  static const std::vector<Network> all = all_networks();
+  return all;
+}
+
+const Network& network(std::string_view name, std::source_location where) {
+  std::string known;
+  for (const Network& candidate : networks()) {
+    if (candidate.name == name) return candidate;
+    known += (known.empty() ? "" : ", ") + candidate.name;
+  }
+  fail(ErrorCode::not_found, where, "the benchmark has no network \"", name, "\"; there are ", known);
+}
+
+const std::vector<std::string>& policies() {
+  static const std::vector<std::string> all{"float32", "tf32", "mixed_bfloat16"};
+  return all;
 }
 
 }  // namespace lockstep::bench

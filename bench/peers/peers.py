@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times the training steps of bench/floors in other frameworks, on the CPU.
+"""Times the training steps of bench/floors, and the networks of suite.py, in other frameworks, on the CPU.
 
     peers.py --threads 1                    every framework that can be imported, every work
     peers.py --threads 2 --framework jax --serve
@@ -10,10 +10,11 @@ used answers {"framework": "torch", "missing": "why"}.
 
 With --serve the process first says {"framework": ..., "version": ..., "peers": {name: [work, ...]}}, then
 answers each line {"peer": ..., "work": ..., "batch": ..., "iterations": ...} on standard input with one reading, so
-that a benchmark can take turns between frameworks; it is idle in between.
+that a benchmark can take turns between frameworks; it is idle in between. {"release": true} lets go of the networks.
 """
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -21,10 +22,16 @@ import subprocess
 import sys
 import time
 
+import suite
+from timing import clock, fastest_of, granularity
+
 FRAMEWORKS = ["torch", "jax", "tensorflow"]
 WORKS = [("mlp", 32), ("mlp", 128), ("mlp", 1024), ("fit", 32), ("fit", 128), ("convnet", 64), ("data/slices", 128)]
 # What peers of such names are for; all others make single training steps.
 SPECIAL = {"Keras fit": {"fit"}, "tf.data": {"data/slices"}, "torch DataLoader": {"data/slices"}}
+# How peers run the networks of suite.py; all others do not.
+NETWORK_WAYS = {"PyTorch eager, fused Adam": "eager", "torch.compile": "compile", "JAX jit": "jit",
+                "TensorFlow tf.function": "function", "TensorFlow tf.function, XLA": "xla"}
 FIT_EXAMPLES = 60000
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-7
 # Short readings after a pause: on a shared machine they mostly fall between the others' time slices. A
@@ -54,17 +61,6 @@ def batch_of(work, batch):
     return rng.standard_normal(shape, dtype=np.float32), rng.integers(0, 10, batch).astype(np.int32)
 
 
-def fastest_of(builders):
-    """The quickest of several ways to write the same step: a peer is measured at its best."""
-    timed = []
-    for build in builders:
-        run = build()
-        grain = granularity(run)
-        run(2 * grain)
-        timed.append((min(clock(run, grain) for _ in range(5)), run))
-    return min(timed, key=lambda pair: pair[0])[1]
-
-
 def waited_seconds():
     """How long the threads of this process were ready to run but had no core, as the kernel counts it."""
     nanoseconds = 0
@@ -75,17 +71,6 @@ def waited_seconds():
         except OSError:  # the thread has ended, or the kernel does not count
             pass
     return nanoseconds * 1e-9
-
-
-def granularity(run):
-    """Steps that a run takes at once."""
-    return getattr(run, "granularity", 1)
-
-
-def clock(run, iterations):
-    start = time.perf_counter()
-    run(iterations)
-    return (time.perf_counter() - start) / iterations
 
 
 def epochs_of(batches, batch):
@@ -102,6 +87,11 @@ def epochs_of(batches, batch):
 
 
 class Torch:
+    def networks(self):
+        from torch_suite import TorchSuite
+
+        return TorchSuite("cpu")
+
     def __init__(self, threads):
         import torch
 
@@ -177,6 +167,11 @@ class Torch:
 
 
 class Jax:
+    def networks(self):
+        from jax_suite import JaxSuite
+
+        return JaxSuite("cpu")
+
     def __init__(self, threads):
         import jax
 
@@ -255,6 +250,11 @@ class Jax:
 
 
 class TensorFlow:
+    def networks(self):
+        from keras_suite import KerasSuite
+
+        return KerasSuite()
+
     def __init__(self, threads):
         import tensorflow as tf
 
@@ -341,19 +341,33 @@ class Bench:
     def __init__(self, framework, threads):
         self.threads = threads
         self.framework = {"torch": Torch, "jax": Jax, "tensorflow": TensorFlow}[framework](threads)
+        self.networks = None  # imported when one is asked for
         self.steps = {}
 
     def works(self, peer):
         left_out = getattr(self.framework, "left_out", ())
         special = set().union(*SPECIAL.values())
         works = SPECIAL.get(peer, {work for work, _ in WORKS} - special)
-        return sorted(work for work in works if (peer, work) not in left_out)
+        networks = suite.works("cpu", ["float32"]) if peer in NETWORK_WAYS else []
+        return sorted(work for work in works if (peer, work) not in left_out) + networks
+
+    def build(self, peer, work, batch):
+        if not work.startswith("cpu/"):
+            run = self.framework.peers[peer](work, batch)
+            run(max(3, granularity(run)))
+            return run
+        if self.networks is None:
+            self.networks = self.framework.networks()
+        return fastest_of(self.networks.builders(NETWORK_WAYS[peer], work, batch))
+
+    def release(self):
+        self.steps = {key: run for key, run in self.steps.items() if not key[1].startswith("cpu/")}
+        gc.collect()
 
     def reading(self, peer, work, batch, iterations):
         key = (peer, work, batch)
         if key not in self.steps:
-            self.steps[key] = run = self.framework.peers[peer](work, batch)
-            run(max(3, granularity(run)))
+            self.steps[key] = self.build(*key)
         run = self.steps[key]
         grain = granularity(run)
         run(grain)
@@ -419,9 +433,12 @@ def main():
                 say(guarded(bench.median, peer, work, batch, args.seconds))
         return
     say({"framework": args.framework, "version": bench.framework.version,
-         "peers": {peer: bench.works(peer) for peer in bench.framework.peers}})
+         "peers": {peer: bench.works(peer) for peer in bench.framework.peers}, "releases": True})
     for line in sys.stdin:
         request = json.loads(line)
+        if request.get("release"):
+            bench.release()
+            continue
         say(guarded(bench.reading, request["peer"], request["work"], request["batch"], request["iterations"]))
 
 

@@ -1,0 +1,34 @@
+// Where Lockstep stands: a line for each work that other frameworks were measured at.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/bench.h"
+
+namespace lockstep::bench {
+
+struct Standing {
+  std::string work;  // with its batch
+  int threads = 0;   // 0: on a GPU
+  const Result* ours = nullptr;
+  const Result* best_peer = nullptr;
+  std::optional<Share> share_of_ceiling = {};
+  double items_per_second = 0;  // 0: nobody counts them
+
+  // Of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we lose.
+  double ratio() const;
+  // Of our memory, where both tell.
+  std::optional<double> memory_ratio() const;
+};
+
+// Points into `measurements`. Ours is the fastest of the candidates whose name begins with "Lockstep" and that are not aside.
+std::vector<Standing> standings(const std::vector<Measurement>& measurements);
+
+// Every standing, the losing ones marked, and how many those are; empty without standings.
+std::string as_table(const std::vector<Standing>& standings);
+nlohmann::json as_json(const std::vector<Standing>& standings);
+
+}  // namespace lockstep::bench
