@@ -67,23 +67,26 @@ __device__ inline void fetch_lines(const Source& source, const typename Source::
   using Tile = OperandTile<kOuter, Source::kByDepth>;
   constexpr int kLine = (Source::kByDepth ? kDepth : kOuter) / kEach,
                 kLines = Source::kByDepth ? kOuter : kDepth;
-  static_assert(kThreads % kLine == 0 && kLines % (kThreads / kLine) == 0);
+  constexpr int kStep = kThreads / kLine, kCount = kLines / kStep;
+  static_assert(kThreads % kLine == 0 && kLines % kStep == 0);
   const int unit = static_cast<int>(threadIdx.x) % kLine * kEach,
             first = static_cast<int>(threadIdx.x) / kLine;
   if constexpr (Source::kByDepth) {
     const int k = k0 + unit;
     const typename Source::Inner inner = source.inner(k);
-#pragma unroll 4
-    for (int line = first; line < kLines; line += kThreads / kLine)
-      copy_async<4 * kEach>(tile + Tile::place(line, unit),
-                            k < end ? source.at(outers[line], inner) : nullptr, source.data());
+#pragma unroll(kEach == 4 ? kCount : 4)
+    for (int i = 0; i < kCount; ++i) {
+      const int line = first + i * kStep;
+      const float* const from = source.at(outers[line], inner);
+      copy_async<4 * kEach>(tile + Tile::place(line, unit), k < end ? from : nullptr, source.data());
+    }
   } else {
     const typename Source::Outer outer = outers[unit];
-#pragma unroll 4
-    for (int line = first; line < kLines; line += kThreads / kLine) {
-      const int k = k0 + line;
-      copy_async<4 * kEach>(tile + Tile::place(unit, line),
-                            k < end ? source.at(outer, source.inner(k)) : nullptr, source.data());
+#pragma unroll(kEach == 4 ? kCount : 4)
+    for (int i = 0; i < kCount; ++i) {
+      const int line = first + i * kStep, k = k0 + line;
+      const float* const from = source.at(outer, source.inner(k));
+      copy_async<4 * kEach>(tile + Tile::place(unit, line), k < end ? from : nullptr, source.data());
     }
   }
 }
@@ -101,6 +104,55 @@ __device__ inline void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
   low = __float_as_uint(x - __uint_as_float(high));
 }
+// Fragments of a tile for an instruction: 16 x 8 of the left matrix (four floats of a thread), 8 x 8 of the right one (two).
+// Where four neighbours along the inner dimension are a line of 16 bytes, ldmatrix deals them out as the instruction wants them.
+template <class Tile, bool kByDepth, int kCount>
+__device__ inline void read_fragment(float (&x)[kCount], const float* tile, int outer, int k) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (kByDepth) {
+    const int row = lane % 8 + (kCount == 4 ? lane / 8 % 2 * 8 : 0),
+              column = kCount == 4 ? lane / 16 * 4 : lane / 8 % 2 * 4;
+    const auto address =
+        static_cast<unsigned>(__cvta_generic_to_shared(tile + Tile::place(outer + row, k + column)));
+    unsigned bits[kCount];
+    if constexpr (kCount == 4)
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+                   : "r"(address)
+                   : "memory");
+    else
+      asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                   : "=r"(bits[0]), "=r"(bits[1])
+                   : "r"(address)
+                   : "memory");
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) x[e] = __uint_as_float(bits[e]);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e)
+      x[e] = tile[Tile::place(outer + lane / 4 + (kCount == 4 ? e % 2 * 8 : 0),
+                              k + lane % 4 + (kCount == 4 ? e / 2 * 4 : e * 4))];
+  }
+}
+template <int kCount>
+struct Halves {
+  unsigned high[kCount], low[kCount];
+};
+template <class Tile, bool kByDepth, int kCount>
+__device__ inline void read_halves(Halves<kCount>& halves, const float* tile, int outer, int k) {
+  float x[kCount];
+  read_fragment<Tile, kByDepth>(x, tile, outer, k);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) split(x[e], halves.high[e], halves.low[e]);
+}
+
+// sum = a b, and sum += a b.
+__device__ inline void multiply_first(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %10, %10, %10};"
+      : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.f));
+}
 __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
       "%1, %2, %3};"
@@ -111,10 +163,8 @@ __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const u
 // What a block has in shared memory.
 template <class C, class A, class B>
 struct Memory {
-  using TileA = OperandTile<C::kRows, A::kByDepth>;
-  using TileB = OperandTile<C::kColumns, B::kByDepth>;
-  float a[kStages][TileA::kElements];
-  float b[kStages][TileB::kElements];
+  float a[kStages][OperandTile<C::kRows, A::kByDepth>::kElements];
+  float b[kStages][OperandTile<C::kColumns, B::kByDepth>::kElements];
   typename A::Outer rows[C::kRows];
   typename B::Outer columns[C::kColumns];
 };
@@ -139,47 +189,60 @@ struct Sums {
   }
 };
 
-// The products of kDepth places of the inner dimension, added to `sums`.
-template <class C, class TileA, class TileB>
-__device__ inline void add_products(Sums<C>& sums, const float* a, const float* b) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int group = lane / 4, rank = lane % 4;
-  const int row0 = warp / C::kWarpsAcross * C::kWarpRows + group;
-  const int column0 = warp % C::kWarpsAcross * C::kWarpColumns + group;
-  float part[C::kDown][C::kAcross][4] = {};
-#pragma unroll
-  for (int k = 0; k < kDepth; k += 8) {
-    unsigned a_high[C::kDown][4], a_low[C::kDown][4], b_high[C::kAcross][2], b_low[C::kAcross][2];
-#pragma unroll
-    for (int i = 0; i < C::kDown; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        split(a[TileA::place(row0 + 16 * i + e % 2 * 8, k + rank + e / 2 * 4)], a_high[i][e], a_low[i][e]);
-#pragma unroll
-    for (int j = 0; j < C::kAcross; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e)
-        split(b[TileB::place(column0 + 8 * j, k + rank + e * 4)], b_high[j][e], b_low[j][e]);
-        // Small ones first; those that wait for each other are apart.
-#pragma unroll
-    for (int i = 0; i < C::kDown; ++i)
-#pragma unroll
-      for (int j = 0; j < C::kAcross; ++j) multiply(part[i][j], a_low[i], b_high[j]);
-#pragma unroll
-    for (int i = 0; i < C::kDown; ++i)
-#pragma unroll
-      for (int j = 0; j < C::kAcross; ++j) multiply(part[i][j], a_high[i], b_low[j]);
-#pragma unroll
-    for (int i = 0; i < C::kDown; ++i)
-#pragma unroll
-      for (int j = 0; j < C::kAcross; ++j) multiply(part[i][j], a_high[i], b_high[j]);
-  }
-#pragma unroll
-  for (int i = 0; i < C::kDown; ++i)
+// The products of kDepth places of the inner dimension, added to `sums`. While a warp's tensor core works on 16 rows, the next
+// ones are read and cut in halves; `between(step)` is called meanwhile, too.
+template <class C, class A, class B, class Between>
+__device__ inline void add_products(Sums<C>& sums, const float* a, const float* b, Between between) {
+  using TileA = OperandTile<C::kRows, A::kByDepth>;
+  using TileB = OperandTile<C::kColumns, B::kByDepth>;
+  constexpr int kSteps = kDepth / 8;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int row0 = warp / C::kWarpsAcross * C::kWarpRows, column0 = warp % C::kWarpsAcross * C::kWarpColumns;
+  float part[C::kDown][C::kAcross][4];
+  Halves<4> left[2];
+  Halves<2> right[2][C::kAcross];
+  const auto read_left = [&](int number) {
+    read_halves<TileA, A::kByDepth>(left[number % 2], a, row0 + number % C::kDown * 16,
+                                    number / C::kDown * 8);
+  };
+  const auto read_right = [&](int step, int j) {
+    read_halves<TileB, B::kByDepth>(right[step % 2][j], b, column0 + j * 8, step * 8);
+  };
+  const auto add_row = [&](int i) {
 #pragma unroll
     for (int j = 0; j < C::kAcross; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) sums.value[i][j][e / 2][e % 2] += part[i][j][e];
+  };
+  read_left(0);
+#pragma unroll
+  for (int j = 0; j < C::kAcross; ++j) read_right(0, j);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int i = 0; i < C::kDown; ++i) {
+      const int number = step * C::kDown + i;
+      if (number + 1 < kSteps * C::kDown) read_left(number + 1);
+      if (step + 1 < kSteps) {
+#pragma unroll
+        for (int j = i * C::kAcross / C::kDown; j < (i + 1) * C::kAcross / C::kDown; ++j)
+          read_right(step + 1, j);
+      }
+      const Halves<4>& l = left[number % 2];
+      const auto& r = right[step % 2];
+      // Small ones first; those that wait for each other are apart.
+#pragma unroll
+      for (int j = 0; j < C::kAcross; ++j)
+        step == 0 ? multiply_first(part[i][j], l.low, r[j].high) : multiply(part[i][j], l.low, r[j].high);
+#pragma unroll
+      for (int j = 0; j < C::kAcross; ++j) multiply(part[i][j], l.high, r[j].low);
+#pragma unroll
+      for (int j = 0; j < C::kAcross; ++j) multiply(part[i][j], l.high, r[j].high);
+      if (step + 1 == kSteps && i > 0) add_row(i - 1);
+    }
+    between(step);
+  }
+  add_row(C::kDown - 1);
 }
 
 // Infinity has no such halves, nor has a number that rounds up to it: a sum with one of them comes out as NaN, and is made
@@ -201,21 +264,21 @@ __device__ __noinline__ float plain_sum(const A& a, const B& b, int row, int col
 template <class C, class A, class B>
 __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A& a, const B& b, int row0,
                                  int column0, int begin, int end) {
-  using M = Memory<C, A, B>;
   for (int i = static_cast<int>(threadIdx.x); i < C::kRows; i += C::kThreads)
     memory.rows[i] = a.outer(row0 + i);
   for (int i = static_cast<int>(threadIdx.x); i < C::kColumns; i += C::kThreads)
     memory.columns[i] = b.outer(column0 + i);
   __syncthreads();
-  const auto start = [&](int k0, int stage) {
-    if (k0 < end) {
-      fetch<C::kRows, C::kThreads>(a, memory.rows, memory.a[stage], k0, end);
-      fetch<C::kColumns, C::kThreads>(b, memory.columns, memory.b[stage], k0, end);
-    }
+  const auto fetch_a = [&](int k0, int stage) {
+    if (k0 < end) fetch<C::kRows, C::kThreads>(a, memory.rows, memory.a[stage], k0, end);
+  };
+  const auto fetch_b = [&](int k0, int stage) {
+    if (k0 < end) fetch<C::kColumns, C::kThreads>(b, memory.columns, memory.b[stage], k0, end);
     commit_copies();
   };
-#pragma unroll
-  for (int stage = 0; stage < kStages - 1; ++stage) start(begin + stage * kDepth, stage);
+#pragma unroll 1
+  for (int stage = 0; stage < kStages - 1; ++stage)
+    fetch_a(begin + stage * kDepth, stage), fetch_b(begin + stage * kDepth, stage);
 #pragma unroll
   for (auto& row : sums.value)
 #pragma unroll
@@ -225,8 +288,11 @@ __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A
     wait_for_copies();
     // All have it, and all have done with the stage that is filled next.
     __syncthreads();
-    start(k0 + (kStages - 1) * kDepth, stage == 0 ? kStages - 1 : stage - 1);
-    add_products<C, typename M::TileA, typename M::TileB>(sums, memory.a[stage], memory.b[stage]);
+    const int next = stage == 0 ? kStages - 1 : stage - 1;
+    add_products<C, A, B>(sums, memory.a[stage], memory.b[stage], [&](int step) {
+      if (step == 0) fetch_a(k0 + (kStages - 1) * kDepth, next);
+      if (step == 1) fetch_b(k0 + (kStages - 1) * kDepth, next);
+    });
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
   sums.each_pair([&](float(&pair)[2], int row, int column) {
