@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace lockstep::cuda::tf32x3 {
 
@@ -23,6 +24,13 @@ struct Cut {
   static constexpr int kThreads = 32 * warps_down * warps_across;
   static constexpr int kWarpRows = rows / warps_down, kWarpColumns = columns / warps_across;
   static constexpr int kDown = kWarpRows / 16, kAcross = kWarpColumns / 8;  // instructions' tiles in a warp's
+  static constexpr bool kWarpGroups = false;
+};
+
+// Four warps, a warp group, multiply together (wgmma, of Hopper alone): each has 16 rows, and all columns. The tensor cores read
+// the right matrix from shared memory, where its halves are put once for all warps, and work while the warps go on.
+struct WarpGroupCut : Cut<128, 128, 8, 1, 1> {
+  static constexpr bool kWarpGroups = true;
 };
 
 // A tile of an operand in shared memory. `outer` is a row of the left or a column of the right matrix. Whichever of the two
@@ -55,9 +63,10 @@ __device__ inline void copy_async(float* to, const float* from, const float* any
                  : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all but the newest kStages - 2 groups have arrived.
+// Until all but the newest groups have arrived.
+template <int newest>
 __device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory");
 }
 
 // Starts the copy of k0 .. k0 + kDepth, as far as it lies before `end`.
@@ -160,9 +169,18 @@ __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// The halves of a tile of the right matrix as warp groups read them: columns of kDepth floats, a line of 128 bytes each, whose
+// eight pieces change places from line to line so that eight lines at a time meet all banks (a swizzle of 128 bytes).
+template <class C>
+struct alignas(1024) RightHalves {
+  unsigned high[2][C::kColumns * kDepth], low[2][C::kColumns * kDepth];
+};
+struct None {};
+
 // What a block has in shared memory.
 template <class C, class A, class B>
 struct Memory {
+  [[no_unique_address]] std::conditional_t<C::kWarpGroups, RightHalves<C>, None> halves;
   float a[kStages][OperandTile<C::kRows, A::kByDepth>::kElements];
   float b[kStages][OperandTile<C::kColumns, B::kByDepth>::kElements];
   typename A::Outer rows[C::kRows];
@@ -245,6 +263,146 @@ __device__ inline void add_products(Sums<C>& sums, const float* a, const float* 
   add_row(C::kDown - 1);
 }
 
+// --- warp groups ---------------------------------------------------------------------------------------------------
+
+// d (64 x 128, of a warp group) = a b, or d += a b.
+__device__ inline void multiply_by_group(float (&d)[16][4], const unsigned (&a)[4], uint64_t b, bool add) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+      "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+      "%62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1;\n"
+      "}\n"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+        "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+        "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+        "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+        "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
+        "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
+        "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]),
+        "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]),
+        "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+#endif
+}
+__device__ inline void begin_group() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+__device__ inline void commit_group() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_group() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+// What this thread has written to shared memory can be seen by the tensor cores behind the next barrier.
+__device__ inline void show_to_tensor_cores() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// How wgmma finds a matrix of RightHalves: its address, 1024 bytes from eight lines to the next, the swizzle.
+__device__ inline uint64_t matrix_descriptor(const unsigned* halves) {
+  const auto address = static_cast<uint64_t>(__cvta_generic_to_shared(halves));
+  return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+}
+
+// Cuts a tile of the right matrix in halves.
+template <class C, class B>
+__device__ inline void write_halves(unsigned* high, unsigned* low, const float* tile) {
+  using Tile = OperandTile<C::kColumns, B::kByDepth>;
+#pragma unroll
+  for (int i = 0; i < C::kColumns * kDepth / 4 / C::kThreads; ++i) {
+    const int unit = static_cast<int>(threadIdx.x) + i * C::kThreads;
+    const int column = unit % C::kColumns, piece = unit / C::kColumns;
+    float x[4];
+    if constexpr (B::kByDepth) {
+      const float4 four = *reinterpret_cast<const float4*>(tile + Tile::place(column, piece * 4));
+      x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    } else {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[e] = tile[Tile::place(column, piece * 4 + e)];
+    }
+    uint4 highs, lows;
+    split(x[0], highs.x, lows.x), split(x[1], highs.y, lows.y);
+    split(x[2], highs.z, lows.z), split(x[3], highs.w, lows.w);
+    const int at = column * kDepth + (piece ^ column % 8) * 4;
+    *reinterpret_cast<uint4*>(high + at) = highs;
+    *reinterpret_cast<uint4*>(low + at) = lows;
+  }
+}
+
+// Adds the products of all of begin .. end to `sums`; fetch(k0, stage) starts the copies of a stage.
+template <class C, class A, class B, class Fetch>
+__device__ inline void add_by_warp_groups(Sums<C>& sums, Memory<C, A, B>& memory, int begin, int end,
+                                          Fetch fetch) {
+  using TileA = OperandTile<C::kRows, A::kByDepth>;
+  constexpr int kSteps = kDepth / 8;
+  const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;
+  float next[kSteps][4];
+  const auto prepare = [&](int stage, int buffer) {
+    write_halves<C, B>(memory.halves.high[buffer], memory.halves.low[buffer], memory.b[stage]);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      read_fragment<TileA, A::kByDepth>(next[step], memory.a[stage], row0, step * 8);
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < kStages; ++stage) fetch(begin + stage * kDepth, stage);
+  wait_for_copies<kStages - 1>();
+  __syncthreads();
+  prepare(0, 0);
+  int stage = 0, buffer = 0;
+#pragma unroll 1
+  for (int k0 = begin; k0 < end; k0 += kDepth) {
+    Halves<4> left[kSteps];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) split(next[step][e], left[step].high[e], left[step].low[e]);
+    show_to_tensor_cores();
+    wait_for_copies<kStages - 2>();
+    // All have what they need of this stage, and the next one is there.
+    __syncthreads();
+    float part[C::kAcross][4];
+    const uint64_t high = matrix_descriptor(memory.halves.high[buffer]),
+                   low = matrix_descriptor(memory.halves.low[buffer]);
+    begin_group();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const auto ahead = static_cast<uint64_t>(step * 32 >> 4);  // bytes along the lines
+      multiply_by_group(part, left[step].low, high + ahead, step > 0);
+      multiply_by_group(part, left[step].high, low + ahead, true);
+      multiply_by_group(part, left[step].high, high + ahead, true);
+    }
+    commit_group();
+    fetch(k0 + kStages * kDepth, stage);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    buffer ^= 1;
+    if (k0 + kDepth < end) prepare(stage, buffer);
+    wait_for_group();
+#pragma unroll
+    for (int j = 0; j < C::kAcross; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums.value[0][j][e / 2][e % 2] += part[j][e];
+  }
+}
+
+// --- a tile ----------------------------------------------------------------------------------------------------------
+
 // Infinity has no such halves, nor has a number that rounds up to it: a sum with one of them comes out as NaN, and is made
 // again, one product after the other.
 template <class A, class B>
@@ -276,25 +434,33 @@ __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A
     if (k0 < end) fetch<C::kColumns, C::kThreads>(b, memory.columns, memory.b[stage], k0, end);
     commit_copies();
   };
-#pragma unroll 1
-  for (int stage = 0; stage < kStages - 1; ++stage)
-    fetch_a(begin + stage * kDepth, stage), fetch_b(begin + stage * kDepth, stage);
 #pragma unroll
   for (auto& row : sums.value)
 #pragma unroll
     for (auto& tile : row) tile[0][0] = tile[0][1] = tile[1][0] = tile[1][1] = 0.f;
-  int stage = 0;
-  for (int k0 = begin; k0 < end; k0 += kDepth) {
-    wait_for_copies();
-    // All have it, and all have done with the stage that is filled next.
-    __syncthreads();
-    const int next = stage == 0 ? kStages - 1 : stage - 1;
-    add_products<C, A, B>(sums, memory.a[stage], memory.b[stage], [&](int step) {
-      if (step == 0) fetch_a(k0 + (kStages - 1) * kDepth, next);
-      if (step == 1) fetch_b(k0 + (kStages - 1) * kDepth, next);
-    });
-    stage = stage + 1 == kStages ? 0 : stage + 1;
+  if constexpr (C::kWarpGroups) {
+    add_by_warp_groups(sums, memory, begin, end,
+                       [&](int k0, int stage) { fetch_a(k0, stage), fetch_b(k0, stage); });
+  } else {
+#pragma unroll 1
+    for (int stage = 0; stage < kStages - 1; ++stage)
+      fetch_a(begin + stage * kDepth, stage), fetch_b(begin + stage * kDepth, stage);
+    int stage = 0;
+    for (int k0 = begin; k0 < end; k0 += kDepth) {
+      wait_for_copies<kStages - 2>();
+      // All have it, and all have done with the stage that is filled next.
+      __syncthreads();
+      const int next = stage == 0 ? kStages - 1 : stage - 1;
+      add_products<C, A, B>(sums, memory.a[stage], memory.b[stage], [&](int step) {
+        if (step == 0) fetch_a(k0 + (kStages - 1) * kDepth, next);
+        if (step == 1) fetch_b(k0 + (kStages - 1) * kDepth, next);
+      });
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
   }
+  float any = 0.f;  // NaN where one of them is
+  sums.each_pair([&](float(&pair)[2], int, int) { any += pair[0] * 0.f + pair[1] * 0.f; });
+  if (any == any) return;
   sums.each_pair([&](float(&pair)[2], int row, int column) {
 #pragma unroll
     for (int i = 0; i < 2; ++i)

@@ -95,15 +95,11 @@ std::optional<Tf32x3Matmul> Tf32x3Matmul::make(const StridedMatmul& p) {
   if (p.m > kMost || p.n > kMost || p.k > kMost || extent(p.m, p.k, p.a_row, p.a_column) > kMost ||
       extent(p.k, p.n, p.b_row, p.b_column) > kMost)
     return std::nullopt;
-  int ordinal = 0, processors = 0;
-  check(cudaGetDevice(&ordinal), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal),
-        "cudaDeviceGetAttribute");
   Tf32x3Matmul matmul;
   matmul.product_ = p;
   matmul.size_ = {static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
                   static_cast<int>(batches_of(p))};
-  matmul.plan_ = tf32x3::make_plan(matmul.size_, processors);
+  matmul.plan_ = tf32x3::make_plan(matmul.size_, tf32x3::this_gpu());
   return matmul;
 }
 

@@ -14,12 +14,16 @@ struct ProductSize {
   int batches = 1;
 };
 
+// What multiplies: the warps of a block, each a part of a tile of kLargeTile or kSmallTile a side, or groups of warps, where a
+// chip has these (Hopper).
+enum class Tiles : uint8_t { small, large, warp_groups };
+
 struct Plan {
-  bool large = true;  // tiles of kLargeTile a side, else kSmallTile
-  int parts = 1;      // of the inner dimension (split-K), each `share` long, the last one perhaps less
+  Tiles kind = Tiles::large;
+  int parts = 1;  // of the inner dimension (split-K), each `share` long, the last one perhaps less
   int share = 0;
 
-  int tile() const { return large ? kLargeTile : kSmallTile; }
+  int tile() const { return kind == Tiles::small ? kSmallTile : kLargeTile; }
   int64_t tiles(const ProductSize& size) const {
     return int64_t{(size.m + tile() - 1) / tile()} * ((size.n + tile() - 1) / tile());
   }
@@ -30,8 +34,14 @@ struct Plan {
   }
 };
 
-// The plan that keeps a GPU of so many multiprocessors busiest. It depends on nothing else, so a product has the same bits in
-// every run.
-Plan make_plan(const ProductSize& size, int processors);
+// What a plan depends on beside the product, so that a product has the same bits in every run on a kind of GPU.
+struct Gpu {
+  int processors = 0;
+  bool warp_groups = false;
+};
+Gpu this_gpu();
+
+// The plan that keeps the GPU busiest.
+Plan make_plan(const ProductSize& size, const Gpu& gpu);
 
 }  // namespace lockstep::cuda::tf32x3

@@ -14,7 +14,8 @@ namespace lockstep::cuda::tf32x3 {
 
 using LargeCut = Cut<128, 128, 2, 4, 1>;
 using SmallCut = Cut<64, 64, 2, 2, 4>;
-static_assert(LargeCut::kRows == kLargeTile && SmallCut::kRows == kSmallTile && kDepth == kPlanDepth);
+static_assert(LargeCut::kRows == kLargeTile && WarpGroupCut::kRows == kLargeTile &&
+              SmallCut::kRows == kSmallTile && kDepth == kPlanDepth);
 
 // A tile has a place for this code per element of a thread, and most of them would never be run: seen to cost a block 35 us of
 // fetching instructions.
@@ -39,7 +40,7 @@ template <class C, class A, class B>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocks)
     multiply_tiles(const __grid_constant__ A all_a, const __grid_constant__ B all_b, ProductSize size,
                    int share, Finish finish, float* c, float* parts) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
   auto& memory = *reinterpret_cast<Memory<C, A, B>*>(shared);
   const int across = (size.n + C::kColumns - 1) / C::kColumns;
   const int row0 = static_cast<int>(blockIdx.x) / across * C::kRows;
@@ -95,7 +96,11 @@ void launch_product(const Plan& plan, const ProductSize& size, const A& a, const
                     static_cast<unsigned>(size.batches));
     kernel<<<grid, C::kThreads, shared, stream>>>(a, b, size, plan.share, finish, c, parts);
   };
-  plan.large ? launch.template operator()<LargeCut>() : launch.template operator()<SmallCut>();
+  switch (plan.kind) {
+    case Tiles::warp_groups: launch.template operator()<WarpGroupCut>(); break;
+    case Tiles::large: launch.template operator()<LargeCut>(); break;
+    case Tiles::small: launch.template operator()<SmallCut>(); break;
+  }
   check_launch("a matrix product in TF32 halves");
   if (plan.parts == 1) return;
   const int64_t elements = static_cast<int64_t>(size.batches) * size.m * size.n;

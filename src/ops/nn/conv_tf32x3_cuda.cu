@@ -246,7 +246,7 @@ class FilterByTap {
 
 class Tf32x3Conv final : public Kernel {
  public:
-  Tf32x3Conv(const KernelRequest& request, const Shape& x, const Shape& y, int processors)
+  Tf32x3Conv(const KernelRequest& request, const Shape& x, const Shape& y)
       : direction_(conv_direction(request.op)),
         attrs_(request.attrs<ConvAttrs>()),
         geometry_(attrs_.window, static_cast<int>(x[-1]), static_cast<int>(y[-1])) {
@@ -258,7 +258,7 @@ class Tf32x3Conv final : public Kernel {
       case ConvDirection::backprop_input: size_ = {pixels, in, taps * out}; break;
       case ConvDirection::backprop_filter: size_ = {taps * in, out, windows}; break;
     }
-    plan_ = tf32x3::make_plan(size_, processors);
+    plan_ = tf32x3::make_plan(size_, tf32x3::this_gpu());
   }
 
   size_t workspace_bytes() const override { return plan_.workspace_bytes(size_); }
@@ -308,11 +308,7 @@ std::unique_ptr<Kernel> prepare_conv_tf32x3(const KernelRequest& request) {
     if (attrs.window.extent(axis) > (1 << 28) || attrs.window.before[axis] > (1 << 28) ||
         attrs.window.input[axis] > (1 << 28) || attrs.window.strides[axis] > (1 << 28))
       return nullptr;
-  int ordinal = 0, processors = 0;
-  check(cudaGetDevice(&ordinal), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal),
-        "cudaDeviceGetAttribute");
-  return std::make_unique<Tf32x3Conv>(request, x, y, processors);
+  return std::make_unique<Tf32x3Conv>(request, x, y);
 }
 
 }  // namespace lockstep::cuda
