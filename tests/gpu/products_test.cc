@@ -85,6 +85,9 @@ TEST_F(GpuProducts, ConvolutionsHaveTheAccuracyOfFloat32) {
         Case{{8, 28, 28, 64}, {1, 1, 64, 128}, {.strides = {2}}},
         Case{{8, 30, 30, 16}, {3, 3, 16, 24}, {.padding = "same", .dilations = {2, 3}}},
         Case{{4, 57, 56, 3}, {7, 7, 3, 64}, {.strides = {2}, .padding = "same"}},
+        Case{{300, 9, 10, 2}, {3, 4, 2, 5}, {.strides = {2, 1}, .padding = "same"}},
+        Case{{3, 20, 21, 12}, {3, 3, 12, 1}, {.padding = "same", .dilations = {2, 3}}},
+        Case{{5, 7, 8, 9, 1}, {3, 2, 3, 1, 10}, {.strides = {1, 2, 2}, .padding = "same"}},
         Case{{2, 16, 17, 18, 8}, {3, 3, 3, 8, 16}, {.padding = "same"}},
         Case{{2, 16, 16, 16, 4}, {2, 3, 3, 4, 10}, {.strides = {2, 1, 2}}}}) {
     SCOPED_TRACE(::testing::Message() << c.x << " under " << c.filter);

@@ -1,11 +1,12 @@
-// Convolutions on GPUs. Those in float32 are products in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the
-// others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
+// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products in
+// TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
 // the two sides, which few of its algorithms know, is written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
 #include "lockstep/device/config.h"
 #include "ops/array/strided_copy_cuda.h"
 #include "ops/nn/conv.h"
+#include "ops/nn/conv_direct_cuda.h"
 #include "ops/nn/conv_loops_cuda.h"
 #include "ops/nn/conv_tf32x3_cuda.h"
 
@@ -224,6 +225,7 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   const bool served = request.dtype(0) != DType::float64 && operands.x.size() > 0 && operands.y.size() > 0 &&
                       operands.filter.size() > 0;
   if (!served) return prepare_conv_loops(request);
+  if (auto kernel = prepare_conv_direct(request)) return kernel;
   if (!config::tensor_float_32_execution_enabled())
     if (auto kernel = prepare_conv_tf32x3(request)) return kernel;
   const bool padded = !(window.before == window.after);
