@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
-#include "ops/nn/attention_cudnn_cuda.h"
+#include <type_traits>
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/tf32x3.h"
+#include "ops/nn/attention_cudnn_cuda.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -19,21 +21,22 @@ constexpr int kLanes = 16;  // threads along the rows of a product, and along it
 __device__ float exponential(float x) { return expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-// store(i, j, sum of a(i, k) * b(k, j)) for i < tile and j < n, by all threads of the block.
-template <int tile, class C, class A, class B, class Store>
-__device__ void multiply(int n, int inner, A a, B b, Store store) {
+// store(i, j, sum of a(i, k) * b(k, j)) for i < tile and j < n, by all threads of the block; products of the same n give a
+// thread the same elements.
+template <int tile, class A, class B, class Store>
+__device__ void multiply_plainly(int n, int inner, A a, B b, Store store) {
   constexpr int kRows = tile / kLanes, kColumns = 4;
   const int row = threadIdx.x / kLanes, column = threadIdx.x % kLanes;
   for (int first = 0; first < n; first += kLanes * kColumns) {
-    C sums[kRows][kColumns] = {};
+    double sums[kRows][kColumns] = {};
     for (int k = 0; k < inner; ++k) {
-      C left[kRows], right[kColumns];
+      double left[kRows], right[kColumns];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) left[r] = a(row + r * kLanes, k);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int j = first + column + c * kLanes;
-        right[c] = j < n ? b(k, j) : C(0);
+        right[c] = j < n ? b(k, j) : 0;
       }
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
@@ -48,22 +51,101 @@ __device__ void multiply(int n, int inner, A a, B b, Store store) {
   }
 }
 
-// Rows of one head in shared memory, as numbers that are computed with. A row is one element longer than it needs to be:
-// columns then lie in different banks.
+// The same of floats, on tensor cores (backends/cuda/tf32x3.h): a warp has 16 rows.
+template <int tile, class A, class B, class Store>
+__device__ void multiply_on_tensor_cores(int n, int inner, A a, B b, Store store) {
+  constexpr int kBands = tile / 16, kTeams = 256 / kWarp / kBands,
+                kTiles = tile / 8 >= kTeams ? tile / 8 / kTeams : 1;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row = warp % kBands * 16 + lane / 4, rank = lane % 4;
+  for (int first = warp / kBands * 8 * kTiles; first < n; first += kTeams * 8 * kTiles) {
+    float sums[kTiles][4] = {};
+    for (int k0 = 0; k0 < inner; k0 += tf32x3::kDepth) {
+      float part[kTiles][4] = {};
+#pragma unroll
+      for (int step = 0; step < tf32x3::kDepth; step += 8) {
+        if (k0 + step >= inner) break;
+        unsigned a_high[4], a_low[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int k = k0 + step + rank + e / 2 * 4;
+          tf32x3::split(k < inner ? a(row + e % 2 * 8, k) : 0.f, a_high[e], a_low[e]);
+        }
+#pragma unroll
+        for (int c = 0; c < kTiles; ++c) {
+          const int j = first + c * 8 + lane / 4;
+          unsigned b_high[2], b_low[2];
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int k = k0 + step + rank + e * 4;
+            tf32x3::split(k < inner && j < n ? b(k, j) : 0.f, b_high[e], b_low[e]);
+          }
+          tf32x3::multiply(part[c], a_low, b_high);
+          tf32x3::multiply(part[c], a_high, b_low);
+          tf32x3::multiply(part[c], a_high, b_high);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kTiles; ++c)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[c][e] += part[c][e];
+    }
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = row + e / 2 * 8, j = first + c * 8 + rank * 2 + e % 2;
+        if (j >= n) continue;
+        float sum = sums[c][e];
+        if (sum != sum) {  // perhaps of an infinity, which has no halves
+          sum = 0.f;
+#pragma unroll 1
+          for (int k = 0; k < inner; ++k) sum = fmaf(a(i, k), b(k, j), sum);
+        }
+        store(i, j, sum);
+      }
+  }
+}
+
+template <int tile, class C, class A, class B, class Store>
+__device__ void multiply(int n, int inner, A a, B b, Store store) {
+  if constexpr (sizeof(C) == 4)
+    multiply_on_tensor_cores<tile>(n, inner, a, b, store);
+  else
+    multiply_plainly<tile>(n, inner, a, b, store);
+}
+
+// Rows of one head in shared memory, as numbers that are computed with. A row is longer than it needs to be, so that what
+// threads read together of several rows lies in different banks.
+__host__ __device__ constexpr int64_t pitch(int64_t width) { return (width + 3) / 4 * 4 + 4; }
 template <class C>
 struct Rows {
   C* data;
   int width;
-  __device__ C& operator()(int row, int column) const { return data[row * (width + 1) + column]; }
+  __device__ C& operator()(int row, int column) const {
+    return data[row * static_cast<int>(pitch(width)) + column];
+  }
 };
 
 template <int tile, class C>
 __host__ __device__ constexpr int64_t rows_size(int64_t width) {
-  return tile * (width + 1);
+  return tile * pitch(width);
 }
 
 template <int tile, class T, class C>
 __device__ void load_rows(const Rows<C>& to, const T* from, int64_t stride, int64_t rows, C scale) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (to.width % 4 == 0 && stride % 4 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+      const int units = to.width / 4;
+      for (int i = threadIdx.x; i < tile * units; i += blockDim.x) {
+        const int row = i / units, column = i % units * 4;
+        float4 four = row < rows ? *reinterpret_cast<const float4*>(from + row * stride + column) : float4{};
+        four.x *= scale, four.y *= scale, four.z *= scale, four.w *= scale;
+        *reinterpret_cast<float4*>(&to(row, column)) = four;
+      }
+      return;
+    }
+  }
   for (int i = threadIdx.x; i < tile * to.width; i += blockDim.x) {
     const int row = i / to.width, column = i % to.width;
     to(row, column) = row < rows ? static_cast<C>(from[row * stride + column]) * scale : C(0);
@@ -72,7 +154,7 @@ __device__ void load_rows(const Rows<C>& to, const T* from, int64_t stride, int6
 
 template <int tile, class C>
 __device__ void clear_rows(const Rows<C>& rows) {
-  for (int i = threadIdx.x; i < tile * (rows.width + 1); i += blockDim.x) rows.data[i] = C(0);
+  for (int i = threadIdx.x; i < rows_size<tile, C>(rows.width); i += blockDim.x) rows.data[i] = C(0);
 }
 
 template <int tile, class T, class C>
@@ -321,7 +403,7 @@ __global__ void __launch_bounds__(256)
 size_t shared_bytes(int64_t tile, int64_t dim_rows, int64_t dim, int64_t value_rows, int64_t value_dim,
                     int64_t scores, size_t element) {
   const int64_t elements =
-      tile * (dim_rows * (dim + 1) + value_rows * (value_dim + 1) + scores * (tile + 1) + 3);
+      tile * (dim_rows * pitch(dim) + value_rows * pitch(value_dim) + scores * pitch(tile) + 3);
   return static_cast<size_t>(elements) * element + static_cast<size_t>(tile * tile);
 }
 
