@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/as_error.h"
+#include "graph/active_recorders.h"
 #include "graph/eager.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/call_site.h"
@@ -284,10 +285,12 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
   variables_.emplace_back(variable, current);
 }
 
-bool has_recorders() {
-  return std::any_of(recorders.begin(), recorders.end(),
-                     [](const ActiveRecorder& active) { return active.depth == pause_depth; });
+int active_recorders() {
+  return static_cast<int>(std::count_if(recorders.begin(), recorders.end(), [](const ActiveRecorder& active) {
+    return active.depth == pause_depth;
+  }));
 }
+bool has_recorders() { return active_recorders() > 0; }
 
 void tell_recorders(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
                     std::span<const Tensor> outputs) {

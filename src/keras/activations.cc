@@ -1,8 +1,10 @@
 #include "lockstep/keras/activations.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "keras/built_in_activations.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
@@ -100,6 +102,17 @@ Activation Activation::deserialize(const Json& json, std::source_location where)
   require(config && config->is_string(), ErrorCode::invalid_argument, where,
           "expected the name of an activation, received ", json);
   return Activation(config->as_string(), where);
+}
+
+bool is_built_in_activation(const std::string& name) {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.functions.find(name);
+  const auto* function =
+      found == all.functions.end() ? nullptr : found->second.target<Tensor (*)(const Tensor&)>();
+  return function && std::any_of(kTable.begin(), kTable.end(), [&](const auto& row) {
+           return row.first == name && row.second == *function;
+         });
 }
 
 namespace activations {

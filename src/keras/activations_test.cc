@@ -1,5 +1,6 @@
 #include "lockstep/keras/activations.h"
 
+#include "keras/built_in_activations.h"
 #include "keras/rule_test.h"
 #include "lockstep/ops/math.h"
 
@@ -81,6 +82,14 @@ TEST(Activations, OfOnesOwn) {
   activations::register_activation("my>cube", [](const Tensor& x) { return x * x * x; });
   const Json json = Json::parse(R"({"module": "builtins", "class_name": "function", "config": "my>cube"})");
   EXPECT_TRUE(near(Activation::deserialize(json)(Tensor::scalar(3.0f)), {27}));
+}
+
+TEST(Activations, TheLibrarysAreTold) {
+  EXPECT_TRUE(is_built_in_activation("tanh"));
+  EXPECT_TRUE(is_built_in_activation("sigmoid"));
+  EXPECT_FALSE(is_built_in_activation("custom"));
+  activations::register_activation("tanh_of_a_test", [](const Tensor& x) { return tanh(x); });
+  EXPECT_FALSE(is_built_in_activation("tanh_of_a_test"));
 }
 
 TEST(Activations, ThatDoNotExistSaySo) {

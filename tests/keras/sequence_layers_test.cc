@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 
+#include "graph/emit.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers.h"
@@ -89,6 +92,132 @@ TEST(Recurrent, BackwardsAndUnrolledAreTheSameSteps) {
     back.set_weights(ahead.get_weights());
     expect_same(back(x), want);
   }
+}
+
+// --- all steps as one op -------------------------------------------------------------------------------------------
+
+struct RecurrentCase {
+  const char* name;
+  std::function<Layer(bool backwards, bool unroll)> make;
+};
+template <class Options, class Make>
+std::function<Layer(bool, bool)> recurrent(Make make, Options options) {
+  return [=](bool backwards, bool unroll) {
+    Options changed = options;
+    changed.return_sequences = changed.return_state = true;
+    changed.go_backwards = backwards, changed.unroll = unroll;
+    return make(5, changed);
+  };
+}
+std::vector<RecurrentCase> recurrent_cases() {
+  const auto where = std::source_location::current();
+  return {{"SimpleRNN",
+           recurrent([=](int64_t units,
+                         const layers::SimpleRNNOptions& o) { return layers::SimpleRNN(units, o, where); },
+                     layers::SimpleRNNOptions{})},
+          {"LSTM", recurrent([=](int64_t units,
+                                 const layers::LSTMOptions& o) { return layers::LSTM(units, o, where); },
+                             layers::LSTMOptions{})},
+          {"GRU",
+           recurrent([=](int64_t units, const layers::GRUOptions& o) { return layers::GRU(units, o, where); },
+                     layers::GRUOptions{})},
+          {"GRU without bias",
+           recurrent([=](int64_t units, const layers::GRUOptions& o) { return layers::GRU(units, o, where); },
+                     layers::GRUOptions{.use_bias = false})}};
+}
+
+// Results, and the gradients of a sum of their squares with respect to x and the weights.
+TensorList run_and_differentiate(const Layer& layer, const Tensor& x, const Tensor& mask) {
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  TensorList all = layer.apply(TensorList{x}, {.mask = mask});
+  Tensor sum;
+  for (const Tensor& result : all) {
+    const Tensor term = reduce_sum(square(result + 0.3));
+    sum = sum.defined() ? sum + term : term;
+  }
+  all.push_back(tape.gradient(sum, x));
+  for (const Variable& weight : layer.trainable_variables()) all.push_back(tape.gradient(sum, weight));
+  return all;
+}
+
+TEST(Recurrent, OneOpIsTheSameAsItsSteps) {
+  const Tensor x = noise({3, 6, 4});
+  const Tensor mask = Tensor::from(std::vector<bool>{true, true, false, true, false, true, false, true, true,
+                                                     true, true, false, true, true, true, true, true, true},
+                                   {3, 6});
+  for (const auto& [name, make] : recurrent_cases())
+    for (const bool backwards : {false, true})
+      for (const Tensor& seen : {Tensor(), mask}) {
+        SCOPED_TRACE(std::string(name) + (backwards ? ", backwards" : "") +
+                     (seen.defined() ? ", masked" : ""));
+        const Layer whole = make(backwards, false), steps = make(backwards, true);
+        for (const Layer& layer : {whole, steps}) layer.build({-1, 6, 4});
+        steps.set_weights(whole.get_weights());
+        const TensorList got = run_and_differentiate(whole, x, seen),
+                         want = run_and_differentiate(steps, x, seen);
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i], 2e-5f);
+      }
+}
+
+// d sum(g g) / dx for g = d sum(y y) / dx. `late`: the outer tape begins behind the layer.
+Tensor second_derivative(const Layer& layer, const Tensor& x, bool late) {
+  std::optional<GradientTape> outer;
+  if (!late) outer.emplace().watch(x);
+  GradientTape inner;
+  inner.watch(x);
+  const Tensor y = layer(x);
+  const Tensor loss = reduce_sum(y * y);
+  if (late) outer.emplace().watch(y);
+  const Tensor g = inner.gradient(loss, x);
+  return outer->gradient(reduce_sum(g * g), late ? y : x);
+}
+
+TEST(Recurrent, SecondDerivativesAreThoseOfTheSteps) {
+  const Tensor x = noise({2, 4, 3});
+  for (const auto& [name, make] : recurrent_cases())
+    for (const bool late : {false, true}) {
+      SCOPED_TRACE(std::string(name) + (late ? ", outer tape behind the layer" : ""));
+      const Layer whole = make(false, false), steps = make(false, true);
+      for (const Layer& layer : {whole, steps}) layer.build({-1, 4, 3});
+      steps.set_weights(whole.get_weights());
+      expect_same(second_derivative(whole, x, late), second_derivative(steps, x, late), 1e-4f);
+    }
+}
+
+class OpNames final : public Recorder {
+ public:
+  OpNames() { push_recorder(this); }
+  ~OpNames() override { remove_recorder(this); }
+  void record(const OpDef& op, const Attrs&, std::span<const Tensor>, std::span<const Tensor>) override {
+    names.insert(std::string(op.name));
+  }
+  void read(const Variable&, const Tensor&) override {}
+  std::set<std::string> names;
+};
+
+TEST(Recurrent, OneOpWhereTheSettingsAllowIt) {
+  const auto one_op = [](const Layer& layer, bool training = false) {
+    const Tensor x = noise({2, 3, 4});
+    layer.build({-1, 3, 4});
+    const OpNames seen;
+    layer(x, {.training = training});
+    return seen.names.contains("recurrence");
+  };
+  EXPECT_TRUE(one_op(layers::LSTM(3)));
+  EXPECT_TRUE(one_op(layers::LSTM(3, {.dropout = 0.5}), true));
+  EXPECT_TRUE(one_op(layers::GRU(3, {.recurrent_dropout = 0.5})));
+  EXPECT_TRUE(one_op(layers::SimpleRNN(3)));
+  EXPECT_TRUE(one_op(layers::RNN({layers::LSTMCell(4), layers::GRUCell(2)})));
+  EXPECT_FALSE(one_op(layers::GRU(3, {.recurrent_dropout = 0.5}), true));
+  EXPECT_FALSE(one_op(layers::GRU(3, {.reset_after = false})));
+  EXPECT_FALSE(one_op(layers::LSTM(3, {.activation = "relu"})));
+  EXPECT_FALSE(one_op(layers::LSTM(3, {.recurrent_activation = "hard_sigmoid"})));
+  EXPECT_FALSE(one_op(layers::LSTM(3, {.unroll = true})));
+  EXPECT_FALSE(one_op(layers::LSTM(3, {.activation = [](const Tensor& v) { return tanh(v); }})));
+  const OpNames outer;
+  EXPECT_FALSE(one_op(layers::LSTM(3)));
 }
 
 TEST(Recurrent, MaskedStepsKeepTheState) {

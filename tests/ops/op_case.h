@@ -262,6 +262,6 @@ struct Family {
 
 extern const Family kArrayFamily, kAttentionFamily, kCollectiveFamily, kConvFamily, kDebuggingFamily,
     kElementwiseFamily, kImageFamily, kMatmulFamily, kNnFamily, kPlacesFamily, kRandomFamily,
-    kRearrangeFamily, kReduceFamily, kSortFamily, kUpdateFamily;
+    kRearrangeFamily, kRecurrenceFamily, kReduceFamily, kSortFamily, kUpdateFamily;
 
 }  // namespace lockstep::testing

@@ -16,9 +16,10 @@ namespace lockstep::testing {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kArrayFamily,       &kAttentionFamily, &kCollectiveFamily, &kConvFamily, &kDebuggingFamily,
-    &kElementwiseFamily, &kImageFamily,     &kMatmulFamily,     &kNnFamily,   &kPlacesFamily,
-    &kRandomFamily,      &kRearrangeFamily, &kReduceFamily,     &kSortFamily, &kUpdateFamily};
+    &kArrayFamily,      &kAttentionFamily,   &kCollectiveFamily, &kConvFamily,
+    &kDebuggingFamily,  &kElementwiseFamily, &kImageFamily,      &kMatmulFamily,
+    &kNnFamily,         &kPlacesFamily,      &kRandomFamily,     &kRearrangeFamily,
+    &kRecurrenceFamily, &kReduceFamily,      &kSortFamily,       &kUpdateFamily};
 
 }  // namespace
 

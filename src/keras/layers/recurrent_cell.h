@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/keras/layer.h"
+#include "ops/nn/recurrence.h"
 
 namespace lockstep::keras::layers {
 
@@ -22,9 +23,11 @@ class RecurrentCell {
   struct Run {
     Tensor inputs;
     std::function<TensorList(const Tensor& input, std::span<const Tensor> states)> step;
+    // All steps as one op, which is much faster: where the cell's settings are those that it knows, else empty.
+    std::function<RecurrenceResult(const TensorList& states, const RecurrenceOptions& options)> whole = {};
   };
-  // `sequence` is (time, batch, features), or has more dimensions where a step has. Weights are read, dropout drawn and products with the inputs made here,
-  // once for all steps.
+  // `sequence` is (time, batch, features), or has more dimensions where a step has. Weights are read, dropout drawn and
+  // products with the inputs made here, once for all steps.
   virtual Run begin(const Tensor& sequence, bool training) const = 0;
 };
 

@@ -1,3 +1,4 @@
+#include "keras/built_in_activations.h"
 #include "keras/layers/forget_bias.h"
 #include "keras/layers/noise.h"
 #include "keras/layers/recurrent_cell.h"
@@ -118,6 +119,26 @@ class GatedCell : public ConfiguredLayer<CellSettings<Options>>, public Recurren
   TensorList recurrent_masks(const Tensor& sequence, bool training) const {
     return masks(sequence.shape()[1], units(), options().recurrent_dropout, training);
   }
+  // Whether the steps are those of the op that takes all at once.
+  bool as_one_op(bool training) const {
+    const Options& o = options();
+    const auto is = [](const keras::Activation& activation, const char* name) {
+      return activation.name() == name && is_built_in_activation(name);
+    };
+    if constexpr (requires { o.recurrent_activation; })
+      if (!is(o.recurrent_activation, "sigmoid")) return false;
+    return is(o.activation, "tanh") && !(training && o.recurrent_dropout > 0);
+  }
+  // The run, with all steps as one op where the cell's settings allow it.
+  Run with_whole(Run run, RecurrentKind kind, const Tensor& bias, bool training) const {
+    if (as_one_op(training))
+      run.whole = [kind, bias, x = run.inputs, kernel = weight(recurrent_kernel_)](
+                      const TensorList& states, RecurrenceOptions options) {
+        options.bias = bias;
+        return recurrence(kind, x, kernel, states, options);
+      };
+    return run;
+  }
   Tensor bias() const { return bias_.defined() ? weight(bias_) : Tensor(); }
 
   Variable kernel_, recurrent_kernel_, bias_;
@@ -132,12 +153,13 @@ class SimpleRNNCellLayer final : public GatedCell<SimpleRNNCellOptions, 1> {
   using GatedCell::GatedCell;
 
   Run begin(const Tensor& sequence, bool training) const override {
-    return {projected(sequence, bias(), training),
-            [activation = options().activation,
-             recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
-                const Tensor& x, std::span<const Tensor> states) {
-              return TensorList{activation(x + recurrent(states[0]))};
-            }};
+    return with_whole({projected(sequence, bias(), training),
+                       [activation = options().activation,
+                        recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
+                           const Tensor& x, std::span<const Tensor> states) {
+                         return TensorList{activation(x + recurrent(states[0]))};
+                       }},
+                      RecurrentKind::simple, {}, training);
   }
 };
 const RegisterLayer<SimpleRNNCellLayer> simple_rnn_cell;
@@ -150,14 +172,15 @@ class LSTMCellLayer final : public GatedCell<LSTMCellOptions, 4> {
   std::vector<Shape> state_shapes() const override { return {Shape{units()}, Shape{units()}}; }
 
   Run begin(const Tensor& sequence, bool training) const override {
-    return {projected(sequence, bias(), training),
-            [activation = options().activation, gate = options().recurrent_activation,
-             recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
-                const Tensor& x, std::span<const Tensor> states) {
-              const TensorList z = split(x + recurrent(states[0]), 4, -1);
-              const Tensor c = gate(z[1]) * states[1] + gate(z[0]) * activation(z[2]);
-              return TensorList{gate(z[3]) * activation(c), c};
-            }};
+    return with_whole({projected(sequence, bias(), training),
+                       [activation = options().activation, gate = options().recurrent_activation,
+                        recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
+                           const Tensor& x, std::span<const Tensor> states) {
+                         const TensorList z = split(x + recurrent(states[0]), 4, -1);
+                         const Tensor c = gate(z[1]) * states[1] + gate(z[0]) * activation(z[2]);
+                         return TensorList{gate(z[3]) * activation(c), c};
+                       }},
+                      RecurrentKind::lstm, {}, training);
   }
 
  protected:
@@ -190,16 +213,20 @@ class GRUCellLayer final : public GatedCell<GRUCellOptions, 3> {
 
   Run begin_after(const Tensor& sequence, bool training) const {
     const TensorList biases = bias_.defined() ? unstack(bias()) : TensorList(2);
-    return {projected(sequence, biases[0], training),
-            [activation = options().activation, gate = options().recurrent_activation, bias = biases[1],
-             recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
-                const Tensor& x, std::span<const Tensor> states) {
-              const Tensor inner = recurrent(states[0]);
-              const TensorList of_x = split(x, 3, -1),
-                               of_h = split(bias.defined() ? inner + bias : inner, 3, -1);
-              const Tensor z = gate(of_x[0] + of_h[0]), r = gate(of_x[1] + of_h[1]);
-              return blend(z, states[0], activation(of_x[2] + r * of_h[2]));
-            }};
+    const Tensor inner_bias =
+        biases[1].defined() ? biases[1] : Tensor::full(this->compute_dtype(), {3 * units()}, 0);
+    return with_whole(
+        {projected(sequence, biases[0], training),
+         [activation = options().activation, gate = options().recurrent_activation, bias = biases[1],
+          recurrent = Product(weight(recurrent_kernel_), recurrent_masks(sequence, training))](
+             const Tensor& x, std::span<const Tensor> states) {
+           const Tensor inner = recurrent(states[0]);
+           const TensorList of_x = split(x, 3, -1),
+                            of_h = split(bias.defined() ? inner + bias : inner, 3, -1);
+           const Tensor z = gate(of_x[0] + of_h[0]), r = gate(of_x[1] + of_h[1]);
+           return blend(z, states[0], activation(of_x[2] + r * of_h[2]));
+         }},
+        RecurrentKind::gru, inner_bias, training);
   }
 
   Run begin_before(const Tensor& sequence, bool training) const {

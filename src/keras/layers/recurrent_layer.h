@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/active_recorders.h"
 #include "graph/emit.h"
 #include "keras/layers/recurrent_cell.h"
 #include "keras/layers/registry.h"
@@ -23,7 +24,7 @@ struct SequenceRun {
   bool unroll = false;
 };
 
-// The cell's results of all steps (time, batch, ...), where asked for, and the states after the last step.
+// The cell's results of all steps (time, batch, ...), at least where asked for, and the states after the last step.
 struct SequenceResult {
   Tensor steps;
   TensorList states;
@@ -32,6 +33,13 @@ struct SequenceResult {
 inline SequenceResult run_sequence(const RecurrentCell& cell, const Tensor& sequence, TensorList states,
                                    const SequenceRun& o) {
   const RecurrentCell::Run run = cell.begin(sequence, o.training);
+  // The op's second derivative is written out step by step: tapes in tapes take the loop, which stays one.
+  if (run.whole && !o.unroll && active_recorders() < 2) {
+    RecurrenceOptions options{.reverse = o.backwards};
+    if (o.mask.defined()) options.mask = reshape(o.mask, run.inputs.shape().first(2));
+    RecurrenceResult result = run.whole(states, options);
+    return {std::move(result.steps), std::move(result.last)};
+  }
   TensorList elems = {run.inputs};
   if (o.mask.defined()) elems.push_back(o.mask);
   const auto body = [&](std::span<const Tensor> carry, std::span<const Tensor> x) {

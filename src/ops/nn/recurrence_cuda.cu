@@ -1,0 +1,829 @@
+// Recurrences on NVIDIA GPUs: one launch for the whole sequence where a cluster of blocks holds the kernel in its shared
+// memory, else a product and a pass over the states at each step.
+//
+// Examples are independent of each other, so a cluster takes some of them through all steps. Each of its blocks has some
+// of the units, with all of their gates:
+//   forward   it multiplies h of all units by its columns of the kernel, and sends its new h to the other blocks;
+//   backward  it multiplies the gradients of its gates by its columns, transposed, which is its share of dh of all units,
+//             and sends each block the share of its units.
+// Blocks meet once in a step. How many there are, and the order of every sum, depend on the units alone: a row's bits do
+// not depend on the batch.
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "backends/cuda/block.h"
+#include "backends/cuda/elements.h"
+#include "backends/cuda/launch.h"
+#include "ops/matmul/matmul.h"
+#include "ops/nn/recurrence.h"
+#include "ops/nn/recurrence_cells.h"
+
+namespace lockstep::cuda {
+namespace {
+
+namespace cg = cooperative_groups;
+
+template <class C>
+struct ScalarMath {
+  using Value = C;
+  static __device__ __forceinline__ C one() { return C(1); }
+  static __device__ __forceinline__ C sigmoid(C x) { return C(1) / (C(1) + exp(-x)); }
+  static __device__ __forceinline__ C tanh(C x) { return ::tanh(x); }
+};
+
+// Tensors of the op, of its dtype; null where there is none.
+struct Forward {
+  int64_t time, batch, units;
+  bool reverse;
+  const void *x, *kernel, *h0, *c0, *bias;
+  const bool* mask;
+  void *h, *last, *c, *last_cell, *kept;
+};
+struct Backward {
+  int64_t time, batch, units;
+  bool reverse;
+  const void *kernel, *s0, *s, *kept;
+  const bool* mask;
+  const void *dsteps, *dlast, *dcells, *dlast_cell, *dkept;
+  void *dp, *dx, *dh0, *dc0;
+};
+
+template <class T>
+__device__ __forceinline__ Real<T> load(const void* tensor, int64_t at) {
+  return static_cast<Real<T>>(static_cast<const T*>(tensor)[at]);
+}
+template <class T>
+__device__ __forceinline__ Real<T> load_or_zero(const void* tensor, int64_t at) {
+  return tensor ? load<T>(tensor, at) : Real<T>(0);
+}
+template <class T>
+__device__ __forceinline__ void store(void* tensor, int64_t at, Real<T> value) {
+  static_cast<T*>(tensor)[at] = static_cast<T>(value);
+}
+
+// --- one step of one unit, whoever made the product ------------------------------------------------------------------
+
+// What a step reads of one example and unit beside the product.
+template <class Cell, class T>
+struct ForwardOperands {
+  Real<T> x[Cell::kGates];
+  bool counts;
+
+  // Step number `index` in the order of the steps.
+  __device__ __forceinline__ void read(const Forward& f, int64_t index, int64_t row, int64_t unit) {
+    const int64_t place = (f.reverse ? f.time - 1 - index : index) * f.batch + row;
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) x[g] = load<T>(f.x, (place * Cell::kGates + g) * f.units + unit);
+    counts = !f.mask || f.mask[place];
+  }
+};
+
+// The states of one example and unit.
+template <class Cell, class T>
+struct ForwardState {
+  Real<T> h = 0, c = 0, kept[Cell::kKept + 1];
+
+  __device__ __forceinline__ void begin(const Forward& f, int64_t row, int64_t unit) {
+    h = load<T>(f.h0, row * f.units + unit);
+    if constexpr (Cell::kCells) c = load<T>(f.c0, row * f.units + unit);
+  }
+  // `product`: of each gate, without the bias.
+  __device__ __forceinline__ void step(const ForwardOperands<Cell, T>& operands, const Real<T>* product,
+                                       const Real<T>* bias) {
+    Real<T> p[Cell::kGates];
+    if (operands.counts) {
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) p[g] = Cell::kInputGradient ? product[g] + bias[g] : product[g];
+      Cell::forward(operands.x, p, h, c, kept);
+    } else {
+#pragma unroll
+      for (int k = 0; k < Cell::kKept; ++k) kept[k] = 0;
+    }
+  }
+  __device__ __forceinline__ void write(const Forward& f, int64_t index, int64_t row, int64_t unit) const {
+    const int64_t place = (f.reverse ? f.time - 1 - index : index) * f.batch + row;
+    store<T>(f.h, place * f.units + unit, h);
+    if constexpr (Cell::kCells) store<T>(f.c, place * f.units + unit, c);
+#pragma unroll
+    for (int k = 0; k < Cell::kKept; ++k)
+      store<T>(f.kept, (place * Cell::kKept + k) * f.units + unit, kept[k]);
+  }
+  __device__ __forceinline__ void end(const Forward& f, int64_t row, int64_t unit) const {
+    store<T>(f.last, row * f.units + unit, h);
+    if constexpr (Cell::kCells) store<T>(f.last_cell, row * f.units + unit, c);
+  }
+};
+
+template <class Cell, class T>
+struct BackwardOperands {
+  Real<T> kept[Cell::kKept + 1], dkept[Cell::kKept + 1], state, before, dh, dc;
+  bool counts;
+
+  __device__ __forceinline__ void read(const Backward& b, int64_t index, int64_t row, int64_t unit) {
+    const int64_t place = (b.reverse ? b.time - 1 - index : index) * b.batch + row;
+    const int64_t at = place * b.units + unit;
+#pragma unroll
+    for (int k = 0; k < Cell::kKept; ++k) {
+      kept[k] = load<T>(b.kept, (place * Cell::kKept + k) * b.units + unit);
+      dkept[k] = load_or_zero<T>(b.dkept, (place * Cell::kKept + k) * b.units + unit);
+    }
+    state = load<T>(b.s, at);
+    const int64_t earlier = (b.reverse ? 1 : -1) * b.batch * b.units;
+    before = index > 0 ? load<T>(b.s, at + earlier) : load<T>(b.s0, row * b.units + unit);
+    dh = load_or_zero<T>(b.dsteps, at);
+    dc = Cell::kCells ? load_or_zero<T>(b.dcells, at) : Real<T>(0);
+    counts = !b.mask || b.mask[place];
+  }
+};
+
+// What arrives at the states of one example and unit.
+template <class Cell, class T>
+struct BackwardState {
+  Real<T> dh = 0, dc = 0, dp[Cell::kGates], dx[Cell::kGates];
+
+  __device__ __forceinline__ void begin(const Backward& b, int64_t row, int64_t unit) {
+    dh = load_or_zero<T>(b.dlast, row * b.units + unit);
+    if constexpr (Cell::kCells) dc = load_or_zero<T>(b.dlast_cell, row * b.units + unit);
+  }
+  // Afterwards it is what arrives at the states before the step, but for what dp brings.
+  __device__ __forceinline__ void step(const BackwardOperands<Cell, T>& operands) {
+    dh += operands.dh;
+    dc += operands.dc;
+    if (operands.counts) {
+      Cell::backward(operands.kept, operands.dkept, operands.state, operands.before, dh, dc, dp, dx);
+    } else {
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) dp[g] = dx[g] = 0;
+    }
+  }
+  __device__ __forceinline__ void write(const Backward& b, int64_t index, int64_t row, int64_t unit) const {
+    const int64_t place = (b.reverse ? b.time - 1 - index : index) * b.batch + row;
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) {
+      store<T>(b.dp, (place * Cell::kGates + g) * b.units + unit, dp[g]);
+      if constexpr (Cell::kInputGradient) store<T>(b.dx, (place * Cell::kGates + g) * b.units + unit, dx[g]);
+    }
+  }
+  __device__ __forceinline__ void end(const Backward& b, int64_t row, int64_t unit) const {
+    store<T>(b.dh0, row * b.units + unit, dh);
+    if constexpr (Cell::kCells) store<T>(b.dc0, row * b.units + unit, dc);
+  }
+};
+
+// --- products of a block ---------------------------------------------------------------------------------------------
+
+// A block multiplies its part of the recurrent kernel by the states of a few examples: M rows of the kernel's part, K to
+// add up, 8 examples, on tensor cores, of which each instruction takes a tile of 16 x 8 by 8 examples. A float32 is the sum
+// of two numbers of the tensor cores' 11 bits, up to its last bits; of the four products of two such sums the smallest is
+// left out. What a warp's tiles hold stays in its registers for the whole sequence where there are few enough.
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kExamples = 8;
+constexpr int kTileRows = 16, kTileDepth = 8;
+constexpr int kHeldTiles = 8;
+
+struct ProductPlan {
+  int row_tiles, depth_tiles;
+  int parts;  // of the depth: warps that add up different parts of the same rows
+  int share;  // tiles of a part
+
+  __host__ __device__ ProductPlan(int rows, int depth, bool in_parts)
+      : row_tiles((rows + kTileRows - 1) / kTileRows), depth_tiles((depth + kTileDepth - 1) / kTileDepth) {
+    parts = in_parts && row_tiles < kWarps ? kWarps / row_tiles : 1;
+    share = (depth_tiles + parts - 1) / parts;
+  }
+  __host__ __device__ bool held() const { return row_tiles <= kWarps && share <= kHeldTiles; }
+  __host__ __device__ int matrix_floats() const {
+    return held() ? 0 : row_tiles * depth_tiles * kTileRows * kTileDepth;
+  }
+  // Of an example's K numbers in shared memory: lanes that read at once find all banks.
+  __host__ __device__ int depth_stride() const { return (depth_tiles * kTileDepth + 23) / 32 * 32 + 8; }
+  // Of an example's M results.
+  __host__ __device__ int row_stride() const { return row_tiles * kTileRows + 4; }
+};
+
+__device__ __forceinline__ void split(float x, unsigned& high, unsigned& low) {
+  high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+  low = __float_as_uint(x - __uint_as_float(high)) + 0x1000u;
+}
+__device__ __forceinline__ void multiply_tile(float (&sum)[4], const unsigned (&a)[4],
+                                              const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// This lane's numbers of a tile of the kernel's part: rows lane / 4 and 8 more, depths 2 (lane % 4) and 1 more. Which of
+// the depths is which is for both factors to agree on.
+template <class Element>
+__device__ __forceinline__ float4 tile_of(int row_tile, int depth_tile, const Element& element) {
+  const int lane = threadIdx.x % kWarp;
+  const int m = row_tile * kTileRows + lane / 4, k = depth_tile * kTileDepth + 2 * (lane % 4);
+  return make_float4(element(m, k), element(m + 8, k), element(m, k + 1), element(m + 8, k + 1));
+}
+
+template <bool Held>
+class Product {
+ public:
+  // `element(m, k)` of the kernel's part, 0 outside; `matrix`: plan.matrix_floats() of shared memory.
+  template <class Element>
+  __device__ __forceinline__ Product(const ProductPlan& plan, float* matrix, const Element& element)
+      : plan_(plan),
+        matrix_(reinterpret_cast<float4*>(matrix)),
+        row_tile_(threadIdx.x / kWarp % min(plan.row_tiles, kWarps)),
+        part_(threadIdx.x / kWarp / min(plan.row_tiles, kWarps)),
+        begin_(part_ * plan.share),
+        end_(min(plan.depth_tiles, begin_ + plan.share)) {
+    if constexpr (Held) {
+#pragma unroll
+      for (int i = 0; i < kHeldTiles; ++i)
+        split_tile(tile_of(row_tile_, begin_ + i, element), high_[i], low_[i]);
+    } else {
+      for (int tile = threadIdx.x / kWarp; tile < plan.row_tiles * plan.depth_tiles; tile += kWarps)
+        matrix_[tile * kWarp + threadIdx.x % kWarp] =
+            tile_of(tile / plan.depth_tiles, tile % plan.depth_tiles, element);
+    }
+  }
+
+  // sink(part, m, example, first, second) for the results of this lane: those of an example and of the next one.
+  // `states`: [example, plan.depth_stride()] in shared memory, zeros behind the depth. All threads call it.
+  template <class Sink>
+  __device__ __forceinline__ void operator()(const float* states, const Sink& sink) const {
+    if (part_ >= plan_.parts) return;
+    const int lane = threadIdx.x % kWarp;
+    const float* const own = states + lane / 4 * plan_.depth_stride() + 2 * (lane % 4);
+    for (int row_tile = row_tile_; row_tile < plan_.row_tiles; row_tile += kWarps) {
+      float sums[3][4] = {};
+      if constexpr (Held) {
+#pragma unroll
+        for (int i = 0; i < kHeldTiles; ++i)
+          if (begin_ + i < end_) add(sums, high_[i], low_[i], own + (begin_ + i) * kTileDepth);
+      } else {
+        for (int tile = begin_; tile < end_; ++tile) {
+          unsigned high[4], low[4];
+          split_tile(matrix_[(row_tile * plan_.depth_tiles + tile) * kWarp + lane], high, low);
+          add(sums, high, low, own + tile * kTileDepth);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i] + sums[2][i];
+      const int m = row_tile * kTileRows + lane / 4, example = 2 * (lane % 4);
+      sink(part_, m, example, sums[0][0], sums[0][1]);
+      sink(part_, m + 8, example, sums[0][2], sums[0][3]);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void split_tile(const float4& tile, unsigned (&high)[4],
+                                                    unsigned (&low)[4]) {
+    split(tile.x, high[0], low[0]);
+    split(tile.y, high[1], low[1]);
+    split(tile.z, high[2], low[2]);
+    split(tile.w, high[3], low[3]);
+  }
+  static __device__ __forceinline__ void add(float (&sums)[3][4], const unsigned (&high)[4],
+                                             const unsigned (&low)[4], const float* states) {
+    const float2 both = *reinterpret_cast<const float2*>(states);
+    unsigned state_high[2], state_low[2];
+    split(both.x, state_high[0], state_low[0]);
+    split(both.y, state_high[1], state_low[1]);
+    multiply_tile(sums[0], high, state_high);
+    multiply_tile(sums[1], high, state_low);
+    multiply_tile(sums[2], low, state_high);
+  }
+
+  ProductPlan plan_;
+  float4* matrix_;
+  int row_tile_, part_, begin_, end_;
+  unsigned high_[Held ? kHeldTiles : 1][4], low_[Held ? kHeldTiles : 1][4];
+};
+
+// --- the whole sequence in one launch ----------------------------------------------------------------------------------
+
+// Blocks of a cluster meet in two halves: what a block wrote for the others before it arrived is there when they have
+// waited. What nobody waits for, results in global memory above all, is written in between.
+[[maybe_unused]] __device__ __forceinline__ void arrive() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+[[maybe_unused]] __device__ __forceinline__ void wait() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// Shared memory of a block, in floats.
+struct ForwardShared {
+  ProductPlan plan;
+  int matrix, states, partial, floats;
+  // `own`: units of a block.
+  __host__ __device__ ForwardShared(int units, int own, int gates) : plan(gates * own, units, true) {
+    matrix = 0;
+    states = plan.matrix_floats();  // h before and after a step
+    partial = states + 2 * kExamples * plan.depth_stride();
+    floats = partial + plan.parts * kExamples * plan.row_stride();
+  }
+};
+
+template <class Cell, class T, bool Held>
+__global__ void __launch_bounds__(kThreads, 2)
+    run_forward(const __grid_constant__ Forward f, int own, int rows) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters
+  extern __shared__ float4 shared[];
+  cg::cluster_group cluster = cg::this_cluster();
+  const int blocks = static_cast<int>(cluster.num_blocks()), block = static_cast<int>(cluster.block_rank());
+  const int units = static_cast<int>(f.units);
+  const ForwardShared s(units, own, Cell::kGates);
+  float* const base = reinterpret_cast<float*>(shared);
+  float *const states = base + s.states, *const partial = base + s.partial;
+  const int stride = s.plan.depth_stride(), buffer = kExamples * stride, results = s.plan.row_stride();
+  const int first_unit = block * own;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x / blocks) * rows;
+
+  const Product<Held> product(s.plan, base + s.matrix, [&](int m, int k) {
+    const int gate = m / own, unit = first_unit + m % own;
+    return k < units && gate < Cell::kGates && unit < units
+               ? load<T>(f.kernel, (static_cast<int64_t>(k) * Cell::kGates + gate) * units + unit)
+               : 0.f;
+  });
+  for (int i = threadIdx.x; i < 2 * buffer; i += kThreads) {
+    const int row = i / stride, k = i % stride;
+    const bool known = row < rows && k < units && first_row + row < f.batch;
+    states[i] = known ? load<T>(f.h0, (first_row + row) * units + k) : 0.f;
+  }
+
+  const int example = threadIdx.x / own, own_unit = threadIdx.x % own, unit = first_unit + own_unit;
+  const int64_t row = first_row + example;
+  const bool active = example < rows && row < f.batch && unit < units;
+  float bias[Cell::kGates] = {};
+  ForwardState<Cell, T> state;
+  ForwardOperands<Cell, T> operands, next;
+  if (active) {
+    state.begin(f, row, unit);
+    if constexpr (Cell::kInputGradient) {
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) bias[g] = load<T>(f.bias, g * units + unit);
+    }
+    operands.read(f, 0, row, unit);
+  }
+  // Nobody writes to a block that has not begun.
+  cluster.sync();
+
+  for (int64_t index = 0; index < f.time; ++index) {
+    const int now = static_cast<int>(index % 2) * buffer;
+    // Read a whole step ahead.
+    if (active && index + 1 < f.time) next.read(f, index + 1, row, unit);
+    product(states + now, [&](int part, int m, int at, float first, float second) {
+      float* const to = partial + (part * kExamples + at) * results + m;
+      to[0] = first;
+      to[results] = second;
+    });
+    __syncthreads();
+    if (active) {
+      float sums[Cell::kGates];
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) sums[g] = partial[example * results + g * own + own_unit];
+      for (int part = 1; part < s.plan.parts; ++part) {
+#pragma unroll
+        for (int g = 0; g < Cell::kGates; ++g)
+          sums[g] += partial[(part * kExamples + example) * results + g * own + own_unit];
+      }
+      state.step(operands, sums, bias);
+      const int place = buffer - now + example * stride + unit;
+      for (int other = 0; other < blocks; ++other) cluster.map_shared_rank(states, other)[place] = state.h;
+    }
+    arrive();
+    if (active) {
+      state.write(f, index, row, unit);
+      operands = next;
+    }
+    wait();
+  }
+  if (active) state.end(f, row, unit);
+#endif
+}
+
+struct BackwardShared {
+  ProductPlan plan;
+  int matrix, gates, received, floats;
+  __host__ __device__ BackwardShared(int units, int own, int gate_count, int blocks)
+      : plan(units, gate_count * own, false) {
+    matrix = 0;
+    gates = plan.matrix_floats();
+    received = gates + kExamples * plan.depth_stride();
+    floats = received + 2 * blocks * kExamples * own;  // each block's share of dh, of two steps
+  }
+};
+
+template <class Cell, class T, bool Held>
+__global__ void __launch_bounds__(kThreads, 2)
+    run_backward(const __grid_constant__ Backward b, int own, int rows) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters
+  extern __shared__ float4 shared[];
+  cg::cluster_group cluster = cg::this_cluster();
+  const int blocks = static_cast<int>(cluster.num_blocks()), block = static_cast<int>(cluster.block_rank());
+  const int units = static_cast<int>(b.units);
+  const BackwardShared s(units, own, Cell::kGates, blocks);
+  float* const base = reinterpret_cast<float*>(shared);
+  float *const gates = base + s.gates, *const received = base + s.received;
+  const int stride = s.plan.depth_stride(), buffer = blocks * kExamples * own;
+  const int first_unit = block * own;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x / blocks) * rows;
+
+  const Product<Held> product(s.plan, base + s.matrix, [&](int m, int k) {
+    const int gate = k / own, unit = first_unit + k % own;
+    return m < units && gate < Cell::kGates && unit < units
+               ? load<T>(b.kernel, (static_cast<int64_t>(m) * Cell::kGates + gate) * units + unit)
+               : 0.f;
+  });
+  for (int i = threadIdx.x; i < kExamples * stride; i += kThreads) gates[i] = 0;
+
+  const int example = threadIdx.x / own, own_unit = threadIdx.x % own, unit = first_unit + own_unit;
+  const int64_t row = first_row + example;
+  const bool active = example < rows && row < b.batch && unit < units;
+  BackwardState<Cell, T> state;
+  BackwardOperands<Cell, T> operands, next;
+  if (active) {
+    state.begin(b, row, unit);
+    operands.read(b, b.time - 1, row, unit);
+  }
+  // Nobody writes to a block that has not begun.
+  cluster.sync();
+
+  for (int64_t index = b.time - 1; index >= 0; --index) {
+    float* const shares = received + static_cast<int>(index % 2) * buffer;
+    if (active) {
+      // Read a whole step ahead.
+      if (index > 0) next.read(b, index - 1, row, unit);
+      state.step(operands);
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) gates[example * stride + g * own + own_unit] = state.dp[g];
+    }
+    __syncthreads();
+    product(gates, [&](int, int m, int at, float first, float second) {
+      if (m >= units) return;
+      float* const to = cluster.map_shared_rank(shares, m / own) + (block * kExamples + at) * own + m % own;
+      to[0] = first;
+      to[own] = second;
+    });
+    arrive();
+    if (active) {
+      state.write(b, index, row, unit);
+      operands = next;
+    }
+    wait();
+    if (active)
+      for (int other = 0; other < blocks; ++other)
+        state.dh += shares[(other * kExamples + example) * own + own_unit];
+  }
+  if (active) state.end(b, row, unit);
+#endif
+}
+
+// How a sequence is given to clusters.
+struct ClusterPlan {
+  int blocks = 1;  // of a cluster
+  int own = 1;     // units of a block
+  int rows = 1;    // examples of a cluster
+  int bytes = 0;   // of shared memory
+  bool held = false;
+};
+
+constexpr int kPortableBlocks = 8;  // a cluster of more is not promised on every chip
+constexpr int kMostBlocks = 16;
+constexpr int kOwnWanted = 16;  // units of a block: fewer, and blocks mostly wait for each other
+
+int attribute(cudaDeviceAttr which) {
+  int ordinal = 0, value = 0;
+  check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&value, which, ordinal), "cudaDeviceGetAttribute");
+  return value;
+}
+
+// Nothing where the chip has no clusters or the kernel does not fit into one. `shared(own, blocks)`: a block's memory.
+template <class Shared>
+std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Shared& shared) {
+  if (attribute(cudaDevAttrComputeCapabilityMajor) < 9 || units > kMostBlocks * kThreads) return std::nullopt;
+  const int most_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const auto plan_for = [&](int blocks) {
+    const int own = static_cast<int>(ceil_div(units, blocks));
+    const auto needed = shared(own, blocks);
+    return ClusterPlan{.blocks = blocks,
+                       .own = own,
+                       .bytes = needed.floats * static_cast<int>(sizeof(float)),
+                       .held = needed.plan.held()};
+  };
+  const auto fits = [&](const ClusterPlan& plan) { return plan.own <= kThreads && plan.bytes <= most_bytes; };
+  int blocks = 1;
+  while (blocks < kPortableBlocks && ceil_div(units, blocks) > kOwnWanted) blocks *= 2;
+  while (blocks < kMostBlocks && !fits(plan_for(blocks))) blocks *= 2;
+  ClusterPlan plan = plan_for(blocks);
+  if (!fits(plan)) return std::nullopt;
+  // As few examples as keep every multiprocessor busy. A thread has one unit of one of them.
+  const int clusters = std::max(1, attribute(cudaDevAttrMultiProcessorCount) / blocks);
+  plan.rows = static_cast<int>(
+      std::clamp<int64_t>(ceil_div(batch, clusters), 1, std::min(kExamples, kThreads / plan.own)));
+  return plan;
+}
+
+template <class Run, class Function>
+void launch_clusters(const ClusterPlan& plan, const Run& run, Function* function, cudaStream_t stream) {
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes),
+        "cudaFuncSetAttribute");
+  if (plan.blocks > kPortableBlocks)
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+          "cudaFuncSetAttribute");
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(plan.blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(ceil_div(run.batch, plan.rows)) * static_cast<unsigned>(plan.blocks));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(plan.bytes);
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, function, run, plan.own, plan.rows), "launch of a recurrence");
+}
+
+// --- a product and a pass over the states at each step ---------------------------------------------------------------------
+
+// States between steps, of the type that is computed in, [batch, units].
+template <class Cell, class T>
+__global__ void forward_step(const Forward f, int64_t index, const void* product, Real<T>* h_states,
+                             Real<T>* c_states) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= f.batch * f.units) return;
+  const int64_t row = i / f.units, unit = i % f.units;
+  ForwardState<Cell, T> state;
+  if (index == 0) {
+    state.begin(f, row, unit);
+  } else {
+    state.h = h_states[i];
+    if constexpr (Cell::kCells) state.c = c_states[i];
+  }
+  Real<T> p[Cell::kGates], bias[Cell::kGates];
+#pragma unroll
+  for (int g = 0; g < Cell::kGates; ++g) {
+    p[g] = load<T>(product, (row * Cell::kGates + g) * f.units + unit);
+    bias[g] = Cell::kInputGradient ? load<T>(f.bias, g * f.units + unit) : Real<T>(0);
+  }
+  ForwardOperands<Cell, T> operands;
+  operands.read(f, index, row, unit);
+  state.step(operands, p, bias);
+  state.write(f, index, row, unit);
+  h_states[i] = state.h;
+  if constexpr (Cell::kCells) c_states[i] = state.c;
+  if (index + 1 == f.time) state.end(f, row, unit);
+}
+
+// `product`: what the step after this one brought by dp. Behind the last step: index -1.
+template <class Cell, class T>
+__global__ void backward_step(const Backward b, int64_t index, const void* product, Real<T>* dh_states,
+                              Real<T>* dc_states) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= b.batch * b.units) return;
+  const int64_t row = i / b.units, unit = i % b.units;
+  BackwardState<Cell, T> state;
+  if (index + 1 == b.time) {
+    state.begin(b, row, unit);
+  } else {
+    state.dh = dh_states[i] + load<T>(product, i);
+    if constexpr (Cell::kCells) state.dc = dc_states[i];
+  }
+  if (index < 0) {
+    state.end(b, row, unit);
+    return;
+  }
+  BackwardOperands<Cell, T> operands;
+  operands.read(b, index, row, unit);
+  state.step(operands);
+  state.write(b, index, row, unit);
+  dh_states[i] = state.dh;
+  if constexpr (Cell::kCells) dc_states[i] = state.dc;
+}
+
+// The product of a matrix [batch, depth] and the recurrent kernel, or its transpose.
+class StepProduct {
+ public:
+  StepProduct(const KernelRequest& request, DType dtype, int64_t batch, int64_t units, int64_t gates,
+              bool transposed)
+      : attrs_(MatmulAttrs{.transpose_b = transposed}) {
+    const auto contiguous = [&](const Shape& shape) {
+      return OperandLayout{{dtype, shape}, contiguous_strides(shape)};
+    };
+    const int64_t wide = gates * units;
+    const OperandLayout inputs[] = {contiguous({batch, transposed ? wide : units}),
+                                    contiguous({units, wide})};
+    const OperandLayout outputs[] = {contiguous({batch, transposed ? units : wide})};
+    kernel_ = find_kernel(DeviceKind::gpu, kMatmul, request.where)
+                  .prepare({.op = kMatmul,
+                            .attributes = attrs_,
+                            .inputs = inputs,
+                            .outputs = outputs,
+                            .device = request.device,
+                            .threads = request.threads,
+                            .where = request.where});
+  }
+  size_t workspace_bytes() const { return kernel_->workspace_bytes(); }
+  void launch(const void* a, const void* kernel, void* to, void* workspace, Stream& stream) const {
+    void* operands[] = {const_cast<void*>(a), const_cast<void*>(kernel), to};
+    kernel_->launch({.inputs = operands, .outputs = operands + 2, .workspace = workspace, .stream = stream});
+  }
+
+ private:
+  Attrs attrs_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+// --- kernels ---------------------------------------------------------------------------------------------------------------
+
+// f.template operator()<Cell, T>() for the kind of cell and the dtype.
+template <class F>
+void dispatch_cells(RecurrentKind kind, DType dtype, F&& f) {
+  dispatch_floats(dtype, [&]<class T>() {
+    using Math = ScalarMath<Real<T>>;
+    switch (kind) {
+      case RecurrentKind::lstm: return f.template operator()<LstmCell<Math>, T>();
+      case RecurrentKind::gru: return f.template operator()<GruCell<Math>, T>();
+      default: return f.template operator()<SimpleCell<Math>, T>();
+    }
+  });
+}
+
+class RecurrenceBase : public Kernel {
+ public:
+  RecurrenceBase(const KernelRequest& request, const Shape& states)
+      : attrs_(request.attrs<RecurrenceAttrs>()),
+        dtype_(request.dtype(0)),
+        time_(states[0]),
+        batch_(states[1]),
+        units_(states[2]) {}
+
+  size_t workspace_bytes() const override {
+    if (!product_) return 0;
+    const auto elements = static_cast<size_t>(batch_ * units_);
+    return part(elements * static_cast<size_t>(attrs_.gates()) * size_of(dtype_)) +
+           2 * part(elements * sizeof(double)) + product_->workspace_bytes();
+  }
+
+ protected:
+  static size_t part(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
+  // Of the workspace, where each step is a launch: a product's result, two states, and the product's own.
+  struct Parts {
+    void *result, *first, *second, *rest;
+  };
+  Parts parts(void* workspace) const {
+    const auto elements = static_cast<size_t>(batch_ * units_);
+    auto* const result = static_cast<char*>(workspace);
+    auto* const first = result + part(elements * static_cast<size_t>(attrs_.gates()) * size_of(dtype_));
+    auto* const second = first + part(elements * sizeof(double));
+    return {result, first, second, second + part(elements * sizeof(double))};
+  }
+  // A thread for each unit of each example.
+  unsigned step_blocks() const { return static_cast<unsigned>(ceil_div(batch_ * units_, kThreads)); }
+  const void* element(const void* tensor, int64_t at) const {
+    return static_cast<const char*>(tensor) + static_cast<size_t>(at) * size_of(dtype_);
+  }
+  static const void* input(const LaunchArgs& args, int i) { return i < 0 ? nullptr : args.inputs[i]; }
+  static void* output(const LaunchArgs& args, int i) { return i < 0 ? nullptr : args.outputs[i]; }
+  const bool* mask(const LaunchArgs& args) const {
+    return static_cast<const bool*>(input(args, attrs_.mask_input()));
+  }
+  RecurrenceAttrs attrs_;
+  DType dtype_;
+  int64_t time_, batch_, units_;
+  std::optional<ClusterPlan> clusters_;
+  std::optional<StepProduct> product_;  // where there are no clusters for it
+};
+
+class RecurrenceKernel final : public RecurrenceBase {
+ public:
+  explicit RecurrenceKernel(const KernelRequest& request)
+      : RecurrenceBase(request, request.outputs[0].spec.shape) {
+    const int units = static_cast<int>(units_), gates = attrs_.gates();
+    if (dtype_ != DType::float64)
+      clusters_ =
+          plan_clusters(batch_, units_, [&](int own, int) { return ForwardShared(units, own, gates); });
+    if (!clusters_ && batch_ > 0) product_.emplace(request, dtype_, batch_, units_, gates, false);
+  }
+
+  bool in_place(int input, int output) const override {
+    return attrs_.lstm() && input == 0 && output == attrs_.kept_output();
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    if (batch_ == 0) return;
+    const int c = attrs_.cells_output();
+    const Forward f{.time = time_,
+                    .batch = batch_,
+                    .units = units_,
+                    .reverse = attrs_.reverse,
+                    .x = args.inputs[0],
+                    .kernel = args.inputs[1],
+                    .h0 = args.inputs[2],
+                    .c0 = input(args, attrs_.cell_input()),
+                    .bias = input(args, attrs_.bias_input()),
+                    .mask = mask(args),
+                    .h = args.outputs[0],
+                    .last = args.outputs[1],
+                    .c = output(args, c),
+                    .last_cell = output(args, c < 0 ? c : c + 1),
+                    .kept = output(args, attrs_.kept_output())};
+    dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
+      if constexpr (!std::is_same_v<T, double>) {
+        if (clusters_)
+          return launch_clusters(*clusters_, f,
+                                 clusters_->held ? run_forward<Cell, T, true> : run_forward<Cell, T, false>,
+                                 stream_of(args));
+      }
+      run_steps<Cell, T>(args, f);
+    });
+  }
+
+ private:
+  template <class Cell, class T>
+  void run_steps(const LaunchArgs& args, const Forward& f) const {
+    const Parts at = parts(args.workspace);
+    for (int64_t index = 0; index < time_; ++index) {
+      const int64_t t = f.reverse ? time_ - 1 - index : index, earlier = f.reverse ? t + 1 : t - 1;
+      const void* before = index > 0 ? element(f.h, earlier * batch_ * units_) : f.h0;
+      product_->launch(before, f.kernel, at.result, at.rest, args.stream);
+      forward_step<Cell, T><<<step_blocks(), kThreads, 0, stream_of(args)>>>(
+          f, index, at.result, static_cast<Real<T>*>(at.first), static_cast<Real<T>*>(at.second));
+      launched();
+    }
+  }
+};
+
+class RecurrenceGradKernel final : public RecurrenceBase {
+ public:
+  explicit RecurrenceGradKernel(const KernelRequest& request) : RecurrenceBase(request, request.shape(2)) {
+    const int units = static_cast<int>(units_), gates = attrs_.gates();
+    if (dtype_ != DType::float64)
+      clusters_ = plan_clusters(
+          batch_, units_, [&](int own, int blocks) { return BackwardShared(units, own, gates, blocks); });
+    if (!clusters_ && batch_ > 0) product_.emplace(request, dtype_, batch_, units_, gates, true);
+  }
+
+  bool in_place(int input, int output) const override {
+    return attrs_.lstm() && input == attrs_.kept_input() && output == 0;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    if (batch_ == 0) return;
+    const Backward b{.time = time_,
+                     .batch = batch_,
+                     .units = units_,
+                     .reverse = attrs_.reverse,
+                     .kernel = args.inputs[0],
+                     .s0 = args.inputs[1],
+                     .s = args.inputs[2],
+                     .kept = input(args, attrs_.kept_input()),
+                     .mask = mask(args),
+                     .dsteps = input(args, attrs_.dsteps_input()),
+                     .dlast = input(args, attrs_.dlast_input()),
+                     .dcells = input(args, attrs_.dcells_input()),
+                     .dlast_cell = input(args, attrs_.dlast_cell_input()),
+                     .dkept = input(args, attrs_.dkept_input()),
+                     .dp = args.outputs[0],
+                     .dx = args.outputs[attrs_.dx_output()],
+                     .dh0 = args.outputs[attrs_.dfirst_output()],
+                     .dc0 = output(args, attrs_.dfirst_cell_output())};
+    dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
+      if constexpr (!std::is_same_v<T, double>) {
+        if (clusters_)
+          return launch_clusters(*clusters_, b,
+                                 clusters_->held ? run_backward<Cell, T, true> : run_backward<Cell, T, false>,
+                                 stream_of(args));
+      }
+      run_steps<Cell, T>(args, b);
+    });
+  }
+
+ private:
+  template <class Cell, class T>
+  void run_steps(const LaunchArgs& args, const Backward& b) const {
+    const Parts at = parts(args.workspace);
+    for (int64_t index = time_ - 1; index >= -1; --index) {
+      backward_step<Cell, T><<<step_blocks(), kThreads, 0, stream_of(args)>>>(
+          b, index, at.result, static_cast<Real<T>*>(at.first), static_cast<Real<T>*>(at.second));
+      launched();
+      if (index < 0) return;
+      const int64_t t = b.reverse ? time_ - 1 - index : index;
+      product_->launch(element(b.dp, t * batch_ * units_ * attrs_.gates()), b.kernel, at.result, at.rest,
+                       args.stream);
+    }
+  }
+};
+
+const RegisterKernel registered[] = {
+    {DeviceKind::gpu, kRecurrence, {.prepare = prepare<RecurrenceKernel>}},
+    {DeviceKind::gpu, kRecurrenceGrad, {.prepare = prepare<RecurrenceGradKernel>}}};
+
+}  // namespace
+}  // namespace lockstep::cuda
