@@ -151,12 +151,26 @@ std::vector<Fleet::Process> gloo_workers(int workers, const Fleet::Words& words,
   return all;
 }
 
+// Where there are as many cores as workers each has one: two on the same core would wait for each other's time slices. Otherwise
+// both sides of a comparison are crowded alike.
+bool have_a_core_each(int workers) {
+  return static_cast<int>(std::thread::hardware_concurrency()) >= workers;
+}
+
+std::vector<Fleet::Process> with_a_core_each(std::vector<Fleet::Process> processes) {
+  if (have_a_core_each(static_cast<int>(processes.size())))
+    for (size_t w = 0; w < processes.size(); ++w) processes[w].core = static_cast<int>(w);
+  return processes;
+}
+
 Fleet::Process under_mpirun(int workers, Fleet::Words words) {
   const Fleet::Words mpirun = {"mpirun", "-n", std::to_string(workers)};
   words.insert(words.begin(), mpirun.begin(), mpirun.end());
   return {.words = std::move(words),
           .environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                          "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
+                          "OMPI_MCA_rmaps_base_oversubscribe=1",
+                          have_a_core_each(workers) ? "OMPI_MCA_hwloc_base_binding_policy=core"
+                                                    : "OMPI_MCA_hwloc_base_binding_policy=none",
                           "OMPI_MCA_btl_vader_single_copy_mechanism=none", "LOCKSTEP_LOG=warning"}};
 }
 
@@ -275,11 +289,11 @@ std::vector<Candidate> worker_all_reduce_candidates(WorkerEngine engine, int wor
     std::vector<Fleet::Process> all;
     for (int w = 0; w < workers; ++w)
       all.push_back({.words = {bare, folder, std::to_string(w), std::to_string(workers)}});
-    return all;
+    return with_a_core_each(all);
   });
   const auto lockstep = std::make_shared<Fleet>(workers, [&](const std::string& folder) {
     const Fleet::Words words = {self(), kFlag, folder, "all_reduce"};
-    return mpi ? std::vector{under_mpirun(workers, words)} : gloo_workers(workers, words);
+    return mpi ? std::vector{under_mpirun(workers, words)} : with_a_core_each(gloo_workers(workers, words));
   });
   return {of_fleet(name, itself, bytes), of_fleet("Lockstep", lockstep, bytes)};
 }
@@ -292,10 +306,7 @@ std::vector<Candidate> worker_lenet_candidates() {
         {.words = {self(), kFlag, folder, "2"}, .environment = {"LOCKSTEP_LOG=error"}}};
   });
   const auto two = std::make_shared<Fleet>(2, [&](const std::string& folder) {
-    auto processes = gloo_workers(2, {self(), kFlag, folder, "1"});
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    for (int w = 0; w < 2 && cores > 1; ++w) processes[static_cast<size_t>(w)].core = w;
-    return processes;
+    return with_a_core_each(gloo_workers(2, {self(), kFlag, folder, "1"}));
   });
   std::vector<Candidate> list{of_fleet("one worker, two devices", one, 0),
                               of_fleet("two workers, Gloo", two, 0)};
@@ -304,9 +315,7 @@ std::vector<Candidate> worker_lenet_candidates() {
         of_fleet("two workers, MPI",
                  std::make_shared<Fleet>(2,
                                          [&](const std::string& folder) {
-                                           auto process = under_mpirun(2, {self(), kFlag, folder, "1"});
-                                           process.environment[3] = "OMPI_MCA_hwloc_base_binding_policy=core";
-                                           return std::vector{process};
+                                           return std::vector{under_mpirun(2, {self(), kFlag, folder, "1"})};
                                          }),
                  0));
   return list;

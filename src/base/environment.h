@@ -59,6 +59,9 @@ inline constexpr std::array kVariables{
     Variable{"LOCKSTEP_SECRET", "any text, the same for all workers", "none",
              "what the workers of a run know each other by"},
     Variable{"LOCKSTEP_SECRET_FILE", "a file", "none", "where that text is, instead"},
+    Variable{"LOCKSTEP_SHARED_MEMORY", "0|1", "1",
+             "whether workers that are all on one machine exchange through memory that they share, instead "
+             "of their engine"},
     Variable{"LOCKSTEP_WHOLE_STEP_FUSION", "0|1", "1",
              "whether a GPU runs a small compiled program as one kernel made for it"},
     Variable{"LOCKSTEP_WORKERS", "a number from 1", "none",

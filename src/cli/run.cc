@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "cli/run_data.h"
@@ -31,6 +32,12 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   AtomicFile file(path.string());
   file.write(text + "\n");
   file.commit();
+}
+
+// Where workers that are not the chief write what it alone has to say.
+std::FILE* nowhere() {
+  static std::FILE* const file = std::fopen("/dev/null", "w");
+  return file ? file : stderr;
 }
 
 // step,epoch,loss: every step's own loss, where logs hold means over the epoch.
@@ -242,8 +249,10 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
           ErrorCode::invalid_argument, std::source_location::current(),
           "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
           run.compile ? run.compile->steps_per_execution : 1);
-  // Of several workers the chief alone writes files; all have the same callbacks, for they make the same steps.
-  const bool chief = strategy.is_chief();
+  // Of several workers the chief alone writes files; all have the same callbacks, for they make the same steps. Of an elastic run
+  // another may be the chief when it ends.
+  const auto chief = [&] { return strategy.is_chief(); };
+  const auto out = [&] { return chief() ? reports.out : nowhere(); };
   // What cannot be written shows before anything was learnt that would be lost.
   std::vector<std::string> problems;
   std::vector<keras::Callback> callbacks{keras::make_callback<StopAtNonsense>()};
@@ -252,20 +261,22 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   };
   if (!reports.step_log.empty())
     report("--step-log",
-           [&] { return keras::make_callback<StepLog>(chief ? reports.step_log : "/dev/null"); });
+           [&] { return keras::make_callback<StepLog>(chief() ? reports.step_log : "/dev/null"); });
   if (!reports.tensorboard.empty())
     report("--tensorboard", [&] {
-      if (chief) {
+      if (chief()) {
         const train::EventWriter writable(reports.tensorboard + "/train");
         std::error_code ignored;
         std::filesystem::remove(writable.path(), ignored);
       }
       return keras::callbacks::TensorBoard(reports.tensorboard);
     });
-  std::filesystem::path output;
-  FolderLock output_lock, backup_lock;
-  if (chief && !run.output.empty()) output = run.resolve(run.output);
-  if (!output.empty()) at_key("output", [&] { output_lock = FolderLock(output.string()); });
+  const std::filesystem::path output = run.output.empty() ? "" : run.resolve(run.output);
+  std::optional<FolderLock> output_lock, backup_lock;
+  const auto lock_output = [&] {
+    if (!output_lock) at_key("output", [&] { output_lock.emplace(output.string()); });
+  };
+  if (chief() && !output.empty()) lock_output();
   // All workers have it, the chief writes it.
   const std::string record =
       reports.record.empty() && !run.output.empty() ? run.resolve(run.output) : reports.record;
@@ -273,7 +284,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
     report("record.json", [&] { return keras::callbacks::RunRecord(record, record_options(run, strategy)); });
   const std::string backup = run.backup.empty() ? "" : run.resolve(run.backup);
   if (!backup.empty()) {
-    if (chief) at_key("backup", [&] { backup_lock = FolderLock(backup); });
+    if (chief()) at_key("backup", [&] { backup_lock.emplace(backup); });
     // It goes when the results are written: until then there may be a run to go on with.
     callbacks.push_back(keras::callbacks::BackupAndRestore(backup, {.delete_checkpoint = false}));
   }
@@ -296,7 +307,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
     place = fmt::format("{} workers, each with {}", strategy.num_workers(), place);
   terminal::print(fmt::format("{} on {}: {} to learn from, {} to test on\n", model.name(), place,
                               counted(examples_in(data.train), "example"), examples_in(data.validation)),
-                  reports.out);
+                  out());
 
   const FitSettings& fit = run.fit;
   keras::FitOptions options{.batch_size = fit.batch_size,
@@ -315,8 +326,11 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   keras::History history = model.fit(data_of(data.train), options);
   history.time.setting.kind = observe::RunKind::command_line;
   // Before anything else: a system that wants the machine back does not wait long.
-  if (!output.empty()) write_results(output, run, model, history, reports.out);
-  if (chief && !backup.empty() && !history.interrupted) {
+  if (chief() && !output.empty()) {
+    lock_output();
+    write_results(output, run, model, history, reports.out);
+  }
+  if (chief() && !backup.empty() && !history.interrupted) {
     std::error_code ignored;
     std::filesystem::remove(std::filesystem::path(backup) / "backup.safetensors", ignored);
   }
@@ -336,7 +350,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (reports.tests) line += "\n";
   const observe::RunReport report_on_time = observe::report_on(history.time);
   if (observe::steps(history.time) > 0) line += observe::to_text(report_on_time);
-  if (!terminal::print(line, reports.out))
+  if (!terminal::print(line, out()))
     problems.push_back(
         "the figures could not be written to standard output: is the disk full, or the pipe closed?");
 

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 // What the command line adds to a run.
 struct RunReports {
-  std::FILE* out = stdout;       // progress; fit's own bar always goes to standard output
+  std::FILE* out = stdout;       // progress, of the chief; fit's own bar always goes to standard output
   std::string step_log = {};     // a CSV of every step's own loss
   std::string tensorboard = {};  // a folder
   std::string record = {};       // a folder for the run's record; empty: its output

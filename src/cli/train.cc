@@ -51,6 +51,7 @@ struct TrainFlags {
   std::optional<int64_t> test_size;
   int devices = 1;
   int workers = 1;
+  std::optional<int64_t> elastic;  // with so many workers the run goes on
   bool reproducible = false;
 };
 
@@ -116,13 +117,20 @@ std::vector<std::string> without_option(const std::vector<std::string>& words, c
   return kept;
 }
 
+// Of all workers together: one that fails again and again does not do so for ever.
+constexpr int kElasticRestarts = 100;
+
 // This command again, as several processes that train together.
 int train_with_workers(const TrainFlags& flags, const std::vector<std::string>& words) {
   if (!is_network(flags.run)) file_run(flags);  // a mistake in the file is told once
   std::vector<std::string> program = without_option(words, "--workers");
   program.insert(program.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
-  return launch::launch(
-      {.program = std::move(program), .workers = flags.workers, .slurm = false, .tags_first = false});
+  return launch::launch({.program = std::move(program),
+                         .workers = flags.workers,
+                         .slurm = false,
+                         .tags_first = false,
+                         .restarts = flags.elastic ? kElasticRestarts : 0,
+                         .elastic = flags.elastic.has_value()});
 }
 
 // A launcher has started this process, so that there may be others that train with it.
@@ -153,9 +161,25 @@ void set_devices(const TrainFlags& flags) {
   }
 }
 
+void check_elastic(const TrainFlags& flags) {
+  if (!flags.elastic) return;
+  const auto here = std::source_location::current();
+  require(flags.workers > 1 || has_launcher(), ErrorCode::invalid_argument, here,
+          "--elastic is for several workers: add --workers 4, or start them with lockstep launch --elastic");
+  require(flags.workers == 1 || *flags.elastic <= flags.workers, ErrorCode::invalid_argument, here,
+          "--elastic ", *flags.elastic, " is more than the ", flags.workers, " workers there are");
+  require(
+      flags.step_log.empty(), ErrorCode::unsupported, here,
+      "--step-log and --elastic exclude each other: the chief writes every step, and some would be missing "
+      "where it is lost; the epochs are in --output and --tensorboard");
+}
+
 distribute::Strategy make_strategy(const TrainFlags& flags) {
   const distribute::StrategyOptions options{
-      .reproducible = flags.reproducible, .virtual_replicas = std::max(8, flags.devices), .report = false};
+      .reproducible = flags.reproducible,
+      .virtual_replicas = std::max(8, flags.devices),
+      .report = false,
+      .elastic = {.min_workers = static_cast<int>(flags.elastic.value_or(0))}};
   if (has_launcher()) return distribute::MultiWorkerMirroredStrategy(options);
   const bool several = flags.devices > 1 || config::list_logical_devices("GPU").size() > 1;
   if (several || flags.reproducible || !flags.schedule.empty())
@@ -183,12 +207,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Where workers that are not the chief write what it alone has to say.
-std::FILE* nowhere() {
-  static std::FILE* const file = std::fopen("/dev/null", "w");
-  return file ? file : stderr;
-}
-
 int train(const TrainFlags& flags) {
   require(flags.json_file.empty() || flags.names_run || !file_exists(flags.json_file),
           ErrorCode::invalid_argument, std::source_location::current(), "--json ", flags.json_file,
@@ -208,21 +226,25 @@ int train(const TrainFlags& flags) {
 
   set_devices(flags);
   const distribute::Strategy strategy = make_strategy(flags);
-  const bool chief = strategy.is_chief();
 
   // Opened now, so that a run is not lost to a name that cannot be written.
   std::optional<AtomicFile> json_file, trace_file, page_file, schedule_file;
-  if (chief && !flags.json_file.empty()) at_key("--json", [&] { json_file.emplace(flags.json_file); });
-  if (chief && !flags.trace.empty()) at_key("--trace", [&] { trace_file.emplace(flags.trace); });
-  if (chief && !flags.report.empty()) at_key("--report", [&] { page_file.emplace(flags.report); });
-  if (chief && !flags.schedule.empty()) at_key("--schedule", [&] { schedule_file.emplace(flags.schedule); });
+  const auto open_files = [&] {
+    const auto open = [](const char* flag, const std::string& path, std::optional<AtomicFile>& file) {
+      if (!path.empty() && !file) at_key(flag, [&] { file.emplace(path); });
+    };
+    if (!strategy.is_chief()) return;
+    open("--json", flags.json_file, json_file);
+    open("--trace", flags.trace, trace_file);
+    open("--report", flags.report, page_file);
+    open("--schedule", flags.schedule, schedule_file);
+  };
+  open_files();
   // The page is made of the run's record, which needs a folder; every worker takes part in it.
   std::optional<TemporaryFolder> record_folder;
   if (!flags.report.empty() && run.output.empty()) record_folder.emplace();
 
-  const RunReports reports{.out = !chief           ? nowhere()
-                                  : json_on_stdout ? stderr
-                                                   : stdout,
+  const RunReports reports{.out = json_on_stdout ? stderr : stdout,
                            .step_log = flags.step_log,
                            .tensorboard = flags.tensorboard,
                            .record = record_folder ? record_folder->path() : "",
@@ -232,6 +254,9 @@ int train(const TrainFlags& flags) {
   if (!flags.schedule.empty()) recorder.emplace();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   const Json result = carry_out(run, strategy, reports);
+  // Of an elastic run this worker may have become the chief.
+  const bool chief = strategy.is_chief();
+  open_files();
 
   // What went well is written, whatever did not.
   std::vector<std::string> problems;
@@ -247,7 +272,7 @@ int train(const TrainFlags& flags) {
   if (traces) {
     observe::stop_tracing();
     const observe::Trace trace = observe::take_trace();
-    if (flags.profile)
+    if (chief && flags.profile)
       terminal::print(
           to_text(observe::kernel_profile(trace), {.steps = std::max(1, observe::steps_in(trace))}),
           reports.out);
@@ -334,6 +359,12 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
           "and an equal share of the cores")
       ->check(whole_number(1, 1024))
       ->capture_default_str();
+  command
+      ->add_option("--elastic", f->elastic,
+                   "The run goes on while so many workers are left; one that is lost is started again, and "
+                   "joins the others with their state")
+      ->check(whole_number(1, 1024))
+      ->type_name("MIN");
   command->add_flag("--reproducible", f->reproducible, "The same bits on any number of devices and threads");
   CLI::Option* json =
       command
@@ -357,16 +388,19 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
       "\nOthers:\n"
       "  lockstep train lenet --epochs 3 --devices 2 --reproducible\n"
       "  lockstep train run.json --workers 4\n"
+      "  lockstep train run.json --workers 4 --elastic 2 --reproducible\n"
       "  lockstep train run.json --epochs 10 --step-log steps.csv --json result.json\n"
       "\nExit status: 0 where all went well, 1 where the run or a file failed, 2 where the call is "
       "wrong, 130 after Ctrl-C, 143 after SIGTERM.");
   command->callback([f, run, json, &status, words = std::move(words)] {
     f->names_run = run->count() > 0;
     f->json = json->count() > 0;
-    if (f->schema)
+    if (f->schema) {
       print_result(run_schema().dump(2) + "\n");
-    else
-      status = f->workers > 1 ? train_with_workers(*f, words) : train(*f);
+      return;
+    }
+    check_elastic(*f);
+    status = f->workers > 1 ? train_with_workers(*f, words) : train(*f);
   });
 }
 

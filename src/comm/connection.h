@@ -43,7 +43,8 @@ enum class MessageKind : uint32_t {
   missed,    // who leads misses one that is alive
   expelled,  // the run has gone on without the one that asks
   ended,     // the run is over
-  last = ended,
+  passed,    // the run is past the place in its program that a newcomer is at
+  last = passed,
 };
 
 struct Message {

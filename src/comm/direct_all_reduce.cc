@@ -2,35 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <source_location>
-#include <type_traits>
 
-#include "lockstep/base/error.h"
+#include "comm/addition.h"
 
 namespace lockstep::comm {
-namespace {
-
-template <class T>
-void add_to(T* sum, const T* addend, int64_t count) {
-  if constexpr (std::is_arithmetic_v<T>)
-    for (int64_t i = 0; i < count; ++i) sum[i] = static_cast<T>(sum[i] + addend[i]);
-  else
-    for (int64_t i = 0; i < count; ++i)
-      sum[i] = static_cast<T>(static_cast<float>(sum[i]) + static_cast<float>(addend[i]));
-}
-
-void add_to(char* sum, const char* addend, int64_t count, DType dtype) {
-  dispatch(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool>)
-      fail(ErrorCode::dtype_mismatch, std::source_location::current(),
-           "all_reduce_sum: booleans have no sum; cast() them first");
-    else
-      add_to(reinterpret_cast<T*>(sum), reinterpret_cast<const T*>(addend), count);
-  });
-}
-
-}  // namespace
-
 DirectAllReduce::DirectAllReduce(Messages& messages, const MessageSizes& sizes, int rank, int size)
     : messages_(messages), sizes_(sizes), rank_(rank), size_(size) {}
 
@@ -110,7 +85,7 @@ void DirectAllReduce::add(const Block& block) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == (in_order ? 0 : rank_)) continue;
     if (peer != rank_) messages_.finish(slot(block, Way::scatter_receive, peer));
-    add_to(sum, scratch(block, peer), count, dtype_);
+    comm::add(sum, sum, scratch(block, peer), count, dtype_);
   }
 }
 

@@ -153,6 +153,16 @@ class Door::Impl {
     return state_ == State::inside && leads() ? static_cast<int>(newcomers_.size()) : 0;
   }
 
+  void come_to(int64_t place, const std::string& past) {
+    const std::lock_guard lock(mutex_);
+    place_ = place;
+    past_ = past;
+    std::erase_if(newcomers_, [&](const Caller& caller) {
+      if (caller.place < place_) caller.connection->send(MessageKind::passed, past_, 1);
+      return caller.place < place_;
+    });
+  }
+
   Formation form(bool done, bool admits) {
     Roster reference;
     {
@@ -193,7 +203,7 @@ class Door::Impl {
       if (!connection) continue;
       MessageWriter message;
       put(message, self_);
-      message.put_text(options_.version);
+      message.put_text(options_.version).put(place());
       connection->send(MessageKind::join, message.take());
       Moment silent_at = in_seconds(options_.timeout_s);
       Message answer;
@@ -202,6 +212,7 @@ class Door::Impl {
         silent_at = in_seconds(options_.timeout_s);
         until = in_seconds(options_.wait_s);
         if (answer.kind == MessageKind::formed) return formation(answer.body, {connection});
+        if (answer.kind == MessageKind::passed) throw Passed{answer.body};
         require(answer.kind != MessageKind::ended, ErrorCode::io, std::source_location::current(),
                 "the run has ended without this worker, which had come to join it");
         require(answer.kind != MessageKind::refused, ErrorCode::failed_precondition,
@@ -228,8 +239,14 @@ class Door::Impl {
     std::shared_ptr<Connection> connection;
     Roster roster = {};  // the generation that it was in last
     bool done = false;
+    int64_t place = 0;  // of a newcomer
   };
   using Connections = std::vector<std::shared_ptr<Connection>>;
+
+  int64_t place() const {
+    const std::lock_guard lock(mutex_);
+    return place_;
+  }
 
   // --- forming, on the caller's thread ---
 
@@ -423,15 +440,17 @@ class Door::Impl {
     Moment next_sign = SteadyClock::now(), next_look = in_seconds(kMeetingEvery);
     std::vector<pollfd> entries;
     while (true) {
-      bool wants_meeting = false;
+      bool is_member = false, leads_run = false;
       entries.assign({{wake_[0], POLLIN, 0}, {listening_, POLLIN, 0}});
       {
         const std::lock_guard lock(mutex_);
         if (ending_) return;
-        wants_meeting = leads() && !options_.meeting.empty();
-        if (!wants_meeting && meeting_ >= 0) close(std::exchange(meeting_, -1));
+        is_member = state_ != State::outside && !options_.meeting.empty();
+        leads_run = is_member && leads();
+        if (!is_member && meeting_ >= 0) close(std::exchange(meeting_, -1));
       }
-      if (wants_meeting && meeting_ < 0) {
+      // Of several on one machine the first gets it, and the next when that is gone.
+      if (is_member && meeting_ < 0) {
         int error = 0;
         std::string failure;
         meeting_ = try_listen(parse_address(options_.meeting, std::source_location::current()), kBacklog,
@@ -452,7 +471,7 @@ class Door::Impl {
         next_sign = in_seconds(kPatienceEvery);
         sign();
       }
-      if (wants_meeting && meeting_ < 0 && SteadyClock::now() >= next_look) {
+      if (leads_run && meeting_ < 0 && SteadyClock::now() >= next_look) {
         look_at_meeting();
         next_look = in_seconds(kMeetingEvery);
       }
@@ -479,6 +498,8 @@ class Door::Impl {
               detail::concat("it is of Lockstep ", options_.version, ", this worker of ", version), 1);
         else if (ended_)
           caller.connection->send(MessageKind::ended, {}, 1);
+        else if (caller.place = body.get<int64_t>(); caller.place < place_)
+          caller.connection->send(MessageKind::passed, past_, 1);
         else
           newcomers_.push_back(std::move(caller));
       } else if (message.kind == MessageKind::rejoin || message.kind == MessageKind::missed) {
@@ -544,6 +565,8 @@ class Door::Impl {
   std::shared_ptr<Connection>
       missing_us_;  // of whoever leads and misses this one, which sees by it that this one lives
   bool ending_ = false, ended_ = false;
+  int64_t place_ = 0;
+  std::string past_;
 
   int64_t attempted_ = 0;  // the last generation that this process has announced
 
@@ -561,6 +584,7 @@ void Door::enter(const Roster& roster) { impl_->enter(roster); }
 void Door::end() { impl_->end(); }
 Formation Door::form(bool done, bool admits) { return impl_->form(done, admits); }
 Formation Door::join(const std::string& doors) { return impl_->join(doors); }
+void Door::come_to(int64_t place, const std::string& past) { impl_->come_to(place, past); }
 int Door::newcomers() const { return impl_->newcomers(); }
 
 }  // namespace lockstep::comm

@@ -14,8 +14,9 @@
 // are not dead, or half of them with the first: two parts of a run never go on at the same time.
 //
 // A newcomer, a worker that was started again or was expelled, waits at the leader's door until the members agree, between two
-// steps, to form anew with it. It finds the run at the meeting address of its launcher: the leader listens there where it can,
-// and else looks there about once per second for a rank 0 that waits for others.
+// steps, to form anew with it. It finds the run at the meeting address of its launcher: a member listens there whose machine has
+// that address, and the leader looks there about once per second for a rank 0 that waits for others. It has to be where the members are in their
+// program, in the same fit: one that waits at an earlier place learns that the run is past it, and what it has to know of that.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +78,11 @@ struct Expelled {
   std::string doors;  // where it is let in again
 };
 
+// Thrown where the run is past the place at which this process wants to join it.
+struct Passed {
+  std::string past;  // as the leader has set it
+};
+
 class Door {
  public:
   // `interrupt(reason)` is called from a thread of the door's when another member forms anew while this one works.
@@ -97,8 +103,12 @@ class Door {
   // Where the formation then fails, it is called again.
   Formation form(bool done, bool admits);
   // As a newcomer, at one of these doors: the body of a goes_on, RunGoesOn::doors or Expelled::doors. Returns when it is let
-  // in. Throws Error(io) where the run has ended or cannot be found, Error(failed_precondition) where it refuses this one.
+  // in. Throws Passed; Error(io) where the run has ended or cannot be found, Error(failed_precondition) where it refuses this
+  // one.
   Formation join(const std::string& doors);
+
+  // Where this process is in its program, counted up, and what is to be told to those who join at earlier places.
+  void come_to(int64_t place, const std::string& past);
 
   // The run is over: newcomers that wait are told so.
   void end();

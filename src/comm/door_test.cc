@@ -158,6 +158,47 @@ TEST_F(Doors, ANewcomerFindsTheRunAtTheMeetingAddress) {
   EXPECT_THROW(joins.get(), Error);
 }
 
+// The leader is on another machine, and cannot listen there.
+TEST_F(Doors, ANewcomerFindsTheRunThroughAnyMemberAtTheMeetingAddress) {
+  DoorOptions elsewhere = options();
+  elsewhere.meeting = "192.0.2.1:29400";
+  Roster roster{1, {}};
+  for (const DoorOptions& each : {elsewhere, options()}) {
+    doors_.push_back(std::make_unique<Door>(each, [](const std::string&) {}));
+    roster.members.push_back(doors_.back()->self());
+  }
+  for (const auto& door : doors_) door->enter(roster);
+  Door newcomer(options(), [](const std::string&) {});
+  auto joins = std::async(std::launch::async, [&] { return newcomer.join({}); });
+  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  doors_[0]->end();
+  EXPECT_THROW(joins.get(), Error);
+}
+
+// One that knocks too late, and one that has waited while the others went on.
+TEST_F(Doors, ANewcomerLearnsThatTheRunIsPastItsPlace) {
+  make(1, options());
+  const auto past_of = [&](int64_t place) {
+    return std::async(std::launch::async, [this, place]() -> std::string {
+      Door newcomer(options(), [](const std::string&) {});
+      newcomer.come_to(place, "");
+      try {
+        newcomer.join(MessageWriter().put_text(doors_[0]->self().door).take());
+      } catch (const Passed& passed) {
+        return passed.past;
+      }
+      return "it was let in";
+    });
+  };
+  doors_[0]->come_to(3, "what was before 3");
+  EXPECT_EQ(past_of(2).get(), "what was before 3");
+  auto waits = past_of(3);
+  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  doors_[0]->come_to(4, "what was before 4");
+  EXPECT_EQ(waits.get(), "what was before 4");
+  EXPECT_EQ(doors_[0]->newcomers(), 0);
+}
+
 TEST_F(Doors, AnotherVersionIsRefused) {
   make(1, options());
   DoorOptions other = options();

@@ -14,6 +14,7 @@
 #include "base/environment.h"
 #include "comm/address.h"
 #include "comm/connection.h"
+#include "comm/machine_communicator.h"
 #include "device/plugin.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -74,6 +75,16 @@ void require_equal(Group& group, std::string_view what, const std::string& own, 
       different += detail::concat("; rank ", r, " has ", all[r].empty() ? "none" : all[r]);
   require(different.empty(), ErrorCode::failed_precondition, where, "the workers differ in ", what,
           ": rank 0 has ", all[0].empty() ? "none" : all[0], different);
+}
+
+// All processes of the group call it.
+std::unique_ptr<Communicator> join_engine(const CommunicatorBackend& library, Group& group,
+                                          double timeout_s) {
+  auto engine = library.join(host(), library.make_id(), group.rank(), group.size(),
+                             {.timeout_s = timeout_s, .group = &group});
+  auto memory = SharedMemory::join(group, timeout_s);
+  if (!memory) return engine;
+  return std::make_unique<MachineCommunicator>(std::move(engine), std::move(memory));
 }
 
 // Ranks of mpirun know each other, but no address: rank 0 chooses one and tells it through MPI.
@@ -162,8 +173,7 @@ std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOpti
   std::string joined_by = "their group alone: " + choice.reason;
   if (!choice.engine.empty()) {
     const CommunicatorBackend& library = communicator_backend(choice.engine, where);
-    engine = library.join(host(), library.make_id(), cluster.rank, cluster.size,
-                          {.timeout_s = options.timeout_s, .group = group.get()});
+    engine = join_engine(library, *group, options.timeout_s);
     joined_by = library.description() + ": " + choice.reason;
   }
   auto workers =
@@ -203,7 +213,9 @@ Workers::~Workers() {
 }
 
 std::string Workers::description() const {
-  return detail::concat(size(), size() == 1 ? " worker, joined by " : " workers, joined by ", joined_by_);
+  const bool shares = dynamic_cast<const MachineCommunicator*>(engine_.get()) != nullptr;
+  return detail::concat(size(), size() == 1 ? " worker, joined by " : " workers, joined by ", joined_by_,
+                        shares ? "; all are on one machine, and sum in shared memory" : "");
 }
 
 void Workers::begin_looking() {
@@ -267,8 +279,7 @@ void Workers::be_alone() {
   end_looking();
   const std::lock_guard lives(lives_);
   group_ = std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1});
-  const CommunicatorBackend& library = communicator_backend("gloo");
-  engine_ = library.join(host(), library.make_id(), 0, 1, {.timeout_s = timeout_s_, .group = group_.get()});
+  engine_ = join_engine(communicator_backend("gloo"), *group_, timeout_s_);
   verdict_.clear();
   broken_ = gave_up_ = false;
 }
@@ -284,9 +295,7 @@ bool Workers::enter(const Formation& formation) {
                                                       .bound_socket = size > 1 ? formation.bound_socket : -1,
                                                       .hopeless = formation.hopeless});
     if (size == 1 && formation.bound_socket >= 0) close(formation.bound_socket);
-    const CommunicatorBackend& library = communicator_backend("gloo");
-    auto engine = library.join(host(), library.make_id(), formation.rank, size,
-                               {.timeout_s = timeout_s_, .group = group.get()});
+    auto engine = join_engine(communicator_backend("gloo"), *group, timeout_s_);
     group->gather("that all have entered the new generation", {}, timeout_s_);
     const std::lock_guard lives(lives_);
     group_ = std::move(group);
@@ -337,10 +346,19 @@ void Workers::join() {
   try {
     while (!enter(door_->join(doors_))) {
     }
+  } catch (const Passed& passed) {
+    be_alone();
+    past_ = passed.past;
+    throw;
   } catch (const Error&) {
     be_alone();
     throw;
   }
+}
+
+void Workers::come_to(int64_t place, std::string past) {
+  past_ = std::move(past);
+  if (door_) door_->come_to(place, past_);
 }
 
 // --- through the group ---------------------------------------------------------------------------------------------

@@ -120,7 +120,13 @@ class Workers {
   bool newcomer() const { return newcomer_; }
   // As many as the launcher has started.
   int launched() const { return launched_; }
+  // Throws Passed where the run is past the place in the program that this worker has come to.
   void join();
+  // A place in the program, counted up and the same for all workers, at which others can join the run; and what those have to
+  // know who come to an earlier one.
+  void come_to(int64_t place, std::string past);
+  // What was said so last, here or by those whom this worker wanted to join.
+  const std::string& past() const { return past_; }
 
   // Ends the run at all workers; the first reason counts. From any thread.
   void give_up(const std::string& reason) noexcept;
@@ -156,6 +162,7 @@ class Workers {
   std::mutex lives_;
   std::unique_ptr<Door> door_;  // null: the run is not elastic
   std::string doors_;           // of a newcomer: where it is let in
+  std::string past_;
   int64_t generation_ = 0;
   int launched_ = 1;
   std::atomic<bool> newcomer_{false}, broken_{false}, gave_up_{false}, deserted_{false};

@@ -24,6 +24,7 @@
 #include "graph/tensor_bytes.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/observe/step_clock.h"
@@ -205,6 +206,19 @@ void agree(comm::Workers& workers, const std::vector<Device*>& devices, const St
   random::agree_on(state);
 }
 
+constexpr int64_t kNoState = -1;  // of a loop by hand, in the place of the steps that a worker has finished
+
+// Of a worker that is not in the run.
+void join_loop(comm::Workers& workers, const char* what, std::source_location where) {
+  try {
+    workers.join();
+  } catch (const comm::Passed&) {
+    fail(ErrorCode::failed_precondition, where, what,
+         ": the run is past this loop, and how that went is known to nobody; a program whose workers are to "
+         "join at any time has one loop by hand, or trains with fit");
+  }
+}
+
 constexpr const char* kSentAsBf16 = "; gradients are sent as bfloat16";
 
 std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options,
@@ -245,7 +259,9 @@ std::shared_ptr<Strategy::Impl> make_multi_worker(const StrategyOptions& options
                           where);
   agree(*workers, devices, options, where);
   if (workers->newcomer())
-    log(LogLevel::info, kName, ": the run is under way; this worker joins it when it calls fit");
+    log(LogLevel::info, kName,
+        ": the run is under way; this worker joins it when it calls fit or "
+        "admit");
   else if (workers->chief())
     log(LogLevel::info, kName, ": ", workers->description(), compressed ? kSentAsBf16 : "");
   return make(Strategy::Kind::mirrored, kName, {}, options, where, workers);
@@ -413,9 +429,10 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
     split.push_back(argument.split);
     if (worker_rows.empty()) worker_rows = argument.worker_rows;
   }
-  require(!impl_->workers || !impl_->workers->newcomer(), ErrorCode::unsupported, here,
-          "run: this worker was started while the run is under way, and a loop by hand cannot be joined; fit "
-          "can");
+  require(
+      !impl_->workers || !impl_->workers->newcomer(), ErrorCode::unsupported, here,
+      "run: this worker was started while the run is under way; a loop by hand that others may join calls "
+      "strategy.admit() before its steps, as fit does by itself");
   std::vector<Distributed> results;
   if (kind() == Kind::none) {
     for (const Tensor& value : body(inputs)) results.push_back(Distributed::same(value, 1));
@@ -559,36 +576,74 @@ int64_t Strategy::recover(int64_t steps, const std::vector<Variable>& variables,
           " is not elastic; make it with {.elastic = {.min_workers = 2}}");
   comm::Workers& workers = *impl_->workers;
   while (true) {
+    // Newcomers wait in admit(), and what they do next is what is done behind that.
     workers.form_anew(false, false);
-    require(!workers.newcomer(), ErrorCode::io, where,
-            "recover: the run has gone on without this worker, which was not heard of for too long");
+    if (workers.newcomer()) {
+      log(LogLevel::warning,
+          "recover: the run has gone on without this worker, which was not heard of for too long; it waits "
+          "until it is let in");
+      steps = kNoState;
+      join_loop(workers, "recover", where);
+    }
     try {
-      int64_t most = steps;
-      int donor = workers.rank();
-      const std::vector<std::string> all =
-          workers.gather("the steps that are finished", std::to_string(steps));
-      for (size_t r = 0; r < all.size(); ++r)
-        if (const int64_t theirs = std::stoll(all[r]);
-            theirs > most || (theirs == most && static_cast<int>(r) < donor))
-          most = theirs, donor = static_cast<int>(r);
-      std::vector<Variable> shared = variables;
-      shared.push_back(random::default_generator().state());
-      std::string bytes;
-      for (const Variable& variable : shared) bytes += bytes_of(variable.value());
-      workers.broadcast("the values of variables", bytes.data(), static_cast<int64_t>(bytes.size()), donor);
-      size_t at = 0;
-      for (const Variable& variable : shared) {
-        const TensorSpec spec{variable.dtype(), variable.shape()};
-        if (steps < most)
-          variable.assign(tensor_of(spec, bytes.substr(at, spec.bytes())).to(variable.value().device()));
-        at += spec.bytes();
-      }
-      return most;
-    } catch (const Error&) {
+      return go_on_from_farthest(steps, variables, where);
+    } catch (const errors::UnavailableError&) {
       // Another has gone meanwhile.
       if (!workers.broken()) throw;
     }
   }
+}
+
+int64_t Strategy::admit(int64_t steps, const std::vector<Variable>& variables,
+                        std::source_location where) const {
+  if (!elastic()) return steps;
+  comm::Workers& workers = *impl_->workers;
+  // Whenever they have formed anew all come to the question: those who were in a step come here from recover().
+  while (true) try {
+      if (workers.newcomer()) {
+        steps = kNoState;
+        join_loop(workers, "admit", where);
+      } else {
+        const std::vector<std::string> all =
+            workers.gather("whether workers wait to join", workers.newcomers_waiting() > 0 ? "yes" : "no");
+        if (std::find(all.begin(), all.end(), "yes") == all.end()) return steps;
+        workers.form_anew(false);
+        if (workers.newcomer()) continue;
+      }
+      steps = go_on_from_farthest(steps, variables, where);
+    } catch (const errors::UnavailableError&) {
+      if (!workers.broken()) throw;
+      steps = recover(steps, variables, where);
+    }
+}
+
+int64_t Strategy::go_on_from_farthest(int64_t steps, const std::vector<Variable>& variables,
+                                      std::source_location where) const {
+  comm::Workers& workers = *impl_->workers;
+  int64_t most = steps;
+  int donor = workers.rank();
+  const std::vector<std::string> all = workers.gather("the steps that are finished", std::to_string(steps));
+  for (size_t r = 0; r < all.size(); ++r)
+    if (const int64_t theirs = std::stoll(all[r]);
+        theirs > most || (theirs == most && static_cast<int>(r) < donor))
+      most = theirs, donor = static_cast<int>(r);
+  require(most != kNoState, ErrorCode::failed_precondition, where,
+          "none of the workers that are left has the state of the loop");
+  std::vector<Variable> shared = variables;
+  shared.push_back(random::default_generator().state());
+  std::string bytes;
+  for (const Variable& variable : shared) bytes += bytes_of(variable.value());
+  workers.broadcast("the values of variables", bytes.data(), static_cast<int64_t>(bytes.size()), donor);
+  size_t at = 0;
+  for (const Variable& variable : shared) {
+    const TensorSpec spec{variable.dtype(), variable.shape()};
+    if (steps < most)
+      variable.assign(tensor_of(spec, bytes.substr(at, spec.bytes())).to(variable.value().device()));
+    at += spec.bytes();
+    // run() gives all workers the chief's values of what it has not seen: these they have.
+    impl_->shared.insert(variable.id());
+  }
+  return most;
 }
 
 void Strategy::share_new_values(const std::vector<Variable>& variables) const {
@@ -683,10 +738,17 @@ const Distributed& DistributedElement::operator[](Located<int64_t> position) con
   return flat[static_cast<size_t>(position.value)];
 }
 
-DistributedDataset::DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches)
+DistributedDataset::DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches,
+                                       std::string sharing)
     : strategy_(std::make_shared<const Strategy>(strategy)),
       dataset_(std::move(dataset)),
-      own_batches_(own_batches) {}
+      own_batches_(own_batches),
+      sharing_(std::move(sharing)) {}
+
+data::Explanation DistributedDataset::explain(const data::ExplainOptions& options,
+                                              std::source_location where) const {
+  return with_sharing(data::explain(dataset_, options, where), sharing_);
+}
 
 DistributedDataset Strategy::distribute_dataset(const data::Dataset& dataset,
                                                 std::source_location where) const {
@@ -695,11 +757,15 @@ DistributedDataset Strategy::distribute_dataset(const data::Dataset& dataset,
   impl_->workers->require_equal("the number of batches of the dataset", std::to_string(dataset.cardinality()),
                                 where);
   const WorkerDataset own = worker_dataset(*this, dataset, false, where);
-  return {*this, own.dataset, own.batches == WorkerDataset::Batches::own};
+  return {*this, own.dataset, own.batches == WorkerDataset::Batches::own, own.description};
 }
 
 DistributedDataset Strategy::distribute_datasets_from_function(
     const std::function<data::Dataset(const InputContext&)>& make, std::source_location where) const {
+  require(
+      !elastic(), ErrorCode::unsupported, where,
+      "distribute_datasets_from_function: every worker would read a dataset of its own, and an elastic run "
+      "would lose it with the worker; use distribute_dataset(), whose batches all workers have");
   const InputContext context{.num_input_pipelines = num_workers(),
                              .input_pipeline_id = worker(),
                              .num_replicas_in_sync = num_replicas_in_sync()};
@@ -715,10 +781,12 @@ DistributedDataset Strategy::distribute_datasets_from_function(
   const execute::ReplicaRange own = execute::replicas_of_workers(
       num_replicas_in_sync(), num_workers(),
       std::max(1, static_cast<int>(devices().size())))[static_cast<size_t>(worker())];
-  if (own.size() == 1) return {*this, local, impl_->workers != nullptr};
+  const std::string sharing =
+      impl_->workers ? "by the program: every worker reads the dataset that the function makes for it" : "";
+  if (own.size() == 1) return {*this, local, impl_->workers != nullptr, sharing};
   require(each > 0, ErrorCode::invalid_argument, where,
           "distribute_datasets_from_function: the size of a batch must be known; batch with drop_remainder");
-  return {*this, local.rebatch(each * own.size(), false, where), impl_->workers != nullptr};
+  return {*this, local.rebatch(each * own.size(), false, where), impl_->workers != nullptr, sharing};
 }
 
 DistributedDataset::iterator& DistributedDataset::iterator::operator++() {

@@ -95,8 +95,8 @@ WorkerDataset worker_dataset(const Strategy& strategy, const Dataset& dataset, b
   if (may_share_files && !keeps_order) {
     if (const std::optional<Dataset> sharded = data::shard_by_files(dataset, count, index, reason))
       return {in_parts(*sharded, count, where), WorkerDataset::Batches::own,
-              detail::concat("by files: worker ", index, " of ", count, " reads every ", count,
-                             "th, from number ", index, " on")};
+              detail::concat("by files: worker ", index, " of ", count, " reads files ", index, ", ",
+                             index + count, ", ", index + 2 * count, ", ... of those in order")};
     require(policy != AutoShardPolicy::file, ErrorCode::failed_precondition, where,
             "the files cannot be shared among ", count, " workers: ", reason,
             "; write more files, or set Options::auto_shard to data");
@@ -112,6 +112,11 @@ WorkerDataset worker_dataset(const Strategy& strategy, const Dataset& dataset, b
       data::order_seeds(dataset), where);
   return {dataset, WorkerDataset::Batches::global,
           "by rows: every worker reads all batches and keeps its rows of each (" + reason + ")"};
+}
+
+data::Explanation with_sharing(data::Explanation explanation, const std::string& sharing) {
+  if (!sharing.empty()) explanation.cause += "; the data is shared " + sharing;
+  return explanation;
 }
 
 bool WorkerBatches::take(TensorList& arrays, std::string& layout, std::vector<int64_t>& worker_rows) {

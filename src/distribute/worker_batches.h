@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/explain.h"
 #include "lockstep/distribute/strategy.h"
 
 namespace lockstep::distribute {
@@ -19,11 +20,14 @@ struct WorkerDataset {
 
   data::Dataset dataset;
   Batches batches = Batches::global;
-  std::string description;  // who reads what: "by files: worker 1 of 4 reads every 4th file"
+  std::string description;  // who reads what: "by files: worker 1 of 4 reads files 1, 5, 9, ..."
 };
 // Of a strategy of several workers. `keeps_order`: results come in the order of the data, so that it is not shared by files.
 WorkerDataset worker_dataset(const Strategy& strategy, const data::Dataset& dataset, bool keeps_order,
                              std::source_location where);
+
+// Where `sharing`, a WorkerDataset's description, is not empty: the explanation with who reads what.
+data::Explanation with_sharing(data::Explanation explanation, const std::string& sharing);
 
 // Makes this worker's parts of what it has read.
 class WorkerBatches {

@@ -1,7 +1,8 @@
-// Workers of an elastic run are killed, stopped and started again at random, and so is the disk of their backups taken away:
-// the run ends, with the weights of a run that nothing has disturbed, and leaves nothing behind.
+// Workers of an elastic run are killed, stopped and started again at random, links between them are cut and slowed, and the disk
+// of their backups is full: the run ends, with the weights of a run that nothing has disturbed, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -29,25 +31,74 @@ constexpr int kLeast = 2;             // members that are left alone at any mome
 constexpr int kTimeout = 3;           // seconds: of the run
 constexpr int64_t kStepsOfEpoch = 6;  // of the scenario "elastic"
 
-// What happens to a run, one event after the other; which ones follows from the seed.
+// A folder that nothing can be written into for some time: a disk of its own that is full or, where a test may mount none, a file
+// in the folder's place.
+class Disk {
+ public:
+  explicit Disk(std::string folder) : folder_(std::move(folder)) {
+    fs::create_directories(folder_);
+    mounted_ = mount("lockstep_test", folder_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=1m") == 0;
+  }
+  ~Disk() {
+    if (mounted_) umount2(folder_.c_str(), MNT_DETACH);
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
+
+  bool mounted() const { return mounted_; }
+  void fill() {
+    std::error_code ignored;
+    if (mounted_) {
+      std::ofstream file(filler(), std::ios::binary);
+      for (const std::string page(4096, 'x'); file.write(page.data(), 4096).flush();) {
+      }
+      return;
+    }
+    // A worker that writes at this moment may make the folder again: then this event is none.
+    fs::remove_all(folder_, ignored);
+    std::ofstream(folder_) << "no folder";
+  }
+  void empty() {
+    std::error_code ignored;
+    if (mounted_)
+      fs::remove(filler(), ignored);
+    else if (fs::is_regular_file(folder_, ignored))
+      fs::remove(folder_, ignored);
+  }
+
+ private:
+  std::string filler() const { return folder_ + "/filler"; }
+
+  const std::string folder_;
+  bool mounted_ = false;
+};
+
+// What happens to a run, one event after the other; which ones follows from the seed. `network`: where every worker has a machine
+// of its own; null: all are on this one.
 class Chaos {
  public:
-  Chaos(uint64_t seed, int events, int64_t steps)
+  Chaos(uint64_t seed, int events, int64_t steps, const Namespaces* network)
       : random_(seed),
         events_(events),
         steps_(steps),
+        network_(network),
+        disk_(backups()),
         crew_({.scenario = "elastic",
                .workers = kWorkers,
                .environment = {detail::concat("TEST_EPOCHS=", steps / kStepsOfEpoch), "TEST_PAUSE_MS=10",
                                detail::concat("TEST_MIN=", kLeast), detail::concat("TEST_TIMEOUT=", kTimeout),
                                "TEST_JOIN=20", "TEST_WAIT=60", "TEST_SLOW=" + backups() + "_slow",
                                "TMPDIR=" + temporaries(), detail::concat("TEST_DATASET=", seed % 2),
-                               "TEST_BACKUP=" + backups()}}) {
-    log_ << "seed " << seed << ", " << steps << " steps\n";
+                               "TEST_BACKUP=" + backups()},
+               .network = network}) {
+    log_ << "seed " << seed << ", " << steps << " steps, "
+         << (disk_.mounted() ? "a disk of their own" : "no disk of their own: nothing can be mounted here")
+         << "\n";
   }
   ~Chaos() {
     std::error_code ignored;
-    fs::remove_all(backups(), ignored);
     fs::remove(backups() + "_slow", ignored);
     fs::remove_all(temporaries(), ignored);
   }
@@ -70,7 +121,10 @@ class Chaos {
   // Of those who were in the run at its end.
   std::vector<WorkerResult> end() {
     await([&] { return ended_; });
-    for (int w = 0; w < kWorkers; ++w) resume(w);
+    for (int w = 0; w < kWorkers; ++w) {
+      resume(w);
+      mend(w);
+    }
     // Whoever has not come to join in time finds nobody.
     std::vector<bool> member;
     for (int w = 0; w < kWorkers; ++w) {
@@ -101,9 +155,9 @@ class Chaos {
   const Crew& crew() const { return crew_; }
 
  private:
-  // Processes that are stopped or dead, and when that ends.
+  // Processes that are stopped, dead or behind a link that is cut or slow, and when that ends.
   struct Absence {
-    bool stopped = false, dead = false;
+    bool stopped = false, dead = false, unlinked = false;
     Clock::time_point until;
     int64_t stood = 0;  // when it was stopped
   };
@@ -121,7 +175,7 @@ class Chaos {
   bool works(int w) {
     const Absence& absence = absences_[w];
     const int64_t step = crew_.progress(w);
-    return crew_.running(w) && !absence.stopped && step > absence.stood &&
+    return crew_.running(w) && !absence.stopped && !absence.unlinked && step > absence.stood &&
            step + 3 * kStepsOfEpoch > farthest();
   }
 
@@ -149,9 +203,11 @@ class Chaos {
       if (!crew_.running(w) && !absence.dead) {
         // It was not killed: its run is over, or it could not join.
         ended_ = ended_ || crew_.report(w).find("weights") != std::string::npos;
+        mend(w);
         absence = {.dead = true, .until = Clock::now()};
       }
       if (absence.stopped && Clock::now() > absence.until) resume(w);
+      if (absence.unlinked && Clock::now() > absence.until) mend(w);
       if (absence.dead && Clock::now() > absence.until && !ended_) {
         crew_.start(w);
         absence = {};
@@ -159,8 +215,7 @@ class Chaos {
       }
     }
     if (disk_lost_ && Clock::now() > disk_back_) {
-      std::error_code ignored;
-      if (fs::is_regular_file(backups(), ignored)) fs::remove(backups(), ignored);
+      disk_.empty();
       disk_lost_ = false;
       log_ << "  backups can be written again\n";
     }
@@ -175,19 +230,25 @@ class Chaos {
     log_ << "  worker " << w << " goes on\n";
   }
 
+  void mend(int w) {
+    Absence& absence = absences_[w];
+    if (!absence.unlinked) return;
+    absence.unlinked = false;
+    absence.stood = crew_.progress(w);
+    network_->mend(w);
+    log_ << "  worker " << w << " can be reached again\n";
+  }
+
   // False where it has to wait until enough others work.
   bool happens(int event) {
     std::vector<int> members;
     for (int w = 0; w < kWorkers; ++w)
       if (works(w)) members.push_back(w);
-    const int64_t kind = between(0, 9);
+    // Of links: only between machines.
+    const int64_t kind = between(0, network_ ? 13 : 9);
     log_ << "event " << event << " at step " << farthest() << ": ";
     if (kind == 9 && !disk_lost_) {
-      // What cannot be written, as on a disk that is full.
-      // A worker that writes at this moment may make the folder again: then this event is none.
-      std::error_code ignored;
-      fs::remove_all(backups(), ignored);
-      std::ofstream(backups()) << "no folder";
+      disk_.fill();
       disk_lost_ = true;
       disk_back_ = Clock::now() + std::chrono::milliseconds(between(50, 1000));
       log_ << "backups cannot be written\n";
@@ -213,9 +274,17 @@ class Chaos {
       crew_.kill(w);
       absence = {.dead = true, .until = Clock::now() + std::chrono::milliseconds(between(0, 500))};
       log_ << "worker " << w << " is killed\n";
+    } else if (kind > 9) {
+      const bool slows = kind == 13 && Namespaces::missing_slow().empty();
+      const int64_t ms = longer_or_shorter();
+      if (slows)
+        network_->slow(w, static_cast<int>(between(500, 4000)));
+      else
+        network_->cut(w);
+      absence = {.unlinked = true, .until = Clock::now() + std::chrono::milliseconds(ms)};
+      log_ << "the link of worker " << w << (slows ? " is slow for " : " is cut for ") << ms << " ms\n";
     } else {
-      // For longer than the others wait, or not.
-      const int64_t ms = between(0, 2) == 0 ? kTimeout * 1000 + between(200, 1500) : between(10, 800);
+      const int64_t ms = longer_or_shorter();
       crew_.signal(w, SIGSTOP);
       absence = {.stopped = true, .until = Clock::now() + std::chrono::milliseconds(ms)};
       log_ << "worker " << w << " is stopped for " << ms << " ms\n";
@@ -223,9 +292,16 @@ class Chaos {
     return true;
   }
 
+  // Than the others wait; milliseconds.
+  int64_t longer_or_shorter() {
+    return between(0, 2) == 0 ? kTimeout * 1000 + between(200, 1500) : between(10, 800);
+  }
+
   std::mt19937_64 random_;
   const int events_;
   const int64_t steps_;
+  const Namespaces* const network_;
+  Disk disk_;
   Crew crew_;
   Absence absences_[kWorkers];
   bool ended_ = false, disk_lost_ = false;
@@ -238,7 +314,7 @@ std::string line_of(const std::string& text, const std::string& beginning) {
   return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
 }
 
-void survive(uint64_t seed, int events, int64_t steps) {
+void survive(uint64_t seed, int events, int64_t steps, const Namespaces* network = nullptr) {
   const std::string expected = run({.scenario = "elastic",
                                     .workers = 1,
                                     .launcher = Launcher::alone,
@@ -247,7 +323,7 @@ void survive(uint64_t seed, int events, int64_t steps) {
                                    .report;
   std::string address;
   {
-    Chaos chaos(seed, events, steps);
+    Chaos chaos(seed, events, steps, network);
     address = chaos.crew().address();
     const bool all_happened = chaos.run();
     const std::vector<WorkerResult> members = chaos.end();
@@ -285,6 +361,21 @@ class ChaosOfWorkers : public ::testing::Test {
 
 TEST_F(ChaosOfWorkers, TenEvents) { survive(seed_of(1), 10, 180); }
 TEST_F(ChaosOfWorkers, LongTwoHundredEvents) { survive(seed_of(2), 200, 3600); }
+
+class ChaosOfMachines : public ChaosOfWorkers {
+ protected:
+  void SetUp() override {
+    ChaosOfWorkers::SetUp();
+    if (const std::string why = Namespaces::missing(); !why.empty()) GTEST_SKIP() << why;
+  }
+  static void survive_between_machines(uint64_t seed, int events, int64_t steps) {
+    const Namespaces network(kWorkers);
+    survive(seed, events, steps, &network);
+  }
+};
+
+TEST_F(ChaosOfMachines, TenEvents) { survive_between_machines(seed_of(3), 10, 180); }
+TEST_F(ChaosOfMachines, LongTwoHundredEvents) { survive_between_machines(seed_of(4), 200, 3600); }
 
 }  // namespace
 }  // namespace lockstep::testing

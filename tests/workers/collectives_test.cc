@@ -13,6 +13,8 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::HasSubstr;
+
 std::shared_ptr<comm::Workers> met() { return comm::Workers::meet(comm::read_cluster(), {.timeout_s = 60}); }
 
 void must(bool holds, const std::string& what) {
@@ -70,14 +72,20 @@ const RegisterScenario registered("collectives", collectives);
 
 class Engines : public ::testing::TestWithParam<std::pair<Launcher, int>> {};
 
+// On one machine they leave to its memory what a step waits for, unless that is not wanted.
 TEST_P(Engines, MoveWhatTheyAreGiven) {
   const auto [launcher, workers] = GetParam();
   if (const std::string why = missing(launcher); !why.empty()) GTEST_SKIP() << why;
-  for (const WorkerResult& worker :
-       run({.scenario = "collectives", .workers = workers, .launcher = launcher})) {
-    EXPECT_EQ(worker.status, 0) << worker.output;
-    EXPECT_THAT(worker.report, ::testing::HasSubstr(launcher == Launcher::mpirun ? "Open MPI" : "Gloo"));
-  }
+  for (const bool shared : {false, true})
+    for (const WorkerResult& worker :
+         run({.scenario = "collectives",
+         .workers = workers,
+         .launcher = launcher,
+         .environment = {detail::concat("LOCKSTEP_SHARED_MEMORY=", shared ? 1 : 0)}})) {
+      EXPECT_EQ(worker.status, 0) << worker.output;
+      EXPECT_THAT(worker.report, HasSubstr(launcher == Launcher::mpirun ? "Open MPI" : "Gloo"));
+      EXPECT_EQ(worker.report.find("sum in shared memory") != std::string::npos, shared) << worker.report;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, Engines,

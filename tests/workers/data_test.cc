@@ -56,7 +56,9 @@ void sum_batches() {
   };
   double examples = 0, sum = 0;
   int batches = 0;
-  for (const distribute::DistributedElement& batch : strategy.distribute_dataset(dataset)) {
+  const distribute::DistributedDataset shared = strategy.distribute_dataset(dataset);
+  if (std::getenv("TEST_EXPLAINS")) report(data::to_text(shared.explain({.elements = 2})));
+  for (const distribute::DistributedElement& batch : shared) {
     const std::vector<float> both = strategy.run(count_and_sum, batch).at(0).to_vector<float>();
     examples += both[0];
     sum += both[1];
@@ -181,6 +183,24 @@ class Sharding : public ::testing::Test {
   }
   fs::path folder_;
 };
+
+// Each says what it reads itself.
+TEST_F(Sharding, IsExplained) {
+  const auto explained = [&](const char* policy, const std::vector<int>& lines) {
+    folder_ = write_files(lines);
+    return run({.scenario = "sum batches",
+                .workers = 2,
+                .environment = {detail::concat("TEST_POLICY=", policy), "TEST_FOLDER=" + folder_.string(),
+                                "TEST_EXPLAINS=1"}});
+  };
+  EXPECT_THAT(explained("data", {30})[1].report,
+              HasSubstr("the data is shared by rows: every worker reads all batches and keeps its rows"));
+  const auto by_files = explained("file", {10, 20});
+  for (int w = 0; w < 2; ++w)
+    EXPECT_THAT(
+        by_files[static_cast<size_t>(w)].report,
+        HasSubstr(detail::concat("by files: worker ", w, " of 2 reads files ", w, ", ", w + 2, ", ")));
+}
 
 TEST_F(Sharding, ByDataGlobalBatchesAreThoseOfTheDataset) {
   EXPECT_EQ(of("sum batches", "data", {30}, 3), "4 batches, 30 examples, sum 435\n");

@@ -336,13 +336,80 @@ TEST_F(Elastic, WhatIsTheChiefsMovesToTheNext) {
   std::filesystem::remove(file);
 }
 
+// In the midst of what is accumulated, a worker and the chief.
+TEST_F(Elastic, AccumulatedGradientsAreNotLost) {
+  const std::string expected = undisturbed({"TEST_ACCUMULATES=4"});
+  const std::vector<WorkerResult> results = run(
+      {.scenario = "elastic",
+       .workers = 4,
+       .environment = {"TEST_ACCUMULATES=4", "0:TEST_DIES=1/3/step", "2:TEST_DIES=2/0", "TEST_STARTS=0"}});
+  for (const size_t w : {1, 3}) {
+    EXPECT_EQ(results[w].status, 0) << results[w].output;
+    EXPECT_EQ(results[w].report, expected) << results[w].output;
+  }
+}
+
 TEST_F(Elastic, PartsOfTheirOwnAreRefused) {
-  for (const WorkerResult& worker :
-       run({.scenario = "elastic", .workers = 2, .environment = {"TEST_ACCUMULATES=2"}}))
-    EXPECT_THAT(worker.report, HasSubstr("an elastic run cannot accumulate gradients over steps"));
   for (const WorkerResult& worker :
        run({.scenario = "elastic", .workers = 2, .environment = {"TEST_DATASET=1", "TEST_SHARD=file"}}))
     EXPECT_THAT(worker.report, HasSubstr("the dataset's auto_shard policy is FILE"));
+}
+
+// --- several fits --------------------------------------------------------------------------------------------------
+
+// What it does between them depends on how the first went.
+void fit_twice() {
+  set_random_seed(7);
+  const MultiWorkerMirroredStrategy strategy(
+      {.reproducible = true, .report = false, .elastic = {.min_workers = 2}});
+  const Examples train = examples(kExamples);
+  keras::Sequential model;
+  {
+    const auto scope = strategy.scope();
+    model = network();
+  }
+  const auto fit = [&](int epochs) {
+    return model.fit(train.x, train.y,
+                     {.batch_size = kBatch,
+                      .epochs = epochs,
+                      .verbose = 0,
+                      .callbacks = {keras::make_callback<Mortal>()}});
+  };
+  const keras::History first = fit(2);
+  report("first " + text_of(first["loss"].back()) + detail::concat(" in ", first.epoch.size(), " epochs"));
+  // Tells the test that the first is over.
+  note_progress(1000);
+  {
+    const auto scope = strategy.scope();
+    model.compile({.optimizer = keras::optimizers::SGD({.learning_rate = 0.01 * first["loss"].back()}),
+                   .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  }
+  const keras::History second = fit(40);
+  report("second " + text_of(second["loss"].back()) + ", weights " + text_of(model.weights()));
+}
+const RegisterScenario twice("elastic two fits", fit_twice);
+
+TEST_F(Elastic, AWorkerThatComesBackJoinsTheFitThatTheOthersAreIn) {
+  const std::string expected =
+      run({.scenario = "elastic two fits", .workers = 1, .launcher = Launcher::alone})[0].report;
+  EXPECT_THAT(expected, HasSubstr("second"));
+  for (const int who : {2, 0}) {
+    Crew crew({.scenario = "elastic two fits", .workers = 3, .environment = {"TEST_PAUSE_MS=10"}});
+    const int other = 1;
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(other) == 1000; }));
+    // In the second one, whose steps are counted anew.
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(other) != 1000 && crew.progress(other) > 10; }));
+    crew.kill(who);
+    crew.start(who);
+    const bool joined = await(crew, [&] { return crew.progress(who) > 0 && crew.progress(who) != 1000; });
+    const std::vector<WorkerResult> results = crew.wait();
+    EXPECT_TRUE(joined) << results[static_cast<size_t>(who)].output;
+    for (size_t w = 0; w < results.size(); ++w) {
+      EXPECT_EQ(results[w].status, 0) << results[w].output;
+      // What it has reported before it was killed stands in front.
+      EXPECT_TRUE(results[w].report.ends_with(expected)) << results[w].report << results[w].output;
+    }
+  }
 }
 
 // --- without elastic -----------------------------------------------------------------------------------------------
@@ -381,11 +448,19 @@ void loop_by_hand() {
   std::vector<Variable> variables = optimizer->variables();
   variables.push_back(w);
   const Examples train = examples(96);
-  const data::Dataset dataset = data::Dataset::from_tensor_slices({train.x}).batch(16).repeat(4);
+  const data::Dataset dataset =
+      data::Dataset::from_tensor_slices({train.x}).batch(16).repeat(number("TEST_REPEATS", 4));
   const distribute::DistributedDataset batches = strategy.distribute_dataset(dataset);
   int64_t step = 0;
   for (auto batch = batches.begin(); batch != batches.end();) {
-    if (detail::concat(step) == setting("TEST_DIES")) kill(getpid(), SIGKILL);
+    // Whoever has joined goes on from the step that the others are at.
+    const int64_t at = strategy.admit(step, variables);
+    for (; step < at; ++step) ++batch;
+    batch.again();
+    note_progress(step);
+    if (detail::concat(step) == setting("TEST_DIES") && setting("TEST_STARTS") == "0")
+      kill(getpid(), SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(number("TEST_PAUSE_MS", 0)));
     int64_t done = step;
     try {
       strategy.run(
@@ -413,10 +488,35 @@ TEST_F(Elastic, ALoopByHandGoesOnFromTheStepThatTheFarthestHasFinished) {
   const std::string expected =
       run({.scenario = "elastic loop by hand", .workers = 1, .launcher = Launcher::alone})[0].report;
   EXPECT_THAT(expected, HasSubstr("24 steps"));
-  const std::vector<WorkerResult> results = run(
-      {.scenario = "elastic loop by hand", .workers = 3, .environment = {"0:TEST_DIES=5", "2:TEST_DIES=17"}});
+  const std::vector<WorkerResult> results =
+      run({.scenario = "elastic loop by hand",
+           .workers = 3,
+           .environment = {"0:TEST_DIES=5", "2:TEST_DIES=17", "TEST_STARTS=0"}});
   EXPECT_EQ(results[1].status, 0) << results[1].output;
   EXPECT_EQ(results[1].report, expected) << results[1].output;
+}
+
+TEST_F(Elastic, AWorkerThatComesBackJoinsALoopByHand) {
+  const std::vector<std::string> longer = {"TEST_REPEATS=40", "TEST_PAUSE_MS=10"};
+  const std::string expected = run({.scenario = "elastic loop by hand",
+                                    .workers = 1,
+                                    .launcher = Launcher::alone,
+                                    .environment = {"TEST_REPEATS=40"}})[0]
+                                   .report;
+  EXPECT_THAT(expected, HasSubstr("240 steps"));
+  for (const int who : {2, 0}) {
+    Crew crew({.scenario = "elastic loop by hand", .workers = 3, .environment = longer});
+    ASSERT_TRUE(await(crew, [&] { return crew.progress(who) > 10; }));
+    crew.kill(who);
+    crew.start(who);
+    const bool joined = await(crew, [&] { return crew.progress(who) > 10; });
+    const std::vector<WorkerResult> results = crew.wait();
+    EXPECT_TRUE(joined) << results[static_cast<size_t>(who)].output;
+    for (const WorkerResult& worker : results) {
+      EXPECT_EQ(worker.status, 0) << worker.output;
+      EXPECT_EQ(worker.report, expected) << worker.output;
+    }
+  }
 }
 
 }  // namespace

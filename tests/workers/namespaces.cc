@@ -35,6 +35,11 @@ void must(const std::string& command) {
   require(done.status == 0, ErrorCode::io, std::source_location::current(), command, ": ", done.output);
 }
 
+// A token bucket with room for some packets.
+std::string limit(int kilobits) {
+  return detail::concat("tbf rate ", kilobits, "kbit burst 8kb latency 500ms");
+}
+
 // Tried once for all tests of the process.
 std::string try_out(const std::string& command) {
   const Done done = shell(command);
@@ -64,10 +69,10 @@ std::string Namespaces::missing_slow() {
   static const std::string* const why = [] {
     if (const std::string none = missing(); !none.empty()) return new std::string(none);
     const std::string name = detail::concat(kPrefix, getpid(), "_try");
-    return new std::string(try_out(detail::concat(
-        "ip netns add ", name, " && ip -n ", name,
-        " link add try0 type veth peer name try1 && ip netns exec ", name,
-        " tc qdisc add dev try0 root netem delay 1ms; status=$?; ip netns del ", name, "; exit $status")));
+    return new std::string(try_out(detail::concat("ip netns add ", name, " && ip -n ", name,
+                                                  " link add try0 type veth peer name try1 && ip netns exec ",
+                                                  name, " tc qdisc add dev try0 root ", limit(1000),
+                                                  "; status=$?; ip netns del ", name, "; exit $status")));
   }();
   return *why;
 }
@@ -112,12 +117,13 @@ void Namespaces::cut(int machine) const {
 
 void Namespaces::mend(int machine) const {
   must(detail::concat("ip -n ", hub(), " link set port", machine, " up"));
+  // Nothing is there to be deleted where it was not slowed.
+  shell(detail::concat("ip netns exec ", hub(), " tc qdisc del dev port", machine, " root"));
+  shell(detail::concat("ip netns exec ", name(machine), " tc qdisc del dev eth0 root"));
 }
 
-void Namespaces::slow(int machine, int milliseconds, int megabits) const {
-  const std::string how =
-      detail::concat(" root netem delay ", milliseconds, "ms",
-                     megabits > 0 ? detail::concat(" rate ", megabits, "mbit") : std::string());
+void Namespaces::slow(int machine, int kilobits) const {
+  const std::string how = " root " + limit(kilobits);
   must(detail::concat("ip netns exec ", hub(), " tc qdisc replace dev port", machine, how));
   must(detail::concat("ip netns exec ", name(machine), " tc qdisc replace dev eth0", how));
 }

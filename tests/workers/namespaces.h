@@ -15,7 +15,7 @@ class Namespaces {
  public:
   // Why this machine does not let a test make them; empty: it does.
   static std::string missing();
-  // Why links cannot be slowed down (`tc netem`); empty: they can.
+  // Why links cannot be slowed down (`tc tbf`); empty: they can.
   static std::string missing_slow();
 
   explicit Namespaces(int machines);
@@ -31,9 +31,8 @@ class Namespaces {
 
   void cut(int machine) const;
   void mend(int machine) const;
-  // Everything that leaves the switch for the machine, or the machine, comes so much later, and no faster than so many megabits
-  // per second (0: as fast as it goes).
-  void slow(int machine, int milliseconds, int megabits = 0) const;
+  // What goes to the machine and comes from it passes no faster than so many kilobits per second, until it is mended.
+  void slow(int machine, int kilobits) const;
 
   // As `ip netns list` names them; of all tests that run now. For a test that looks whether any is left.
   static std::vector<std::string> all();

@@ -98,7 +98,7 @@ TEST_F(OverNetwork, TrainsToTheBitsOfOneMachine) {
 TEST_F(OverNetwork, TrainsOverASlowLink) {
   if (std::string why = Namespaces::missing_slow(); !why.empty()) GTEST_SKIP() << why;
   const Namespaces network(2);
-  network.slow(1, 5, 10);
+  network.slow(1, 2000);
   EXPECT_EQ(of({.scenario = "train over network",
                 .workers = 2,
                 .environment = {"TEST_EPOCHS=2"},

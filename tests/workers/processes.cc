@@ -156,6 +156,11 @@ std::vector<std::string> over_network(const Namespaces& network, const fs::path&
           "OMPI_MCA_btl_tcp_if_include=10.77.0.0/24", "OMPI_MCA_oob_tcp_if_include=10.77.0.0/24"};
 }
 
+// Nobody else uses ports of a namespace that was made for this run.
+std::string meeting_address(const Run& run) {
+  return run.network ? run.network->address(0) + ":29400" : comm::free_address();
+}
+
 }  // namespace
 
 std::vector<WorkerResult> run(const Run& run) {
@@ -164,8 +169,7 @@ std::vector<WorkerResult> run(const Run& run) {
   const std::string self = fs::read_symlink("/proc/self/exe").string();
   const std::vector<std::string> own = {self, kFlag, run.scenario, std::to_string(run.devices),
                                         folder.string()};
-  // Nobody else uses ports of a namespace that was made for this run.
-  const std::string address = run.network ? run.network->address(0) + ":29400" : comm::free_address();
+  const std::string address = meeting_address(run);
   std::vector<Process> processes;
   const auto environment_of = [&](int worker) { return testing::environment_of(run, worker); };
   if (run.launcher == Launcher::mpirun) {
@@ -230,7 +234,7 @@ std::vector<WorkerResult> run(const Run& run) {
   return results;
 }
 
-Crew::Crew(Run run) : run_(std::move(run)), address_(comm::free_address()) {
+Crew::Crew(Run run) : run_(std::move(run)), address_(meeting_address(run_)) {
   char folder_name[] = "/tmp/lockstep_workers_XXXXXX";
   folder_ = mkdtemp(folder_name);
   processes_.resize(static_cast<size_t>(run_.workers));
@@ -269,10 +273,10 @@ void Crew::start(int worker, const std::vector<std::string>& more) {
   environment.insert(environment.end(), more.begin(), more.end());
   environment.push_back("TEST_STARTS=" + std::to_string(place.starts));
   const std::string output = detail::concat("output_", worker, "_", place.starts++);
-  place.pid = testing::start({fs::read_symlink("/proc/self/exe").string(), kFlag, run_.scenario,
-                              std::to_string(run_.devices), folder_},
-                             environment, fs::path(folder_) / output)
-                  .pid;
+  std::vector<std::string> words = run_.network ? run_.network->enter(worker) : std::vector<std::string>();
+  words.insert(words.end(), {fs::read_symlink("/proc/self/exe").string(), kFlag, run_.scenario,
+                             std::to_string(run_.devices), folder_});
+  place.pid = testing::start(words, environment, fs::path(folder_) / output).pid;
   place.status = -1;
   place.started = std::chrono::steady_clock::now();
 }

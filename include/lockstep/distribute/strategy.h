@@ -36,6 +36,7 @@
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/explain.h"
 #include "lockstep/device/device.h"
 #include "lockstep/distribute/distributed.h"
 #include "lockstep/execute/function.h"
@@ -167,12 +168,16 @@ class WorkerBatches;
 class DistributedDataset {
  public:
   // `own_batches`: of several workers, the dataset's batches are this one's parts of global ones; else every worker has them
-  // all and takes its rows.
-  DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches = false);
+  // all and takes its rows. `sharing`: who reads what, in words.
+  DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches = false,
+                     std::string sharing = {});
 
   // What this process reads.
   const data::Dataset& dataset() const { return dataset_; }
   int64_t cardinality() const { return dataset_.cardinality(); }
+  // As data::explain() of what this process reads; of several workers the cause says who reads what.
+  data::Explanation explain(const data::ExplainOptions& options = {},
+                            std::source_location where = std::source_location::current()) const;
   class iterator;
   iterator begin() const;
   std::default_sentinel_t end() const { return {}; }
@@ -181,6 +186,7 @@ class DistributedDataset {
   std::shared_ptr<const Strategy> strategy_;
   data::Dataset dataset_;
   bool own_batches_;
+  std::string sharing_;
 };
 
 class Strategy {
@@ -282,10 +288,17 @@ class Strategy {
   // In a loop by hand of an elastic run, where a call has thrown errors::UnavailableError: forms anew with the workers that
   // are left. A run() that throws has changed nothing. `steps`: how many steps this worker has finished. Returns how many
   // the farthest of them has, whose values of the variables, and of the random generator, all have from then on. Every worker
-  // has to call it, with the same variables. What was distributed before is to be distributed anew. A worker that was
-  // started again cannot join such a loop: its run() throws Error(unsupported).
+  // has to call it, with the same variables. What was distributed before is to be distributed anew. A worker that the run has
+  // gone on without waits in it until the others admit() it.
   int64_t recover(int64_t steps, const std::vector<Variable>& variables,
                   std::source_location where = std::source_location::current()) const;
+  // In such a loop, between two steps: lets workers in that were started again and wait; and on one of those, waits until it is
+  // let in. All call it before the same steps, with the same variables; it asks all workers, so every some steps will do.
+  // Returns how many steps the farthest has made, whose values all have from then on: a worker that has joined goes
+  // on from there in its data. What was distributed before is to be distributed anew. Where workers are lost meanwhile it does
+  // what recover() does. Not elastic: returns `steps`. Throws Error(failed_precondition) where the run is past this loop.
+  int64_t admit(int64_t steps, const std::vector<Variable>& variables,
+                std::source_location where = std::source_location::current()) const;
   // Where the time of a loop over run() goes, by device, what is between two calls included.
   observe::RunSummary summary() const;
   // Of distributed datasets: so many workers have read the same batches. The summary says it.
@@ -302,6 +315,8 @@ class Strategy {
     std::vector<int64_t> worker_rows = {};
   };
   using Body = std::function<TensorList(std::span<const Tensor>)>;
+  int64_t go_on_from_farthest(int64_t steps, const std::vector<Variable>& variables,
+                              std::source_location where) const;
   void add(std::vector<Argument>& arguments, const Tensor& tensor) const {
     arguments.push_back({tensor, false, {}});
   }
@@ -413,7 +428,7 @@ class DistributedDataset::iterator {
   const DistributedElement* operator->() const { return &element_; }
   iterator& operator++();
   void operator++(int) { ++*this; }
-  // Cuts the same batch anew, after Strategy::recover().
+  // Cuts the same batch anew, after Strategy::recover() or admit().
   void again() { cut(); }
   bool operator==(std::default_sentinel_t) const { return !goes_on_; }
   // To save and restore the position.

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/addition.h"
 #include "comm/connection.h"
 #include "lockstep/base/error.h"
 
@@ -72,15 +73,11 @@ std::vector<int> connected_sockets() {
   return sockets;
 }
 
+// As Gloo calls it.
 template <class T>
-void add(void* target, const void* a, const void* b, size_t count) {
-  const T *first = static_cast<const T*>(a), *second = static_cast<const T*>(b);
-  T* const sum = static_cast<T*>(target);
-  if constexpr (std::is_arithmetic_v<T>)
-    for (size_t i = 0; i < count; ++i) sum[i] = static_cast<T>(first[i] + second[i]);
-  else
-    for (size_t i = 0; i < count; ++i)
-      sum[i] = static_cast<T>(static_cast<float>(first[i]) + static_cast<float>(second[i]));
+void add(void* sum, const void* a, const void* b, size_t count) {
+  comm::add(static_cast<T*>(sum), static_cast<const T*>(a), static_cast<const T*>(b),
+            static_cast<int64_t>(count));
 }
 
 // A message wakes up Gloo's thread, and that one the caller: few and large ones are best.

@@ -67,6 +67,27 @@ TEST_F(TrainWorkers, AMistakeIsToldOnce) {
   expect_one_line("lockstep train bad.json --workers 3", "epoch");
   expect_one_line("lockstep train nowhere.json --workers 3", "nowhere.json");
   expect_one_line("lockstep train run.json --workers 0", "0 is not a whole number", 2);
+  expect_one_line("lockstep train run.json --elastic 2", "--elastic is for several workers");
+  expect_one_line("lockstep train run.json --workers 2 --elastic 3", "more than the 2 workers");
+  expect_one_line("lockstep train run.json --workers 2 --elastic 1 --step-log s.csv", "exclude each other");
+}
+
+// The chief is killed in the midst of an elastic run: the next one goes on, and writes what the first would have.
+TEST_F(TrainWorkers, AnElasticRunOutlivesItsChief) {
+  ASSERT_EQ(shell("lockstep train run.json --reproducible --epochs 40 --output one").status, 0);
+  const Answer answer = shell(
+      "lockstep train run.json --reproducible --epochs 40 --output two --json two.json --workers 3 --elastic "
+      "1 > log "
+      "& job=$!\n"
+      "until grep -q 'Epoch 3/' log; do sleep 0.02; done\n"
+      "agent=$(cat /proc/$job/task/$job/children); workers=$(cat /proc/${agent% }/task/${agent% }/children)\n"
+      "kill -9 ${workers%% *}\n"
+      "wait $job");
+  ASSERT_EQ(answer.status, 0) << answer.errors << text("log");
+  EXPECT_THAT(answer.errors, HasSubstr("worker 0"));
+  EXPECT_EQ(text("two/weights.safetensors"), text("one/weights.safetensors"));
+  EXPECT_EQ(text("two/history.json"), text("one/history.json"));
+  EXPECT_GT(Json::parse(text("two.json")).at("accuracy").as_double(), 0.0);
 }
 
 // A worker is killed in the midst of a run, and the job goes on from its backup.

@@ -7,6 +7,8 @@
 #include "keras/optimizers/settings.h"
 #include "keras/registry.h"
 #include "lockstep/base/error.h"
+#include "lockstep/distribute/strategy.h"
+#include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 #include "ops/collective/conditional.h"
@@ -44,6 +46,11 @@ double rounded(double value, DType dtype) {
 
 Variable rate_variable(double rate, DType dtype) {
   return Variable(Tensor::full(dtype, {}, rate), {.name = "learning_rate", .trainable = false});
+}
+
+// Whether a run goes on without the replicas of workers that it has lost.
+bool replicas_may_be_lost(const Variable& variable) {
+  return distribute::Strategy::of(variable.owner()).options().elastic.min_workers > 0;
 }
 
 Variable counter(const std::string& name) {
@@ -106,7 +113,8 @@ void RuleCore::build(const std::vector<Variable>& variables) {
     }
   if (options_.gradient_accumulation_steps)
     for (const Variable* variable : added)
-      states_[variable->id()].accumulator = add_slot(*variable, {.name = "gradient_accumulator"}, true);
+      states_[variable->id()].accumulator =
+          add_slot(*variable, {.name = "gradient_accumulator"}, !replicas_may_be_lost(*variable));
   for (const Variable* variable : added)
     for (const Slot& slot : rule_->slots(*variable))
       states_[variable->id()].slots.push_back(add_slot(*variable, slot));
@@ -170,16 +178,23 @@ Tensor RuleCore::scale_loss(const Tensor& loss, std::source_location) const {
   return options_.loss_scale_factor ? loss * *options_.loss_scale_factor : loss;
 }
 
+// Until the update every replica adds up its own gradients, and nothing is communicated. Where replicas may be lost all add up the
+// sum over all of them, with every batch, so that nobody holds what others lack.
 void RuleCore::accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
                           const Tensor& updates, std::source_location where) {
+  const auto accumulator_of = [&](size_t i) -> const Variable& {
+    return states_.at(variables[i].id()).accumulator;
+  };
+  const bool in_parts = accumulator_of(0).per_replica();
+  if (!in_parts) gradients = all_reduce_sum(gradients, where);
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!gradients[i].defined()) continue;
-    const Variable& accumulator = states_.at(variables[i].id()).accumulator;
+    const Variable& accumulator = accumulator_of(i);
     const Tensor old = accumulator.value();
     const Tensor sum = old + gradients[i];
     accumulator.assign(guarded(guard, lockstep::where(updates, 0.0, sum), old));
-    // Until the update every replica adds up its own: nothing is communicated.
-    gradients[i] = all_reduce_sum_where(updates, sum, where) / *options_.gradient_accumulation_steps;
+    gradients[i] =
+        (in_parts ? all_reduce_sum_where(updates, sum, where) : sum) / *options_.gradient_accumulation_steps;
   }
   const Tensor old = accumulated_.value();
   accumulated_.assign(guarded(guard, lockstep::where(updates, 0, old + 1), old));

@@ -50,9 +50,9 @@ void require_outliving(Trainer& trainer, std::source_location where) {
   for (const Variable& variable : trainer.variables())
     require(
         !variable.per_replica(), ErrorCode::unsupported, where,
-        "fit: an elastic run cannot accumulate gradients over steps (gradient_accumulation_steps): what a "
-        "worker has accumulated in \"",
-        variable.name(), "\" would be lost with it; use a larger batch");
+        "fit: every replica has a part of variable \"", variable.name(),
+        "\" to itself (VariableOptions::per_replica), and in an elastic run a worker's parts would be lost "
+        "with it; let all replicas hold the same, the sum over them");
 }
 
 TrainingData prepare(Trainer& trainer, const Model& model, const Data& given, const FitOptions& options,
@@ -172,6 +172,15 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       number_(next_number()) {}
 
 History FitRun::run() {
+  come_to_fit();
+  try {
+    return run_outliving();
+  } catch (const comm::Passed& over) {
+    return passed(over.past);
+  }
+}
+
+History FitRun::run_outliving() {
   const auto& workers = strategy_.workers();
   bool joins = workers && workers->newcomer();
   while (true) {
@@ -311,6 +320,29 @@ void FitRun::run_steps() {
 
 // --- elastic runs --------------------------------------------------------------------------------------------------
 
+void FitRun::come_to_fit() {
+  if (strategy_.elastic())
+    strategy_.workers()->come_to(2 * int64_t{number_} - 1, strategy_.workers()->past());
+}
+
+void FitRun::leave_fit(const History& history) {
+  if (!strategy_.elastic()) return;
+  PastFits past(strategy_.workers()->past());
+  past.add(number_, history);
+  strategy_.workers()->come_to(2 * int64_t{number_}, past.bytes());
+}
+
+History FitRun::passed(const std::string& past) const {
+  std::optional<History> history = PastFits(past).find(number_);
+  require(history.has_value(), ErrorCode::failed_precondition, where_,
+          "fit: the run that this worker has come to join is past fit number ", number_,
+          " of its program, and knows nothing of it: its program is another");
+  strategy_.workers()->come_to(2 * int64_t{number_}, past);
+  log(LogLevel::info, "fit: the run is past this fit, number ", number_,
+      " of the program; this worker has its history, and joins the others at the next");
+  return *std::move(history);
+}
+
 bool FitRun::may_recover() const {
   const auto& workers = strategy_.workers();
   return workers && workers->elastic() && workers->broken() && !workers->deserted();
@@ -361,9 +393,10 @@ void FitRun::settle(bool has_state) {
   }
   require(best != nullptr, ErrorCode::failed_precondition, where_,
           "fit: none of the workers that have formed anew has the state of the run");
-  require(has_state || best->fit == number_, ErrorCode::unsupported, where_, "fit: the run is in fit number ",
-          best->fit, " of its program, and this worker, which was started again, in number ", number_,
-          "; a worker can only join the fit that it comes to first");
+  require(has_state || best->fit == number_, ErrorCode::failed_precondition, where_,
+          "fit: the run is in fit number ", best->fit,
+          " of its program, and this worker, which was started again, in number ", number_,
+          ": its program is another");
   // Whoever has made all steps of a fit lacks nothing, however far others are.
   const auto lacks = [&](const Place& place) {
     return !place.has_state || (!place.done && place.standing < best->standing);
@@ -498,6 +531,7 @@ History FitRun::finish() {
   history.signal = trainer_.signal();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
+  leave_fit(history);
   return history;
 }
 

@@ -77,6 +77,13 @@ class FitRun {
 
   // --- elastic runs ---
 
+  // Where other workers can join: in this fit, and behind it.
+  void come_to_fit();
+  void leave_fit(const History& history);
+  // Of a fit that the run was past when this worker came to join it.
+  History passed(const std::string& past) const;
+  History run_outliving();
+
   // Whether what was thrown is the loss of other workers, and the run can go on without them.
   bool may_recover() const;
   // Where the run cannot go on: tells the others or, where it is they who are lost, saves what it has.

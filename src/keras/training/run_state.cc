@@ -73,6 +73,34 @@ std::vector<Place> gather_places(comm::Workers& workers, const Place& own) {
   return places;
 }
 
+void PastFits::add(int fit, const History& history) {
+  train::NamedTensors values;
+  for (const auto& [name, each] : history.history)
+    values.emplace_back(name, Tensor::from(each, {static_cast<int64_t>(each.size())}));
+  MessageWriter message;
+  message.put(history.interrupted).put(int32_t{history.signal});
+  put(message, Tensor::from(history.epoch, {static_cast<int64_t>(history.epoch.size())}));
+  put(message, values);
+  bytes_ += MessageWriter().put(int32_t{fit}).put_text(message.take()).take();
+}
+
+std::optional<History> PastFits::find(int fit) const {
+  for (MessageReader all(bytes_); !all.ended();) {
+    const auto number = all.get<int32_t>();
+    const std::string one = all.get_text();
+    if (number != fit) continue;
+    MessageReader message(one);
+    History history;
+    history.interrupted = message.get<bool>();
+    history.signal = message.get<int32_t>();
+    history.epoch = take_tensor(message).to_vector<int>();
+    for (const auto& [name, values] : take_tensors(message))
+      history.history.emplace_back(name, values.to_vector<double>());
+    return history;
+  }
+  return std::nullopt;
+}
+
 std::string pack(const train::NamedTensors& tensors) {
   MessageWriter message;
   put(message, tensors);

@@ -1,8 +1,10 @@
 // The state of a fit, as one worker gives it to another.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "keras/training/trainer.h"
@@ -52,6 +54,19 @@ std::string pack(const RunState& state, const Trainer& trainer);
 // Puts the values where they belong. Throws Error(failed_precondition) that names what differs where this worker's model,
 // optimizer or metrics are others.
 RunState unpack(const std::string& bytes, Trainer& trainer);
+
+// What fits that are over have left, for those who come too late to join them: their histories, by their numbers.
+class PastFits {
+ public:
+  explicit PastFits(std::string bytes = {}) : bytes_(std::move(bytes)) {}
+  void add(int fit, const History& history);
+  // None: nothing is known of that one. Without its time.
+  std::optional<History> find(int fit) const;
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
 
 // Named tensors alone.
 std::string pack(const train::NamedTensors& tensors);

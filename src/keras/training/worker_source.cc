@@ -95,7 +95,7 @@ class WorkerReader final : public BatchReader {
   }
   std::optional<data::Explanation> explain() const override {
     std::optional<data::Explanation> explanation = reader_->explain();
-    if (explanation && !sharing_.empty()) explanation->cause += "; the data is shared " + sharing_;
+    if (explanation) explanation = distribute::with_sharing(*std::move(explanation), sharing_);
     return explanation;
   }
   int same_examples() const override { return batches_.same_examples(); }
