@@ -1,4 +1,4 @@
-// The command-line tool: a subcommand a file.
+// The command-line tool: one file per subcommand.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -84,7 +84,7 @@ int parse(CLI::App& app, int argc, char** argv) {
     const CLI::App& command = innermost(app);
     std::string name = command.get_name();
     for (const CLI::App* outer = command.get_parent(); outer; outer = outer->get_parent())
-      name = outer->get_name() + " " + name;
+      name.insert(0, outer->get_name() + " ");
     complain((unread.empty() ? error.what() : unread) + std::string("\nlook at: ") + name + " --help");
     return 2;
   }

@@ -80,7 +80,7 @@ PluginStatus load_plugin(PluginId id, std::span<const std::string> folders) {
   const std::string file = detail::concat("liblockstep_", id.name, ".so");
   std::vector<std::string> refused;
   for (const std::string& folder : folders) {
-    const std::string path = folder + "/" + file;
+    const std::string path = detail::concat(folder, "/", file);
     std::error_code error;
     if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) continue;
     if (auto reason = load_file(path, id, status))

@@ -16,18 +16,9 @@ import tree
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-x", "c++"]
 
 
-def _closure(root, path, seen):
-    if path not in seen:
-        seen.add(path)
-        for include in tree.includes(root, path):
-            if include.target:
-                _closure(root, include.target, seen)
-    return seen
-
-
 def _fingerprint(root, path, compiler_version):
     digest = hashlib.sha256(" ".join([compiler_version, *FLAGS]).encode())
-    for member in sorted(_closure(root, path, set())):
+    for member in sorted(tree.closure(root, path)):
         digest.update(member.encode())
         digest.update((root / member).read_bytes())
     return digest.hexdigest()

@@ -1,6 +1,7 @@
 """Every rule is seen to pass a good tree and to fail a bad one."""
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import clang_tidy
 import header_cycles
 import headers_alone
 import op_names
@@ -269,6 +271,68 @@ class HeadersAloneTest(RuleTest):
         self.write({"include/lockstep/base/log.h": "#pragma once\nstd::string last_line();\n"})
         self.assert_fails(headers_alone.check, "include/lockstep/base/log.h:1:", "compile alone", compiler=COMPILER,
                           cache=None)
+
+
+# Finds what the file says is bad, itself or in the header that it includes, and writes down what it was asked for.
+TIDY = """#!/bin/sh
+if [ "$1" = --version ]; then echo 1; exit; fi
+for file; do :; done
+echo "$file" >> "$(dirname "$0")/read"
+if grep -q broken "$file"; then echo 'the compiler is broken' >&2; exit 1; fi
+grep -q bad "$(dirname "$0")/src/base/parallel.h" || exit 0
+echo "$(dirname "$0")/src/base/parallel.h:2:1: error: bad [some-check]"
+echo '    2 | bad'
+exit 1
+"""
+
+
+class ClangTidyTest(RuleTest):
+    def setUp(self):
+        super().setUp()
+        self.write({"tidy": TIDY, "tests/models/model.h": "#pragma once\n", "build/units/x.cc": "",
+                    "tests/model_test.cc": '#include "models/model.h"\n'})
+        (self.root / "tidy").chmod(0o755)
+        self.write({"build/compile_commands.json": json.dumps([
+            {"directory": str(self.root / "build"), "file": str(self.root / path), "command": f"g++ -c {path} -o x.o"}
+            for path in ("src/base/error.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/units/x.cc")])})
+
+    def check(self, *only):
+        return clang_tidy.check(self.root, argparse.Namespace(
+            build=self.root / "build", tidy=str(self.root / "tidy"), extra=[], jobs=2, only=only,
+            cache=self.root / "build" / "clean.json"))
+
+    def read(self):
+        """What was read since the last look."""
+        file = self.root / "read"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return sorted(pathlib.Path(line).name for line in lines)
+
+    def test_what_is_clean_is_read_again_when_it_changes(self):
+        self.assertEqual(self.check(), [])
+        self.assertEqual(self.read(), ["error.cc", "error_test.cc", "model_test.cc"])
+        self.assertEqual(self.check(), [])
+        self.assertEqual(self.read(), [])
+        self.write({"tests/models/model.h": "#pragma once\nint x();\n"})
+        self.assertEqual(self.check(), [])
+        self.assertEqual(self.read(), ["model_test.cc"])
+        self.write({".clang-tidy": "Checks: bugprone-*\n"})
+        self.assertEqual(self.check("^src/.*_test"), [])
+        self.assertEqual(self.read(), ["error_test.cc"])
+
+    def test_a_finding_counts_once_and_is_not_forgotten(self):
+        self.write({"src/base/parallel.h": "#pragma once\nbad\n"})
+        for _ in range(2):
+            problems = self.check()
+            self.assertEqual(problems, ["src/base/parallel.h:2:1: error: bad [some-check]\n    2 | bad"])
+            self.assertIn("error.cc", self.read())
+
+    def test_a_file_that_cannot_be_read_is_a_problem(self):
+        self.write({"src/base/error.cc": "broken\n"})
+        problems = self.check()
+        self.assertEqual(len(problems), 1)
+        self.assertIn("src/base/error.cc:1:", problems[0])
+        self.assertIn("the compiler is broken", problems[0])
 
 
 class WordsTest(RuleTest):

@@ -66,20 +66,32 @@ def room_of(path):
     return inside[0] if inside[0] in ROOMS else None
 
 
-def includes(root, path):
-    """The includes of one file, in order. Lines inside /* */ do not count."""
+def includes(root, path, folders=()):
+    """The includes of one file, in order. Lines inside /* */ do not count. `folders`: looked into after src/ and include/."""
     text = (root / path).read_text(encoding="utf-8")
     text = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         if match := _INCLUDE.match(line):
             angled = match.group(1) == "<"
-            found.append(Include(number, match.group(2), angled, _resolve(root, path, match.group(2), angled)))
+            found.append(Include(number, match.group(2), angled, _resolve(root, path, match.group(2), angled, folders)))
     return found
 
 
-def _resolve(root, path, text, angled):
-    folders = ["src", "include"] if not angled else ["include"]
+def closure(root, path, folders=()):
+    """The file and all of this tree that it includes, in any depth."""
+    seen = set()
+    pending = [path]
+    while pending:
+        path = pending.pop()
+        if path not in seen:
+            seen.add(path)
+            pending.extend(include.target for include in includes(root, path, folders) if include.target)
+    return seen
+
+
+def _resolve(root, path, text, angled, more):
+    folders = ["src", "include", *more] if not angled else ["include"]
     if not angled:
         folders.insert(0, pathlib.PurePosixPath(path).parent.as_posix())
     for folder in folders:

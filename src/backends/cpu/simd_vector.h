@@ -316,7 +316,7 @@ LOCKSTEP_INLINE void store(Float16* p, const F32& v) {
 }
 
 template <class T>
-LOCKSTEP_INLINE Vec<Compute<T>> load_some(const T* p, int64_t n, Compute<T> fill) {
+__attribute__((noinline)) Vec<Compute<T>> load_some(const T* p, int64_t n, Compute<T> fill) {
   T buffer[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
   using C = Compute<T>;
@@ -325,7 +325,7 @@ LOCKSTEP_INLINE Vec<Compute<T>> load_some(const T* p, int64_t n, Compute<T> fill
 }
 
 template <class T>
-LOCKSTEP_INLINE void store_some(T* p, int64_t n, const Vec<Compute<T>>& v) {
+__attribute__((noinline)) void store_some(T* p, int64_t n, const Vec<Compute<T>>& v) {
   T buffer[kLanes];
   store(buffer, v);
   for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];

@@ -145,6 +145,27 @@ struct WorkerSteps {
   std::vector<observe::Intervals> replicas = {};
 };
 
+// What is known of the run that goes on.
+struct Run {
+  Record record;  // all that is not made anew for every snapshot
+  int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0;
+  int epoch = 0;
+  int64_t last_batch = -1;
+  int64_t steps = 0;  // made here
+  int64_t told = 0;
+  std::optional<observe::StepHistory> history;
+  ShortTrace trace;
+  MemoryOverTime memory;
+  observe::ThinnedPoints<Record::Loss> losses{512, 1};
+  std::vector<int64_t> epochs;
+  std::map<std::string, std::vector<double>> curves;
+  std::vector<std::string> curve_order;
+  WorkerSteps before;  // a restart, by replica of all workers
+  // Of several workers, as of the last epoch's end.
+  std::optional<observe::RunSummary> joined;
+  std::vector<WorkerSteps> workers;
+};
+
 class RunRecordCallback final : public CallbackBase {
  public:
   RunRecordCallback(std::string folder, const RunRecordOptions& options)
@@ -257,26 +278,6 @@ class RunRecordCallback final : public CallbackBase {
       throw;
     }
   }
-
-  struct Run {
-    Record record;  // all that is not made anew for every snapshot
-    int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0;
-    int epoch = 0;
-    int64_t last_batch = -1;
-    int64_t steps = 0;  // made here
-    int64_t told = 0;
-    std::optional<observe::StepHistory> history;
-    ShortTrace trace;
-    MemoryOverTime memory;
-    observe::ThinnedPoints<Record::Loss> losses{512, 1};
-    std::vector<int64_t> epochs;
-    std::map<std::string, std::vector<double>> curves;
-    std::vector<std::string> curve_order;
-    WorkerSteps before;  // a restart, by replica of all workers
-    // Of several workers, as of the last epoch's end.
-    std::optional<observe::RunSummary> joined;
-    std::vector<WorkerSteps> workers;
-  };
 
   // Where the run goes on from a backup, or with an initial epoch: what it had left before.
   std::optional<Record> earlier_record() const {

@@ -223,7 +223,7 @@ class Einsum {
   // The operand with its dimensions in the order of these three groups, as a batch of matrices.
   Tensor matrices(const Operand& x, const Labels& batch, const Labels& rows, const Labels& columns) const {
     Dims order;
-    for (const char label : batch + rows + columns) order.push_back(axis_of(x, label));
+    for (const char label : detail::concat(batch, rows, columns)) order.push_back(axis_of(x, label));
     const auto elements = [&](const Labels& labels) { return static_cast<int64_t>(size_of(labels)); };
     return reshape(order.empty() ? x.tensor : transpose(x.tensor, order),
                    {elements(batch), elements(rows), elements(columns)});

@@ -96,7 +96,8 @@ bool winograd_pays(const Problem& p, const Dims& results) {
   const auto up_to = [](int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
   const auto in = static_cast<double>(up_to(p.in_channels, 16)),
              out = static_cast<double>(up_to(p.out_channels, 16));
-  const auto tiles = static_cast<double>(p.batch * (up_to(results[0], 4) / 4) * (up_to(results[1], 4) / 4));
+  const auto tiles_along = [](int64_t n) { return (n + 3) / 4; };
+  const auto tiles = static_cast<double>(p.batch * tiles_along(results[0]) * tiles_along(results[1]));
   const auto pixels = static_cast<double>(p.batch * window.output(0) * window.output(1));
   constexpr double kTransform = 19, kReorder = 5;  // what one element costs, in multiply-adds
   const double direct = pixels * 9 * static_cast<double>(p.in_channels) * out;

@@ -78,27 +78,31 @@ LOCKSTEP_INLINE Words blocks(const RandomRows& rows, const Position& at, int64_t
   for (int lane = 0; lane < kLanes; ++lane) offset[lane] = static_cast<uint32_t>(block_of_lane<order>(lane));
   const auto first = static_cast<uint64_t>(at.block);
   const uint64_t row = rows.first_row + static_cast<uint64_t>(at.row);
-  if (at.block + kLanes <= blocks_per_row && (first + kLanes) >> 32 == first >> 32)
-    return philox(rows.key, splat(static_cast<uint32_t>(first)) + load(offset),
-                  splat(static_cast<uint32_t>(first >> 32)), splat(static_cast<uint32_t>(row)),
-                  splat(static_cast<uint32_t>(row >> 32)));
-  // The blocks lie in more than one row.
-  uint64_t low[kLanes], high[kLanes];
-  Position walk = at;
-  for (int i = 0; i < kLanes; ++i) {
-    low[i] = static_cast<uint64_t>(walk.block);
-    high[i] = rows.first_row + static_cast<uint64_t>(walk.row);
-    if (++walk.block == blocks_per_row) walk = {walk.row + 1, 0};
+  U32 counter[4];
+  if (at.block + kLanes <= blocks_per_row && (first + kLanes) >> 32 == first >> 32) {
+    counter[0] = splat(static_cast<uint32_t>(first)) + load(offset);
+    counter[1] = splat(static_cast<uint32_t>(first >> 32));
+    counter[2] = splat(static_cast<uint32_t>(row));
+    counter[3] = splat(static_cast<uint32_t>(row >> 32));
+  } else {  // The blocks lie in more than one row.
+    uint64_t low[kLanes], high[kLanes];
+    Position walk = at;
+    for (int i = 0; i < kLanes; ++i) {
+      low[i] = static_cast<uint64_t>(walk.block);
+      high[i] = rows.first_row + static_cast<uint64_t>(walk.row);
+      if (++walk.block == blocks_per_row) walk = {walk.row + 1, 0};
+    }
+    uint32_t words[4][kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const uint32_t i = offset[lane];
+      words[0][lane] = static_cast<uint32_t>(low[i]);
+      words[1][lane] = static_cast<uint32_t>(low[i] >> 32);
+      words[2][lane] = static_cast<uint32_t>(high[i]);
+      words[3][lane] = static_cast<uint32_t>(high[i] >> 32);
+    }
+    for (int k = 0; k < 4; ++k) counter[k] = load(words[k]);
   }
-  uint32_t counter[4][kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint32_t i = offset[lane];
-    counter[0][lane] = static_cast<uint32_t>(low[i]);
-    counter[1][lane] = static_cast<uint32_t>(low[i] >> 32);
-    counter[2][lane] = static_cast<uint32_t>(high[i]);
-    counter[3][lane] = static_cast<uint32_t>(high[i] >> 32);
-  }
-  return philox(rows.key, load(counter[0]), load(counter[1]), load(counter[2]), load(counter[3]));
+  return philox(rows.key, counter[0], counter[1], counter[2], counter[3]);
 }
 
 // f(elements of 16 blocks, where to put them) for the blocks [begin, end). Whole blocks go straight to memory; others
@@ -111,14 +115,15 @@ LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, 
   for (int64_t first = begin; first < end; first += kLanes) {
     const Words words = blocks<order>(rows, at, blocks_per_row);
     const int64_t count = end - first < kLanes ? end - first : kLanes;
-    if (rows.width % 4 == 0 && count == kLanes) {
-      make(words, y + 4 * first);
+    const bool whole = rows.width % 4 == 0 && count == kLanes;
+    // One call of make(): all of it is inlined, and twice the code is twice the work for the compiler.
+    T elements[4 * kLanes];
+    make(words, whole ? y + 4 * first : elements);
+    if (whole) {
       at.block += kLanes;
       while (at.block >= blocks_per_row) at = {at.row + 1, at.block - blocks_per_row};
       continue;
     }
-    T elements[4 * kLanes];
-    make(words, elements);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t column = 4 * at.block;
       for (int64_t k = 0; k < 4 && column + k < rows.width; ++k)

@@ -1,10 +1,11 @@
-// Sorting and searching on the CPU, a thread a row.
+// Sorting and searching on the CPU, one thread per row.
 //
 // An element and its place become one integer that is ordered as they are, so that sorting is that of integers: by
 // comparison where there are few, by digits where there are many.
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -29,7 +30,7 @@ Order<T> ordered(T x) {
   } else if constexpr (std::is_floating_point_v<T>) {
     using U = Order<T>;
     constexpr U kSign = U(1) << (8 * sizeof(U) - 1);
-    if (x != x) return ~U(0);
+    if (std::isnan(x)) return ~U(0);
     const U bits = std::bit_cast<U>(x + T(0));  // -0 + 0 is 0
     return static_cast<U>(bits & kSign ? ~bits : bits | kSign);
   } else if constexpr (sizeof(T) == 1) {
