@@ -15,11 +15,10 @@ set_target_properties(lockstep_python PROPERTIES OUTPUT_NAME _lockstep
                       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/lockstep)
 
 if(DEFINED SKBUILD)
-  # A wheel: the package, the library and its plugins in one folder.
+  # A wheel: the package and the library in one folder.
   set_target_properties(lockstep_python PROPERTIES INSTALL_RPATH $ORIGIN)
-  set_target_properties(lockstep PROPERTIES INSTALL_RPATH $ORIGIN)
   install(TARGETS lockstep_python LIBRARY DESTINATION lockstep COMPONENT python)
-  install(FILES $<TARGET_SONAME_FILE:lockstep> DESTINATION lockstep COMPONENT python)
+  install(FILES $<TARGET_FILE:lockstep> DESTINATION lockstep COMPONENT python RENAME $<TARGET_SONAME_FILE_NAME:lockstep>)
 else()
   file(GLOB_RECURSE package_files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/python python/lockstep/*.py python/lockstep/py.typed)
   foreach(file ${package_files})

@@ -113,11 +113,16 @@ nb::object to_python(const Json& json) {
   return dict;
 }
 
+bool is_tensor(nb::handle value) {
+  // No class is derived from it, so that a look at the type says it all.
+  static const PyObject* const type = nb::type<Tensor>().ptr();
+  return reinterpret_cast<const PyObject*>(Py_TYPE(value.ptr())) == type;
+}
+
 Tensor tensor(nb::handle value, std::optional<DType> dtype) {
+  if (is_tensor(value)) return *nb::inst_ptr<Tensor>(value);
   if (value.is_none()) return {};
-  if (const Tensor* given = nullptr; nb::try_cast<const Tensor*>(value, given, false) && given) return *given;
-  if (const Variable* given = nullptr; nb::try_cast<const Variable*>(value, given, false) && given)
-    return given->value(when_asked());
+  if (nb::isinstance<Variable>(value)) return nb::inst_ptr<Variable>(value)->value(when_asked());
   return nb::cast<Tensor>(
       nb::borrow<nb::callable>(package().as_tensor.get())(value, dtype ? to_python(*dtype) : nb::none()));
 }

@@ -134,6 +134,7 @@ nb::list to_python(std::span<const Tensor> tensors);
 nb::tuple to_python(const Dims& dims);
 nb::object to_python(const Json& json);
 
+bool is_tensor(nb::handle value);
 // A tensor, a variable (read), or what the package makes a tensor of. None: undefined.
 Tensor tensor(nb::handle value, std::optional<DType> dtype = {});
 TensorList tensors(nb::handle sequence);

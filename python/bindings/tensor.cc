@@ -140,8 +140,10 @@ Tensor from_ndarray(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& ar
 
 template <Tensor (*op)(const OperandArg&, const OperandArg&), bool reflected = false>
 nb::object binary(nb::handle self, nb::handle other) {
-  // What is no tensor and cannot become one may know what to do with this one.
-  if (nb::hasattr(other, "_defers_tensor_operators")) return nb::borrow(Py_NotImplemented);
+  // What is no tensor and no number may know what to do with this one.
+  if (!is_tensor(other) && !PyFloat_Check(other.ptr()) && !PyLong_Check(other.ptr()) &&
+      nb::hasattr(other, "_defers_tensor_operators"))
+    return nb::borrow(Py_NotImplemented);
   const auto [a, b] = operands(self, other);
   return nb::cast(reflected ? op(b, a) : op(a, b));
 }

@@ -136,10 +136,12 @@ class _Traced:
         return [convert_to_tensor(leaf) for leaf in flat if leaf is not None]
 
     def __call__(self, leaves):
-        flat = iter(self.engine([leaves[position] for position in self._positions]))
+        whole = len(self._positions) == len(leaves)
+        flat = self.engine(leaves if whole else [leaves[position] for position in self._positions])
         result = self._result
         if result is _Place:
-            return next(flat)
+            return flat[0]
+        flat = iter(flat)
         if not nest.is_nested(result):
             return None
         return nest.map_structure(lambda place: next(flat) if place is _Place else None, result)
@@ -185,6 +187,7 @@ class Function:
         self._name = name or getattr(python_function, "__name__", "function")
         self.input_signature = input_signature
         self._traces = {}
+        self._of_tensors = {}  # those of calls with so many tensors and nothing else
 
     def __get__(self, instance, owner=None):
         """As a method: every object has traces of its own."""
@@ -209,7 +212,13 @@ class Function:
         return found, leaves
 
     def __call__(self, *args, **kwargs):
+        plain = not kwargs and self.input_signature is None and all(type(arg) is Tensor for arg in args)
+        found = self._of_tensors.get(len(args)) if plain else None
+        if found is not None:
+            return found(args)
         found, leaves = self._find(args, kwargs)
+        if plain:
+            self._of_tensors[len(args)] = found
         return found(leaves)
 
     def experimental_get_tracing_count(self):

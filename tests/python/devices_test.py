@@ -71,6 +71,32 @@ class StrategiesOwnProcess(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "strategy.reduce"):
             float(parts)
 
+    def test_own_train_step_runs_on_all_devices(self):
+        class Own(keras.Model):
+            def train_step(self, data):
+                x, y = data
+                with tf.GradientTape() as tape:
+                    loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+                weights = self.trainable_variables
+                self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+                return {"loss": loss}
+
+        def made():
+            keras.utils.set_random_seed(3)
+            inputs = keras.Input((4,))
+            model = Own(inputs, keras.layers.Dense(1)(inputs))
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+            return model
+        x, y = self.data()
+        alone = made()
+        wanted = alone.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        with tf.distribute.MirroredStrategy(report=False).scope():
+            model = made()
+        history = model.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        np.testing.assert_allclose(history.history["loss"], wanted.history["loss"], rtol=1e-4)
+        for a, b in zip(alone.get_weights(), model.get_weights()):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
     def test_forgotten_scope_names_the_line(self):
         model = self.model()
         tf.distribute.MirroredStrategy(report=False)

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from .. import _lockstep, data, nest
+from .. import _lockstep, data, distribute, nest
 from .._lockstep import KerasTensor
 from ..function import Function, GradientTape
 from ..tensor import convert_to_tensor, is_tensor
@@ -132,6 +132,12 @@ class Model(Layer):
     def _take(self, handle):
         super()._take(handle)
         self.__dict__.setdefault("_compiled", None)
+        self.__dict__.setdefault("_strategy", distribute.get_strategy() if distribute.has_strategy() else None)
+
+    @property
+    def distribute_strategy(self):
+        """The strategy in whose scope it was made."""
+        return self._strategy or distribute.Strategy()
 
     # --- putting together ---
 
@@ -486,9 +492,17 @@ class _PythonFit:
         steps = model.__dict__.setdefault("_python_steps", {})
         if name not in steps:
             step = getattr(model, name)
-            eager = model._compiled is not None and model._compiled["run_eagerly"]
-            steps[name] = step if eager or isinstance(step, Function) else Function(step, name)
+            if self._spread:
+                strategy = model._strategy
+                steps[name] = lambda batch: nest.map_structure(_joined, strategy.run(step, args=(batch,)))
+            else:
+                eager = model._compiled is not None and model._compiled["run_eagerly"]
+                steps[name] = step if eager or isinstance(step, Function) else Function(step, name)
         return steps[name]
+
+    @property
+    def _spread(self):
+        return self._model._strategy is not None and self._model._strategy.num_replicas_in_sync > 1
 
     def _metrics(self):
         model = self._model
@@ -511,6 +525,8 @@ class _PythonFit:
         for metric in self._metrics():
             metric.reset_state()
         logs, count = {}, 0
+        if self._spread:
+            dataset = self._model._strategy.experimental_distribute_dataset(dataset)
         for count, batch in enumerate(dataset, 1):
             if moment:
                 self._tell("on_train_batch_begin", count - 1, {})
@@ -554,6 +570,14 @@ class _PythonFit:
         made = callbacks_module.History(epochs, history, {"epochs": self._epochs, "verbose": self._verbose}, model)
         model.__dict__["history"] = made
         return made
+
+
+def _joined(value):
+    """A log of all replicas: what is the same on all of them is that, losses are shares that add up."""
+    if not isinstance(value, distribute.DistributedValues):
+        return value
+    parts = [float(part) for part in value.values]
+    return parts[0] if all(part == parts[0] for part in parts) else sum(parts)
 
 
 def _first(arrays):
