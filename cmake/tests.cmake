@@ -191,6 +191,17 @@ if(LOCKSTEP_SANITIZE)
   return()
 endif()
 
+# The Python package's tests are a program like the others; where the package is not built, every case is skipped.
+set(python_tests_settings "LOCKSTEP_TEST_PYTHON='${Python_EXECUTABLE}' LOCKSTEP_TEST_PACKAGE='${PROJECT_BINARY_DIR}/python'")
+if(NOT LOCKSTEP_PYTHON)
+  set(python_tests_settings "LOCKSTEP_TEST_SKIP=\"\${LOCKSTEP_TEST_SKIP:-the package was not built; ./run test builds it}\"")
+endif()
+file(WRITE ${PROJECT_BINARY_DIR}/python_tests
+     "#!/bin/sh\n${python_tests_settings} exec '${Python3_EXECUTABLE}' -B '${PROJECT_SOURCE_DIR}/tests/python/program.py' \"$@\"\n")
+file(CHMOD ${PROJECT_BINARY_DIR}/python_tests PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE)
+set_property(GLOBAL APPEND_STRING PROPERTY lockstep_test_programs
+             ",\n  {\"room\": \"python\", \"program\": \"${PROJECT_BINARY_DIR}/python_tests\"}")
+
 # The rules of the tree, and the tests of the checkers themselves.
 set(rules ${PROJECT_SOURCE_DIR}/tests/rules)
 foreach(rule room_order header_cycles op_names public_includes readme_samples typed_streams words)
@@ -235,7 +246,7 @@ foreach(source ${articles})
                                --program ${package_folder}/build/examples/articles/${article})
 endforeach()
 file(GLOB guide CONFIGURE_DEPENDS docs/guide/*.md)
-list(FILTER guide EXCLUDE REGEX README)
+list(FILTER guide EXCLUDE REGEX "README|/python\\.md")  # what Python programs print, tests/python looks at
 foreach(page ${guide})
   cmake_path(GET page STEM name)
   lockstep_add_command(package.guide_${name} AFTER package.build

@@ -28,6 +28,7 @@
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/callbacks.h"
+#include "lockstep/keras/catalogue.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/datasets.h"

@@ -494,6 +494,14 @@ std::vector<Distributed> Strategy::run_body(const Body& body, const std::vector<
 
 void Strategy::note_same_examples(int workers) const { impl_->workers_alike = workers; }
 
+std::vector<Distributed> Strategy::run_tensors(const Body& f, std::span<const RunArgument> arguments,
+                                               std::source_location where) const {
+  const CallSite site(where);
+  std::vector<Argument> tensors;
+  for (const RunArgument& argument : arguments) add(tensors, argument);
+  return run_body(f, tensors);
+}
+
 observe::RunSummary Strategy::summary() const {
   return impl_->loop ? impl_->loop->summary() : observe::RunSummary();
 }

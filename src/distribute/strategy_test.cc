@@ -35,6 +35,25 @@ TEST(Strategy, RunGivesEveryReplicaItsSlice) {
   EXPECT_EQ(strategy.gather(doubled).size(), 10);
 }
 
+TEST(Strategy, RunTakesAsManyTensorsAsThereAre) {
+  const MirroredStrategy strategy(names(3));
+  const Distributed batch = strategy.distribute(ten());
+  const Tensor one = Tensor::scalar(1.0F);
+  const std::vector<RunArgument> arguments(12, one);
+  std::vector<RunArgument> all = {batch};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const std::vector<Distributed> results = strategy.run_tensors(
+      [](std::span<const Tensor> in) -> TensorList {
+        Tensor sum = in[0];
+        for (const Tensor& more : in.subspan(1)) sum = sum + more;
+        return {sum, in[1]};
+      },
+      all);
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_THAT(results[0].at(2).to_vector<float>(), ElementsAre(20, 21));
+  EXPECT_EQ(results[1].at(0).item<float>(), 1);
+}
+
 // TF_CONFIG set to this text while it lives.
 class TfConfigSetting {
  public:

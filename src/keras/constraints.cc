@@ -85,6 +85,8 @@ Registry<Constraint>& registry() {
 
 }  // namespace
 
+const Catalogued& known_constraints() { return registry(); }
+
 Constraint::Constraint(const char* name, std::source_location where) : Constraint(std::string(name), where) {}
 
 Constraint::Constraint(const std::string& name, std::source_location where)

@@ -296,6 +296,8 @@ Registry<Initializer>& registry() {
 
 }  // namespace
 
+const Catalogued& known_initializers() { return registry(); }
+
 Initializer::Initializer(const char* name, std::source_location where)
     : Initializer(std::string(name), where) {}
 

@@ -503,6 +503,7 @@ Registry<Layer>& layer_registry() {
   static Registry<Layer> registry("layer");
   return registry;
 }
+const Catalogued& known_layers() { return layer_registry(); }
 
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make) {
   layer_registry().add(class_name, std::move(make), {"Custom>" + class_name});

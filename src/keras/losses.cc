@@ -499,7 +499,14 @@ template <class Settings>
 void enter_loss(Registry<Loss>& registry, const std::vector<std::string>& aliases = {}) {
   registry.add(
       Settings::kName, [](const Json& config) { return make_rule(SettingsLoss<Settings>::read(config)); },
-      aliases);
+      aliases,
+      [] {
+        Json parameters = write_fields(Settings());
+        parameters.set("reduction", "sum_over_batch_size");
+        parameters.set("name", nullptr);
+        parameters.set("dtype", nullptr);
+        return parameters;
+      });
 }
 
 Registry<Loss>& registry() {
@@ -534,6 +541,8 @@ Registry<Loss>& registry() {
 }
 
 }  // namespace
+
+const Catalogued& known_losses() { return registry(); }
 
 // --- Loss ------------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,13 @@ template <template <class> class Rule, class Settings>
 void enter_metric(Registry<Metric>& registry, const std::vector<std::string>& aliases = {}) {
   registry.add(
       Settings::kName,
-      [](const Json& config) { return make_metric<Rule>(SettingsMetric<Settings>::read(config)); }, aliases);
+      [](const Json& config) { return make_metric<Rule>(SettingsMetric<Settings>::read(config)); }, aliases,
+      [] {
+        Json parameters = write_fields(Settings());
+        parameters.set("name", nullptr);
+        parameters.set("dtype", nullptr);
+        return parameters;
+      });
 }
 
 // Called once, by metric_registry().

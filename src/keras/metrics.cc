@@ -433,6 +433,7 @@ Registry<Metric>& metric_registry() {
   }();
   return all;
 }
+const Catalogued& known_metrics() { return metric_registry(); }
 
 // --- Metric ----------------------------------------------------------------------------------------------------------
 

@@ -25,18 +25,40 @@ std::string to_snake_case(std::string_view class_name);
 // {"module": module, "class_name": class_name, "config": config, "registered_name": null}
 Json serialized(std::string_view module, std::string_view class_name, Json config);
 
+// What a registry knows, whatever is made of it: for the catalogue (lockstep/keras/catalogue.h).
+class Catalogued {
+ public:
+  virtual ~Catalogued() = default;
+  virtual std::vector<std::string> class_names() const = 0;
+  virtual Json parameters(const std::string& class_name, std::source_location where) const = 0;
+};
+const Catalogued& known_layers();
+const Catalogued& known_losses();
+const Catalogued& known_metrics();
+const Catalogued& known_initializers();
+const Catalogued& known_regularizers();
+const Catalogued& known_constraints();
+namespace optimizers {
+const Catalogued& known_optimizers();
+const Catalogued& known_schedules();
+}  // namespace optimizers
+
 // `Made` is the handle. Registration happens at static initialisation or by the user; look-ups from any thread.
 template <class Made>
-class Registry {
+class Registry final : public Catalogued {
  public:
   using Maker = std::function<Made(const Json& config)>;
+  // The settings that a maker reads, with their defaults; a function, for defaults are registered things themselves.
+  using Parameters = std::function<Json()>;
 
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
   // Found by its class name, the same in snake case, and these other names.
-  void add(const std::string& class_name, Maker maker, const std::vector<std::string>& aliases = {}) {
+  void add(const std::string& class_name, Maker maker, const std::vector<std::string>& aliases = {},
+           Parameters parameters = {}) {
     const std::lock_guard lock(mutex_);
     class_names_.push_back(class_name);
+    parameters_[class_name] = std::move(parameters);
     makers_[class_name] = maker;
     makers_[to_snake_case(class_name)] = maker;
     for (const std::string& alias : aliases) makers_[alias] = maker;
@@ -81,9 +103,20 @@ class Registry {
     return make(json.at("class_name").as_string(), settings, where);
   }
 
-  std::vector<std::string> class_names() const {
+  std::vector<std::string> class_names() const override {
     const std::lock_guard lock(mutex_);
     return class_names_;
+  }
+
+  Json parameters(const std::string& class_name, std::source_location where) const override {
+    Parameters parameters;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = parameters_.find(class_name);
+      if (found == parameters_.end()) fail_unknown(class_name, where);
+      parameters = found->second;
+    }
+    return parameters ? parameters() : Json();
   }
 
  private:
@@ -101,6 +134,7 @@ class Registry {
   mutable std::mutex mutex_;
   std::map<std::string, Maker> makers_;
   std::vector<std::string> class_names_;
+  std::map<std::string, Parameters> parameters_;
 };
 
 }  // namespace lockstep::keras

@@ -91,6 +91,8 @@ Registry<Regularizer>& registry() {
 
 }  // namespace
 
+const Catalogued& known_regularizers() { return registry(); }
+
 Regularizer::Regularizer(const char* name, std::source_location where)
     : Regularizer(std::string(name), where) {}
 

@@ -58,7 +58,7 @@ void enter(Registry<Made>& registry, const std::vector<std::string>& aliases = {
       [](const Json& config) {
         return Made(std::make_shared<Rule<Settings>>(read_fields<Settings>(config)));
       },
-      aliases);
+      aliases, [] { return write_fields(Settings()); });
 }
 
 }  // namespace lockstep::keras

@@ -351,6 +351,10 @@ class WordsTest(RuleTest):
         self.write({"src/keras/utils.h": ""})
         self.assert_fails(words.check, "src/keras/utils.h:1:")
 
+    def test_module_of_keras_named_utils(self):
+        self.write({"python/lockstep/keras/utils.py": ""})
+        self.assert_passes(words.check)
+
     def test_build_folder_and_binary_files_are_left_alone(self):
         self.write({"build/x.cc": "// FIX" "ME\n"})
         (self.root / "src/base/blob.bin").write_bytes(b"\xff\xfe\x00 TO" b"DO")

@@ -26,6 +26,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -231,6 +232,11 @@ class Strategy {
            const RunArgument& fourth = {}, const RunArgument& fifth = {}, const RunArgument& sixth = {},
            const RunArgument& seventh = {}, const RunArgument& eighth = {},
            std::source_location where = std::source_location::current()) const;
+
+  // The same for a function of as many tensors as the arguments hold, which only the program knows.
+  std::vector<Distributed> run_tensors(const std::function<TensorList(std::span<const Tensor>)>& f,
+                                       std::span<const RunArgument> arguments,
+                                       std::source_location where = std::source_location::current()) const;
 
   // Over the replicas, of all workers, and, where `axis` is given, over that dimension of each; the mean weighs all elements
   // alike. Every worker has to call it.

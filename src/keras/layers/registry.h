@@ -86,6 +86,19 @@ Settings read_layer_settings(const Json& config) {
   return settings;
 }
 
+// What Keras' constructor takes, in its order: a layer's own settings, then those of all layers.
+template <class Settings>
+Json layer_parameters() {
+  const Settings settings{};
+  Json parameters = write_fields(settings);
+  if constexpr (requires { settings.options.activity_regularizer; })
+    parameters.set("activity_regularizer", nullptr);
+  parameters.set("name", nullptr);
+  parameters.set("trainable", true);
+  parameters.set("dtype", nullptr);
+  return parameters;
+}
+
 template <class L>
 class RegisterLayer {
  public:
@@ -95,7 +108,7 @@ class RegisterLayer {
         [](const Json& config) {
           return make_configured<L>(read_layer_settings<typename L::Settings>(config));
         },
-        aliases);
+        aliases, layer_parameters<typename L::Settings>);
   }
 };
 

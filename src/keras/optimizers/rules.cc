@@ -402,16 +402,30 @@ Optimizer make(const typename RuleType::Options& options, std::source_location w
       std::make_shared<RuleCore>(std::make_shared<RuleType>(options), common_options(options), where));
 }
 
+// What Keras' constructor takes, in its order: the rate, the rule's own settings, those of all optimizers.
+template <class RuleType>
+Json parameters() {
+  typename RuleType::Options options;
+  FieldWriter own, common;
+  RuleType::visit(options, own);
+  visit_common(options, common);
+  Json all = Json::object({{"learning_rate", nullptr}});
+  for (const Json& part : {own.take(), common.take()})
+    for (const auto& [name, value] : part.members()) all.set(name, value);
+  return all;
+}
+
 using Optimizers = Registry<Optimizer>;
 
 template <class RuleType>
 void add(Optimizers& registry) {
-  registry.add(RuleType::kClass,
-               [](const Json& config) {
-                 return make<RuleType>(read_fields<Settings<RuleType>>(config).options,
-                                       std::source_location::current());
-               },
-               {lower(RuleType::kClass)});
+  registry.add(
+      RuleType::kClass,
+      [](const Json& config) {
+        return make<RuleType>(read_fields<Settings<RuleType>>(config).options,
+                              std::source_location::current());
+      },
+      {lower(RuleType::kClass)}, parameters<RuleType>);
 }
 
 Optimizers& registry() {
@@ -438,6 +452,8 @@ Optimizers& registry() {
 }
 
 }  // namespace
+
+const Catalogued& known_optimizers() { return registry(); }
 
 Optimizer optimizer_from_json(const Json& json, std::source_location where) {
   if (json.is_string()) {

@@ -224,9 +224,10 @@ using Schedules = Registry<LearningRateSchedule>;
 
 template <class Settings>
 void add(Schedules& registry) {
-  registry.add(Settings::kClass, [](const Json& config) {
-    return make(read_fields<Settings>(config), std::source_location::current());
-  });
+  registry.add(
+      Settings::kClass,
+      [](const Json& config) { return make(read_fields<Settings>(config), std::source_location::current()); },
+      {}, [] { return write_fields(Settings()); });
 }
 
 Schedules& registry() {
@@ -244,6 +245,8 @@ Schedules& registry() {
 }
 
 }  // namespace
+
+const Catalogued& known_schedules() { return registry(); }
 
 LearningRateSchedule::LearningRateSchedule(std::function<Tensor(const Tensor&)> rate)
     : rule_(std::make_shared<FunctionRule>(std::move(rate))) {}

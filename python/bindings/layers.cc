@@ -1,0 +1,379 @@
+// Layers, initializers and their kin, and the layers and models that are written in Python.
+#include "lockstep/keras/layers.h"
+#include "keras.h"
+#include "lockstep/keras/activations.h"
+#include "lockstep/keras/applications.h"
+#include "lockstep/keras/catalogue.h"
+#include "lockstep/keras/constraints.h"
+#include "lockstep/keras/initializers.h"
+#include "lockstep/keras/regularizers.h"
+
+namespace lockstep::python {
+
+using keras::CallContext;
+using keras::KerasTensor;
+using keras::KerasTensorList;
+using keras::Layer;
+using keras::LayerBase;
+using keras::LayerBaseOptions;
+using keras::Model;
+using keras::ModelBase;
+
+namespace {
+
+nb::list to_python(const std::vector<Variable>& variables) {
+  nb::list list;
+  for (const Variable& variable : variables) list.append(nb::cast(variable));
+  return list;
+}
+
+// --- written in Python ---------------------------------------------------------------------------------------------------
+
+// What is the same in layers and models that are written in Python. The engine keeps the object of Python alive, and the
+// object the engine's; visit() shows this circle to Python's garbage collector.
+class Written {
+ public:
+  explicit Written(Any self) : self_(self) {}
+  virtual ~Written() = default;
+  nb::handle self() const { return self_.get(); }
+
+  virtual Variable new_weight(const std::string& name, const Shape& shape,
+                              const keras::WeightOptions& options) = 0;
+  virtual void hold(const Layer& layer) = 0;
+  virtual void hold(const Variable& variable) = 0;
+  virtual void penalize(const Tensor& loss) = 0;
+
+ private:
+  Kept self_;
+};
+
+template <class Base>
+class WrittenLayer final : public Base, public Written {
+ public:
+  WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, std::source_location where)
+      : Base(std::move(class_name), std::move(options), where), Written(self) {}
+
+  void build_all(const std::vector<Shape>& inputs) override {
+    const nb::gil_scoped_acquire acquire;
+    nb::list shapes;
+    for (const Shape& shape : inputs) shapes.append(python::to_python(shape));
+    self().attr("_build_for_engine")(shapes);
+  }
+  TensorList call_all(const TensorList& inputs, const CallContext& context) override {
+    const nb::gil_scoped_acquire acquire;
+    return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
+                                                   python::to_python(context.masks)));
+  }
+  TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object given =
+        self().attr("_mask_for_engine")(python::to_python(inputs), python::to_python(masks), results);
+    return given.is_none() ? Base::compute_mask(inputs, masks, results) : tensors(given);
+  }
+  bool supports_masking() const override {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<bool>(self().attr("supports_masking"));
+  }
+  // Integers and what is no tensor of the model's dtype come as they are given.
+  Json get_config() const override {
+    const nb::gil_scoped_acquire acquire;
+    Json config = LayerBase::get_config();
+    const Json own = json(self().attr("get_config")());
+    for (const auto& [name, value] : own.members()) config.set(name, value);
+    return config;
+  }
+
+  Variable new_weight(const std::string& name, const Shape& shape,
+                      const keras::WeightOptions& options) override {
+    return this->add_weight(name, shape, options);
+  }
+  void hold(const Layer& layer) override { this->track(layer, here()); }
+  void hold(const Variable& variable) override { this->track(variable); }
+  void penalize(const Tensor& loss) override { this->add_loss(loss); }
+};
+
+Written& written(const Layer& layer) {
+  auto* found = dynamic_cast<Written*>(layer.base().get());
+  require(found, ErrorCode::failed_precondition, here(), "layer \"", layer.name(),
+          "\" is one of the engine's own");
+  return *found;
+}
+
+// A handle holds the engine's part of a layer. Where nobody else holds that, it alone keeps the object of Python alive.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const std::shared_ptr<LayerBase>& base = nb::inst_ptr<Layer>(self)->base();
+  if (base && base.use_count() == 1)
+    if (const nb::handle object = python_self(*base)) Py_VISIT(object.ptr());
+  return 0;
+}
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) *nb::inst_ptr<Layer>(self) = Layer();
+  return 0;
+}
+std::array kLayerSlots{PyType_Slot{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       PyType_Slot{Py_tp_clear, reinterpret_cast<void*>(clear)}, PyType_Slot{0, nullptr}};
+
+LayerBaseOptions base_options(const std::string& name, bool trainable, const std::string& dtype,
+                              Any regularizer) {
+  LayerBaseOptions options{.name = name, .trainable = trainable};
+  if (!dtype.empty()) options.dtype = keras::DTypePolicy(dtype, here());
+  options.activity_regularizer = keras::Regularizer::deserialize(json(regularizer), here());
+  return options;
+}
+
+// An initializer that is a function of Python: (shape, dtype) -> tensor.
+class WrittenInitializer final : public keras::Initializer::Rule {
+ public:
+  explicit WrittenInitializer(Kept f) : f_(std::move(f)) {}
+  Tensor make(const Shape& shape, DType dtype) const override {
+    const nb::gil_scoped_acquire acquire;
+    return tensor(nb::borrow<nb::callable>(f_.get())(python::to_python(shape), python::to_python(dtype)),
+                  dtype);
+  }
+  std::string class_name() const override { return "function"; }
+
+ private:
+  Kept f_;
+};
+
+keras::Initializer initializer(Any value) {
+  if (PyCallable_Check(value.ptr()))
+    return {std::static_pointer_cast<const keras::Initializer::Rule>(
+        std::make_shared<WrittenInitializer>(Kept(value)))};
+  return keras::Initializer::deserialize(json(value), here());
+}
+
+// --- calls ---------------------------------------------------------------------------------------------------------------
+
+template <class Value>
+keras::BasicCallOptions<Value> call_options(Any given) {
+  keras::BasicCallOptions<Value> options;
+  for (const auto& [key, value] : nb::borrow<nb::dict>(given)) {
+    const std::string name = nb::cast<std::string>(key);
+    const auto one = [&](Any v) -> Value {
+      if constexpr (std::is_same_v<Value, Tensor>)
+        return tensor(v);
+      else
+        return nb::cast<KerasTensor>(v);
+    };
+    if (value.is_none()) continue;
+    if (name == "training")
+      options.training = nb::cast<bool>(value);
+    else if (name == "mask")
+      options.mask = one(value);
+    else if (name == "attention_mask")
+      options.attention_mask = one(value);
+    else if (name == "use_causal_mask")
+      options.use_causal_mask = nb::cast<bool>(value);
+    else if (name == "return_attention_scores")
+      options.return_attention_scores = nb::cast<bool>(value);
+    else if (name == "initial_state")
+      for (const nb::handle state : nb::borrow<nb::sequence>(value))
+        options.initial_state.push_back(one(state));
+    else
+      throw nb::type_error(("no layer of the engine takes the argument " + name).c_str());
+  }
+  return options;
+}
+
+KerasTensorList keras_tensors(Any sequence) {
+  KerasTensorList list;
+  for (const nb::handle item : nb::borrow<nb::sequence>(sequence))
+    list.push_back(nb::cast<KerasTensor>(item));
+  return list;
+}
+nb::list to_python(const KerasTensorList& values) {
+  nb::list list;
+  for (const KerasTensor& value : values) list.append(nb::cast(value));
+  return list;
+}
+
+keras::KerasOperand keras_operand(Any value) {
+  if (nb::isinstance<KerasTensor>(value)) return {nb::cast<const KerasTensor&>(value), here()};
+  return {nb::cast<double>(value), here()};
+}
+
+std::vector<Shape> shapes(Any sequence) {
+  std::vector<Shape> all;
+  for (const nb::handle item : nb::borrow<nb::sequence>(sequence)) all.push_back(shape(item));
+  return all;
+}
+
+keras::catalogue::Kind kind(const std::string& name) {
+  using keras::catalogue::Kind;
+  const std::pair<const char*, Kind> kinds[] = {{"layer", Kind::layer},
+                                                {"loss", Kind::loss},
+                                                {"metric", Kind::metric},
+                                                {"optimizer", Kind::optimizer},
+                                                {"schedule", Kind::schedule},
+                                                {"initializer", Kind::initializer},
+                                                {"regularizer", Kind::regularizer},
+                                                {"constraint", Kind::constraint}};
+  for (const auto& [known, kind] : kinds)
+    if (name == known) return kind;
+  throw nb::value_error(name.c_str());
+}
+
+}  // namespace
+
+nb::handle python_self(const LayerBase& layer) {
+  const auto* found = dynamic_cast<const Written*>(&layer);
+  return found ? found->self() : nb::handle();
+}
+
+void bind_layers(nb::module_& m) {
+  nb::class_<KerasTensor>(m, "KerasTensor", nb::dynamic_attr())
+      .def_prop_ro("_shape", [](const KerasTensor& t) { return python::to_python(t.shape()); })
+      .def_prop_ro("dtype", [](const KerasTensor& t) { return python::to_python(t.dtype()); })
+      .def_prop_ro("name", [](const KerasTensor& t) { return t.name(); })
+      .def_prop_ro("_key", [](const KerasTensor& t) { return reinterpret_cast<uintptr_t>(t.impl().get()); })
+      .def("_add", [](Any a, Any b) { return keras_operand(a) + keras_operand(b); })
+      .def("_subtract", [](Any a, Any b) { return keras_operand(a) - keras_operand(b); })
+      .def("_multiply", [](Any a, Any b) { return keras_operand(a) * keras_operand(b); })
+      .def("_divide", [](Any a, Any b) { return keras_operand(a) / keras_operand(b); });
+  m.def("keras_arithmetic", [](const std::string& op, Any a, Any b) {
+    const keras::KerasOperand x = keras_operand(a), y = keras_operand(b);
+    return op == "+" ? x + y : op == "-" ? x - y : op == "*" ? x * y : x / y;
+  });
+  m.def("Input", [](Any size, int64_t batch_size, Any type, std::string name) {
+    keras::InputOptions options{.batch_size = batch_size, .name = std::move(name)};
+    if (!type.is_none()) options.dtype = dtype(type);
+    return keras::Input(shape(size), options, here());
+  });
+
+  nb::class_<Layer>(m, "Layer", nb::type_slots(kLayerSlots.data()), nb::is_weak_referenceable())
+      .def_static("of_input", [](const KerasTensor& input) { return Layer(input, here()); })
+      .def_static("deserialize", [](Any config) { return Layer::deserialize(json(config), here()); })
+      .def_static("written",
+                  [](Any self, const std::string& class_name, const std::string& name, bool trainable,
+                     const std::string& dtype, Any regularizer) {
+                    return Layer(std::make_shared<WrittenLayer<LayerBase>>(
+                        self, class_name, base_options(name, trainable, dtype, regularizer), here()));
+                  })
+      .def_static("adapted",
+                  [](const Layer& layer, Any data) {
+                    keras::layers::AdaptableLayer(layer.base()).adapt(tensor(data), here());
+                  })
+      .def("serialize", [](const Layer& l) { return python::to_python(l.serialize(here())); })
+      .def("get_config", [](const Layer& l) { return python::to_python(l.base()->get_config()); })
+      .def("apply",
+           [](const Layer& l, Any inputs, Any options) {
+             const TensorList given = tensors(inputs);
+             const keras::CallOptions said = call_options<Tensor>(options);
+             const std::source_location where = here();
+             return python::to_python(released([&] { return l.apply(given, said, where); }));
+           })
+      .def("apply_symbolic",
+           [](const Layer& l, Any inputs, Any options) {
+             return to_python(l.apply(keras_tensors(inputs), call_options<KerasTensor>(options), here()));
+           })
+      .def("build", [](const Layer& l, Any all) { l.build(shapes(all), here()); })
+      .def_prop_ro("python_self",
+                   [](const Layer& l) -> nb::object {
+                     const nb::handle self = python_self(*l.base());
+                     return self ? nb::borrow(self) : nb::none();
+                   })
+      .def_prop_ro("key", [](const Layer& l) { return reinterpret_cast<uintptr_t>(l.base().get()); })
+      .def_prop_ro("built", [](const Layer& l) { return l.built(); })
+      .def_prop_ro("name", [](const Layer& l) { return l.name(); })
+      .def_prop_ro("path", [](const Layer& l) { return l.path(); })
+      .def_prop_ro("class_name", [](const Layer& l) { return l.class_name(); })
+      .def_prop_ro("takes_list", [](const Layer& l) { return l.base()->takes_list(); })
+      .def_prop_ro("dtype_policy", [](const Layer& l) { return l.dtype_policy().name(); })
+      .def_prop_ro("compute_dtype",
+                   [](const Layer& l) { return python::to_python(l.base()->compute_dtype()); })
+      .def_prop_ro("variable_dtype",
+                   [](const Layer& l) { return python::to_python(l.base()->variable_dtype()); })
+      .def_prop_rw(
+          "trainable", [](const Layer& l) { return l.trainable(); },
+          [](const Layer& l, bool trainable) { l.set_trainable(trainable, here()); })
+      .def_prop_ro("build_shapes",
+                   [](const Layer& l) {
+                     nb::list all;
+                     for (const Shape& shape : l.base()->build_shapes()) all.append(python::to_python(shape));
+                     return all;
+                   })
+      .def("weights", [](const Layer& l) { return to_python(l.weights()); })
+      .def("trainable_weights", [](const Layer& l) { return to_python(l.trainable_weights()); })
+      .def("non_trainable_weights", [](const Layer& l) { return to_python(l.non_trainable_weights()); })
+      .def("set_weights", [](const Layer& l, Any values) { l.set_weights(tensors(values), here()); })
+      .def("count_params", [](const Layer& l) { return l.count_params(here()); })
+      .def("losses", [](const Layer& l) { return python::to_python(l.losses(here())); })
+      .def("layers", [](const Layer& l) { return l.layers(here()); })
+      .def("add_weight",
+           [](const Layer& l, const std::string& name, Any size, Any type, Any initial, Any regularizer,
+              Any constraint, bool trainable) {
+             keras::WeightOptions options{
+                 .initializer = initializer(initial),
+                 .regularizer = keras::Regularizer::deserialize(json(regularizer), here()),
+                 .constraint = keras::Constraint::deserialize(json(constraint), here()),
+                 .trainable = trainable};
+             if (!type.is_none()) options.dtype = dtype(type);
+             return written(l).new_weight(name, shape(size), options);
+           })
+      .def("hold_layer", [](const Layer& l, const Layer& inner) { written(l).hold(inner); })
+      .def("hold_variable", [](const Layer& l, const Variable& variable) { written(l).hold(variable); })
+      .def("add_loss", [](const Layer& l, Any loss) { written(l).penalize(tensor(loss)); });
+  m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,
+                            const std::string& dtype) {
+    return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenLayer<ModelBase>>(
+        self, class_name, base_options(name, trainable, dtype, nb::none()), here())));
+  });
+  m.def("register_layer", [](const std::string& class_name, Any make) {
+    keras::register_layer(class_name, [kept = Kept(make)](const Json& config) {
+      const nb::gil_scoped_acquire acquire;
+      return nb::cast<Layer>(nb::borrow<nb::callable>(kept.get())(python::to_python(config)));
+    });
+  });
+
+  // --- by name ---
+  m.def("class_names", [](const std::string& of) { return keras::catalogue::class_names(kind(of)); });
+  m.def("parameters", [](const std::string& of, const std::string& name) {
+    return python::to_python(keras::catalogue::parameters(kind(of), name, here()));
+  });
+  m.def("activation_names", &keras::activations::names);
+  m.def("activate",
+        [](const std::string& name, Any x) { return keras::Activation(name, here())(tensor(x)); });
+  m.def("register_activation", [](const std::string& name, Any f) {
+    keras::activations::register_activation(name, [kept = Kept(f)](const Tensor& x) {
+      const nb::gil_scoped_acquire acquire;
+      return tensor(nb::borrow<nb::callable>(kept.get())(x));
+    });
+  });
+  m.def("register_initializer", [](const std::string& name, Any f) {
+    keras::initializers::register_initializer(name, [kept = Kept(f)](const Json&) {
+      return keras::Initializer(std::static_pointer_cast<const keras::Initializer::Rule>(
+          std::make_shared<WrittenInitializer>(kept)));
+    });
+  });
+  m.def("initialize", [](Any config, Any size, Any type) {
+    return keras::Initializer::deserialize(json(config), here())(shape(size), dtype(type), here());
+  });
+  m.def("regularize", [](Any config, Any x) {
+    return keras::Regularizer::deserialize(json(config), here())(tensor(x), here());
+  });
+  m.def("constrain", [](Any config, Any x) {
+    return keras::Constraint::deserialize(json(config), here())(tensor(x), here());
+  });
+  // What a configuration becomes, with all its defaults: an error where it is none.
+  m.def("checked_config", [](const std::string& of, Any config) {
+    const Json given = json(config);
+    using keras::catalogue::Kind;
+    switch (kind(of)) {
+      case Kind::initializer:
+        return python::to_python(keras::Initializer::deserialize(given, here()).serialize());
+      case Kind::regularizer:
+        return python::to_python(keras::Regularizer::deserialize(given, here()).serialize());
+      default: return python::to_python(keras::Constraint::deserialize(given, here()).serialize());
+    }
+  });
+  m.def("set_global_policy", [](const std::string& name) {
+    keras::mixed_precision::set_global_policy({name, here()});
+  });
+  m.def("global_policy", [] { return keras::mixed_precision::global_policy().name(); });
+  m.def("mask_of", [](Any x) { return python::to_python(keras::mask_of(tensor(x))); });
+}
+
+}  // namespace lockstep::python

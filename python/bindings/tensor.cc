@@ -1,0 +1,395 @@
+// Tensors, variables, devices.
+#include <nanobind/ndarray.h>
+
+#include <array>
+
+#include "lockstep/device/config.h"
+#include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
+#include "lockstep/ops/math.h"
+#include "lockstep/tf/test.h"
+#include "python.h"
+
+namespace lockstep::python {
+namespace {
+
+// --- elements ------------------------------------------------------------------------------------------------------------
+
+// The elements of a tensor in host memory, and what keeps them there.
+struct HostElements {
+  const void* data = nullptr;
+  std::shared_ptr<const void> owner;
+};
+
+HostElements host_elements(const Tensor& tensor) {
+  const std::source_location where = when_asked();
+  return dispatch(tensor.dtype(where), [&]<class T>() -> HostElements {
+    auto elements = std::make_shared<Elements<T>>(tensor.numpy<T>(where));
+    return {elements->data(), elements};
+  });
+}
+
+const char* buffer_format(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return "f";
+    case DType::float64: return "d";
+    case DType::float16: return "e";
+    case DType::int32: return "i";
+    case DType::int64: return "l";
+    case DType::uint8: return "B";
+    case DType::boolean: return "?";
+    case DType::bfloat16: break;
+  }
+  return nullptr;
+}
+
+// The buffer protocol: elements are read where they are.
+struct Buffer {
+  HostElements elements;
+  std::array<Py_ssize_t, kMaxRank> shape{};
+  std::array<Py_ssize_t, kMaxRank> strides{};
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  if (flags & PyBUF_WRITABLE) {
+    PyErr_SetString(PyExc_BufferError, "a tensor's elements cannot be written; make a copy with numpy()");
+    return -1;
+  }
+  try {
+    const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
+    const char* format = buffer_format(tensor.dtype());
+    if (!format) {
+      PyErr_SetString(PyExc_BufferError, "bfloat16 has no format in the buffer protocol; cast to float32");
+      return -1;
+    }
+    auto buffer = std::make_unique<Buffer>();
+    buffer->elements = host_elements(tensor);
+    const auto bytes = static_cast<Py_ssize_t>(size_of(tensor.dtype()));
+    Py_ssize_t stride = bytes;
+    for (int i = tensor.rank() - 1; i >= 0; --i) {
+      const auto axis = static_cast<size_t>(i);
+      buffer->shape[axis] = static_cast<Py_ssize_t>(tensor.shape()[i]);
+      buffer->strides[axis] = stride;
+      stride *= buffer->shape[axis];
+    }
+    view->buf = const_cast<void*>(buffer->elements.data);
+    view->len = static_cast<Py_ssize_t>(tensor.size()) * bytes;
+    view->itemsize = bytes;
+    view->readonly = 1;
+    view->ndim = tensor.rank();
+    view->format = flags & PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
+    view->shape = flags & PyBUF_ND ? buffer->shape.data() : nullptr;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? buffer->strides.data() : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = buffer.release();
+    view->obj = nb::handle(self).inc_ref().ptr();
+    return 0;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_BufferError, error.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Buffer*>(view->internal); }
+
+std::array kTensorSlots{PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                        PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                        PyType_Slot{0, nullptr}};
+
+nb::dlpack::dtype dlpack_dtype(DType dtype) {
+  using nb::dlpack::dtype_code;
+  const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
+  const dtype_code code = dtype == DType::bfloat16  ? dtype_code::Bfloat
+                          : dtype == DType::boolean ? dtype_code::Bool
+                          : dtype == DType::uint8   ? dtype_code::UInt
+                          : is_floating(dtype)      ? dtype_code::Float
+                                                    : dtype_code::Int;
+  return {static_cast<uint8_t>(code), bits, 1};
+}
+
+// For __dlpack__: the elements where they are.
+nb::ndarray<nb::ro> as_ndarray(const Tensor& tensor) {
+  auto* elements = new HostElements(host_elements(tensor));
+  const nb::capsule owner(elements, [](void* p) noexcept { delete static_cast<HostElements*>(p); });
+  std::array<size_t, kMaxRank> sizes{};
+  for (int i = 0; i < tensor.rank(); ++i)
+    sizes[static_cast<size_t>(i)] = static_cast<size_t>(tensor.shape()[i]);
+  return {elements->data, static_cast<size_t>(tensor.rank()), sizes.data(), owner,
+          nullptr,        dlpack_dtype(tensor.dtype())};
+}
+
+// From whatever gives arrays: NumPy, the buffer protocol, DLPack.
+Tensor from_ndarray(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& array) {
+  Shape shape;
+  for (size_t i = 0; i < array.ndim(); ++i)
+    shape.push_back(static_cast<int64_t>(array.shape(i)), when_asked());
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (array.dtype() != dlpack_dtype(dtype)) continue;
+    return dispatch(dtype, [&]<class T>() {
+      return Tensor::from(std::span(static_cast<const T*>(array.data()), array.size()), shape, when_asked());
+    });
+  }
+  fail(ErrorCode::dtype_mismatch, when_asked(), "no tensor holds elements of an array with DLPack's dtype ",
+       int(array.dtype().code), " of ", int(array.dtype().bits),
+       " bits; there are float16, bfloat16, float32, float64, int32, int64, uint8 and bool");
+}
+
+// --- operators -----------------------------------------------------------------------------------------------------------
+
+template <Tensor (*op)(const OperandArg&, const OperandArg&), bool reflected = false>
+nb::object binary(nb::handle self, nb::handle other) {
+  // What is no tensor and no number may know what to do with this one.
+  if (!is_tensor(other) && !PyFloat_Check(other.ptr()) && !PyLong_Check(other.ptr()) &&
+      nb::hasattr(other, "_defers_tensor_operators"))
+    return nb::borrow(Py_NotImplemented);
+  const auto [a, b] = operands(self, other);
+  return nb::cast(reflected ? op(b, a) : op(a, b));
+}
+
+template <class Class>
+void add_operators(Class& c) {
+  c.def("__add__", binary<add>)
+      .def("__radd__", binary<add, true>)
+      .def("__sub__", binary<subtract>)
+      .def("__rsub__", binary<subtract, true>)
+      .def("__mul__", binary<multiply>)
+      .def("__rmul__", binary<multiply, true>)
+      .def("__truediv__", binary<divide>)
+      .def("__rtruediv__", binary<divide, true>)
+      .def("__floordiv__", binary<floordiv>)
+      .def("__rfloordiv__", binary<floordiv, true>)
+      .def("__mod__", binary<floormod>)
+      .def("__rmod__", binary<floormod, true>)
+      .def("__pow__", [](nb::handle a, nb::handle b) { return binary<pow>(a, b); })
+      .def("__rpow__", [](nb::handle a, nb::handle b) { return binary<pow, true>(a, b); })
+      .def("__lt__", binary<less>)
+      .def("__le__", binary<less_equal>)
+      .def("__gt__", binary<greater>)
+      .def("__ge__", binary<greater_equal>)
+      .def("__matmul__", [](nb::handle a, nb::handle b) { return matmul(arg(a), arg(b)); })
+      .def("__rmatmul__", [](nb::handle a, nb::handle b) { return matmul(arg(b), arg(a)); })
+      .def("__and__", [](nb::handle a, nb::handle b) { return logical_and(arg(a), arg(b)); })
+      .def("__or__", [](nb::handle a, nb::handle b) { return logical_or(arg(a), arg(b)); })
+      .def("__xor__", [](nb::handle a, nb::handle b) { return logical_xor(arg(a), arg(b)); })
+      .def("__invert__", [](nb::handle a) { return logical_not(arg(a)); })
+      .def("__neg__", [](nb::handle a) { return negative(arg(a)); })
+      .def("__abs__", [](nb::handle a) { return abs(arg(a)); });
+}
+
+// --- scopes --------------------------------------------------------------------------------------------------------------
+
+// `with tf.device(name):`
+class DeviceContext {
+ public:
+  explicit DeviceContext(std::string name) : name_(std::move(name)) {}
+  DeviceContext(const DeviceContext&) = delete;
+  void enter() { scopes_.push_back(std::unique_ptr<DeviceScope>(new DeviceScope(device(name_, here())))); }
+  void exit() { scopes_.pop_back(); }
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<DeviceScope>> scopes_;
+};
+
+config::PhysicalDevice physical(nb::handle device) {
+  return {nb::cast<std::string>(device.attr("name")), nb::cast<std::string>(device.attr("device_type"))};
+}
+
+std::vector<config::PhysicalDevice> physical_devices(nb::handle devices) {
+  std::vector<config::PhysicalDevice> list;
+  for (const nb::handle device : nb::borrow<nb::sequence>(devices)) list.push_back(physical(device));
+  return list;
+}
+
+template <class Device>
+std::vector<std::pair<std::string, std::string>> names(const std::vector<Device>& devices) {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const Device& device : devices) list.emplace_back(device.name, device.device_type);
+  return list;
+}
+
+void bind_devices(nb::module_& m) {
+  nb::class_<DeviceContext>(m, "DeviceContext")
+      .def(nb::init<std::string>())
+      .def("enter", &DeviceContext::enter)
+      .def("exit", &DeviceContext::exit);
+  m.def("set_logical_cpus",
+        [](int count, int threads) { set_logical_cpus({.count = count, .threads = threads}, here()); });
+  m.def("device_counters", [](const std::string& name) {
+    const DeviceCounters counters = device_by_name(name, here()).counters();
+    nb::dict dict;
+    dict["kernels"] = counters.kernels;
+    dict["flops"] = counters.flops;
+    dict["bytes_copied_in"] = counters.bytes_copied_in;
+    dict["bytes_copied_out"] = counters.bytes_copied_out;
+    return dict;
+  });
+  m.def("device_threads", [](const std::string& name) { return device_by_name(name, here()).threads(); });
+
+  nb::module_ c = m.def_submodule("config");
+  c.def("list_physical_devices",
+        [](const std::string& type) { return names(config::list_physical_devices(type, here())); });
+  c.def("list_logical_devices",
+        [](const std::string& type) { return names(config::list_logical_devices(type, here())); });
+  c.def("get_visible_devices",
+        [](const std::string& type) { return names(config::get_visible_devices(type, here())); });
+  c.def("set_visible_devices", [](nb::handle devices, const std::string& type) {
+    config::set_visible_devices(physical_devices(devices), type, here());
+  });
+  c.def("set_logical_device_configuration",
+        [](nb::handle device, const std::vector<std::pair<int64_t, int>>& parts) {
+          std::vector<config::LogicalDeviceConfiguration> all;
+          for (const auto& [memory, threads] : parts) all.push_back({memory, threads});
+          config::set_logical_device_configuration(physical(device), all, here());
+        });
+  c.def("get_logical_device_configuration", [](nb::handle device) {
+    std::vector<std::pair<int64_t, int>> parts;
+    for (const auto& part : config::get_logical_device_configuration(physical(device), here()))
+      parts.emplace_back(part.memory_limit_mb, part.threads);
+    return parts;
+  });
+  c.def("get_device_details", [](nb::handle device) {
+    const config::DeviceDetails details = config::get_device_details(physical(device), here());
+    nb::dict dict;
+    if (!details.device_name.empty()) {
+      dict["device_name"] = details.device_name;
+      dict["compute_capability"] = details.compute_capability;
+    }
+    return dict;
+  });
+  c.def("set_memory_growth",
+        [](nb::handle device, bool enable) { config::set_memory_growth(physical(device), enable, here()); });
+  c.def("get_memory_growth",
+        [](nb::handle device) { return config::get_memory_growth(physical(device), here()); });
+  c.def("get_memory_info", [](const std::string& device) {
+    const MemoryInfo info = config::get_memory_info(device, here());
+    nb::dict dict;
+    dict["current"] = info.current;
+    dict["peak"] = info.peak;
+    return dict;
+  });
+  c.def("reset_memory_stats", [](const std::string& device) { config::reset_memory_stats(device, here()); });
+  c.def("set_intra_op_parallelism_threads",
+        [](int threads) { config::threading::set_intra_op_parallelism_threads(threads, here()); });
+  c.def("get_intra_op_parallelism_threads", config::threading::get_intra_op_parallelism_threads);
+  c.def("set_inter_op_parallelism_threads",
+        [](int threads) { config::threading::set_inter_op_parallelism_threads(threads, here()); });
+  c.def("get_inter_op_parallelism_threads", config::threading::get_inter_op_parallelism_threads);
+  c.def("enable_tensor_float_32_execution", config::enable_tensor_float_32_execution);
+  c.def("tensor_float_32_execution_enabled", config::tensor_float_32_execution_enabled);
+  c.def("set_soft_device_placement", config::set_soft_device_placement);
+  c.def("get_soft_device_placement", config::get_soft_device_placement);
+  c.def("set_log_device_placement", config::set_log_device_placement);
+  c.def("get_log_device_placement", config::get_log_device_placement);
+  c.def("run_functions_eagerly", config::run_functions_eagerly);
+  c.def("functions_run_eagerly", config::functions_run_eagerly);
+  c.def("is_built_with_cuda", test::is_built_with_cuda);
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+  auto t = nb::class_<Tensor>(m, "Tensor", nb::type_slots(kTensorSlots.data()), nb::is_weak_referenceable());
+  add_operators(t);
+  t.def("_eq", binary<equal>)
+      .def("_ne", binary<not_equal>)
+      .def_prop_ro("dtype", [](const Tensor& x) { return to_python(x.dtype(when_asked())); })
+      .def_prop_ro("_shape", [](const Tensor& x) { return to_python(x.shape(when_asked())); })
+      .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(when_asked()); })
+      .def_prop_ro("_size", [](const Tensor& x) { return x.size(when_asked()); })
+      .def_prop_ro("_device", [](const Tensor& x) { return x.device(when_asked()).name(); })
+      .def_prop_ro("symbolic", &Tensor::symbolic,
+                   "Whether it stands for a value of a function that is being traced.")
+      .def("_to", [](const Tensor& x,
+                     const std::string& device) { return x.to(device_by_name(device, here()), here()); })
+      .def("_ndarray", &as_ndarray)
+      // Elements of bfloat16 as they are in memory, for whoever has a type for them.
+      .def("_bits",
+           [](const Tensor& x) {
+             return nb::bytes(static_cast<const char*>(host_elements(x).data),
+                              static_cast<size_t>(x.size()) * size_of(x.dtype()));
+           })
+      .def("_item",
+           [](const Tensor& x) -> nb::object {
+             return dispatch(x.dtype(when_asked()), [&]<class T>() -> nb::object {
+               const T value = x.item<T>(when_asked());
+               if constexpr (std::is_same_v<T, bool>)
+                 return nb::bool_(value);
+               else if constexpr (std::is_integral_v<T>)
+                 return nb::int_(static_cast<int64_t>(value));
+               else if constexpr (std::is_floating_point_v<T>)
+                 return nb::float_(static_cast<double>(value));
+               else
+                 return nb::float_(static_cast<double>(static_cast<float>(value)));
+             });
+           })
+      .def("_to_string", &Tensor::to_string);
+  m.def("from_array", &from_ndarray);
+  m.def("scalar", [](nb::handle value, nb::handle type) {
+    return dispatch(dtype(type), [&]<class T>() {
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+        return Tensor::scalar(nb::cast<T>(value), when_asked());
+      else if constexpr (std::is_same_v<T, bool>)
+        return Tensor::scalar(PyObject_IsTrue(value.ptr()) == 1, when_asked());
+      else
+        return Tensor::scalar(T(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(
+                                  nb::cast<double>(value))),
+                              when_asked());
+    });
+  });
+
+  auto v = nb::class_<Variable>(m, "Variable", nb::is_weak_referenceable(), nb::dynamic_attr());
+  add_operators(v);
+  v.def(
+       "__init__",
+       [](Variable* self, nb::handle initial_value, nb::handle trainable, nb::handle, nb::handle,
+          nb::handle name, nb::handle, nb::handle type, nb::handle, nb::handle constraint, nb::handle,
+          nb::handle, nb::handle) {
+         VariableOptions options{.trainable = trainable.is_none() || nb::cast<bool>(trainable)};
+         if (!name.is_none()) options.name = nb::cast<std::string>(name);
+         if (!constraint.is_none())
+           options.constraint = [kept = Kept(constraint)](const Tensor& value) {
+             const nb::gil_scoped_acquire acquire;
+             return tensor(nb::borrow<nb::callable>(kept.get())(value));
+           };
+         const bool is_value =
+             nb::isinstance<Tensor>(initial_value) || nb::isinstance<Variable>(initial_value);
+         const nb::object value = !is_value && PyCallable_Check(initial_value.ptr())
+                                      ? nb::borrow<nb::callable>(initial_value)()
+                                      : nb::borrow(initial_value);
+         require(!value.is_none(), ErrorCode::invalid_argument, here(), "Variable: takes an initial value");
+         Tensor initial = type.is_none() ? tensor(value) : tensor(value, dtype(type));
+         if (!type.is_none() && initial.dtype() != dtype(type))
+           initial = cast({initial, here()}, dtype(type));
+         new (self) Variable(TensorLike(initial, here()), std::move(options), here());
+       },
+       "initial_value"_a = nb::none(), "trainable"_a = nb::none(), "validate_shape"_a = nb::none(),
+       "caching_device"_a = nb::none(), "name"_a = nb::none(), "variable_def"_a = nb::none(),
+       "dtype"_a = nb::none(), "import_scope"_a = nb::none(), "constraint"_a = nb::none(),
+       "synchronization"_a = nb::none(), "aggregation"_a = nb::none(), "shape"_a = nb::none(),
+       "A tensor whose elements are updated in place.")
+      .def("_eq", binary<equal>)
+      .def("_ne", binary<not_equal>)
+      .def_prop_ro("dtype", [](const Variable& x) { return to_python(x.dtype()); })
+      .def_prop_ro("_shape", [](const Variable& x) { return to_python(x.shape()); })
+      .def_prop_ro("_name", [](const Variable& x) { return x.name(); })
+      .def_prop_ro("trainable", [](const Variable& x) { return x.trainable(); })
+      .def_prop_ro("_id", [](const Variable& x) { return x.id(); })
+      .def(
+          "value", [](const Variable& x) { return x.value(when_asked()); },
+          "The value that the variable has now.")
+      .def(
+          "read_value", [](const Variable& x) { return x.value(when_asked()); },
+          "The value that the variable has now.")
+      .def("_assign", [](const Variable& x, nb::handle value) { x.assign(tensor(value, x.dtype()), here()); })
+      .def("_assign_add",
+           [](const Variable& x, nb::handle value) { x.assign_add(tensor(value, x.dtype()), here()); })
+      .def("_assign_sub",
+           [](const Variable& x, nb::handle value) { x.assign_sub(tensor(value, x.dtype()), here()); });
+
+  bind_devices(m);
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,598 @@
+// Models, losses, metrics, optimizers, callbacks.
+#include "keras.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/keras/callbacks.h"
+#include "lockstep/keras/data.h"
+#include "lockstep/keras/losses.h"
+#include "lockstep/keras/metrics.h"
+#include "lockstep/keras/optimizers.h"
+#include "lockstep/keras/preprocessing.h"
+#include "lockstep/observe/run_report.h"
+#include "structures.h"
+
+namespace lockstep::python {
+
+using keras::Callback;
+using keras::CallbackBase;
+using keras::Data;
+using keras::History;
+using keras::KerasTensor;
+using keras::Layer;
+using keras::Logs;
+using keras::Loss;
+using keras::Metric;
+using keras::MetricBase;
+using keras::Model;
+using keras::RunParams;
+using keras::Sequential;
+using keras::optimizers::LearningRateSchedule;
+using keras::optimizers::Optimizer;
+
+namespace {
+
+nb::dict to_python(const Logs& logs) {
+  nb::dict dict;
+  for (const auto& [name, value] : logs) dict[name.c_str()] = value;
+  return dict;
+}
+
+// --- callbacks -----------------------------------------------------------------------------------------------------------
+
+// A callback that is written in Python. Which moments it hears of is what its class defines.
+class WrittenCallback final : public CallbackBase {
+ public:
+  explicit WrittenCallback(Any self)
+      : self_(self),
+        every_batch_(nb::cast<bool>(self.attr("_hears_of_batches"))),
+        batch_logs_(nb::cast<bool>(self.attr("_wants_batch_logs"))) {}
+
+  void on_train_begin(const Logs& logs) override {
+    const nb::gil_scoped_acquire acquire;
+    nb::dict run;
+    run["verbose"] = params().verbose;
+    run["epochs"] = params().epochs;
+    run["steps"] = params().steps < 0 ? nb::none() : nb::object(nb::int_(params().steps));
+    self_.get().attr("set_params")(run);
+    tell("on_train_begin", logs);
+  }
+  void on_train_end(const Logs& logs) override { tell("on_train_end", logs); }
+  void on_epoch_begin(int epoch, const Logs& logs) override { tell("on_epoch_begin", epoch, logs); }
+  void on_epoch_end(int epoch, const Logs& logs) override { tell("on_epoch_end", epoch, logs); }
+  void on_train_batch_begin(int64_t batch, const Logs& logs) override {
+    if (every_batch_) tell("on_train_batch_begin", batch, logs);
+  }
+  void on_train_batch_end(int64_t batch, const Logs& logs) override {
+    if (every_batch_) tell("on_train_batch_end", batch, logs);
+  }
+  void on_test_begin(const Logs& logs) override { tell("on_test_begin", logs); }
+  void on_test_end(const Logs& logs) override { tell("on_test_end", logs); }
+  void on_test_batch_begin(int64_t batch, const Logs& logs) override {
+    tell_of_batch("on_test_batch_begin", batch, logs);
+  }
+  void on_test_batch_end(int64_t batch, const Logs& logs) override {
+    tell_of_batch("on_test_batch_end", batch, logs);
+  }
+  void on_predict_begin(const Logs& logs) override { tell("on_predict_begin", logs); }
+  void on_predict_end(const Logs& logs) override { tell("on_predict_end", logs); }
+  void on_predict_batch_begin(int64_t batch, const Logs& logs) override {
+    tell_of_batch("on_predict_batch_begin", batch, logs);
+  }
+  void on_predict_batch_end(int64_t batch, const Logs& logs) override {
+    tell_of_batch("on_predict_batch_end", batch, logs);
+  }
+  bool wants_batch_logs() const override { return batch_logs_; }
+  bool needs_every_batch() const override { return every_batch_; }
+
+ private:
+  void tell(const char* moment, const Logs& logs) const {
+    const nb::gil_scoped_acquire acquire;
+    self_.get().attr(moment)(to_python(logs));
+  }
+  void tell(const char* moment, int64_t number, const Logs& logs) const {
+    const nb::gil_scoped_acquire acquire;
+    self_.get().attr(moment)(number, to_python(logs));
+  }
+  void tell_of_batch(const char* moment, int64_t batch, const Logs& logs) const {
+    if (every_batch_) tell(moment, batch, logs);
+  }
+
+  Kept self_;
+  bool every_batch_, batch_logs_;
+};
+
+// Python learns of Ctrl-C between two steps.
+class Interruptible final : public CallbackBase {
+ public:
+  void on_train_batch_end(int64_t, const Logs&) override { check_signals(); }
+  void on_test_batch_end(int64_t, const Logs&) override { check_signals(); }
+  void on_predict_batch_end(int64_t, const Logs&) override { check_signals(); }
+  void on_epoch_end(int, const Logs&) override { check_signals(); }
+  bool needs_every_batch() const override { return false; }
+};
+
+std::vector<Callback> callbacks(Any sequence) {
+  std::vector<Callback> list;
+  for (const nb::handle item : nb::borrow<nb::sequence>(sequence)) list.push_back(nb::cast<Callback>(item));
+  list.push_back(keras::make_callback<Interruptible>());
+  return list;
+}
+
+template <class T>
+T setting(const nb::dict& settings, const char* name, T otherwise) {
+  const nb::object value = settings.attr("get")(name);
+  return value.is_none() ? otherwise : nb::cast<T>(value);
+}
+
+Callback engine_callback(const std::string& name, const nb::dict& s) {
+  namespace cb = keras::callbacks;
+  const std::source_location where = here();
+  const auto text = [&](const char* key, const char* otherwise = "") {
+    return setting<std::string>(s, key, otherwise);
+  };
+  const auto whole = [&](const char* key, int otherwise = 0) { return setting<int>(s, key, otherwise); };
+  const auto real = [&](const char* key, double otherwise = 0) { return setting<double>(s, key, otherwise); };
+  const auto yes = [&](const char* key, bool otherwise = false) { return setting<bool>(s, key, otherwise); };
+  const auto perhaps = [&](const char* key) -> std::optional<double> {
+    const nb::object value = s.attr("get")(key);
+    return value.is_none() ? std::nullopt : std::optional(nb::cast<double>(value));
+  };
+  if (name == "ModelCheckpoint")
+    return cb::ModelCheckpoint(text("filepath"),
+                               {.monitor = text("monitor", "val_loss"),
+                                .verbose = whole("verbose"),
+                                .save_best_only = yes("save_best_only"),
+                                .save_weights_only = yes("save_weights_only"),
+                                .mode = text("mode", "auto"),
+                                .save_freq = whole("save_freq"),
+                                .initial_value_threshold = perhaps("initial_value_threshold")},
+                               where);
+  if (name == "EarlyStopping")
+    return cb::EarlyStopping({.monitor = text("monitor", "val_loss"),
+                              .min_delta = real("min_delta"),
+                              .patience = whole("patience"),
+                              .verbose = whole("verbose"),
+                              .mode = text("mode", "auto"),
+                              .baseline = perhaps("baseline"),
+                              .restore_best_weights = yes("restore_best_weights"),
+                              .start_from_epoch = whole("start_from_epoch")},
+                             where);
+  if (name == "ReduceLROnPlateau")
+    return cb::ReduceLROnPlateau({.monitor = text("monitor", "val_loss"),
+                                  .factor = real("factor", 0.1),
+                                  .patience = whole("patience", 10),
+                                  .verbose = whole("verbose"),
+                                  .mode = text("mode", "auto"),
+                                  .min_delta = real("min_delta", 1e-4),
+                                  .cooldown = whole("cooldown"),
+                                  .min_lr = real("min_lr")},
+                                 where);
+  if (name == "CSVLogger")
+    return cb::CSVLogger(text("filename"), {.separator = text("separator", ","), .append = yes("append")},
+                         where);
+  if (name == "TerminateOnNaN") return cb::TerminateOnNaN();
+  if (name == "BackupAndRestore")
+    return cb::BackupAndRestore(
+        text("backup_dir"),
+        {.save_freq = whole("save_freq"), .delete_checkpoint = yes("delete_checkpoint", true)}, where);
+  if (name == "TensorBoard")
+    return cb::TensorBoard(text("log_dir", "logs"),
+                           {.histogram_freq = whole("histogram_freq"),
+                            .write_graph = yes("write_graph", true),
+                            .write_steps_per_second = yes("write_steps_per_second"),
+                            .update_freq = whole("update_freq")},
+                           where);
+  if (name == "LearningRateScheduler")
+    return cb::LearningRateScheduler(
+        [kept = Kept(s["schedule"])](int epoch, double rate) {
+          const nb::gil_scoped_acquire acquire;
+          return nb::cast<double>(nb::borrow<nb::callable>(kept.get())(epoch, rate));
+        },
+        whole("verbose"), where);
+  throw nb::value_error(name.c_str());
+}
+
+// --- data ----------------------------------------------------------------------------------------------------------------
+
+// Tensors of one kind as the package hands them over: a list, or a dictionary by name.
+Data model_data(Any x, Any y, Any weights) {
+  const std::source_location where = here();
+  if (nb::isinstance<data::Dataset>(x)) return {nb::cast<const data::Dataset&>(x), where};
+  if (nb::isinstance<nb::dict>(x) || nb::isinstance<nb::dict>(y)) {
+    const auto named = [](Any given) {
+      Data::Named all;
+      if (nb::isinstance<nb::dict>(given))
+        for (const auto& [name, value] : nb::borrow<nb::dict>(given))
+          all[nb::cast<std::string>(name)] = tensor(value);
+      return all;
+    };
+    return {named(x), named(y), named(weights), where};
+  }
+  return {tensors(x), tensors(y), tensors(weights), where};
+}
+
+Data data_of(Any triple) {
+  if (triple.is_none()) return {};
+  return model_data(triple[0], triple[1], triple[2]);
+}
+
+std::map<int64_t, double> class_weights(Any given) {
+  return given.is_none() ? std::map<int64_t, double>() : nb::cast<std::map<int64_t, double>>(given);
+}
+
+keras::Batch batch_of(Any triple) {
+  return {.x = tensors(triple[0]), .y = tensors(triple[1]), .sample_weight = tensors(triple[2])};
+}
+
+template <class T>
+keras::PerOutput<T> per_output(Any given, const std::function<T(nb::handle)>& one) {
+  if (given.is_none()) return {};
+  if (nb::isinstance<nb::dict>(given)) {
+    std::map<std::string, T> named;
+    for (const auto& [name, value] : nb::borrow<nb::dict>(given))
+      named[nb::cast<std::string>(name)] = one(value);
+    return {std::move(named)};
+  }
+  if (nb::isinstance<nb::list>(given)) {
+    std::vector<T> list;
+    for (const nb::handle value : nb::borrow<nb::list>(given)) list.push_back(one(value));
+    return {std::move(list)};
+  }
+  return {one(given), here()};
+}
+
+std::vector<Metric> metric_list(Any sequence) {
+  std::vector<Metric> list;
+  for (const nb::handle item : nb::borrow<nb::sequence>(sequence)) list.push_back(nb::cast<Metric>(item));
+  return list;
+}
+
+// A list of metrics, a list of such lists, or a dictionary of them.
+keras::MetricsArg metrics_arg(Any given) {
+  if (nb::isinstance<nb::dict>(given)) {
+    std::map<std::string, std::vector<Metric>> named;
+    for (const auto& [name, value] : nb::borrow<nb::dict>(given))
+      named[nb::cast<std::string>(name)] = metric_list(value);
+    return {std::move(named)};
+  }
+  const nb::sequence all = nb::borrow<nb::sequence>(given);
+  if (nb::len(all) > 0 && nb::isinstance<nb::list>(all[0])) {
+    std::vector<std::vector<Metric>> lists;
+    for (const nb::handle item : all) lists.push_back(metric_list(item));
+    return {std::move(lists)};
+  }
+  return {metric_list(given)};
+}
+
+// --- metrics -------------------------------------------------------------------------------------------------------------
+
+// A metric that is written in Python. Its variables are those that it makes itself.
+class WrittenMetric final : public MetricBase {
+ public:
+  WrittenMetric(Any self, std::string name) : MetricBase(std::move(name)), self_(self) {}
+  void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
+    const nb::gil_scoped_acquire acquire;
+    self_.get().attr("_update_for_engine")(python::to_python(y_true), python::to_python(y_pred),
+                                           python::to_python(sample_weight));
+  }
+  Tensor result() const override {
+    const nb::gil_scoped_acquire acquire;
+    return tensor(self_.get().attr("result")());
+  }
+  void reset() override {
+    const nb::gil_scoped_acquire acquire;
+    self_.get().attr("reset_state")();
+  }
+  std::string class_name() const override { return ""; }
+  Variable new_variable(const std::string& name, const Shape& shape) { return add_variable(name, shape); }
+
+ private:
+  Kept self_;
+};
+
+void bind_losses(nb::module_& m) {
+  nb::class_<Loss>(m, "Loss")
+      .def_static("deserialize", [](Any config) { return Loss::deserialize(json(config), here()); })
+      .def_static("from_function",
+                  [](Any f, std::string name, Any reduction) {
+                    // The reduction by Keras' name is read as a configuration has it.
+                    keras::Reduction kind = keras::Reduction::sum_over_batch_size;
+                    if (reduction.is_none() || nb::cast<std::string>(reduction) == "none")
+                      kind = keras::Reduction::none;
+                    else if (nb::cast<std::string>(reduction) == "sum")
+                      kind = keras::Reduction::sum;
+                    else if (nb::cast<std::string>(reduction) == "mean_with_sample_weight")
+                      kind = keras::Reduction::mean_with_sample_weight;
+                    return keras::losses::from_function(
+                        [kept = Kept(f)](const Tensor& y_true, const Tensor& y_pred) {
+                          const nb::gil_scoped_acquire acquire;
+                          return tensor(nb::borrow<nb::callable>(kept.get())(y_true, y_pred));
+                        },
+                        {.name = std::move(name), .reduction = kind});
+                  })
+      .def("__call__",
+           [](const Loss& loss, Any y_true, Any y_pred, Any weight) {
+             return loss(tensor(y_true), tensor(y_pred), tensor(weight), here());
+           })
+      .def("losses",
+           [](const Loss& loss, Any y_true, Any y_pred) {
+             const CallSite site(here());
+             return loss.rule().losses(tensor(y_true), tensor(y_pred));
+           })
+      .def_prop_ro("name", &Loss::name)
+      .def("serialize", [](const Loss& loss) { return python::to_python(loss.serialize()); });
+
+  nb::class_<Metric>(m, "Metric")
+      .def_static("deserialize", [](Any config) { return Metric::deserialize(json(config), here()); })
+      .def_static("from_function",
+                  [](Any f, std::string name) {
+                    return keras::metrics::MeanMetricWrapper(
+                        [kept = Kept(f)](const Tensor& y_true, const Tensor& y_pred) {
+                          const nb::gil_scoped_acquire acquire;
+                          return tensor(nb::borrow<nb::callable>(kept.get())(y_true, y_pred));
+                        },
+                        {.name = std::move(name)}, here());
+                  })
+      .def_static("written",
+                  [](Any self, std::string name) {
+                    return Metric(std::static_pointer_cast<MetricBase>(
+                        std::make_shared<WrittenMetric>(self, std::move(name))));
+                  })
+      .def("new_variable",
+           [](const Metric& metric, const std::string& name, Any size) {
+             return dynamic_cast<WrittenMetric&>(*metric.base()).new_variable(name, shape(size));
+           })
+      .def("update_state",
+           [](const Metric& metric, Any y_true, Any y_pred, Any weight) {
+             metric.update_state(tensor(y_true), tensor(y_pred), tensor(weight), here());
+           })
+      .def("update_values",
+           [](const Metric& metric, Any values, Any weight) {
+             if (weight.is_none())
+               metric.update_state(tensor(values), here());
+             else
+               metric.update_state(tensor(values), tensor(weight), {}, here());
+           })
+      .def_prop_ro("takes_values", [](const Metric& metric) { return metric.base()->takes_values(); })
+      .def("result", [](const Metric& metric) { return metric.result(here()); })
+      .def("reset_state", [](const Metric& metric) { metric.reset_state(here()); })
+      .def("variables", [](const Metric& metric) { return metric.variables(); })
+      .def_prop_ro("name", [](const Metric& metric) { return metric.name(); })
+      .def("serialize", [](const Metric& metric) { return python::to_python(metric.serialize()); });
+
+  nb::class_<LearningRateSchedule>(m, "Schedule")
+      .def_static("deserialize",
+                  [](Any config) { return LearningRateSchedule::deserialize(json(config), here()); })
+      .def("__call__", [](const LearningRateSchedule& schedule,
+                          Any step) { return schedule(tensor(step, DType::int64), here()); })
+      .def("serialize",
+           [](const LearningRateSchedule& schedule) { return python::to_python(schedule.serialize()); });
+  m.def("register_schedule", [](const std::string& name, Any rate) {
+    keras::optimizers::register_schedule(name, [kept = Kept(rate)](const Json&) {
+      return LearningRateSchedule([kept](const Tensor& step) {
+        const nb::gil_scoped_acquire acquire;
+        return tensor(nb::borrow<nb::callable>(kept.get())(step));
+      });
+    });
+  });
+
+  nb::class_<Optimizer>(m, "Optimizer")
+      .def_static("deserialize", [](Any config) { return Optimizer::deserialize(json(config), here()); })
+      .def("build",
+           [](const Optimizer& o, const std::vector<Variable>& variables) { o.build(variables, here()); })
+      .def("apply_gradients",
+           [](const Optimizer& o, Any gradients, const std::vector<Variable>& variables) {
+             const TensorList given = tensors(gradients);
+             const std::source_location where = here();
+             released([&] { o.apply_gradients(given, variables, where); });
+           })
+      .def("scale_loss", [](const Optimizer& o, Any loss) { return o.scale_loss(arg(loss)); })
+      .def("finalize_variable_values",
+           [](const Optimizer& o, const std::vector<Variable>& variables) {
+             o.finalize_variable_values(variables, here());
+           })
+      .def("exclude_from_weight_decay",
+           [](const Optimizer& o, std::vector<std::string> words) {
+             o.exclude_from_weight_decay(std::move(words), here());
+           })
+      .def_prop_ro("scheduled", [](const Optimizer& o) { return o.schedule().defined(); })
+      .def("learning_rate", [](const Optimizer& o) { return o.learning_rate(here()); })
+      .def("set_learning_rate", [](const Optimizer& o, double rate) { o.set_learning_rate(rate, here()); })
+      .def("current_learning_rate", [](const Optimizer& o) { return o.current_learning_rate(here()); })
+      .def("iterations", [](const Optimizer& o) { return o.iterations(); })
+      .def("variables", [](const Optimizer& o) { return o.variables(); })
+      .def_prop_ro("name", [](const Optimizer& o) { return o.name(); })
+      .def_prop_ro("key", [](const Optimizer& o) { return reinterpret_cast<uintptr_t>(o.core().get()); })
+      .def("serialize", [](const Optimizer& o) { return python::to_python(o.serialize(here())); });
+}
+
+void bind_models(nb::module_& m) {
+  nb::class_<Callback>(m, "Callback")
+      .def_static(
+          "written",
+          [](Any self) {
+            return Callback(std::static_pointer_cast<CallbackBase>(std::make_shared<WrittenCallback>(self)));
+          })
+      .def_static("of_engine", &engine_callback)
+      .def("bind",
+           [](const Callback& c, Any model, int epochs, int64_t steps, int verbose) {
+             c.base()->bind(nb::cast<Model*>(model),
+                            RunParams{.epochs = epochs, .steps = steps, .verbose = verbose});
+           })
+      // For training loops that are written in Python.
+      .def("tell", [](const Callback& c, const std::string& moment, int64_t number, nb::dict values) {
+        Logs logs;
+        for (const auto& [name, value] : values)
+          logs.set(nb::cast<std::string>(name), nb::cast<double>(value));
+        CallbackBase& base = *c.base();
+        const int epoch = static_cast<int>(number);
+        if (moment == "on_train_begin")
+          base.on_train_begin(logs);
+        else if (moment == "on_train_end")
+          base.on_train_end(logs);
+        else if (moment == "on_epoch_begin")
+          base.on_epoch_begin(epoch, logs);
+        else if (moment == "on_epoch_end")
+          base.add_logs(epoch, logs), base.on_epoch_end(epoch, logs);
+        else if (moment == "on_train_batch_begin")
+          base.on_train_batch_begin(number, logs);
+        else if (moment == "on_train_batch_end")
+          base.on_train_batch_end(number, logs);
+        else if (moment == "on_test_begin")
+          base.on_test_begin(logs);
+        else if (moment == "on_test_end")
+          base.on_test_end(logs);
+        return to_python(logs);
+      });
+
+  nb::class_<Model, Layer>(m, "Model")
+      .def_static("functional",
+                  [](Any inputs, Any outputs, const std::string& name, bool trainable) {
+                    const auto ends = [](Any given) -> keras::KerasTensors {
+                      if (nb::isinstance<nb::dict>(given)) {
+                        keras::KerasTensors::Named named;
+                        for (const auto& [key, value] : nb::borrow<nb::dict>(given))
+                          named[nb::cast<std::string>(key)] = nb::cast<KerasTensor>(value);
+                        return {named};
+                      }
+                      keras::KerasTensorList list;
+                      for (const nb::handle value : nb::borrow<nb::sequence>(given))
+                        list.push_back(nb::cast<KerasTensor>(value));
+                      return {std::move(list)};
+                    };
+                    return Model(ends(inputs), ends(outputs), {.name = name, .trainable = trainable}, here());
+                  })
+      .def_static("from_json", [](const std::string& text) { return Model::from_json(text, here()); })
+      .def("to_json", [](const Model& model, int indent) { return model.to_json(indent, here()); })
+      .def("compile",
+           [](const Model& model, const Optimizer& optimizer, Any loss, Any loss_weights, Any metrics,
+              Any weighted_metrics, bool run_eagerly, int64_t steps_per_execution, bool auto_scale_loss) {
+             keras::CompileOptions options{.optimizer = optimizer};
+             options.loss =
+                 per_output<Loss>(loss, [](Any one) { return one.is_none() ? Loss() : nb::cast<Loss>(one); });
+             options.loss_weights =
+                 per_output<double>(loss_weights, [](Any one) { return nb::cast<double>(one); });
+             options.metrics = metrics_arg(metrics);
+             options.weighted_metrics = metrics_arg(weighted_metrics);
+             options.run_eagerly = run_eagerly;
+             options.steps_per_execution = steps_per_execution;
+             options.auto_scale_loss = auto_scale_loss;
+             model.compile(options, here());
+           })
+      .def("fit",
+           [](const Model& model, Any data, nb::dict s) {
+             keras::FitOptions options{
+                 .batch_size = setting<int64_t>(s, "batch_size", 32),
+                 .epochs = setting<int>(s, "epochs", 1),
+                 .verbose = setting<int>(s, "verbose", 1),
+                 .callbacks = callbacks(s["callbacks"]),
+                 .validation_split = setting<double>(s, "validation_split", 0),
+                 .validation_data = data_of(s["validation_data"]),
+                 .shuffle = setting<bool>(s, "shuffle", true),
+                 .class_weight = class_weights(s["class_weight"]),
+                 .initial_epoch = setting<int>(s, "initial_epoch", 0),
+                 .steps_per_epoch = setting<int64_t>(s, "steps_per_epoch", -1),
+                 .validation_steps = setting<int64_t>(s, "validation_steps", -1),
+                 .validation_batch_size = setting<int64_t>(s, "validation_batch_size", -1),
+                 .validation_freq = setting<int>(s, "validation_freq", 1)};
+             const Data given = data_of(data);
+             const std::source_location where = here();
+             const History history = released([&] { return model.fit(given, options, where); });
+             check_signals();
+             nb::dict values;
+             for (const auto& [name, each] : history.history) values[name.c_str()] = nb::cast(each);
+             return nb::make_tuple(history.epoch, values);
+           })
+      .def("evaluate",
+           [](const Model& model, Any data, int64_t batch_size, int verbose, int64_t steps, Any told) {
+             const Data given = data_of(data);
+             const keras::EvaluateOptions options{batch_size, verbose, steps, callbacks(told)};
+             const std::source_location where = here();
+             const Logs logs = released([&] { return model.evaluate(given, options, where); });
+             check_signals();
+             return to_python(logs);
+           })
+      .def("predict",
+           [](const Model& model, Any data, int64_t batch_size, int verbose, int64_t steps, Any told) {
+             const Data given = data_of(data);
+             const keras::PredictOptions options{batch_size, verbose, steps, callbacks(told)};
+             const std::source_location where = here();
+             const TensorList results = released([&] { return model.predict_all(given, options, where); });
+             check_signals();
+             return python::to_python(results);
+           })
+      .def("train_on_batch",
+           [](const Model& model, Any batch, Any class_weight) {
+             const keras::Batch given = batch_of(batch);
+             const auto weights = class_weights(class_weight);
+             const std::source_location where = here();
+             return to_python(released([&] { return model.train_on_batch(given, weights, where); }));
+           })
+      .def("test_on_batch",
+           [](const Model& model, Any batch) {
+             const keras::Batch given = batch_of(batch);
+             const std::source_location where = here();
+             return to_python(released([&] { return model.test_on_batch(given, where); }));
+           })
+      .def("predict_on_batch",
+           [](const Model& model, Any x) {
+             const TensorList given = tensors(x);
+             const std::source_location where = here();
+             return python::to_python(released([&] { return model.predict_on_batch(given, where); }));
+           })
+      .def_prop_ro("compiled", [](const Model& model) { return model.compiled(); })
+      .def("optimizer", [](const Model& model) { return model.optimizer(here()); })
+      .def("metrics", [](const Model& model) { return model.metrics(here()); })
+      .def("stop_training", [](const Model& model) { model.stop_training(); })
+      .def("training_stopped", [](const Model& model) { return model.training_stopped(); })
+      .def("get_layer",
+           [](const Model& model, Any which) -> Layer {
+             if (nb::isinstance<nb::str>(which)) return model.get_layer(nb::cast<std::string>(which), here());
+             return model.get_layer(nb::cast<size_t>(which), here());
+           })
+      .def("summary",
+           [](const Model& model, int line_length, bool expand_nested, bool show_trainable) {
+             std::string text;
+             model.summary({.line_length = line_length,
+                            .print_fn = [&](const std::string& line) { text += line; },
+                            .expand_nested = expand_nested,
+                            .show_trainable = show_trainable},
+                           here());
+             return text;
+           })
+      .def("save_weights",
+           [](const Model& model, const std::string& path) { model.save_weights(path, here()); })
+      .def("load_weights",
+           [](const Model& model, const std::string& path) { model.load_weights(path, here()); })
+      .def("inputs", [](const Model& model) { return model.model_base().inputs(); })
+      .def("outputs", [](const Model& model) { return model.model_base().outputs(); })
+      .def("input_names", [](const Model& model) { return model.model_base().input_names(); })
+      .def("output_names",
+           [](const Model& model, size_t count) { return model.model_base().output_names(count); });
+  nb::class_<Sequential, Model>(m, "Sequential")
+      .def("__init__",
+           [](Sequential* self, const std::string& name, bool trainable) {
+             new (self) Sequential({.name = name, .trainable = trainable}, here());
+           })
+      .def("add", [](const Sequential& model, const Layer& layer) { model.add(layer, here()); })
+      .def("add_input", [](const Sequential& model, const KerasTensor& input) { model.add(input, here()); })
+      .def("pop", [](const Sequential& model) { model.pop(here()); });
+}
+
+}  // namespace
+
+void bind_training(nb::module_& m) {
+  bind_losses(m);
+  bind_models(m);
+  m.def("to_categorical", [](Any labels, int64_t classes) {
+    return keras::utils::to_categorical(tensor(labels), classes, here());
+  });
+  m.def("normalize",
+        [](Any x, int axis, int order) { return keras::utils::normalize(tensor(x), axis, order, here()); });
+  m.def("pad_sequences", [](const std::vector<std::vector<int32_t>>& sequences, int64_t maxlen,
+                            std::string padding, std::string truncating, int32_t value) {
+    return keras::utils::pad_sequences(sequences, {maxlen, std::move(padding), std::move(truncating), value},
+                                       here());
+  });
+}
+
+}  // namespace lockstep::python

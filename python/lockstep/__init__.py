@@ -1,0 +1,129 @@
+"""Lockstep: TensorFlow's and Keras' surface over an engine that trains on every device of a machine, in lockstep.
+
+    import lockstep as tf
+
+``python -m lockstep script.py`` runs a script that says ``import tensorflow as tf`` on it, unmodified.
+"""
+
+from . import dtypes, errors, nest, tensor  # noqa: F401: tensor introduces the package to the engine
+from . import _lockstep
+from ._lockstep import Tensor, Variable
+from ._module import Module
+from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, uint8  # noqa: A004
+from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient, foldl, function, gradients, map_fn, scan,
+                       vectorized_map, while_loop)
+from .ops import *  # noqa: F401,F403
+from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
+from .tensor import TensorShape, TensorSpec, constant, convert_to_tensor, is_tensor
+from . import config, data, distribute, image, linalg, math, nn, random, train  # noqa: F401
+from .config import device
+from . import keras  # noqa: F401
+from . import _names
+
+__version__ = _lockstep.__doc__ or "0.1.0"
+version = type("version", (), {"VERSION": "2.18.0+lockstep", "GIT_VERSION": "lockstep", "COMPILER_VERSION": ""})
+newaxis = None
+initializers, losses, metrics, optimizers = keras.initializers, keras.losses, keras.metrics, keras.optimizers
+zeros_initializer, ones_initializer = keras.initializers.Zeros, keras.initializers.Ones
+random_normal_initializer, random_uniform_initializer = keras.initializers.RandomNormal, keras.initializers.RandomUniform
+constant_initializer = keras.initializers.Constant
+
+
+def executing_eagerly():
+    """Whether ops compute at once: outside of functions that are being traced."""
+    return not zeros([]).symbolic  # noqa: F405
+
+
+class debugging:
+    """Looking at what a program computes while it runs."""
+    enable_check_numerics = staticmethod(_lockstep.ops.enable_check_numerics)
+    disable_check_numerics = staticmethod(_lockstep.ops.disable_check_numerics)
+
+    @staticmethod
+    def check_numerics(tensor, message, name=None):
+        return _lockstep.ops.check_numerics(tensor, message)
+
+    @staticmethod
+    def assert_equal(x, y, message=None, summarize=None, name=None):
+        _lockstep.ops.assert_true(_lockstep.ops.equal(x, y), message or "assert_equal")
+
+    @staticmethod
+    def assert_all_finite(x, message, name=None):
+        return _lockstep.ops.check_numerics(x, message)
+
+    @staticmethod
+    def Assert(condition, data, summarize=None, name=None):
+        _lockstep.ops.assert_true(convert_to_tensor(condition), " ".join(str(part) for part in data))
+
+    @staticmethod
+    def assert_greater(x, y, message=None, summarize=None, name=None):
+        _lockstep.ops.assert_true(_lockstep.ops.greater(x, y), message or "assert_greater")
+
+    @staticmethod
+    def assert_less(x, y, message=None, summarize=None, name=None):
+        _lockstep.ops.assert_true(_lockstep.ops.less(x, y), message or "assert_less")
+
+    @staticmethod
+    def set_log_device_placement(enabled):
+        _lockstep.config.set_log_device_placement(enabled)
+
+
+class test:
+    """What this machine and this build can do."""
+
+    @staticmethod
+    def is_gpu_available(cuda_only=False, min_cuda_compute_capability=None):
+        return len(config.list_physical_devices("GPU")) > 0
+
+    @staticmethod
+    def is_built_with_cuda():
+        return _lockstep.config.is_built_with_cuda()
+
+    @staticmethod
+    def gpu_device_name():
+        names = [device.name for device in config.list_logical_devices("GPU")]
+        return names[0] if names else ""
+
+
+class autograph:
+    """Python's control flow is not rewritten: tf.cond and tf.while_loop are part of compiled programs."""
+
+    class experimental:
+        @staticmethod
+        def do_not_convert(func=None):
+            return func if func is not None else (lambda f: f)
+
+    @staticmethod
+    def set_verbosity(level, alsologtostdout=False):
+        pass
+
+
+class experimental:
+    """TensorFlow's experiments."""
+
+    class numpy:
+        @staticmethod
+        def experimental_enable_numpy_behavior(*_, **__):
+            pass
+
+
+def no_op(name=None):
+    """Nothing."""
+
+
+def group(*inputs, **kwargs):
+    """What is done is done."""
+
+
+def report():
+    """Where the time of what has taken most of it went. Lockstep's own."""
+    return _lockstep.report()[1]
+
+
+def get_logger():
+    import logging
+    return logging.getLogger("lockstep")
+
+
+def __getattr__(name):
+    raise _names.missing("tensorflow", name, globals())

@@ -1,0 +1,40 @@
+"""What is said of a name of TensorFlow's that does not exist here."""
+
+import difflib
+
+# Names that people try, and what to use in their place.
+_INSTEAD = {
+    "placeholder": "there are no graphs with sessions: write a function of tensors, @tf.function compiles it",
+    "Session": "there are no graphs with sessions: values are computed at once, @tf.function compiles",
+    "compat": "there is no TensorFlow 1: tf.function, tf.Variable and tf.keras take its place",
+    "contrib": "there is no TensorFlow 1",
+    "estimator": "there are no estimators: tf.keras takes their place",
+    "feature_column": "there are no feature columns: layers of tf.keras.layers (Normalization, CategoryEncoding) prepare data",
+    "lite": "models are not exported to TensorFlow Lite",
+    "saved_model": "there is no SavedModel: model.save_weights() and model.to_json() keep a model",
+    "tpu": "there are no TPUs here",
+    "sparse": "there are no sparse tensors",
+    "ragged": "there are no ragged tensors: rows have one length, padded_batch fills them up",
+    "RaggedTensor": "there are no ragged tensors: rows have one length, padded_batch fills them up",
+    "SparseTensor": "there are no sparse tensors",
+    "string": "tensors hold numbers: texts are bytes of datasets",
+    "strings": "tensors hold numbers: texts are bytes of datasets",
+    "complex64": "there are no complex tensors",
+    "signal": "there is no Fourier transform among the ops",
+    "TensorArray": "tf.stack, tf.scan and tf.map_fn make one tensor of many",
+    "Graph": "there are no graphs with sessions: @tf.function compiles a function",
+    "Assert": "tf.debugging.Assert",
+    "name_scope": "names follow from layers",
+    "applications": "there are no weights to download; keras.layers build the architectures",
+}
+
+
+def missing(module, name, there):
+    """The exception for a name that a module does not have."""
+    if name.startswith("__"):
+        return AttributeError(name)
+    text = f"module {module!r} has no attribute {name!r}"
+    if name in _INSTEAD:
+        return AttributeError(f"{text} in Lockstep: {_INSTEAD[name]}")
+    near = difflib.get_close_matches(name, [key for key in there if not key.startswith("_")], 1)
+    return AttributeError(f"{text} in Lockstep" + (f"; did you mean {near[0]!r}?" if near else ""))

@@ -1,0 +1,397 @@
+"""tf.data: where elements come from and what happens to them on the way."""
+
+import enum
+
+import numpy as np
+
+from . import _lockstep, dtypes, nest
+from ._lockstep import Tensor, Variable
+from .tensor import TensorShape, TensorSpec, convert_to_tensor
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+
+def _element(value):
+    """What the engine takes: tensors in tuples and dictionaries. A list is a tensor, as in TensorFlow."""
+    if isinstance(value, tuple):
+        return tuple(_element(part) for part in value)
+    if isinstance(value, dict):
+        return {str(key): _element(part) for key, part in value.items()}
+    if isinstance(value, (Tensor, Variable)):
+        return value
+    if isinstance(value, (str, bytes)) or (isinstance(value, (list, np.ndarray)) and np.asarray(value).dtype.kind in "USO"):
+        raise TypeError("texts are no tensors: a dataset of texts is made by from_generator of their bytes, or of numbers that "
+                        "TextVectorization or StringLookup made of them")
+    return convert_to_tensor(value)
+
+
+def _calling(function):
+    """A function of an element's parts as one of the element."""
+    def call(element):
+        result = function(*element) if isinstance(element, tuple) else function(element)
+        return _element(tuple(result) if isinstance(result, list) else result)
+    return call
+
+
+def _calls(count):
+    return 1 if count is None else int(count)
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How the workers of a run share a dataset."""
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class ThreadingOptions:
+    def __init__(self):
+        self.private_threadpool_size = 0
+        self.max_intra_op_parallelism = 1
+
+
+class DistributeOptions:
+    def __init__(self):
+        self.auto_shard_policy = AutoShardPolicy.AUTO
+
+
+class AutotuneOptions:
+    def __init__(self):
+        self.enabled = True
+        self.cpu_budget = 0
+        self.ram_budget = 0
+
+
+class Options:
+    """What a whole dataset is told."""
+
+    def __init__(self):
+        self.deterministic = None
+        self.experimental_deterministic = None
+        self.threading = ThreadingOptions()
+        self.experimental_distribute = DistributeOptions()
+        self.autotune = AutotuneOptions()
+
+
+class Dataset:
+    """A description of elements: immutable, made anew by every method. Nothing is read before somebody asks."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    # --- sources ---
+
+    @staticmethod
+    def from_tensor_slices(tensors, name=None):
+        """One element a row of the arrays."""
+        return Dataset(_lockstep.Dataset.from_tensor_slices(_element(tensors)))
+
+    @staticmethod
+    def from_tensors(tensors, name=None):
+        """This one element."""
+        return Dataset(_lockstep.Dataset.from_tensors(_element(tensors)))
+
+    @staticmethod
+    def range(*args, output_type=dtypes.int64, name=None):
+        """The numbers of Python's range()."""
+        numbers = range(*(int(arg) for arg in args))
+        made = Dataset(_lockstep.Dataset.range(numbers.start, numbers.stop, numbers.step))
+        from . import ops
+        return made if dtypes.as_dtype(output_type) is dtypes.int64 else made.map(lambda x: ops.cast(x, output_type))
+
+    @staticmethod
+    def from_generator(generator, output_types=None, output_shapes=None, args=None, output_signature=None, name=None):
+        """What a function that returns an iterator gives. It is called for every pass."""
+        spec = output_signature
+        if spec is None and output_types is not None:
+            flat_types = nest.flatten(output_types)
+            flat_shapes = [None] * len(flat_types) if output_shapes is None else _shape_leaves(output_shapes, output_types)
+            spec = nest.pack_sequence_as(output_types, [_Dtyped(t, s) for t, s in zip(flat_types, flat_shapes)])
+
+        def elements():
+            for value in generator(*(args or ())):
+                yield _element(value) if spec is None else _specified(value, spec)
+        return Dataset(_lockstep.Dataset.from_generator(lambda: elements(), None))
+
+    @staticmethod
+    def zip(*args, datasets=None, name=None):
+        """Tuples of one element of each."""
+        if datasets is not None:
+            args = (datasets,)
+        parts = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        return Dataset(_lockstep.Dataset.zip([part._handle for part in parts]))
+
+    @staticmethod
+    def sample_from_datasets(datasets, weights=None, seed=None, stop_on_empty_dataset=False, rerandomize_each_iteration=None):
+        """Elements of these, drawn at random."""
+        return Dataset(_lockstep.Dataset.sample_from_datasets([d._handle for d in datasets], list(weights or []), seed,
+                                                              stop_on_empty_dataset))
+
+    @staticmethod
+    def choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset=True):
+        """Elements of the dataset that each number names."""
+        return Dataset(_lockstep.Dataset.choose_from_datasets([d._handle for d in datasets], choice_dataset._handle,
+                                                              stop_on_empty_dataset))
+
+    @staticmethod
+    def random(seed=None, rerandomize_each_iteration=None, name=None):
+        """Numbers without end."""
+        def draw():
+            generator = np.random.default_rng(seed)
+            while True:
+                yield np.int64(generator.integers(0, 2**32))
+        return Dataset.from_generator(draw)
+
+    # --- what is done to elements ---
+
+    def map(self, map_func, num_parallel_calls=None, deterministic=None, synchronous=None, use_unbounded_threadpool=False,
+            name=None):
+        """map_func of every element; several at once where num_parallel_calls says so."""
+        return Dataset(self._handle.map(_calling(map_func), _calls(num_parallel_calls), deterministic))
+
+    def filter(self, predicate, name=None):
+        """Those for which it holds."""
+        return Dataset(self._handle.filter(lambda e: bool(predicate(*e) if isinstance(e, tuple) else predicate(e))))
+
+    def take_while(self, predicate, name=None):
+        """Up to the first for which it does not hold."""
+        return Dataset(self._handle.take_while(lambda e: bool(predicate(*e) if isinstance(e, tuple) else predicate(e))))
+
+    def scan(self, initial_state, scan_func, name=None):
+        """scan_func(state, element) gives the next state and an element."""
+        def step(state, element):
+            after, result = scan_func(state, element)
+            return _element(after), _element(result)
+        return Dataset(self._handle.scan(_element(initial_state), step))
+
+    def flat_map(self, map_func, name=None):
+        """The elements of the datasets that map_func makes of elements, one after another."""
+        def call(element):
+            return (map_func(*element) if isinstance(element, tuple) else map_func(element))._handle
+        return Dataset(self._handle.flat_map(call))
+
+    def interleave(self, map_func, cycle_length=None, block_length=None, num_parallel_calls=None, deterministic=None, name=None):
+        """The same, from several of them in turn."""
+        def call(element):
+            return (map_func(*element) if isinstance(element, tuple) else map_func(element))._handle
+        return Dataset(self._handle.interleave(call, AUTOTUNE if cycle_length is None else cycle_length, block_length or 1,
+                                               _calls(num_parallel_calls), deterministic))
+
+    def window(self, size, shift=None, stride=1, drop_remainder=False, name=None):
+        """Datasets of so many elements in a row. What is made of them comes next: ``.flat_map(lambda w: w.batch(size))``."""
+        return _Windows(self, size, shift or 0, stride, drop_remainder)
+
+    def batch(self, batch_size, drop_remainder=False, num_parallel_calls=None, deterministic=None, name=None):
+        """So many elements as one, along a new first dimension."""
+        return Dataset(self._handle.batch(int(batch_size), bool(drop_remainder), _calls(num_parallel_calls)))
+
+    def padded_batch(self, batch_size, padded_shapes=None, padding_values=None, drop_remainder=False, name=None):
+        """The same of elements of different sizes, which are filled up."""
+        shapes = [] if padded_shapes is None else _shape_leaves(padded_shapes, None)
+        values = [] if padding_values is None else [float(value) for value in nest.flatten(padding_values)]
+        return Dataset(self._handle.padded_batch(int(batch_size), shapes, values, drop_remainder))
+
+    def unbatch(self, name=None):
+        """The rows of batches as elements."""
+        return Dataset(self._handle.unbatch())
+
+    def rebatch(self, batch_size, drop_remainder=False, name=None):
+        """Batches of another size."""
+        return Dataset(self._handle.rebatch(int(batch_size), drop_remainder))
+
+    def shuffle(self, buffer_size, seed=None, reshuffle_each_iteration=True, name=None):
+        """In another order, which is drawn from a buffer of so many."""
+        return Dataset(self._handle.shuffle(int(buffer_size), seed, reshuffle_each_iteration is not False))
+
+    def repeat(self, count=None, name=None):
+        """So many passes; for ever where none is given."""
+        return Dataset(self._handle.repeat(-1 if count is None else int(count)))
+
+    def take(self, count, name=None):
+        """The first of them."""
+        return Dataset(self._handle.take(int(count)))
+
+    def skip(self, count, name=None):
+        """Those after the first."""
+        return Dataset(self._handle.skip(int(count)))
+
+    def shard(self, num_shards, index, name=None):
+        """Every num_shards-th, from this one on."""
+        return Dataset(self._handle.shard(int(num_shards), int(index)))
+
+    def concatenate(self, dataset, name=None):
+        """And then those of another one."""
+        return Dataset(self._handle.concatenate(dataset._handle))
+
+    def enumerate(self, start=0, name=None):
+        """(number, element)."""
+        return Dataset(self._handle.enumerate(start))
+
+    def cache(self, filename="", name=None):
+        """Elements of the first pass are kept: in memory, or in files."""
+        return Dataset(self._handle.cache(str(filename)))
+
+    def snapshot(self, path, compression="AUTO", reader_func=None, shard_func=None, name=None):
+        """The first pass is written to a folder, later ones are read from there."""
+        return Dataset(self._handle.snapshot(str(path)))
+
+    def prefetch(self, buffer_size=AUTOTUNE, name=None):
+        """So many elements are ready before they are asked for."""
+        return Dataset(self._handle.prefetch(AUTOTUNE if buffer_size is None else int(buffer_size)))
+
+    def ignore_errors(self, log_warning=False, name=None):
+        """Elements that cannot be made are left out."""
+        return Dataset(self._handle.ignore_errors(log_warning))
+
+    def with_options(self, options, name=None):
+        """What holds for the whole dataset."""
+        policy = {AutoShardPolicy.AUTO: 0, AutoShardPolicy.FILE: 1, AutoShardPolicy.DATA: 2, AutoShardPolicy.OFF: 3,
+                  AutoShardPolicy.HINT: 0}[options.experimental_distribute.auto_shard_policy]
+        deterministic = options.deterministic if options.deterministic is not None else options.experimental_deterministic
+        return Dataset(self._handle.with_options(int(options.threading.private_threadpool_size or 0), deterministic, policy,
+                                                 bool(options.autotune.enabled)))
+
+    def apply(self, transformation_func):
+        """transformation_func of this dataset."""
+        return transformation_func(self)
+
+    # --- reading ---
+
+    @property
+    def element_spec(self):
+        """Dtypes and shapes of elements."""
+        return _specs(self._handle.element_spec())
+
+    def cardinality(self, name=None):
+        """How many elements there are."""
+        return convert_to_tensor(self._handle.cardinality(), dtypes.int64)
+
+    def __len__(self):
+        count = self._handle.cardinality()
+        if count < 0:
+            raise TypeError("the dataset is infinite" if count == INFINITE_CARDINALITY else "how long it is shows when it ends")
+        return count
+
+    def __bool__(self):
+        return True
+
+    def __iter__(self):
+        return self._handle.iterator()
+
+    def as_numpy_iterator(self):
+        """The elements as arrays of NumPy's."""
+        for element in self:
+            yield nest.map_structure(lambda tensor: tensor.numpy(), element)
+
+    def get_single_element(self, name=None):
+        """The one element of a dataset of one."""
+        elements = list(self.take(2))
+        if len(elements) != 1:
+            raise ValueError(f"get_single_element: the dataset has {'more than one' if elements else 'no'} element")
+        return elements[0]
+
+    def reduce(self, initial_state, reduce_func, name=None):
+        """reduce_func(state, element) over all elements."""
+        state = nest.map_structure(convert_to_tensor, initial_state)
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    def explain(self, seconds=1.0):
+        """Which stage limits it, and what would help. Lockstep's own."""
+        return _lockstep.explain(self._handle, seconds)
+
+    def __repr__(self):
+        return f"<Dataset element_spec={self.element_spec}>"
+
+
+class _Windows:
+    """Datasets of elements in a row, until what is made of them is known."""
+
+    def __init__(self, dataset, size, shift, stride, drop_remainder):
+        self._dataset, self._arguments = dataset, (int(size), shift, stride, drop_remainder)
+
+    def flat_map(self, map_func, name=None):
+        """The elements of what map_func makes of each window."""
+        size, shift, stride, drop = self._arguments
+
+        def call(window):
+            element = Dataset(window)
+            parts = element._handle.element_spec()
+            if isinstance(parts, tuple) and not _is_leaf(parts):
+                given = tuple(_part(element, i) for i in range(len(parts)))
+                return map_func(*given)._handle
+            return map_func(element)._handle
+        return Dataset(self._dataset._handle.window(size, call, shift, stride, drop))
+
+    interleave = flat_map
+
+    def __getattr__(self, name):
+        raise NotImplementedError(f"window(): .{name} of a dataset of datasets; make elements of the windows first: "
+                                  ".flat_map(lambda window: window.batch(size))")
+
+
+def _part(dataset, position):
+    return dataset.map(lambda *parts: parts[position])
+
+
+def _is_leaf(spec):
+    return isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], dtypes.DType)
+
+
+def _specs(raw):
+    if _is_leaf(raw):
+        return TensorSpec(raw[1], raw[0])
+    if isinstance(raw, dict):
+        return {key: _specs(part) for key, part in raw.items()}
+    return tuple(_specs(part) for part in raw)
+
+
+class _Dtyped:
+    def __init__(self, dtype, shape):
+        self.dtype, self.shape = dtypes.as_dtype(dtype), None if shape is None else TensorShape(shape)
+
+
+def _shape_leaves(shapes, like):
+    """Shapes are lists themselves: those of a structure are its innermost lists."""
+    if isinstance(shapes, dict):
+        return [leaf for key in sorted(shapes) for leaf in _shape_leaves(shapes[key], None)]
+    if isinstance(shapes, TensorShape) or shapes is None or all(s is None or isinstance(s, (int, np.integer)) for s in shapes) and \
+            not (isinstance(shapes, tuple) and shapes == () and nest.is_nested(like)):
+        return [shapes]
+    return [leaf for part in shapes for leaf in _shape_leaves(part, None)]
+
+
+def _specified(value, spec):
+    if isinstance(spec, dict):
+        return {str(key): _specified(value[key], spec[key]) for key in spec}
+    if isinstance(spec, (tuple, list)):
+        return tuple(_specified(part, inner) for part, inner in zip(value, spec))
+    dtype = getattr(spec, "dtype", None)
+    made = convert_to_tensor(np.asarray(value) if not isinstance(value, (Tensor, Variable)) else value)
+    if dtype is not None and made.dtype is not dtype:
+        made = _lockstep.ops.cast(made, dtype)
+    shape = getattr(spec, "shape", None)
+    if shape is not None and not shape.is_compatible_with(made.shape):
+        raise ValueError(f"from_generator: an element of shape {made.shape} where {shape} was said")
+    return made
+
+
+class experimental:
+    """Names from before these were settled."""
+    AUTOTUNE = AUTOTUNE
+    AutoShardPolicy = AutoShardPolicy
+    INFINITE_CARDINALITY = INFINITE_CARDINALITY
+    UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY
+
+    @staticmethod
+    def cardinality(dataset):
+        return dataset.cardinality()
+
+
+def _handle_of(dataset):
+    return dataset._handle

@@ -1,0 +1,332 @@
+"""Compiled functions, gradient tapes, control flow."""
+
+import functools
+import inspect
+
+from . import _lockstep, nest
+from ._lockstep import Tensor, Variable
+from .tensor import TensorSpec, convert_to_tensor, is_tensor
+
+
+# --- gradients -----------------------------------------------------------------------------------------------------------
+
+class UnconnectedGradients:
+    """What a source that the target does not depend on gets."""
+    NONE = "none"
+    ZERO = "zero"
+
+
+class GradientTape:
+    """Records ops between ``with`` and its end, and differentiates what was recorded."""
+
+    def __init__(self, persistent=False, watch_accessed_variables=True):
+        self._options = (bool(persistent), bool(watch_accessed_variables))
+        self._tape = None
+
+    def __enter__(self):
+        self._tape = _lockstep.GradientTape(*self._options)
+        return self
+
+    def __exit__(self, *_):
+        self._tape.stop_recording()
+
+    def _recorded(self):
+        if self._tape is None:
+            raise RuntimeError("the tape has recorded nothing: use it as  with tf.GradientTape() as tape:")
+        return self._tape
+
+    def watch(self, tensor):
+        """Records what is done with a tensor, or with all of a structure."""
+        for one in nest.flatten(tensor):
+            self._recorded().watch(one)
+
+    def gradient(self, target, sources, output_gradients=None, unconnected_gradients=UnconnectedGradients.NONE):
+        """d sum(target) / d source for every source, in a structure like that of the sources."""
+        targets = [t if is_tensor(t) else convert_to_tensor(t) for t in nest.flatten(target)]
+        flat = nest.flatten(sources)
+        for source in flat:
+            if not is_tensor(source):
+                raise TypeError(f"gradient: a source is a tensor or a variable, received {source!r}")
+        arriving = nest.flatten(output_gradients) if output_gradients is not None else [None] * len(targets)
+        gradients = self._recorded().gradient(targets, flat, arriving)
+        if unconnected_gradients in ("zero", UnconnectedGradients.ZERO):
+            gradients = [_lockstep.ops.zeros_like(s) if g is None else g for g, s in zip(gradients, flat)]
+        return nest.pack_sequence_as(sources, gradients) if nest.is_nested(sources) else gradients[0]
+
+    def jacobian(self, target, sources, unconnected_gradients=UnconnectedGradients.NONE, parallel_iterations=None,
+                 experimental_use_pfor=True):
+        """d target[i] / d source[j], of shape target.shape + source.shape."""
+        return nest.map_structure(lambda source: self._recorded().jacobian(target, source), sources)
+
+    def stop_recording(self):
+        """``with tape.stop_recording():`` is not recorded."""
+        return _NotRecorded(self)
+
+    def reset(self):
+        """Forgets what was recorded."""
+        self._recorded().reset()
+
+    def watched_variables(self):
+        raise NotImplementedError("watched_variables: name the variables that gradients are wanted for")
+
+
+class _NotRecorded:
+    def __init__(self, tape):
+        self._tape = tape
+
+    def __enter__(self):
+        raise NotImplementedError("stop_recording: tf.stop_gradient(x) cuts a gradient off; end the `with` of the tape to end "
+                                  "its recording")
+
+    def __exit__(self, *_):
+        pass
+
+
+def gradients(ys, xs, *_, **__):
+    raise NotImplementedError("tf.gradients works on graphs: use  with tf.GradientTape() as tape:  and tape.gradient(ys, xs)")
+
+
+def custom_gradient(f):
+    """A function that returns its result and how gradients go through it: ``return y, grad``."""
+    @functools.wraps(f)
+    def wrapped(*args, **kwargs):
+        tensors = [convert_to_tensor(arg) for arg in args]
+        structure = []
+
+        def run(inputs):
+            result, grad = f(*inputs, **kwargs)
+            structure.append(result)
+
+            def back(output_gradients):
+                given = grad(*output_gradients)
+                return [None if g is None else g for g in (given if isinstance(given, (list, tuple)) else [given])]
+            return [convert_to_tensor(leaf) for leaf in nest.flatten(result)], back
+        flat = _lockstep.custom_gradient(run, tensors)
+        return nest.pack_sequence_as(structure[-1], flat)
+    return wrapped
+
+
+# --- compiled functions --------------------------------------------------------------------------------------------------
+
+def _is_leaf_tensor(value):
+    import numpy as np
+    return isinstance(value, (Tensor, np.ndarray, np.generic))
+
+
+class _Traced:
+    """One way to call a function: the values that are no tensors, and how all are nested."""
+
+    def __init__(self, function, name, args, kwargs, leaves):
+        self._structure = (args, kwargs)
+        self._leaves = [None if _is_leaf_tensor(leaf) else leaf for leaf in leaves]
+        self._positions = [i for i, leaf in enumerate(leaves) if _is_leaf_tensor(leaf)]
+        self._function = function
+        self._result = None
+        self.engine = _lockstep.Function(self._trace, name)
+
+    def _trace(self, inputs):
+        leaves = list(self._leaves)
+        for position, value in zip(self._positions, inputs):
+            leaves[position] = value
+        args, kwargs = nest.pack_sequence_as(self._structure, leaves)
+        result = self._function(*args, **kwargs)
+        flat = nest.flatten(result)
+        self._result = nest.pack_sequence_as(result, [_Place if leaf is not None else None for leaf in flat]) \
+            if nest.is_nested(result) else (_Place if result is not None else None)
+        return [convert_to_tensor(leaf) for leaf in flat if leaf is not None]
+
+    def __call__(self, leaves):
+        whole = len(self._positions) == len(leaves)
+        flat = self.engine(leaves if whole else [leaves[position] for position in self._positions])
+        result = self._result
+        if result is _Place:
+            return flat[0]
+        flat = iter(flat)
+        if not nest.is_nested(result):
+            return None
+        return nest.map_structure(lambda place: next(flat) if place is _Place else None, result)
+
+
+class _Place:
+    """Where a tensor stands in the result."""
+
+
+def _key(value):
+    """What tells calls apart that need a trace of their own: everything but the tensors."""
+    if _is_leaf_tensor(value):
+        return Tensor
+    if isinstance(value, Variable):
+        return ("variable", value._id)
+    if isinstance(value, (int, float, str, bytes, bool, type(None))):
+        return (type(value), value)
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def _skeleton(value):
+    if isinstance(value, (tuple, list)):
+        return (type(value), tuple(_skeleton(part) for part in value))
+    if isinstance(value, dict):
+        return (dict, tuple((key, _skeleton(part)) for key, part in sorted(value.items(), key=lambda item: str(item[0]))))
+    return _key(value)
+
+
+class Function:
+    """A function of Python that is traced once for each signature of its arguments and compiled.
+
+    What it does besides computing with tensors (printing, appending to lists) happens while it is traced. A branch or a loop
+    over the value of a tensor is refused: tf.cond and tf.while_loop are part of the compiled program.
+    """
+
+    def __init__(self, python_function, name=None, input_signature=None, reduce_retracing=False):
+        functools.update_wrapper(self, python_function)
+        self.python_function = python_function
+        self._name = name or getattr(python_function, "__name__", "function")
+        self.input_signature = input_signature
+        self._traces = {}
+        self._of_tensors = {}  # those of calls with so many tensors and nothing else
+
+    def __get__(self, instance, owner=None):
+        """As a method: every object has traces of its own."""
+        if instance is None:
+            return self
+        name = f"_traced_{self._name}_{id(self)}"
+        bound = instance.__dict__.get(name)
+        if bound is None:
+            bound = Function(self.python_function.__get__(instance, owner), self._name, self.input_signature)
+            instance.__dict__[name] = bound
+        return bound
+
+    def _find(self, args, kwargs):
+        if self.input_signature is not None:
+            args = tuple(_as_specified(value, spec) for value, spec in zip(args, self.input_signature)) + \
+                args[len(self.input_signature):]
+        leaves = nest.flatten((args, kwargs))
+        key = _skeleton((args, kwargs))
+        found = self._traces.get(key)
+        if found is None:
+            found = self._traces[key] = _Traced(self.python_function, self._name, args, kwargs, leaves)
+        return found, leaves
+
+    def __call__(self, *args, **kwargs):
+        plain = not kwargs and self.input_signature is None and all(type(arg) is Tensor for arg in args)
+        found = self._of_tensors.get(len(args)) if plain else None
+        if found is not None:
+            return found(args)
+        found, leaves = self._find(args, kwargs)
+        if plain:
+            self._of_tensors[len(args)] = found
+        return found(leaves)
+
+    def experimental_get_tracing_count(self):
+        """How often it was traced."""
+        return sum(trace.engine.traces for trace in self._traces.values())
+
+    def get_concrete_function(self, *args, **kwargs):
+        """The function; a program is compiled when it is called."""
+        return self
+
+    def explain(self, *args, **kwargs):
+        """The launches of the program for these arguments, for people."""
+        found, leaves = self._find(args, kwargs)
+        return found.engine.explain([leaves[position] for position in found._positions])
+
+    def report(self):
+        """Where the time of its calls went."""
+        return "\n".join(trace.engine.report() for trace in self._traces.values())
+
+    def __repr__(self):
+        return f"<tf.function {self._name}{inspect.signature(self.python_function)}>"
+
+
+def _as_specified(value, spec):
+    if isinstance(spec, TensorSpec):
+        value = convert_to_tensor(value) if is_tensor(value) else convert_to_tensor(value, spec.dtype)
+        if value.dtype is not spec.dtype or not spec.shape.is_compatible_with(value.shape):
+            raise TypeError(f"the function's input_signature says {spec}, received {TensorSpec.from_tensor(value)}")
+    return value
+
+
+def function(func=None, input_signature=None, autograph=True, jit_compile=None, reduce_retracing=False,
+             experimental_implements=None, experimental_autograph_options=None, experimental_attributes=None,
+             experimental_relax_shapes=None, experimental_compile=None, experimental_follow_type_hints=None):
+    """Compiles a function: ``@tf.function``."""
+    def made(f):
+        return Function(f, input_signature=input_signature, reduce_retracing=reduce_retracing)
+    return made if func is None else made(func)
+
+
+# --- control flow --------------------------------------------------------------------------------------------------------
+
+def _branch(fn, structures):
+    def run(_):
+        result = fn()
+        structures.append(result)
+        return [convert_to_tensor(leaf) for leaf in nest.flatten(result)]
+    return run
+
+
+def cond(pred, true_fn=None, false_fn=None, name=None):
+    """What true_fn() returns where pred is true, else what false_fn() returns."""
+    if isinstance(pred, bool):
+        return true_fn() if pred else false_fn()
+    structures = []
+    flat = _lockstep.cond(pred, _branch(true_fn, structures), _branch(false_fn, structures))
+    return nest.pack_sequence_as(structures[0], flat)
+
+
+def while_loop(cond, body, loop_vars, shape_invariants=None, parallel_iterations=10, back_prop=True, swap_memory=False,
+               maximum_iterations=None, name=None):
+    """loop_vars = body(*loop_vars) while cond(*loop_vars) is true."""
+    loop_vars = list(loop_vars) if isinstance(loop_vars, (list, tuple)) else [loop_vars]
+
+    def values(flat):
+        return nest.pack_sequence_as(loop_vars, flat)
+
+    def step(flat):
+        result = body(*values(flat))
+        return [convert_to_tensor(leaf) for leaf in nest.flatten(list(result) if isinstance(result, (list, tuple)) else [result])]
+    flat = _lockstep.while_loop(lambda flat: [convert_to_tensor(cond(*values(flat)))], step,
+                                [convert_to_tensor(leaf) for leaf in nest.flatten(loop_vars)],
+                                -1 if maximum_iterations is None else int(maximum_iterations))
+    return values(flat)
+
+
+def map_fn(fn, elems, dtype=None, parallel_iterations=None, back_prop=True, swap_memory=False, infer_shape=True, name=None,
+           fn_output_signature=None):
+    """fn of every part of the elems along their first axis, stacked."""
+    structures = []
+
+    def step(flat):
+        result = fn(nest.pack_sequence_as(elems, flat) if nest.is_nested(elems) else flat[0])
+        structures.append(result)
+        return [convert_to_tensor(leaf) for leaf in nest.flatten(result)]
+    flat = _lockstep.map_fn(step, [convert_to_tensor(leaf) for leaf in nest.flatten(elems)])
+    return nest.pack_sequence_as(structures[0], flat)
+
+
+vectorized_map = map_fn
+
+
+def scan(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, infer_shape=True,
+         reverse=False, name=None):
+    """fn(fn(fn(initializer, elems[0]), elems[1]), ...) with every result on the way, stacked."""
+    if initializer is None:
+        raise NotImplementedError("scan: give the initializer")
+
+    def step(carry, x):
+        state = nest.pack_sequence_as(initializer, carry) if nest.is_nested(initializer) else carry[0]
+        result = fn(state, nest.pack_sequence_as(elems, x) if nest.is_nested(elems) else x[0])
+        flat = [convert_to_tensor(leaf) for leaf in nest.flatten(result)]
+        return flat, flat
+    _, ys = _lockstep.scan(step, [convert_to_tensor(leaf) for leaf in nest.flatten(initializer)],
+                           [convert_to_tensor(leaf) for leaf in nest.flatten(elems)], reverse)
+    return nest.pack_sequence_as(initializer, ys) if nest.is_nested(initializer) else ys[0]
+
+
+def foldl(fn, elems, initializer=None, **_):
+    """The last of scan()."""
+    return nest.map_structure(lambda ys: ys[-1], scan(fn, elems, initializer))

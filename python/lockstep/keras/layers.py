@@ -1,0 +1,605 @@
+"""keras.layers: functions with weights."""
+
+import inspect
+import threading
+import weakref
+
+import numpy as np
+
+from .. import _lockstep, dtypes, nest
+from .._lockstep import KerasTensor, Tensor, Variable
+from ..ops import _sizes
+from ..tensor import TensorShape, convert_to_tensor, is_tensor
+from ._configured import classes, serialized
+
+# --- values of models that are being put together ------------------------------------------------------------------------
+
+KerasTensor.shape = property(lambda self: TensorShape(self._shape))
+KerasTensor.ndim = property(lambda self: len(self._shape))
+KerasTensor._defers_tensor_operators = True
+KerasTensor.__array_priority__ = 200
+KerasTensor.__repr__ = lambda self: f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
+KerasTensor.__doc__ = "A value of a model that is being put together: what a layer will be given or give back."
+
+
+def _arithmetic(symbol, name, reflected=False):
+    def operator(self, other):
+        a, b = (other, self) if reflected else (self, other)
+        plain = all(isinstance(side, (KerasTensor, int, float, np.number)) for side in (a, b))
+        if plain and symbol in "+-*/":
+            return _lockstep.keras_arithmetic(symbol, *(s if isinstance(s, KerasTensor) else float(s) for s in (a, b)))
+        from .. import ops
+        return symbolic(getattr(ops, name), a, b)
+    return operator
+
+
+for _symbol, _method, _name in (("+", "add", "add"), ("-", "sub", "subtract"), ("*", "mul", "multiply"),
+                                ("/", "truediv", "divide"), ("**", "pow", "pow"), ("@", "matmul", "matmul"),
+                                ("//", "floordiv", "floordiv"), ("%", "mod", "floormod")):
+    setattr(KerasTensor, f"__{_method}__", _arithmetic(_symbol, _name))
+    setattr(KerasTensor, f"__r{_method}__", _arithmetic(_symbol, _name, True))
+for _method, _name in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
+    setattr(KerasTensor, f"__{_method}__", _arithmetic("", _name))
+KerasTensor.__neg__ = lambda self: self * -1.0
+KerasTensor.__getitem__ = lambda self, key: symbolic(lambda x: x[key], self)
+KerasTensor.__hash__ = lambda self: hash(self._key)
+KerasTensor.__eq__ = lambda self, other: isinstance(other, KerasTensor) and self._key == other._key
+
+
+def _refuse_value(self, *_):
+    raise TypeError("a value of a model that is being put together is not known yet; keras.ops works on it, a Lambda layer or a "
+                    "layer of your own takes any function")
+
+
+KerasTensor.__bool__ = KerasTensor.__float__ = KerasTensor.__int__ = KerasTensor.__iter__ = _refuse_value
+KerasTensor.numpy = KerasTensor.__array__ = _refuse_value
+
+
+def is_keras_tensor(x):
+    return isinstance(x, KerasTensor)
+
+
+def symbolic(function, *args, **kwargs):
+    """A function as a layer of the model that is being put together; outside of models, the function itself."""
+    leaves = nest.flatten((args, kwargs))
+    if not any(isinstance(leaf, KerasTensor) for leaf in leaves):
+        return function(*args, **kwargs)
+    return Lambda(function, name=None)._call_with(args, kwargs)
+
+
+def Input(shape=None, batch_size=None, name=None, dtype=None, sparse=None, tensor=None, ragged=None, type_spec=None,
+          batch_shape=None, optional=False):
+    """A model's input; shape leaves the batch out, None is any size."""
+    if sparse or ragged:
+        raise NotImplementedError("Input: there are no sparse and no ragged tensors")
+    if batch_shape is not None:
+        batch_size, shape = batch_shape[0], batch_shape[1:]
+    if shape is None:
+        raise ValueError("Input: takes a shape, for example Input(shape=(28, 28))")
+    return _lockstep.Input(_sizes(shape), -1 if batch_size is None else int(batch_size), dtype, name or "")
+
+
+# --- layers --------------------------------------------------------------------------------------------------------------
+
+_objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
+_CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
+
+
+def wrapped(handle):
+    """The object of Python for a layer of the engine."""
+    self = handle.python_self
+    if self is not None:
+        return self
+    found = _objects.get(handle.key)
+    if found is None:
+        from . import models
+        if isinstance(handle, _lockstep.Model):
+            cls = models.Model
+        else:
+            cls = globals().get(handle.class_name)
+            if not (inspect.isclass(cls) and issubclass(cls, Layer)):
+                cls = {"Sequential": models.Sequential, "Functional": models.Model}.get(handle.class_name, Layer)
+        found = cls.__new__(cls)
+        found._take(handle)
+    return found
+
+
+class Layer:
+    """A function with weights. Derive from it and define build() and call() to write one."""
+
+    _kind = "layer"
+    _class_name = None
+    supports_masking = False
+
+    def __init__(self, *, activity_regularizer=None, trainable=True, dtype=None, autocast=True, name=None, **kwargs):
+        self._own(kwargs)
+        if kwargs:
+            raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
+                                           serialized(activity_regularizer)))
+
+    def _own(self, kwargs):
+        """Takes out what is the front's: the shape of the input, which a Sequential begins with."""
+        shape = kwargs.pop("input_shape", None)
+        batch_shape = kwargs.pop("batch_input_shape", None) or kwargs.pop("batch_shape", None)
+        size = kwargs.pop("input_dim", None)
+        length = kwargs.pop("input_length", None)
+        if batch_shape is not None:
+            shape = batch_shape[1:]
+        if size is not None:
+            shape = (size,) if length is None else (length, size)
+        elif length is not None and shape is None:
+            shape = (length,)
+        kwargs.pop("autocast", None)
+        self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
+        self.__dict__["_weights_given"] = kwargs.pop("weights", None)
+        return kwargs
+
+    def _make(self, class_name, config):
+        self._take(_lockstep.Layer.deserialize({"class_name": class_name, "config": config}))
+        if type(self).call is not Layer.call or type(self).build is not Layer.build:
+            # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
+            inner = self._handle
+            self.__dict__["_inner"] = inner
+            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
+            self._handle.hold_layer(inner)
+
+    def _take(self, handle):
+        self.__dict__["_handle"] = handle
+        self.__dict__["_local"] = threading.local()
+        self.__dict__.setdefault("_held", set())
+        self.__dict__.setdefault("_input_shape_given", None)
+        self.__dict__.setdefault("_weights_given", None)
+        _objects[handle.key] = self
+
+    @property
+    def _is_written(self):
+        return self._handle.python_self is not None
+
+    # --- what a class of Python's own defines ---
+
+    def build(self, input_shape):
+        """Makes the weights, by add_weight()."""
+        inner = self.__dict__.get("_inner")
+        if inner is not None:
+            inner.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+        elif not self._is_written:
+            self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+
+    def call(self, *args, **kwargs):
+        """Computes the result."""
+        handle = self.__dict__.get("_inner")
+        if handle is None:
+            if self._is_written:
+                raise NotImplementedError(f"{type(self).__name__} defines no call()")
+            handle = self._handle
+        return self._apply(handle, args, kwargs)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def get_config(self):
+        if self._is_written:
+            return {}
+        return {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    # --- calls of the engine ---
+
+    def _build_for_engine(self, shapes):
+        shapes = [TensorShape(shape) for shape in shapes]
+        pending = getattr(self._local, "pending", None)
+        given = shapes[0] if len(shapes) == 1 else shapes
+        if pending is not None and pending[0]:
+            first = nest.flatten(pending[0][0])
+            given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
+        if type(self).build is not Layer.build or "_inner" in self.__dict__:
+            self.build(given)
+
+    def _call_for_engine(self, inputs, training, masks):
+        pending = getattr(self._local, "pending", None)
+        self._local.pending = None
+        if pending is None:
+            args, kwargs = (inputs[0] if len(inputs) == 1 else inputs,), {}
+        else:
+            structure, leaves, places = pending[0:2], pending[2], pending[3]
+            leaves = list(leaves)
+            for place, value in zip(places, inputs):
+                leaves[place] = value
+            args, kwargs = nest.pack_sequence_as(structure, leaves)
+        named = _call_parameters(type(self))
+        if "training" in named and "training" not in kwargs and len(args) <= named.index("training"):
+            kwargs["training"] = training
+        if "mask" in named and "mask" not in kwargs and any(mask is not None for mask in masks):
+            kwargs["mask"] = masks[0] if len(masks) == 1 else masks
+        result = self.call(*args, **kwargs)
+        self._local.result = result
+        return [convert_to_tensor(leaf) for leaf in nest.flatten(result) if leaf is not None]
+
+    def _mask_for_engine(self, inputs, masks, results):
+        if type(self).compute_mask is Layer.compute_mask:
+            return None
+        made = self.compute_mask(inputs[0] if len(inputs) == 1 else inputs, masks[0] if len(masks) == 1 else masks)
+        return list(made) if isinstance(made, (list, tuple)) else [made] * results
+
+    # --- calling ---
+
+    def __call__(self, *args, **kwargs):
+        return self._call_with(args, kwargs)
+
+    def _call_with(self, args, kwargs):
+        if not self._is_written:
+            return self._apply(self._handle, args, kwargs)
+        options = {}
+        if "training" in kwargs:
+            training = kwargs["training"]
+            if training is not None:
+                options["training"] = bool(training)
+            if "training" not in _call_parameters(type(self)) or training is None:
+                kwargs = {key: value for key, value in kwargs.items() if key != "training"}
+        leaves = nest.flatten((args, kwargs))
+        leaves = [convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        if args and isinstance(args[0], (int, float)) and not isinstance(args[0], bool):
+            leaves[0] = convert_to_tensor(leaves[0])
+        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
+            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, KerasTensor)]
+            plain = not kwargs and len(args) == 1 and (len(places) == len(leaves))
+            if plain and not isinstance(args[0], dict):
+                return self._unpacked(self._handle.apply_symbolic(leaves, options))
+            return _Call(self, args, kwargs, leaves, places)._made(options)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self._local.pending = (args, kwargs, leaves, places)
+        try:
+            return self._unpacked(self._handle.apply([leaves[place] for place in places], options))
+        finally:
+            self._local.pending = None
+
+    def _unpacked(self, flat):
+        """The results in the structure that call() gave them."""
+        result = getattr(self._local, "result", None)
+        self._local.result = None
+        parts = iter(flat)
+        if not nest.is_nested(result):
+            return next(parts) if flat else None
+        return nest.map_structure(lambda leaf: None if leaf is None else next(parts), result)
+
+    def _apply(self, handle, args, kwargs):
+        """A layer of the engine: its inputs, and what a call may say beside them."""
+        options, inputs = {}, list(args)
+        for name in ("inputs", "query", "value", "key", "sequences", "x"):
+            if name in kwargs and kwargs[name] is not None:
+                inputs.append(kwargs[name])
+        for name, value in kwargs.items():
+            if name in _CALL_OPTIONS:
+                options[name] = value
+            elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
+                raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
+        leaves = nest.flatten(inputs)
+        if isinstance(handle, _lockstep.Model) and len(inputs) == 1 and isinstance(inputs[0], dict):
+            leaves = [inputs[0][name] for name in handle.input_names()]
+        if not leaves:
+            raise TypeError(f"{handle.class_name} \"{handle.name}\" takes inputs")
+        if "initial_state" in options and options["initial_state"] is not None:
+            options["initial_state"] = nest.flatten(options["initial_state"])
+        if options.get("training") is not None:
+            options["training"] = bool(options["training"])
+        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
+            results = handle.apply_symbolic(leaves, options)
+        else:
+            results = handle.apply(leaves, options)
+        if handle.class_name == "Functional" and self.__dict__.get("_output_structure") is not None:
+            return nest.pack_sequence_as(self._output_structure, results)
+        return results[0] if len(results) == 1 else results
+
+    # --- parts ---
+
+    def __setattr__(self, name, value):
+        if "_handle" in self.__dict__ and self._is_written and name not in type(self).__dict__:
+            self._hold(value)
+        elif "_handle" not in self.__dict__ and isinstance(value, (Layer, Variable)):
+            raise RuntimeError(f"{type(self).__name__}: call super().__init__() before layers and variables become attributes")
+        descriptor = getattr(type(self), name, None)
+        if isinstance(descriptor, property) and descriptor.fset is None:
+            self.__dict__[name] = value
+            raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
+        object.__setattr__(self, name, value)
+
+    def _hold(self, value):
+        """Layers and variables in attributes are part of this one."""
+        if isinstance(value, Layer):
+            if value._handle.key not in self._held and value is not self:
+                self._held.add(value._handle.key)
+                self._handle.hold_layer(value._handle)
+        elif isinstance(value, Variable):
+            if ("variable", value._id) not in self._held:
+                self._held.add(("variable", value._id))
+                self._handle.hold_variable(value)
+        elif isinstance(value, (list, tuple)):
+            for part in value:
+                self._hold(part)
+        elif isinstance(value, dict):
+            for part in value.values():
+                self._hold(part)
+
+    def add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
+                   constraint=None, aggregation=None, name=None, **kwargs):
+        """A weight of this layer."""
+        if isinstance(shape, str):  # Keras 2: the name first
+            name, shape = shape, initializer
+            initializer = kwargs.pop("initializer_", None)
+        variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
+                                           _initializer(initializer), serialized(regularizer), serialized(constraint),
+                                           bool(trainable))
+        self._held.add(("variable", variable._id))
+        return variable
+
+    add_variable = add_weight
+
+    def add_loss(self, loss):
+        """A scalar that is added to the loss of the step."""
+        for one in nest.flatten(loss):
+            self._handle.add_loss(one)
+
+    def adapt(self, data, batch_size=None, steps=None):
+        """Learns from data before training."""
+        if hasattr(data, "_handle") and not is_tensor(data):
+            from .. import ops
+            data = ops.concat([element[0] if isinstance(element, tuple) else element for element in data], 0)
+        _lockstep.Layer.adapted(self._handle, convert_to_tensor(data))
+
+    @property
+    def name(self):
+        return self._handle.name
+
+    @property
+    def path(self):
+        return self._handle.path
+
+    @property
+    def built(self):
+        return self._handle.built
+
+    @built.setter
+    def built(self, value):
+        pass  # the engine knows
+
+    @property
+    def trainable(self):
+        return self._handle.trainable
+
+    @trainable.setter
+    def trainable(self, value):
+        self._handle.trainable = bool(value)
+
+    @property
+    def weights(self):
+        return self._handle.weights()
+
+    variables = weights
+
+    @property
+    def trainable_weights(self):
+        return self._handle.trainable_weights()
+
+    trainable_variables = trainable_weights
+
+    @property
+    def non_trainable_weights(self):
+        return self._handle.non_trainable_weights()
+
+    non_trainable_variables = non_trainable_weights
+
+    def get_weights(self):
+        return [weight.numpy() for weight in self._handle.weights()]
+
+    def set_weights(self, weights):
+        self._handle.set_weights([convert_to_tensor(weight) for weight in weights])
+
+    def count_params(self):
+        return self._handle.count_params()
+
+    @property
+    def losses(self):
+        return self._handle.losses()
+
+    @property
+    def dtype(self):
+        return self._handle.variable_dtype.name
+
+    @property
+    def dtype_policy(self):
+        return self._handle.dtype_policy
+
+    @property
+    def compute_dtype(self):
+        return self._handle.compute_dtype.name
+
+    @property
+    def variable_dtype(self):
+        return self._handle.variable_dtype.name
+
+    def compute_output_shape(self, input_shape):
+        shapes = [Input(batch_shape=tuple(shape)) for shape in _shape_leaves(input_shape)]
+        result = self(shapes[0] if len(shapes) == 1 else shapes)
+        return nest.map_structure(lambda t: tuple(t.shape), result)
+
+    def __getattr__(self, name):
+        # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
+        if name.startswith("_") or "_handle" not in self.__dict__:
+            raise AttributeError(name)
+        if not self._is_written:
+            for weight in self._handle.weights():
+                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
+                    return weight
+            config = self._handle.get_config()
+            if name in config:
+                value = config[name]
+                if name.endswith("activation") and isinstance(value, str):
+                    from . import activations
+                    return activations.get(value)
+                return tuple(value) if isinstance(value, list) else value
+            if name in ("bias", "kernel"):
+                return None
+        raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
+
+    def _serialized(self):
+        config = self._handle.serialize()
+        if self._is_written:
+            _register_class(type(self))
+        return config
+
+    def __repr__(self):
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _policy_name(dtype):
+    if dtype is None:
+        return ""
+    return dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtypes.as_dtype(dtype).name
+
+
+def _initializer(initializer):
+    from . import initializers
+    if initializer is None:
+        return "glorot_uniform"
+    if isinstance(initializer, (str, dict)):
+        return initializer
+    if inspect.isclass(initializer):
+        initializer = initializer()
+    if isinstance(initializer, initializers.Initializer) and hasattr(initializer, "_config"):
+        return initializer._serialized()
+    return lambda shape, dtype: initializer(shape, dtype=dtype)
+
+
+def _shape_leaves(shape):
+    """One shape, or several in a list or a dictionary."""
+    if isinstance(shape, dict):
+        return [leaf for part in shape.values() for leaf in _shape_leaves(part)]
+    if isinstance(shape, TensorShape) or all(size is None or isinstance(size, (int, np.integer)) for size in shape):
+        return [shape]
+    return [leaf for part in shape for leaf in _shape_leaves(part)]
+
+
+_parameters_of_call = {}
+
+
+def _call_parameters(cls):
+    if cls not in _parameters_of_call:
+        _parameters_of_call[cls] = [name for name in inspect.signature(cls.call).parameters if name != "self"]
+    return _parameters_of_call[cls]
+
+
+_known_classes = set()
+
+
+def _register_class(cls):
+    """Makes a class of Python's own known to the engine, by its name."""
+    if cls not in _known_classes:
+        _known_classes.add(cls)
+        _lockstep.register_layer(cls.__name__, lambda config: cls.from_config(config)._handle)
+
+
+class _Call(Layer):
+    """A call of a layer with more than its inputs, as a step of a model that is being put together."""
+
+    def __init__(self, layer, args, kwargs, leaves, places):
+        super().__init__(name=None)
+        self._layer = layer
+        self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
+
+    def _made(self, options):
+        made = self._unpacked(self._handle.apply_symbolic([self._leaves[place] for place in self._places], options))
+        return made
+
+    def call(self, inputs):
+        leaves = list(self._leaves)
+        for place, value in zip(self._places, inputs if isinstance(inputs, (list, tuple)) else [inputs]):
+            leaves[place] = value
+        args, kwargs = nest.pack_sequence_as(self._structure, leaves)
+        return self._layer(*args, **kwargs)
+
+
+class Lambda(Layer):
+    """A function as a layer."""
+
+    def __init__(self, function, output_shape=None, mask=None, arguments=None, name=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.__dict__["function"] = function
+        self.__dict__["_arguments"] = arguments or {}
+
+    def call(self, *args, **kwargs):
+        return self.function(*args, **{**self._arguments, **kwargs})
+
+    def get_config(self):
+        raise NotImplementedError("a Lambda layer holds code, which no file does: derive a class from Layer")
+
+
+class InputLayer(Layer):
+    """A model's input as the first layer of a Sequential."""
+
+    def __init__(self, shape=None, batch_size=None, dtype=None, name=None, input_shape=None, batch_shape=None, **kwargs):
+        self.__dict__["_tensor"] = Input(shape if shape is not None else input_shape, batch_size, name, dtype,
+                                         batch_shape=batch_shape)
+        self._take(_lockstep.Layer.of_input(self._tensor))
+
+    @property
+    def output(self):
+        return self._tensor
+
+
+# Where files have parameters in another order than Keras' constructors.
+_RECURRENT = ("units", "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
+              "bias_initializer")
+_POOLING = ("pool_size", "strides", "padding")
+_FIRST = {"Dropout": ("rate", "noise_shape", "seed"), "AlphaDropout": ("rate", "noise_shape", "seed"),
+          "Normalization": ("axis", "mean", "variance", "invert"), "EinsumDense": ("equation", "output_shape"),
+          "Bidirectional": ("layer", "merge_mode"), "RNN": ("cell",), "LSTM": _RECURRENT, "GRU": _RECURRENT,
+          "SimpleRNN": ("units", "activation", "use_bias"), "IntegerLookup": ("max_tokens", "num_oov_indices")}
+_FIRST.update({f"{kind}Pooling{dims}D": _POOLING for kind in ("Max", "Average") for dims in (1, 2, 3)})
+_FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "padding") for dims in (1, 2, 3)})
+globals().update(classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
+                         skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
+                               "HashedCrossing")))
+
+
+def _embedding_own(self, kwargs):
+    kwargs = dict(kwargs)
+    length = kwargs.pop("input_length", None)
+    size = kwargs.pop("input_dim", None)
+    kwargs = Layer._own(self, kwargs)
+    if size is not None:
+        kwargs["input_dim"] = size
+    if length is not None:
+        self.__dict__["_input_shape_given"] = [int(length)]
+    return kwargs
+
+
+globals()["Embedding"]._own = _embedding_own  # its input_dim is a setting, not a shape
+Convolution1D, Convolution2D = globals()["Conv1D"], globals()["Conv2D"]
+MaxPool1D, MaxPool2D, MaxPool3D = globals()["MaxPooling1D"], globals()["MaxPooling2D"], globals()["MaxPooling3D"]
+AvgPool1D, AvgPool2D, AvgPool3D = globals()["AveragePooling1D"], globals()["AveragePooling2D"], globals()["AveragePooling3D"]
+GlobalMaxPool1D, GlobalMaxPool2D = globals()["GlobalMaxPooling1D"], globals()["GlobalMaxPooling2D"]
+GlobalAvgPool1D, GlobalAvgPool2D = globals()["GlobalAveragePooling1D"], globals()["GlobalAveragePooling2D"]
+
+
+def _merging(name):
+    def merge(inputs, **kwargs):
+        return globals()[name](**kwargs)(inputs)
+    merge.__name__, merge.__doc__ = name.lower(), f"{name}()(inputs)."
+    return merge
+
+
+add, subtract, multiply, average = _merging("Add"), _merging("Subtract"), _merging("Multiply"), _merging("Average")
+maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _merging("Concatenate"), _merging("Dot")
+
+
+def deserialize(config, custom_objects=None):
+    """A layer from its configuration."""
+    return wrapped(_lockstep.Layer.deserialize(config))
+
+
+def serialize(layer):
+    return layer._serialized()

@@ -1,0 +1,616 @@
+"""keras.models: layers that can be trained."""
+
+import json
+import os
+
+import numpy as np
+
+from .. import _lockstep, data, distribute, nest
+from .._lockstep import KerasTensor
+from ..function import Function, GradientTape
+from ..tensor import convert_to_tensor, is_tensor
+from . import callbacks as callbacks_module
+from . import losses as losses_module
+from . import metrics as metrics_module
+from . import optimizers as optimizers_module
+from .layers import Layer, _policy_name, wrapped
+
+
+# --- data ----------------------------------------------------------------------------------------------------------------
+
+def _is_array(value):
+    return isinstance(value, np.ndarray) or is_tensor(value) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+
+
+def _arrays(value):
+    """Arrays as the engine takes them: a list of tensors, or a dictionary."""
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return {str(name): convert_to_tensor(_of_pandas(part)) for name, part in value.items()}
+    if isinstance(value, (list, tuple)) and value and all(_is_array(part) for part in value) and getattr(value[0], "ndim", 0):
+        return [convert_to_tensor(_of_pandas(part)) for part in value]
+    return [convert_to_tensor(_of_pandas(value))]
+
+
+def _of_pandas(value):
+    return value.to_numpy() if hasattr(value, "to_numpy") else value
+
+
+def _dataset(x):
+    """The dataset that x is; None where it is arrays."""
+    if isinstance(x, data.Dataset):
+        return x._handle
+    handle = getattr(x, "_handle", None)
+    if isinstance(handle, _lockstep.DistributedDataset):
+        return handle.dataset()
+    from .utils import PyDataset
+    if isinstance(x, PyDataset) or (hasattr(x, "__getitem__") and hasattr(x, "__len__") and hasattr(x, "on_epoch_end")):
+        return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
+    if hasattr(x, "__next__"):
+        used = []
+
+        def once():
+            if used:
+                raise RuntimeError("a generator gives its batches once: give fit a tf.data.Dataset, or steps_per_epoch")
+            used.append(True)
+            return map(_batch, x)
+        return data.Dataset.from_generator(once)._handle
+    return None
+
+
+def _batch(batch):
+    """A batch that a generator gave."""
+    return tuple(batch) if isinstance(batch, list) else batch
+
+
+def _triple(x, y=None, sample_weight=None):
+    """Data as the engine's fit takes it."""
+    dataset = _dataset(x)
+    if dataset is not None:
+        if y is not None:
+            raise ValueError("y comes with the dataset, as the second part of its elements")
+        return dataset, [], []
+    return _arrays(x), _arrays(y), _arrays(sample_weight)
+
+
+def unpack_x_y_sample_weight(data):
+    """A batch as (x, y, sample_weight)."""
+    if isinstance(data, list):
+        data = tuple(data)
+    if not isinstance(data, tuple):
+        return data, None, None
+    return data + (None,) * (3 - len(data))
+
+
+def _engine_metrics(metrics):
+    if metrics is None:
+        return []
+    if isinstance(metrics, dict):
+        return {name: [_metric(m) for m in (value if isinstance(value, (list, tuple)) else [value])]
+                for name, value in metrics.items()}
+    if not isinstance(metrics, (list, tuple)):
+        return [_metric(metrics)]
+    if any(isinstance(value, (list, tuple)) for value in metrics):
+        return [[_metric(m) for m in (value if isinstance(value, (list, tuple)) else [value])] for value in metrics]
+    return [_metric(value) for value in metrics]
+
+
+def _metric(metric):
+    return metrics_module.get(metric)._handle
+
+
+def _engine_loss(loss):
+    if loss is None:
+        return None
+    if isinstance(loss, dict):
+        return {name: _engine_loss(value) for name, value in loss.items()}
+    if isinstance(loss, (list, tuple)):
+        return [_engine_loss(value) for value in loss]
+    return losses_module.get(loss)._handle
+
+
+# --- models --------------------------------------------------------------------------------------------------------------
+
+class Model(Layer):
+    """Layers that can be trained: ``Model(inputs, outputs)``, or a class with a call() of its own."""
+
+    def __init__(self, *args, **kwargs):
+        inputs = kwargs.pop("inputs", args[0] if args else None)
+        outputs = kwargs.pop("outputs", args[1] if len(args) > 1 else None)
+        name, trainable, dtype = kwargs.pop("name", None), kwargs.pop("trainable", True), kwargs.pop("dtype", None)
+        kwargs.pop("dynamic", None)
+        if kwargs:
+            raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        if inputs is not None and outputs is not None:
+            self._take(_lockstep.Model.functional(_ends(inputs), _ends(outputs), name or "", trainable))
+            self.__dict__["_output_structure"] = outputs if nest.is_nested(outputs) else None
+            self.__dict__["_ends_given"] = (inputs, outputs)
+        else:
+            self._take(_lockstep.written_model(self, type(self).__name__, name or "", trainable, _policy_name(dtype)))
+
+    def _take(self, handle):
+        super()._take(handle)
+        self.__dict__.setdefault("_compiled", None)
+        self.__dict__.setdefault("_strategy", distribute.get_strategy() if distribute.has_strategy() else None)
+
+    @property
+    def distribute_strategy(self):
+        """The strategy in whose scope it was made."""
+        return self._strategy or distribute.Strategy()
+
+    # --- putting together ---
+
+    @property
+    def layers(self):
+        return [wrapped(handle) for handle in self._handle.layers()]
+
+    def get_layer(self, name=None, index=None):
+        """A layer by its name or its number."""
+        return wrapped(self._handle.get_layer(name if name is not None else int(index)))
+
+    @property
+    def inputs(self):
+        return self._handle.inputs()
+
+    @property
+    def outputs(self):
+        return self._handle.outputs()
+
+    @property
+    def input(self):
+        inputs = self._handle.inputs()
+        return inputs[0] if len(inputs) == 1 else inputs
+
+    @property
+    def output(self):
+        outputs = self._handle.outputs()
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @property
+    def input_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.input)
+
+    @property
+    def output_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
+
+    @property
+    def input_names(self):
+        return self._handle.input_names()
+
+    @property
+    def output_names(self):
+        return self._handle.output_names(len(self._handle.outputs()) or 1)
+
+    def summary(self, line_length=None, positions=None, print_fn=None, expand_nested=False, show_trainable=False,
+                layer_range=None):
+        """Prints the layers."""
+        text = self._handle.summary(line_length or 0, expand_nested, show_trainable)
+        (print_fn or print)(text.rstrip("\n"))
+
+    # --- training ---
+
+    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None, weighted_metrics=None, run_eagerly=False,
+                steps_per_execution=1, jit_compile="auto", auto_scale_loss=True, **kwargs):
+        """Says how to train."""
+        if kwargs:
+            raise TypeError(f"compile: unknown arguments {', '.join(kwargs)}")
+        optimizer = optimizers_module.get(optimizer)
+        steps = int(steps_per_execution) if steps_per_execution not in (None, "auto") else 1
+        self.__dict__["_compiled"] = {"optimizer": optimizer, "loss": loss, "metrics": metrics, "loss_weights": loss_weights,
+                                      "run_eagerly": bool(run_eagerly)}
+        self.__dict__["_python_steps"] = {}
+        self._handle.compile(optimizer._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
+                             _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
+
+    @property
+    def optimizer(self):
+        if self._compiled is None:
+            if not self._handle.compiled:
+                return None
+            made = optimizers_module.Optimizer.__new__(optimizers_module.Optimizer)
+            made._handle = self._handle.optimizer()
+            return made
+        return self._compiled["optimizer"]
+
+    @property
+    def loss(self):
+        return self._compiled and self._compiled["loss"]
+
+    @property
+    def metrics(self):
+        return [metrics_module.wrapped(handle) for handle in self._handle.metrics()]
+
+    @property
+    def metrics_names(self):
+        return ["loss"] + [metric.name for metric in self.metrics if metric.name != "loss"]
+
+    @property
+    def stop_training(self):
+        return self.__dict__.get("_stop", False) or self._handle.training_stopped()
+
+    @stop_training.setter
+    def stop_training(self, value):
+        self.__dict__["_stop"] = bool(value)
+        if value:
+            self._handle.stop_training()
+
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
+            validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, steps_per_epoch=None,
+            validation_steps=None, validation_batch_size=None, validation_freq=1, max_queue_size=None, workers=None,
+            use_multiprocessing=None):
+        """Trains for so many passes over the data; returns a History."""
+        verbose = 1 if verbose == "auto" else int(verbose)
+        told = _told(self, callbacks)
+        self.__dict__["_stop"] = False
+        if self._has_own_step("train_step"):
+            return _PythonFit(self, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
+                              steps_per_epoch, validation_steps, shuffle, validation_split).run()
+        given = _triple(x, y, sample_weight)
+        validation = None
+        if validation_data is not None:
+            validation = _triple(*unpack_x_y_sample_weight(validation_data)) if isinstance(validation_data, (tuple, list)) \
+                else _triple(validation_data)
+        epoch, values = self._handle.fit(given, {
+            "batch_size": batch_size, "epochs": int(epochs), "verbose": verbose, "callbacks": told,
+            "validation_split": float(validation_split or 0), "validation_data": validation, "shuffle": bool(shuffle),
+            "class_weight": None if class_weight is None else {int(k): float(v) for k, v in class_weight.items()},
+            "initial_epoch": int(initial_epoch), "steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps,
+            "validation_batch_size": validation_batch_size, "validation_freq": validation_freq})
+        history = callbacks_module.History(epoch, values, {"epochs": int(epochs), "verbose": verbose,
+                                                           "steps": steps_per_epoch}, self)
+        self.__dict__["history"] = history
+        return history
+
+    def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, steps=None, callbacks=None,
+                 return_dict=False, **kwargs):
+        """Loss and metrics over the data."""
+        verbose = 1 if verbose == "auto" else int(verbose)
+        if self._has_own_step("test_step"):
+            logs = _PythonFit(self, x, y, sample_weight, batch_size, 1, verbose, callbacks, None, 0, None, steps, False,
+                              0.0).evaluate()
+        else:
+            logs = self._handle.evaluate(_triple(x, y, sample_weight), batch_size or 32, verbose, -1 if steps is None else steps,
+                                         _told(self, callbacks))
+        return logs if return_dict else _values(logs)
+
+    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **kwargs):
+        """The results for all examples, as arrays of NumPy's."""
+        verbose = 1 if verbose == "auto" else int(verbose)
+        results = self._handle.predict(_triple(x), batch_size or 32, verbose, -1 if steps is None else steps,
+                                       _told(self, callbacks))
+        return self._packed([result.numpy() for result in results])
+
+    def _packed(self, results):
+        structure = self.__dict__.get("_output_structure")
+        if structure is not None:
+            return nest.pack_sequence_as(structure, results)
+        return results[0] if len(results) == 1 else results
+
+    def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
+        """One step on one batch."""
+        logs = self._handle.train_on_batch(_triple(x, y, sample_weight), class_weight)
+        return logs if return_dict else _values(logs)
+
+    def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
+        """Loss and metrics of one batch."""
+        logs = self._handle.test_on_batch(_triple(x, y, sample_weight))
+        return logs if return_dict else _values(logs)
+
+    def predict_on_batch(self, x):
+        """The results of one batch."""
+        return self._packed([result.numpy() for result in self._handle.predict_on_batch(_arrays(x))])
+
+    # --- steps that are written in Python ---
+
+    def _has_own_step(self, name):
+        return getattr(type(self), name) is not getattr(Model, name)
+
+    def train_step(self, data):
+        """One training step: what a class of your own may define."""
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        with GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights))
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, data):
+        """One step of evaluation."""
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        y_pred = self(x, training=False)
+        self.compute_loss(x, y, y_pred, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_step(self, data):
+        x, _, _ = unpack_x_y_sample_weight(data)
+        return self(x, training=False)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The compiled loss, and what layers add to it."""
+        total = losses_module.get(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
+        for extra in self._handle.losses():
+            total = extra if total is None else total + extra
+        self._step_loss().update_state(total)
+        return total
+
+    def _step_loss(self):
+        tracker = self.__dict__.get("_loss_tracker")
+        if tracker is None:
+            tracker = self.__dict__["_loss_tracker"] = metrics_module.Mean(name="loss")
+        return tracker
+
+    def _step_metrics(self):
+        made = self.__dict__.get("_metric_objects")
+        if made is None:
+            given = self._compiled["metrics"] or []
+            made = self.__dict__["_metric_objects"] = [metrics_module.get(metric) for metric in given]
+        return made
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """Updates the compiled metrics and returns their values by name."""
+        for metric in self._step_metrics():
+            metric.update_state(y, y_pred, sample_weight=sample_weight)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self):
+        return {metric.name: metric.result() for metric in [self._step_loss()] + self._step_metrics()}
+
+    @property
+    def compiled_loss(self):
+        loss = losses_module.get(self._compiled["loss"])
+        return lambda y, y_pred, sample_weight=None, regularization_losses=None: loss(y, y_pred, sample_weight)
+
+    def reset_metrics(self):
+        for metric in self.metrics:
+            metric.reset_state()
+
+    # --- files ---
+
+    def save_weights(self, filepath, overwrite=True, **kwargs):
+        """Weights by path name, in a safetensors file."""
+        self._handle.save_weights(os.fspath(filepath))
+
+    def load_weights(self, filepath, skip_mismatch=False, **kwargs):
+        """Puts them back."""
+        self._handle.load_weights(os.fspath(filepath))
+
+    def to_json(self, indent=None, **kwargs):
+        """Keras' JSON of the model."""
+        return self._handle.to_json(-1 if indent is None else indent)
+
+    def get_config(self):
+        if self._is_written:
+            return super().get_config()
+        return json.loads(self.to_json())["config"]
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        raise NotImplementedError("save: model.save_weights(path) keeps the weights and model.to_json() the layers; "
+                                  "keras.models.model_from_json() and load_weights() bring them back")
+
+    def export(self, *_, **__):
+        raise NotImplementedError("export: there is no SavedModel; save_weights() and to_json() keep a model")
+
+
+def _ends(ends):
+    """Inputs or outputs: a list, or a dictionary."""
+    if isinstance(ends, KerasTensor):
+        return [ends]
+    if isinstance(ends, dict):
+        return ends
+    return nest.flatten(ends)
+
+
+def _told(model, callbacks):
+    callbacks = [] if callbacks is None else callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    for callback in callbacks:
+        callback.set_model(model)
+    return [callback._handle for callback in callbacks]
+
+
+def _values(logs):
+    """As Keras lists them: the loss first."""
+    values = [logs[name] for name in sorted(logs, key=lambda name: name != "loss")]
+    return values[0] if len(values) == 1 else values
+
+
+class Sequential(Model):
+    """Layers one after the other."""
+
+    def __init__(self, layers=None, trainable=True, name=None):
+        self._take(_lockstep.Sequential(name or "", trainable))
+        self.__dict__["_begun"] = False
+        for layer in layers or ():
+            self.add(layer)
+
+    def add(self, layer, rebuild=True):
+        """One more."""
+        if isinstance(layer, KerasTensor):
+            self.__dict__["_begun"] = True
+            self._handle.add_input(layer)
+            return
+        if not isinstance(layer, Layer):
+            raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
+        if not self._begun and layer._input_shape_given is not None:
+            from .layers import Input
+            self._handle.add_input(Input(layer._input_shape_given))
+        self.__dict__["_begun"] = True
+        self._handle.add(layer._handle)
+
+    def pop(self, rebuild=True):
+        """Takes the last one away."""
+        self._handle.pop()
+
+    def __len__(self):
+        return len(self._handle.layers())
+
+    def build(self, input_shape=None):
+        from .layers import _shape_leaves
+        from ..ops import _sizes
+        self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+
+
+Functional = Model
+
+
+class _PythonFit:
+    """fit of a model whose train_step is written in Python: the step is compiled, the loop around it is Python's."""
+
+    def __init__(self, model, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
+                 steps_per_epoch, validation_steps, shuffle, validation_split):
+        self._model, self._epochs, self._verbose, self._first = model, int(epochs), verbose, int(initial_epoch)
+        self._callbacks = list(callbacks or ())
+        if validation_split:
+            x, y, validation_data = _split(x, y, validation_split)
+        self._batch_size = batch_size or 32
+        self._data = self._batches(x, y, sample_weight, shuffle)
+        if steps_per_epoch is not None:
+            self._data = self._data.take(int(steps_per_epoch))
+        self._validation = None
+        if validation_data is not None:
+            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            self._validation = self._batches(*given, shuffle=False)
+        if validation_steps is not None:
+            chosen = self._validation if self._validation is not None else self._data
+            chosen = chosen.take(int(validation_steps))
+            self._validation, self._data = (chosen, self._data) if self._validation is not None else (None, chosen)
+
+    def _batches(self, x, y=None, sample_weight=None, shuffle=True):
+        handle = _dataset(x)
+        if handle is not None:
+            return data.Dataset(handle)
+        parts = tuple(part for part in (_first(_arrays(x)), _first(_arrays(y)), _first(_arrays(sample_weight))) if part is not None)
+        count = nest.flatten(parts)[0].shape[0]
+        whole = data.Dataset.from_tensor_slices(parts if len(parts) > 1 else parts[0])
+        return (whole.shuffle(count) if shuffle else whole).batch(self._batch_size)
+
+    def _step(self, name):
+        model = self._model
+        steps = model.__dict__.setdefault("_python_steps", {})
+        if name not in steps:
+            step = getattr(model, name)
+            if self._spread:
+                strategy = model._strategy
+                steps[name] = lambda batch: nest.map_structure(_joined, strategy.run(step, args=(batch,)))
+            else:
+                eager = model._compiled is not None and model._compiled["run_eagerly"]
+                steps[name] = step if eager or isinstance(step, Function) else Function(step, name)
+        return steps[name]
+
+    @property
+    def _spread(self):
+        return self._model._strategy is not None and self._model._strategy.num_replicas_in_sync > 1
+
+    def _metrics(self):
+        model = self._model
+        own = type(model).metrics
+        if own is not Model.metrics:
+            return list(model.metrics)
+        found = [metric for metric in vars(model).values() if isinstance(metric, metrics_module.Metric)]
+        return found + [model._step_loss()] + (model._step_metrics() if model._compiled else [])
+
+    def _tell(self, moment, *args):
+        for callback in self._callbacks:
+            engine = getattr(callback, "_engine", None)
+            if engine is not None:
+                number = args[0] if len(args) > 1 else 0
+                engine.tell(moment, number, {k: float(v) for k, v in (args[-1] or {}).items()})
+            else:
+                getattr(callback, moment)(*args)
+
+    def _pass(self, dataset, step, moment):
+        for metric in self._metrics():
+            metric.reset_state()
+        logs, count = {}, 0
+        if self._spread:
+            dataset = self._model._strategy.experimental_distribute_dataset(dataset)
+        for count, batch in enumerate(dataset, 1):
+            if moment:
+                self._tell("on_train_batch_begin", count - 1, {})
+            logs = step(batch)
+            if moment:
+                told = any(getattr(c, "_wants_batch_logs", False) for c in self._callbacks)
+                self._tell("on_train_batch_end", count - 1, _floats(logs) if told else {})
+            if self._model.stop_training:
+                break
+        return _floats(logs), count
+
+    def evaluate(self):
+        logs, _ = self._pass(self._data, self._step("test_step"), False)
+        return logs
+
+    def run(self):
+        model, history = self._model, {}
+        for callback in self._callbacks:
+            callback.set_model(model)
+            if getattr(callback, "_engine", None) is not None:
+                callback._engine.bind(model._handle, self._epochs, -1, self._verbose)
+            callback.set_params({"epochs": self._epochs, "verbose": self._verbose, "steps": None})
+        epochs = []
+        self._tell("on_train_begin", {})
+        for epoch in range(self._first, self._epochs):
+            self._tell("on_epoch_begin", epoch, {})
+            logs, steps = self._pass(self._data, self._step("train_step"), True)
+            if self._validation is not None:
+                checked, _ = self._pass(self._validation, self._step("test_step"), False)
+                logs.update({f"val_{name}": value for name, value in checked.items()})
+            if self._verbose:
+                shown = " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())
+                print(f"Epoch {epoch + 1}/{self._epochs}\n{steps}/{steps} - {shown}")
+            self._tell("on_epoch_end", epoch, logs)
+            epochs.append(epoch)
+            for name, value in logs.items():
+                history.setdefault(name, []).append(value)
+            if model.stop_training:
+                break
+        self._tell("on_train_end", {})
+        made = callbacks_module.History(epochs, history, {"epochs": self._epochs, "verbose": self._verbose}, model)
+        model.__dict__["history"] = made
+        return made
+
+
+def _joined(value):
+    """A log of all replicas: what is the same on all of them is that, losses are shares that add up."""
+    if not isinstance(value, distribute.DistributedValues):
+        return value
+    parts = [float(part) for part in value.values]
+    return parts[0] if all(part == parts[0] for part in parts) else sum(parts)
+
+
+def _first(arrays):
+    if isinstance(arrays, dict):
+        return arrays
+    return None if not arrays else arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _split(x, y, share):
+    count = len(nest.flatten(x)[0])
+    kept = count - int(count * share)
+    def part(value, which):
+        return None if value is None else nest.map_structure(lambda a: a[which], value)
+    return part(x, slice(kept)), part(y, slice(kept)), (part(x, slice(kept, None)), part(y, slice(kept, None)))
+
+
+def _floats(logs):
+    return {name: float(value) for name, value in (logs or {}).items()}
+
+
+def model_from_json(json_string, custom_objects=None):
+    """A model of Keras' JSON."""
+    return wrapped(_lockstep.Model.from_json(json_string))
+
+
+def load_model(*_, **__):
+    raise NotImplementedError("load_model: keras.models.model_from_json() and model.load_weights() bring back what to_json() and "
+                              "save_weights() kept")
+
+
+def clone_model(model, input_tensors=None, clone_function=None, **_):
+    """The same layers with weights of their own."""
+    return model_from_json(model.to_json())
+
+
+save_model = load_model

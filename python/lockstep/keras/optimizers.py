@@ -1,0 +1,170 @@
+"""keras.optimizers."""
+
+from .. import _lockstep
+from ..function import GradientTape
+from ..tensor import is_tensor
+from ._configured import classes, unique_name
+
+
+class _Schedules:
+    """keras.optimizers.schedules: learning rates that change with the number of steps."""
+
+
+class LearningRateSchedule:
+    """A rate for every step. Derive from it and define __call__(step) to write one: it is traced into the step."""
+    _kind = "schedule"
+
+    def _own(self, kwargs):
+        return kwargs
+
+    def _make(self, class_name, config):
+        config.pop("name", None)
+        self._engine = _lockstep.Schedule.deserialize({"class_name": class_name, "config": config})
+
+    def __call__(self, step):
+        return self._engine(step)
+
+    def _serialized(self):
+        engine = getattr(self, "_engine", None)
+        if engine is not None:
+            return engine.serialize()
+        if not hasattr(self, "_registered"):
+            self._registered = unique_name("schedule")
+            _lockstep.register_schedule(self._registered, lambda step: self(step))
+        return {"class_name": self._registered, "config": {}}
+
+    def get_config(self):
+        return self._engine.serialize()["config"]
+
+
+import types as _types  # noqa: E402
+
+schedules = _types.ModuleType(__name__ + ".schedules", _Schedules.__doc__)
+schedules.LearningRateSchedule = LearningRateSchedule
+for _name, _made in classes("schedule", LearningRateSchedule, schedules.__name__).items():
+    setattr(schedules, _name, _made)
+
+
+class Optimizer:
+    """How weights move by their gradients."""
+    _kind = "optimizer"
+
+    def _own(self, kwargs):
+        if "lr" in kwargs:
+            kwargs["learning_rate"] = kwargs.pop("lr")
+        kwargs.pop("jit_compile", None)
+        return kwargs
+
+    def _make(self, class_name, config):
+        self._handle = _lockstep.Optimizer.deserialize({"class_name": class_name, "config": config})
+
+    def apply_gradients(self, grads_and_vars, trainable_variables=None, **kwargs):
+        """Updates every variable by its gradient."""
+        if trainable_variables is not None:
+            pairs = list(zip(grads_and_vars, trainable_variables))
+        else:
+            pairs = [tuple(pair) for pair in grads_and_vars]
+        self._handle.apply_gradients([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        return self.iterations
+
+    def apply(self, grads, trainable_variables=None):
+        """The same, of two lists."""
+        self._handle.apply_gradients(list(grads), list(trainable_variables))
+
+    def minimize(self, loss, var_list, tape=None):
+        """Differentiates a loss and updates the variables."""
+        if tape is None:
+            if not callable(loss):
+                raise ValueError("minimize: a loss that is a tensor needs the tape that recorded it")
+            with GradientTape() as tape:
+                value = loss()
+        else:
+            value = loss() if callable(loss) and not is_tensor(loss) else loss
+        variables = list(var_list() if callable(var_list) else var_list)
+        return self.apply_gradients(zip(tape.gradient(value, variables), variables))
+
+    def build(self, var_list):
+        """Makes the state for these variables."""
+        self._handle.build(list(var_list))
+
+    def scale_loss(self, loss):
+        return self._handle.scale_loss(loss)
+
+    get_scaled_loss = scale_loss
+
+    def get_unscaled_gradients(self, grads):
+        return grads  # apply_gradients() divides
+
+    def finalize_variable_values(self, var_list):
+        self._handle.finalize_variable_values(list(var_list))
+
+    def exclude_from_weight_decay(self, var_list=None, var_names=None):
+        names = list(var_names or []) + [variable._name for variable in var_list or []]
+        self._handle.exclude_from_weight_decay(names)
+
+    @property
+    def learning_rate(self):
+        """A variable; with a schedule, the rate of the next step."""
+        if self._handle.scheduled:
+            return self._handle.current_learning_rate()
+        return self._handle.learning_rate()
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self._handle.set_learning_rate(float(value))
+
+    lr = learning_rate
+
+    @property
+    def iterations(self):
+        """Updates made so far."""
+        return self._handle.iterations()
+
+    @property
+    def variables(self):
+        return self._handle.variables()
+
+    @property
+    def name(self):
+        return self._handle.name
+
+    def get_config(self):
+        return self._handle.serialize()["config"]
+
+    def _serialized(self):
+        return self._handle.serialize()
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self.name}>"
+
+
+globals().update(classes("optimizer", Optimizer, __name__, skip=("LossScaleOptimizer",)))
+
+
+class LossScaleOptimizer(Optimizer):
+    """For float16: scales the loss up, and skips steps whose gradients are not finite."""
+
+    def __init__(self, inner_optimizer, initial_scale=2.0**15, dynamic_growth_steps=2000, name=None, **kwargs):
+        config = {"inner_optimizer": inner_optimizer._serialized(), "initial_scale": initial_scale,
+                  "dynamic_growth_steps": dynamic_growth_steps}
+        if name:
+            config["name"] = name
+        self._make("LossScaleOptimizer", config)
+        self.inner_optimizer = inner_optimizer
+
+
+def get(identifier):
+    """By name, by configuration, or as it is."""
+    if isinstance(identifier, Optimizer):
+        return identifier
+    made = Optimizer.__new__(Optimizer)
+    made._handle = _lockstep.Optimizer.deserialize(identifier)
+    return made
+
+
+legacy = _types.SimpleNamespace(**{name: value for name, value in list(globals().items())
+                                   if isinstance(value, type) and issubclass(value, Optimizer)})

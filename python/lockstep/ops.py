@@ -1,0 +1,584 @@
+"""Ops, with TensorFlow's names, arguments and their order. ``name`` is taken everywhere, and means nothing here."""
+
+import builtins
+
+import numpy as np
+
+from . import _lockstep, dtypes, nest
+from ._lockstep import Tensor, Variable
+from .tensor import TensorShape, convert_to_tensor, is_tensor
+
+_ops = _lockstep.ops
+_bool, _range, _abs, _round, _pow, _slice = (builtins.bool, builtins.range, builtins.abs, builtins.round, builtins.pow,
+                                             builtins.slice)
+
+
+# --- what arguments may be -----------------------------------------------------------------------------------------------
+
+def _integer(value, what):
+    """A size or an axis: part of the program, not of its values."""
+    try:
+        return int(value)
+    except TypeError:
+        raise TypeError(f"{what}: expected an integer that is known when the program is traced, received {value!r}") from None
+
+
+def _sizes(shape):
+    """A shape as a list: of integers, of a tensor, or of both."""
+    if shape is None:
+        return []
+    if is_tensor(shape):
+        return [int(size) for size in np.atleast_1d(shape.numpy())]
+    if isinstance(shape, (int, np.integer)):
+        return [int(shape)]
+    return [-1 if size is None else _integer(size, "a shape") for size in shape]
+
+
+def _axes(axis):
+    if axis is None:
+        return []
+    if isinstance(axis, (list, tuple)) or (is_tensor(axis) and axis.ndim) or isinstance(axis, np.ndarray):
+        return [_integer(one, "axis") for one in axis]
+    return [_integer(axis, "axis")]
+
+
+# --- elementwise ---------------------------------------------------------------------------------------------------------
+
+def _one(name, doc):
+    op = getattr(_ops, name)
+
+    def function(x, name=None):
+        return op(x)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _two(name, doc):
+    op = getattr(_ops, name)
+
+    def function(x, y, name=None):
+        return op(x, y)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+_UNARY = {
+    "identity": "x.", "negative": "-x.", "abs": "|x|.", "sign": "-1, 0 or 1.", "floor": "Rounded down.",
+    "ceil": "Rounded up.", "round": "To the nearest, half to even.", "square": "x * x.", "sqrt": "The square root.",
+    "rsqrt": "1 / sqrt(x).", "reciprocal": "1 / x.", "exp": "e ** x.", "expm1": "e ** x - 1.", "log": "The natural logarithm.",
+    "log1p": "log(1 + x).", "tanh": "The hyperbolic tangent.", "sigmoid": "1 / (1 + exp(-x)).", "erf": "Gauss' error function.",
+    "erfc": "1 - erf(x).", "sin": "The sine.", "cos": "The cosine.", "tan": "The tangent.", "asin": "The inverse sine.",
+    "acos": "The inverse cosine.", "atan": "The inverse tangent.", "sinh": "The hyperbolic sine.",
+    "cosh": "The hyperbolic cosine.", "asinh": "The inverse hyperbolic sine.", "acosh": "The inverse hyperbolic cosine.",
+    "atanh": "The inverse hyperbolic tangent.", "log2": "The logarithm of base 2.", "log10": "The logarithm of base 10.",
+    "softplus": "log(1 + exp(x)).", "relu": "max(x, 0).", "relu6": "x in [0, 6].", "selu": "The scaled exponential linear unit.",
+    "silu": "x * sigmoid(x).", "mish": "x * tanh(softplus(x)).", "softsign": "x / (1 + |x|).",
+    "log_sigmoid": "log(sigmoid(x)).", "hard_sigmoid": "x / 6 + 0.5 in [0, 1].", "hard_silu": "x * hard_sigmoid(x).",
+    "hard_tanh": "x in [-1, 1].", "tanh_shrink": "x - tanh(x).", "sparse_plus": "0 to -1, (x + 1)^2 / 4 to 1, then x.",
+    "sparse_sigmoid": "(x + 1) / 2 in [0, 1].", "logical_not": "Not x.", "is_nan": "Where it is no number.",
+    "is_inf": "Where it is infinite.", "is_finite": "Where it is finite.",
+    "stop_gradient": "x itself; its gradient is cut off.", "trunc": "Towards 0.",
+}
+_ops.trunc = _ops.truncate
+for _name, _doc in _UNARY.items():
+    globals()[_name] = _one(_name, _doc)
+_BINARY = {
+    "add": "x + y.", "subtract": "x - y.", "multiply": "x * y.", "divide": "x / y.", "maximum": "The larger one.",
+    "minimum": "The smaller one.", "pow": "x ** y.", "floormod": "The rest of a division, with the sign of y.",
+    "floordiv": "x / y, rounded down.", "atan2": "The angle of the point (y, x).", "squared_difference": "(x - y) ** 2.",
+    "divide_no_nan": "x / y, 0 where y is 0.", "less": "x < y.", "less_equal": "x <= y.", "greater": "x > y.",
+    "greater_equal": "x >= y.", "equal": "x == y.", "not_equal": "x != y.", "logical_and": "Both.", "logical_or": "Any.",
+    "logical_xor": "One of them.",
+}
+for _name, _doc in _BINARY.items():
+    globals()[_name] = _two(_name, _doc)
+truediv, mod = globals()["divide"], globals()["floormod"]
+swish = globals()["silu"]
+hard_swish, hard_shrink_default = globals()["hard_silu"], None
+del hard_shrink_default
+rint, floor_mod, floor_div = globals()["round"], globals()["floormod"], globals()["floordiv"]
+
+
+def add_n(inputs, name=None):
+    """The sum of all inputs."""
+    total = inputs[0]
+    for part in inputs[1:]:
+        total = _ops.add(total, part)
+    return convert_to_tensor(total)
+
+
+accumulate_n = add_n
+
+
+def where(condition, x=None, y=None, name=None):
+    """x where the condition holds, y elsewhere; with the condition alone, the places where it holds."""
+    if x is None and y is None:
+        return _from_numpy(np.argwhere(_known(condition, "where")).astype(np.int64))
+    return _ops.where(condition, x, y)
+
+
+def _known(x, what):
+    x = convert_to_tensor(x)
+    if x.symbolic:
+        raise NotImplementedError(f"{what}: the shape of the result depends on the values, which a function that is being traced "
+                                  "does not know; use tf.where(condition, x, y) or masks of the full shape")
+    return np.asarray(x)
+
+
+def _from_numpy(array):
+    return convert_to_tensor(array)
+
+
+def clip_by_value(t, clip_value_min, clip_value_max, name=None):
+    """t, with what is outside of the two put on the nearer one."""
+    return _ops.clip_by_value(t, clip_value_min, clip_value_max)
+
+
+def cast(x, dtype, name=None):
+    """x in another dtype; to integers by cutting off what is behind the point."""
+    return _ops.cast(x, dtype)
+
+
+def saturate_cast(value, dtype, name=None):
+    """The same, with values that the dtype does not have put on its ends."""
+    dtype = dtypes.as_dtype(dtype)
+    return _ops.cast(_ops.clip_by_value(value, float(dtype.min), float(dtype.max)), dtype)
+
+
+# --- making --------------------------------------------------------------------------------------------------------------
+
+def zeros(shape, dtype=dtypes.float32, name=None, layout=None):
+    """Zeros of this shape."""
+    return _ops.full(_sizes(shape), 0.0, dtype)
+
+
+def ones(shape, dtype=dtypes.float32, name=None, layout=None):
+    """Ones of this shape."""
+    return _ops.full(_sizes(shape), 1.0, dtype)
+
+
+def fill(dims, value, name=None, layout=None):
+    """This value in every place."""
+    value = convert_to_tensor(value)
+    return _ops.broadcast_to(value, _sizes(dims))
+
+
+def zeros_like(input, dtype=None, name=None, layout=None):
+    """Zeros of its shape."""
+    return _ops.zeros_like(input) if dtype is None else zeros(input.shape, dtype)
+
+
+def ones_like(input, dtype=None, name=None, layout=None):
+    """Ones of its shape."""
+    return _ops.ones_like(input) if dtype is None else ones(input.shape, dtype)
+
+
+def range(start, limit=None, delta=1, dtype=None, name="range"):
+    """start, start + delta, ... below limit."""
+    if limit is None:
+        start, limit = 0, start
+    numbers = [part.numpy().item() if is_tensor(part) else part for part in (start, limit, delta)]
+    if dtype is None:
+        typed = [part.dtype for part in (start, limit, delta) if is_tensor(part)]
+        dtype = typed[0] if typed else dtypes.float32 if any(isinstance(n, float) for n in numbers) else dtypes.int32
+    return _ops.range(*(float(n) for n in numbers), dtype)
+
+
+def linspace(start, stop, num, name=None, axis=0):
+    """num numbers from start to stop, both among them."""
+    dtype = start.dtype if is_tensor(start) else dtypes.float64 if isinstance(start, np.float64) else dtypes.float32
+    return _ops.linspace(float(start), float(stop), int(num), dtype)
+
+
+def eye(num_rows, num_columns=None, batch_shape=None, dtype=dtypes.float32, name=None):
+    """Ones on the diagonal."""
+    made = _ops.eye(num_rows, -1 if num_columns is None else num_columns, dtype)
+    return made if batch_shape is None else _ops.broadcast_to(made, _sizes(batch_shape) + list(made._shape))
+
+
+def one_hot(indices, depth, on_value=None, off_value=None, axis=None, dtype=None, name=None):
+    """1 at the index and 0 elsewhere, in a new last dimension."""
+    dtype = dtypes.as_dtype(dtype or (on_value.dtype if is_tensor(on_value) else dtypes.float32))
+    indices = convert_to_tensor(indices)
+    if indices.dtype is dtypes.uint8:
+        indices = _ops.cast(indices, dtypes.int32)
+    made = _ops.one_hot(indices, int(depth), dtype)
+    if on_value is not None or off_value is not None:
+        made = _ops.where(_ops.cast(made, dtypes.bool), _ops.cast(1 if on_value is None else on_value, dtype),
+                          _ops.cast(0 if off_value is None else off_value, dtype))
+    return made if axis in (None, -1) else _ops.moveaxis(made, [-1], [axis])
+
+
+# --- shapes --------------------------------------------------------------------------------------------------------------
+
+class ShapeVector(np.ndarray):
+    """tf.shape(x) in a function that is being traced. Sizes are known then, so that they may be sizes of other tensors."""
+
+    def numpy(self):
+        return np.asarray(self)
+
+
+def shape(input, out_type=dtypes.int32, name=None):
+    """The shape as a tensor; in a function that is being traced, as numbers."""
+    input = convert_to_tensor(input)
+    sizes = np.array(input._shape, dtypes.as_dtype(out_type).as_numpy_dtype)
+    return sizes.view(ShapeVector) if input.symbolic else convert_to_tensor(sizes)
+
+
+def rank(input, name=None):
+    """The number of dimensions as a tensor."""
+    return convert_to_tensor(convert_to_tensor(input).ndim)
+
+
+def size(input, out_type=dtypes.int32, name=None):
+    """The number of elements as a tensor."""
+    return convert_to_tensor(convert_to_tensor(input)._size, out_type)
+
+
+def reshape(tensor, shape, name=None):
+    """The elements in another shape; one size may be -1."""
+    return _ops.reshape(tensor, _sizes(shape))
+
+
+def transpose(a, perm=None, conjugate=False, name="transpose"):
+    """The axes in another order; reversed where none is given."""
+    return _ops.transpose(a, [] if perm is None else _axes(perm))
+
+
+def expand_dims(input, axis, name=None):
+    """A dimension of size 1 at this place."""
+    return _ops.expand_dims(input, _integer(axis, "axis"))
+
+
+def squeeze(input, axis=None, name=None):
+    """Without dimensions of size 1."""
+    return _ops.squeeze(input, _axes(axis))
+
+
+def broadcast_to(input, shape, name=None):
+    """As if it had this larger shape."""
+    return _ops.broadcast_to(input, _sizes(shape))
+
+
+def concat(values, axis, name="concat"):
+    """Joined along a dimension."""
+    values = [values] if is_tensor(values) else list(values)
+    return _ops.concat(_alike(values), _integer(axis, "axis"))
+
+
+def _alike(values):
+    """Numbers and lists take the dtype of the tensors among them."""
+    typed = [value.dtype for value in values if is_tensor(value)]
+    return [value if is_tensor(value) else convert_to_tensor(value, typed[0] if typed else None) for value in values]
+
+
+def stack(values, axis=0, name="stack"):
+    """Joined along a new dimension."""
+    return _ops.stack(_alike(list(values)), _integer(axis, "axis"))
+
+
+def unstack(value, num=None, axis=0, name="unstack"):
+    """The parts along a dimension, as a list."""
+    return _ops.unstack(value, axis)
+
+
+def split(value, num_or_size_splits, axis=0, num=None, name="split"):
+    """Equal parts, or parts of these sizes."""
+    if isinstance(num_or_size_splits, (list, tuple)) or (is_tensor(num_or_size_splits) and num_or_size_splits.ndim):
+        return _ops.split_sizes(value, _sizes(num_or_size_splits), axis)
+    return _ops.split(value, int(num_or_size_splits), axis)
+
+
+def tile(input, multiples, name=None):
+    """Again and again, so many times along each dimension."""
+    return _ops.tile(input, _sizes(multiples))
+
+
+def repeat(input, repeats, axis=None, name=None):
+    """Every element so many times in a row."""
+    if axis is None:
+        input, axis = _ops.reshape(input, [-1]), 0
+    repeats = _sizes(repeats)
+    length = convert_to_tensor(input)._shape[axis]
+    return _ops.repeat(input, repeats * length if len(repeats) == 1 else repeats, axis)
+
+
+def reverse(tensor, axis, name=None):
+    """Backwards along these axes."""
+    return _ops.reverse(tensor, _axes(axis))
+
+
+def roll(input, shift, axis, name=None):
+    """Elements move along the axes; those that leave come in at the other end."""
+    return _ops.roll(input, _axes(shift), _axes(axis))
+
+
+def meshgrid(*args, indexing="xy", name=None):
+    """The grid that vectors span."""
+    return _ops.meshgrid([convert_to_tensor(arg) for arg in args], indexing == "xy")
+
+
+def pad(tensor, paddings, mode="CONSTANT", constant_values=0, name=None):
+    """Elements around it: (before, after) for every dimension."""
+    if mode.upper() not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
+        raise ValueError(f"pad: mode is CONSTANT, REFLECT or SYMMETRIC, received {mode!r}")
+    pairs = np.asarray(paddings)
+    return _ops.pad(tensor, pairs[:, 0].tolist(), pairs[:, 1].tolist(), mode.upper(), float(constant_values))
+
+
+def slice(input_, begin, size, name=None):
+    """A part that begins here and has this size; -1: up to the end."""
+    return _ops.slice(input_, _sizes(begin), _sizes(size))
+
+
+def strided_slice(input_, begin, end, strides=None, name=None):
+    """input_[begin:end:strides] in every dimension."""
+    begin = _sizes(begin)
+    return _ops.strided_slice(input_, begin, _sizes(end), _sizes(strides) if strides is not None else [1] * len(begin))
+
+
+def gather(params, indices, validate_indices=None, axis=None, batch_dims=0, name=None):
+    """Rows along an axis, chosen by their numbers."""
+    axis = batch_dims if axis is None else _integer(axis, "axis")
+    indices = convert_to_tensor(indices)
+    return _ops.gather(params, _ops.cast(indices, dtypes.int32) if indices.dtype is dtypes.uint8 else indices, axis, batch_dims)
+
+
+def gather_nd(params, indices, batch_dims=0, name=None):
+    """The parts that stand at these places."""
+    if batch_dims:
+        raise NotImplementedError("gather_nd: batch_dims other than 0; tf.gather(..., batch_dims=) takes them")
+    return _ops.gather_nd(params, indices)
+
+
+def scatter_nd(indices, updates, shape, name=None):
+    """Updates added into zeros at these places."""
+    return _ops.scatter_nd(indices, updates, _sizes(shape))
+
+
+def tensor_scatter_nd_update(tensor, indices, updates, name=None):
+    """The tensor with updates at these places."""
+    return _ops.tensor_scatter_nd_update(tensor, indices, updates)
+
+
+def tensor_scatter_nd_add(tensor, indices, updates, name=None):
+    """The tensor with updates added at these places."""
+    return _ops.tensor_scatter_nd_add(tensor, indices, updates)
+
+
+def boolean_mask(tensor, mask, axis=None, name="boolean_mask"):
+    """The parts where the mask is true. How many these are must be known, so not in a function that is being traced."""
+    places = np.nonzero(_known(mask, "boolean_mask").reshape(-1))[0]
+    axis, mask = axis or 0, convert_to_tensor(mask)
+    tensor = convert_to_tensor(tensor)
+    sizes = list(tensor._shape)
+    flat = _ops.reshape(tensor, sizes[:axis] + [-1] + sizes[axis + mask.ndim:])
+    return _ops.gather(flat, _from_numpy(places.astype(np.int64)), axis, 0)
+
+
+def sequence_mask(lengths, maxlen=None, dtype=dtypes.bool, name=None):
+    """Row i is true in its first lengths[i] places."""
+    maxlen = int(np.max(_known(lengths, "sequence_mask without maxlen"))) if maxlen is None else int(maxlen)
+    return _ops.cast(_ops.sequence_mask(lengths, maxlen), dtype)
+
+
+def unique(x, out_idx=dtypes.int32, name=None):
+    """The different elements in the order in which they come, and for each element the number of its kind."""
+    values, first, inverse = np.unique(_known(x, "unique"), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return _from_numpy(values[order]), convert_to_tensor(number[inverse.reshape(-1)].astype(np.int32))
+
+
+def ensure_shape(x, shape, name=None):
+    """x, if it has this shape."""
+    if not TensorShape(shape).is_compatible_with(x.shape):
+        raise ValueError(f"ensure_shape: expected {TensorShape(shape)}, received {x.shape}")
+    return x
+
+
+# --- reductions ----------------------------------------------------------------------------------------------------------
+
+def _reduction(name, doc):
+    op = getattr(_ops, name)
+
+    def function(input_tensor, axis=None, keepdims=False, name=None):
+        return op(input_tensor, _axes(axis), _bool(keepdims))
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+for _name, _doc in {
+        "reduce_sum": "The sum over some axes, or all.", "reduce_mean": "The mean.", "reduce_max": "The largest element.",
+        "reduce_min": "The smallest element.", "reduce_prod": "The product.", "reduce_any": "Whether one is true.",
+        "reduce_all": "Whether all are true.", "reduce_logsumexp": "log(sum(exp(x))) without overflow.",
+        "reduce_variance": "The variance of the population.", "reduce_std": "Its root."}.items():
+    globals()[_name] = _reduction(_name, _doc)
+
+
+def count_nonzero(input, axis=None, keepdims=None, dtype=dtypes.int64, name=None):
+    """How many elements are not 0."""
+    return _ops.cast(_ops.count_nonzero(input, _axes(axis), _bool(keepdims)), dtype)
+
+
+def argmax(input, axis=None, output_type=dtypes.int64, name=None):
+    """The place of the largest element."""
+    made = _ops.argmax(input, 0 if axis is None else _integer(axis, "axis"))
+    return made if dtypes.as_dtype(output_type) is dtypes.int64 else _ops.cast(made, output_type)
+
+
+def argmin(input, axis=None, output_type=dtypes.int64, name=None):
+    """The place of the smallest element."""
+    made = _ops.argmin(input, 0 if axis is None else _integer(axis, "axis"))
+    return made if dtypes.as_dtype(output_type) is dtypes.int64 else _ops.cast(made, output_type)
+
+
+def cumsum(x, axis=0, exclusive=False, reverse=False, name=None):
+    """Sums of the elements up to each one."""
+    return _ops.cumsum(x, axis, exclusive, reverse)
+
+
+def cumprod(x, axis=0, exclusive=False, reverse=False, name=None):
+    """Products of the elements up to each one."""
+    return _ops.cumprod(x, axis, exclusive, reverse)
+
+
+def norm(tensor, ord="euclidean", axis=None, keepdims=None, name=None):
+    """(sum |x| ** ord) ** (1 / ord)."""
+    return _ops.norm(tensor, 2.0 if ord in ("euclidean", "fro") else float(ord), _axes(axis), _bool(keepdims))
+
+
+def global_norm(t_list, name=None):
+    """Euclid's norm of all tensors together."""
+    return _ops.global_norm([t for t in t_list if t is not None])
+
+
+def clip_by_norm(t, clip_norm, axes=None, name=None):
+    """Scaled down where its norm is larger."""
+    return _ops.clip_by_norm(t, float(clip_norm), _axes(axes))
+
+
+def clip_by_global_norm(t_list, clip_norm, use_norm=None, name=None):
+    """All scaled by one number, so that their norm together is at most this; and what it was."""
+    tensors, norm = _ops.clip_by_global_norm(list(t_list), float(clip_norm), use_norm)
+    return tensors, norm
+
+
+def sort(values, axis=-1, direction="ASCENDING", name=None):
+    """In order."""
+    return _ops.sort(values, axis, direction == "DESCENDING")
+
+
+def argsort(values, axis=-1, direction="ASCENDING", stable=False, name=None):
+    """The places that would put them in order."""
+    return _ops.argsort(values, axis, direction == "DESCENDING")
+
+
+def searchsorted(sorted_sequence, values, side="left", out_type=dtypes.int32, name=None):
+    """Where values would stand in what is sorted."""
+    return _ops.cast(_ops.searchsorted(sorted_sequence, values, side == "right"), out_type)
+
+
+def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int32, name=None, axis=None, binary_output=False):
+    """How often each number is there."""
+    length = maxlength if maxlength is not None else int(_known(arr, "bincount without maxlength").max(initial=-1)) + 1
+    return _ops.cast(_ops.bincount(arr, builtins.max(int(length), minlength or 0), weights), dtype)
+
+
+def _segment(name, combine, doc):
+    def function(data, segment_ids, num_segments=None, name=None):
+        count = int(num_segments) if num_segments is not None else int(_known(segment_ids, name or "segments").max(initial=-1)) + 1
+        return combine(data, segment_ids, count)
+    function.__name__, function.__doc__ = name, doc
+    return function
+
+
+def _mean_of_segments(data, ids, count):
+    ones = _ops.ones_like(data)
+    return _ops.divide_no_nan(_ops.scatter_add(data, ids, count), _ops.scatter_add(ones, ids, count))
+
+
+segment_sum = _segment("segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count), "Sums of rows of one number.")
+unsorted_segment_sum = _segment("unsorted_segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count),
+                                "Sums of rows of one number.")
+segment_mean = _segment("segment_mean", _mean_of_segments, "Means of rows of one number.")
+unsorted_segment_mean = _segment("unsorted_segment_mean", _mean_of_segments, "Means of rows of one number.")
+
+
+# --- products ------------------------------------------------------------------------------------------------------------
+
+def matmul(a, b, transpose_a=False, transpose_b=False, adjoint_a=False, adjoint_b=False, a_is_sparse=False,
+           b_is_sparse=False, output_type=None, name=None):
+    """The product of the last two dimensions."""
+    made = _ops.matmul(a, b, transpose_a or adjoint_a, transpose_b or adjoint_b)
+    return made if output_type is None else _ops.cast(made, output_type)
+
+
+def matvec(a, b, transpose_a=False, adjoint_a=False, a_is_sparse=False, b_is_sparse=False, name=None):
+    """A matrix times a vector."""
+    return _ops.matvec(a, b, transpose_a or adjoint_a)
+
+
+def einsum(equation, *inputs, **kwargs):
+    """Sums of products by Einstein's rule: "ij,jk->ik"."""
+    if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
+        inputs = inputs[0]
+    return _ops.einsum(equation.replace(" ", ""), list(inputs))
+
+
+def tensordot(a, b, axes, name=None):
+    """Sums over some axes of a together with some of b."""
+    if isinstance(axes, int):
+        return _ops.tensordot_last(a, b, axes)
+    a_axes, b_axes = axes
+    return _ops.tensordot(a, b, _axes(a_axes), _axes(b_axes))
+
+
+# --- looking -------------------------------------------------------------------------------------------------------------
+
+def print(*inputs, output_stream=None, summarize=3, sep=" ", end="\n", name=None):  # noqa: A001: TensorFlow's name
+    """Prints values, in a compiled function whenever it runs. To standard error, unless output_stream is sys.stdout."""
+    import sys
+    to_stdout = output_stream is sys.stdout or output_stream == "sys.stdout"
+    parts = []
+    for value in inputs:
+        for leaf in nest.flatten(value):
+            parts.append(leaf if is_tensor(leaf) else str(leaf))
+    sys.stdout.flush()
+    _ops.print(parts, -1 if summarize is None else summarize, to_stdout)
+
+
+def timestamp(name=None):
+    """Seconds since 1970, now: of the trace, in a function that is being traced."""
+    import time
+    return convert_to_tensor(time.time(), dtypes.float64)
+
+
+def stop_if_symbolic(x, what):
+    return _known(x, what)
+
+
+def numpy_function(func=None, inp=None, Tout=None, stateful=True, name=None):
+    """A function of arrays, called outside of traces: eagerly, or in dataset.map."""
+    def call(*inputs):
+        return _apply_python(func, [_known(value, "numpy_function") for value in inputs], Tout)
+    return call(*inp)
+
+
+def py_function(func=None, inp=None, Tout=None, name=None):
+    """A function of tensors, called outside of traces: eagerly, or in dataset.map."""
+    for value in inp:
+        _known(value, "py_function")
+    return _apply_python(func, [convert_to_tensor(value) for value in inp], Tout)
+
+
+def _apply_python(func, inputs, types):
+    results = func(*inputs)
+    if isinstance(types, (list, tuple)):
+        results = results if isinstance(results, (list, tuple)) else [results]
+        return [convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
+    return convert_to_tensor(np.asarray(results), types)

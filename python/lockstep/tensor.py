@@ -1,0 +1,429 @@
+"""Tensors and variables."""
+
+import numpy as np
+
+from . import _lockstep, dtypes, errors
+from ._lockstep import Tensor, Variable
+
+_ops = _lockstep.ops
+
+_TRACED = ("the value of a tensor of a function that is being traced is not known yet: it has one whenever the function runs. "
+           "Use tf.cond in place of `if`, tf.while_loop or tf.map_fn in place of `while` and `for`, tf.where to choose "
+           "element by element; or return the tensor and look at it outside of the function")
+
+
+class TensorShape(tuple):
+    """The sizes of a tensor, with None for those that are not known: a tuple with TensorFlow's methods."""
+
+    def __new__(cls, dims=()):
+        if dims is None:
+            raise ValueError("the rank of every shape is known here: give a list of sizes, None for those that are not known")
+        if isinstance(dims, (int, np.integer)):
+            dims = (dims,)
+        return super().__new__(cls, (None if d is None or d == -1 else int(d) for d in dims))
+
+    @property
+    def rank(self):
+        return len(self)
+
+    ndims = rank
+
+    @property
+    def dims(self):
+        return list(self)
+
+    def as_list(self):
+        return list(self)
+
+    def num_elements(self):
+        return None if None in self else int(np.prod(self, dtype=np.int64))
+
+    def is_fully_defined(self):
+        return None not in self
+
+    def is_compatible_with(self, other):
+        other = TensorShape(other)
+        return len(self) == len(other) and all(a == b or a is None or b is None for a, b in zip(self, other))
+
+    def concatenate(self, other):
+        return TensorShape(tuple(self) + tuple(TensorShape(other)))
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        return TensorShape(found) if isinstance(key, slice) else found
+
+    def __add__(self, other):
+        return TensorShape(tuple(self) + tuple(other))
+
+    def __repr__(self):
+        return f"TensorShape({list(self)})"
+
+    def __str__(self):
+        return tuple.__repr__(self)
+
+
+class TensorSpec:
+    """The dtype and shape of tensors; None stands for sizes that differ."""
+
+    def __init__(self, shape, dtype=dtypes.float32, name=None):
+        self.shape, self.dtype, self.name = TensorShape(shape), dtypes.as_dtype(dtype), name
+
+    @classmethod
+    def from_tensor(cls, tensor, name=None):
+        return cls(tensor.shape, tensor.dtype, name)
+
+    def is_compatible_with(self, other):
+        return self.dtype == other.dtype and self.shape.is_compatible_with(other.shape)
+
+    def __eq__(self, other):
+        return isinstance(other, TensorSpec) and self.shape == other.shape and self.dtype is other.dtype
+
+    def __hash__(self):
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self):
+        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
+
+
+# --- making tensors -------------------------------------------------------------------------------------------------------
+
+def _from_value(value, dtype=None):
+    """A tensor of what Python has for numbers. What says no dtype of its own is float32, int32 or bool, as in TensorFlow."""
+    if hasattr(value, "_as_tensor"):
+        return _cast(value._as_tensor(), dtype)
+    if isinstance(value, (int, float)) and not isinstance(value, np.generic):  # bool is an int, NumPy's float64 a float
+        if dtype is None:
+            dtype = (dtypes.bool if value is True or value is False else dtypes.float32 if isinstance(value, float)
+                     else dtypes.int32 if -2**31 <= value < 2**31 else dtypes.int64)
+        elif isinstance(value, float) and not dtype.is_floating:
+            raise TypeError(f"{value!r} is no {dtype.name}")
+        return _lockstep.scalar(value, dtype)
+    if isinstance(value, (list, tuple)) and _holds_tensors(value):
+        parts = [_from_value(part, dtype) if not isinstance(part, (Tensor, Variable)) else _cast(_value(part), dtype)
+                 for part in value]
+        return _ops.stack(parts, 0)
+    if isinstance(value, (str, bytes)) or value is None:
+        raise TypeError(f"{value!r} is no tensor: tensors hold numbers and booleans. Texts are bytes of a dataset, or become "
+                        "numbers first (tf.keras.layers.TextVectorization, StringLookup)")
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        return _cast(_lockstep.from_array(value), dtype)
+    typed = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        array = np.empty((), object)
+    if array.dtype.kind in "OUS":
+        raise TypeError(f"no tensor can be made of {value!r}: its parts are no numbers, or have different lengths")
+    if dtype is None:
+        if not typed:
+            dtype = (dtypes.float32 if array.dtype.kind == "f" else dtypes.bool if array.dtype.kind == "b" else
+                     dtypes.int32 if array.size == 0 or np.abs(array).max() < 2**31 else dtypes.int64)
+        else:
+            dtype = dtypes.as_dtype(array.dtype)
+    elif array.dtype.kind == "f" and not dtype.is_floating and not typed:
+        raise TypeError(f"{value!r} is no {dtype.name}")
+    if dtype is dtypes.bfloat16:
+        return _ops.cast(_lockstep.from_array(np.ascontiguousarray(array, dtype=np.float32)), dtype)
+    return _lockstep.from_array(np.require(array, dtype=dtype.as_numpy_dtype, requirements="C"))
+
+
+def _holds_tensors(value):
+    return any(isinstance(part, (Tensor, Variable)) or hasattr(part, "_as_tensor") or
+               (isinstance(part, (list, tuple)) and _holds_tensors(part)) for part in value)
+
+
+def _value(value):
+    return value.value() if isinstance(value, Variable) else value
+
+
+def _cast(tensor, dtype):
+    return tensor if dtype is None or tensor.dtype is dtype else _ops.cast(tensor, dtype)
+
+
+def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
+    """The value as a tensor. A tensor of another dtype is an error, as in TensorFlow: tf.cast converts."""
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(value, Variable):
+        value = value.value()
+    if isinstance(value, Tensor):
+        if dtype is not None and value.dtype is not dtype:
+            raise ValueError(f"a tensor of {value.dtype.name} is none of {dtype.name}; tf.cast(x, tf.{dtype.name}) converts it")
+        return value
+    return _from_value(value, dtype)
+
+
+def constant(value, dtype=None, shape=None, name="Const"):
+    """A tensor of these numbers; of this shape, which a single number fills."""
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    made = _cast(_value(value), dtype) if isinstance(value, (Tensor, Variable)) else _from_value(value, dtype)
+    if shape is None:
+        return made
+    return _ops.broadcast_to(made, list(shape)) if made._size == 1 else _ops.reshape(made, list(shape))
+
+
+def is_tensor(x):
+    """Whether it is a tensor or a variable."""
+    return isinstance(x, (Tensor, Variable))
+
+
+# --- what tensors can do --------------------------------------------------------------------------------------------------
+
+def _numpy(self):
+    """The elements as an array of NumPy's: a copy, which may be changed. ``np.asarray(x)`` looks at them in place."""
+    if self.symbolic:
+        raise NotImplementedError("numpy(): " + _TRACED)
+    if self.dtype is dtypes.bfloat16:
+        return np.frombuffer(self._bits(), self.dtype.as_numpy_dtype).reshape(self._shape).copy()
+    array = np.array(memoryview(self)) if self.ndim else np.asarray(self._item(), self.dtype.as_numpy_dtype)
+    return array if self.ndim else array[()]
+
+
+def _array(self, dtype=None, copy=None):
+    if self.symbolic:
+        raise NotImplementedError("a tensor of a function that is being traced is no array of NumPy's: " + _TRACED)
+    array = _numpy(self) if self.dtype is dtypes.bfloat16 or copy else np.asarray(memoryview(self))
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def _bool(self):
+    if self.symbolic:
+        raise errors.OperatorNotAllowedInGraphError("`if`, `while`, `and`, `or` and `not` of a tensor: " + _TRACED)
+    if self._size != 1:
+        raise ValueError(f"the truth of a tensor of shape {self.shape} is not one value; tf.reduce_any(x) and "
+                         "tf.reduce_all(x) are")
+    return bool(self._item())
+
+
+class OperatorNotAllowedInGraphError(errors.OpError, TypeError):
+    """Python's control flow over a tensor of a function that is being traced."""
+
+
+errors.OperatorNotAllowedInGraphError = OperatorNotAllowedInGraphError
+
+
+def _number(self):
+    if self.symbolic:
+        raise TypeError("float() and int() of a tensor: " + _TRACED)
+    if self._size != 1:
+        raise TypeError(f"only a tensor of one element is a number, this one has shape {self.shape}")
+    return self._item()
+
+
+def _index(self):
+    value = _number(self)
+    if not isinstance(value, int) or self.ndim:
+        raise TypeError("only an integer scalar is an index")
+    return int(value)
+
+
+def _len(self):
+    if self.ndim == 0:
+        raise TypeError("a scalar has no length")
+    return self._shape[0]
+
+
+def _iter(self):
+    if self.ndim == 0:
+        raise TypeError("a scalar cannot be iterated over")
+    if isinstance(self, Tensor) and self.symbolic:
+        raise errors.OperatorNotAllowedInGraphError("a loop over a tensor: " + _TRACED)
+    return iter(_ops.unstack(self, 0))
+
+
+def _getitem(self, key):
+    """Python's rules: integers, slices, ``...``, ``tf.newaxis``; a tensor of booleans or integers chooses."""
+    from . import ops
+    if isinstance(key, int) and not isinstance(key, bool):
+        return _basic(self, (key,))
+    if isinstance(key, (Tensor, Variable, np.ndarray, list)):
+        key = convert_to_tensor(key)
+        if key.dtype is dtypes.bool:
+            return ops.boolean_mask(self, key)
+        if key.ndim or not key.symbolic:
+            return _ops.gather(self, key, 0, 0) if key.ndim else _basic(self, (_index(key),))
+        return _ops.gather(self, key, 0, 0)
+    if not isinstance(key, tuple):
+        key = (key,)
+    chosen = [position for position, part in enumerate(key) if isinstance(part, (Tensor, np.ndarray, list))]
+    if len(chosen) == 1 and all(isinstance(part, slice) and part == slice(None) or position == chosen[0]
+                                for position, part in enumerate(key)):
+        return _ops.gather(self, convert_to_tensor(key[chosen[0]]), chosen[0], 0)
+    return _basic(self, tuple(int(part) if isinstance(part, (Tensor, np.integer)) else part for part in key))
+
+
+def _basic(self, key):
+    shape = self._shape
+    given = sum(part is not None and part is not Ellipsis for part in key)
+    if given > len(shape):
+        raise IndexError(f"too many indices: a tensor of shape {TensorShape(shape)} was given {given}")
+    if Ellipsis not in key:
+        key = key + (Ellipsis,)
+    at = key.index(Ellipsis)
+    key = key[:at] + (slice(None),) * (len(shape) - given) + key[at + 1:]
+    begin, end, strides, result = [], [], [], []
+    plain = True
+    sizes = iter(shape)
+    for part in key:
+        if part is None:
+            result.append(1)
+            plain = False
+            continue
+        size = next(sizes)
+        if isinstance(part, slice):
+            first, last, step = slice(*(None if p is None else int(p) for p in (part.start, part.stop, part.step))).indices(size)
+            count = len(range(first, last, step))
+            begin.append(first)
+            end.append(last if last >= 0 else -size - 1)
+            strides.append(step)
+            result.append(count)
+        else:
+            index = int(part)
+            if not -size <= index < size:
+                raise IndexError(f"index {index} of a dimension of size {size}")
+            index %= size
+            begin.append(index)
+            end.append(index + 1)
+            strides.append(1)
+            plain = False
+    whole = all(b == 0 and s == 1 and e == size for b, e, s, size in zip(begin, end, strides, shape))
+    sliced = self if whole else _ops.strided_slice(self, begin, end, strides)
+    return (sliced if isinstance(sliced, Tensor) else sliced.value()) if plain else _ops.reshape(sliced, result)
+
+
+def _text(self):
+    if self.symbolic:
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, traced>"
+    if self.dtype is dtypes.bfloat16:
+        return np.array2string(_numpy(_ops.cast(self, dtypes.float32)), separator=", ")
+    return repr(_numpy(self)) if self.ndim else str(_numpy(self))
+
+
+def _numbers(self):
+    array = _numpy(self if self.dtype is not dtypes.bfloat16 else _ops.cast(self, dtypes.float32))
+    return str(array)
+
+
+def _repr(self):
+    if self.symbolic:
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, traced>"
+    return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={_text(self)}>"
+
+
+def _str(self):
+    if self.symbolic:
+        return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, traced)"
+    return f"tf.Tensor({_numbers(self)}, shape={self.shape}, dtype={self.dtype.name})"
+
+
+def _format(self, spec):
+    return format(_number(self), spec) if spec and self._size == 1 else str(self)
+
+
+class _Reference:
+    """A tensor or a variable as a key of dictionaries."""
+
+    def __init__(self, value):
+        self._value = value
+
+    def deref(self):
+        return self._value
+
+    def _identity(self):
+        return self._value._id if isinstance(self._value, Variable) else id(self._value)
+
+    def __eq__(self, other):
+        return isinstance(other, _Reference) and self._identity() == other._identity()
+
+    def __hash__(self):
+        return hash(self._identity())
+
+
+def _compare(method):
+    def compare(self, other):
+        if other is None or isinstance(other, (str, type)):
+            return method == "_ne"
+        return getattr(self, method)(other)
+    return compare
+
+
+def _unhashable(self):
+    raise TypeError("a tensor compares element by element, so it is no key of a dictionary: use tensor.ref()")
+
+
+def _with_methods(cls):
+    cls.shape = property(lambda self: TensorShape(self._shape), doc="The sizes of the dimensions.")
+    cls.get_shape = lambda self: self.shape
+    cls.__array_priority__ = 100
+    cls.__len__, cls.__iter__, cls.__getitem__ = _len, _iter, _getitem
+    cls.__eq__, cls.__ne__ = _compare("_eq"), _compare("_ne")
+    cls.ref = lambda self: _Reference(self)
+
+
+_with_methods(Tensor)
+Tensor.numpy = _numpy
+Tensor.__array__ = _array
+Tensor.__bool__ = _bool
+Tensor.__float__ = lambda self: float(_number(self))
+Tensor.__int__ = lambda self: int(_number(self))
+Tensor.__index__ = _index
+Tensor.__repr__, Tensor.__str__, Tensor.__format__ = _repr, _str, _format
+Tensor.__hash__ = _unhashable
+Tensor.__dlpack__ = lambda self, **keywords: self._ndarray()
+Tensor.__dlpack_device__ = lambda self: (1, 0)  # the elements are read in host memory
+Tensor.__reduce__ = lambda self: (_unpickled, (np.array(memoryview(self)) if self.dtype is not dtypes.bfloat16 else
+                                               np.array(memoryview(_ops.cast(self, dtypes.float32))), self.dtype))
+Tensor.__copy__ = lambda self: self
+Tensor.__deepcopy__ = lambda self, memo: self
+Tensor.device = property(lambda self: f"/job:localhost/replica:0/task:0/device:{self._device[1:]}", doc="Where it lives.")
+Tensor.item = lambda self: _number(self)
+Tensor.set_shape = lambda self, shape: None
+Tensor.__doc__ = "An array of one element type on one device, or a value of a function that is being traced."
+
+
+def _unpickled(array, dtype):
+    return _from_value(array, dtype)
+
+
+# --- variables ------------------------------------------------------------------------------------------------------------
+
+def _read(method):
+    def read(self, *args, **kwargs):
+        return getattr(self.value(), method)(*args, **kwargs)
+    read.__name__ = method
+    return read
+
+
+def _assigned(method):
+    def assign(self, value, use_locking=False, name=None, read_value=True):
+        getattr(self, method)(convert_to_tensor(value, None) if isinstance(value, (Tensor, Variable))
+                              else _from_value(value, self.dtype))
+        return self
+    return assign
+
+
+_with_methods(Variable)
+for _method in ("numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__format__", "item"):
+    setattr(Variable, _method, _read(_method))
+Variable.assign = _assigned("_assign")
+Variable.assign_add = _assigned("_assign_add")
+Variable.assign_sub = _assigned("_assign_sub")
+Variable.name = property(lambda self: self._name + ":0")
+Variable.path = property(lambda self: self._name)
+Variable.ndim = property(lambda self: len(self._shape))
+Variable._size = property(lambda self: int(np.prod(self._shape, dtype=np.int64)))
+Variable.device = property(lambda self: self.value().device)
+Variable.symbolic = False
+Variable.__hash__ = lambda self: hash(self._id)
+Variable.__repr__ = lambda self: (f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}, "
+                                         f"numpy={_text(self.value())}>")
+Variable.__str__ = Variable.__repr__
+Variable.__reduce__ = lambda self: (_unpickled_variable, (self.numpy(), self.trainable, self._name, self.dtype))
+Variable.__deepcopy__ = lambda self, memo: Variable(self.value(), self.trainable, name=self._name)
+
+
+def _unpickled_variable(array, trainable, name, dtype):
+    return Variable(array, trainable, name=name, dtype=dtype)
+
+
+_lockstep.introduce(_from_value, dtypes.ALL, lambda value: dtypes.as_dtype(value)._number, errors._made,
+                    __file__.rsplit("/", 1)[0] + "/")

@@ -1,0 +1,207 @@
+"""Strategies, and what a process chooses once: its devices."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import lockstep as tf
+from lockstep import keras
+
+
+class StrategiesOwnProcess(unittest.TestCase):
+    """Each case splits the CPU, which a process does once."""
+
+    def setUp(self):
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0],
+                                                   [tf.config.LogicalDeviceConfiguration(threads=1)] * 4)
+
+    def data(self):
+        generator = np.random.default_rng(0)
+        x = generator.normal(size=(64, 4)).astype(np.float32)
+        return x, x.sum(1, keepdims=True)
+
+    def model(self):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.layers.Dense(8, activation="relu", input_shape=(4,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+        return model
+
+    def test_fit_runs_on_all_devices_with_the_same_bits(self):
+        x, y = self.data()
+        alone = self.model()
+        alone.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        strategy = tf.distribute.MirroredStrategy(report=False)
+        self.assertEqual(strategy.num_replicas_in_sync, 4)
+        with strategy.scope():
+            model = self.model()
+        model.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        for a, b in zip(alone.get_weights(), model.get_weights()):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+    def test_loop_of_ones_own(self):
+        x, y = self.data()
+        strategy = tf.distribute.MirroredStrategy(report=False)
+        dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x, y)).batch(32))
+        with strategy.scope():
+            model, optimizer = self.model(), keras.optimizers.SGD(0.05)
+            loss_fn = keras.losses.MeanSquaredError(reduction="none")
+        traced = []
+
+        @tf.function
+        def step(inputs, labels):
+            traced.append(inputs.shape)
+            with tf.GradientTape() as tape:
+                loss = tf.nn.compute_average_loss(loss_fn(labels, model(inputs)), global_batch_size=32)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            return loss
+        losses = []
+        for _ in range(5):
+            for inputs, labels in dataset:
+                self.assertEqual([part.shape for part in inputs.values], [(8, 4)] * 4)
+                parts = strategy.run(step, args=(inputs, labels))
+                self.assertEqual(len(strategy.experimental_local_results(parts)), 4)
+                losses.append(float(strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None)))
+        self.assertLess(losses[-1], losses[0])
+        self.assertIn("PerReplica:{", str(parts))
+        with self.assertRaisesRegex(TypeError, "strategy.reduce"):
+            float(parts)
+
+    def test_own_train_step_runs_on_all_devices(self):
+        class Own(keras.Model):
+            def train_step(self, data):
+                x, y = data
+                with tf.GradientTape() as tape:
+                    loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+                weights = self.trainable_variables
+                self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+                return {"loss": loss}
+
+        def made():
+            keras.utils.set_random_seed(3)
+            inputs = keras.Input((4,))
+            model = Own(inputs, keras.layers.Dense(1)(inputs))
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+            return model
+        x, y = self.data()
+        alone = made()
+        wanted = alone.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        with tf.distribute.MirroredStrategy(report=False).scope():
+            model = made()
+        history = model.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
+        np.testing.assert_allclose(history.history["loss"], wanted.history["loss"], rtol=1e-4)
+        for a, b in zip(alone.get_weights(), model.get_weights()):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+    def test_forgotten_scope_names_the_line(self):
+        model = self.model()
+        tf.distribute.MirroredStrategy(report=False)
+        x, y = self.data()
+        with self.assertRaisesRegex(RuntimeError, r"would use one device, while MirroredStrategy .*\[devices_test\.py:\d+\]"):
+            strategy = tf.distribute.MirroredStrategy(report=False)
+            model.fit(x, y, verbose=0)
+        self.assertEqual(strategy.num_replicas_in_sync, 4)
+
+    def test_other_strategies(self):
+        for strategy in (tf.distribute.OneDeviceStrategy("/CPU:1"), tf.distribute.experimental.CentralStorageStrategy(),
+                         tf.distribute.MultiWorkerMirroredStrategy(), tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:2"])):
+            with strategy.scope():
+                self.assertEqual(tf.distribute.get_strategy(), strategy)
+                model = self.model()
+            x, y = self.data()
+            model.fit(x, y, verbose=0)
+        self.assertFalse(tf.distribute.has_strategy())
+
+    def test_checkpoints_of_a_model_and_its_optimizer(self):
+        model = self.model()
+        x, y = self.data()
+        model.fit(x, y, verbose=0)
+        step = tf.Variable(7, dtype=tf.int64)
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer, step=step)
+            path = checkpoint.save(os.path.join(folder, "ckpt"))
+            before = model.get_weights()
+            model.fit(x, y, verbose=0)
+            step.assign(9)
+            self.assertEqual(tf.train.latest_checkpoint(folder), path)
+            checkpoint.restore(path).assert_consumed()
+            np.testing.assert_array_equal(before[0], model.get_weights()[0])
+            self.assertEqual(int(step), 7)
+            manager = tf.train.CheckpointManager(checkpoint, os.path.join(folder, "kept"), max_to_keep=2)
+            for _ in range(3):
+                manager.save()
+            self.assertEqual(len(manager.checkpoints), 2)
+
+    def test_devices(self):
+        self.assertEqual([d.name for d in tf.config.list_logical_devices("CPU")], [f"/CPU:{i}" for i in range(4)])
+        with tf.device("/CPU:2"):
+            x = tf.ones((2, 2)) @ tf.ones((2, 2))
+        self.assertEqual(x.device, "/job:localhost/replica:0/task:0/device:CPU:2")
+        with self.assertRaisesRegex(ValueError, "there is no device"):
+            with tf.device("/GPU:0"):
+                tf.ones(1)
+
+
+class CommandOwnProcess(unittest.TestCase):
+    """python -m lockstep script.py"""
+
+    def run_script(self, text, *arguments, status=0):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            with open(path, "w") as script:
+                script.write(text)
+            done = subprocess.run([sys.executable, "-B", "-m", "lockstep", *arguments, path, "one", "two"], cwd=folder,
+                                  capture_output=True, text=True, timeout=600)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            return done.stdout + done.stderr
+
+    def test_imports_find_lockstep(self):
+        printed = self.run_script("""
+import sys
+import tensorflow as tf
+import keras
+from tensorflow import keras as other
+from tensorflow.keras import layers
+from tensorflow.keras.optimizers.schedules import CosineDecay
+from keras.layers import Dense
+import tensorflow.keras.backend as K
+print(tf.__name__, keras is other, Dense is layers.Dense, sys.argv[1:], __name__, len(tf.config.list_logical_devices()))
+""", "--devices", "3")
+        self.assertIn("lockstep True True ['one', 'two'] __main__ 3", printed)
+
+    def test_errors_end_with_the_scripts_line(self):
+        printed = self.run_script("import tensorflow as tf\n\ntf.zeros(3) + tf.zeros(4)\n", status=1)
+        self.assertIn("[script.py:3]", printed)
+        self.assertIn("InvalidArgumentError", printed)
+
+    def test_a_loop_ends_with_a_report(self):
+        printed = self.run_script("""
+import tensorflow as tf
+w = tf.Variable(tf.ones((64, 64)))
+@tf.function
+def step(x):
+    w.assign(w * 0.5 + x)
+    return tf.reduce_sum(w)
+for _ in range(200):
+    step(tf.ones((64, 64)))
+""")
+        self.assertIn("compute", printed)
+
+    def test_interrupted(self):
+        printed = self.run_script("""
+import os, signal, threading, time
+import numpy as np
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(8, input_shape=(4,))])
+model.compile("sgd", "mse")
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    model.fit(np.ones((64, 4)), np.ones((64, 8)), epochs=10_000_000, verbose=0)
+except KeyboardInterrupt:
+    print("stopped by Ctrl-C")
+""")
+        self.assertIn("stopped by Ctrl-C", printed)

@@ -1,0 +1,354 @@
+"""Models, layers, losses, metrics, optimizers, callbacks."""
+
+import inspect
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import lockstep as tf
+from lockstep import keras
+
+
+def numbers(count=128, seed=0):
+    """Two classes that a small model tells apart."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, count)
+    x = generator.normal(size=(count, 8)).astype(np.float32) + 2 * y[:, None]
+    return x, y
+
+
+def classifier(**kwargs):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.layers.Dense(16, activation="relu", input_shape=(8,)), keras.layers.Dense(2)])
+    model.compile(optimizer=keras.optimizers.Adam(0.02), metrics=["accuracy"],
+                  loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), **kwargs)
+    return model
+
+
+class Models(unittest.TestCase):
+    def test_sequential_learns(self):
+        x, y = numbers()
+        model = classifier()
+        history = model.fit(x, y, epochs=8, batch_size=16, validation_split=0.25, verbose=0)
+        self.assertGreater(history.history["val_accuracy"][-1], 0.9)
+        self.assertEqual(sorted(history.history), ["accuracy", "loss", "val_accuracy", "val_loss"])
+        self.assertEqual(history.epoch, list(range(8)))
+        loss, accuracy = model.evaluate(x, y, verbose=0)
+        self.assertEqual(model.evaluate(x, y, verbose=0, return_dict=True), {"accuracy": accuracy, "loss": loss})
+        predicted = model.predict(x, verbose=0)
+        self.assertEqual((predicted.shape, predicted.dtype), ((128, 2), np.float32))
+        np.testing.assert_allclose(predicted, model(x).numpy(), rtol=1e-4, atol=1e-5)
+
+    def test_summary_names_and_weights(self):
+        model = classifier()
+        lines = []
+        model.summary(print_fn=lines.append)
+        self.assertIn("178", "\n".join(lines))
+        self.assertEqual(model.count_params(), 178)
+        self.assertEqual([w.shape for w in model.trainable_weights], [(8, 16), (16,), (16, 2), (2,)])
+        dense = model.layers[0]
+        self.assertIsInstance(dense, keras.layers.Dense)
+        self.assertEqual((dense.units, dense.kernel.shape), (16, (8, 16)))
+        self.assertIs(model.get_layer(index=0), dense)
+        other = classifier()
+        other.set_weights(model.get_weights())
+        np.testing.assert_array_equal(other(np.ones((1, 8), np.float32)).numpy(), model(np.ones((1, 8), np.float32)).numpy())
+
+    def test_functional_with_several_inputs_and_outputs(self):
+        a, b = keras.Input(shape=(4,), name="a"), keras.Input(shape=(4,), name="b")
+        joined = keras.layers.concatenate([keras.layers.Dense(4)(a), b])
+        size = keras.layers.Dense(1, name="size")(joined * 2.0 - 1.0)
+        kind = keras.layers.Dense(3, activation="softmax", name="kind")(keras.ops.relu(joined) + 0.5)
+        model = keras.Model(inputs=[a, b], outputs={"size": size, "kind": kind})
+        model.compile("adam", loss={"size": "mse", "kind": "sparse_categorical_crossentropy"}, metrics={"kind": ["accuracy"]})
+        x = {"a": np.ones((8, 4), np.float32), "b": np.ones((8, 4), np.float32)}
+        history = model.fit(x, {"size": np.ones((8, 1)), "kind": np.zeros(8, np.int32)}, epochs=1, verbose=0)
+        self.assertIn("kind_accuracy", history.history)
+        result = model.predict(x, verbose=0)
+        self.assertEqual({name: value.shape for name, value in result.items()}, {"size": (8, 1), "kind": (8, 3)})
+
+    def test_json_brings_a_model_back(self):
+        model = classifier()
+        again = keras.models.model_from_json(model.to_json())
+        again.set_weights(model.get_weights())
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "w.safetensors")
+            model.save_weights(path)
+            again.load_weights(path)
+        np.testing.assert_array_equal(again(np.ones((2, 8), np.float32)).numpy(), model(np.ones((2, 8), np.float32)).numpy())
+
+    def test_subclassed_model_learns(self):
+        class Two(keras.Model):
+            def __init__(self, units):
+                super().__init__()
+                self.blocks = [keras.layers.Dense(units, activation="relu"), keras.layers.Dropout(0.1)]
+                self.last = keras.layers.Dense(2)
+                self.seen = []
+
+            def call(self, inputs, training=False):
+                self.seen.append(training)
+                for block in self.blocks:
+                    inputs = block(inputs, training=training)
+                return self.last(inputs)
+        x, y = numbers()
+        model = Two(16)
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        history = model.fit(x, y, epochs=20, batch_size=16, verbose=0)
+        self.assertGreater(history.history["accuracy"][-1], 0.85)
+        self.assertIn(True, model.seen)
+        model.predict(x, verbose=0)
+        self.assertIs(model.seen[-1], False)
+        self.assertEqual(len(model.trainable_weights), 4)
+
+    def test_own_train_step(self):
+        class Own(keras.Model):
+            def train_step(self, data):
+                x, y = data
+                with tf.GradientTape() as tape:
+                    y_pred = self(x, training=True)
+                    loss = self.compute_loss(y=y, y_pred=y_pred)
+                weights = self.trainable_variables
+                self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+                for metric in self.metrics:
+                    if metric.name != "loss":
+                        metric.update_state(y, y_pred)
+                return {"loss": loss, "steps": tf.constant(1.0)}
+        inputs = keras.Input((8,))
+        model = Own(inputs, keras.layers.Dense(2)(inputs))
+        model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        x, y = numbers()
+        history = model.fit(x, y, epochs=10, verbose=0, callbacks=[keras.callbacks.EarlyStopping("loss", patience=20)])
+        self.assertLess(history.history["loss"][-1], history.history["loss"][0])
+        self.assertEqual(history.history["steps"], [1.0] * 10)
+
+
+class Layers(unittest.TestCase):
+    def test_signatures_are_keras_own(self):
+        parameters = list(inspect.signature(keras.layers.Dense).parameters)
+        self.assertEqual(parameters[:3], ["units", "activation", "use_bias"])
+        with self.assertRaisesRegex(ValueError, 'did you mean "activation"'):
+            keras.layers.Dense(3, activaton="relu")
+        with self.assertRaisesRegex(ValueError, "Dense"):
+            keras.layers.Dense(0)
+
+    def test_of_every_kind(self):
+        image, text = np.ones((2, 8, 8, 3), np.float32), np.ones((2, 5), np.int32)
+        for layer, x, shape in ((keras.layers.Conv2D(4, 3, padding="same", activation=tf.nn.relu), image, (2, 8, 8, 4)),
+                                (keras.layers.MaxPooling2D((2, 2)), image, (2, 4, 4, 3)),
+                                (keras.layers.BatchNormalization(), image, (2, 8, 8, 3)),
+                                (keras.layers.Flatten(), image, (2, 192)), (keras.layers.Rescaling(1.0 / 255), image, (2, 8, 8, 3)),
+                                (keras.layers.Embedding(10, 4), text, (2, 5, 4)),
+                                (keras.layers.GlobalAveragePooling2D(), image, (2, 3)),
+                                (keras.layers.Dense(3, kernel_initializer=keras.initializers.HeNormal(seed=1),
+                                                    kernel_regularizer=keras.regularizers.L2(0.1)), image, (2, 8, 8, 3)),
+                                (keras.layers.Reshape((64, 3)), image, (2, 64, 3)),
+                                (keras.layers.Dense(3, activation=lambda t: t * 2), image, (2, 8, 8, 3))):
+            self.assertEqual(layer(x).shape, shape, layer)
+        sequence = np.ones((2, 5, 4), np.float32)
+        outputs, state, carry = keras.layers.LSTM(3, return_state=True, return_sequences=True)(sequence)
+        self.assertEqual((outputs.shape, state.shape, carry.shape), ((2, 5, 3), (2, 3), (2, 3)))
+        self.assertEqual(keras.layers.Bidirectional(keras.layers.GRU(3))(sequence).shape, (2, 6))
+        self.assertEqual(keras.layers.MultiHeadAttention(2, 4)(sequence, sequence, use_causal_mask=True).shape, (2, 5, 4))
+        self.assertEqual(keras.layers.Add()([sequence, sequence]).numpy().max(), 2)
+
+    def test_written_in_python(self):
+        class Scaled(keras.layers.Layer):
+            def __init__(self, units, **kwargs):
+                super().__init__(**kwargs)
+                self.units = units
+
+            def build(self, input_shape):
+                self.w = self.add_weight(shape=(input_shape[-1], self.units), initializer="ones", trainable=True, name="w")
+                self.b = self.add_weight(shape=(self.units,), initializer="zeros", trainable=False, name="b")
+
+            def call(self, inputs, scale=1.0):
+                self.add_loss(tf.reduce_sum(self.w))
+                return scale * (inputs @ self.w) + self.b
+
+            def get_config(self):
+                return {"units": self.units}
+        layer = Scaled(3)
+        self.assertEqual(layer(np.ones((2, 4), np.float32), scale=2.0).numpy().tolist(), [[8] * 3] * 2)
+        self.assertEqual((len(layer.trainable_weights), len(layer.non_trainable_weights)), (1, 1))
+        self.assertEqual(float(layer.losses[0]), 12)
+        inputs = keras.Input((4,))
+        model = keras.Model(inputs, Scaled(2)(inputs, scale=0.5))
+        self.assertEqual(model(np.ones((1, 4), np.float32)).numpy().tolist(), [[2, 2]])
+        model = keras.Sequential([keras.Input((4,)), Scaled(2), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+        self.assertIsInstance(model.layers[0], Scaled)
+
+    def test_errors_name_the_line_that_made_the_layer(self):
+        model = keras.Sequential([keras.layers.Dense(2), keras.layers.Conv2D(1, 3)])  # the layer's line
+        with self.assertRaisesRegex(ValueError, r"\[keras_test\.py:\d+\]"):
+            model(np.ones((2, 3), np.float32))
+
+
+class Losses(unittest.TestCase):
+    def test_against_numpy(self):
+        y, p = np.array([[0.0], [1.0]], np.float32), np.array([[0.25], [0.5]], np.float32)
+        self.assertAlmostEqual(float(keras.losses.MeanSquaredError()(y, p)), 0.15625, places=5)
+        np.testing.assert_allclose(keras.losses.mean_squared_error(y, p).numpy(), [0.0625, 0.25])
+        self.assertAlmostEqual(float(keras.losses.BinaryCrossentropy()(y, p)), (-np.log(0.75) - np.log(0.5)) / 2, places=5)
+        self.assertEqual(keras.losses.MeanSquaredError(reduction="none")(y, p).shape, (2,))
+
+    def test_written_in_python(self):
+        class Cubed(keras.losses.Loss):
+            def call(self, y_true, y_pred):
+                return tf.reduce_mean(tf.abs(y_true - y_pred) ** 3, axis=-1)
+
+        def function(y_true, y_pred):
+            return tf.reduce_mean(tf.abs(y_true - y_pred) ** 3, axis=-1)
+        for loss in (Cubed(), function):
+            model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(2,))])
+            model.compile("sgd", loss)
+            self.assertAlmostEqual(model.evaluate(np.ones((4, 2)), 2 * np.ones((4, 1)), verbose=0), 8.0, places=4)
+
+    def test_metrics(self):
+        mean = keras.metrics.Mean("loss")
+        mean.update_state([1.0, 3.0])
+        mean(tf.constant(5.0))
+        self.assertEqual((mean.name, float(mean.result())), ("loss", 3))
+        mean.reset_state()
+        self.assertEqual(float(mean.result()), 0)
+        accuracy = keras.metrics.SparseCategoricalAccuracy()
+        accuracy.update_state([1, 0], [[0.1, 0.9], [0.2, 0.8]])
+        self.assertEqual(float(accuracy.result()), 0.5)
+
+        class Largest(keras.metrics.Metric):
+            def __init__(self, name="largest", **kwargs):
+                super().__init__(name=name, **kwargs)
+                self.value = self.add_weight(name="value", initializer="zeros")
+
+            def update_state(self, y_true, y_pred, sample_weight=None):
+                self.value.assign(tf.maximum(self.value, tf.reduce_max(y_pred)))
+
+            def result(self):
+                return self.value.read_value()
+        x, y = numbers()
+        model = keras.Sequential([keras.layers.Dense(1, input_shape=(8,))])
+        model.compile("sgd", "mse", metrics=[Largest()])
+        logs = model.evaluate(x, y, verbose=0, return_dict=True)
+        self.assertAlmostEqual(logs["largest"], max(0, model.predict(x, verbose=0).max()), places=4)
+
+
+class Optimizers(unittest.TestCase):
+    def test_steps(self):
+        v = tf.Variable([1.0])
+        optimizer = keras.optimizers.SGD(0.5)
+        optimizer.apply_gradients([(tf.constant([1.0]), v)])
+        self.assertEqual((v.numpy().tolist(), int(optimizer.iterations)), ([0.5], 1))
+        optimizer.learning_rate = 0.1
+        self.assertAlmostEqual(float(optimizer.learning_rate), 0.1, places=6)
+        with tf.GradientTape() as tape:
+            loss = v * v
+        optimizer.minimize(loss, [v], tape=tape)
+        self.assertAlmostEqual(float(v[0]), 0.4, places=5)
+
+    def test_schedules(self):
+        decay = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=10, decay_rate=0.5)
+        self.assertAlmostEqual(float(decay(10)), 0.05, places=6)
+        self.assertAlmostEqual(keras.optimizers.Adam(decay).learning_rate, 0.1, places=6)
+
+        class Own(keras.optimizers.schedules.LearningRateSchedule):
+            def __call__(self, step):
+                return 1.0 / (1.0 + tf.cast(step, tf.float32))
+        v, optimizer = tf.Variable([0.0]), keras.optimizers.SGD(Own())
+        for _ in range(2):
+            optimizer.apply_gradients([(tf.constant([-1.0]), v)])
+        self.assertAlmostEqual(float(v[0]), 1.5, places=5)
+
+
+class Callbacks(unittest.TestCase):
+    def test_hear_of_every_moment(self):
+        heard = []
+
+        class Listener(keras.callbacks.Callback):
+            def on_train_begin(self, logs=None):
+                heard.append(("begin", self.params["epochs"], self.model is model))
+
+            def on_epoch_end(self, epoch, logs=None):
+                heard.append(("epoch", epoch, sorted(logs)))
+                if epoch == 1:
+                    self.model.stop_training = True
+
+            def on_train_batch_end(self, batch, logs=None):
+                heard.append(("batch", batch, "loss" in logs))
+        x, y = numbers(32)
+        model = classifier()
+        model.fit(x, y, epochs=5, batch_size=16, verbose=0, callbacks=[Listener()])
+        self.assertEqual(heard[0], ("begin", 5, True))
+        self.assertEqual([event for event in heard if event[0] == "epoch"],
+                         [("epoch", 0, ["accuracy", "loss"]), ("epoch", 1, ["accuracy", "loss"])])
+        self.assertEqual(sum(event[0] == "batch" for event in heard), 4)
+
+    def test_of_the_engine(self):
+        x, y = numbers()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "log.csv")
+            model = classifier()
+            model.fit(x, y, epochs=3, verbose=0, validation_split=0.2, callbacks=[
+                keras.callbacks.CSVLogger(path), keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.1 / (epoch + 1)),
+                keras.callbacks.EarlyStopping(patience=5), keras.callbacks.TerminateOnNaN()])
+            self.assertEqual(len(open(path).read().strip().split("\n")), 4)
+            self.assertAlmostEqual(float(model.optimizer.learning_rate), 0.1 / 3, places=5)
+        with self.assertRaisesRegex(TypeError, "patience"):
+            keras.callbacks.EarlyStopping(patiense=3)
+
+    def test_what_they_raise_ends_the_run(self):
+        class Broken(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                raise KeyError("mine")
+        x, y = numbers(32)
+        with self.assertRaisesRegex(KeyError, "mine"):
+            classifier().fit(x, y, verbose=0, callbacks=[Broken()])
+
+
+class Data(unittest.TestCase):
+    def test_pipeline(self):
+        x = np.arange(10, dtype=np.float32)
+        dataset = tf.data.Dataset.from_tensor_slices((x, x.astype(np.int64)))
+        batches = list(dataset.map(lambda a, b: (a * 2, b)).filter(lambda a, b: b < 7).batch(3))
+        self.assertEqual([a.numpy().tolist() for a, _ in batches], [[0, 2, 4], [6, 8, 10], [12]])
+        self.assertEqual(len(dataset), 10)
+        self.assertEqual(sorted(int(b) for _, b in dataset.shuffle(10, seed=1)), list(range(10)))
+        self.assertEqual(dataset.element_spec, (tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.int64)))
+        self.assertEqual([int(v) for v in tf.data.Dataset.range(3).repeat(2)], [0, 1, 2] * 2)
+        self.assertEqual(int(tf.data.Dataset.range(5).reduce(np.int64(0), lambda s, v: s + v)), 10)
+        named = tf.data.Dataset.from_tensor_slices({"a": x, "b": x})
+        self.assertEqual(sorted(next(iter(named))), ["a", "b"])
+
+    def test_generators_and_functions_on_other_threads(self):
+        def generate():
+            for i in range(6):
+                yield np.full(2, i, np.float32), i
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=(tf.TensorSpec((2,), tf.float32),
+                                                                             tf.TensorSpec((), tf.int32)))
+        dataset = dataset.map(lambda a, i: (a + 1, i), num_parallel_calls=tf.data.AUTOTUNE).batch(2).prefetch(tf.data.AUTOTUNE)
+        for _ in range(2):
+            self.assertEqual([i.numpy().tolist() for _, i in dataset], [[0, 1], [2, 3], [4, 5]])
+        half = iter(dataset)
+        next(half)
+        del half  # its threads end, though they may be waiting for Python
+
+    def test_errors_in_functions_are_pythons_own(self):
+        dataset = tf.data.Dataset.range(3).map(lambda v: {}[int(v)], num_parallel_calls=2)
+        with self.assertRaises(KeyError):
+            list(dataset)
+
+    def test_windows(self):
+        windows = tf.data.Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(3))
+        self.assertEqual([w.numpy().tolist() for w in windows], [[0, 1, 2], [1, 2, 3], [2, 3, 4]])
+
+    def test_feeds_fit(self):
+        x, y = numbers()
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(128).batch(16).prefetch(2)
+        history = classifier().fit(dataset, epochs=6, validation_data=dataset, verbose=0)
+        self.assertGreater(history.history["val_accuracy"][-1], 0.9)
+
+    def test_digits(self):
+        (x, y), _ = keras.datasets.digits(train_size=32, test_size=0)
+        self.assertEqual((x.shape, x.dtype, keras.utils.to_categorical(y, 10).shape), ((32, 28, 28), np.uint8, (32, 10)))
