@@ -3,11 +3,13 @@
 #include <limits>
 
 #include "gpu/gpu.h"
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/conv.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/ops/nn.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
@@ -106,6 +108,35 @@ TEST_F(GpuProducts, ConvolutionsHaveTheAccuracyOfFloat32) {
       return volumes ? conv3d_backprop_filter(a, c.filter, b, c.options)
                      : conv2d_backprop_filter(a, c.filter, b, c.options);
     });
+  }
+}
+
+TEST_F(GpuProducts, AttentionAndItsGradientsHaveTheAccuracyOfFloat32) {
+  const DeviceScope scope(gpu());
+  struct Case {
+    int64_t tokens, heads, dim;
+    bool causal;
+  };
+  // Sums in registers and, of wide heads, in shared memory; tiles of all sizes, and ends of tiles.
+  for (const Case& c : {Case{256, 3, 64, true}, Case{200, 2, 40, false}, Case{130, 2, 96, true},
+                        Case{16, 4, 16, false}, Case{25, 2, 64, true}}) {
+    SCOPED_TRACE(::testing::Message() << c.tokens << " tokens, " << c.heads << " heads of " << c.dim);
+    const Shape shape = {4, c.tokens, c.heads, c.dim};
+    const TensorList operands = {numbers(shape, 1), numbers(shape, 2), numbers(shape, 3)};
+    const Tensor weights = numbers(shape, 4);
+    const auto all = [&](DType dtype) {
+      GradientTape tape;
+      TensorList in;
+      for (const Tensor& operand : operands) tape.watch(in.emplace_back(cast(operand, dtype)));
+      const Tensor result = scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = c.causal});
+      const std::vector<GradientSource> sources(in.begin(), in.end());
+      TensorList results = tape.gradient(reduce_sum(result * cast(weights, dtype)), sources);
+      results.push_back(result);
+      return results;
+    };
+    const TensorList got = all(DType::float32), want = all(DType::float64);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_LT(relative_error(got[i], want[i]), 2 * kAllowed) << "result " << i;
   }
 }
 
