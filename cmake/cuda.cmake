@@ -62,7 +62,21 @@ else()
   message(STATUS "nccl.h was not found: without the plugin that joins several GPUs and processes")
 endif()
 
+# Files that use instructions of Hopper which no later chip has (wgmma): compiled for 90a in the place of 90.
+set(hopper_sources ${cuda_sources})
+list(FILTER hopper_sources INCLUDE REGEX "tf32x3[a-z_]*\\.cu$")
+list(REMOVE_ITEM cuda_sources ${hopper_sources})
+set(hopper_architectures ${CMAKE_CUDA_ARCHITECTURES})
+list(TRANSFORM hopper_architectures REPLACE "^90" "90a")
+add_library(lockstep_hopper OBJECT ${hopper_sources})
+lockstep_compiler_options(lockstep_hopper)
+target_include_directories(lockstep_hopper PRIVATE src)
+target_link_libraries(lockstep_hopper PRIVATE lockstep lockstep_parts)
+target_compile_options(lockstep_hopper PRIVATE --expt-relaxed-constexpr)
+set_target_properties(lockstep_hopper PROPERTIES CUDA_ARCHITECTURES "${hopper_architectures}")
+
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})
+target_sources(lockstep_cuda PRIVATE $<TARGET_OBJECTS:lockstep_hopper>)
 target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
 # Philox and other constexpr functions are device code too.
 target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)

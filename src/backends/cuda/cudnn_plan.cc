@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/cudnn_graph.h"
+#include "lockstep/device/config.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -70,7 +71,8 @@ bool acceptable(std::span<const cudnnBackendNumericalNote_t> notes, DType dtype)
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return true;
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return dtype == DType::float32;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+        return dtype == DType::float32 && !config::tensor_float_32_execution_enabled();
       default: return false;
     }
   });

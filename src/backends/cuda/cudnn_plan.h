@@ -27,7 +27,7 @@ struct CudnnConvolution {
 };
 
 // A convolution with the first algorithm of cuDNN's ranking that gives the same bits every time and, in float32, does
-// not round its operands. Nothing is measured, so the choice depends on the problem alone.
+// not round its operands, unless TF32 is allowed. Nothing is measured, so the choice depends on the problem alone.
 class CudnnPlan {
  public:
   // None where cuDNN has no such algorithm.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "backends/cuda/check.h"
+#include "base/parallel.h"
 #include "device/nvidia_driver.h"
 
 namespace lockstep::cuda {
@@ -235,6 +237,19 @@ char* CudaDevice::slot(Staging& s, size_t& index) {
   return s.data + index * Staging::kSlotBytes;
 }
 
+namespace {
+
+// One core copies 10 GB/s, a fifth of what the bus takes: large pieces are copied by several.
+void copy_to_pinned(char* target, const char* source, size_t bytes) {
+  static const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
+  constexpr int64_t kGrain = 32 << 10;
+  parallel_for(static_cast<int64_t>(bytes), kGrain, threads, [&](int64_t begin, int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace
+
 // With the staging's mutex held.
 void CudaDevice::copy_pieces(void* target, const void* source, size_t bytes, Staging& staging,
                              cudaStream_t stream) {
@@ -242,7 +257,7 @@ void CudaDevice::copy_pieces(void* target, const void* source, size_t bytes, Sta
     const size_t piece = std::min(Staging::kSlotBytes, bytes - at);
     size_t index = 0;
     char* staged = slot(staging, index);
-    std::memcpy(staged, static_cast<const char*>(source) + at, piece);
+    copy_to_pinned(staged, static_cast<const char*>(source) + at, piece);
     check(cudaMemcpyAsync(static_cast<char*>(target) + at, staged, piece, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync to the device");
     check(cudaEventRecord(staging.free[index], stream), "cudaEventRecord");

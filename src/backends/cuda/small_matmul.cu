@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/activation.h"
 #include "backends/cuda/check.h"
 #include "backends/cuda/small_matmul.h"
 
@@ -16,18 +17,6 @@ constexpr int kThreads = 256;
 constexpr int kRows = 32;                     // of C in a block: the lanes of a warp
 [[maybe_unused]] constexpr int kDepth = 128;  // of the inner dimension in shared memory at once
 constexpr int kMaxCluster = 8;
-
-[[maybe_unused]] __device__ float activated(Epilogue epilogue, float x) {
-  switch (epilogue) {
-    case Epilogue::relu: return x > 0 || x != x ? x : 0.f;
-    case Epilogue::tanh: return tanhf(x);
-    case Epilogue::sigmoid: return 1.f / (1.f + expf(-x));
-    case Epilogue::gelu_erf: return 0.5f * x * (1.f + erff(x * 0.70710678118654752440f));
-    case Epilogue::gelu_tanh:
-      return 0.5f * x * (1.f + tanhf(0.79788456080286535588f * (x + 0.044715f * (x * x * x))));
-    default: return x;
-  }
-}
 
 // An element that a thread fetches: of a row of A or a column of B, at `k` of the inner dimension.
 struct Place {

@@ -1,4 +1,4 @@
-// Matrix products on NVIDIA GPUs: cuBLASLt for floats, own loops for what it has no form for.
+// Matrix products on NVIDIA GPUs: own kernels for float32, cuBLASLt for other floats, loops for what it has no form for.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "backends/cuda/small_matmul.h"
 #include "backends/cuda/stream.h"
 #include "backends/cuda/strided_matmul.h"
+#include "backends/cuda/tf32x3_matmul.h"
 #include "graph/kernel.h"
 #include "lockstep/device/config.h"
 #include "ops/elementwise/epilogue.h"
@@ -394,6 +395,26 @@ class SmallKernel final : public Kernel {
   Epilogue epilogue_;
 };
 
+// Large ones in float32, on tensor cores.
+class Tf32x3Kernel final : public Kernel {
+ public:
+  Tf32x3Kernel(const KernelRequest& request, const cuda::Tf32x3Matmul& product)
+      : product_(product), attrs_(request.attrs<MatmulAttrs>()), finish_(Finish::all(attrs_)) {}
+  size_t workspace_bytes() const override { return product_.workspace_bytes(); }
+  bool in_place(int input, int) const override { return attrs_.addend && input == finish_.addend_input; }
+  void launch(const LaunchArgs& args) const override {
+    const auto in = [&](int i) { return static_cast<const float*>(args.inputs[i]); };
+    product_.launch(in(0), in(1), attrs_.bias ? in(finish_.bias_input) : nullptr,
+                    attrs_.addend ? in(finish_.addend_input) : nullptr, attrs_.epilogue,
+                    static_cast<float*>(args.outputs[0]), args.workspace, cuda::cuda_stream(args.stream));
+  }
+
+ private:
+  cuda::Tf32x3Matmul product_;
+  MatmulAttrs attrs_;
+  Finish finish_;
+};
+
 // Clusters of blocks came with Hopper.
 bool has_clusters() {
   int ordinal = 0, major = 0;
@@ -409,6 +430,11 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
   if (dense_bias && !request.attrs<MatmulAttrs>().addend && cuda::is_small_matmul(request.dtype(0), p) &&
       has_clusters())
     return std::make_unique<SmallKernel>(request, p);
+  const bool dense_addend = !request.attrs<MatmulAttrs>().addend || request.inputs.back().contiguous();
+  if (request.dtype(0) == DType::float32 && !config::tensor_float_32_execution_enabled() && dense_bias &&
+      dense_addend)
+    if (const auto product = cuda::Tf32x3Matmul::make(p))
+      return std::make_unique<Tf32x3Kernel>(request, *product);
   if (is_floating(request.dtype(0)) && request.outputs[0].spec.shape.size() > 0 && p.k > 0)
     if (auto kernel = LtMatmul::make(request, p)) return kernel;
   return std::make_unique<StridedKernel>(request, p);

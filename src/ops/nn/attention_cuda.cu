@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
-#include "ops/nn/attention_cudnn_cuda.h"
+#include <type_traits>
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/tf32x3.h"
+#include "ops/nn/attention_cudnn_cuda.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -19,21 +21,22 @@ constexpr int kLanes = 16;  // threads along the rows of a product, and along it
 __device__ float exponential(float x) { return expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-// store(i, j, sum of a(i, k) * b(k, j)) for i < tile and j < n, by all threads of the block.
-template <int tile, class C, class A, class B, class Store>
-__device__ void multiply(int n, int inner, A a, B b, Store store) {
+// store(i, j, sum of a(i, k) * b(k, j), number) for i < tile and j < n, by all threads of the block. Products of the same n
+// give a thread the same elements; `number` counts them, from 0 again every `tile` columns.
+template <int tile, class A, class B, class Store>
+__device__ void multiply_plainly(int n, int inner, A a, B b, Store store) {
   constexpr int kRows = tile / kLanes, kColumns = 4;
   const int row = threadIdx.x / kLanes, column = threadIdx.x % kLanes;
   for (int first = 0; first < n; first += kLanes * kColumns) {
-    C sums[kRows][kColumns] = {};
+    double sums[kRows][kColumns] = {};
     for (int k = 0; k < inner; ++k) {
-      C left[kRows], right[kColumns];
+      double left[kRows], right[kColumns];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) left[r] = a(row + r * kLanes, k);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int j = first + column + c * kLanes;
-        right[c] = j < n ? b(k, j) : C(0);
+        right[c] = j < n ? b(k, j) : 0;
       }
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
@@ -44,26 +47,114 @@ __device__ void multiply(int n, int inner, A a, B b, Store store) {
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
       for (int c = 0; c < kColumns; ++c)
-        if (const int j = first + column + c * kLanes; j < n) store(row + r * kLanes, j, sums[r][c]);
+        if (const int j = first + column + c * kLanes; j < n)
+          store(row + r * kLanes, j, sums[r][c], r * kColumns + c);
   }
 }
 
-// Rows of one head in shared memory, as numbers that are computed with. A row is one element longer than it needs to be:
-// columns then lie in different banks.
+// The same of floats, on tensor cores (backends/cuda/tf32x3.h): a warp has 16 rows.
+template <int tile, class A, class B, class Store>
+__device__ void multiply_on_tensor_cores(int n, int inner, A a, B b, Store store) {
+  constexpr int kBands = tile / 16, kTeams = 256 / kWarp / kBands,
+                kTiles = tile / 8 >= kTeams ? tile / 8 / kTeams : 1;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row = warp % kBands * 16 + lane / 4, rank = lane % 4;
+  for (int first = warp / kBands * 8 * kTiles; first < n; first += kTeams * 8 * kTiles) {
+    float sums[kTiles][4] = {};
+    for (int k0 = 0; k0 < inner; k0 += tf32x3::kDepth) {
+      float part[kTiles][4] = {};
+#pragma unroll
+      for (int step = 0; step < tf32x3::kDepth; step += 8) {
+        if (k0 + step >= inner) break;
+        unsigned a_high[4], a_low[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int k = k0 + step + rank + e / 2 * 4;
+          tf32x3::split(k < inner ? a(row + e % 2 * 8, k) : 0.f, a_high[e], a_low[e]);
+        }
+#pragma unroll
+        for (int c = 0; c < kTiles; ++c) {
+          const int j = first + c * 8 + lane / 4;
+          unsigned b_high[2], b_low[2];
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int k = k0 + step + rank + e * 4;
+            tf32x3::split(k < inner && j < n ? b(k, j) : 0.f, b_high[e], b_low[e]);
+          }
+          tf32x3::multiply(part[c], a_low, b_high);
+          tf32x3::multiply(part[c], a_high, b_low);
+          tf32x3::multiply(part[c], a_high, b_high);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kTiles; ++c)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[c][e] += part[c][e];
+    }
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = row + e / 2 * 8, j = first + c * 8 + rank * 2 + e % 2;
+        if (j >= n) continue;
+        float sum = sums[c][e];
+        if (sum != sum) {  // perhaps of an infinity, which has no halves
+          sum = 0.f;
+#pragma unroll 1
+          for (int k = 0; k < inner; ++k) sum = fmaf(a(i, k), b(k, j), sum);
+        }
+        store(i, j, sum, c * 4 + e);
+      }
+  }
+}
+
+template <int tile, class C, class A, class B, class Store>
+__device__ void multiply(int n, int inner, A a, B b, Store store) {
+  if constexpr (sizeof(C) == 4)
+    multiply_on_tensor_cores<tile>(n, inner, a, b, store);
+  else
+    multiply_plainly<tile>(n, inner, a, b, store);
+}
+
+// store(i, j, number) for the elements that a product gives this thread.
+template <int tile, class C, class Store>
+__device__ void each_own(int n, Store store) {
+  multiply<tile, C>(
+      n, 0, [](int, int) { return C(0); }, [](int, int) { return C(0); },
+      [&](int i, int j, C, int number) { store(i, j, number); });
+}
+
+// Rows of one head in shared memory, as numbers that are computed with. A row is longer than it needs to be, so that what
+// threads read together of several rows lies in different banks.
+__host__ __device__ constexpr int64_t pitch(int64_t width) { return (width + 3) / 4 * 4 + 4; }
 template <class C>
 struct Rows {
   C* data;
   int width;
-  __device__ C& operator()(int row, int column) const { return data[row * (width + 1) + column]; }
+  __device__ C& operator()(int row, int column) const {
+    return data[row * static_cast<int>(pitch(width)) + column];
+  }
 };
 
 template <int tile, class C>
 __host__ __device__ constexpr int64_t rows_size(int64_t width) {
-  return tile * (width + 1);
+  return tile * pitch(width);
 }
 
 template <int tile, class T, class C>
 __device__ void load_rows(const Rows<C>& to, const T* from, int64_t stride, int64_t rows, C scale) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (to.width % 4 == 0 && stride % 4 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+      const int units = to.width / 4;
+      for (int i = threadIdx.x; i < tile * units; i += blockDim.x) {
+        const int row = i / units, column = i % units * 4;
+        float4 four = row < rows ? *reinterpret_cast<const float4*>(from + row * stride + column) : float4{};
+        four.x *= scale, four.y *= scale, four.z *= scale, four.w *= scale;
+        *reinterpret_cast<float4*>(&to(row, column)) = four;
+      }
+      return;
+    }
+  }
   for (int i = threadIdx.x; i < tile * to.width; i += blockDim.x) {
     const int row = i / to.width, column = i % to.width;
     to(row, column) = row < rows ? static_cast<C>(from[row * stride + column]) * scale : C(0);
@@ -72,7 +163,7 @@ __device__ void load_rows(const Rows<C>& to, const T* from, int64_t stride, int6
 
 template <int tile, class C>
 __device__ void clear_rows(const Rows<C>& rows) {
-  for (int i = threadIdx.x; i < tile * (rows.width + 1); i += blockDim.x) rows.data[i] = C(0);
+  for (int i = threadIdx.x; i < rows_size<tile, C>(rows.width); i += blockDim.x) rows.data[i] = C(0);
 }
 
 template <int tile, class T, class C>
@@ -97,18 +188,24 @@ __device__ void draw_kept(const AttentionProblem& p, uint64_t key, uint64_t firs
   }
 }
 
-template <int tile, class T>
-__global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query, const T* key,
-                                              const T* value, T* result, Real<T>* log_sum_exp) {
+// Sums over tiles are held in registers where a row of them is no longer than a tile, else in shared memory, so that more
+// blocks share a multiprocessor.
+template <int tile>
+inline constexpr int kHeld = tile* tile / 256;  // elements of a thread
+
+template <int tile, class T, bool held>
+__global__ void __launch_bounds__(256, held ? 2 : 1) attend(AttentionProblem p, const T* query, const T* key,
+                                                            const T* value, T* result, Real<T>* log_sum_exp) {
   using C = Real<T>;
   extern __shared__ __align__(16) char memory[];
   const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
   const Rows<C> q{reinterpret_cast<C*>(memory), dim}, k{q.data + rows_size<tile, C>(dim), dim},
-      v{k.data + rows_size<tile, C>(dim), value_dim}, sum{v.data + rows_size<tile, C>(value_dim), value_dim},
-      s{sum.data + rows_size<tile, C>(value_dim), tile};
+      v{k.data + rows_size<tile, C>(dim), value_dim}, s{v.data + rows_size<tile, C>(value_dim), tile};
   C *const largest = s.data + rows_size<tile, C>(tile), *const total = largest + tile,
            *const shrink = total + tile;
   auto* const kept = reinterpret_cast<uint8_t*>(shrink + tile);
+  const Rows<C> sum{shrink + tile + tile * tile / sizeof(C), value_dim};
+  C own[kHeld<tile>] = {};
 
   const int64_t h = blockIdx.y, n = blockIdx.z, key_head = h / p.group();
   // With a causal mask the last tiles have the most work: they begin first.
@@ -117,7 +214,7 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
                  first_row = p.drops() ? p.random.first_row() : 0;
   load_rows<tile>(q, query + p.row_at(n, p.queries, first_query, p.heads, h, dim), p.heads * dim,
                   p.queries - first_query, p.scale_as<C>());
-  clear_rows<tile>(sum);
+  if constexpr (!held) clear_rows<tile>(sum);
   // 256 / tile neighbouring threads have a row. What they know of it so far, each of them knows.
   constexpr int kTeam = 256 / tile, kEach = tile / kTeam;
   const int row = threadIdx.x / kTeam, part = threadIdx.x % kTeam;
@@ -134,7 +231,7 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
     __syncthreads();
     multiply<tile, C>(
         tile, dim, [&](int i, int c) { return q(i, c); }, [&](int c, int j) { return k(j, c); },
-        [&](int i, int j, C score) {
+        [&](int i, int j, C score, int) {
           const int64_t at = first_query + i, to = first_key + j;
           s(i, j) = p.sees(n, h, at, to) ? score + p.bias_at<T>(n, h, at, to) : C(-INFINITY);
         });
@@ -158,17 +255,23 @@ __global__ void __launch_bounds__(256) attend(AttentionProblem p, const T* query
     __syncthreads();
     multiply<tile, C>(
         value_dim, tile, [&](int i, int c) { return s(i, c); }, [&](int c, int j) { return v(c, j); },
-        [&](int i, int j, C product) { sum(i, j) = sum(i, j) * shrink[i] + product; });
+        [&](int i, int j, C product, int number) {
+          C& so_far = held ? own[number] : sum(i, j);
+          so_far = so_far * shrink[i] + product;
+        });
   }
   if (part == 0) largest[row] = largest_so_far, total[row] = total_so_far;
   __syncthreads();
   T* const to = result + p.row_at(n, p.queries, first_query, p.heads, h, value_dim);
-  for (int i = threadIdx.x; i < tile * value_dim; i += blockDim.x) {
-    const int at = i / value_dim, column = i % value_dim;
+  const auto finish = [&](int at, int column, C x) {
     if (first_query + at < p.queries)
-      to[at * p.heads * value_dim + column] =
-          static_cast<T>(total[at] > 0 ? sum(at, column) / total[at] : sum(at, column));
-  }
+      to[at * p.heads * value_dim + column] = static_cast<T>(total[at] > 0 ? x / total[at] : x);
+  };
+  if constexpr (held)
+    each_own<tile, C>(value_dim, [&](int i, int j, int number) { finish(i, j, own[number]); });
+  else
+    for (int i = threadIdx.x; i < tile * value_dim; i += blockDim.x)
+      finish(i / value_dim, i % value_dim, sum(i / value_dim, i % value_dim));
   for (int i = threadIdx.x; i < tile; i += blockDim.x)
     if (first_query + i < p.queries)
       log_sum_exp[(n * p.heads + h) * p.queries + first_query + i] =
@@ -199,14 +302,14 @@ __device__ void score_gradients(const AttentionProblem& p, int64_t n, int64_t h,
   // Both products give a thread the same elements: what it stored in the first it reads in the second.
   multiply<tile, C>(
       tile, q.width, [&](int i, int c) { return q(i, c); }, [&](int c, int j) { return k(j, c); },
-      [&](int i, int j, C score) {
+      [&](int i, int j, C score, int) {
         const int64_t at = first_query + i, to = first_key + j;
         probabilities(i, j) =
             p.sees(n, h, at, to) ? exponential(score + p.bias_at<T>(n, h, at, to) - log_sum_exp[i]) : C(0);
       });
   multiply<tile, C>(
       tile, v.width, [&](int i, int c) { return dresult(i, c); }, [&](int c, int j) { return v(j, c); },
-      [&](int i, int j, C product) {
+      [&](int i, int j, C product, int) {
         const C keep = !p.drops() ? C(1) : kept[i * tile + j] ? p.keep_scale_as<C>() : C(0);
         const C probability = probabilities(i, j);
         d(i, j) = probability * (product * keep - dots[i]);
@@ -224,8 +327,8 @@ __device__ void load_statistics(C* log_sum_exp, C* dots, const C* all_log_sum_ex
 }
 
 // By a tile of keys of one key head.
-template <int tile, class T>
-__global__ void __launch_bounds__(256)
+template <int tile, class T, bool held>
+__global__ void __launch_bounds__(256, held ? 2 : 1)
     key_gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
                   const Real<T>* log_sum_exp, const Real<T>* dots, T* dkey, T* dvalue) {
   using C = Real<T>;
@@ -233,10 +336,12 @@ __global__ void __launch_bounds__(256)
   const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
   const Rows<C> k{reinterpret_cast<C*>(memory), dim}, v{k.data + rows_size<tile, C>(dim), value_dim},
       q{v.data + rows_size<tile, C>(value_dim), dim}, g{q.data + rows_size<tile, C>(dim), value_dim},
-      dk{g.data + rows_size<tile, C>(value_dim), dim}, dv{dk.data + rows_size<tile, C>(dim), value_dim},
-      s{dv.data + rows_size<tile, C>(value_dim), tile}, d{s.data + rows_size<tile, C>(tile), tile};
+      s{g.data + rows_size<tile, C>(value_dim), tile}, d{s.data + rows_size<tile, C>(tile), tile};
   C *const row_lse = d.data + rows_size<tile, C>(tile), *const row_dots = row_lse + tile;
   auto* const kept = reinterpret_cast<uint8_t*>(row_dots + tile);
+  const Rows<C> dk{row_dots + tile + tile * tile / sizeof(C), dim},
+      dv{dk.data + rows_size<tile, C>(dim), value_dim};
+  C own_dk[kHeld<tile>] = {}, own_dv[kHeld<tile>] = {};
 
   const int64_t first_key = static_cast<int64_t>(blockIdx.x) * tile, key_head = blockIdx.y, n = blockIdx.z;
   const uint64_t random_key = p.drops() ? p.random.key() : 0,
@@ -244,8 +349,7 @@ __global__ void __launch_bounds__(256)
   const int64_t key_row = p.row_at(n, p.keys, first_key, p.key_heads, key_head, 1);
   load_rows<tile>(k, key + key_row * dim, p.key_heads * dim, p.keys - first_key, C(1));
   load_rows<tile>(v, value + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key, C(1));
-  clear_rows<tile>(dk);
-  clear_rows<tile>(dv);
+  if constexpr (!held) clear_rows<tile>(dk), clear_rows<tile>(dv);
   for (int64_t h = key_head * p.group(); h < (key_head + 1) * p.group(); ++h)
     for (int64_t first_query = p.causal ? first_key : 0; first_query < p.queries; first_query += tile) {
       __syncthreads();
@@ -262,19 +366,29 @@ __global__ void __launch_bounds__(256)
       __syncthreads();
       multiply<tile, C>(
           value_dim, tile, [&](int i, int c) { return s(c, i); }, [&](int c, int j) { return g(c, j); },
-          [&](int i, int j, C product) { dv(i, j) += product; });
+          [&](int i, int j, C product, int number) { (held ? own_dv[number] : dv(i, j)) += product; });
       multiply<tile, C>(
           dim, tile, [&](int i, int c) { return d(c, i); }, [&](int c, int j) { return q(c, j); },
-          [&](int i, int j, C product) { dk(i, j) += product; });
+          [&](int i, int j, C product, int number) { (held ? own_dk[number] : dk(i, j)) += product; });
     }
-  __syncthreads();
-  store_rows<tile>(dk, dkey + key_row * dim, p.key_heads * dim, p.keys - first_key);
-  store_rows<tile>(dv, dvalue + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key);
+  if constexpr (held) {
+    const int64_t rows = p.keys - first_key;
+    each_own<tile, C>(dim, [&](int i, int j, int number) {
+      if (i < rows) dkey[(key_row + i * p.key_heads) * dim + j] = static_cast<T>(own_dk[number]);
+    });
+    each_own<tile, C>(value_dim, [&](int i, int j, int number) {
+      if (i < rows) dvalue[(key_row + i * p.key_heads) * value_dim + j] = static_cast<T>(own_dv[number]);
+    });
+  } else {
+    __syncthreads();
+    store_rows<tile>(dk, dkey + key_row * dim, p.key_heads * dim, p.keys - first_key);
+    store_rows<tile>(dv, dvalue + key_row * value_dim, p.key_heads * value_dim, p.keys - first_key);
+  }
 }
 
 // By a tile of queries of one head.
-template <int tile, class T>
-__global__ void __launch_bounds__(256)
+template <int tile, class T, bool held>
+__global__ void __launch_bounds__(256, held ? 2 : 1)
     query_gradients(AttentionProblem p, const T* query, const T* key, const T* value, const T* gradient,
                     const Real<T>* log_sum_exp, const Real<T>* dots, T* dquery) {
   using C = Real<T>;
@@ -282,10 +396,11 @@ __global__ void __launch_bounds__(256)
   const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
   const Rows<C> k{reinterpret_cast<C*>(memory), dim}, v{k.data + rows_size<tile, C>(dim), value_dim},
       q{v.data + rows_size<tile, C>(value_dim), dim}, g{q.data + rows_size<tile, C>(dim), value_dim},
-      dq{g.data + rows_size<tile, C>(value_dim), dim}, s{dq.data + rows_size<tile, C>(dim), tile},
-      d{s.data + rows_size<tile, C>(tile), tile};
+      s{g.data + rows_size<tile, C>(value_dim), tile}, d{s.data + rows_size<tile, C>(tile), tile};
   C *const row_lse = d.data + rows_size<tile, C>(tile), *const row_dots = row_lse + tile;
   auto* const kept = reinterpret_cast<uint8_t*>(row_dots + tile);
+  const Rows<C> dq{row_dots + tile + tile * tile / sizeof(C), dim};
+  C own[kHeld<tile>] = {};
 
   const int64_t first_query = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * tile, h = blockIdx.y,
                 n = blockIdx.z, key_head = h / p.group(), rows = p.queries - first_query;
@@ -296,7 +411,7 @@ __global__ void __launch_bounds__(256)
   load_rows<tile>(g, gradient + query_row * value_dim, p.heads * value_dim, rows, C(1));
   load_statistics<tile>(row_lse, row_dots, log_sum_exp, dots, (n * p.heads + h) * p.queries + first_query,
                         rows);
-  clear_rows<tile>(dq);
+  if constexpr (!held) clear_rows<tile>(dq);
   const int64_t end = p.causal ? min(p.keys, first_query + tile) : p.keys;
   for (int64_t first_key = 0; first_key < end; first_key += tile) {
     __syncthreads();
@@ -309,10 +424,18 @@ __global__ void __launch_bounds__(256)
     __syncthreads();
     multiply<tile, C>(
         dim, tile, [&](int i, int c) { return d(i, c); }, [&](int c, int j) { return k(c, j); },
-        [&](int i, int j, C product) { dq(i, j) += product * p.scale_as<C>(); });
+        [&](int i, int j, C product, int number) {
+          (held ? own[number] : dq(i, j)) += product * p.scale_as<C>();
+        });
   }
-  __syncthreads();
-  store_rows<tile>(dq, dquery + query_row * dim, p.heads * dim, rows);
+  if constexpr (held) {
+    each_own<tile, C>(dim, [&](int i, int j, int number) {
+      if (i < rows) dquery[(query_row + i * p.heads) * dim + j] = static_cast<T>(own[number]);
+    });
+  } else {
+    __syncthreads();
+    store_rows<tile>(dq, dquery + query_row * dim, p.heads * dim, rows);
+  }
 }
 
 // --- kernels ---------------------------------------------------------------------------------------------------
@@ -321,7 +444,7 @@ __global__ void __launch_bounds__(256)
 size_t shared_bytes(int64_t tile, int64_t dim_rows, int64_t dim, int64_t value_rows, int64_t value_dim,
                     int64_t scores, size_t element) {
   const int64_t elements =
-      tile * (dim_rows * (dim + 1) + value_rows * (value_dim + 1) + scores * (tile + 1) + 3);
+      tile * (dim_rows * pitch(dim) + value_rows * pitch(value_dim) + scores * pitch(tile) + 3);
   return static_cast<size_t>(elements) * element + static_cast<size_t>(tile * tile);
 }
 
@@ -376,15 +499,16 @@ class AttentionBase : public Kernel {
     return p;
   }
 
-  // The largest tile whose memory a block can have; `bytes` of a tile size.
+  // The largest tile whose memory a block can have, and that is not half empty; `bytes` of a tile size.
   template <class Bytes>
-  static int tile_of(const KernelRequest& request, Bytes bytes) {
+  int tile_of(const KernelRequest& request, Bytes bytes) const {
     int device = 0, most = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
     check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
           "cudaDeviceGetAttribute");
+    const int64_t rows = std::max(problem_.queries, problem_.keys);
     for (const int tile : {64, 32, 16})
-      if (bytes(tile) <= static_cast<size_t>(most)) return tile;
+      if (bytes(tile) <= static_cast<size_t>(most) && (tile == 16 || rows > tile / 2)) return tile;
     fail(ErrorCode::unsupported, request.where, request.op.name,
          ": heads of this many dimensions do not fit into a GPU's shared memory, received ", request.shape(0),
          " and ", request.shape(2));
@@ -405,16 +529,21 @@ class AttentionBase : public Kernel {
                 static_cast<unsigned>(problem_.batch));
   }
 
-  // f.operator()<tile, T>()
+  // Whether sums of this width are held in registers: the largest tiles of float32.
+  bool held(int tile, int64_t width) const { return dtype_ == DType::float32 && tile == 64 && width <= tile; }
+
+  // f.operator()<tile, T, held>()
   template <class F>
-  void each_type(int tile, F f) const {
+  void each_type(int tile, bool held, F f) const {
     dispatch_floats(dtype_, [&]<class T>() {
+      if constexpr (std::is_same_v<T, float>)
+        if (held) return f.template operator()<64, T, true>();
       if (tile == 64)
-        f.template operator()<64, T>();
+        f.template operator()<64, T, false>();
       else if (tile == 32)
-        f.template operator()<32, T>();
+        f.template operator()<32, T, false>();
       else
-        f.template operator()<16, T>();
+        f.template operator()<16, T, false>();
     });
   }
 
@@ -442,9 +571,9 @@ class AttentionKernel final : public AttentionBase {
     if (matrix_units_)
       return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
                                     args.outputs[0], static_cast<float*>(args.outputs[1]), stream_of(args));
-    each_type(tile_, [&]<int tile, class T>() {
-      start(attend<tile, T>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args, problem(args),
-            static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
+    each_type(tile_, held(tile_, problem_.value_dim), [&]<int tile, class T, bool held>() {
+      start(attend<tile, T, held>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args,
+            problem(args), static_cast<const T*>(args.inputs[0]), static_cast<const T*>(args.inputs[1]),
             static_cast<const T*>(args.inputs[2]), static_cast<T*>(args.outputs[0]),
             static_cast<Real<T>*>(args.outputs[1]));
     });
@@ -452,7 +581,8 @@ class AttentionKernel final : public AttentionBase {
 
  private:
   size_t bytes(int tile) const {
-    return shared_bytes(tile, 2, problem_.dim, 2, problem_.value_dim, 1, wide_);
+    return shared_bytes(tile, 2, problem_.dim, held(tile, problem_.value_dim) ? 1 : 2, problem_.value_dim, 1,
+                        wide_);
   }
   int tile_ = 64;
   std::unique_ptr<CudnnAttention> cudnn_;
@@ -489,7 +619,7 @@ class AttentionGradKernel final : public AttentionBase {
       return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3],
                             static_cast<const float*>(args.inputs[4]), args.inputs[5], args.outputs[0],
                             args.outputs[1], args.outputs[2], args.workspace, stream_of(args));
-    each_type(tile_, [&]<int tile, class T>() {
+    each_type(tile_, holds(tile_), [&]<int tile, class T, bool held>() {
       using C = Real<T>;
       const auto *query = static_cast<const T*>(args.inputs[0]), *key = static_cast<const T*>(args.inputs[1]),
                  *value = static_cast<const T*>(args.inputs[2]),
@@ -505,22 +635,24 @@ class AttentionGradKernel final : public AttentionBase {
           return attention_gradients_on_matrix_units(problem(args), dtype_, query, key, value, gradient,
                                                      log_sum_exp, dots, args.outputs[0], args.outputs[1],
                                                      args.outputs[2], stream_of(args));
-      start(query_gradients<tile, T>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
+      start(query_gradients<tile, T, held>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,
             problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
             static_cast<T*>(args.outputs[0]));
       if (s.keys > 0)
-        start(key_gradients<tile, T>, blocks(s.keys, tile, s.key_heads), key_bytes(tile), args, problem(args),
-              query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
+        start(key_gradients<tile, T, held>, blocks(s.keys, tile, s.key_heads), key_bytes(tile), args,
+              problem(args), query, key, value, gradient, log_sum_exp, static_cast<const C*>(dots),
               static_cast<T*>(args.outputs[1]), static_cast<T*>(args.outputs[2]));
     });
   }
 
  private:
+  bool holds(int tile) const { return held(tile, std::max(problem_.dim, problem_.value_dim)); }
   size_t key_bytes(int tile) const {
-    return shared_bytes(tile, 3, problem_.dim, 3, problem_.value_dim, 2, wide_);
+    const int rows = holds(tile) ? 2 : 3;
+    return shared_bytes(tile, rows, problem_.dim, rows, problem_.value_dim, 2, wide_);
   }
   size_t query_bytes(int tile) const {
-    return shared_bytes(tile, 3, problem_.dim, 2, problem_.value_dim, 2, wide_);
+    return shared_bytes(tile, holds(tile) ? 2 : 3, problem_.dim, 2, problem_.value_dim, 2, wide_);
   }
   int tile_ = 64;
   std::unique_ptr<CudnnAttentionGradients> cudnn_;

@@ -1,10 +1,14 @@
-// Convolutions on GPUs by cuDNN. Images have the layout that it likes best; filters are transposed to its order. Padding
-// that differs on the two sides, which few of its algorithms know, is written out.
+// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products in
+// TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
+// the two sides, which few of its algorithms know, is written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
+#include "lockstep/device/config.h"
 #include "ops/array/strided_copy_cuda.h"
 #include "ops/nn/conv.h"
+#include "ops/nn/conv_direct_cuda.h"
 #include "ops/nn/conv_loops_cuda.h"
+#include "ops/nn/conv_tf32x3_cuda.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -170,9 +174,7 @@ class CudnnConvKernel final : public Kernel {
   std::optional<StridedCopy> filter_copy_;  // between our order of the filter and cuDNN's
   std::optional<StridedCopy> image_copy_;   // between images and those with padding
   int64_t offset_ = 0;                      // of the images in those with padding, in bytes
-  size_t image_bytes_ = 0, filter_bytes_ = 0;
-  int64_t pixels_ = 0, own_channels_ = 0,
-          wide_channels_ = 0;  // of images with more channels; 0: they keep theirs
+  size_t image_bytes_ = 0;
   size_t workspace_ = 0, filter_ = 0, image_ = 0, plan_place_ = 0;
 };
 
@@ -223,6 +225,9 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   const bool served = request.dtype(0) != DType::float64 && operands.x.size() > 0 && operands.y.size() > 0 &&
                       operands.filter.size() > 0;
   if (!served) return prepare_conv_loops(request);
+  if (auto kernel = prepare_conv_direct(request)) return kernel;
+  if (!config::tensor_float_32_execution_enabled())
+    if (auto kernel = prepare_conv_tf32x3(request)) return kernel;
   const bool padded = !(window.before == window.after);
   const Window& planned = padded ? written_out(window) : window;
   const CudnnConvolution problem = problem_of(request, operands, planned);

@@ -1,5 +1,6 @@
 #include "ops/nn/conv_loops_cuda.h"
 
+#include "backends/cuda/activation.h"
 #include "backends/cuda/block.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
@@ -60,20 +61,6 @@ struct Sizes {
   }
 };
 
-template <class C>
-__device__ C activate(Epilogue epilogue, C v) {
-  switch (epilogue) {
-    case Epilogue::none: return v;
-    case Epilogue::relu: return v <= 0 ? C(0) : v;  // NaN stays, and -0 becomes 0
-    case Epilogue::tanh: return tanh(v);
-    case Epilogue::sigmoid: return 1 / (1 + exp(-v));
-    case Epilogue::gelu_erf: return v / 2 * (1 + erf(v * C(0.70710678118654752440)));
-    case Epilogue::gelu_tanh:
-      return v / 2 * (1 + tanh(C(0.79788456080286535588) * (v + C(0.044715) * v * v * v)));
-  }
-  return v;
-}
-
 // y[o] = sum over taps t and channels c of x[under(o, t)][c] * w[t][c]
 template <class T>
 __global__ void forward(Sizes s, const T* x, const T* filter, const T* bias, Epilogue epilogue, T* y,
@@ -93,7 +80,7 @@ __global__ void forward(Sizes s, const T* x, const T* filter, const T* bias, Epi
         sum += static_cast<C>(from[c]) * static_cast<C>(weights[c * s.out_channels]);
     });
     if (bias) sum += static_cast<C>(bias[o]);
-    y[i] = static_cast<T>(activate(epilogue, sum));
+    y[i] = static_cast<T>(activated(epilogue, sum));
   }
 }
 
@@ -151,7 +138,7 @@ __global__ void epilogue_in_place(T* y, const T* bias, Epilogue epilogue, int64_
   for (int64_t i = first_index(); i < elements; i += index_step()) {
     C v = static_cast<C>(y[i]);
     if (bias) v += static_cast<C>(bias[i - channels.quotient(i) * channels.divisor()]);
-    y[i] = static_cast<T>(activate(epilogue, v));
+    y[i] = static_cast<T>(activated(epilogue, v));
   }
 }
 
