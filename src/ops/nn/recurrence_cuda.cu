@@ -16,6 +16,7 @@
 #include "backends/cuda/block.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/tf32x3.h"
 #include "ops/matmul/matmul.h"
 #include "ops/nn/recurrence.h"
 #include "ops/nn/recurrence_cells.h"
@@ -192,8 +193,8 @@ struct BackwardState {
 // --- products of a block ---------------------------------------------------------------------------------------------
 
 // A block multiplies its part of the recurrent kernel by the states of a few examples: M rows of the kernel's part, K to
-// add up, on tensor cores, of which each instruction takes a tile of 16 x 8 by 8 examples. A float32 is the sum of two
-// numbers of the tensor cores' 11 bits, up to its last bits; of the four products of two such sums the smallest is left out.
+// add up, on tensor cores at float32's accuracy (backends/cuda/tf32x3.h), of which each instruction takes a tile of 16 x 8 by 8
+// examples.
 //
 // Where a warp has few tiles, they stay in its registers for the whole sequence. Else they are read from shared memory at
 // every step, by more warps.
@@ -235,18 +236,6 @@ struct ProductPlan {
     share = (depth_tiles + parts - 1) / parts;
   }
 };
-
-__device__ __forceinline__ void split(float x, unsigned& high, unsigned& low) {
-  high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
-  low = __float_as_uint(x - __uint_as_float(high)) + 0x1000u;
-}
-__device__ __forceinline__ void multiply_tile(float (&sum)[4], const unsigned (&a)[4],
-                                              const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 // This lane's numbers of a tile of the kernel's part: rows lane / 4 and 8 more, depths 2 (lane % 4) and 1 more. Which of
 // the depths is which is for both factors to agree on.
@@ -290,44 +279,63 @@ class Product {
     const int lane = threadIdx.x % kWarp, stride = plan_.depth_stride();
     const float* const own = states + lane / 4 * stride + 2 * (lane % 4);
     for (int row_tile = row_tile_; row_tile < plan_.row_tiles; row_tile += kWarps) {
-      float sums[kExampleTiles][3][4] = {};
+      float sums[kExampleTiles][4] = {};
       if constexpr (Held) {
 #pragma unroll
-        for (int i = 0; i < kHeldTiles; ++i)
-          if (begin_ + i < end_)
-            add(sums, high_[i], low_[i], own + (begin_ + i) * kTileDepth, stride, examples);
+        for (int first = 0; first < kHeldTiles; first += kRun) {
+          RunSums run = {};
+#pragma unroll
+          for (int i = first; i < first + kRun; ++i)
+            if (begin_ + i < end_)
+              add(run, high_[i], low_[i], own + (begin_ + i) * kTileDepth, stride, examples);
+          add_up(sums, run);
+        }
       } else {
-        for (int tile = begin_; tile < end_; ++tile) {
-          unsigned high[4], low[4];
-          split_tile(matrix_[(row_tile * plan_.depth_tiles + tile) * kWarp + lane], high, low);
-          add(sums, high, low, own + tile * kTileDepth, stride, examples);
+        for (int first = begin_; first < end_; first += kRun) {
+          RunSums run = {};
+#pragma unroll
+          for (int i = 0; i < kRun; ++i) {
+            const int tile = first + i;
+            if (tile >= end_) break;
+            unsigned high[4], low[4];
+            split_tile(matrix_[(row_tile * plan_.depth_tiles + tile) * kWarp + lane], high, low);
+            add(run, high, low, own + tile * kTileDepth, stride, examples);
+          }
+          add_up(sums, run);
         }
       }
       const int m = row_tile * kTileRows + lane / 4;
 #pragma unroll
       for (int e = 0; e < kExampleTiles; ++e) {
         if (e * kTileExamples >= examples) break;
-        float(&s)[3][4] = sums[e];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s[0][i] += s[1][i] + s[2][i];
         const int example = e * kTileExamples + 2 * (lane % 4);
-        sink(part_, m, example, s[0][0], s[0][1]);
-        sink(part_, m + 8, example, s[0][2], s[0][3]);
+        sink(part_, m, example, sums[e][0], sums[e][1]);
+        sink(part_, m + 8, example, sums[e][2], sums[e][3]);
       }
     }
   }
 
  private:
   static constexpr int kExampleTiles = kExamples / kTileExamples;
+  // Tensor cores cut off what they add up: after a few tiles sums go on in float32.
+  static constexpr int kRun = tf32x3::kDepth / kTileDepth;
+  using RunSums = float[kExampleTiles][3][4];
+
+  static __device__ __forceinline__ void add_up(float (&sums)[kExampleTiles][4], const RunSums& run) {
+#pragma unroll
+    for (int e = 0; e < kExampleTiles; ++e)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[e][i] += run[e][0][i] + (run[e][1][i] + run[e][2][i]);
+  }
 
   static __device__ __forceinline__ void split_tile(const float4& tile, unsigned (&high)[4],
                                                     unsigned (&low)[4]) {
-    split(tile.x, high[0], low[0]);
-    split(tile.y, high[1], low[1]);
-    split(tile.z, high[2], low[2]);
-    split(tile.w, high[3], low[3]);
+    tf32x3::split(tile.x, high[0], low[0]);
+    tf32x3::split(tile.y, high[1], low[1]);
+    tf32x3::split(tile.z, high[2], low[2]);
+    tf32x3::split(tile.w, high[3], low[3]);
   }
-  static __device__ __forceinline__ void add(float (&sums)[kExampleTiles][3][4], const unsigned (&high)[4],
+  static __device__ __forceinline__ void add(RunSums& sums, const unsigned (&high)[4],
                                              const unsigned (&low)[4], const float* states, int stride,
                                              int examples) {
 #pragma unroll
@@ -335,11 +343,11 @@ class Product {
       if (e * kTileExamples >= examples) break;
       const float2 both = *reinterpret_cast<const float2*>(states + e * kTileExamples * stride);
       unsigned state_high[2], state_low[2];
-      split(both.x, state_high[0], state_low[0]);
-      split(both.y, state_high[1], state_low[1]);
-      multiply_tile(sums[e][0], high, state_high);
-      multiply_tile(sums[e][1], high, state_low);
-      multiply_tile(sums[e][2], low, state_high);
+      tf32x3::split(both.x, state_high[0], state_low[0]);
+      tf32x3::split(both.y, state_high[1], state_low[1]);
+      tf32x3::multiply(sums[e][0], high, state_high);
+      tf32x3::multiply(sums[e][1], high, state_low);
+      tf32x3::multiply(sums[e][2], low, state_high);
     }
   }
 
