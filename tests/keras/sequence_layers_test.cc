@@ -167,7 +167,7 @@ Tensor second_derivative(const Layer& layer, const Tensor& x, bool late) {
   if (!late) outer.emplace().watch(x);
   GradientTape inner;
   inner.watch(x);
-  const Tensor y = layer(x);
+  const Tensor y = layer.apply(TensorList{x})[0];
   const Tensor loss = reduce_sum(y * y);
   if (late) outer.emplace().watch(y);
   const Tensor g = inner.gradient(loss, x);

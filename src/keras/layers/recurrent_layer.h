@@ -36,7 +36,8 @@ inline SequenceResult run_sequence(const RecurrentCell& cell, const Tensor& sequ
   // The op's second derivative is written out step by step: tapes in tapes take the loop, which stays one.
   if (run.whole && !o.unroll && active_recorders() < 2) {
     RecurrenceOptions options{.reverse = o.backwards};
-    if (o.mask.defined()) options.mask = reshape(o.mask, run.inputs.shape().first(2));
+    if (o.mask.defined())
+      options.mask = broadcast_to(reshape(o.mask, o.mask.shape().first(2)), run.inputs.shape().first(2));
     RecurrenceResult result = run.whole(states, options);
     return {std::move(result.steps), std::move(result.last)};
   }

@@ -16,6 +16,7 @@
 #include "backends/cuda/block.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/tf32x3.h"
 #include "ops/matmul/matmul.h"
 #include "ops/nn/recurrence.h"
 #include "ops/nn/recurrence_cells.h"
@@ -31,6 +32,23 @@ struct ScalarMath {
   static __device__ __forceinline__ C one() { return C(1); }
   static __device__ __forceinline__ C sigmoid(C x) { return C(1) / (C(1) + exp(-x)); }
   static __device__ __forceinline__ C tanh(C x) { return ::tanh(x); }
+};
+// Without branches and with the chip's own exponential, whose error grows with |x| no faster than these functions level
+// out. Near 0 tanh is a polynomial that interpolates tanh(x) / x in x^2.
+template <>
+struct ScalarMath<float> {
+  using Value = float;
+  static __device__ __forceinline__ float one() { return 1.f; }
+  static __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+  static __device__ __forceinline__ float tanh(float x) {
+    const float e = __expf(-2.f * fabsf(x)), y = x * x;
+    const float large = copysignf(__fdividef(1.f - e, 1.f + e), x);
+    float p = fmaf(y, -0.00626911973f, 0.0211109591f);
+    p = fmaf(y, p, -0.0538739489f);
+    p = fmaf(y, p, 0.133329154f);
+    p = fmaf(y, p, -0.333333303f);
+    return fabsf(x) < 0.6f ? fmaf(x * y, p, x) : large;
+  }
 };
 
 // Tensors of the op, of its dtype; null where there is none.
@@ -175,45 +193,49 @@ struct BackwardState {
 // --- products of a block ---------------------------------------------------------------------------------------------
 
 // A block multiplies its part of the recurrent kernel by the states of a few examples: M rows of the kernel's part, K to
-// add up, 8 examples, on tensor cores, of which each instruction takes a tile of 16 x 8 by 8 examples. A float32 is the sum
-// of two numbers of the tensor cores' 11 bits, up to its last bits; of the four products of two such sums the smallest is
-// left out. What a warp's tiles hold stays in its registers for the whole sequence where there are few enough.
-constexpr int kWarps = kThreads / kWarp;
-constexpr int kExamples = 8;
-constexpr int kTileRows = 16, kTileDepth = 8;
+// add up, on tensor cores at float32's accuracy (backends/cuda/tf32x3.h), of which each instruction takes a tile of 16 x 8 by 8
+// examples.
+//
+// Where a warp has few tiles, they stay in its registers for the whole sequence. Else they are read from shared memory at
+// every step, by more warps.
+constexpr int kTileRows = 16, kTileDepth = 8, kTileExamples = 8;
+constexpr int kExamples = 16;  // of a block, at most
 constexpr int kHeldTiles = 8;
+
+template <bool Held>
+struct Team {
+  static constexpr int kThreads = Held ? 256 : 512;
+  static constexpr int kWarps = kThreads / kWarp;
+};
 
 struct ProductPlan {
   int row_tiles, depth_tiles;
   int parts;  // of the depth: warps that add up different parts of the same rows
   int share;  // tiles of a part
+  bool held;
+  int threads;
 
   __host__ __device__ ProductPlan(int rows, int depth, bool in_parts)
       : row_tiles((rows + kTileRows - 1) / kTileRows), depth_tiles((depth + kTileDepth - 1) / kTileDepth) {
-    parts = in_parts && row_tiles < kWarps ? kWarps / row_tiles : 1;
-    share = (depth_tiles + parts - 1) / parts;
+    deal(in_parts, Team<true>::kWarps);
+    held = row_tiles <= Team<true>::kWarps && share <= kHeldTiles;
+    if (!held) deal(in_parts, Team<false>::kWarps);
+    threads = held ? Team<true>::kThreads : Team<false>::kThreads;
   }
-  __host__ __device__ bool held() const { return row_tiles <= kWarps && share <= kHeldTiles; }
   __host__ __device__ int matrix_floats() const {
-    return held() ? 0 : row_tiles * depth_tiles * kTileRows * kTileDepth;
+    return held ? 0 : row_tiles * depth_tiles * kTileRows * kTileDepth;
   }
   // Of an example's K numbers in shared memory: lanes that read at once find all banks.
   __host__ __device__ int depth_stride() const { return (depth_tiles * kTileDepth + 23) / 32 * 32 + 8; }
   // Of an example's M results.
   __host__ __device__ int row_stride() const { return row_tiles * kTileRows + 4; }
-};
 
-__device__ __forceinline__ void split(float x, unsigned& high, unsigned& low) {
-  high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
-  low = __float_as_uint(x - __uint_as_float(high)) + 0x1000u;
-}
-__device__ __forceinline__ void multiply_tile(float (&sum)[4], const unsigned (&a)[4],
-                                              const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+ private:
+  __host__ __device__ void deal(bool in_parts, int warps) {
+    parts = in_parts && row_tiles < warps ? warps / row_tiles : 1;
+    share = (depth_tiles + parts - 1) / parts;
+  }
+};
 
 // This lane's numbers of a tile of the kernel's part: rows lane / 4 and 8 more, depths 2 (lane % 4) and 1 more. Which of
 // the depths is which is for both factors to agree on.
@@ -227,6 +249,8 @@ __device__ __forceinline__ float4 tile_of(int row_tile, int depth_tile, const El
 template <bool Held>
 class Product {
  public:
+  static constexpr int kWarps = Team<Held>::kWarps;
+
   // `element(m, k)` of the kernel's part, 0 outside; `matrix`: plan.matrix_floats() of shared memory.
   template <class Element>
   __device__ __forceinline__ Product(const ProductPlan& plan, float* matrix, const Element& element)
@@ -248,50 +272,83 @@ class Product {
   }
 
   // sink(part, m, example, first, second) for the results of this lane: those of an example and of the next one.
-  // `states`: [example, plan.depth_stride()] in shared memory, zeros behind the depth. All threads call it.
+  // `states`: [examples, plan.depth_stride()] in shared memory, zeros behind the depth. All threads call it.
   template <class Sink>
-  __device__ __forceinline__ void operator()(const float* states, const Sink& sink) const {
+  __device__ __forceinline__ void operator()(const float* states, int examples, const Sink& sink) const {
     if (part_ >= plan_.parts) return;
-    const int lane = threadIdx.x % kWarp;
-    const float* const own = states + lane / 4 * plan_.depth_stride() + 2 * (lane % 4);
+    const int lane = threadIdx.x % kWarp, stride = plan_.depth_stride();
+    const float* const own = states + lane / 4 * stride + 2 * (lane % 4);
     for (int row_tile = row_tile_; row_tile < plan_.row_tiles; row_tile += kWarps) {
-      float sums[3][4] = {};
+      float sums[kExampleTiles][4] = {};
       if constexpr (Held) {
 #pragma unroll
-        for (int i = 0; i < kHeldTiles; ++i)
-          if (begin_ + i < end_) add(sums, high_[i], low_[i], own + (begin_ + i) * kTileDepth);
+        for (int first = 0; first < kHeldTiles; first += kRun) {
+          RunSums run = {};
+#pragma unroll
+          for (int i = first; i < first + kRun; ++i)
+            if (begin_ + i < end_)
+              add(run, high_[i], low_[i], own + (begin_ + i) * kTileDepth, stride, examples);
+          add_up(sums, run);
+        }
       } else {
-        for (int tile = begin_; tile < end_; ++tile) {
-          unsigned high[4], low[4];
-          split_tile(matrix_[(row_tile * plan_.depth_tiles + tile) * kWarp + lane], high, low);
-          add(sums, high, low, own + tile * kTileDepth);
+        for (int first = begin_; first < end_; first += kRun) {
+          RunSums run = {};
+#pragma unroll
+          for (int i = 0; i < kRun; ++i) {
+            const int tile = first + i;
+            if (tile >= end_) break;
+            unsigned high[4], low[4];
+            split_tile(matrix_[(row_tile * plan_.depth_tiles + tile) * kWarp + lane], high, low);
+            add(run, high, low, own + tile * kTileDepth, stride, examples);
+          }
+          add_up(sums, run);
         }
       }
+      const int m = row_tile * kTileRows + lane / 4;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i] + sums[2][i];
-      const int m = row_tile * kTileRows + lane / 4, example = 2 * (lane % 4);
-      sink(part_, m, example, sums[0][0], sums[0][1]);
-      sink(part_, m + 8, example, sums[0][2], sums[0][3]);
+      for (int e = 0; e < kExampleTiles; ++e) {
+        if (e * kTileExamples >= examples) break;
+        const int example = e * kTileExamples + 2 * (lane % 4);
+        sink(part_, m, example, sums[e][0], sums[e][1]);
+        sink(part_, m + 8, example, sums[e][2], sums[e][3]);
+      }
     }
   }
 
  private:
+  static constexpr int kExampleTiles = kExamples / kTileExamples;
+  // Tensor cores cut off what they add up: after a few tiles sums go on in float32.
+  static constexpr int kRun = tf32x3::kDepth / kTileDepth;
+  using RunSums = float[kExampleTiles][3][4];
+
+  static __device__ __forceinline__ void add_up(float (&sums)[kExampleTiles][4], const RunSums& run) {
+#pragma unroll
+    for (int e = 0; e < kExampleTiles; ++e)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[e][i] += run[e][0][i] + (run[e][1][i] + run[e][2][i]);
+  }
+
   static __device__ __forceinline__ void split_tile(const float4& tile, unsigned (&high)[4],
                                                     unsigned (&low)[4]) {
-    split(tile.x, high[0], low[0]);
-    split(tile.y, high[1], low[1]);
-    split(tile.z, high[2], low[2]);
-    split(tile.w, high[3], low[3]);
+    tf32x3::split(tile.x, high[0], low[0]);
+    tf32x3::split(tile.y, high[1], low[1]);
+    tf32x3::split(tile.z, high[2], low[2]);
+    tf32x3::split(tile.w, high[3], low[3]);
   }
-  static __device__ __forceinline__ void add(float (&sums)[3][4], const unsigned (&high)[4],
-                                             const unsigned (&low)[4], const float* states) {
-    const float2 both = *reinterpret_cast<const float2*>(states);
-    unsigned state_high[2], state_low[2];
-    split(both.x, state_high[0], state_low[0]);
-    split(both.y, state_high[1], state_low[1]);
-    multiply_tile(sums[0], high, state_high);
-    multiply_tile(sums[1], high, state_low);
-    multiply_tile(sums[2], low, state_high);
+  static __device__ __forceinline__ void add(RunSums& sums, const unsigned (&high)[4],
+                                             const unsigned (&low)[4], const float* states, int stride,
+                                             int examples) {
+#pragma unroll
+    for (int e = 0; e < kExampleTiles; ++e) {
+      if (e * kTileExamples >= examples) break;
+      const float2 both = *reinterpret_cast<const float2*>(states + e * kTileExamples * stride);
+      unsigned state_high[2], state_low[2];
+      tf32x3::split(both.x, state_high[0], state_low[0]);
+      tf32x3::split(both.y, state_high[1], state_low[1]);
+      tf32x3::multiply(sums[e][0], high, state_high);
+      tf32x3::multiply(sums[e][1], high, state_low);
+      tf32x3::multiply(sums[e][2], low, state_high);
+    }
   }
 
   ProductPlan plan_;
@@ -329,9 +386,10 @@ struct ForwardShared {
 };
 
 template <class Cell, class T, bool Held>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(Team<Held>::kThreads, 1)
     run_forward(const __grid_constant__ Forward f, int own, int rows) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters
+  constexpr int kThreads = Team<Held>::kThreads;
   extern __shared__ float4 shared[];
   cg::cluster_group cluster = cg::this_cluster();
   const int blocks = static_cast<int>(cluster.num_blocks()), block = static_cast<int>(cluster.block_rank());
@@ -376,7 +434,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     const int now = static_cast<int>(index % 2) * buffer;
     // Read a whole step ahead.
     if (active && index + 1 < f.time) next.read(f, index + 1, row, unit);
-    product(states + now, [&](int part, int m, int at, float first, float second) {
+    product(states + now, rows, [&](int part, int m, int at, float first, float second) {
       float* const to = partial + (part * kExamples + at) * results + m;
       to[0] = first;
       to[results] = second;
@@ -419,9 +477,10 @@ struct BackwardShared {
 };
 
 template <class Cell, class T, bool Held>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(Team<Held>::kThreads, 1)
     run_backward(const __grid_constant__ Backward b, int own, int rows) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters
+  constexpr int kThreads = Team<Held>::kThreads;
   extern __shared__ float4 shared[];
   cg::cluster_group cluster = cg::this_cluster();
   const int blocks = static_cast<int>(cluster.num_blocks()), block = static_cast<int>(cluster.block_rank());
@@ -463,7 +522,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       for (int g = 0; g < Cell::kGates; ++g) gates[example * stride + g * own + own_unit] = state.dp[g];
     }
     __syncthreads();
-    product(gates, [&](int, int m, int at, float first, float second) {
+    product(gates, rows, [&](int, int m, int at, float first, float second) {
       if (m >= units) return;
       float* const to = cluster.map_shared_rank(shares, m / own) + (block * kExamples + at) * own + m % own;
       to[0] = first;
@@ -489,7 +548,8 @@ struct ClusterPlan {
   int own = 1;     // units of a block
   int rows = 1;    // examples of a cluster
   int bytes = 0;   // of shared memory
-  bool held = false;
+  int threads = 0;
+  bool held = false;  // as ProductPlan has it
 };
 
 constexpr int kPortableBlocks = 8;  // a cluster of more is not promised on every chip
@@ -503,9 +563,47 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-// Nothing where the chip has no clusters or the kernel does not fit into one. `shared(own, blocks)`: a block's memory.
-template <class Shared>
-std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Shared& shared) {
+// A launch of `plan`, which refers to `cluster`.
+cudaLaunchConfig_t cluster_config(const ClusterPlan& plan, int64_t batch, cudaLaunchAttribute& cluster) {
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(plan.blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(ceil_div(batch, plan.rows)) * static_cast<unsigned>(plan.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(plan.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(plan.bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  return config;
+}
+
+template <class Function>
+void allow(const ClusterPlan& plan, Function* function) {
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes),
+        "cudaFuncSetAttribute");
+  if (plan.blocks > kPortableBlocks)
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+          "cudaFuncSetAttribute");
+}
+
+// How many clusters the chip holds at once with no two blocks on one multiprocessor; 0: it takes none.
+template <class Function>
+int clusters_side_by_side(ClusterPlan plan, Function* function) {
+  plan.bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  allow(plan, function);
+  cudaLaunchAttribute cluster{};
+  const cudaLaunchConfig_t config = cluster_config(plan, plan.rows, cluster);
+  int count = 0;
+  if (cudaOccupancyMaxActiveClusters(&count, function, &config) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+// Nothing where the chip has no clusters or the kernel does not fit into one. `shared(own, blocks)`: a block's memory;
+// `side_by_side(plan)`: how many clusters are.
+template <class Shared, class SideBySide>
+std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Shared& shared,
+                                         const SideBySide& side_by_side) {
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 9 || units > kMostBlocks * kThreads) return std::nullopt;
   const int most_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const auto plan_for = [&](int blocks) {
@@ -514,39 +612,32 @@ std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Sha
     return ClusterPlan{.blocks = blocks,
                        .own = own,
                        .bytes = needed.floats * static_cast<int>(sizeof(float)),
-                       .held = needed.plan.held()};
+                       .threads = needed.plan.threads,
+                       .held = needed.plan.held};
   };
-  const auto fits = [&](const ClusterPlan& plan) { return plan.own <= kThreads && plan.bytes <= most_bytes; };
+  const auto fits = [&](const ClusterPlan& plan) {
+    return plan.own <= plan.threads && plan.bytes <= most_bytes;
+  };
   int blocks = 1;
   while (blocks < kPortableBlocks && ceil_div(units, blocks) > kOwnWanted) blocks *= 2;
   while (blocks < kMostBlocks && !fits(plan_for(blocks))) blocks *= 2;
   ClusterPlan plan = plan_for(blocks);
   if (!fits(plan)) return std::nullopt;
-  // As few examples as keep every multiprocessor busy. A thread has one unit of one of them.
-  const int clusters = std::max(1, attribute(cudaDevAttrMultiProcessorCount) / blocks);
-  plan.rows = static_cast<int>(
-      std::clamp<int64_t>(ceil_div(batch, clusters), 1, std::min(kExamples, kThreads / plan.own)));
+  const int clusters = side_by_side(plan);
+  if (clusters == 0) return std::nullopt;
+  // As few examples as keep the chip busy, round after round. A thread has one unit of one of them.
+  const int most = std::min(kExamples, plan.threads / plan.own);
+  const int64_t rounds = std::max<int64_t>(1, ceil_div(batch, static_cast<int64_t>(clusters) * most));
+  plan.rows = static_cast<int>(std::clamp<int64_t>(ceil_div(batch, clusters * rounds), 1, most));
   return plan;
 }
 
 template <class Run, class Function>
 void launch_clusters(const ClusterPlan& plan, const Run& run, Function* function, cudaStream_t stream) {
-  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes),
-        "cudaFuncSetAttribute");
-  if (plan.blocks > kPortableBlocks)
-    check(cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-          "cudaFuncSetAttribute");
+  allow(plan, function);
   cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(plan.blocks), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(ceil_div(run.batch, plan.rows)) * static_cast<unsigned>(plan.blocks));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(plan.bytes);
+  cudaLaunchConfig_t config = cluster_config(plan, run.batch, cluster);
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, function, run, plan.own, plan.rows), "launch of a recurrence");
 }
 
@@ -707,8 +798,9 @@ class RecurrenceKernel final : public RecurrenceBase {
       : RecurrenceBase(request, request.outputs[0].spec.shape) {
     const int units = static_cast<int>(units_), gates = attrs_.gates();
     if (dtype_ != DType::float64)
-      clusters_ =
-          plan_clusters(batch_, units_, [&](int own, int) { return ForwardShared(units, own, gates); });
+      clusters_ = plan_clusters(
+          batch_, units_, [&](int own, int) { return ForwardShared(units, own, gates); },
+          [&](const ClusterPlan& plan) { return side_by_side(plan); });
     if (!clusters_ && batch_ > 0) product_.emplace(request, dtype_, batch_, units_, gates, false);
   }
 
@@ -736,16 +828,24 @@ class RecurrenceKernel final : public RecurrenceBase {
                     .kept = output(args, attrs_.kept_output())};
     dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
       if constexpr (!std::is_same_v<T, double>) {
-        if (clusters_)
-          return launch_clusters(*clusters_, f,
-                                 clusters_->held ? run_forward<Cell, T, true> : run_forward<Cell, T, false>,
-                                 stream_of(args));
+        if (clusters_) return launch_clusters(*clusters_, f, function<Cell, T>(*clusters_), stream_of(args));
       }
       run_steps<Cell, T>(args, f);
     });
   }
 
  private:
+  template <class Cell, class T>
+  static auto* function(const ClusterPlan& plan) {
+    return plan.held ? run_forward<Cell, T, true> : run_forward<Cell, T, false>;
+  }
+  int side_by_side(const ClusterPlan& plan) const {
+    int count = 0;
+    dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
+      if constexpr (!std::is_same_v<T, double>) count = clusters_side_by_side(plan, function<Cell, T>(plan));
+    });
+    return count;
+  }
   template <class Cell, class T>
   void run_steps(const LaunchArgs& args, const Forward& f) const {
     const Parts at = parts(args.workspace);
@@ -766,7 +866,8 @@ class RecurrenceGradKernel final : public RecurrenceBase {
     const int units = static_cast<int>(units_), gates = attrs_.gates();
     if (dtype_ != DType::float64)
       clusters_ = plan_clusters(
-          batch_, units_, [&](int own, int blocks) { return BackwardShared(units, own, gates, blocks); });
+          batch_, units_, [&](int own, int blocks) { return BackwardShared(units, own, gates, blocks); },
+          [&](const ClusterPlan& plan) { return side_by_side(plan); });
     if (!clusters_ && batch_ > 0) product_.emplace(request, dtype_, batch_, units_, gates, true);
   }
 
@@ -796,16 +897,24 @@ class RecurrenceGradKernel final : public RecurrenceBase {
                      .dc0 = output(args, attrs_.dfirst_cell_output())};
     dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
       if constexpr (!std::is_same_v<T, double>) {
-        if (clusters_)
-          return launch_clusters(*clusters_, b,
-                                 clusters_->held ? run_backward<Cell, T, true> : run_backward<Cell, T, false>,
-                                 stream_of(args));
+        if (clusters_) return launch_clusters(*clusters_, b, function<Cell, T>(*clusters_), stream_of(args));
       }
       run_steps<Cell, T>(args, b);
     });
   }
 
  private:
+  template <class Cell, class T>
+  static auto* function(const ClusterPlan& plan) {
+    return plan.held ? run_backward<Cell, T, true> : run_backward<Cell, T, false>;
+  }
+  int side_by_side(const ClusterPlan& plan) const {
+    int count = 0;
+    dispatch_cells(attrs_.kind, dtype_, [&]<class Cell, class T>() {
+      if constexpr (!std::is_same_v<T, double>) count = clusters_side_by_side(plan, function<Cell, T>(plan));
+    });
+    return count;
+  }
   template <class Cell, class T>
   void run_steps(const LaunchArgs& args, const Backward& b) const {
     const Parts at = parts(args.workspace);
