@@ -88,7 +88,7 @@ struct Measurement {
   double items = 0;       // that one iteration works on, 0 where nobody counts them
   std::string item = {};  // what they are called: "images"
   std::optional<Ceiling> ceiling = {};
-  std::vector<Result> results;
+  std::vector<Result> results = {};
 
   std::string id() const;  // "gpu/lenet/float32/128"
 };
