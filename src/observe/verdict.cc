@@ -512,8 +512,11 @@ std::string bound_by(const RunSummary& given) {
   const std::optional<Run> run = steady_run(summary);
   if (!run) return {};
   size_t largest = 0;
-  for (size_t c = 0; c < kCategories; ++c)
+  for (size_t c = 0; c < kCategories; ++c) {
+    // Processors that other programs had are told apart, below.
+    if (static_cast<Category>(c) == Category::descheduled && !too_many_threads(*run)) continue;
     if (run->mean.times[c] > run->mean.times[largest]) largest = c;
+  }
   const auto category = static_cast<Category>(largest);
   std::string text = fmt::format("{} takes {} of the time", name(category), percent(run->share(category)));
   // Of a device that computes beside the host, the time that it takes is not known, but for the whole of it.

@@ -341,6 +341,14 @@ TEST(Verdict, AHealthyRunIsToldWhatBoundsIt) {
   EXPECT_EQ(bound_by(RunSummary{}), "");
 }
 
+TEST(Verdict, ProcessorsThatOtherProgramsHadBoundNothing) {
+  const RunSummary summary = play(1, 11, [](int, int) {
+    return Part{.times = {{Category::compute, 3}}, .descheduled = 7};
+  });
+  EXPECT_EQ(bound_by(summary),
+            "compute takes 30% of the time; other programs had its processors 70% of the time");
+}
+
 TEST(Verdict, NumbersOf16BitsHaveACeilingOfTheirOwn) {
   RunSummary summary = play(1, 11, [](int, int) {
     return Part{.times = {{Category::compute, 10}},
