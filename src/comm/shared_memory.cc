@@ -27,8 +27,17 @@
 namespace lockstep::comm {
 namespace {
 
-// What one process writes at a time: two processes' halves stay in a core's own cache.
+// What one process writes at a time: two processes' halves stay in a core's own cache. Where processes share cores every wait is a
+// change of who runs, and fewer blocks are better, as far as memory allows.
 constexpr int64_t kBlock = 128 << 10;
+constexpr int64_t kCrowdedBlock = 1 << 20;
+constexpr int64_t kMostMemory = 32 << 20;
+constexpr int64_t kRooms = 4;  // of a process: two halves for what it writes, and two for its sums
+
+int64_t block_bytes(int size, bool crowded) {
+  return crowded ? std::clamp(kMostMemory / (kRooms * size), kBlock, kCrowdedBlock) / 4096 * 4096 : kBlock;
+}
+
 // Less than this goes to everybody whole: a second round takes longer than to read it all.
 constexpr int64_t kOneRound = 8 << 10;
 constexpr int64_t kLine = 64;
@@ -114,32 +123,34 @@ struct alignas(2 * kLine) Mark {
 };
 
 template <class Header>
-size_t bytes_of(int size) {
-  return sizeof(Mark) + static_cast<size_t>(size) * (sizeof(Header) + 4 * static_cast<size_t>(kBlock));
+size_t bytes_of(int size, bool crowded) {
+  return sizeof(Mark) + static_cast<size_t>(size) *
+                            (sizeof(Header) + static_cast<size_t>(kRooms * block_bytes(size, crowded)));
 }
 
 }  // namespace
 
-int SharedMemory::make_file(int size) {
+int SharedMemory::make_file(int size, bool crowded) {
   const int file = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   require(file >= 0, ErrorCode::io, std::source_location::current(), "memfd_create: ", std::strerror(errno));
   // Taken now: memory that is missing later would end the process that writes to it.
-  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes_of<Header>(size)));
+  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes_of<Header>(size, crowded)));
   if (error == 0 && fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return file;
   close(file);
-  fail(ErrorCode::io, std::source_location::current(), "shared memory of ", bytes_of<Header>(size),
+  fail(ErrorCode::io, std::source_location::current(), "shared memory of ", bytes_of<Header>(size, crowded),
        " bytes: ", std::strerror(error != 0 ? error : errno));
 }
 
 SharedMemory::SharedMemory(int file, int rank, int size, bool crowded)
-    : rank_(rank), size_(size), crowded_(crowded) {
-  void* const mapped = mmap(nullptr, bytes_of<Header>(size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    : rank_(rank), size_(size), crowded_(crowded), block_bytes_(block_bytes(size, crowded)) {
+  void* const mapped =
+      mmap(nullptr, bytes_of<Header>(size, crowded), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   require(mapped != MAP_FAILED, ErrorCode::io, std::source_location::current(),
           "shared memory cannot be mapped: ", std::strerror(errno));
   memory_ = static_cast<char*>(mapped);
 }
 
-SharedMemory::~SharedMemory() { munmap(memory_, bytes_of<Header>(size_)); }
+SharedMemory::~SharedMemory() { munmap(memory_, bytes_of<Header>(size_, crowded_)); }
 
 std::unique_ptr<SharedMemory> SharedMemory::join(Group& group, double timeout_s) {
   const int rank = group.rank(), size = group.size();
@@ -157,14 +168,15 @@ std::unique_ptr<SharedMemory> SharedMemory::join(Group& group, double timeout_s)
   // All have heard the same of all but themselves, and `own` is among what the others have heard.
   if (!together) return nullptr;
 
+  const bool crowded = are_crowded(all_cores);
   int file = -1;
   std::string place;
   std::unique_ptr<SharedMemory> memory;
   const auto mark_of = [](const SharedMemory& of) { return reinterpret_cast<Mark*>(of.memory_); };
   try {
     if (rank == 0) {
-      file = make_file(size);
-      memory = std::make_unique<SharedMemory>(file, rank, size, are_crowded(all_cores));
+      file = make_file(size, crowded);
+      memory = std::make_unique<SharedMemory>(file, rank, size, crowded);
       std::random_device random;
       mark_of(*memory)->number = uint64_t{random()} << 32 | random();
       place = MessageWriter()
@@ -182,7 +194,7 @@ std::unique_ptr<SharedMemory> SharedMemory::join(Group& group, double timeout_s)
       const auto number = reader.get<uint64_t>();
       file = open(path.c_str(), O_RDWR | O_CLOEXEC);
       require(file >= 0, ErrorCode::io, std::source_location::current(), path, ": ", std::strerror(errno));
-      memory = std::make_unique<SharedMemory>(file, rank, size, are_crowded(all_cores));
+      memory = std::make_unique<SharedMemory>(file, rank, size, crowded);
       require(mark_of(*memory)->number == number, ErrorCode::io, std::source_location::current(), path,
               " is not what rank 0 has made");
     } catch (const Error& error) {
@@ -206,10 +218,10 @@ SharedMemory::Header& SharedMemory::header(int rank) const {
 
 char* SharedMemory::written(int rank, uint64_t block) const {
   char* const rooms = memory_ + sizeof(Mark) + static_cast<size_t>(size_) * sizeof(Header);
-  return rooms + (static_cast<int64_t>(rank) * 4 + static_cast<int64_t>(block % 2)) * kBlock;
+  return rooms + (static_cast<int64_t>(rank) * kRooms + static_cast<int64_t>(block % 2)) * block_bytes_;
 }
 
-char* SharedMemory::sums(int rank, uint64_t block) const { return written(rank, block) + 2 * kBlock; }
+char* SharedMemory::sums(int rank, uint64_t block) const { return written(rank, block) + 2 * block_bytes_; }
 
 // --- counting and waiting ------------------------------------------------------------------------------------------
 
@@ -303,7 +315,7 @@ void SharedMemory::sum_in_one_round(char* data, int64_t count, DType dtype) {
 
 void SharedMemory::sum_in_two_rounds(char* data, int64_t count, DType dtype) {
   const auto width = static_cast<int64_t>(size_of(dtype));
-  const int64_t step = kBlock / width;
+  const int64_t step = block_bytes_ / width;
   const uint64_t first_block = block_;
   const auto blocks = static_cast<uint64_t>((count + step - 1) / step);
   block_ += blocks;
@@ -349,9 +361,9 @@ void SharedMemory::sum_in_two_rounds(char* data, int64_t count, DType dtype) {
 
 void SharedMemory::all_gather(const void* source, void* target, int64_t bytes) {
   call_ = call_of(Kind::all_gather, bytes, 1);
-  for (int64_t at = 0; at < bytes; at += kBlock) {
+  for (int64_t at = 0; at < bytes; at += block_bytes_) {
     const uint64_t block = block_++;
-    const auto part = static_cast<size_t>(std::min(kBlock, bytes - at));
+    const auto part = static_cast<size_t>(std::min(block_bytes_, bytes - at));
     std::memcpy(written(rank_, block), static_cast<const char*>(source) + at, part);
     wait(publish(block), block);
     for (int r = 0; r < size_; ++r)
@@ -362,7 +374,7 @@ void SharedMemory::all_gather(const void* source, void* target, int64_t bytes) {
 void SharedMemory::all_to_all(const void* source, std::span<const int64_t> send_bytes, void* target,
                               std::span<const int64_t> receive_bytes) {
   call_ = call_of(Kind::all_to_all, 0, 1);
-  const int64_t room = kBlock / size_ / kLine * kLine;  // for each of the others
+  const int64_t room = block_bytes_ / size_ / kLine * kLine;  // for each of the others
   const int64_t most = *std::max_element(send_bytes.begin(), send_bytes.end());
   auto blocks = static_cast<uint64_t>(std::max<int64_t>(1, (most + room - 1) / room));
   const auto own_blocks = blocks;

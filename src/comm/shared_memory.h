@@ -33,9 +33,9 @@ class SharedMemory {
   // LOCKSTEP_SHARED_MEMORY says that they shall not. Throws what the group does.
   static std::unique_ptr<SharedMemory> join(Group& group, double timeout_s);
 
-  // A file that `size` processes map; the caller closes it. Throws Error(io) where the system gives none.
-  static int make_file(int size);
-  // `crowded`: the processes have fewer cores than they are, so that who waits gives its own away at once.
+  // A file that `size` processes map; the caller closes it. Throws Error(io) where the system gives none. `crowded`: the processes
+  // have fewer cores than they are, so that who waits gives its own away at once.
+  static int make_file(int size, bool crowded);
   SharedMemory(int file, int rank, int size, bool crowded);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -76,6 +76,7 @@ class SharedMemory {
 
   const int rank_, size_;
   const bool crowded_;
+  const int64_t block_bytes_;
   char* memory_ = nullptr;
   uint64_t block_ = 0;  // the number of the next block
   uint64_t call_ = 0;   // which collective of which size is under way

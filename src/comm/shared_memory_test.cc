@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 // Threads in the place of processes: each maps the memory anew.
 void at_all(int size, const std::function<void(SharedMemory& memory, int rank)>& work, bool crowded = true) {
-  const int file = SharedMemory::make_file(size);
+  const int file = SharedMemory::make_file(size, crowded);
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r)
     threads.emplace_back([&, r] {

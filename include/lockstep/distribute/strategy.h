@@ -294,8 +294,8 @@ class Strategy {
   // In a loop by hand of an elastic run, where a call has thrown errors::UnavailableError: forms anew with the workers that
   // are left. A run() that throws has changed nothing. `steps`: how many steps this worker has finished. Returns how many
   // the farthest of them has, whose values of the variables, and of the random generator, all have from then on. Every worker
-  // has to call it, with the same variables. What was distributed before is to be distributed anew. A worker that the run has
-  // gone on without waits in it until the others admit() it.
+  // has to call it, with the same variables, all that steps use. What was distributed before is to be distributed anew. A
+  // worker that the run has gone on without waits in it until the others admit() it.
   int64_t recover(int64_t steps, const std::vector<Variable>& variables,
                   std::source_location where = std::source_location::current()) const;
   // In such a loop, between two steps: lets workers in that were started again and wait; and on one of those, waits until it is

@@ -92,10 +92,10 @@ TEST_F(TrainWorkers, AnElasticRunOutlivesItsChief) {
 
 // A worker is killed in the midst of a run, and the job goes on from its backup.
 TEST_F(TrainWorkers, AKilledWorkersJobGoesOnFromItsBackup) {
-  ASSERT_EQ(shell("lockstep train run.json --reproducible --epochs 12 --output one").status, 0);
+  ASSERT_EQ(shell("lockstep train run.json --reproducible --epochs 60 --output one").status, 0);
   const Answer answer = shell(
       "lockstep launch -n 2 --restarts 2 --backoff 0.1 --log-dir logs -- lockstep train run.json "
-      "--reproducible --epochs 12 "
+      "--reproducible --epochs 60 "
       "--output two --backup backup > /dev/null & job=$!\n"
       "until grep -q 'Epoch 3/' logs/rank_0.log 2> /dev/null; do sleep 0.02; done\n"
       "agent=$(cat /proc/$job/task/$job/children); workers=$(cat /proc/${agent% }/task/${agent% }/children)\n"

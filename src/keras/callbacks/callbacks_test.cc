@@ -514,6 +514,45 @@ TEST_F(CallbacksOwnProcess, ARunThatWasKilledGoesOnWithTheSameBits) {
   }
 }
 
+class BreaksOff final : public CallbackBase {
+ public:
+  explicit BreaksOff(int validation) : left_(validation) {}
+  void on_test_begin(const Logs&) override {
+    require(--left_ != 0, ErrorCode::io, std::source_location::current(), "broken off");
+  }
+
+ private:
+  int left_;
+};
+
+// Broken off in the validation, it goes on behind the last step of the epoch: that one's metrics are in the history, and the
+// order of the next epochs is as it would have been.
+TEST_F(Callbacks, ARunThatGoesOnInItsValidationKeepsTheMetricsOfTheEpoch) {
+  for (const bool known : {true, false}) {
+    SCOPED_TRACE(known);
+    const auto run = [&](const std::string& backup, int break_off) {
+      set_random_seed(11);
+      const Sequential model({layers::Dense(4, {.activation = "relu", .name = "a", .input_shape = {2}}),
+                              layers::Dropout(0.3), layers::Dense(1, {.name = "c"})},
+                             {.name = "validated"});
+      model.compile({.optimizer = "adam", .loss = "mse", .metrics = {"mae"}});
+      std::vector<float> values;
+      for (int i = 0; i < 44; ++i) values.push_back(static_cast<float>((i * 37) % 23) / 23);
+      const Tensor x = Tensor::from(values, {22, 2}), y = Tensor::from(std::vector<float>(22, 0.5F), {22, 1});
+      data::Dataset dataset = data::Dataset::from_tensor_slices({x, y}).shuffle(22, {.seed = 5}).batch(4);
+      if (!known) dataset = dataset.filter([](const data::Element&) { return true; });
+      std::vector<Callback> list{make_callback<BreaksOff>(break_off)};
+      if (!backup.empty()) list.push_back(callbacks::BackupAndRestore(backup, {.save_freq = 3}));
+      return model.fit(dataset, {.epochs = 4, .verbose = 0, .callbacks = list, .validation_data = {x, y}})
+          .history;
+    };
+    const auto whole = run("", -1);
+    const std::string backup = in_folder(known ? "known" : "unknown");
+    EXPECT_THROW(run(backup, 2), Error);
+    EXPECT_EQ(run(backup, -1), whole);
+  }
+}
+
 // Data that counts its passes: a run that goes on in the middle of an epoch opens it once, and its metrics are those of the
 // whole epoch, whether steps are compiled or run op by op.
 TEST_F(Callbacks, ARunThatGoesOnReadsItsDataOnceAndKeepsItsMetrics) {

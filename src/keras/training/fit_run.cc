@@ -277,6 +277,9 @@ int64_t FitRun::begin_data() {
 
 void FitRun::run_epoch() {
   const int epoch = at_.epoch;
+  const std::optional<Trainer::Progress> resumed = trainer_.resume;
+  std::optional<Trainer::Progress>
+      next;  // where the next epoch's data begins, where that is not where this one's ended
   if (at_.stage == Standing::Stage::begins) {
     share_chiefs_callbacks();
     trainer_.reset_metrics();
@@ -289,6 +292,12 @@ void FitRun::run_epoch() {
     // A scheduler wants the machine, and the run shall go on elsewhere from this step.
     if (trainer_.signal() == SIGTERM && trainer_.save_now)
       trainer_.save_now(trainer_.progress(epoch, at_.batch));
+    // A run that goes on where all steps of the epoch were made. Metrics have their names from a step; an elastic run's have.
+    if (resumed && at_.batch > 0 && at_.batch == resumed->batch && !strategy_.elastic()) {
+      next = trainer_.progress_after(epoch);
+      trainer_.make_variables(data_.train, options_.batch_size, where_);
+      trainer_.restore_metrics(resumed->metrics);
+    }
     metrics_ = trainer_.outputs().values();
     at_.logs = trainer_.results();
     at_.stage = Standing::Stage::validation;
@@ -300,6 +309,7 @@ void FitRun::run_epoch() {
   at_ = {.begun = true, .epoch = epoch + 1, .logs = std::move(at_.logs)};
   callbacks_.tell(&CallbackBase::on_epoch_end, epoch, at_.logs);
   callbacks_.tell(&CallbackBase::on_settled);
+  if (next) trainer_.resume = std::move(next);
   observer_.end_epoch();
 }
 
