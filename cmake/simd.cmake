@@ -11,7 +11,7 @@ set(simd_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
 
 set(simd_optimization -O3)
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZ)
-  # Instrumented, unrolled vector code takes minutes a file to compile: the sanitizers watch the code around it.
+  # Instrumented, unrolled vector code takes minutes per file to compile: the sanitizers watch the code around it.
   set(simd_optimization -O1 -fno-sanitize=all)
 endif()
 

@@ -71,7 +71,7 @@ LOCKSTEP_AVX512 inline __m512 exp_avx512(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// Sixteen rows at a time, one row a lane: no reduction across lanes is needed.
+// Sixteen rows at a time, one row per lane: no reduction across lanes is needed.
 LOCKSTEP_AVX512 double softmax_avx512(const float* logits, const int32_t* labels, int64_t rows,
                                       int64_t classes, float scale, float* gradient, float* bias_gradient) {
   constexpr int kMaxClasses = 16;

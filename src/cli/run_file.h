@@ -257,7 +257,7 @@ struct FitSettings {
     v("validation_freq", validation_freq,
       {.help = "Validate every so many epochs", .at_least = 1, .below = kMore});
     v("verbose", verbose,
-      {.help = "0: silent, 1: a progress bar, 2: a line an epoch", .at_least = 0, .below = 3});
+      {.help = "0: silent, 1: a progress bar, 2: a line per epoch", .at_least = 0, .below = 3});
   }
 };
 

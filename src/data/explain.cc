@@ -172,7 +172,7 @@ class Adviser {
         root_(root),
         consumer_ns_(consumer_ns),
         stage_(bottleneck),
-        what_(fmt::format("{} takes {} an element", stage_.name,
+        what_(fmt::format("{} takes {} per element", stage_.name,
                           time_text(self_ns(stage_, *find(root_, &stage_))))) {}
 
   // The change that gains most.

@@ -12,7 +12,7 @@ Setting tuned(const Load& load, const TuningLimits& limits = kFree) {
   return tune(std::span(&load, 1), kInterval, limits)[0];
 }
 
-// 100 ms of one thread's work of 10 ms an element, for a consumer that does nothing but wait.
+// 100 ms of one thread's work of 10 ms per element, for a consumer that does nothing but wait.
 Load starving() {
   return {.tunes_threads = true,
           .tunes_slots = true,
@@ -32,7 +32,7 @@ TEST(Tuning, AStarvingConsumerGetsAllThreadsAtOnce) {
 
 TEST(Tuning, AsManyThreadsAsTheConsumerNeeds) {
   Load load = starving();
-  // The consumer's own work is 4 ms an element: 10 / 4 and some headroom.
+  // The consumer's own work is 4 ms per element: 10 / 4 and some headroom.
   load.consumer_wait_ns = 60e6;
   EXPECT_EQ(tuned(load).threads, 3);
   // It keeps up.

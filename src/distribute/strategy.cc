@@ -852,7 +852,7 @@ Tensor all_reduce(ReduceOp op, const Tensor& value, std::source_location where) 
 
 Tensor global_mean(const Tensor& per_example, std::source_location where) {
   require(per_example.defined() && per_example.rank() > 0, ErrorCode::shape_mismatch, where,
-          "global_mean takes one value an example (first dimension), received ",
+          "global_mean takes one value per example (first dimension), received ",
           per_example.defined() ? "a scalar" : "none");
   return reduce_sum(per_example) / static_cast<double>(global_size(per_example, where));
 }

@@ -232,7 +232,7 @@ TEST(LossMasks, LeaveTheMeanOfWhatCounts) {
   EXPECT_TRUE(near(Loss("mse")(s.y, p), {(0.5 + 6.5 + 30.5) / 3}));
   EXPECT_TRUE(near(losses::MeanSquaredError({.reduction = Reduction::sum})(s.y, p), {37.5}));
   EXPECT_TRUE(near(losses::mean_squared_error(s.y, p), {0.5, 6.5, 0, 30.5, 0, 0}));
-  // One weight an example, and one a position.
+  // One weight per example, and one per position.
   EXPECT_TRUE(near(Loss("mse")(s.y, p, Tensor::from<float>({2, 1}, {2})), {(1 + 13 + 30.5) / 3}));
   EXPECT_TRUE(
       near(Loss("mse")(s.y, p, Tensor::from<float>({2, 1, 9, 3, 9, 9}, {2, 3})), {(1 + 6.5 + 91.5) / 3}));

@@ -117,7 +117,7 @@ TEST(Verdict, InputBoundByAPipelineThatKnowsItsBottleneck) {
   RunSummary summary = play(1, 11, [](int, int) {
     return Part{.times = {{Category::input_wait, 4}, {Category::compute, 6}}};
   });
-  summary.input = {"map [main.cc:7]: map takes 4 ms an element", ".map(f, {...})"};
+  summary.input = {"map [main.cc:7]: map takes 4 ms per element", ".map(f, {...})"};
   const auto verdicts = judge(summary);
   ASSERT_THAT(ids(verdicts), ElementsAre("input-bound"));
   EXPECT_THAT(verdicts[0].evidence, HasSubstr("the input's bottleneck is map [main.cc:7]: map takes 4 ms"));

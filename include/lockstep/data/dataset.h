@@ -217,7 +217,7 @@ class Dataset {
 
   // --- sources (files: lockstep/data/files.h) ---
 
-  // One element a row of the arrays, which must agree in their first dimension. The arrays are not copied.
+  // One element per row of the arrays, which must agree in their first dimension. The arrays are not copied.
   static Dataset from_tensor_slices(const Element& arrays, Where where = Where::current());
   // This one element.
   static Dataset from_tensors(const Element& element, Where where = Where::current());

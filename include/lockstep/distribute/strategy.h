@@ -210,7 +210,7 @@ class Strategy {
   bool is_chief() const;
   // "MirroredStrategy on /CPU:0, /CPU:1"
   std::string description() const;
-  // Who adds up what the devices hold, and why: "NCCL: every device is a physical GPU of its own".
+  // How an all-reduce over the devices is made, and why: "NCCL: every device is a physical GPU of its own".
   std::string sums_description() const;
   bool operator==(const Strategy& other) const { return impl_ == other.impl_; }
 
@@ -393,7 +393,7 @@ int num_replicas_in_sync();
 // Over all replicas; the mean weighs replicas by their examples.
 Tensor all_reduce(ReduceOp op, const Tensor& value,
                   std::source_location where = std::source_location::current());
-// The mean of one value an example (first dimension) over the global batch, as this replica's share of it: the sum of
+// The mean of one value per example (first dimension) over the global batch, as this replica's share of it: the sum of
 // the shares over the replicas is the mean. What a loss written by hand returns.
 Tensor global_mean(const Tensor& per_example, std::source_location where = std::source_location::current());
 

@@ -70,7 +70,7 @@ struct Options {
 
 // Looks at CPU, memory, GPUs, driver, libraries, plugins and environment, and runs a matrix product and an addition
 // on every logical device, which initialises them. Works without a GPU, with a driver that hangs or crashes, and in
-// containers. Takes about a second a device.
+// containers. Takes about a second per device.
 Report examine(const Options& options = {});
 
 // What a device can do at most; 0: not known. A CPU is measured, which takes a tenth of a second: multiply-adds in registers

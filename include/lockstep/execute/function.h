@@ -41,7 +41,7 @@ namespace comm {
 class Workers;
 }
 
-// Who adds up what the devices hold. The sums have the same bits, but for NCCL's.
+// How an all-reduce over the devices is made. The sums have the same bits, but for NCCL's.
 enum class CrossDeviceOps : uint8_t {
   automatic,          // CPUs: ring. GPUs: nccl where every one is a physical GPU, else kernels that read all
   ring,               // every device adds up a share of the elements for all

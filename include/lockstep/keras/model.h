@@ -204,8 +204,8 @@ class Model : public Layer {
   // are of the weights at the epoch's end.
   //
   // Arrays in host memory that take little of the current GPU's free memory are copied there once; otherwise
-  // every batch is. Ctrl-C ends the run after the step that is under way, History::interrupted says so; a
-  // second one ends the process. Where the program handles SIGINT itself, that is left to it. An exception
+  // every batch is. Ctrl-C and SIGTERM end the run after the step that is under way, History::interrupted says
+  // so; a second one ends the process. A signal that the program handles itself is left to it. An exception
   // out of the data, a callback or a step ends fit; the model keeps the steps that were made.
   //
   // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, where a strategy

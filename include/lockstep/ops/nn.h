@@ -85,7 +85,7 @@ struct GroupNormOptions {
   double epsilon = 1e-3;
 };
 // Every example's groups of channels, each over all positions, become mean 0 and variance 1; then gamma and beta, one
-// element a channel. x is (batch, ..., channels).
+// element per channel. x is (batch, ..., channels).
 Tensor group_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                   const GroupNormOptions& options = {});
 

@@ -369,7 +369,7 @@ TEST_F(Epilogues, ABiasIsOneValueAColumn) {
   };
   EXPECT_TRUE(is_fused({4}));
   EXPECT_TRUE(is_fused({1, 4}));
-  EXPECT_FALSE(is_fused({4, 1})) << "one value a row";
+  EXPECT_FALSE(is_fused({4, 1})) << "one value per row";
   EXPECT_FALSE(is_fused({4, 4}));
   EXPECT_FALSE(is_fused({1}));
   EXPECT_FALSE(is_fused({}));

@@ -118,7 +118,7 @@ struct PlanOptions {
   int device_threads = 1;              // of steps that run once per device
   int replica_threads = 1;
   bool reproducible = false;    // no bit may depend on the number of threads
-  bool stacks_outputs = false;  // else a result of a replica must be one row an example
+  bool stacks_outputs = false;  // else a result of a replica must be one row per example
   // More than one: nodes run on the devices they name, with their kinds and threads, and values that cross
   // are copied.
   std::vector<Device*> devices = {};

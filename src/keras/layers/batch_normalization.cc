@@ -244,7 +244,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     const ReplicaTrace* replica = ReplicaTrace::current();
     if (!replica) return local_moments(x, mask);
     const int64_t whole = replica->global_batch, slice = replica->local_batch;
-    // Elements of each feature in one example; the first dimension may hold several rows an example.
+    // Elements of each feature in one example; the first dimension may hold several rows per example.
     int64_t elements = slice > 0 ? x.shape()[0] / slice : 1;
     for (int d = 1; d < x.rank(); ++d)
       if (d != axis_) elements *= x.shape()[d];

@@ -35,7 +35,7 @@ class Assembler : private Xbyak::CodeGenerator {
 
   // How an operand is reached.
   struct Operand {
-    int size = 0;  // bytes an element
+    int size = 0;  // bytes per element
     Access access;
     int pointer = -1;        // general register that holds the row's address, or -1
     int pointer_offset = 0;  // in the frame, where there is no register

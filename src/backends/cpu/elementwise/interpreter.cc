@@ -251,7 +251,7 @@ class Interpreter final : public BlockCode {
   double nanoseconds_per_element() const override { return nanoseconds_; }
 
  private:
-  static constexpr int64_t kRoom = 8;             // bytes an element of a tile
+  static constexpr int64_t kRoom = 8;             // bytes per element of a tile
   static constexpr int64_t kScratch = 64 * 1024;  // on the stack, so that running never allocates
   static constexpr int64_t kMaxTile = 512;
 

@@ -34,7 +34,7 @@ constexpr bool is_float(Lane lane) { return lane == Lane::f32 || lane == Lane::f
 enum class Op : uint8_t {
   constant,  // `bits` in every lane; for masks 0 or ~0
 
-  // Reading operand `operand`, one element a lane, or one element for all lanes (splat). 8- and
+  // Reading operand `operand`, one element per lane, or one element for all lanes (splat). 8- and
   // 16-bit integers are extended with zeros, float16 becomes f32, bytes that are not 0 set a mask.
   load8, load16, load32, load64, load_half, load_mask,
   splat8, splat16, splat32, splat64, splat_half, splat_mask,
