@@ -11,6 +11,7 @@ from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from ._configured import classes, serialized
+from ._texts import StringLookup, TextVectorization  # noqa: F401
 
 # --- values of models that are being put together ------------------------------------------------------------------------
 

@@ -433,6 +433,7 @@ class Sequential(Model):
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
+            getattr(layer, "_handle", None)  # layers of texts say where they belong
             raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             from .layers import Input
