@@ -20,8 +20,15 @@ from .config import device
 from . import keras  # noqa: F401
 from . import _names
 
-__version__ = _lockstep.__doc__ or "0.1.0"
-version = type("version", (), {"VERSION": "2.18.0+lockstep", "GIT_VERSION": "lockstep", "COMPILER_VERSION": ""})
+__version__ = "0.1.0"
+
+
+class version:
+    """The version of TensorFlow whose names these are. Scripts that run by `python -m lockstep` see it as tf.__version__."""
+    VERSION = "2.18.0+lockstep." + __version__
+    GIT_VERSION, COMPILER_VERSION = "lockstep", ""
+
+
 newaxis = None
 initializers, losses, metrics, optimizers = keras.initializers, keras.losses, keras.metrics, keras.optimizers
 zeros_initializer, ones_initializer = keras.initializers.Zeros, keras.initializers.Ones
