@@ -11,5 +11,6 @@ NB_MODULE(_lockstep, m) {
   bind_layers(m);
   bind_training(m);
   bind_data(m);
+  bind_files(m);
   bind_distribute(m);
 }

@@ -160,6 +160,7 @@ void bind_layers(nb::module_& m);
 void bind_training(nb::module_& m);
 void bind_data(nb::module_& m);
 void bind_distribute(nb::module_& m);
+void bind_files(nb::module_& m);
 void bind_errors(nb::module_& m);
 
 }  // namespace lockstep::python

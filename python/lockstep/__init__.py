@@ -15,13 +15,20 @@ from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
 from .tensor import TensorShape, TensorSpec, constant, convert_to_tensor, is_tensor
-from . import config, data, distribute, image, linalg, math, nn, random, train  # noqa: F401
+from . import config, data, distribute, image, io, linalg, math, nn, random, summary, train  # noqa: F401
 from .config import device
 from . import keras  # noqa: F401
 from . import _names
 
-__version__ = _lockstep.__doc__ or "0.1.0"
-version = type("version", (), {"VERSION": "2.18.0+lockstep", "GIT_VERSION": "lockstep", "COMPILER_VERSION": ""})
+__version__ = "0.1.0"
+
+
+class version:
+    """The version of TensorFlow whose names these are. Scripts that run by `python -m lockstep` see it as tf.__version__."""
+    VERSION = "2.18.0+lockstep." + __version__
+    GIT_VERSION, COMPILER_VERSION = "lockstep", ""
+
+
 newaxis = None
 initializers, losses, metrics, optimizers = keras.initializers, keras.losses, keras.metrics, keras.optimizers
 zeros_initializer, ones_initializer = keras.initializers.Zeros, keras.initializers.Ones

@@ -43,6 +43,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install():
-    """From here on, in this process."""
+    """From here on, in this process. A script that asks for TensorFlow's version gets that of the names."""
+    import lockstep
+    lockstep.__version__ = lockstep.version.VERSION
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

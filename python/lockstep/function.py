@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import weakref
 
 from . import _lockstep, nest
 from ._lockstep import Tensor, Variable
@@ -122,7 +123,10 @@ class _Traced:
         self._positions = [i for i, leaf in enumerate(leaves) if _is_leaf_tensor(leaf)]
         self._function = function
         self._result = None
-        self.engine = _lockstep.Function(self._trace, name)
+        # The engine calls back only while it is called from here: it need not keep this alive, and must not, for Python's
+        # garbage collector does not see what the engine holds.
+        itself = weakref.ref(self)
+        self.engine = _lockstep.Function(lambda inputs: itself()._trace(inputs), name)
 
     def _trace(self, inputs):
         leaves = list(self._leaves)

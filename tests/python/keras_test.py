@@ -181,6 +181,51 @@ class Layers(unittest.TestCase):
         model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
         self.assertIsInstance(model.layers[0], Scaled)
 
+    def test_written_ones_in_those_of_the_engine(self):
+        class Cell(keras.layers.Layer):
+            def __init__(self, units):
+                super().__init__()
+                self.units = self.state_size = units
+
+            def build(self, input_shape):
+                self.kernel = self.add_weight(shape=(input_shape[-1], self.units), initializer="ones", name="kernel")
+
+            def call(self, inputs, states):
+                output = inputs @ self.kernel + states[0]
+                return output, [output]
+        x = np.ones((2, 3, 4), np.float32)
+        outputs, state = keras.layers.RNN(Cell(2), return_sequences=True, return_state=True)(x)
+        np.testing.assert_array_equal(outputs.numpy()[0], [[4, 4], [8, 8], [12, 12]])
+        self.assertEqual(state.shape, (2, 2))
+        inputs = keras.Input((3, 4))
+        model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.RNN(Cell(2))(inputs)))
+        model.compile("sgd", "mse")
+        model.fit(x, np.ones((2, 1)), verbose=0)
+
+        class Doubled(keras.layers.Layer):
+            def call(self, inputs):
+                return inputs * 2.0
+        inner = Doubled()
+        wrapper = keras.layers.TimeDistributed(inner)
+        self.assertEqual(wrapper(x).numpy().max(), 2)
+
+        class Twice(keras.layers.Dense):
+            def call(self, inputs):
+                return 2.0 * super().call(inputs)
+        layer = Twice(3, kernel_initializer="ones")
+        self.assertEqual((layer(x).numpy().max(), len(layer.weights)), (8, 2))
+
+    def test_outputs_make_other_models(self):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="hidden"), keras.layers.Dense(1)])
+        features = keras.Model(model.inputs, model.get_layer("hidden").output)
+        x = np.ones((2, 4), np.float32)
+        np.testing.assert_array_equal(features(x).numpy(), model.layers[0](x).numpy())
+        inputs = keras.Input((4,))
+        hidden = keras.layers.Dense(3, name="hidden")
+        functional = keras.Model(inputs, keras.layers.Dense(1)(hidden(inputs)))
+        features = keras.Model(functional.inputs, functional.get_layer("hidden").output)
+        self.assertEqual((features(x).shape, hidden.output_shape), ((2, 3), (None, 3)))
+
     def test_errors_name_the_line_that_made_the_layer(self):
         model = keras.Sequential([keras.layers.Dense(2), keras.layers.Conv2D(1, 3)])  # the layer's line
         with self.assertRaisesRegex(ValueError, r"\[keras_test\.py:\d+\]"):

@@ -279,11 +279,36 @@ class Leaks(unittest.TestCase):
                 return self.inner(x)
         own = Own()
         own(tf.zeros((1, 2)))
-        watched = [weakref.ref(thing) for thing in (tensor, layer, own, own.inner)]
-        del tensor, layer, own
-        for _ in range(3):
+
+        class Counted(tf.Module):
+            @tf.function
+            def __call__(self, x):
+                return x + 1
+        counted = Counted()
+        counted(tf.zeros(3))
+
+        class Error(tf.keras.losses.Loss):
+            def call(self, y_true, y_pred):
+                return tf.reduce_mean(tf.abs(y_true - y_pred), axis=-1)
+
+        class Last(tf.keras.metrics.Metric):
+            def update_state(self, y_true, y_pred, sample_weight=None):
+                pass
+
+            def result(self):
+                return tf.constant(0.0)
+        model = tf.keras.Sequential([tf.keras.Input((2,)), Own()])
+        loss, metric = Error(), Last()
+        model.compile("sgd", loss, metrics=[metric])
+        model.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
+        dataset = tf.data.Dataset.range(3).map(lambda v: v + 1)
+        self.assertEqual(len(list(dataset)), 3)
+        watched = [weakref.ref(thing) for thing in (tensor, layer, own, own.inner, counted, model, model.layers[0], loss, metric,
+                                                    dataset)]
+        del tensor, layer, own, counted, model, loss, metric, dataset
+        for _ in range(5):
             gc.collect()
-        self.assertEqual([thing() for thing in watched], [None] * 4)
+        self.assertEqual([thing() for thing in watched], [None] * len(watched))
 
     def test_memory_does_not_grow(self):
         def once():

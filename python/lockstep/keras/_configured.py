@@ -36,6 +36,8 @@ def serialized(value, parameter=""):
         return [serialized(part, parameter) for part in value]
     if isinstance(value, dict):
         return {str(key): serialized(part, parameter) for key, part in value.items()}
+    if hasattr(value, "_by_reference"):  # a layer in a layer: that very one, not another like it
+        return value._by_reference()
     if hasattr(value, "_serialized"):
         return value._serialized()
     if inspect.isclass(value) and hasattr(value, "_kind"):

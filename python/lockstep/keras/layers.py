@@ -11,6 +11,7 @@ from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from ._configured import classes, serialized
+from ._texts import StringLookup, TextVectorization  # noqa: F401
 
 # --- values of models that are being put together ------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class Layer:
             places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, KerasTensor)]
             plain = not kwargs and len(args) == 1 and (len(places) == len(leaves))
             if plain and not isinstance(args[0], dict):
-                return self._unpacked(self._handle.apply_symbolic(leaves, options))
+                return self._unpacked(self._drawn(leaves, self._handle.apply_symbolic(leaves, options)))
             return _Call(self, args, kwargs, leaves, places)._made(options)
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         self._local.pending = (args, kwargs, leaves, places)
@@ -287,7 +288,7 @@ class Layer:
         if options.get("training") is not None:
             options["training"] = bool(options["training"])
         if any(isinstance(leaf, KerasTensor) for leaf in leaves):
-            results = handle.apply_symbolic(leaves, options)
+            results = self._drawn(leaves, handle.apply_symbolic(leaves, options))
         else:
             results = handle.apply(leaves, options)
         if handle.class_name == "Functional" and self.__dict__.get("_output_structure") is not None:
@@ -427,6 +428,8 @@ class Layer:
         return nest.map_structure(lambda t: tuple(t.shape), result)
 
     def __getattr__(self, name):
+        if isinstance(getattr(type(self), name, None), property):
+            raise AttributeError(f"layer \"{self.name}\" has no {name}: it was not called with a value of a model yet")
         # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
         if name.startswith("_") or "_handle" not in self.__dict__:
             raise AttributeError(name)
@@ -450,6 +453,45 @@ class Layer:
         if self._is_written:
             _register_class(type(self))
         return config
+
+    def _by_reference(self):
+        return {"class_name": "PythonReference", "config": {"key": self._handle.key}}
+
+    # --- where it stands in a model that is put together ---
+
+    def _drawn(self, inputs, outputs):
+        """Notes a call with values of a model; whoever holds the outputs holds this object too."""
+        self.__dict__["_symbolic"] = (inputs, outputs)
+        for output in outputs:
+            output._layer = self
+        return outputs
+
+    def _ends(self):
+        """What it was called with last, and what came of it."""
+        model = self.__dict__.get("_sequential")
+        if "_symbolic" not in self.__dict__ and model is not None and model() is not None:
+            model()._call_layers()
+        if "_symbolic" not in self.__dict__:
+            raise AttributeError(f"layer \"{self.name}\" was not called with a value of a model yet")
+        return self._symbolic
+
+    @property
+    def input(self):
+        inputs = self._ends()[0]
+        return inputs[0] if len(inputs) == 1 else inputs
+
+    @property
+    def output(self):
+        outputs = self._ends()[1]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @property
+    def input_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.input)
+
+    @property
+    def output_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
 
     def __repr__(self):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
@@ -500,6 +542,10 @@ def _register_class(cls):
     if cls not in _known_classes:
         _known_classes.add(cls)
         _lockstep.register_layer(cls.__name__, lambda config: cls.from_config(config)._handle)
+
+
+# A configuration that names a layer which is there already.
+_lockstep.register_layer("PythonReference", lambda config: _objects[config["key"]]._handle)
 
 
 class _Call(Layer):
@@ -563,6 +609,47 @@ _FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "paddin
 globals().update(classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
                                "HashedCrossing")))
+
+
+_EngineRNN = globals()["RNN"]
+
+
+def RNN(cell, return_sequences=False, return_state=False, go_backwards=False, **kwargs):
+    """A sequence through a cell: one of the engine's, or a layer of your own with call(inputs, states) and state_size."""
+    if isinstance(cell, Layer) and cell._is_written:
+        return _WrittenRNN(cell, return_sequences, return_state, go_backwards, **kwargs)
+    cell = globals()["StackedRNNCells"](list(cell)) if isinstance(cell, (list, tuple)) else cell
+    return _EngineRNN(cell, return_sequences=return_sequences, return_state=return_state, go_backwards=go_backwards, **kwargs)
+
+
+class _WrittenRNN(Layer):
+    """RNN() of a cell that is written in Python."""
+
+    def __init__(self, cell, return_sequences, return_state, go_backwards, **kwargs):
+        super().__init__(**kwargs)
+        self.cell = cell
+        self.return_sequences, self.return_state, self.go_backwards = return_sequences, return_state, go_backwards
+
+    def build(self, input_shape):
+        step = [input_shape[0]] + list(input_shape[2:])
+        self.cell._handle.build([_sizes(step)])
+
+    def call(self, sequence, initial_state=None, training=False):
+        ops = _lockstep.ops
+        sizes = nest.flatten(self.cell.state_size)
+        states = nest.flatten(initial_state) if initial_state is not None else [
+            ops.full([sequence.shape[0]] + _sizes(size), 0.0, sequence.dtype) for size in sizes]
+
+        def step(carry, x):
+            output, after = self.cell(x[0], list(carry))
+            return [convert_to_tensor(state) for state in nest.flatten(after)], [output]
+        last, outputs = _lockstep.scan(step, states, [ops.moveaxis(sequence, [1], [0])], self.go_backwards)
+        result = ops.moveaxis(outputs[0], [0], [1])
+        if not self.return_sequences:
+            result = result[:, 0] if self.go_backwards else result[:, -1]
+        elif self.go_backwards:
+            result = ops.reverse(result, [1])
+        return [result] + last if self.return_state else result
 
 
 def _embedding_own(self, kwargs):

@@ -1,5 +1,7 @@
 """keras.losses."""
 
+import weakref
+
 from .. import _lockstep
 from ..tensor import convert_to_tensor
 from ._configured import classes, configuration, parameters
@@ -26,7 +28,8 @@ class Loss:
     @property
     def _handle(self):
         if self._engine is None:
-            self._engine = _lockstep.Loss.from_function(self.call, *self._settings)
+            itself = weakref.ref(self)  # a model that is compiled with it keeps it
+            self._engine = _lockstep.Loss.from_function(lambda y_true, y_pred: itself().call(y_true, y_pred), *self._settings)
         return self._engine
 
     def call(self, y_true, y_pred):

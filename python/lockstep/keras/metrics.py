@@ -1,6 +1,7 @@
 """keras.metrics."""
 
 import inspect
+import weakref
 
 from .. import _lockstep
 from ..ops import _sizes
@@ -19,7 +20,8 @@ class Metric:
     def __init__(self, dtype=None, name=None):
         if isinstance(dtype, str) and name is None and dtype not in ("float32", "float64", "float16", "bfloat16"):
             dtype, name = None, dtype  # Keras 2: the name first
-        self._handle = _lockstep.Metric.written(self, name or _snake(type(self).__name__))
+        # A model that is compiled with it keeps it; the engine must not, for Python's garbage collector would not see that.
+        self._handle = _lockstep.Metric.written(weakref.proxy(self), name or _snake(type(self).__name__))
 
     def _own(self, kwargs):
         return kwargs

@@ -2,6 +2,7 @@
 
 import json
 import os
+import weakref
 
 import numpy as np
 
@@ -422,7 +423,7 @@ class Sequential(Model):
 
     def __init__(self, layers=None, trainable=True, name=None):
         self._take(_lockstep.Sequential(name or "", trainable))
-        self.__dict__["_begun"] = False
+        self.__dict__.update(_begun=False, _objects=[])  # the objects of its layers live as long as it does
         for layer in layers or ():
             self.add(layer)
 
@@ -433,12 +434,21 @@ class Sequential(Model):
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
+            getattr(layer, "_handle", None)  # layers of texts say where they belong
             raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             from .layers import Input
             self._handle.add_input(Input(layer._input_shape_given))
         self.__dict__["_begun"] = True
         self._handle.add(layer._handle)
+        layer.__dict__.setdefault("_sequential", weakref.ref(self))
+        self._objects.append(layer)
+
+    def _call_layers(self):
+        """Calls the layers one by one, so that each has an input and an output that models can be made of."""
+        value = self.input
+        for layer in self.layers:
+            value = layer(value)
 
     def pop(self, rebuild=True):
         """Takes the last one away."""

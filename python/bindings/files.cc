@@ -1,0 +1,117 @@
+// Files, images, event files, and texts that become numbers.
+#include <sstream>
+
+#include "lockstep/data/files.h"
+#include "lockstep/keras/layers/lookup.h"
+#include "lockstep/tf/io.h"
+#include "lockstep/tf/summary.h"
+#include "python.h"
+
+namespace lockstep::python {
+namespace {
+
+using keras::layers::StringLookup;
+using keras::layers::TextVectorization;
+
+using Texts = std::vector<std::string>;
+
+// Bytes of Python, or a byte string of a dataset.
+std::string bytes_of(Any value) {
+  if (nb::isinstance<nb::bytes>(value)) {
+    const auto bytes = nb::borrow<nb::bytes>(value);
+    return {bytes.c_str(), bytes.size()};
+  }
+  return data::text(tensor(value), here());
+}
+
+nb::bytes to_bytes(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+// `with writer.as_default():`
+class WriterContext {
+ public:
+  explicit WriterContext(const summary::EventWriter& writer) : writer_(writer) {}
+  WriterContext(const WriterContext&) = delete;
+  void enter() { scopes_.push_back(std::make_unique<summary::EventWriter::Scope>(writer_)); }
+  void exit() { scopes_.pop_back(); }
+
+ private:
+  summary::EventWriter writer_;
+  std::vector<std::unique_ptr<summary::EventWriter::Scope>> scopes_;
+};
+
+void bind_io(nb::module_& m) {
+  nb::module_ io = m.def_submodule("io");
+  io.def("read_file", [](const std::string& path) { return to_bytes(io::read_file(path, here())); });
+  io.def("write_file",
+         [](const std::string& path, Any contents) { io::write_file(path, bytes_of(contents), here()); });
+  io.def("decode_image", [](Any contents, int channels) {
+    return io::decode_image(bytes_of(contents), channels, "image", here());
+  });
+  io.def("encode_png", [](Any image) { return to_bytes(io::encode_png(tensor(image), here())); });
+  io.def("encode_jpeg",
+         [](Any image, int quality) { return to_bytes(io::encode_jpeg(tensor(image), quality, here())); });
+  io.def("text", [](Any value) { return to_bytes(bytes_of(value)); });
+  io.def("bytes", [](Any value) { return data::bytes(bytes_of(value)); });
+  nb::class_<data::TFRecordWriter>(io, "TFRecordWriter")
+      .def("__init__", [](data::TFRecordWriter* self,
+                          const std::string& path) { new (self) data::TFRecordWriter(path, {}, here()); })
+      .def("write", [](data::TFRecordWriter& writer, Any record) { writer.write(bytes_of(record)); })
+      .def("close", &data::TFRecordWriter::close);
+  io.def("TFRecordDataset", [](const Texts& files, int64_t reads) {
+    return data::TFRecordDataset(files, {.num_parallel_reads = reads}, here());
+  });
+  io.def("TextLineDataset", [](const Texts& files) { return data::TextLineDataset(files, {}, here()); });
+}
+
+void bind_summary(nb::module_& m) {
+  nb::module_ s = m.def_submodule("summary");
+  nb::class_<WriterContext>(s, "WriterContext")
+      .def("enter", &WriterContext::enter)
+      .def("exit", &WriterContext::exit);
+  nb::class_<summary::EventWriter>(s, "EventWriter")
+      .def("__init__", [](summary::EventWriter* self,
+                          const std::string& folder) { new (self) summary::EventWriter(folder, {}, here()); })
+      .def(
+          "as_default", [](const summary::EventWriter& writer) { return new WriterContext(writer); },
+          nb::rv_policy::take_ownership)
+      .def("flush", &summary::EventWriter::flush);
+  s.def("scalar",
+        [](const std::string& tag, Any value, int64_t step) { summary::scalar(tag, tensor(value), step); });
+  s.def("histogram", [](const std::string& tag, Any values, int64_t step, int buckets) {
+    summary::histogram(tag, tensor(values), step, {.buckets = buckets});
+  });
+  s.def("flush", &summary::flush);
+}
+
+// Settings come as Keras' configuration.
+template <class Lookup>
+nb::class_<Lookup> bind_lookup(nb::module_& m, const char* name) {
+  return nb::class_<Lookup>(m, name)
+      .def_static("deserialize", [](Any config) { return Lookup::deserialize(json(config), here()); })
+      .def("serialize", [](const Lookup& lookup) { return to_python(lookup.serialize()); })
+      .def("adapt", [](Lookup& lookup,
+                       const Texts& texts) { lookup.adapt(std::span<const std::string>(texts), here()); })
+      .def("set_vocabulary",
+           [](Lookup& lookup, const Texts& tokens) { lookup.set_vocabulary(tokens, {}, here()); })
+      .def("get_vocabulary",
+           [](const Lookup& lookup, bool special) { return lookup.get_vocabulary(special); })
+      .def("vocabulary_size", &Lookup::vocabulary_size)
+      .def("__call__", [](const Lookup& lookup, const Texts& texts) {
+        return lookup(std::span<const std::string>(texts), here());
+      });
+}
+
+}  // namespace
+
+void bind_files(nb::module_& m) {
+  bind_io(m);
+  bind_summary(m);
+  bind_lookup<TextVectorization>(m, "TextVectorization");
+  bind_lookup<StringLookup>(m, "StringLookup")
+      .def("rows",
+           [](const StringLookup& lookup, const std::vector<Texts>& rows) { return lookup(rows, here()); })
+      .def("tokens",
+           [](const StringLookup& lookup, Any numbers) { return lookup.tokens(tensor(numbers), here()); });
+}
+
+}  // namespace lockstep::python
