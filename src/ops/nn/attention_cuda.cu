@@ -98,7 +98,9 @@ __device__ void multiply_on_tensor_cores(int n, int inner, A a, B b, Store store
         const int i = row + e / 2 * 8, j = first + c * 8 + rank * 2 + e % 2;
         if (j >= n) continue;
         float sum = sums[c][e];
-        if (sum != sum) {  // perhaps of an infinity, which has no halves
+        // Perhaps of an infinity, which has no halves; and where a gradient is the difference of two such sums that are equal, and
+        // there is little else beside it, halves would leave a rest.
+        if (sum != sum || inner < 8) {
           sum = 0.f;
 #pragma unroll 1
           for (int k = 0; k < inner; ++k) sum = fmaf(a(i, k), b(k, j), sum);
