@@ -32,7 +32,7 @@ std::vector<double> doubles(const Tensor& tensor) { return cast(tensor, DType::f
 
 // max|difference| <= tolerance * max|recorded|
 void expect_agreement(const std::vector<double>& ours, const std::vector<double>& recorded,
-                      const std::string& what, double tolerance) {
+                      const std::string& what, double tolerance, double least_scale = 0.2) {
   ASSERT_EQ(ours.size(), recorded.size()) << what;
   double largest = 0;
   double difference = 0;
@@ -47,7 +47,7 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
   }
   // In 20 steps Adam moves a weight by up to 0.2, whatever its size, and Keras rounds 1 - beta_2^t in float32: that
   // alone is 2e-5 of a bias of 0.05 (against float64, from which Lockstep is 3e-7 away).
-  EXPECT_LE(difference, tolerance * std::max(largest, 0.2))
+  EXPECT_LE(difference, tolerance * std::max(largest, least_scale))
       << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
       << largest;
 }
@@ -99,6 +99,9 @@ class RecordedRun : public ::testing::TestWithParam<std::string> {
   }
   bool wide() const { return json_.contains("floatx"); }
   double tolerance() const { return wide() ? 1e-11 : 1e-5; }
+  // Adam divides gradients by their size, and with them the rounding errors of those that nearly vanish. In this run that
+  // leaves a weight of Keras 6.0e-6 away from what float64 gives, and of Lockstep 1.9e-6; the largest is 0.77.
+  double least_scale() const { return GetParam() == "bidirectional_separate" ? 1 : 0.2; }
   // What the final weights give may differ by more than they do.
   double derived() const { return 10 * tolerance(); }
 
@@ -149,7 +152,7 @@ TEST_P(RecordedRun, AgreesWithKeras) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const std::string& path = recorded_weights[i].at("path").as_string();
     expect_agreement(doubles(weights[i].value()), doubles(tensors_.read("final/" + path)), "final " + path,
-                     tolerance());
+                     tolerance(), least_scale());
   }
   layers::reset_states(model);
   const TensorList predicted = model.predict_all(data(x), {.batch_size = batch_size, .verbose = 0});
