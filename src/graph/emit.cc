@@ -9,6 +9,7 @@
 #include "graph/eager.h"
 #include "graph/variable_impl.h"
 #include "lockstep/base/call_site.h"
+#include "tensor/countable.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -52,6 +53,7 @@ TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& at
   }
   return as_error(op.name, where, [&] {
     SpecList specs = op.infer(InferContext{op, input_specs, attrs, where});
+    for (const TensorSpec& spec : specs) require_countable(spec, op.name, where);
     TensorList outputs = current_trace ? current_trace->append(op, inputs, attrs, std::move(specs), where)
                                        : run_eager(op, inputs, attrs, specs, where);
     tell_recorders(op, attrs, inputs, outputs);
@@ -152,6 +154,7 @@ Value Trace::new_parameter(const TensorSpec& spec, std::source_location where) {
 }
 
 Tensor Trace::parameter(int index, const TensorSpec& spec, std::source_location where, Device* device) {
+  require_countable(spec, "input", where);
   return wrap(graph_.add({.op = &kParameter,
                           .attrs = ParameterAttrs{index},
                           .inputs = {},
@@ -200,6 +203,7 @@ TensorList Trace::append(const OpDef& op, std::span<const Tensor> inputs, const 
 }
 
 Tensor Trace::constant(const TensorSpec& spec, double value, std::source_location where) {
+  require_countable(spec, "constant", where);
   return wrap(graph_.add({.op = &kConstant,
                           .attrs = ConstantAttrs{value},
                           .inputs = {},

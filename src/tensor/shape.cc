@@ -1,6 +1,7 @@
 #include "lockstep/tensor/shape.h"
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 
 #include "lockstep/base/error.h"
@@ -54,8 +55,12 @@ std::ostream& operator<<(std::ostream& out, const Dims& dims) {
 
 int64_t Shape::size() const {
   int64_t product = 1;
-  for (const int64_t d : *this) product *= d;
-  return product;
+  bool beyond = false;
+  for (const int64_t d : *this) {
+    if (d == 0) return 0;
+    beyond |= __builtin_mul_overflow(product, d, &product);
+  }
+  return beyond ? std::numeric_limits<int64_t>::max() : product;
 }
 
 Shape Shape::first(int n) const { return Shape(span().first(static_cast<size_t>(n))); }

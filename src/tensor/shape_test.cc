@@ -56,6 +56,8 @@ TEST(Shape, SizeAndParts) {
   EXPECT_EQ(Shape{}.size(), 1);
   EXPECT_EQ((Shape{2, 3, 4}).size(), 24);
   EXPECT_EQ((Shape{2, 0, 4}).size(), 0);
+  EXPECT_EQ((Shape{int64_t{1} << 40, int64_t{1} << 40}).size(), INT64_MAX);
+  EXPECT_EQ((Shape{int64_t{1} << 40, int64_t{1} << 40, 0}).size(), 0);
   EXPECT_EQ((Shape{2, 3, 4}).first(2), (Shape{2, 3}));
   EXPECT_EQ((Shape{2, 3, 4}).drop_last(2), Shape{2});
   EXPECT_EQ((TensorSpec{DType::int64, {2, 3}}).bytes(), 48u);

@@ -1,5 +1,6 @@
 #include "lockstep/tensor/tensor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "device/copy.h"
 #include "lockstep/base/error.h"
 #include "observe/thread_times.h"
+#include "tensor/countable.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -121,15 +123,20 @@ void copy_strided(DType dtype, const Shape& shape, const void* source, const Str
   }
 }
 
+void require_countable(const TensorSpec& spec, std::string_view what, std::source_location where) {
+  auto bytes = static_cast<int64_t>(size_of(spec.dtype));
+  for (const int64_t d : spec.shape)
+    require(!__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes), ErrorCode::out_of_memory, where,
+            what, what.empty() ? "" : ": ", "a tensor of shape ", spec.shape,
+            " has more bytes than can be counted");
+}
+
 Tensor Tensor::empty(DType dtype, const Shape& shape, Device& device, std::source_location where) {
-  int64_t bytes = static_cast<int64_t>(size_of(dtype));
-  for (const int64_t d : shape) {
+  for (const int64_t d : shape)
     require(d >= 0, ErrorCode::invalid_argument, where,
             "a tensor's dimensions are not negative, received shape ", shape);
-    require(!__builtin_mul_overflow(bytes, d, &bytes), ErrorCode::out_of_memory, where, "a tensor of shape ",
-            shape, " has more bytes than can be counted");
-  }
   const TensorSpec spec{dtype, shape};
+  require_countable(spec, "", where);
   return make_tensor(std::make_shared<Storage>(device, spec.bytes(), where), spec);
 }
 

@@ -397,6 +397,14 @@ TEST(Errors, NameTheLayerAndTheRule) {
        [] {
          Reshape({4})(ones({2, 3}));
        }},
+      {"do not fit target_shape",
+       [] {
+         Reshape({int64_t{1} << 40, int64_t{1} << 40})(ones({2, 3}));
+       }},
+      {"more bytes than can be counted",
+       [] {
+         Flatten()(Input({28, INT64_MAX}));
+       }},
       {"counted from 1",
        [] {
          Permute({0, 1});

@@ -1,6 +1,6 @@
 """clang-tidy finds nothing in any file that is compiled.
 
-Reading the whole tree takes clang-tidy an hour of one core. What was clean is therefore remembered, file by file and at once,
+Reading the whole tree takes clang-tidy hours of one core. What was clean is therefore remembered, file by file and at once,
 under a hash of the file, all of this tree that it includes, the settings and the command that compiles it: a run that is
 interrupted goes on where it was, and the next one reads what has changed.
 """

@@ -70,7 +70,7 @@ class Shape : public Dims {
       : Dims(values, where) {}
   Shape(const Dims& dims) : Dims(dims) {}  // NOLINT(google-explicit-constructor): the same values
 
-  // Number of elements; 1 for a scalar.
+  // Number of elements; 1 for a scalar. The largest int64 where there are more: no tensor has such a shape.
   int64_t size() const;
   Shape first(int n) const;
   Shape drop_last(int n) const;

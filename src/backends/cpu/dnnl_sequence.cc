@@ -51,7 +51,7 @@ DnnlSequence::Slot DnnlSequence::temporary(const dnnl::memory::desc& desc) {
 }
 
 void DnnlSequence::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
-                       std::vector<Argument> arguments) {
+                       const std::vector<Argument>& arguments) {
   Step step{primitive, arguments_.size(), 0};
   const auto bind = [&](const Argument& argument, bool is_scratchpad) {
     bindings_.push_back(

@@ -44,7 +44,7 @@ class DnnlSequence final : public Kernel {
   };
   // The scratchpad's argument is added here; scratchpads of different primitives share memory.
   void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
-           std::vector<Argument> arguments);
+           const std::vector<Argument>& arguments);
   void add_reorder(const dnnl::memory::desc& from, Slot source, const dnnl::memory::desc& to, Slot target);
 
   size_t workspace_bytes() const override { return temporaries_ + scratchpad_; }

@@ -60,10 +60,12 @@ class ReshapeLayer final : public ConfiguredLayer<ReshapeSettings> {
     int64_t features = 1;
     for (int d = 1; d < x.rank(); ++d) features *= x.shape()[d];
     int64_t known = 1;
-    for (const int64_t size : target) known *= size < 0 ? 1 : size;
+    bool fits = true;
+    for (const int64_t size : target)
+      fits = fits && !__builtin_mul_overflow(known, size < 0 ? 1 : size, &known);
     const bool open = std::count(target.begin(), target.end(), -1) > 0;
-    require(open ? known > 0 && features % known == 0 : features == known, ErrorCode::shape_mismatch, where(),
-            "Reshape: an example of ", x.shape(), " has ", features,
+    fits = fits && (open ? known > 0 && features % known == 0 : features == known);
+    require(fits, ErrorCode::shape_mismatch, where(), "Reshape: an example of ", x.shape(), " has ", features,
             " elements, which do not fit target_shape ", target);
     // The batch is named, not left open: an empty one has no elements to tell its size from.
     Shape shape{x.shape()[0]};

@@ -5,6 +5,7 @@
 #include "graph/emit.h"
 #include "lockstep/ops/array.h"
 #include "ops/elementwise/ops.h"
+#include "tensor/countable.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +21,7 @@ SpecList infer_concat(const InferContext& c) {
     for (int d = 0; fits && d < shape.rank(); ++d) fits = d == axis || part.shape[d] == shape[d];
     c.check(fits, ErrorCode::shape_mismatch, "parts must agree in every dimension but ", axis, ", received ",
             c.shape(0), " and ", part.shape);
-    shape[axis] += part.shape[axis];
+    shape[axis] = counted_sum(shape[axis], part.shape[axis]);
   }
   return {{c.dtype(0), shape}};
 }
@@ -47,7 +48,7 @@ SpecList infer_pad(const InferContext& c) {
   for (int i = 0; i < shape.rank(); ++i) {
     c.check(before[i] >= 0 && after[i] >= 0, ErrorCode::invalid_argument, "before ", before, " and after ",
             after, " may not be negative; slice() takes elements away");
-    shape[i] += before[i] + after[i];
+    shape[i] = counted_sum(shape[i], counted_sum(before[i], after[i]));
   }
   return {{c.dtype(0), shape}};
 }

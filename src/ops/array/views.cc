@@ -201,8 +201,8 @@ Tensor slice(const TensorArg& x, const Dims& begin, const Dims& size) {
           "slice: begin ", begin, " and size ", size, " need one entry for each dimension of ", shape);
   StridedSliceAttrs attrs{begin, size, Dims::filled(shape.rank(), 1)};
   for (int i = 0; i < shape.rank(); ++i) {
-    if (size[i] == -1) attrs.size[i] = shape[i] - begin[i];
-    require(begin[i] >= 0 && attrs.size[i] >= 0 && begin[i] + attrs.size[i] <= shape[i],
+    if (size[i] == -1 && begin[i] >= 0) attrs.size[i] = shape[i] - begin[i];
+    require(begin[i] >= 0 && attrs.size[i] >= 0 && begin[i] <= shape[i] - attrs.size[i],
             ErrorCode::invalid_argument, x.where(), "slice: ", attrs.size[i], " elements from ", begin[i],
             " leave dimension ", i, " of ", shape);
   }

@@ -106,6 +106,22 @@ TEST(BroadcastTo, RepeatsWithoutCopying) {
   EXPECT_THROW(broadcast_to(x, {4, 4}), Error);
 }
 
+TEST(BroadcastTo, RefusesMoreThanCanBeCounted) {
+  const Shape beyond{int64_t{1} << 40, int64_t{1} << 40};
+  const auto refused = [](auto&& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what()).find("more bytes than can be counted") != std::string::npos;
+    }
+    return false;
+  };
+  const Tensor x = counting({1, 1});
+  EXPECT_TRUE(refused([&] { broadcast_to(x, beyond); })) << "a view, of which nothing is allocated";
+  EXPECT_TRUE(refused([&] { broadcast_to(x, {int64_t{1} << 40, 0, int64_t{1} << 40}); }));
+  EXPECT_THROW(reshape(x, beyond), Error);
+}
+
 TEST(ExpandAndSqueeze, AddAndDropDimensions) {
   const Tensor x = counting({3, 1, 2, 1});
   EXPECT_EQ(expand_dims(x, -1).shape(), (Shape{3, 1, 2, 1, 1}));

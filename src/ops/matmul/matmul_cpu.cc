@@ -69,10 +69,10 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
     arguments.push_back({DNNL_ARG_BIAS, bias_desc, bias});
     const dnnl::matmul::primitive_desc product({a_desc, b_desc, bias_desc, c_desc}, attributes,
                                                cpu::dnnl_engine());
-    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
+    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), arguments);
   } else {
     const dnnl::matmul::primitive_desc product({a_desc, b_desc, c_desc}, attributes, cpu::dnnl_engine());
-    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), std::move(arguments));
+    kernel->add(dnnl::matmul(product), product.scratchpad_desc(), arguments);
   }
   return kernel;
 }

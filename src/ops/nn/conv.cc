@@ -59,7 +59,7 @@ SpecList infer_conv(const InferContext& c) {
   check_images(c, x, attrs.window.input, "images");
   check_filter(c, filter, attrs.window);
   check_groups(c, x[-1], filter[-1], attrs.groups);
-  c.check(filter[-2] * attrs.groups == x[-1], ErrorCode::shape_mismatch, "the filter ", filter, " reads ",
+  c.check(filter[-2] == x[-1] / attrs.groups, ErrorCode::shape_mismatch, "the filter ", filter, " reads ",
           filter[-2], " input channels in each of ", attrs.groups, " groups, the images ", x, " have ",
           x[-1]);
   c.check(c.inputs.size() == (attrs.bias ? 3 : 2), ErrorCode::invalid_argument, "takes ", attrs.bias ? 3 : 2,

@@ -136,7 +136,7 @@ class ConvSequence {
     const Slot output = DnnlSequence::output(0);
     const Slot slot = made == wanted ? output : kernel_->temporary(made);
     arguments_.push_back({name, made, slot});
-    kernel_->add(primitive, desc.scratchpad_desc(), std::move(arguments_));
+    kernel_->add(primitive, desc.scratchpad_desc(), arguments_);
     if (made != wanted) kernel_->add_reorder(made, slot, wanted, output);
     return std::move(kernel_);
   }

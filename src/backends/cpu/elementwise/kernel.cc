@@ -29,7 +29,7 @@ constexpr double kBytesPerNanosecond = 50;
 
 int64_t last_level_cache() {
   static const int64_t size = [] {
-    const long reported = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const auto reported = sysconf(_SC_LEVEL3_CACHE_SIZE);
     return reported > 0 ? int64_t{reported} : int64_t{32} << 20;
   }();
   return size;

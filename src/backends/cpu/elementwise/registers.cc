@@ -15,7 +15,7 @@ bool is_commutative(const VectorInstruction& i) {
     case Op::mul:
     case Op::bit_and:
     case Op::bit_or:
-    case Op::bit_xor: return true;
+    case Op::bit_xor:
     case Op::mask_and:
     case Op::mask_or:
     case Op::mask_xor: return true;

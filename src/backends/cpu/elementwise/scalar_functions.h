@@ -87,13 +87,21 @@ T pow(T a, T b) {
 }
 
 template <class T>
+bool is_nan(T a) {
+  if constexpr (std::integral<T>)
+    return false;
+  else
+    return std::isnan(a);
+}
+
+template <class T>
 T maximum(T a, T b) {
-  return a > b || a != a ? a : b;
+  return a > b || is_nan(a) ? a : b;
 }
 
 template <class T>
 T minimum(T a, T b) {
-  return a < b || a != a ? a : b;
+  return a < b || is_nan(a) ? a : b;
 }
 
 template <class T>
@@ -113,7 +121,7 @@ T sign(T a) {
 template <std::integral To, std::floating_point From>
 To saturate(From x) {
   constexpr From kAbove = static_cast<From>(uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
-  if (x != x) return 0;
+  if (is_nan(x)) return 0;
   if (x <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
   if (x >= kAbove) return std::numeric_limits<To>::max();
   return static_cast<To>(x);
