@@ -109,7 +109,8 @@ class Articles(unittest.TestCase):
 
     # --- building gradients ---
 
-    def test_fit_in_scope(self):
+    # Ten epochs over 60,000 digits, as the article has them.
+    def test_fit_in_scope_Long(self):
         self.assert_on_four_devices(self.run_program(programs(1)[0]))
 
     def test_fit_model_outside_of_scope(self):
@@ -119,7 +120,7 @@ class Articles(unittest.TestCase):
         self.assertIn("fit: would use one device, while MirroredStrategy on /CPU:0, /CPU:1, /CPU:2, /CPU:3 is there", printed)
         self.assertRegex(printed, r"\[program\.py:\d+\]")
 
-    def test_fall_back(self):
+    def test_fall_back_Long(self):
         rest = programs(1)[0].split("strategy = tf.distribute.MirroredStrategy()")[1]
         text = programs(1)[2]
         text = text.replace("# ... (Rest of the code as in Example 1) ...", rest.strip().replace("\n", "\n    "))

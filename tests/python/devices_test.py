@@ -101,9 +101,10 @@ class StrategiesOwnProcess(unittest.TestCase):
         model = self.model()
         tf.distribute.MirroredStrategy(report=False)
         x, y = self.data()
-        with self.assertRaisesRegex(RuntimeError, r"would use one device, while MirroredStrategy .*\[devices_test\.py:\d+\]"):
+        with self.assertRaisesRegex(RuntimeError, r"would use one device, while MirroredStrategy .*\[devices_test\.py:\d+\]") as error:
             strategy = tf.distribute.MirroredStrategy(report=False)
             model.fit(x, y, verbose=0)
+        self.assertIn("with strategy.scope():", str(error.exception))
         self.assertEqual(strategy.num_replicas_in_sync, 4)
 
     def test_other_strategies(self):
