@@ -8,7 +8,7 @@ option(LOCKSTEP_UNITY "Compile the files of a folder together" ON)
 set(united_folders "/src/(backends/cpu|base|cli|comm|compile|data|device|distribute|doctor|execute|graph|keras|observe|tensor|train)/")
 set(files_on_their_own
     "/src/(base/child_process|compile/control_flow/loop_op|keras/constraints|\
-keras/layer_outputs|keras/layers/dense|keras/layers/einsum_dense|keras/losses|keras/optimizers/[a-z_]+)\\.cc$")
+keras/layer_outputs|keras/layers/dense|keras/layers/einsum_dense|keras/losses|keras/optimizers/[a-z_]+|train/(hdf5|zip_archive))\\.cc$")
 set(bytes_per_unit 70000)  # of source text: about ten seconds of g++, and enough units for the cores of a workstation
 
 # lockstep_unite(SOURCES): puts units in the place of those of these files that can be compiled together.

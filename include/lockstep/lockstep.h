@@ -42,6 +42,7 @@
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/keras/model.h"
+#include "lockstep/keras/onnx.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/keras/preprocessing.h"
 #include "lockstep/keras/regularizers.h"
@@ -82,3 +83,4 @@
 #include "lockstep/train/event_writer.h"
 #include "lockstep/train/safetensors.h"
 #include "lockstep/train/safetensors_dataset.h"
+#include "lockstep/train/tensorflow_checkpoint.h"

@@ -223,6 +223,18 @@ void AtomicFile::write(const void* data, size_t bytes) {
   write_all(descriptor_, static_cast<const char*>(data), bytes, path_, where_);
 }
 
+void AtomicFile::write_at(uint64_t offset, const void* data, size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = pwrite(descriptor_, from, std::min(bytes, kMaxTransfer), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_with_errno(where_, "write", path_);
+    from += put;
+    offset += static_cast<uint64_t>(put);
+    bytes -= static_cast<size_t>(put);
+  }
+}
+
 void AtomicFile::commit() {
   require(descriptor_ >= 0, ErrorCode::failed_precondition, where_, "\"", path_, "\" is committed already");
   if (draft_.empty()) {

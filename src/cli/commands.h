@@ -15,6 +15,7 @@ namespace lockstep::cli {
 void add_train(CLI::App& app, int& status, std::vector<std::string> words);
 void add_evaluate(CLI::App& app, int& status);
 void add_predict(CLI::App& app, int& status);
+void add_convert(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
 void add_scale(CLI::App& app, int& status);

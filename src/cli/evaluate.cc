@@ -25,6 +25,8 @@ struct EvaluateFlags {
 
   RunFile read() const {
     set_logical_cpus({.count = 1, .threads = threads});
+    require(!data.empty() || !run.ends_with(".keras"), ErrorCode::invalid_argument,
+            std::source_location::current(), "a .keras file names no examples; give them with --data");
     const RunFile trained = read_trained_run(run);
     return data.empty() ? trained : with_data(trained, data);
   }
@@ -36,7 +38,9 @@ struct EvaluateFlags {
 
 std::shared_ptr<EvaluateFlags> add_flags(CLI::App& command) {
   auto flags = std::make_shared<EvaluateFlags>();
-  command.add_option("run", flags->run, "The folder that a run left its results in, or its run file")
+  command
+      .add_option("run", flags->run,
+                  "The folder that a run left its results in, its run file, or a .keras file")
       ->required();
   CLI::Option* data = command.add_option(
       "--data", flags->data,
@@ -90,7 +94,8 @@ void add_predict(CLI::App& app, int&) {
   command->footer(
       "Examples:\n"
       "  lockstep predict trained --data new.csv --output predictions.csv\n"
-      "  lockstep predict trained --data new.safetensors > predictions.jsonl");
+      "  lockstep predict trained --data new.safetensors > predictions.jsonl\n"
+      "  lockstep predict model.keras --data new.safetensors --output predictions.npy");
   command->callback([flags] {
     // What cannot be written shows before anything is computed.
     if (!flags->output.empty()) {

@@ -110,6 +110,7 @@ int main(int argc, char** argv) {
     lockstep::cli::add_train(app, status, {argv + 1, argv + argc});
     lockstep::cli::add_evaluate(app, status);
     lockstep::cli::add_predict(app, status);
+    lockstep::cli::add_convert(app, status);
     lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));
     lockstep::cli::add_report(app, status);
     lockstep::cli::add_watch(app, status);

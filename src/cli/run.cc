@@ -163,7 +163,7 @@ void compile(const RunFile& run, const Model& model) {
   if (!run.compile) {
     if (model.compiled()) return;
     require(!run.model.from_json(), ErrorCode::invalid_argument, std::source_location::current(),
-            "compile: the model's JSON does not say how to train it; add \"compile\" with at least \"loss\"");
+            "compile: the model's file does not say how to train it; add \"compile\" with at least \"loss\"");
     model.compile({.optimizer = "adam",
                    .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = gives_logits(model)}),
                    .metrics = {"accuracy"}});
@@ -233,6 +233,7 @@ keras::callbacks::RunRecordOptions record_options(const RunFile& run, const dist
 Model make_model(const RunFile& run) {
   return at_key("model", [&] {
     const Json& json = run.model.json;
+    if (run.model.is_archive()) return keras::models::load_model(run.resolve(json.as_string()));
     if (run.model.from_json())
       return Model::from_json(
           (json.is_string() ? Json::read_file(run.resolve(json.as_string())) : json).dump());

@@ -76,8 +76,11 @@ Json source_schema(const std::variant<Alternatives...>*, bool with_options) {
 // --- model -----------------------------------------------------------------------------------------------------------
 
 bool ModelSettings::from_json() const {
-  return json.contains("class_name") || (json.is_string() && json.as_string().ends_with(".json"));
+  return json.contains("class_name") ||
+         (json.is_string() && (json.as_string().ends_with(".json") || is_archive()));
 }
+
+bool ModelSettings::is_archive() const { return json.is_string() && json.as_string().ends_with(".keras"); }
 
 void ModelSettings::read(const Json& given, const std::string& path) {
   json = given;
@@ -91,7 +94,8 @@ void ModelSettings::read(const Json& given, const std::string& path) {
   if (!given.is_object() || !given.contains("zoo"))
     refuse(path,
            "one of " + join(names) +
-               ", the path of a model's JSON, that JSON itself (with \"class_name\"), or {\"zoo\": name, "
+               ", the path of a .keras file or of a model's JSON, that JSON itself (with \"class_name\"), or "
+               "{\"zoo\": name, "
                "options...}",
            given);
   check_name(given.at("zoo"), child(path, "zoo"));
@@ -111,7 +115,9 @@ Json ModelSettings::schema() {
   Json choices = Json::List{
       Json::object({{"description", "An application"}, {"enum", Json::List(names.begin(), names.end())}}),
       Json::object(
-          {{"description", "The path of a model's JSON"}, {"type", "string"}, {"pattern", "\\.json$"}}),
+          {{"description", "The path of a model's JSON, or of a .keras file, which has weights, too"},
+           {"type", "string"},
+           {"pattern", "\\.(json|keras)$"}}),
       Json::object({{"description", "A model as Keras' to_json() writes it"},
                     {"type", "object"},
                     {"required", Json::List{"class_name"}}})};

@@ -18,7 +18,8 @@ namespace lockstep::cli {
 // The name of an application, the path of a model's JSON, that JSON itself, or {"zoo": name, options...}.
 struct ModelSettings {
   Json json = {};
-  bool from_json() const;  // not an application
+  bool from_json() const;   // not an application
+  bool is_archive() const;  // the path of a .keras file
   void read(const Json& json, const std::string& path);
   Json write(const std::string& folder) const;
   static Json schema();
@@ -284,7 +285,7 @@ struct RunFile {
            "Keras' compile settings; left out: those of the model's JSON, and for applications Adam, sparse "
            "categorical cross-entropy and accuracy"});
     v("fit", fit, {.help = "How training goes"});
-    v("initial_weights", initial_weights, {.help = "Path of a safetensors file to start from", .file = true});
+    v("initial_weights", initial_weights, {.help = "Path of a file of weights to start from: .safetensors, .weights.h5, .keras, .h5, or a TensorFlow checkpoint", .file = true});
     v("seed", seed, {.help = "Of the initial weights, the order of the examples and dropout", .at_least = 0});
     v("output", output,
       {.help = "Folder for weights.safetensors, model.json, history.json, run.json and record.json, for "

@@ -77,6 +77,11 @@ Batch in_whole_batches(const keras::Model& model, const Batch& examples, const c
 }
 
 RunFile read_trained_run(const std::string& path) {
+  if (path.ends_with(".keras")) {
+    RunFile run;
+    run.model.json = absolute_path("", path);
+    return run;
+  }
   if (!is_folder(path)) return read_run_file(path);
   const std::string run = (std::filesystem::path(path) / "run.json").string();
   require(file_exists(run), ErrorCode::not_found, std::source_location::current(), "\"", path,
@@ -86,6 +91,8 @@ RunFile read_trained_run(const std::string& path) {
 }
 
 keras::Model trained_model(const RunFile& run) {
+  if (run.output.empty() && run.model.is_archive())
+    return keras::models::load_model(run.resolve(run.model.json.as_string()));
   const std::string weights = left_by_training(run, "weights.safetensors");
   const keras::Model model =
       keras::Model::from_json(Json::read_file(left_by_training(run, "model.json")).dump());

@@ -18,7 +18,7 @@ int64_t fixed_batch(const keras::Model& model);
 keras::Batch in_whole_batches(const keras::Model& model, const keras::Batch& examples, const char* key);
 
 // A run that has ended, by the run file that was trained, or by the folder that it left its results in (where run.json
-// is). Throws Error that names the file or the key which is missing.
+// is); or a model that was trained elsewhere, by its .keras file, which names no examples. Throws Error that names the file or the key which is missing.
 RunFile read_trained_run(const std::string& path);
 
 // The model of the run's output folder with the weights that training ended with, compiled as it was for

@@ -83,6 +83,19 @@ TEST_F(TrainedRun, EvaluatesToWhatTrainingEndedWith) {
   }
 }
 
+TEST_F(TrainedRun, MayBeAKerasFile) {
+  trained(run(R"(, "output": "out")"));
+  const keras::Model model = trained_model(read_trained_run(path("out")));
+  model.save(path("m.keras"));
+  const RunFile file = with_data(read_trained_run(path("m.keras")), path("data.safetensors"));
+  EXPECT_EQ(numbers(predict_run(file, {.part = Part::all})),
+            model.predict(x_, {.batch_size = 4, .verbose = 0}).to_vector<float>());
+  // And a run may begin with one.
+  RunFile run = this->run("");
+  run.model.json = path("m.keras");
+  EXPECT_EQ(make_model(run).get_weights()[0].to_vector<float>(), model.get_weights()[0].to_vector<float>());
+}
+
 TEST_F(TrainedRun, IsTheSameRunWhereverItsFileLies) {
   const RunFile run =
       this->run(R"(, "output": "out", "seed": 7, "compile": {"loss": "mse", "steps_per_execution": 2,

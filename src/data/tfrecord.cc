@@ -14,11 +14,7 @@ namespace {
 constexpr size_t kLengthBytes = sizeof(uint64_t), kChecksumBytes = sizeof(uint32_t);
 constexpr size_t kHeaderBytes = kLengthBytes + kChecksumBytes;
 
-// Rotated and shifted, so that the checksum of a record that holds checksums is not trivial.
-uint32_t masked_crc(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return (crc >> 15 | crc << 17) + 0xa282ead8;
-}
+uint32_t masked_crc(std::string_view bytes) { return masked_crc32c(crc32c(bytes)); }
 
 template <class T>
 std::string_view bytes_of(const T& value) {

@@ -11,6 +11,8 @@
 #include "keras/layer_outputs.h"
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
+#include "keras/saving/shared_layers.h"
+#include "keras/saving/stored_weights.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/log.h"
 #include "lockstep/ops/math.h"
@@ -124,6 +126,8 @@ LayerBase::LayerBase(std::string class_name, LayerBaseOptions options, std::sour
 }
 
 LayerBase::~LayerBase() = default;
+
+std::vector<std::string> LayerBase::stored_names() const { return names_by_class("layers/", layers_); }
 
 void LayerBase::build(const Shape&) {}
 void LayerBase::build_all(const std::vector<Shape>& inputs) {
@@ -480,6 +484,7 @@ Json Layer::serialize(std::source_location where) const {
   const CallSite site(where);
   checked(where);
   Json json = serialized(base_->module(), class_name(), base_->get_config());
+  SharedLayersWritten::mark(*base_, json);
   if (user_classes().contains(class_name())) {
     json.set("module", nullptr);
     json.set("registered_name", "Custom>" + class_name());
@@ -496,7 +501,10 @@ Json Layer::serialize(std::source_location where) const {
 
 Layer Layer::deserialize(const Json& json, std::source_location where) {
   const CallSite site(where);
-  return layer_registry().make(json, where);
+  if (const std::optional<Layer> shared = SharedLayersRead::find(json)) return *shared;
+  const Layer layer = layer_registry().make(json, where);
+  SharedLayersRead::add(json, layer);
+  return layer;
 }
 
 Registry<Layer>& layer_registry() {

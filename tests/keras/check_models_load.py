@@ -2,10 +2,14 @@
 
     python tests/keras/check_models_load.py FOLDER
 
-For each FOLDER/NAME.json, the model as JSON, there is a FOLDER/NAME.safetensors with the weights by Keras' path and
+For each FOLDER/NAME.json, the model as JSON, there is a FOLDER/NAME.keras, the model as a whole, and a
+FOLDER/NAME.safetensors with the weights by Keras' path and
 
     x           the input (x/0, x/1, ... where there are several)
     prediction  what Lockstep predicts for it (prediction/0, ... where there are several)
+
+A FOLDER/NAME.keras without a JSON is a model that has been trained; its safetensors file has labels and predictions of one
+more step, too: y, prediction_after.
 
 Exits with 1 where a model does not load, a weight is missing or left over, or a prediction is off, with 3 where this
 Python has no Keras. `./run check keras` writes the files and calls it.
@@ -70,8 +74,16 @@ def several(tensors, name):
     return [tensors[f"{name}/{i}"] for i in range(len(tensors)) if f"{name}/{i}" in tensors]
 
 
+def difference(actual, expected):
+    """The largest max|difference| / max|prediction| of the outputs."""
+    if isinstance(actual, dict):
+        actual = [actual[name] for name in sorted(actual)]
+    actual = actual if isinstance(actual, list) else [actual]
+    return max(float(np.max(np.abs(a - e)) / (np.max(np.abs(e)) or 1.0)) for a, e in zip(actual, expected, strict=True))
+
+
 def check(path):
-    """The largest max|difference| / max|prediction| of the outputs, and how large it may be."""
+    """The difference of Keras' and Lockstep's predictions, of the model as JSON and as a whole, and how large it may be."""
     keras.utils.clear_session(free_memory=False)
     tensors = fixture_files.read_tensors(path.with_suffix(".safetensors"))
     x, expected = several(tensors, "x"), several(tensors, "prediction")
@@ -83,27 +95,38 @@ def check(path):
     if not model.built:
         model.build(x[0].shape)
     assign(model, tensors)
+    loaded = keras.models.load_model(path.with_suffix(".keras"))
+    error = max(difference(predictions(model, x), expected), difference(predictions(loaded, x), expected))
+    return error, TOLERANCES[keras.config.floatx()]
+
+
+def check_trained(path):
+    """The same of a model that goes on training."""
+    keras.utils.clear_session(free_memory=False)
+    keras.config.set_floatx("float32")
+    tensors = fixture_files.read_tensors(path.with_suffix(".safetensors"))
+    x = several(tensors, "x")
+    model = keras.models.load_model(path)
+    error = difference(predictions(model, x), several(tensors, "prediction"))
+    model.train_on_batch(x[0] if len(x) == 1 else x, tensors["y"])
+    return max(error, difference(predictions(model, x), several(tensors, "prediction_after"))), TOLERANCES["float32"]
+
+
+def predictions(model, x):
     names = sorted(model._inputs_struct) if isinstance(getattr(model, "_inputs_struct", None), dict) else None
     fixed = model.inputs[0].shape[0] if model.inputs else None
     if fixed and any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
         # From batch to batch the state goes on, as on TensorFlow: predict() of the JAX backend begins each anew.
-        actual = np.concatenate([model(x[0][at : at + fixed], training=False) for at in range(0, len(x[0]), fixed)])
-    else:
-        actual = model.predict(dict(zip(names, x)) if names else x[0] if len(x) == 1 else x, verbose=0,
-                               batch_size=fixed or 32)
-    if isinstance(actual, dict):
-        actual = [actual[name] for name in sorted(actual)]
-    actual = actual if isinstance(actual, list) else [actual]
-    error = max(float(np.max(np.abs(a - e)) / (np.max(np.abs(e)) or 1.0)) for a, e in zip(actual, expected, strict=True))
-    return error, TOLERANCES[keras.config.floatx()]
+        return np.concatenate([model(x[0][at : at + fixed], training=False) for at in range(0, len(x[0]), fixed)])
+    return model.predict(dict(zip(names, x)) if names else x[0] if len(x) == 1 else x, verbose=0, batch_size=fixed or 32)
 
 
 def main(folder):
     failures = 0
-    files = sorted(folder.glob("*.json"))
+    files = sorted(folder.glob("*.json")) + sorted(p for p in folder.glob("*.keras") if not p.with_suffix(".json").exists())
     for path in files:
         try:
-            error, tolerance = check(path)
+            error, tolerance = check(path) if path.suffix == ".json" else check_trained(path)
             fine = error <= tolerance
             print(f"{path.stem}: {error:.1e}{'' if fine else ', more than ' + str(tolerance)}")
         except Exception as error:

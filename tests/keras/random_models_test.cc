@@ -1,5 +1,6 @@
 // Random models agree with what Keras recorded: testdata/README.md describes the file, its numbers and the criterion.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -235,6 +236,14 @@ TEST_P(RandomModel, IsWrittenAsItWasRead) {
   ASSERT_EQ(first.size(), second.size());
   for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(doubles(first[i]), doubles(second[i]));
 
+  const std::string archive = ::testing::TempDir() + "random_" + std::to_string(getpid()) + ".keras";
+  again.save(archive);
+  const Model loaded = models::load_model(archive);
+  std::filesystem::remove(archive);
+  ASSERT_EQ(loaded.weights().size(), model.weights().size());
+  for (size_t i = 0; i < model.weights().size(); ++i)
+    EXPECT_EQ(doubles(loaded.weights()[i].value()), doubles(model.weights()[i].value()));
+
   const char* folder = std::getenv("LOCKSTEP_WRITE_MODELS");
   if (!folder) return;
   const std::string path = std::string(folder) + "/random_" + GetParam();
@@ -244,6 +253,7 @@ TEST_P(RandomModel, IsWrittenAsItWasRead) {
   for (size_t i = 0; i < first.size(); ++i) tensors.emplace_back("prediction/" + std::to_string(i), first[i]);
   train::save_safetensors(path + ".safetensors", tensors);
   std::ofstream(path + ".json") << text;
+  model.save(path + ".keras");
 }
 
 TEST(RandomModels, AreMany) { EXPECT_GE(model_names().size(), 100U); }

@@ -1,5 +1,6 @@
 // Training agrees with what Keras recorded: testdata/README.md describes the files and the criterion.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -198,6 +199,14 @@ TEST_P(RecordedRun, IsWrittenAsItWasRead) {
   for (size_t i = 0; i < predicted.size(); ++i)
     EXPECT_EQ(doubles(predicted_again[i]), doubles(predicted[i])) << "result " << i;
 
+  const std::string archive = ::testing::TempDir() + "recorded_" + std::to_string(getpid()) + ".keras";
+  again.save(archive);
+  const Model loaded = models::load_model(archive);
+  std::filesystem::remove(archive);
+  ASSERT_EQ(loaded.weights().size(), weights.size());
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_EQ(doubles(loaded.weights()[i].value()), doubles(weights[i].value())) << weights[i].name();
+
   const char* folder = std::getenv("LOCKSTEP_WRITE_MODELS");
   if (!folder) return;
   const auto add = [&](const std::string& name, const TensorList& list) {
@@ -209,6 +218,7 @@ TEST_P(RecordedRun, IsWrittenAsItWasRead) {
   const std::string path = std::string(folder) + "/" + GetParam();
   train::save_safetensors(path + ".safetensors", tensors);
   std::ofstream(path + ".json") << text;
+  model.save(path + ".keras");
 }
 
 INSTANTIATE_TEST_SUITE_P(Keras, RecordedRun, ::testing::ValuesIn(run_names()),

@@ -197,6 +197,7 @@ for _ in range(200):
 import os, signal, threading, time
 import numpy as np
 import tensorflow as tf
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background may have inherited that it is ignored
 model = tf.keras.Sequential([tf.keras.layers.Dense(8, input_shape=(4,))])
 model.compile("sgd", "mse")
 threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

@@ -37,6 +37,8 @@ class AtomicFile {
   const std::string& path() const { return path_; }
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  // At this place, which write() does not move; devices and pipes have none.
+  void write_at(uint64_t offset, const void* data, size_t bytes);
   void commit();
 
  private:

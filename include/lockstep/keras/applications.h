@@ -49,7 +49,8 @@ struct ResnetOptions {
   // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3 that keeps
   // their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which the log says.
   std::string stem = "auto";
-  // Of resnet50: "v1" is Keras' network; "v1.5" has no biases, and strides in the 3 x 3 convolutions, as most others have.
+  // Of resnet50: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the 3 x 3 convolutions, as
+  // most others have.
   std::string version = "v1";
   Activation classifier_activation = {};
   std::string name = {};  // empty: the function's
@@ -70,11 +71,13 @@ struct VitOptions {
   int64_t heads = 4;
   int64_t mlp_dim = 128;
   double dropout = 0;
+  // What the classifier sees: "mean" of the patches, or a "token" of its own in front of them, as most published ones have.
+  std::string pooling = "mean";
+  double epsilon = 1e-6;  // of the normalisations
   Activation classifier_activation = {};
   std::string name = "vit_tiny";
 };
-// A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise first,
-// the mean over the patches. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192,
+// A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise first. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192,
 // .depth = 12, .heads = 3, .mlp_dim = 768}.
 Model vit_tiny(const VitOptions& options = {}, std::source_location where = std::source_location::current());
 
@@ -86,6 +89,8 @@ struct GptOptions {
   int64_t heads = 4;
   int64_t mlp_dim = 0;  // 0: 4 dim
   double dropout = 0;
+  double epsilon = 1e-6;          // of the normalisations
+  bool approximate_gelu = false;  // by tanh
   std::string name = "gpt_tiny";
 };
 // A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what comes next.
@@ -99,10 +104,24 @@ struct Gpt2Options {
   int64_t heads = 12;
   int64_t mlp_dim = 0;  // 0: 4 dim
   double dropout = 0;
+  double epsilon = 1e-6;          // of the normalisations
+  bool approximate_gelu = false;  // by tanh
   std::string name = "gpt2";
 };
-// GPT-2 of 124 million parameters: the same network, of which the logits are products with the token embeddings.
+// GPT-2 of 124 million parameters: the same network, of which the logits are products with the token embeddings. The published
+// weights were trained with {.epsilon = 1e-5, .approximate_gelu = true}.
 Model gpt2(const Gpt2Options& options = {}, std::source_location where = std::source_location::current());
+
+// --- published weights ---------------------------------------------------------------------------------------------
+
+// The model of a folder as Hugging Face's hub has it, config.json and model.safetensors, weights and all. Of the types "gpt2",
+// "vit" (gives the logits of its classifier) and "resnet" (18 and 50, of the kinds that resnet18 and resnet50 have).
+// Images are channels last here, and (0, 1) or normalised as the publisher says. Throws Error(unsupported) for another type,
+// or settings that have no counterpart, and Error(invalid_argument) where the file does not fit.
+//
+// Model::load_weights() reads such a model.safetensors into a model of this zoo, too.
+Model from_hugging_face(const std::string& folder,
+                        std::source_location where = std::source_location::current());
 
 // --- by name, for files --------------------------------------------------------------------------------------------
 

@@ -167,15 +167,15 @@ struct ModelCheckpointOptions {
   std::string monitor = "val_loss";  // for save_best_only
   int verbose = 0;
   bool save_best_only = false;     // only where the value is better than at all saves before
-  bool save_weights_only = false;  // false: the model's JSON is written beside the weights
+  bool save_weights_only = false;  // false: the model's JSON is written beside the weights; a .keras file holds both
   std::string mode = "auto";
   int64_t save_freq = 0;  // every so many batches; 0: every epoch
   // save_best_only: what the value of the first save has to be better than.
   std::optional<double> initial_value_threshold = {};
 };
-// Saves weights (safetensors) to `path`, in which {epoch} (from 1), {batch} and the names of the logs stand
-// for their values: "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is complete or not there; one of
-// the same name is replaced.
+// Saves weights to `path`, as save_weights() does, or whole models where it ends in .keras. In the path {epoch} (from 1),
+// {batch} and the names of the logs stand for their values: "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is
+// complete or not there; one of the same name is replaced.
 Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {},
                          std::source_location where = std::source_location::current());
 

@@ -299,6 +299,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Keras' name of the module the class is found in.
   virtual std::string module() const { return "keras.layers"; }
 
+  // Where Keras' files keep the layers inside, in the order of layers(): "cell", "forward_layer". Empty for one that they do
+  // not keep. Default: "layers/" and the class in snake case, numbered.
+  virtual std::vector<std::string> stored_names() const;
+
   const std::string& class_name() const { return class_name_; }
   const std::string& name() const { return options_.name; }
   const std::string& path() const { return path_; }

@@ -265,12 +265,19 @@ class Model : public Layer {
   void summary(const SummaryOptions& options = {},
                std::source_location where = std::source_location::current()) const;
 
-  // Weights by path name, in a safetensors file. Written to a temporary name first, then renamed.
+  // The whole model as Keras 3 saves it, in a file that ends in .keras: what it is made of, its weights and, where it is
+  // compiled, with what and the optimizer's state. Keras loads it, and so does models::load_model(). The file appears
+  // complete or not at all.
+  void save(const std::string& path, std::source_location where = std::source_location::current()) const;
+  // The weights: of a path that ends in .weights.h5 as Keras 3 saves them, with the optimizer's state where the model is
+  // compiled; of any other, by path name in a safetensors file. The file appears complete or not at all.
   void save_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
-  // By structure, as Keras does: the weights of the file's first layer go to the model's first layer, whatever the
-  // layers are called. Where the structures differ, or others wrote the file, by path name: every weight must be there
-  // with its shape; the error lists what is missing, extra or misshapen.
+  // The weights, and nothing else, of a file that save_weights(), save(), Keras 3 (.weights.h5, .keras) or Keras 2 (.h5) wrote,
+  // or of any safetensors file; what the file is, its first bytes say. By structure, as Keras does: the weights of the
+  // file's first layer go to the model's first layer, whatever the layers are called. A safetensors file that others wrote,
+  // or of another structure, goes by path name. Every weight must be there with its shape; the error lists what is missing,
+  // extra or misshapen, and the model is as it was.
   void load_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
 
@@ -297,6 +304,17 @@ class Sequential : public Model {
 namespace models {
 using keras::Model;
 using keras::Sequential;
+
+struct LoadModelOptions {
+  bool compile = true;  // false: the model is not compiled, and its optimizer's state stays in the file
+};
+// A model that save() wrote, or Keras 3: a .keras file, or the folder that it unpacks to. A compiled one goes on training
+// where it stood. Classes of your own are made known by register_layer() before. Throws Error(io) for a damaged file,
+// Error(unsupported) for what there is no counterpart of.
+Model load_model(const std::string& path, const LoadModelOptions& options = {},
+                 std::source_location where = std::source_location::current());
+// A model of the same layers with weights of its own, made anew; it is not compiled.
+Model clone_model(const Model& model, std::source_location where = std::source_location::current());
 inline Model model_from_json(const std::string& json,
                              std::source_location where = std::source_location::current()) {
   return Model::from_json(json, where);

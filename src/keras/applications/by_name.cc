@@ -23,6 +23,9 @@ void visit_options(Visitor& v, Options& o) {
   if constexpr (requires { o.heads; }) v("heads", o.heads, kPositive);
   if constexpr (requires { o.mlp_dim; }) v("mlp_dim", o.mlp_dim, kPositive);
   if constexpr (requires { o.dropout; }) v("dropout", o.dropout, kBelowOne);
+  if constexpr (requires { o.pooling; }) v("pooling", o.pooling);
+  if constexpr (requires { o.epsilon; }) v("epsilon", o.epsilon, kPositive);
+  if constexpr (requires { o.approximate_gelu; }) v("approximate_gelu", o.approximate_gelu);
   if constexpr (requires { o.activation; }) v("activation", o.activation);
   if constexpr (requires { o.classifier_activation; }) v("classifier_activation", o.classifier_activation);
   v("name", o.name);

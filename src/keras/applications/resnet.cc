@@ -86,7 +86,8 @@ class Builder {
                                           .use_bias = architecture_.use_bias && !later(),
                                           .kernel_initializer = "he_normal",
                                           .name = name + "_conv"})(x);
-    return layers::BatchNormalization({.epsilon = architecture_.epsilon, .name = name + "_bn"})(y);
+    return layers::BatchNormalization(
+        {.epsilon = later() ? 1e-5 : architecture_.epsilon, .name = name + "_bn"})(y);
   }
   // A 3 x 3 one. A strided one pads both sides alike, as the published networks do: "same" would pad the far side only.
   KerasTensor spatial(KerasTensor x, int64_t filters, int64_t stride, const std::string& name) const {

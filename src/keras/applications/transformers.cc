@@ -1,3 +1,4 @@
+#include "keras/operation_layer.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/applications.h"
@@ -12,10 +13,18 @@ struct BlockOptions {
   int64_t mlp_dim;
   double dropout;
   bool causal;
+  double epsilon;
+  bool approximate_gelu;
 };
 
-KerasTensor normalized(const KerasTensor& x, const std::string& name) {
-  return layers::LayerNormalization({.epsilon = 1e-6, .name = name})(x);
+KerasTensor normalized(const KerasTensor& x, double epsilon, const std::string& name) {
+  return layers::LayerNormalization({.epsilon = epsilon, .name = name})(x);
+}
+
+// As an operation behind the layer: there is no activation of this kind that Keras would know by name.
+KerasTensor approximate_gelu(const KerasTensor& x) {
+  const OperationArguments arguments{.positional = Json::List{Json::object({{"input", 0}})}};
+  return make_layer<OperationLayer>("Gelu", Json::object({{"approximate", true}}), arguments)(x);
 }
 
 // Attention, then a dense network on each position; both see a normalised input and are added to it.
@@ -24,13 +33,15 @@ KerasTensor transformer_block(KerasTensor x, const BlockOptions& options, const 
     if (options.dropout > 0) y = layers::Dropout(options.dropout, {.name = name + part + "_dropout"})(y);
     x = layers::Add({.name = name + part + "_add"})(KerasTensorList{x, y});
   };
-  KerasTensor y = normalized(x, name + "_attention_norm");
+  KerasTensor y = normalized(x, options.epsilon, name + "_attention_norm");
   add(layers::MultiHeadAttention(options.heads, options.dim / options.heads,
                                  {.dropout = options.dropout, .name = name + "_attention"})(
           KerasTensorList{y, y}, {.use_causal_mask = options.causal}),
       "_attention");
-  y = normalized(x, name + "_mlp_norm");
-  y = layers::Dense(options.mlp_dim, {.activation = "gelu", .name = name + "_mlp_1"})(y);
+  y = normalized(x, options.epsilon, name + "_mlp_norm");
+  const Activation gelu = options.approximate_gelu ? Activation() : Activation("gelu");
+  y = layers::Dense(options.mlp_dim, {.activation = gelu, .name = name + "_mlp_1"})(y);
+  if (options.approximate_gelu) y = approximate_gelu(y);
   add(layers::Dense(options.dim, {.name = name + "_mlp_2"})(y), "_mlp");
   return x;
 }
@@ -53,19 +64,27 @@ Model vit_tiny(const VitOptions& options, std::source_location where) {
           ErrorCode::invalid_argument, std::source_location::current(),
           "vit_tiny: input_shape must be (height, width, channels), the first two multiples of patch_size ",
           options.patch_size, "; received ", image);
+  const bool token = options.pooling == "token";
+  require(token || options.pooling == "mean", ErrorCode::invalid_argument, std::source_location::current(),
+          "vit_tiny: pooling must be \"mean\" or \"token\", received \"", options.pooling, "\"");
   const int64_t patches = (image[0] / options.patch_size) * (image[1] / options.patch_size);
   const KerasTensor input = Input(image);
   KerasTensor x = layers::Conv2D(options.dim, options.patch_size,
                                  {.strides = options.patch_size, .name = "patches"})(input);
   x = layers::Reshape({patches, options.dim}, {.name = "sequence"})(x);
-  const KerasTensor positions =
-      layers::PositionEmbedding(patches, {.initializer = "random_normal", .name = "positions"})(x);
+  // The token is a learned vector in front of the patches: zeros, to which the embedding of its position adds it.
+  if (token) x = layers::ZeroPadding1D({1, 0}, {.name = "with_token"})(x);
+  const KerasTensor positions = layers::PositionEmbedding(
+      patches + (token ? 1 : 0), {.initializer = "random_normal", .name = "positions"})(x);
   x = layers::Add({.name = "embedded"})(KerasTensorList{x, positions});
   if (options.dropout > 0) x = layers::Dropout(options.dropout, {.name = "embedded_dropout"})(x);
   for (int64_t i = 0; i < options.depth; ++i)
-    x = transformer_block(x, {options.dim, options.heads, options.mlp_dim, options.dropout, false},
-                          "block" + std::to_string(i + 1));
-  x = layers::GlobalAveragePooling1D({.name = "mean"})(normalized(x, "norm"));
+    x = transformer_block(
+        x, {options.dim, options.heads, options.mlp_dim, options.dropout, false, options.epsilon, false},
+        "block" + std::to_string(i + 1));
+  x = normalized(x, options.epsilon, "norm");
+  if (token) x = layers::Flatten({.name = "token"})(layers::Cropping1D({0, patches}, {.name = "first"})(x));
+  if (!token) x = layers::GlobalAveragePooling1D({.name = "mean"})(x);
   x = layers::Dense(options.classes, {.activation = options.classifier_activation, .name = "predictions"})(x);
   return {input, x, {.name = options.name}};
 }
@@ -89,9 +108,11 @@ Model causal_transformer(const char* model, const Options& options, bool tied) {
   if (options.dropout > 0) x = layers::Dropout(options.dropout, {.name = "embedded_dropout"})(x);
   const int64_t mlp_dim = options.mlp_dim > 0 ? options.mlp_dim : 4 * options.dim;
   for (int64_t i = 0; i < options.depth; ++i)
-    x = transformer_block(x, {options.dim, options.heads, mlp_dim, options.dropout, true},
+    x = transformer_block(x,
+                          {options.dim, options.heads, mlp_dim, options.dropout, true, options.epsilon,
+                           options.approximate_gelu},
                           "block" + std::to_string(i + 1));
-  x = normalized(x, "norm");
+  x = normalized(x, options.epsilon, "norm");
   x = tied ? embedding(x) : layers::Dense(options.vocabulary, {.use_bias = false, .name = "logits"})(x);
   return {tokens, x, {.name = options.name}};
 }

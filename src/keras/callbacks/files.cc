@@ -53,6 +53,9 @@ class ModelCheckpointCallback final : public CallbackBase {
     require(options.save_weights_only || !path_.ends_with(".json"), ErrorCode::invalid_argument,
             std::source_location::current(), "ModelCheckpoint: \"", path_,
             "\" is for the weights; the model itself is written beside them, as .json");
+    require(!options.save_weights_only || !path_.ends_with(".keras"), ErrorCode::invalid_argument,
+            std::source_location::current(), "ModelCheckpoint: \"", path_,
+            "\" is a name for whole models; weights alone end in .weights.h5 or .safetensors");
   }
 
   void on_train_begin(const Logs&) override {
@@ -119,9 +122,13 @@ class ModelCheckpointCallback final : public CallbackBase {
       terminal::print(fmt::format("\nEpoch {}: saving model to {}\n", epoch_ + 1, path.string()));
     }
     make_folder_of(path);
-    if (!options_.save_weights_only)
-      write_text(fs::path(path).replace_extension(".json"), model().to_json(2));
-    model().save_weights(path);
+    if (path.extension() == ".keras") {
+      model().save(path.string());
+    } else {
+      if (!options_.save_weights_only)
+        write_text(fs::path(path).replace_extension(".json"), model().to_json(2));
+      model().save_weights(path.string());
+    }
     if (options_.verbose > 0)
       terminal::print(fmt::format("\nEpoch {}: finished saving model to {}\n", epoch_ + 1, path.string()));
   }

@@ -118,6 +118,14 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
     return layer;
   }
 
+  // As Keras' attributes are called: "query_dense", ..., behind `prefix`; the gate's is always private.
+  std::vector<std::string> names_of_projections(const std::string& prefix) const {
+    std::vector<std::string> names;
+    for (const Layer& layer : this->layers())
+      names.push_back((layer == gate_ ? "_" : prefix) + (layer == output_ ? "output" : layer.name()) + "_dense");
+    return names;
+  }
+
   // What is seen, but for causality: (batch, queries, keys) with sizes of 1 where it is the same for all.
   Tensor mask_for(const Tensor& query, const Tensor& key, const CallContext& context) const {
     const std::optional<int64_t>& window = this->settings_.options.sliding_window;
@@ -215,6 +223,8 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
     for (Axes* axes : {&o.output_shape, &o.attention_axes})
       if (axes->single()) *axes = Axes(axes->values());
   }
+
+  std::vector<std::string> stored_names() const override { return names_of_projections(""); }
 
   void build_all(const std::vector<Shape>& inputs) override {
     check_inputs(inputs);
@@ -323,6 +333,8 @@ class GroupQueryAttentionLayer final : public HeadsLayer<GroupQueryAttentionSett
             "GroupQueryAttention: num_query_heads must be a multiple of num_key_value_heads, received ",
             s.num_query_heads, " and ", s.num_key_value_heads);
   }
+
+  std::vector<std::string> stored_names() const override { return names_of_projections("_"); }
 
   void build_all(const std::vector<Shape>& inputs) override {
     check_inputs(inputs);

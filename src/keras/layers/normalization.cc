@@ -315,6 +315,8 @@ class SpectralNormalizationLayer final : public ConfiguredLayer<SpectralNormaliz
                             .dtype = kernel_.dtype()});
   }
 
+  std::vector<std::string> stored_names() const override { return {"layer"}; }
+
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     if (context.training) normalize_kernel();
     return settings_.layer.apply(inputs, {.training = context.training});

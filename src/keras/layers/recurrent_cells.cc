@@ -4,6 +4,7 @@
 #include "keras/layers/recurrent_cell.h"
 #include "keras/layers/recurrent_settings.h"
 #include "keras/layers/registry.h"
+#include "keras/saving/stored_weights.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/layers/recurrent.h"
@@ -292,6 +293,7 @@ class StackedRNNCellsLayer final : public ConfiguredLayer<StackedSettings> {
     return results;
   }
 
+  std::vector<std::string> stored_names() const override { return names_by_class("cells/", layers()); }
   const std::vector<Layer>& cells() const { return settings_.cells; }
 };
 const RegisterLayer<StackedRNNCellsLayer> stacked_rnn_cells;

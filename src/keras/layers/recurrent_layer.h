@@ -135,6 +135,7 @@ class RecurrentLayer : public ConfiguredLayer<Settings>, public KeepsStates {
     return options().return_sequences ? TensorList{masks[0]} : TensorList();
   }
   bool supports_masking() const override { return true; }
+  std::vector<std::string> stored_names() const override { return {"cell"}; }
 
   void reset_states() const override {
     for (const Variable& state : states_) state.assign(zeros_like(state));

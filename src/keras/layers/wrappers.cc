@@ -113,6 +113,7 @@ class BidirectionalLayer final : public ConfiguredLayer<BidirectionalSettings> {
     return TensorList(settings_.options.merge_mode ? 1 : 2, masks[0]);
   }
   bool supports_masking() const override { return true; }
+  std::vector<std::string> stored_names() const override { return {"forward_layer", "backward_layer"}; }
 
  private:
   TensorList merged(const Tensor& ahead, const Tensor& made_backwards) const {
@@ -150,6 +151,8 @@ class TimeDistributedLayer final : public ConfiguredLayer<TimeDistributedSetting
     step.erase(1);
     layer_.build(step, where());
   }
+
+  std::vector<std::string> stored_names() const override { return {"layer"}; }
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const Tensor mask = layer_.base()->supports_masking() ? context.mask() : Tensor();

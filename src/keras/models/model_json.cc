@@ -9,6 +9,7 @@
 #include "keras/models/functional_model.h"
 #include "keras/models/sequential_model.h"
 #include "keras/operation_layer.h"
+#include "keras/saving/shared_layers.h"
 #include "keras/training/compile_config.h"
 #include "keras/training/trainer.h"
 #include "keras/written_tensors.h"
@@ -374,6 +375,7 @@ Json SequentialModel::get_config() const {
 std::string Model::to_json(int indent, std::source_location where) const {
   const CallSite site(where);
   const Trainer& trainer = model_base(where).trainer();
+  const SharedLayersWritten shared(*this);
   Json json = serialize();
   json.set("compile_config",
            trainer.compiled() ? serialize_compile_options(trainer.options()) : Json::object());
@@ -383,6 +385,7 @@ std::string Model::to_json(int indent, std::source_location where) const {
 Model Model::from_json(const std::string& text, std::source_location where) {
   return as_error("from_json", where, [&] {
     const Json json = with_plain_settings(Json::parse(text, "model JSON", where));
+    const SharedLayersRead shared;
     const Layer layer = Layer::deserialize(json, where);
     auto base = std::dynamic_pointer_cast<ModelBase>(layer.base());
     require(base != nullptr, ErrorCode::invalid_argument, where, "from_json: \"",

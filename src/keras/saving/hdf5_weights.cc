@@ -1,0 +1,270 @@
+#include "keras/saving/hdf5_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "keras/optimizers/core.h"
+#include "keras/saving/optimizer_state.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+namespace {
+
+constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kInnerOptimizer = "optimizer/inner_optimizer";
+constexpr const char* kName = "name";
+constexpr const char* kLayers = "layers";
+// What Keras 2.13 called them.
+constexpr const char* kOldLayers = "_layer_checkpoint_dependencies";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// The groups of arrays below `group` that are not among `used`.
+class Leftovers {
+ public:
+  Leftovers(const train::Hdf5Reader& file, const std::set<std::string>& used) : file_(file), used_(used) {}
+
+  std::vector<std::string> find(const std::string& group) {
+    visit(group, 0);
+    return found_;
+  }
+
+ private:
+  // Groups of a damaged file may hold each other.
+  static constexpr int kMaxDepth = 64, kMaxGroups = 1'000'000;
+
+  void visit(const std::string& group, int depth) {
+    require(depth < kMaxDepth && ++groups_ < kMaxGroups, ErrorCode::io, std::source_location::current(),
+            "HDF5 file \"", file_.name(), "\": its groups hold each other without end");
+    for (const std::string& name : file_.names(group)) {
+      const std::string path = group + "/" + name;
+      // Some versions of Keras keep states of random generators, which are made anew here.
+      if (name.starts_with("seed_generator") || !file_.has_group(path)) continue;
+      if (name == "vars") {
+        if (!used_.contains(path) && !file_.names(path).empty()) found_.push_back(group);
+      } else {
+        visit(path, depth + 1);
+      }
+    }
+  }
+
+  const train::Hdf5Reader& file_;
+  const std::set<std::string>& used_;
+  std::vector<std::string> found_;
+  int groups_ = 0;
+};
+
+void write_group(train::Hdf5Writer& file, const std::string& path, const std::string& name,
+                 const TensorList& values) {
+  const std::string group = group_of_weights(path);
+  file.set_text(group, kName, name);
+  for (size_t i = 0; i < values.size(); ++i) file.add(group, std::to_string(i), values[i]);
+}
+
+std::string does_not_fit(const char* user, const train::Hdf5Reader& file, const Model& model) {
+  return detail::concat(user, ": \"", file.name(), "\" does not fit model \"", model.name(), "\"");
+}
+
+}  // namespace
+
+std::string written_hdf5_weights(const Model& model, std::source_location where) {
+  train::Hdf5Writer file(where);
+  for (const StoredWeights& stored : stored_weights(model)) {
+    TensorList values;
+    for (const Variable& weight : stored.weights) values.push_back(weight.value(where));
+    write_group(file, stored.path, stored.name, values);
+  }
+  if (model.compiled(where)) {
+    const optimizers::Optimizer& optimizer = model.optimizer(where);
+    TensorList values;
+    for (const StoredState& state : stored_state(optimizer, model.trainable_weights(where)))
+      values.push_back(state.value());
+    write_group(file, kOptimizer, optimizer.name(), values);
+    // Keras writes the inner one's a second time.
+    if (const Json config = optimizer.core()->config(); const Json* inner = config.find("inner_optimizer"))
+      write_group(file, kInnerOptimizer, inner->at("config").at("name").as_string(),
+                  TensorList(values.begin() + 4, values.end()));
+  }
+  return file.finish();
+}
+
+PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& file, const char* user,
+                                 std::source_location where) {
+  Mismatches wrong;
+  std::set<std::string> used;
+  struct Found {
+    std::string array;
+    Variable variable;
+  };
+  std::vector<Found> found;
+  for (const StoredWeights& stored : stored_weights(model)) {
+    std::string group = group_of_weights(stored.path);
+    if (const std::string old = replaced(group, kLayers, kOldLayers);
+        !file.has_group(group) && file.has_group(old))
+      group = old;
+    used.insert(group);
+    const size_t there = file.names(group).size();
+    if (there != stored.weights.size()) {
+      wrong.add(detail::concat("layer \"", stored.name, "\" has ", stored.weights.size(), " weights, \"",
+                               group, "\" ",
+                               file.has_group(group) ? "has " + std::to_string(there) : "is missing"));
+      continue;
+    }
+    for (size_t i = 0; i < stored.weights.size(); ++i) {
+      const std::string array = group + "/" + std::to_string(i);
+      if (!file.has_array(array))
+        wrong.add("missing: " + array);
+      else if (const TensorSpec spec = file.spec(array); !fits(spec, stored.weights[i]))
+        wrong.add(stored.weights[i].name() + " (" + array + ")", spec, stored.weights[i]);
+      else
+        found.push_back({array, stored.weights[i]});
+    }
+  }
+  for (const char* layers : {kLayers, kOldLayers})
+    if (file.has_group(layers))
+      for (const std::string& group : Leftovers(file, used).find(layers))
+        wrong.add("not in the model: " + group);
+  wrong.require_none(does_not_fit(user, file, model), where);
+  // A weight that several layers list is in the file for each of them: the last one counts, as in Keras.
+  PendingWeights pending;
+  for (const Found& one : found) pending.add(one.variable, file.read(one.array));
+  return pending;
+}
+
+PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& file, const char* user,
+                                   std::source_location where) {
+  const std::string group = group_of_weights(kOptimizer);
+  const optimizers::Optimizer& optimizer = model.optimizer(where);
+  const std::vector<StoredState> states = stored_state(optimizer, model.trainable_weights(where));
+  const size_t there = file.names(group).size();
+  PendingWeights pending;
+  // Without slots: it never made a step, and Keras does not read it either.
+  const auto scalar = [](const StoredState& state) { return state.spec.shape.rank() == 0; };
+  if (there == 0 || (there < states.size() && std::all_of(states.begin(), states.begin() + there, scalar)))
+    return pending;
+  Mismatches wrong;
+  if (there != states.size())
+    wrong.add(detail::concat("optimizer \"", optimizer.name(), "\" has ", states.size(),
+                             " variables, the file's has ", there));
+  for (size_t i = 0; i < states.size() && there == states.size(); ++i) {
+    const std::string array = group + "/" + std::to_string(i);
+    if (!file.has_array(array)) {
+      wrong.add("missing: " + array);
+    } else if (const TensorSpec spec = file.spec(array); spec.shape != states[i].spec.shape) {
+      wrong.add(detail::concat("optimizer's ", states[i].name, " (", array, ") is ", states[i].spec,
+                               " in the model and ", spec, " in the file"));
+    }
+  }
+  wrong.require_none(does_not_fit(user, file, model) + "; {.compile = false} leaves the optimizer out",
+                     where);
+  for (size_t i = 0; i < states.size(); ++i)
+    states[i].read(file.read(group + "/" + std::to_string(i)), pending);
+  return pending;
+}
+
+// --- Keras 2 -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* kLayerNames = "layer_names";
+constexpr const char* kWeightNames = "weight_names";
+
+// A list of texts; one that was too long for an attribute is in "NAME0", "NAME1", ....
+std::optional<std::vector<std::string>> text_list(const train::Hdf5Reader& file, const std::string& group,
+                                                  const std::string& name) {
+  if (auto all = file.texts(group, name)) return all;
+  std::optional<std::vector<std::string>> all;
+  for (int i = 0;; ++i) {
+    const auto part = file.texts(group, name + std::to_string(i));
+    if (!part) return all;
+    if (!all) all.emplace();
+    all->insert(all->end(), part->begin(), part->end());
+  }
+}
+
+std::string legacy_root(const train::Hdf5Reader& file) {
+  return file.has_group("model_weights") ? "model_weights" : "";
+}
+
+// "kernel" of "dense_1/kernel:0"
+std::string plain_name(const std::string& weight) {
+  const std::string name = weight.substr(weight.rfind('/') + 1);
+  return name.substr(0, name.find(':'));
+}
+
+// The layer's weights in the order of the file's names: Keras lists those that are trained first, unless the layer was frozen.
+std::vector<Variable> in_order_of(const Layer& layer, const std::vector<std::string>& names) {
+  const std::vector<Variable> all = layer.weights();
+  std::vector<Variable> trained_first = all;
+  std::stable_partition(trained_first.begin(), trained_first.end(),
+                        [](const Variable& v) { return v.trainable(); });
+  for (const std::vector<Variable>& order : {trained_first, all}) {
+    const bool same = std::equal(order.begin(), order.end(), names.begin(), names.end(),
+                                 [](const Variable& variable, const std::string& name) {
+                                   return plain_name(variable.name()) == plain_name(name);
+                                 });
+    if (same) return order;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_legacy_hdf5(const train::Hdf5Reader& file) {
+  return text_list(file, legacy_root(file), kLayerNames).has_value();
+}
+
+PendingWeights read_legacy_hdf5(const Model& model, const train::Hdf5Reader& file, const char* user,
+                                std::source_location where) {
+  struct Stored {
+    std::string layer;
+    std::vector<std::string> weights;
+  };
+  const std::string root = legacy_root(file);
+  const auto inside = [&](const std::string& name) { return root.empty() ? name : root + "/" + name; };
+  std::vector<Stored> stored;
+  const auto layer_names = text_list(file, root, kLayerNames);
+  for (const std::string& name : layer_names.value_or(std::vector<std::string>())) {
+    auto weights = text_list(file, inside(name), kWeightNames).value_or(std::vector<std::string>());
+    if (!weights.empty()) stored.push_back({name, std::move(weights)});
+  }
+  std::vector<Layer> layers;
+  for (const Layer& layer : model.layers(where))
+    if (!layer.weights(where).empty()) layers.push_back(layer);
+  Mismatches wrong;
+  if (layers.size() != stored.size())
+    wrong.add(detail::concat("it has ", layers.size(), " layers with weights, the file ", stored.size()));
+  std::vector<std::pair<std::string, Variable>> found;
+  for (size_t i = 0; i < layers.size() && layers.size() == stored.size(); ++i) {
+    const std::vector<Variable> weights = in_order_of(layers[i], stored[i].weights);
+    if (weights.empty()) {
+      std::string ours, theirs;
+      for (const Variable& weight : layers[i].weights()) ours += " " + plain_name(weight.name());
+      for (const std::string& weight : stored[i].weights) theirs += " " + plain_name(weight);
+      wrong.add(detail::concat("layer \"", layers[i].name(), "\" has", ours, ", the file's \"",
+                               stored[i].layer, "\" has", theirs));
+      continue;
+    }
+    for (size_t w = 0; w < weights.size(); ++w) {
+      const std::string array = inside(stored[i].layer) + "/" + stored[i].weights[w];
+      if (!file.has_array(array))
+        wrong.add("missing: " + array);
+      else if (const TensorSpec spec = file.spec(array); !fits(spec, weights[w]))
+        wrong.add(weights[w].name() + " (" + array + ")", spec, weights[w]);
+      else
+        found.emplace_back(array, weights[w]);
+    }
+  }
+  wrong.require_none(does_not_fit(user, file, model), where);
+  PendingWeights pending;
+  for (const auto& [array, variable] : found) pending.add(variable, file.read(array));
+  return pending;
+}
+
+}  // namespace lockstep::keras

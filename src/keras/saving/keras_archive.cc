@@ -1,0 +1,99 @@
+#include "keras/saving/keras_archive.h"
+
+#include "base/as_error.h"
+#include "base/file.h"
+#include "keras/saving/hdf5_weights.h"
+#include "keras/training/trainer.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::keras {
+namespace {
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kMetadata = "metadata.json";
+constexpr const char* kWeights = "model.weights.h5";
+constexpr const char* kAssets = "assets/";
+// Whose format this is.
+constexpr const char* kKerasVersion = "3.15.1";
+
+}  // namespace
+
+KerasArchive::KerasArchive(const std::string& path, std::source_location where) : path_(path) {
+  if (is_folder(path)) {
+    weights_ = std::make_unique<train::Hdf5Reader>(path + "/" + kWeights, where);
+    return;
+  }
+  zip_ = std::make_unique<train::ZipReader>(path, where);
+  for (const char* entry : {kConfig, kWeights})
+    require(zip_->contains(entry), ErrorCode::io, where, "\"", path,
+            "\" is no model of Keras 3: the archive has no ", entry);
+  for (const std::string& name : zip_->names())
+    require(!name.starts_with(kAssets) || name.ends_with('/'), ErrorCode::unsupported, where, "\"", path,
+            "\": layers keep files in the archive (\"", name,
+            "\"), which are not read; make the layer with its vocabulary given, and save the model again");
+  weights_ = std::make_unique<train::Hdf5Reader>(zip_->read(kWeights), path + ":" + kWeights, where);
+}
+
+std::string KerasArchive::config() const {
+  return zip_ ? zip_->read(kConfig) : read_file(path_ + "/" + kConfig);
+}
+
+void Model::save(const std::string& path, std::source_location where) const {
+  as_error("save", where, [&] {
+    require(path.ends_with(".keras"), ErrorCode::invalid_argument, where, "save: \"", path,
+            "\" must end in .keras; save_weights() writes weights alone (.weights.h5, .safetensors)");
+    require(built(), ErrorCode::failed_precondition, where, "save: model \"", name(),
+            "\" has no weights yet; call build() or fit() first");
+    const Json metadata =
+        Json::object({{"keras_version", kKerasVersion}, {"writer", "Lockstep " LOCKSTEP_VERSION}});
+    // A list in braces would copy the weights.
+    std::vector<train::ZipEntry> entries;
+    entries.push_back({kMetadata, metadata.dump()});
+    entries.push_back({kConfig, to_json(-1, where)});
+    entries.push_back({kWeights, written_hdf5_weights(*this, where)});
+    train::write_zip(path, entries, where);
+  });
+}
+
+namespace models {
+namespace {
+
+Json without_compile(Json json) {
+  json.set("compile_config", nullptr);
+  return json;
+}
+
+}  // namespace
+
+Model load_model(const std::string& path, const LoadModelOptions& options, std::source_location where) {
+  return as_error("load_model", where, [&] {
+    if (!is_folder(path) && !is_zip_file(path, where)) {
+      require(!is_hdf5_file(path, where), ErrorCode::unsupported, where, "load_model: \"", path,
+              "\" is an HDF5 file, of weights or of a model of Keras 2, whose configuration is not read; "
+              "make the model "
+              "anew and call load_weights(), which reads both");
+      fail(ErrorCode::io, where, "load_model: \"", path, "\" is no .keras file");
+    }
+    const KerasArchive archive(path, where);
+    const Json config = Json::parse(archive.config(), path + ":" + kConfig, where);
+    require(config.is_object(), ErrorCode::io, where, "load_model: \"", path, "\": ", kConfig,
+            " is no JSON object");
+    const Model model = Model::from_json((options.compile ? config : without_compile(config)).dump(), where);
+    const PendingWeights weights = read_hdf5_weights(model, archive.weights(), "load_model", where);
+    if (model.compiled(where)) {
+      model.model_base(where).trainer().build_optimizer();
+      read_hdf5_optimizer(model, archive.weights(), "load_model", where).assign(where);
+    }
+    weights.assign(where);
+    return model;
+  });
+}
+
+Model clone_model(const Model& model, std::source_location where) {
+  return as_error("clone_model", where, [&] {
+    return Model::from_json(without_compile(Json::parse(model.to_json(-1, where))).dump(), where);
+  });
+}
+
+}  // namespace models
+}  // namespace lockstep::keras
