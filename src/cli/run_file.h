@@ -285,7 +285,10 @@ struct RunFile {
            "Keras' compile settings; left out: those of the model's JSON, and for applications Adam, sparse "
            "categorical cross-entropy and accuracy"});
     v("fit", fit, {.help = "How training goes"});
-    v("initial_weights", initial_weights, {.help = "Path of a file of weights to start from: .safetensors, .weights.h5, .keras, .h5, or a TensorFlow checkpoint", .file = true});
+    v("initial_weights", initial_weights,
+      {.help = "Path of a file of weights to start from: .safetensors, .weights.h5, .keras, .h5, or a "
+               "TensorFlow checkpoint",
+       .file = true});
     v("seed", seed, {.help = "Of the initial weights, the order of the examples and dropout", .at_least = 0});
     v("output", output,
       {.help = "Folder for weights.safetensors, model.json, history.json, run.json and record.json, for "

@@ -166,8 +166,9 @@ Callback ProgbarLogger();
 struct ModelCheckpointOptions {
   std::string monitor = "val_loss";  // for save_best_only
   int verbose = 0;
-  bool save_best_only = false;     // only where the value is better than at all saves before
-  bool save_weights_only = false;  // false: the model's JSON is written beside the weights; a .keras file holds both
+  bool save_best_only = false;  // only where the value is better than at all saves before
+  bool save_weights_only =
+      false;  // false: the model's JSON is written beside the weights; a .keras file holds both
   std::string mode = "auto";
   int64_t save_freq = 0;  // every so many batches; 0: every epoch
   // save_best_only: what the value of the first save has to be better than.

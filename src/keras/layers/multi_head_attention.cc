@@ -122,7 +122,8 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   std::vector<std::string> names_of_projections(const std::string& prefix) const {
     std::vector<std::string> names;
     for (const Layer& layer : this->layers())
-      names.push_back((layer == gate_ ? "_" : prefix) + (layer == output_ ? "output" : layer.name()) + "_dense");
+      names.push_back((layer == gate_ ? "_" : prefix) + (layer == output_ ? "output" : layer.name()) +
+                      "_dense");
     return names;
   }
 
