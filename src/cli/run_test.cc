@@ -156,7 +156,7 @@ TEST_F(RunTest, KerasModelInTheFileItself) {
                                                        "metrics": ["accuracy"]})")}});
   EXPECT_TRUE(carried_out(run.dump()).contains("accuracy"));
   run.erase("compile");
-  EXPECT_THAT(mistake(run.dump()), HasSubstr("compile: the model's JSON does not say how to train it"));
+  EXPECT_THAT(mistake(run.dump()), HasSubstr("compile: the model's file does not say how to train it"));
 }
 
 // --- data ------------------------------------------------------------------------------------------------------------
