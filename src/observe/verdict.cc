@@ -525,9 +525,12 @@ std::string bound_by(const RunSummary& given) {
   if (category == Category::compute && flops > 0 && seconds > 0) {
     const double half = run->mean[Counter::half_flops] / static_cast<double>(run->replicas.size());
     const double rate = flops / seconds, most = ceiling(summary.setting, flops, half);
-    text += most > 0 ? fmt::format(", at {:.0f}% of what the device can do ({:.3g} of {:.3g} GFLOP/s)",
-                                   std::min(100.0, 100 * rate / most), rate / 1e9, most / 1e9)
-                     : fmt::format(", at {:.3g} GFLOP/s", rate / 1e9);
+    const bool tera = std::max(rate, most) >= 1e12;
+    const double unit = tera ? 1e12 : 1e9;
+    const char* const name = tera ? "TFLOP/s" : "GFLOP/s";
+    text += most > 0 ? fmt::format(", at {:.0f}% of what the device can do ({:.3g} of {:.3g} {})",
+                                   std::min(100.0, 100 * rate / most), rate / unit, most / unit, name)
+                     : fmt::format(", at {:.3g} {}", rate / unit, name);
   }
   const double taken =
       std::min(1.0, excused(*run) / run->mean.wall / static_cast<double>(run->replicas.size()));

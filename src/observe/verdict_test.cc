@@ -338,6 +338,8 @@ TEST(Verdict, AHealthyRunIsToldWhatBoundsIt) {
   summary.setting.flops_per_second = 400e9;
   EXPECT_EQ(bound_by(summary),
             "compute takes 90% of the time, at 25% of what the device can do (100 of 400 GFLOP/s)");
+  summary.setting.flops_per_second = 50e12;
+  EXPECT_THAT(bound_by(summary), HasSubstr("at 0% of what the device can do (0.1 of 50 TFLOP/s)"));
   EXPECT_EQ(bound_by(RunSummary{}), "");
 }
 
