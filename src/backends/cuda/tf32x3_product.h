@@ -89,9 +89,9 @@ void launch_product(const Plan& plan, const ProductSize& size, const A& a, const
   const auto launch = [&]<class C>() {
     const size_t shared = sizeof(Memory<C, A, B>);
     auto* const kernel = multiply_tiles<C, A, B>;
-    static const cudaError_t allowed =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    check(allowed, "cudaFuncSetAttribute");
+    // Of this kernel on this GPU: with every launch, for a program may use several.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+          "cudaFuncSetAttribute");
     const dim3 grid(static_cast<unsigned>(plan.tiles(size)), static_cast<unsigned>(plan.parts),
                     static_cast<unsigned>(size.batches));
     kernel<<<grid, C::kThreads, shared, stream>>>(a, b, size, plan.share, finish, c, parts);

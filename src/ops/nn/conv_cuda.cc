@@ -1,6 +1,7 @@
-// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products in
-// TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
-// the two sides, which few of its algorithms know, is written out.
+// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products
+// in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the others are cuDNN's. Images have the layout that it likes
+// best; filters are transposed to its order. Padding that differs on the two sides, which few of its algorithms know, is
+// written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
 #include "lockstep/device/config.h"

@@ -195,14 +195,7 @@ class DirectConv final : public Kernel {
   DirectConv(const KernelRequest& request, const Shape& x, const Shape& y)
       : direction_(conv_direction(request.op)),
         attrs_(request.attrs<ConvAttrs>()),
-        geometry_(attrs_.window, x, y) {
-    for (const auto* kernel :
-         {reinterpret_cast<const void*>(sum_over_taps<false>),
-          reinterpret_cast<const void*>(sum_over_taps<true>), reinterpret_cast<const void*>(filter_gradient)})
-      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(kMostShared)),
-            "cudaFuncSetAttribute");
-  }
+        geometry_(attrs_.window, x, y) {}
 
   // In shared memory.
   size_t bytes() const {
@@ -236,6 +229,13 @@ class DirectConv final : public Kernel {
                *second = static_cast<const float*>(args.inputs[1]);
     auto* const result = static_cast<float*>(args.outputs[0]);
     const auto images = static_cast<unsigned>(g.batch);
+    // Of these kernels on this GPU: with every launch, for a program may use several.
+    for (const auto* kernel :
+         {reinterpret_cast<const void*>(sum_over_taps<false>),
+          reinterpret_cast<const void*>(sum_over_taps<true>), reinterpret_cast<const void*>(filter_gradient)})
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(kMostShared)),
+            "cudaFuncSetAttribute");
     switch (direction_) {
       case ConvDirection::forward:
         sum_over_taps<false><<<dim3(images, slices(g.windows, g.out)), kThreads, bytes(), stream>>>(
