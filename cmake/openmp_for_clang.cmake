@@ -1,6 +1,6 @@
-# OpenMP for the fuzzers' build. oneDNN brings libgomp, and a process wants one OpenMP runtime only, so clang
+# OpenMP where clang compiles. oneDNN brings libgomp, and a process wants one OpenMP runtime only, so clang
 # links libgomp as well. With it clang leaves out the parallel regions: every loop runs on the calling thread,
-# which is what a fuzzer wants. clang cannot read g++'s omp.h; LLVM's says the same.
+# which is what a fuzzer wants; other threads are threads all the same. clang cannot read g++'s omp.h; LLVM's says the same.
 
 file(GLOB omp_headers /usr/lib/llvm-*/lib/clang/*/include/omp.h)
 if(NOT omp_headers)

@@ -44,7 +44,7 @@ TEST(DTypePolicy, ThatDoesNotExistSaysWhatDoes) {
     EXPECT_THAT(error.message(),
                 AllOf(HasSubstr("mixed_float32"), HasSubstr("bfloat16"), HasSubstr("mixed_float16")));
   }
-  EXPECT_THROW(DTypePolicy(DType::int32), Error);
+  EXPECT_THROW(DTypePolicy{DType::int32}, Error);
 }
 
 }  // namespace
