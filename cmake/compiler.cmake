@@ -63,6 +63,10 @@ if(LOCKSTEP_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # Libraries that are loaded at run time (NVML, HDF5, libcurl) are called by declarations of our own.
     add_compile_options(-fno-sanitize=function)
+    # As g++ does by itself.
+    string(REGEX MATCH "address|thread" sanitizer ${LOCKSTEP_SANITIZE})
+    string(TOUPPER ${sanitizer} sanitizer)
+    add_compile_definitions(__SANITIZE_${sanitizer}__)
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)
