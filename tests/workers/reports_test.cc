@@ -123,6 +123,9 @@ const RegisterScenario unshared("same examples", same_examples);
 void expect_verdict(const char* scenario, const std::string& id,
                     const std::vector<std::string>& environment = {}) {
   if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "code that is not optimised takes longer than the cause";
+#endif
   constexpr int kAttempts = 3;
   std::string said;
   for (int i = 0; i < kAttempts; ++i) {
