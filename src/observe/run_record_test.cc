@@ -83,7 +83,9 @@ TEST(RunRecord, WhatIsWrongIsNamedWithItsPlace) {
   EXPECT_THAT(changed([](Json& j) { j["timeline"].set("rows", Json::list()); }),
               HasSubstr("timeline.spans[0]: is in row 0, which does not exist"));
   EXPECT_THAT(changed([](Json& j) {
-                j["timeline"].set("spans", Json::List{Json::List{0, 0, 0}});
+                Json::List spans;
+                spans.emplace_back(Json::List{0, 0, 0});
+                j["timeline"].set("spans", std::move(spans));
               }),
               HasSubstr("timeline.spans[0]: has 3 numbers, and should have 5"));
   EXPECT_THAT(changed([](Json& j) { j["kernels"].set("steps", 0); }),
