@@ -33,8 +33,9 @@ namespace {
 int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
   if (bound_socket >= 0) {
     fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
-    require(listen(bound_socket, size) == 0, ErrorCode::io, where, "group: rank 0 cannot listen at ",
-            address.host, ":", address.port, ": ", std::strerror(errno));
+    const bool listens = listen(bound_socket, size) == 0;
+    require(listens, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port,
+            ": ", std::strerror(errno));
     return bound_socket;
   }
   int error = 0;
@@ -83,7 +84,8 @@ class Group::Impl {
       gather(where);
     else
       approach(where);
-    require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, where, "group: ", std::strerror(errno));
+    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
+    require(piped, ErrorCode::io, where, "group: ", std::strerror(errno));
     for (Member& m : members_) m.heard = SteadyClock::now();
     watcher_ = std::thread([this] { watch(); });
   }
