@@ -477,7 +477,9 @@ class Group::Impl {
         // What listens there may be stopped, or be gone before it answers: another takes its place then.
         const Moment answer =
             options_.may_be_under_way ? std::min(until, in_seconds(Strangers::kProofSeconds)) : until;
-        failure = hub->prove(options_.secret, answer);
+        failure = hub->prove(options_.secret, answer, [&] {
+          notice.say([&] { return about() + ": what listens there does not answer"; });
+        });
         if (failure.empty()) break;
         require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
                 "group: rank ", rank(), " of ", size(), " at ", options_.address, ": ", failure);
