@@ -36,6 +36,7 @@ void write_page(const observe::RunRecord& record, AtomicFile& file);
 // What an option takes, with short words for what it does not.
 CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
 CLI::Validator positive_number();
+CLI::Validator path();  // what "$FOLDER" becomes where that is not set is none
 // A team of more is refused before the system refuses to make the threads.
 inline constexpr int64_t kMostThreads = 1024;
 

@@ -442,7 +442,7 @@ void add_plan(CLI::App& app, int& status) {
                     "GPUs, for 1 and 2 "
                     "logical GPUs) with trainings there, and keep the error");
   command->add_flag("--json", f->json, "The forecast as one JSON object (docs/plan.md)");
-  command->add_option("--output", f->output, "Also write that object to this file");
+  command->add_option("--output", f->output, "Also write that object to this file")->check(path());
   command->footer(
       "A step is simulated as it is run: its kernels, the buckets of gradients that they fill, the sums of "
       "these "

@@ -33,8 +33,9 @@ namespace {
 int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
   if (bound_socket >= 0) {
     fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
-    require(listen(bound_socket, size) == 0, ErrorCode::io, where, "group: rank 0 cannot listen at ",
-            address.host, ":", address.port, ": ", std::strerror(errno));
+    const bool listens = listen(bound_socket, size) == 0;
+    require(listens, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port,
+            ": ", std::strerror(errno));
     return bound_socket;
   }
   int error = 0;
@@ -83,7 +84,8 @@ class Group::Impl {
       gather(where);
     else
       approach(where);
-    require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, where, "group: ", std::strerror(errno));
+    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
+    require(piped, ErrorCode::io, where, "group: ", std::strerror(errno));
     for (Member& m : members_) m.heard = SteadyClock::now();
     watcher_ = std::thread([this] { watch(); });
   }
@@ -475,7 +477,9 @@ class Group::Impl {
         // What listens there may be stopped, or be gone before it answers: another takes its place then.
         const Moment answer =
             options_.may_be_under_way ? std::min(until, in_seconds(Strangers::kProofSeconds)) : until;
-        failure = hub->prove(options_.secret, answer);
+        failure = hub->prove(options_.secret, answer, [&] {
+          notice.say([&] { return about() + ": what listens there does not answer"; });
+        });
         if (failure.empty()) break;
         require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
                 "group: rank ", rank(), " of ", size(), " at ", options_.address, ": ", failure);
