@@ -38,11 +38,10 @@ function headline(record) {
         `${new Date(record.started_ms).toLocaleString()} · ${duration(until)}` +
             ` · ${record.replicas.length} replica${record.replicas.length === 1 ? '' : 's'} · process ${
                 record.process} on ${record.host}`),
-    // Figures of other workers come in at the end of an epoch.
     record.others_ms > 0 && record.state === 'running' ?
         element(
             'div', {class: 'quiet'},
-            `Other workers as of ${new Date(record.others_ms).toLocaleTimeString()}, the end of their last epoch`) :
+            `Other workers as of ${new Date(record.others_ms).toLocaleTimeString()}`) :
         null,
     element('div', {class: 'tiles'}, tiles)
   ].filter(child => child !== null);
