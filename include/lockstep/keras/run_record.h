@@ -22,7 +22,7 @@ struct RunRecordOptions {
 // Keeps record.json in `folder` up to date: curves, where the time of the steps went, some of them in full, the input, memory,
 // kernels and verdicts. A thread of its own writes it every few seconds, whole; a few early steps are traced, unless the
 // program traces itself. Where the run goes on from a backup or with an initial_epoch, so does the record that lies there. Of
-// several workers every one has this callback, and the chief writes for all: the others tell it every two seconds what they did.
+// several workers every one has this callback, and the chief writes for all: the others tell it every second what they did.
 // A folder is for one run at a time.
 Callback RunRecord(const std::string& folder, const RunRecordOptions& options = {},
                    std::source_location where = std::source_location::current());

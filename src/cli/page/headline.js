@@ -52,7 +52,7 @@ function verdicts(record) {
     const replica = record.replicas[0];
     if (!replica || replica.steps < 4)
       return [element('p', {class: 'quiet'}, 'Too few steps to say anything yet.')];
-    return [element('p', {}, `Nothing: the run is healthy${record.bound ? `; ${record.bound}` : ''}.`)];
+    return [element('p', {}, `Nothing: the run is healthy${record.bound ? `; ${record.bound.replaceAll('_', ' ')}` : ''}.`)];
   }
   return record.verdicts.map(
       verdict => element('article', {class: 'verdict'}, element('h3', {}, verdict.cause), element('dl', {}, [
