@@ -31,6 +31,7 @@ enum class MessageKind : uint32_t {
   gathered,      // one rank's part of a gathering, to rank 0
   gathered_all,  // everybody's, or what is wrong with them
   progress,
+  posted,  // what a rank says of itself, to rank 0
   lost,
   gave_up,
   left,

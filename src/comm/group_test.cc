@@ -63,6 +63,23 @@ TEST(Group, SharesWhatRankZeroGives) {
   }
 }
 
+TEST(Group, RankZeroKnowsWhatTheOthersSaidLast) {
+  auto all = groups(3);
+  EXPECT_EQ(all[0]->posts()[1].bytes, "") << "nothing yet";
+  const std::string large(500'000, 'x');
+  all[1]->post("first");
+  all[1]->post(large);
+  all[2]->post("short");
+  EXPECT_TRUE(soon([&] {
+    const std::vector<Group::Post> posts = all[0]->posts();
+    return posts[1].bytes == large && posts[2].bytes == "short";
+  }));
+  EXPECT_GE(all[0]->posts()[1].age_s, 0);
+  EXPECT_EQ(all[0]->posts()[0].bytes, "") << "its own it knows";
+  all[1]->post("second");
+  EXPECT_TRUE(soon([&] { return all[0]->posts()[1].bytes == "second"; }));
+}
+
 TEST(Group, KnowsWhoIsBehind) {
   auto all = groups(3);
   all[0]->progress(5, 4);

@@ -10,10 +10,7 @@ namespace lockstep::execute {
 namespace {
 
 // Attributes that name something in this process' memory.
-bool names_memory(const OpDef& op) {
-  return &op == &kCapture || &op == &kVariable || op.name == std::string_view("loop") ||
-         op.name == std::string_view("cond");
-}
+bool names_memory(const OpDef& op) { return &op == &kCapture || &op == &kVariable; }
 
 uint64_t structure_of(const Graph& graph) {
   AttrHasher hasher;
