@@ -180,6 +180,13 @@ std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b) {
   return {left, operand(b, left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt)};
 }
 
+SavedForm saved_form(const Kept& object) {
+  return in_python([&] {
+    const nb::object form = nb::borrow<nb::callable>(package().saved.get())(object.get());
+    return SavedForm{nb::cast<std::string>(form[0]), json(form[1])};
+  });
+}
+
 std::function<TensorList(std::span<const Tensor>)> tensor_function(nb::handle function) {
   return [kept = Kept(function)](std::span<const Tensor> inputs) {
     const nb::gil_scoped_acquire acquire;
@@ -218,8 +225,9 @@ void bind_errors(nb::module_& m) {
   });
   m.def("introduce", [](nb::handle as_tensor, nb::handle dtypes, nb::handle as_dtype, nb::handle error,
                         std::string folder) {
-    package() = {Kept(as_tensor), Kept(dtypes), Kept(as_dtype), Kept(error), std::move(folder)};
+    package() = {Kept(as_tensor), Kept(dtypes), Kept(as_dtype), Kept(error), Kept(), std::move(folder)};
   });
+  m.def("introduce_files", [](nb::handle saved) { package().saved = Kept(saved); });
 }
 
 }  // namespace lockstep::python

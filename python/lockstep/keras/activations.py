@@ -1,6 +1,8 @@
 """keras.activations."""
 
 from .. import _lockstep, nn, ops
+from . import saving
+from ._configured import written_activation
 
 _ops = _lockstep.ops
 
@@ -33,13 +35,24 @@ def get(identifier):
         return globals()["linear"]
     if callable(identifier):
         return identifier
-    if identifier in _lockstep.activation_names():
-        return globals()[identifier]
-    return _named(identifier)
+    return deserialize(identifier)
+
+
+def deserialize(config, custom_objects=None):
+    """The function of a name or a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        name = config["config"] if isinstance(config, dict) and config.get("class_name") == "function" else config
+        if isinstance(name, dict):
+            return saving.deserialize_keras_object(name)
+        found = saving.known(name) or written_activation(name)
+        if found is not None:
+            return found
+        if name in _lockstep.activation_names():
+            return globals().setdefault(name, _named(name))
+        raise ValueError(f"there is no activation {name!r}; there are {', '.join(_lockstep.activation_names())}")
 
 
 def serialize(activation):
-    return getattr(activation, "_lockstep_activation", activation.__name__)
-
-
-deserialize = get
+    """Its name, as files hold it."""
+    known = getattr(activation, "_lockstep_activation", None)
+    return known if known is not None else saving.serialize_keras_object(activation)

@@ -1,6 +1,7 @@
 """keras.layers: functions with weights."""
 
 import inspect
+import re
 import threading
 import weakref
 
@@ -10,6 +11,7 @@ from .. import _lockstep, dtypes, nest
 from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
+from . import saving
 from ._configured import classes, serialized
 from ._texts import StringLookup, TextVectorization  # noqa: F401
 
@@ -86,6 +88,11 @@ _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of 
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
 
 
+# Attributes of objects of the front, which files do not know.
+_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
+          "_made_with", "_objects")
+
+
 def wrapped(handle):
     """The object of Python for a layer of the engine."""
     self = handle.python_self
@@ -94,12 +101,13 @@ def wrapped(handle):
     found = _objects.get(handle.key)
     if found is None:
         from . import models
-        if isinstance(handle, _lockstep.Model):
+        if handle.class_name == "Sequential":
+            cls, handle = models.Sequential, _lockstep.Sequential.of(handle)
+        elif handle.class_name == "Functional" or isinstance(handle, _lockstep.Model):
             cls = models.Model
         else:
             cls = globals().get(handle.class_name)
-            if not (inspect.isclass(cls) and issubclass(cls, Layer)):
-                cls = {"Sequential": models.Sequential, "Functional": models.Model}.get(handle.class_name, Layer)
+            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) else Layer
         found = cls.__new__(cls)
         found._take(handle)
     return found
@@ -116,6 +124,7 @@ class Layer:
         self._own(kwargs)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        saving.make_known(type(self))
         self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
                                            serialized(activity_regularizer)))
 
@@ -142,6 +151,7 @@ class Layer:
             # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
             inner = self._handle
             self.__dict__["_inner"] = inner
+            saving.make_known(type(self))
             self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
             self._handle.hold_layer(inner)
 
@@ -167,6 +177,8 @@ class Layer:
         elif not self._is_written:
             self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
 
+    _engine_build = build  # a class with another one makes its weights itself
+
     def call(self, *args, **kwargs):
         """Computes the result."""
         handle = self.__dict__.get("_inner")
@@ -181,7 +193,8 @@ class Layer:
 
     def get_config(self):
         if self._is_written:
-            return {}
+            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self.dtype_policy}, "registered_name": None}
+            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
         return {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
 
     @classmethod
@@ -197,8 +210,32 @@ class Layer:
         if pending is not None and pending[0]:
             first = nest.flatten(pending[0][0])
             given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
-        if type(self).build is not Layer.build or "_inner" in self.__dict__:
+        if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
             self.build(given)
+        elif pending is None:
+            self._built_without_call(shapes)
+
+    def _built_without_call(self, shapes):
+        """Somebody wants the weights, and build() makes none."""
+
+    def _stored_names(self, keys):
+        """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
+        places = {}
+
+        def visit(value, path):
+            if isinstance(value, Layer):
+                places.setdefault(value._handle.key, path)
+            elif isinstance(value, (list, tuple, dict)):
+                used = {}
+                for part in value.values() if isinstance(value, dict) else value:
+                    if isinstance(part, (Layer, list, tuple, dict)):
+                        name = _in_files(type(part).__name__) if isinstance(part, Layer) else "container"
+                        count = used[name] = used.get(name, -1) + 1
+                        visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
+        for name in sorted(vars(self)):
+            if not name.startswith("__") and name not in _FRONT:
+                visit(vars(self)[name], name)
+        return [places[key] for key in keys] if all(key in places for key in keys) else None
 
     def _call_for_engine(self, inputs, training, masks):
         pending = getattr(self._local, "pending", None)
@@ -448,11 +485,8 @@ class Layer:
                 return None
         raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
 
-    def _serialized(self):
-        config = self._handle.serialize()
-        if self._is_written:
-            _register_class(type(self))
-        return config
+    def _serialized_for_file(self):
+        return self._handle.serialize()
 
     def _by_reference(self):
         return {"class_name": "PythonReference", "config": {"key": self._handle.key}}
@@ -500,6 +534,8 @@ class Layer:
 def _policy_name(dtype):
     if dtype is None:
         return ""
+    if isinstance(dtype, dict):  # of a file
+        return dtype["config"]["name"]
     return dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtypes.as_dtype(dtype).name
 
 
@@ -534,18 +570,15 @@ def _call_parameters(cls):
     return _parameters_of_call[cls]
 
 
-_known_classes = set()
-
-
-def _register_class(cls):
-    """Makes a class of Python's own known to the engine, by its name."""
-    if cls not in _known_classes:
-        _known_classes.add(cls)
-        _lockstep.register_layer(cls.__name__, lambda config: cls.from_config(config)._handle)
-
-
 # A configuration that names a layer which is there already.
-_lockstep.register_layer("PythonReference", lambda config: _objects[config["key"]]._handle)
+_lockstep.register_object("layer", "PythonReference", lambda config: _objects[config["key"]]._handle)
+
+
+def _in_files(class_name):
+    """Keras' rule for names of classes in files."""
+    name = re.sub(r"\W+", "", class_name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 class _Call(Layer):
@@ -685,8 +718,10 @@ maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _
 
 def deserialize(config, custom_objects=None):
     """A layer from its configuration."""
-    return wrapped(_lockstep.Layer.deserialize(config))
+    with saving.custom_object_scope(custom_objects):
+        return wrapped(_lockstep.Layer.deserialize(config))
 
 
 def serialize(layer):
-    return layer._serialized()
+    """A configuration of it."""
+    return saving.serialize_keras_object(layer)
