@@ -10,6 +10,7 @@
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/keras/preprocessing.h"
 #include "lockstep/observe/run_report.h"
+#include "lockstep/ops/math.h"
 #include "structures.h"
 
 namespace lockstep::python {
@@ -392,6 +393,12 @@ void bind_losses(nb::module_& m) {
       .def_prop_ro("takes_values", [](const Metric& metric) { return metric.base()->takes_values(); })
       .def("result", [](const Metric& metric) { return metric.result(here()); })
       .def("reset_state", [](const Metric& metric) { metric.reset_state(here()); })
+      // The variables of one that needs no data to know their sizes.
+      .def("build",
+           [](const Metric& metric) {
+             const Tensor none = full({1, 1}, 0, DType::float32, when_asked());
+             metric.base()->ensure_built(metric.base()->takes_values() ? Tensor() : none, none);
+           })
       .def("variables", [](const Metric& metric) { return metric.variables(); })
       .def_prop_ro("name", [](const Metric& metric) { return metric.name(); })
       .def("serialize", [](const Metric& metric) { return python::to_python(metric.serialize()); });

@@ -244,6 +244,8 @@ GLUE = {
     "backend.common.global_state.clear_session": lambda f: f.keras.backend.clear_session,
     "backend.common.keras_tensor.KerasTensor": lambda f: f.keras.KerasTensor,
     "backend.common.keras_tensor": lambda f: _namespace(KerasTensor=f.keras.KerasTensor),
+    "saving.custom_object_scope": lambda f: f.keras.saving.custom_object_scope,
+    "saving.object_registration.CustomObjectScope": lambda f: f.keras.saving.custom_object_scope,
     "utils.traceback_utils": lambda f: _namespace(is_traceback_filtering_enabled=lambda: False),
 }
 
@@ -264,6 +266,8 @@ def reason_of(error):
         if isinstance(chain, ModuleNotFoundError):
             return "not applicable", f"needs {chain.name}"
         text = str(chain)
+        if isinstance(chain, AttributeError) and re.search(r"has no attribute '_\w+'", text):
+            return "not applicable", "it looks at private attributes"
         if isinstance(chain, AttributeError) and (found := re.match(r"module 'keras[\w.]*' has no attribute '\w+'", text)):
             return "absent", found.group(0)
         if isinstance(chain, (TypeError, ValueError)) and "no tensor holds elements of type" in text:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import _lockstep, dtypes
 from ..tensor import is_tensor
 from . import saving
+from .random import SeedGenerator
 
 def serialized(value, parameter=""):
     """A value of an argument as a configuration holds it."""
@@ -29,6 +30,8 @@ def serialized(value, parameter=""):
         return [serialized(part, parameter) for part in value]
     if isinstance(value, dict):
         return {str(key): serialized(part, parameter) for key, part in value.items()}
+    if isinstance(value, SeedGenerator):
+        return value.seed
     if hasattr(value, "_by_reference"):  # a layer in a layer: that very one, not another like it
         return value._by_reference()
     if hasattr(value, "_serialized"):
@@ -167,6 +170,17 @@ class Configured:
     @classmethod
     def from_config(cls, config):
         return cls(**config)
+
+    def __getattr__(self, name):
+        # Settings of the engine's: regularizer.l2, optimizer.clipnorm.
+        if not name.startswith("_") and not self._is_written:
+            config = self._engine_form()["config"]
+            if name in config:
+                return config[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self):
+        return saving.deserialize_keras_object, (self._serialized_for_file(),)
 
     def __repr__(self):
         return f"<{type(self).__name__} {self.get_config()}>"

@@ -169,13 +169,12 @@ class Layer:
 
     # --- what a class of Python's own defines ---
 
-    def build(self, input_shape):
+    def build(self, *input_shape, **named):
         """Makes the weights, by add_weight()."""
-        inner = self.__dict__.get("_inner")
-        if inner is not None:
-            inner.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
-        elif not self._is_written:
-            self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+        shapes = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
+        if handle is not None:
+            handle.build([_sizes(shape) for given in shapes for shape in _shape_leaves(given)])
 
     _engine_build = build  # a class with another one makes its weights itself
 

@@ -6,16 +6,18 @@ import weakref
 from .. import _lockstep
 from ..tensor import convert_to_tensor
 from . import saving
+from .backend import standardize_dtype
 from ._configured import Configured, classes, configuration, parameters
 
 
 class Loss(Configured):
     """Labels and predictions become a number. Derive from it and define call(y_true, y_pred) to write one."""
     _kind = "loss"
-    _engine = None
+    _engine = _dtype = None
 
     def __init__(self, name=None, reduction="sum_over_batch_size", dtype=None):
         self._settings = (name or _snake(type(self).__name__), reduction)
+        self._dtype = dtype
 
     def _own(self, kwargs):
         if kwargs.get("reduction") == "auto":
@@ -23,6 +25,7 @@ class Loss(Configured):
         return kwargs
 
     def _make(self, class_name, config):
+        self._dtype = config.pop("dtype", None)
         if "reduction" in config and config["reduction"] is None:
             config["reduction"] = "none"
         self._engine = _lockstep.Loss.deserialize({"class_name": class_name, "config": config})
@@ -42,6 +45,8 @@ class Loss(Configured):
         return self._engine.losses(convert_to_tensor(y_true), convert_to_tensor(y_pred))
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        if self._dtype is not None:
+            y_true, y_pred = (_lockstep.ops.cast(convert_to_tensor(y), self.dtype) for y in (y_true, y_pred))
         return self._handle(y_true, y_pred, sample_weight)
 
     @property
@@ -54,7 +59,7 @@ class Loss(Configured):
 
     @property
     def dtype(self):
-        return "float32"
+        return standardize_dtype(getattr(self._dtype, "compute_dtype", self._dtype))
 
     def _engine_form(self):
         return None if self._engine is None else self._engine.serialize()

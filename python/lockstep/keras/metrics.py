@@ -55,7 +55,7 @@ class Metric(Configured):
 
     def update_state(self, *args, sample_weight=None):
         """Adds a batch: labels and predictions, or values."""
-        given = [convert_to_tensor(arg) for arg in args]
+        given = [convert_to_tensor(arg) for arg in args if arg is not None]
         weight = None if sample_weight is None else convert_to_tensor(sample_weight)
         if self._handle.takes_values:
             if len(given) == 2:
@@ -90,9 +90,20 @@ class Metric(Configured):
 
     @property
     def variables(self):
+        if not self._is_written and not _depends_on_data(self):
+            self._handle.build()
         return self._handle.variables()
 
-    weights = variables
+    weights = non_trainable_variables = variables
+    trainable_variables = ()
+
+    def __getattr__(self, name):
+        # Settings and variables of the engine's: auc.num_thresholds, precision.true_positives.
+        if not name.startswith("_") and not self._is_written:
+            for variable in self._handle.variables():
+                if variable._name.rsplit("/", 1)[-1] == name:
+                    return variable
+        return super().__getattr__(name)
 
     @property
     def dtype(self):
@@ -110,7 +121,19 @@ class Metric(Configured):
 
 from .losses import _snake  # noqa: E402
 
-_known = classes("metric", Metric, __name__, first=lambda name: ("name", "dtype") if name in _NAME_FIRST else ())
+
+def _depends_on_data(metric):
+    """Whether the sizes of its variables follow from the first labels and predictions."""
+    config = metric._engine_form()
+    return not isinstance(config, dict) or "average" in config["config"] or "class_aggregation" in config["config"] or \
+        bool(config["config"].get("multi_label")) or config["class_name"] in ("function", "PearsonCorrelation", "ConcordanceCorrelation")
+
+
+_AT = ("num_thresholds", "class_id", "name", "dtype")
+_FIRST = {"SensitivityAtSpecificity": ("specificity", *_AT), "SpecificityAtSensitivity": ("sensitivity", *_AT),
+          "PrecisionAtRecall": ("recall", *_AT), "RecallAtPrecision": ("precision", *_AT)}
+_known = classes("metric", Metric, __name__,
+                 first=lambda name: ("name", "dtype") if name in _NAME_FIRST else _FIRST.get(name, ()))
 globals().update(_known)
 
 

@@ -50,6 +50,9 @@ class Optimizer(Configured):
     def _own(self, kwargs):
         if "lr" in kwargs:
             kwargs["learning_rate"] = kwargs.pop("lr")
+        rate = kwargs.get("learning_rate")
+        if callable(rate) and not isinstance(rate, LearningRateSchedule) and not inspect.signature(rate).parameters:
+            kwargs["learning_rate"] = self._rate = lambda step: rate()
         kwargs.pop("jit_compile", None)
         return kwargs
 
@@ -80,6 +83,14 @@ class Optimizer(Configured):
             value = loss() if callable(loss) and not is_tensor(loss) else loss
         variables = list(var_list() if callable(var_list) else var_list)
         return self.apply_gradients(zip(tape.gradient(value, variables), variables))
+
+    def set_weights(self, weights):
+        """Puts values into variables()."""
+        mine, given = self.variables, list(weights)
+        if len(mine) != len(given):
+            raise ValueError(f"set_weights: there are {len(mine)} variables, {len(given)} values were given; call build() first")
+        for variable, value in zip(mine, given):
+            variable.assign(value)
 
     def build(self, var_list):
         """Makes the state for these variables."""
