@@ -381,6 +381,14 @@ void bind_layers(nb::module_& m) {
       .def_prop_ro("name", [](const Layer& l) { return l.name(); })
       .def_prop_ro("path", [](const Layer& l) { return l.path(); })
       .def_prop_ro("class_name", [](const Layer& l) { return l.class_name(); })
+      .def_prop_ro("supports_masking", [](const Layer& l) { return l.base()->supports_masking(); })
+      .def_prop_ro("inputs_are_arguments", [](const Layer& l) { return l.base()->inputs_are_arguments(); })
+      .def("compute_mask",
+           [](const Layer& l, Any inputs, Any masks) {
+             TensorList given;
+             for (const nb::handle mask : nb::borrow<nb::sequence>(masks)) given.push_back(tensor(mask));
+             return python::to_python(l.base()->compute_mask(tensors(inputs), given, 1));
+           })
       .def_prop_ro("takes_list", [](const Layer& l) { return l.base()->takes_list(); })
       .def_prop_ro("dtype_policy", [](const Layer& l) { return l.dtype_policy().name(); })
       .def_prop_ro("compute_dtype",

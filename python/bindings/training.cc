@@ -308,14 +308,14 @@ keras::Reduction reduction(Any given) {
        "\"; there are none, sum, sum_over_batch_size and mean_with_sample_weight");
 }
 
-// A loss that is written in Python: an object with call(y_true, y_pred).
+// A loss that is written in Python: an object whose class is Loss.
 class WrittenLoss final : public Loss::Rule {
  public:
   WrittenLoss(Any self, std::string name, keras::Reduction reduction)
       : Rule(std::move(name), reduction), self_(self) {}
   Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override {
     const nb::gil_scoped_acquire acquire;
-    return tensor(self_.get().attr("call")(y_true, y_pred));
+    return tensor(self_.get().attr("_losses_for_engine")(y_true, y_pred));
   }
   std::string class_name() const override { return saved_form(self_).class_name; }
   Json config() const override { return saved_form(self_).config; }

@@ -132,7 +132,7 @@ def _joined(a, b):
     if "bfloat16" in (a, b):
         other = b if a == "bfloat16" else a
         return other if other in ("float32", "float64") else "bfloat16"
-    return max(a, b, key=_ORDER.index)
+    return a if _ORDER.index(a) > _ORDER.index(b) else b
 
 
 # --- what shows ----------------------------------------------------------------------------------------------------------

@@ -118,7 +118,15 @@ class Layer:
 
     _kind = "layer"
     _class_name = None
-    supports_masking = False
+
+    @property
+    def supports_masking(self):
+        """Whether the mask of the input is that of the result."""
+        return self.__dict__.get("_supports_masking", False) if self._is_written else self._handle.supports_masking
+
+    @supports_masking.setter
+    def supports_masking(self, value):
+        self.__dict__["_supports_masking"] = bool(value)
 
     def __init__(self, *, activity_regularizer=None, trainable=True, dtype=None, autocast=True, name=None, **kwargs):
         self._own(kwargs)
@@ -140,7 +148,8 @@ class Layer:
             shape = (size,) if length is None else (length, size)
         elif length is not None and shape is None:
             shape = (length,)
-        kwargs.pop("autocast", None)
+        for unused in ("autocast", "use_cudnn"):
+            kwargs.pop(unused, None)
         self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
         self.__dict__["_weights_given"] = kwargs.pop("weights", None)
         return kwargs
@@ -188,11 +197,18 @@ class Layer:
         return self._apply(handle, args, kwargs)
 
     def compute_mask(self, inputs, mask=None):
-        return None
+        """The mask of the result."""
+        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
+            return None
+        leaves = nest.flatten(inputs)
+        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
+        masks += [None] * (len(leaves) - len(masks))
+        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
+        return made[0] if made else None
 
     def get_config(self):
         if self._is_written:
-            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self.dtype_policy}, "registered_name": None}
+            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
             return {"name": self.name, "trainable": self.trainable, "dtype": policy}
         return {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
 
@@ -306,12 +322,16 @@ class Layer:
     def _apply(self, handle, args, kwargs):
         """A layer of the engine: its inputs, and what a call may say beside them."""
         options, inputs = {}, list(args)
+        if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
+            mask = inputs.pop()  # layer(x, mask)
+            if mask is not None:
+                options["mask"] = mask
         for name in ("inputs", "query", "value", "key", "sequences", "x"):
             if name in kwargs and kwargs[name] is not None:
                 inputs.append(kwargs[name])
         for name, value in kwargs.items():
             if name in _CALL_OPTIONS:
-                options[name] = value
+                options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
             elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
                 raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
         leaves = nest.flatten(inputs)
@@ -397,7 +417,8 @@ class Layer:
 
     @property
     def built(self):
-        return self._handle.built
+        without_weights = type(self).__dict__.get("_class_name") in _WITHOUT_WEIGHTS
+        return self._handle.built or without_weights
 
     @built.setter
     def built(self, value):
@@ -435,6 +456,24 @@ class Layer:
     def set_weights(self, weights):
         self._handle.set_weights([convert_to_tensor(weight) for weight in weights])
 
+    def load_own_variables(self, store):
+        """Weights of this layer alone, by number, as files of Keras have them."""
+        own = self._own_weights()
+        if len(store) != len(own):
+            raise ValueError(f"layer \"{self.name}\" has {len(own)} weights, {len(store)} were given"
+                             + ("" if self.built else "; it is not built yet"))
+        for number, weight in enumerate(own):
+            weight.assign(store[str(number)])
+
+    def _own_weights(self):
+        inside = {weight._id for layer in self._inside() for weight in layer.weights}
+        return [weight for weight in self.weights if weight._id not in inside]
+
+    def save_own_variables(self, store):
+        """The same, the other way."""
+        for number, weight in enumerate(self._own_weights()):
+            store[str(number)] = weight.numpy()
+
     def count_params(self):
         return self._handle.count_params()
 
@@ -448,7 +487,24 @@ class Layer:
 
     @property
     def dtype_policy(self):
-        return self._handle.dtype_policy
+        from . import DTypePolicy
+        return DTypePolicy(self._handle.dtype_policy)
+
+    @dtype_policy.setter
+    def dtype_policy(self, value):
+        raise AttributeError(f"{type(self).__name__}.dtype_policy cannot be set: give the layer dtype= when it is made")
+
+    autocast = True
+
+    @property
+    def metrics(self):
+        """Of this layer and those inside."""
+        from .metrics import Metric
+        own = [value for value in vars(self).values() if isinstance(value, Metric)]
+        return own + [metric for layer in self._inside() for metric in layer.metrics]
+
+    def _inside(self):
+        return [wrapped(handle) for handle in self._handle.layers()]
 
     @property
     def compute_dtype(self):
@@ -458,17 +514,24 @@ class Layer:
     def variable_dtype(self):
         return self._handle.variable_dtype.name
 
-    def compute_output_shape(self, input_shape):
-        shapes = [Input(batch_shape=tuple(shape)) for shape in _shape_leaves(input_shape)]
-        result = self(shapes[0] if len(shapes) == 1 else shapes)
+    def compute_output_shape(self, *input_shape, **named):
+        """The shape of the result for inputs of these shapes."""
+        given = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        shapes = [Input(batch_shape=tuple(shape)) for one in given for shape in _shape_leaves(one)]
+        several = len(shapes) > 1 and not (self._handle.inputs_are_arguments and len(given) > 1)
+        result = self(shapes) if several or self._handle.takes_list else self(*shapes)
         return nest.map_structure(lambda t: tuple(t.shape), result)
+
+    def compute_output_spec(self, *args, **kwargs):
+        """The result for values of a model, which says its shape and dtype."""
+        return self(*args, **kwargs)
 
     def __getattr__(self, name):
         if isinstance(getattr(type(self), name, None), property):
             raise AttributeError(f"layer \"{self.name}\" has no {name}: it was not called with a value of a model yet")
         # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
         if name.startswith("_") or "_handle" not in self.__dict__:
-            raise AttributeError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if not self._is_written:
             for weight in self._handle.weights():
                 if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
@@ -480,7 +543,7 @@ class Layer:
                     from . import activations
                     return activations.get(value)
                 return tuple(value) if isinstance(value, list) else value
-            if name in ("bias", "kernel"):
+            if name in ("bias", "kernel", "embeddings", "gamma", "beta"):
                 return None
         raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
 
@@ -643,6 +706,11 @@ globals().update(classes("layer", Layer, __name__, first=lambda name: _FIRST.get
                                "HashedCrossing")))
 
 
+# Layers that need no input to be complete.
+_WITHOUT_WEIGHTS = {name for name in globals() if re.fullmatch(
+    r"(Global)?(Average|Max)Pooling[123]D|Adaptive\w+|Cropping[123]D|ZeroPadding[123]D|UpSampling[123]D|Softmax|ReLU|LeakyReLU|ELU|"
+    r"Masking|Activation|ActivityRegularization|Dropout|SpatialDropout[123]D|Gaussian\w+|AlphaDropout|Flatten|RepeatVector|Identity|"
+    r"UnitNormalization|Rescaling|Resizing|CenterCrop|Random\w+|CategoryEncoding", name)}
 _EngineRNN = globals()["RNN"]
 
 
@@ -696,7 +764,7 @@ def _embedding_own(self, kwargs):
     return kwargs
 
 
-globals()["Embedding"]._own = _embedding_own  # its input_dim is a setting, not a shape
+globals()["Embedding"]._own = globals()["ReversibleEmbedding"]._own = _embedding_own  # their input_dim is a setting, not a shape
 Convolution1D, Convolution2D = globals()["Conv1D"], globals()["Conv2D"]
 MaxPool1D, MaxPool2D, MaxPool3D = globals()["MaxPooling1D"], globals()["MaxPooling2D"], globals()["MaxPooling3D"]
 AvgPool1D, AvgPool2D, AvgPool3D = globals()["AveragePooling1D"], globals()["AveragePooling2D"], globals()["AveragePooling3D"]

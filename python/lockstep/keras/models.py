@@ -50,15 +50,28 @@ def _dataset(x):
     if isinstance(x, PyDataset) or (hasattr(x, "__getitem__") and hasattr(x, "__len__") and hasattr(x, "on_epoch_end")):
         return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
     if hasattr(x, "__next__"):
-        used = []
-
-        def once():
-            if used:
-                raise RuntimeError("a generator gives its batches once: give fit a tf.data.Dataset, or steps_per_epoch")
-            used.append(True)
-            return map(_batch, x)
-        return data.Dataset.from_generator(once)._handle
+        return data.Dataset.from_generator(_GoingOn(x))._handle
     return None
+
+
+class _GoingOn:
+    """An iterator as a dataset: every pass goes on where the one before ended. The first one is the engine's look at a batch, which
+    is given again."""
+
+    def __init__(self, iterator):
+        self._batches, self._looked, self._again = iterator, False, []
+
+    def __call__(self):
+        looks, self._looked, taken = not self._looked, True, []
+        try:
+            while self._again:
+                yield self._again.pop()
+            for batch in self._batches:
+                taken = taken + [_batch(batch)] if looks and len(taken) < 2 else taken
+                yield _batch(batch)
+        finally:
+            if looks and len(taken) == 1:
+                self._again = taken
 
 
 def _batch(batch):

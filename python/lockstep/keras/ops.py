@@ -17,8 +17,7 @@ from .backend import epsilon as _epsilon, floatx, result_type, standardize_dtype
 from .layers import KerasTensor, symbolic
 
 _ops = _lockstep.ops
-_range, _sum, _max, _min, _abs, _round, _any, _all = (builtins.range, builtins.sum, builtins.max, builtins.min, builtins.abs,
-                                                      builtins.round, builtins.any, builtins.all)
+_range, _max, _min, _abs, _slice = builtins.range, builtins.max, builtins.min, builtins.abs, builtins.slice
 
 
 # --- how ops are made ----------------------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ def full(shape, fill_value, dtype=None):
 def eye(N, M=None, k=0, dtype=None):
     """Ones on a diagonal."""
     M = N if M is None else M
-    return _to_tensor(np.eye(N, M, k)) if False else _tensor(np.eye(N, M, k, dtype=np.float32), dtype or floatx())
+    return _tensor(np.eye(N, M, k, dtype=np.float32), dtype or floatx())
 
 
 def identity(n, dtype=None):
@@ -348,7 +347,7 @@ def _running(name, function):
         x = _countable(x)
         if axis is None:
             x, axis = _tf.reshape(x, [-1]), 0
-        return function(_tensor(x, dtype), axis)
+        return function(_tensor(x, dtype), int(axis))
     return _named(name, op, function.__doc__)
 
 
@@ -704,8 +703,8 @@ def diff(a, n=1, axis=-1):
     x = _tensor(a)
     for _ in _range(n):
         length = x.shape[axis]
-        later, sooner = ([slice(None)] * x.ndim for _ in _range(2))
-        later[axis], sooner[axis] = slice(1, None), slice(0, length - 1)
+        later, sooner = ([_slice(None)] * x.ndim for _ in _range(2))
+        later[axis], sooner[axis] = _slice(1, None), _slice(0, length - 1)
         x = _tf.not_equal(x[tuple(later)], x[tuple(sooner)]) if x.dtype is dtypes.bool else x[tuple(later)] - x[tuple(sooner)]
     return x
 
@@ -1128,7 +1127,7 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
     return pyfunc
 
 
-scan, random = _scan, None
+scan = _scan
 
 
 # --- whole numbers -------------------------------------------------------------------------------------------------------
@@ -1145,4 +1144,3 @@ def _bits(name):
 for _name in ("bitwise_and bitwise_or bitwise_xor bitwise_invert bitwise_not bitwise_left_shift bitwise_right_shift left_shift "
               "right_shift gcd lcm").split():
     globals()[_name] = _bits(_name)
-del random
