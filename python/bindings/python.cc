@@ -215,6 +215,20 @@ void raise(const Error& error) {
 
 }  // namespace
 
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const Error& error) {
+    raise(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 void bind_errors(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {

@@ -58,6 +58,9 @@ decltype(auto) released(F&& f) {
   return f();
 }
 
+// Makes the C++ exception that is being handled Python's: for functions that Python calls without nanobind between.
+void set_python_error() noexcept;
+
 // A Python object that C++ holds. Copies may be made and dropped by any thread, with the GIL or without it.
 class Kept {
  public:
