@@ -175,9 +175,11 @@ std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b) {
   if (left.is_number()) {
     OperandArg right = operand(b);
     if (right.is_number()) left = {tensor(a), when_asked()};
-    return {left, right};
+    return {std::move(left), std::move(right)};
   }
-  return {left, operand(b, left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt)};
+  const std::optional<DType> other =
+      left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt;
+  return {std::move(left), operand(b, other)};
 }
 
 SavedForm saved_form(const Kept& object) {
