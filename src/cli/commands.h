@@ -18,6 +18,8 @@ void add_predict(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
+// `words`: those behind the script's name, where there are any.
+void add_script(CLI::App& app, int& status, std::vector<std::string> words);
 void add_scale(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);

@@ -467,11 +467,7 @@ class FunctionRule final : public Loss::Rule {
       : Rule(options.name, options.reduction), f_(std::move(f)) {}
   Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override { return f_(y_true, y_pred); }
   std::string class_name() const override { return "function"; }
-  Json config() const override {
-    fail(ErrorCode::unsupported, std::source_location::current(), "the loss \"", name(),
-         "\" is a function, which cannot be written to a file; derive from Loss::Rule and make it known by "
-         "losses::register_loss()");
-  }
+  Json config() const override;
 
  private:
   LossFunction f_;
@@ -591,6 +587,13 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
 }
 
 std::string Loss::name() const { return defined() ? rule_->name() : std::string(); }
+
+Json FunctionRule::config() const {
+  require(registry().contains(name()), ErrorCode::unsupported, std::source_location::current(), "the loss \"",
+          name(),
+          "\" is a function, which files know by its name alone; make that known by losses::register_loss()");
+  return name();
+}
 
 Json Loss::serialize() const {
   if (!defined()) return {};

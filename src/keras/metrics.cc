@@ -341,11 +341,13 @@ std::shared_ptr<MetricBase> by_shape(const std::string& name) {
 class MeanOfFunction final : public MeanBase {
  public:
   MeanOfFunction(LossFunction f, std::string name) : MeanBase(std::move(name)), f_(std::move(f)) {}
-  std::string class_name() const override { return "MeanMetricWrapper"; }
+  std::string class_name() const override { return "function"; }
   Json config() const override {
-    fail(ErrorCode::unsupported, std::source_location::current(), "the metric \"", name(),
-         "\" is a function, which cannot be written to a file; derive from MetricBase and make it known by "
-         "metrics::register_metric()");
+    require(metric_registry().contains(name()), ErrorCode::unsupported, std::source_location::current(),
+            "the metric \"", name(),
+            "\" is a function, which files know by its name alone; make that known by "
+            "metrics::register_metric()");
+    return name();
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, false);
