@@ -162,6 +162,7 @@ std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compil
   std::optional<megakernel::Program> program = megakernel::read_steps(steps);
   if (!program || !trains(*program)) return nullptr;
   const int processors = multiprocessors();
+  megakernel::split_sums(*program);
   megakernel::split_products(*program, processors);
   const std::optional<megakernel::Schedule> schedule = megakernel::make_schedule(*program, processors);
   if (!schedule) return nullptr;
