@@ -21,24 +21,22 @@ struct Sizes {
   int64_t scores() const { return lines() * keys; }
   int64_t shared_by() const { return heads / key_heads; }  // query heads of a key head
 
-  // Elements of an example, whose indices are names in the code: query, key, h, d.
-  std::string query(const char* d = "d") const {
-    return detail::concat("((query * ", heads, " + h) * ", dim, " + ", d, ")");
-  }
+  // The first elements of lines of an example; query, key and h are names in the code.
+  std::string query() const { return detail::concat("((query * ", heads, " + h) * ", dim, ")"); }
   std::string key() const {
-    return detail::concat("((key * ", key_heads, " + h / ", shared_by(), ") * ", dim, " + d)");
+    return detail::concat("((key * ", key_heads, " + h / ", shared_by(), ") * ", dim, ")");
   }
   std::string value() const {
-    return detail::concat("((key * ", key_heads, " + h / ", shared_by(), ") * ", value_dim, " + d)");
+    return detail::concat("((key * ", key_heads, " + h / ", shared_by(), ") * ", value_dim, ")");
   }
-  std::string result() const { return detail::concat("((query * ", heads, " + h) * ", value_dim, " + d)"); }
+  std::string result() const { return detail::concat("((query * ", heads, " + h) * ", value_dim, ")"); }
 };
 
 bool read(Op& op) {
   const auto& attrs = op.step->attrs.as<AttentionAttrs>();
   if (attrs.mask || attrs.bias || attrs.dropout > 0) return false;
   for (const Access& input : op.inputs)
-    if (!is_float(input) || !input.contiguous()) return false;
+    if (!is_float(input) || !is_dense(input)) return false;
   op.examples = op.inputs[0].shape[0];
   const Sizes s(op);
   return op.examples > 1 && s.scores() <= kMostScores && (!attrs.causal || s.queries <= s.keys);
@@ -50,20 +48,32 @@ void each_score(OpCode& code, const Sizes& s) {
   code.add("      const int key = s % ", s.keys, ", query = s / ", s.keys, " % ", s.queries, ", h = s / ",
            s.keys * s.queries, ";");
 }
-// "sum of a b over d".
-std::string dot(int64_t length, const std::string& a, const std::string& b) {
-  return detail::concat("      float dot = 0.f;\n#pragma unroll 16\n      for (int d = 0; d < ", length,
-                        "; ++d) dot = __fmaf_rn(", a, ", ", b, ", dot);");
-}
 std::string scale(const OpCode& code) { return literal(code.op().step->attrs.as<AttentionAttrs>().scale); }
 bool is_causal(const OpCode& code) { return code.op().step->attrs.as<AttentionAttrs>().causal; }
+
+// Neighbours of a line that a thread computes at once.
+int64_t unit_of(int64_t dim) { return dim % 4 == 0 ? 4 : 1; }
+// Opens a loop over pieces of a result [places, heads, dim]: `place`, `h`, the first element `d` of the piece in its line.
+void each_piece(OpCode& code, int64_t places, int64_t heads, int64_t dim) {
+  const int64_t unit = unit_of(dim), line = dim / unit;
+  code.add("    for (int i = threadIdx.x; i < ", places * heads * line, "; i += kThreads) {");
+  code.add("      const int d = i % ", line, " * ", unit, ", h = i / ", line, " % ", heads, ", place = i / ",
+           line * heads, ";\n      float sums[", unit, "] = {};");
+}
+void close_piece(OpCode& code, size_t output, int64_t heads, int64_t dim) {
+  const int64_t unit = unit_of(dim);
+  code.add("#pragma unroll\n      for (int u = 0; u < ", unit, "; ++u) { ",
+           code.out(output, detail::concat("((place * ", heads, " + h) * ", dim, " + d + u)"), "sums[u]"),
+           " }\n    }");
+}
 
 void write_forward(OpCode& code) {
   const Sizes s(code.op());
   each_score(code, s);
-  code.add(dot(s.dim, code.in(0, s.query()), code.in(1, s.key())));
-  code.add("      scratch[s] = ", is_causal(code) ? "key > query ? Largest::neutral() : " : "", "dot * ",
-           scale(code), ";\n    }\n    __syncthreads();");
+  code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
+           code.line(1, s.key()), ") * ", scale(code), ";");
+  code.add("      scratch[s] = ", is_causal(code) ? "key > query ? Largest::neutral() : " : "",
+           "score;\n    }\n    __syncthreads();");
   int lanes = 1;
   while (lanes < 32 && lanes < s.keys) lanes *= 2;
   code.add("    for (int first = 0; first < ", s.lines(), "; first += kThreads / ", lanes, ") {");
@@ -78,12 +88,12 @@ void write_forward(OpCode& code) {
   code.add("      if (live) ", keys, "row[key] = row[key] / sum;");
   code.add("      if (live && lane == 0) { const float both = top + logf(sum); ", code.out(1, "line", "both"),
            " }\n    }\n    __syncthreads();");
-  code.add("    for (int i = threadIdx.x; i < ", s.lines() * s.value_dim, "; i += kThreads) {");
-  code.add("      const int d = i % ", s.value_dim, ", h = i / ", s.value_dim, " % ", s.heads,
-           ", query = i / ", s.value_dim * s.heads, ";\n      float sum = 0.f;\n#pragma unroll 16");
-  code.add("      for (int key = 0; key < ", s.keys, "; ++key) sum = __fmaf_rn(scratch[(h * ", s.queries,
-           " + query) * ", s.keys, " + key], ", code.in(2, s.value()), ", sum);");
-  code.add("      ", code.out(0, "i", "sum"), "\n    }");
+  each_piece(code, s.queries, s.heads, s.value_dim);
+  code.add("      const float* const row = scratch + (h * ", s.queries, " + place) * ", s.keys,
+           ";\n#pragma unroll 8");
+  code.add("      for (int key = 0; key < ", s.keys, "; ++key) add_scaled(sums, row[key], ",
+           code.line(2, s.value()), " + d);");
+  close_piece(code, 0, s.heads, s.value_dim);
 }
 
 // The shares of the keys are computed again. `scratch`: shares, gradients of scores, and for every line the sum of the result
@@ -94,39 +104,35 @@ void write_gradient(OpCode& code) {
            ", * const delta = scratch + ", 2 * s.scores(), ";");
   code.add("    for (int line = threadIdx.x; line < ", s.lines(), "; line += kThreads) {");
   code.add("      const int query = line % ", s.queries, ", h = line / ", s.queries, ";");
-  code.add(dot(s.value_dim, code.in(3, s.result()), code.in(5, s.result())));
-  code.add("      delta[line] = dot;\n    }");
+  code.add("      delta[line] = dot<", s.value_dim, ">(", code.line(3, s.result()), ", ",
+           code.line(5, s.result()), ");\n    }");
   each_score(code, s);
-  code.add("      float score = 0.f, arrived = 0.f;\n#pragma unroll 16\n      for (int d = 0; d < ", s.dim,
-           "; ++d) score = __fmaf_rn(", code.in(0, s.query()), ", ", code.in(1, s.key()),
-           ", score);\n#pragma unroll 16\n      for (int d = 0; d < ", s.value_dim,
-           "; ++d) arrived = __fmaf_rn(", code.in(5, s.result()), ", ", code.in(2, s.value()), ", arrived);");
-  code.add("      share[s] = ", is_causal(code) ? "key > query ? 0.f : " : "", "expf(score * ", scale(code),
-           " - ", code.in(4, detail::concat("(h * ", s.queries, " + query)")),
-           ");\n      ds[s] = arrived;\n    }");
+  code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
+           code.line(1, s.key()), ") * ", scale(code), ";");
+  code.add("      share[s] = ", is_causal(code) ? "key > query ? 0.f : " : "", "expf(score - ",
+           code.in(4, detail::concat("(h * ", s.queries, " + query)")), ");\n      ds[s] = dot<", s.value_dim,
+           ">(", code.line(5, s.result()), ", ", code.line(2, s.value()), ");\n    }");
   code.add("    __syncthreads();\n    for (int s = threadIdx.x; s < ", s.scores(),
            "; s += kThreads) ds[s] = share[s] * (ds[s] - delta[s / ", s.keys, "]) * ", scale(code),
            ";\n    __syncthreads();");
   // Of queries: over keys.
-  code.add("    for (int i = threadIdx.x; i < ", s.lines() * s.dim, "; i += kThreads) {");
-  code.add("      const int d = i % ", s.dim, ", h = i / ", s.dim, " % ", s.heads, ", query = i / ",
-           s.dim * s.heads, ";\n      float sum = 0.f;\n#pragma unroll 16");
-  code.add("      for (int key = 0; key < ", s.keys, "; ++key) sum = __fmaf_rn(ds[(h * ", s.queries,
-           " + query) * ", s.keys, " + key], ", code.in(1, s.key()), ", sum);");
-  code.add("      ", code.out(0, "i", "sum"), "\n    }");
+  each_piece(code, s.queries, s.heads, s.dim);
+  code.add("      const float* const row = ds + (h * ", s.queries, " + place) * ", s.keys,
+           ";\n#pragma unroll 8");
+  code.add("      for (int key = 0; key < ", s.keys, "; ++key) add_scaled(sums, row[key], ",
+           code.line(1, s.key()), " + d);");
+  close_piece(code, 0, s.heads, s.dim);
   // Of keys and values: over the queries of all heads that read them.
   const auto over_queries = [&](size_t output, int64_t dim, const char* factor, const std::string& other) {
-    code.add("    for (int i = threadIdx.x; i < ", s.keys * s.key_heads * dim, "; i += kThreads) {");
-    code.add("      const int d = i % ", dim, ", of = i / ", dim, " % ", s.key_heads, ", key = i / ",
-             dim * s.key_heads, ";\n      float sum = 0.f;");
-    code.add("      for (int h = of * ", s.shared_by(), "; h < (of + 1) * ", s.shared_by(),
-             "; ++h)\n#pragma unroll 16\n        for (int query = 0; query < ", s.queries,
-             "; ++query) sum = __fmaf_rn(", factor, "[(h * ", s.queries, " + query) * ", s.keys, " + key], ",
-             other, ", sum);");
-    code.add("      ", code.out(output, "i", "sum"), "\n    }");
+    each_piece(code, s.keys, s.key_heads, dim);
+    code.add("      const int of = h;\n      for (int h = of * ", s.shared_by(), "; h < (of + 1) * ",
+             s.shared_by(), "; ++h)\n#pragma unroll 8\n        for (int query = 0; query < ", s.queries,
+             "; ++query) add_scaled(sums, ", factor, "[(h * ", s.queries, " + query) * ", s.keys,
+             " + place], ", other, " + d);");
+    close_piece(code, output, s.key_heads, dim);
   };
-  over_queries(1, s.dim, "ds", code.in(0, s.query()));
-  over_queries(2, s.value_dim, "share", code.in(5, s.result()));
+  over_queries(1, s.dim, "ds", code.line(0, s.query()));
+  over_queries(2, s.value_dim, "share", code.line(5, s.result()));
 }
 
 const RegisterOpRule registered[] = {

@@ -41,7 +41,7 @@ bool read(Op& op) {
   const ConvAttrs& attrs = attrs_of(op);
   if (attrs.groups != 1 || attrs.window.rank() != 2) return false;
   for (const Access& input : op.inputs)
-    if (!is_float(input) || !input.contiguous()) return false;
+    if (!is_float(input) || !is_dense(input)) return false;
   const bool of_input = conv_direction(*op.step->op) == ConvDirection::backprop_input;
   op.examples = op.inputs[of_input ? 1 : 0].shape[0];
   const Sizes s = sizes_of(op);
@@ -70,8 +70,8 @@ void write_forward(OpCode& code) {
            code.whole(1, detail::concat("(i / ", padded, " * ", s.out, " + i % ", padded, ")")), " : 0.f;");
   code.add("    __syncthreads();\n    convolve<", s.rows, ", ", s.columns, ", ", s.height, ", ", s.width,
            ", ", s.in, ", ", s.out, ", ", unit, ">(", under(attrs_of(op).window, 0), ", ",
-           under(attrs_of(op).window, 1), ", [&](int r, int q, int c) { return ",
-           code.in(0, detail::concat("((r * ", s.in_columns, " + q) * ", s.in, " + c)")), "; }, scratch,");
+           under(attrs_of(op).window, 1), ", [&](int r, int q) { return ",
+           code.line(0, detail::concat("((r * ", s.in_columns, " + q) * ", s.in, ")")), "; }, scratch,");
   code.add("      [&](int place, int o, float sum) {");
   if (attrs_of(op).bias) code.add("        sum += ", code.whole(2, "o"), ";");
   code.add("        const float y = ", activated(attrs_of(op).epilogue, "sum"), ";\n        ",
@@ -97,25 +97,28 @@ void write_input_gradient(OpCode& code) {
            " : 0.f;");
   code.add("    __syncthreads();\n    convolve<", s.in_rows, ", ", s.in_columns, ", ", s.height, ", ",
            s.width, ", ", s.out, ", ", s.in, ", ", unit, ">(", over(attrs_of(op).window, 0), ", ",
-           over(attrs_of(op).window, 1), ", [&](int r, int q, int c) { return ",
-           code.in(1, detail::concat("((r * ", s.columns, " + q) * ", s.out, " + c)")), "; }, scratch,");
+           over(attrs_of(op).window, 1), ", [&](int r, int q) { return ",
+           code.line(1, detail::concat("((r * ", s.columns, " + q) * ", s.out, ")")), "; }, scratch,");
   code.add("      [&](int place, int c, float sum) { ",
            code.out(0, detail::concat("(place * ", s.in, " + c)"), "sum"), " });");
 }
 
 // --- the gradient of its filter ----------------------------------------------------------------------------------------
 
-constexpr int64_t kFilterUnit = 4;
+constexpr int64_t kMostFilterUnit = 8;
+// Eight channels at once, where there are threads enough all the same.
+int64_t filter_unit(const Sizes& s) {
+  return s.out % 8 == 0 && s.height * s.width * s.in * (s.out / 8) >= kManyJobs / 2 ? kMostFilterUnit : 4;
+}
 
 void write_filter_gradient(OpCode& code) {
   const Op& op = code.op();
   const Sizes s = sizes_of(op);
   code.add("    filter_gradient<", s.rows, ", ", s.columns, ", ", s.height, ", ", s.width, ", ", s.in, ", ",
-           s.out, ", ", kFilterUnit, ">(", under(attrs_of(op).window, 0), ", ", under(attrs_of(op).window, 1),
-           ", [&](int r, int q, int c) { return ",
-           code.in(0, detail::concat("((r * ", s.in_columns, " + q) * ", s.in, " + c)")),
-           "; }, [&](int place, int o) { return ", code.in(1, detail::concat("(place * ", s.out, " + o)")),
-           "; },");
+           s.out, ", ", filter_unit(s), ">(", under(attrs_of(op).window, 0), ", ",
+           under(attrs_of(op).window, 1), ", [&](int r, int q) { return ",
+           code.line(0, detail::concat("((r * ", s.in_columns, " + q) * ", s.in, ")")),
+           "; }, [&](int place) { return ", code.line(1, detail::concat("(place * ", s.out, ")")), "; },");
   code.add("      [&](int i, float sum) { ", code.out(0, "i", "sum"), " }, scratch);");
 }
 
@@ -145,7 +148,7 @@ const RegisterOpRule registered[] = {
      {.kind = Kind::example,
       .read = read,
       .write = write_filter_gradient,
-      .scratch = [](const Op&) { return int64_t{512} * kFilterUnit; },
+      .scratch = [](const Op&) { return kManyJobs * kMostFilterUnit; },
       .split = split_filter_gradient}},
 };
 

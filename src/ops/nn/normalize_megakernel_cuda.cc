@@ -5,54 +5,66 @@
 namespace lockstep::cuda::megakernel {
 namespace {
 
+constexpr int64_t kLongest = 1024;  // of a line: it is in registers
+
 bool read(Op& op) {
   if (op.step->attrs.as<LayerNormAttrs>().addend || !read_rows(op)) return false;
   for (const Access& input : op.inputs)
     if (!is_float(input)) return false;
   op.examples = op.inputs[0].shape.rank() > 1 ? op.inputs[0].shape[0] : 0;
-  return op.examples > 1 && op.inner == 1;
+  return op.examples > 1 && op.inner == 1 && op.length <= kLongest;
 }
 
-// `at`, `live`, `line` and `lane` as for ops of the kind `lines`.
+// Opens the loop over lines: `line`, `lane`, and whether the line is `live`.
 void open_lines(OpCode& code) {
+  const std::string lines = code.count(code.op().outer);
+  code.add("    constexpr int kEach = ", (code.length() + code.lanes() - 1) / code.lanes(), ";");
   code.add("    const int lane = threadIdx.x % ", code.lanes(), ";");
-  code.add("    for (int first = 0; first < ", code.count(code.op().outer), "; first += kThreads / ",
-           code.lanes(), ") {");
+  code.add("    for (int first = 0; first < ", lines, "; first += kThreads / ", code.lanes(), ") {");
   code.add("      const int line = first + threadIdx.x / ", code.lanes(),
-           ";\n      const bool live = line < ", code.count(code.op().outer), ";");
+           ";\n      const bool live = line < ", lines, ";");
+}
+// Does something for each element of a lane: `e` is its number there, `c` its place in the line.
+std::string each(const OpCode& code, const std::string& what) {
+  return detail::concat("#pragma unroll\n      for (int e = 0; e < kEach; ++e) { const int c = lane + e * ",
+                        code.lanes(), "; if (live && c < ", code.length(), ") { ", what, " } }");
 }
 std::string element(const OpCode& code) { return detail::concat("(line * ", code.length(), " + c)"); }
+std::string mean_of(const OpCode& code, const char* sum) {
+  return detail::concat("fold<", code.lanes(), ">(", sum, ", Sum()) / ", code.length(), ".f");
+}
 
 void write_forward(OpCode& code) {
-  const std::string x = code.in(0, element(code)), n = detail::concat(code.length(), ".f");
   const double epsilon = code.op().step->attrs.as<LayerNormAttrs>().epsilon;
   open_lines(code);
-  code.add("      float mean = 0.f, squares = 0.f;");
-  code.add("      if (live) ", code.over_line(), "mean += ", x, ";");
-  code.add("      mean = fold<", code.lanes(), ">(mean, Sum()) / ", n, ";");
-  code.add("      if (live) ", code.over_line(), "{ const float d = ", x, " - mean; squares += d * d; }");
-  code.add("      const float rstd = 1.f / sqrtf(fold<", code.lanes(), ">(squares, Sum()) / ", n, " + ",
-           literal(epsilon), ");");
+  code.add("      float v[kEach], gamma[kEach], beta[kEach], mean = 0.f, squares = 0.f;");
+  code.add(each(code, detail::concat("gamma[e] = ", code.whole(1, "c"), "; beta[e] = ", code.whole(2, "c"),
+                                     "; v[e] = ", code.in(0, element(code)), "; mean += v[e];")));
+  code.add("      mean = ", mean_of(code, "mean"), ";");
+  code.add(each(code, "const float d = v[e] - mean; squares += d * d;"));
+  code.add("      const float rstd = 1.f / sqrtf(", mean_of(code, "squares"), " + ", literal(epsilon), ");");
   code.add("      if (live && lane == 0) { ", code.out(1, "line", "mean"), code.out(2, "line", "rstd"), " }");
-  code.add("      if (live) ", code.over_line(), "{ const float y = (", x, " - mean) * rstd * ",
-           code.whole(1, "c"), " + ", code.whole(2, "c"), "; ", code.out(0, element(code), "y"), " }\n    }");
+  code.add(each(code, detail::concat("const float y = (v[e] - mean) * rstd * gamma[e] + beta[e]; ",
+                                     code.out(0, element(code), "y"))),
+           "\n    }");
 }
 
 // dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and dy h, of which the sum over all lines is
 // that of gamma.
 void write_gradient(OpCode& code) {
-  const std::string x = code.in(0, element(code)), dy = code.in(4, element(code)),
-                    n = detail::concat(code.length(), ".f");
   open_lines(code);
   code.add("      const float mean = live ? ", code.in(2, "line"), " : 0.f, rstd = live ? ",
-           code.in(3, "line"), " : 0.f;\n      float sum_a = 0.f, sum_ha = 0.f;");
-  code.add("      if (live) ", code.over_line(), "{ const float a = ", dy, " * ", code.whole(1, "c"),
-           "; sum_a += a; sum_ha += a * ((", x, " - mean) * rstd); }");
-  code.add("      const float mean_a = fold<", code.lanes(), ">(sum_a, Sum()) / ", n, ", mean_ha = fold<",
-           code.lanes(), ">(sum_ha, Sum()) / ", n, ";");
-  code.add("      if (live) ", code.over_line(), "{ const float h = (", x, " - mean) * rstd, d = ", dy,
-           ", dx = rstd * (d * ", code.whole(1, "c"), " - mean_a - h * mean_ha), along = d * h; ",
-           code.out(0, element(code), "dx"), code.out(1, element(code), "along"), " }\n    }");
+           code.in(3, "line"),
+           " : 0.f;\n      float h[kEach], d[kEach], a[kEach], sum_a = 0.f, sum_ha = 0.f;");
+  code.add(each(code, detail::concat("a[e] = ", code.whole(1, "c"), "; h[e] = (", code.in(0, element(code)),
+                                     " - mean) * rstd; d[e] = ", code.in(4, element(code)), ";")));
+  code.add(each(code, "a[e] *= d[e]; sum_a += a[e]; sum_ha += a[e] * h[e];"));
+  code.add("      const float mean_a = ", mean_of(code, "sum_a"), ", mean_ha = ", mean_of(code, "sum_ha"),
+           ";");
+  code.add(each(code, detail::concat(
+                          "const float dx = rstd * (a[e] - mean_a - h[e] * mean_ha), along = d[e] * h[e]; ",
+                          code.out(0, element(code), "dx"), code.out(1, element(code), "along"))),
+           "\n    }");
 }
 
 void split_gradient(Program& program) {

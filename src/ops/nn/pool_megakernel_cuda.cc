@@ -28,7 +28,7 @@ void write_forward(OpCode& code) {
   const Window& w = window_of(op);
   const int64_t channels = op.inputs[0].shape[-1];
   each_element(code, w.output(0), w.output(1), channels);
-  code.add("      float best = 0.f;\n      int tap = -1;");
+  code.add("      float best = 0.f;\n      int tap = -1;\n#pragma unroll");
   code.add("      for (int i = 0; i < ", w.size[0], "; ++i)\n        for (int j = 0; j < ", w.size[1],
            "; ++j) {");
   code.add("          const int r = ", under(w, 0), "(row, i), q = ", under(w, 1), "(column, j);");
@@ -45,6 +45,21 @@ void write_gradient(OpCode& code) {
   const Window& w = window_of(op);
   const int64_t channels = op.inputs[0].shape[-1];
   each_element(code, w.input[0], w.input[1], channels);
+  if (w.strides[0] >= w.size[0] && w.strides[1] >= w.size[1]) {  // one window at most lies over an element
+    const auto find = [&](int axis, const char* at, const char* window, const char* tap) {
+      code.add("      const int ", window, " = (", at, " + ", w.before[axis], ") / ", w.strides[axis], ", ",
+               tap, " = (", at, " + ", w.before[axis], ") % ", w.strides[axis], ";");
+    };
+    find(0, "row", "r", "i");
+    find(1, "column", "q", "j");
+    code.add("      const int from = (r * ", w.output(1), " + q) * ", channels,
+             " + channel;\n      float sum = 0.f;");
+    code.add("      if (r < ", w.output(0), " && q < ", w.output(1), " && i < ", w.size[0], " && j < ",
+             w.size[1], " && ", code.in(1, "from"), " == i * ", w.size[1], " + j) sum = ", code.in(0, "from"),
+             ";");
+    code.add("      ", code.out(0, "e", "sum"), "\n    }");
+    return;
+  }
   code.add("      float sum = 0.f;");
   code.add("      for (int i = 0; i < ", w.size[0], "; ++i)\n        for (int j = 0; j < ", w.size[1],
            "; ++j) {");

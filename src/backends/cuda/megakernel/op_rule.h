@@ -24,6 +24,8 @@ class OpCode {
   virtual std::string out(size_t k, const std::string& number, const std::string& value) const = 0;
   // An element of input k, which is read as a whole (OpRule::whole), by its number.
   virtual std::string whole(size_t k, const std::string& number) const = 0;
+  // A pointer to a line, as long as the last dimension, of input k, which is dense. `first`: the number of its first element.
+  virtual std::string line(size_t k, const std::string& first) const = 0;
   // How many of something the rows at hand have, of `all` in all rows.
   virtual std::string count(int64_t all) const = 0;
   // A statement that reports `value`, found in this thread's line (OpRule::complaint).
@@ -83,6 +85,8 @@ std::string literal(double value);
 // --- for rules that read operands ----------------------------------------------------------------------------------------
 
 inline bool is_float(const Access& access) { return access.dtype == DType::float32; }
+// All of a buffer, element by element.
+inline bool is_dense(const Access& access) { return access.contiguous() && access.offset == 0; }
 
 // What every example gives to a sum over all of them, in memory of its own: [program.examples, size].
 Access give_to_sum(Program& program, int64_t size);

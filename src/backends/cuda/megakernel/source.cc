@@ -215,18 +215,62 @@ class Writer {
 
   void write_group(const Group& group, int number) {
     body_.clear();
+    epilogue_.clear();
+    globals_.clear();
     group_ = number;
+    const bool has_epilogue =
+        group.form == Form::tile || group.form == Form::columns || group.form == Form::elements;
+    outlined_ = has_epilogue && program_.examples > 0;
     switch (group.form) {
-      case Form::tile: write_tile(group, number); break;
-      case Form::columns: write_columns(group, number); break;
+      case Form::tile: write_tile(group); break;
+      case Form::columns: write_columns(group); break;
       case Form::elements: write_elements(group); break;
       case Form::rows: write_rows(group); break;
       case Form::examples: write_examples(group); break;
       case Form::serial: write_serial(group); break;
     }
+    if (std::exchange(outlined_, false)) {
+      share_group(number);
+    } else if (has_epilogue) {
+      const std::string name = concat("Epilogue", number);
+      functions_ += with_epilogue(epilogue_, name, "  const Arguments& p;\n  const Inputs& x;\n", "p, x");
+      body_ = with_epilogue(body_, name, "", "p, x");
+    }
     functions_ += concat(
         "__device__ inline void group", number,
         "(const Arguments& p, const Inputs& x, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
+  }
+
+  // Fills in what an epilogue is called, its members, and what they are made of.
+  static std::string with_epilogue(std::string text, const std::string& name, const std::string& members,
+                                   const std::string& pointers) {
+    const auto replace = [&](std::string_view what, const std::string& by) {
+      for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+        text.replace(at, what.size(), by);
+    };
+    replace("$Epilogue", name);
+    replace("$members", members);
+    replace("$pointers", pointers);
+    return text;
+  }
+
+  // Many updates of weights are alike but for where these are: one function serves all, and is compiled once.
+  void share_group(int number) {
+    std::string parameters = "int task, char* shared, Wait wait", arguments = "task, shared, wait", members,
+                pointers;
+    for (size_t g = 0; g < globals_.size(); ++g) {
+      parameters += concat(", char* g", g), arguments += ", " + globals_[g];
+      members += concat("  char* g", g, ";\n"), pointers += concat(g > 0 ? ", g" : "g", g);
+    }
+    const auto [it, fresh] =
+        outlined_by_text_.try_emplace(concat(epilogue_, parameters, body_), concat("shared", number));
+    if (fresh) {
+      const std::string name = concat("Epilogue", number);
+      functions_ += with_epilogue(epilogue_, name, members, pointers);
+      functions_ += concat("__device__ __noinline__ void ", it->second, "(", parameters, ") {\n",
+                           with_epilogue(body_, name, "", pointers), "}\n");
+    }
+    body_ = concat("  ", it->second, "(", arguments, ");\n");
   }
 
   bool written_here(const Access& access) const {
@@ -261,7 +305,7 @@ class Writer {
 
   // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and what they do
   // with it. `index`: the parameters of load() and finish(), `flat`: an element's number.
-  void write_epilogue(const Group& group, int number, const std::string& index, const std::string& flat) {
+  void write_epilogue(const Group& group, const std::string& index, const std::string& flat) {
     const Op& first = op(group.ops[0]);
     const bool starts = first.kind != Kind::elementwise;
     std::string members, early, late, finish;
@@ -281,19 +325,22 @@ class Writer {
       finish += store(group.ops[0], 0, "result", flat);
       held[first.outputs[0].buffer] = "result";
     }
-    for (const int i : group.ops) {
+    for (size_t number = 0; number < group.ops.size(); ++number) {
+      const int i = group.ops[number];
       const Op& o = op(i);
       if (o.kind != Kind::elementwise) continue;
       for (size_t k = 0; k < o.inputs.size(); ++k) {
         if (computed_here(o.inputs[k], i)) continue;
-        members += concat(stored_type(o.inputs[k].dtype), " i", i, "_", k, "; ");
-        loads(o.inputs[k]) += concat("    in.i", i, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
+        members += concat(stored_type(o.inputs[k].dtype), " i", number, "_", k, "; ");
+        loads(o.inputs[k]) +=
+            concat("    in.i", number, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
       }
-      const std::string name = concat("o", i);
+      const std::string name = concat("o", number);
       const ScalarCode code = scalar_code(
           o.program,
           [&](size_t k) {
-            return computed_here(o.inputs[k], i) ? held.at(o.inputs[k].buffer) : concat("in.i", i, "_", k);
+            return computed_here(o.inputs[k], i) ? held.at(o.inputs[k].buffer)
+                                                 : concat("in.i", number, "_", k);
           },
           name + "_");
       finish += code.statements;
@@ -305,11 +352,11 @@ class Writer {
         held[o.outputs[k].buffer] = result;
       }
     }
-    functions_ += concat(
-        "struct Epilogue", number, " {\n  const Arguments& p;\n  const Inputs& x;\n  struct In { ", members,
-        "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
-        "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
-        "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish, "  }\n};\n");
+    epilogue_ = concat("struct $Epilogue {\n$members  struct In { ", members, "};\n",
+                       "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
+                       "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
+                       "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish,
+                       "  }\n};\n");
   }
 
   std::string store(int i, size_t output, const std::string& value, const std::string& flat) const {
@@ -318,9 +365,9 @@ class Writer {
     return concat("    ", global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";\n");
   }
 
-  void write_tile(const Group& group, int number) {
+  void write_tile(const Group& group) {
     const Op& o = op(group.ops[0]);
-    write_epilogue(group, number, "int m, int n", concat("m * ", o.n, " + n"));
+    write_epilogue(group, "int m, int n", concat("m * ", o.n, " + n"));
     const Tile& t = group.tile;
     const auto matrix = [&](const Access& x, int inner_axis) {
       const bool by_k =
@@ -360,28 +407,28 @@ class Writer {
         yes(b_vectors), ", ", yes(is_early(o.inputs[1])), ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ",
         t.columns, shape, ">(", global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ",
         a_stride, ", ", global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
-        ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
+        ", task, $Epilogue{$pointers}, (float*)shared, wait);");
     const int64_t results = warps * warp_rows * (t.columns + 8);
     needs_shared(4 * std::max(results, stages * stage(depth) * (stream ? warps : 1)));
   }
 
-  void write_columns(const Group& group, int number) {
+  void write_columns(const Group& group) {
     const Op& o = op(group.ops[0]);
-    write_epilogue(group, number, "int n", "n");
+    write_epilogue(group, "int n", "n");
     add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", o.rule->fold, ">(",
-        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
-        "{p, x}, (float*)shared, wait);");
+        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset),
+        ", task, $Epilogue{$pointers}, (float*)shared, wait);");
     needs_shared(4 * threads());
   }
 
   void write_elements(const Group& group) {
-    write_epilogue(group, group_, "int n", "n");
+    write_epilogue(group, "int n", "n");
     add("  wait();");
     add("  const int end = min(", op(group.ops[0]).outputs[0].shape.size(), ", (task + 1) * ", group.unit,
         ");");
     add("  for (int n = task * ", group.unit, " + threadIdx.x; n < end; n += kThreads) {");
-    add("    const Epilogue", group_, " e{p, x};\n    Epilogue", group_,
-        "::In in;\n    e.load_early(in, n);\n    e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
+    add("    const $Epilogue e{$pointers};\n    $Epilogue::In in;\n    e.load_early(in, n);\n    "
+        "e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
   }
 
   void needs_shared(int64_t bytes) { source_.shared_bytes = std::max(source_.shared_bytes, bytes); }
@@ -495,10 +542,20 @@ class Writer {
     return -1;
   }
 
-  // Gives the value a place in shared memory, if there is room. Lines of whole banks are moved apart.
-  bool hold_example(const Access& value, int64_t elements, int first, int last, Places& places) {
+  // Gives the value a place in shared memory, if there is room. Lines of whole banks are moved apart, where nobody reads it as
+  // other lines.
+  bool hold_example(const Group& group, const Access& value, int64_t elements, int first, int last,
+                    Places& places) {
     const int64_t line = value.shape.rank() > 1 ? value.shape[-1] : elements;
-    const int64_t pitch = value.dtype == DType::float32 && line % 8 == 0 && line < elements ? line + 4 : line;
+    const auto reads_lines = [&](int reader) {
+      const std::vector<Access>& inputs = op(reader).inputs;
+      return std::all_of(inputs.begin(), inputs.end(), [&](const Access& input) {
+        return input.buffer != value.buffer || (input.shape.rank() > 0 && line % input.shape[-1] == 0);
+      });
+    };
+    const bool apart = value.dtype == DType::float32 && line % 8 == 0 && line < elements &&
+                       std::all_of(group.ops.begin(), group.ops.end(), reads_lines);
+    const int64_t pitch = apart ? line + 4 : line;
     const int64_t bytes = elements / line * pitch * static_cast<int64_t>(size_of(value.dtype));
     const int64_t begin = places.find(first, last, bytes);
     if (begin < 0) return false;
@@ -530,7 +587,8 @@ class Writer {
             return other.buffer != input.buffer || is_own_example(other, group.rows, input.shape.size());
           });
         });
-        if (!alike || !hold_example(input, elements, -1, last_reader(group, input.buffer), places)) continue;
+        if (!alike || !hold_example(group, input, elements, -1, last_reader(group, input.buffer), places))
+          continue;
         const Held& held = held_.at(input.buffer);
         const int64_t words = held.line * width / 4;
         if (held.line == held.pitch)
@@ -552,6 +610,11 @@ class Writer {
     Places places;
     add("  const int lo = task;\n  wait();");
     fetch_examples(group, places);
+    fetches_.clear();
+    for (size_t t = 0; t < group.ops.size(); ++t)
+      if (op(group.ops[t]).kind == Kind::product) fetches_.push_back({.at = static_cast<int>(t)});
+    for (size_t number = 0; number < kFetchedAhead; ++number) fetch_matrix_of(group, number, -1, places);
+    size_t product = 0;
     // Threads meet where one reads what another has written, or writes where another still reads.
     std::vector<int> written;                          // buffers, since they last met
     std::vector<std::pair<int64_t, int64_t>> touched;  // bytes
@@ -561,7 +624,7 @@ class Writer {
       std::vector<std::pair<int64_t, int64_t>> writes, reads;
       for (const Access& output : o.outputs) {
         const int last = last_reader(group, output.buffer);
-        if (last > now && hold_example(output, output.shape.size() / group.rows, now, last, places)) {
+        if (last > now && hold_example(group, output, output.shape.size() / group.rows, now, last, places)) {
           const Held& held = held_.at(output.buffer);
           writes.emplace_back(held.begin, held.end);
         }
@@ -582,12 +645,23 @@ class Writer {
         meet = meet || std::any_of(touched.begin(), touched.end(), [&](const auto& other) {
                  return begin < other.second && other.first < end;
                });
+      if (o.kind == Kind::product) {
+        // All have their part of the matrix, and are done with the product before.
+        add("  await_fetches<", kFetchedAhead - 1, ">();\n  __syncthreads();");
+        fetch_matrix_of(group, product + kFetchedAhead, now, places);
+        const Fetch& fetch = fetches_[product++];
+        if (fetch.begin >= 0) reads.emplace_back(fetch.begin, fetch.end);
+        fetch_ = &fetch;
+        meet = true;
+      } else if (meet) {
+        add("  __syncthreads();");
+      }
       if (meet) written.clear(), touched.clear();
       for (const Access& output : o.outputs) written.push_back(output.buffer);
       touched.insert(touched.end(), writes.begin(), writes.end());
       touched.insert(touched.end(), reads.begin(), reads.end());
-      if (meet && o.kind != Kind::product) add("  __syncthreads();");
-      write_example_op(i, group.rows, scratch_at, meet);
+      write_example_op(i, group.rows,
+                       o.kind == Kind::product ? std::max<int64_t>(0, fetch_->begin) : scratch_at);
     }
     needs_shared(places.most());
     examples_ = false;
@@ -595,7 +669,7 @@ class Writer {
 
   // An op of an example is a function of the places of its operands: ops that are alike share it, and there is far less to
   // compile.
-  void write_example_op(int i, int64_t examples, int64_t scratch_at, bool meet) {
+  void write_example_op(int i, int64_t examples, int64_t scratch_at) {
     const Op& o = op(i);
     std::vector<std::string> places;  // in shared memory
     std::map<int, std::string> names;
@@ -614,7 +688,7 @@ class Writer {
     globals_.clear();
     outlined_ = !reports(o);
     if (o.kind == Kind::product)
-      write_example_product(i, examples, meet);
+      write_example_product(i, examples);
     else
       write_op(i, examples, 1);
     const std::string code = std::exchange(body_, std::move(around));
@@ -639,17 +713,61 @@ class Writer {
     add("  ", it->second, "(", arguments, ");");
   }
 
-  // `meet`: the threads meet before they read the rows, behind their loads of the matrix.
-  void write_example_product(int i, int64_t examples, bool meet) {
+  // Where the matrix of a product that works on examples comes from: shared memory, if there is room for it while the products
+  // before are made, so that nobody waits for it.
+  struct Fetch {
+    int at = 0;                    // the op's number in the group
+    int64_t begin = -1, end = -1;  // bytes; -1: it stays where it is
+    int64_t pitch = 0;
+  };
+  static constexpr size_t kFetchedAhead = 2;
+
+  // How the lines of a matrix lie: whether they go along the inner dimension, how many there are, how long and how far apart.
+  struct Lines {
+    bool by_k;
+    int64_t count, width, stride;
+    explicit Lines(const Access& b)
+        : by_k(b.strides[0] == 1 && !(b.strides[1] == 1 && b.shape[0] == 1)),
+          count(b.shape[by_k ? 1 : 0]),
+          width(b.shape[by_k ? 0 : 1]),
+          stride(b.strides[by_k ? 1 : 0]) {}
+  };
+
+  // Lets the matrix of a product come while op `now` and those behind it are done.
+  void fetch_matrix_of(const Group& group, size_t number, int now, Places& places) {
+    if (number < fetches_.size()) {
+      Fetch& fetch = fetches_[number];
+      const Access& b = op(group.ops[static_cast<size_t>(fetch.at)]).inputs[1];
+      const Lines lines(b);
+      // The lanes of a warp meet all banks.
+      const int64_t pitch = (lines.width + 31) / 32 * 32 + (lines.by_k ? 4 : 8);
+      const int64_t bytes = 4 * lines.count * pitch;
+      if (const int64_t begin = places.find(now, fetch.at, bytes); begin >= 0) {
+        fetch = {fetch.at, begin, begin + bytes, pitch};
+        add("  fetch_lines<", lines.count, ", ", lines.width, ", ", lines.stride, ", ", pitch,
+            ">((float*)(shared + ", begin, "), ", global(b.buffer, DType::float32), plus(b.offset), ");");
+      }
+    }
+    add("  end_fetches();");
+  }
+
+  void write_example_product(int i, int64_t examples) {
     const Op& o = op(i);
     op_ = i;
     const Access &a = o.inputs[0], &b = o.inputs[1];
-    const bool by_k = b.strides[0] == 1 && !(b.strides[1] == 1 && b.shape[0] == 1);
+    const Lines lines(b);
+    const auto place = [&](int64_t stride) {
+      return lines.by_k ? concat("n * ", stride, " + k") : concat("k * ", stride, " + n");
+    };
     add("  {  // ", o.step->op->name);
-    add("    example_product<", o.m / examples, ", ", o.n, ", ", o.k, ", ", by_k ? "true" : "false", ", ",
-        o.bias ? "true" : "false", ", ", meet ? "true" : "false", ">([&](int r, int k) { return ",
-        element(a, concat("(r * ", o.k, " + k)"), examples), "; }, ", global(b.buffer, DType::float32),
-        plus(b.offset), ", ", by_k ? b.strides[1] : b.strides[0], ", ",
+    // The matrix is where `scratch` points to.
+    const std::string element_of_b = fetch_->begin >= 0
+                                         ? concat("scratch[", place(fetch_->pitch), "]")
+                                         : concat("__ldcg(", global(b.buffer, DType::float32), plus(b.offset),
+                                                  " + (", place(lines.stride), "))");
+    add("    example_product<", o.m / examples, ", ", o.n, ", ", o.k, ", ", o.bias ? "true" : "false",
+        ">([&](int r, int k) { return ", element(a, concat("(r * ", o.k, " + k)"), examples),
+        "; }, [&](int k, int n) { return ", element_of_b, "; }, ",
         o.bias ? concat(global(o.inputs[2].buffer, DType::float32), plus(o.inputs[2].offset)) : "nullptr",
         ", [&](int r, int n, float sum) {");
     add("      const float result = ", activated(o.epilogue, "sum"), ";");
@@ -741,6 +859,13 @@ class Writer {
       return concat(it->second.name, "[", place(access, flat), "]");
     const int64_t size = access.shape.size() / rows;
     return load_global(access, concat("lo * ", size, " + ", flat));
+  }
+
+  // A pointer to a line of a dense value: lines in shared memory that were moved apart are several of its own.
+  std::string line(const Access& access, const std::string& first, int64_t rows) const {
+    if (const auto it = held_.find(access.buffer); it != held_.end()) return "&" + it->second.at(first);
+    return concat("(const ", stored_type(access.dtype), "*)", global(access.buffer, access.dtype),
+                  " + (lo * ", access.shape.size() / rows, " + ", first, ")");
   }
 
   std::string put(int i, size_t output, const std::string& flat, const std::string& value,
@@ -855,6 +980,9 @@ class Writer {
     std::string whole(size_t k, const std::string& number) const override {
       return writer_.load_global(op().inputs[k], number);
     }
+    std::string line(size_t k, const std::string& first) const override {
+      return writer_.line(op().inputs[k], first, rows_);
+    }
     std::string count(int64_t all) const override { return writer_.count(all, rows_); }
     std::string report(const std::string& value) const override {
       const std::vector<int>& all = writer_.source_.reporters;
@@ -921,6 +1049,8 @@ class Writer {
   const Program& program_;
   const Schedule& schedule_;
   Source source_;
+  std::vector<Fetch> fetches_;  // of the products of a group of examples, in their order
+  const Fetch* fetch_ = nullptr;
   mutable std::vector<int64_t> scratch_;  // by buffer; -1: it has no place yet
   mutable int64_t scratch_bytes_ = 0;
   bool outlined_ = false;  // the code at hand is that of a function, with pointers g0, g1, ... to these
@@ -929,6 +1059,7 @@ class Writer {
   int64_t gathers_ = 0;                                  // tasks that fetch the rows of a run
   std::string functions_;
   std::string body_;  // of the group at hand
+  std::string epilogue_;
   int group_ = 0, op_ = 0;
   bool whole_ = false, examples_ = false;
   int64_t shared_ = 0;  // bytes given out
