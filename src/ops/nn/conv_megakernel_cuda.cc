@@ -65,7 +65,7 @@ void write_forward(OpCode& code) {
   const Op& op = code.op();
   const Sizes s = sizes_of(op);
   const int64_t unit = unit_of(s.rows * s.columns, s.out), padded = whole_units(s.out, unit);
-  code.add("    for (int i = threadIdx.x; i < ", s.height * s.width * s.in * padded,
+  code.add("#pragma unroll\n    for (int i = threadIdx.x; i < ", s.height * s.width * s.in * padded,
            "; i += kThreads) scratch[i] = i % ", padded, " < ", s.out, " ? ",
            code.whole(1, detail::concat("(i / ", padded, " * ", s.out, " + i % ", padded, ")")), " : 0.f;");
   code.add("    __syncthreads();\n    convolve<", s.rows, ", ", s.columns, ", ", s.height, ", ", s.width,
@@ -90,7 +90,7 @@ void write_input_gradient(OpCode& code) {
   const Sizes s = sizes_of(op);
   const int64_t unit = unit_of(s.in_rows * s.in_columns, s.in), padded = whole_units(s.in, unit);
   // The filter with its channels the other way round.
-  code.add("    for (int i = threadIdx.x; i < ", s.height * s.width * s.out * padded,
+  code.add("#pragma unroll\n    for (int i = threadIdx.x; i < ", s.height * s.width * s.out * padded,
            "; i += kThreads) scratch[i] = i % ", padded, " < ", s.in, " ? ",
            code.whole(0, detail::concat("((i / ", padded * s.out, " * ", s.in, " + i % ", padded, ") * ",
                                         s.out, " + i / ", padded, " % ", s.out, ")")),
