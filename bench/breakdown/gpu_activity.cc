@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ std::vector<Interval> joined(std::vector<Interval> a, const std::vector<Interval
 struct Records {
   std::mutex mutex;
   std::vector<Interval> kernels, collectives, copies;
+  std::map<uint32_t, Interval> launches;  // of several kernels, or of one, by CUPTI's number
 };
 Records& records() {
   static auto* all = new Records;
@@ -108,6 +110,12 @@ void keep(const CUpti_Activity& record, Records& all) {
     const std::string_view name = kernel.name ? kernel.name : "";
     (name.find("nccl") != std::string_view::npos ? all.collectives : all.kernels)
         .push_back({kernel.start, kernel.end});
+    Interval& launch =
+        all.launches.try_emplace(kernel.correlationId, Interval{kernel.start, kernel.end}).first->second;
+    launch = {std::min(launch.start, kernel.start), std::max(launch.end, kernel.end)};
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) {
+    const auto& graph = reinterpret_cast<const CUpti_ActivityGraphTrace2&>(record);
+    if (graph.end > graph.start) all.kernels.push_back({graph.start, graph.end});
   } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
     // Inside of a device a copy is a piece of computing like any other.
@@ -129,8 +137,12 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
   std::free(buffer);
 }
 
-constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+std::vector<CUpti_ActivityKind> kinds(Detail detail) {
+  std::vector<CUpti_ActivityKind> all = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET};
+  if (detail == Detail::graphs) all.push_back(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+  return all;
+}
 
 }  // namespace
 
@@ -139,19 +151,22 @@ GpuActivityRecorder::GpuActivityRecorder() {
   cupti.check(cupti.register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
 }
 
-void GpuActivityRecorder::start() {
+void GpuActivityRecorder::start(Detail detail) {
   const Cupti& cupti = Cupti::get();
+  detail_ = detail;
   {
     const std::lock_guard lock(records().mutex);
     records().kernels.clear(), records().collectives.clear(), records().copies.clear();
+    records().launches.clear();
   }
-  for (const CUpti_ActivityKind kind : kKinds) cupti.check(cupti.enable(kind), "cuptiActivityEnable");
+  for (const CUpti_ActivityKind kind : kinds(detail)) cupti.check(cupti.enable(kind), "cuptiActivityEnable");
 }
 
 GpuActivity GpuActivityRecorder::stop() {
   const Cupti& cupti = Cupti::get();
   cupti.check(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
-  for (const CUpti_ActivityKind kind : kKinds) cupti.check(cupti.disable(kind), "cuptiActivityDisable");
+  for (const CUpti_ActivityKind kind : kinds(detail_))
+    cupti.check(cupti.disable(kind), "cuptiActivityDisable");
   const Records& all = records();
   const std::lock_guard lock(records().mutex);
   GpuActivity made;
@@ -159,6 +174,11 @@ GpuActivity GpuActivityRecorder::stop() {
   made.kernels_ns = covered(all.kernels);
   const std::vector<Interval> computing = joined(all.kernels, all.collectives);
   made.communication_ns = covered(computing) - made.kernels_ns;
+  if (detail_ == Detail::kernels) {
+    std::vector<Interval> launches;
+    for (const auto& [number, launch] : all.launches) launches.push_back(launch);
+    made.gaps_ns = covered(joined(computing, launches)) - covered(computing);
+  }
   made.copies_ns = covered(joined(computing, all.copies)) - covered(computing);
   return made;
 }

@@ -7,6 +7,7 @@
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/train/checkpoint.h"
+#include "lockstep/train/tensorflow_checkpoint.h"
 #include "python.h"
 
 namespace lockstep::python {
@@ -201,6 +202,22 @@ void bind_checkpoints(nb::module_& m) {
       .def_prop_ro("latest_checkpoint", &CheckpointManager::latest_checkpoint)
       .def_prop_ro("directory", [](const CheckpointManager& c) { return c.directory(); });
   m.def("latest_checkpoint", &train::latest_checkpoint);
+
+  using train::TensorflowCheckpoint;
+  nb::class_<TensorflowCheckpoint>(m, "TensorflowCheckpoint")
+      .def_prop_ro("prefix", [](const TensorflowCheckpoint& c) { return c.prefix(); })
+      // (name, shape, dtype) of every tensor.
+      .def("entries",
+           [](const TensorflowCheckpoint& c) {
+             nb::list all;
+             for (const TensorflowCheckpoint::Entry& entry : c.entries())
+               all.append(
+                   nb::make_tuple(entry.name, to_python(entry.spec.shape), to_python(entry.spec.dtype)));
+             return all;
+           })
+      .def("read",
+           [](const TensorflowCheckpoint& c, const std::string& name) { return c.read(name, here()); });
+  m.def("load_checkpoint", [](const std::string& path) { return train::load_checkpoint(path, here()); });
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 #include "lockstep/keras/catalogue.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/initializers.h"
+#include "lockstep/keras/losses.h"
+#include "lockstep/keras/metrics.h"
 #include "lockstep/keras/regularizers.h"
+#include "lockstep/keras/schedules.h"
 
 namespace lockstep::python {
 
@@ -18,6 +21,7 @@ using keras::LayerBase;
 using keras::LayerBaseOptions;
 using keras::Model;
 using keras::ModelBase;
+using keras::optimizers::LearningRateSchedule;
 
 namespace {
 
@@ -28,6 +32,9 @@ nb::list to_python(const std::vector<Variable>& variables) {
 }
 
 // --- written in Python ---------------------------------------------------------------------------------------------------
+
+// By which Python knows the engine's part of a layer.
+uintptr_t key_of(const Layer& layer) { return reinterpret_cast<uintptr_t>(layer.base().get()); }
 
 // What is the same in layers and models that are written in Python. The engine keeps the object of Python alive, and the
 // object the engine's; visit() shows this circle to Python's garbage collector.
@@ -74,7 +81,14 @@ class WrittenLayer final : public Base, public Written {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
   }
-  // Integers and what is no tensor of the model's dtype come as they are given.
+  // Files name layers by the attributes that hold them, as Keras' do.
+  std::vector<std::string> stored_names() const override {
+    const nb::gil_scoped_acquire acquire;
+    nb::list keys;
+    for (const Layer& layer : this->layers()) keys.append(key_of(layer));
+    const nb::object names = self().attr("_stored_names")(keys);
+    return names.is_none() ? Base::stored_names() : nb::cast<std::vector<std::string>>(names);
+  }
   Json get_config() const override {
     const nb::gil_scoped_acquire acquire;
     Json config = LayerBase::get_config();
@@ -123,26 +137,116 @@ LayerBaseOptions base_options(const std::string& name, bool trainable, const std
   return options;
 }
 
-// An initializer that is a function of Python: (shape, dtype) -> tensor.
-class WrittenInitializer final : public keras::Initializer::Rule {
+// An initializer, a regularizer, a constraint or a schedule that is written in Python: a function, or an object that is called.
+template <class Made>
+class WrittenRule : public Made::Rule {
  public:
-  explicit WrittenInitializer(Kept f) : f_(std::move(f)) {}
-  Tensor make(const Shape& shape, DType dtype) const override {
+  explicit WrittenRule(Any object) : object_(object) {}
+  std::string class_name() const override { return saved_form(object_).class_name; }
+  Json config() const override { return saved_form(object_).config; }
+
+ protected:
+  template <class... Args>
+  Tensor called(std::optional<DType> dtype, Args&&... args) const {
     const nb::gil_scoped_acquire acquire;
-    return tensor(nb::borrow<nb::callable>(f_.get())(python::to_python(shape), python::to_python(dtype)),
-                  dtype);
+    return tensor(nb::borrow<nb::callable>(object_.get())(std::forward<Args>(args)...), dtype);
   }
-  std::string class_name() const override { return "function"; }
 
  private:
-  Kept f_;
+  Kept object_;
 };
 
+class WrittenInitializer final : public WrittenRule<keras::Initializer> {
+ public:
+  using WrittenRule::WrittenRule;
+  Tensor make(const Shape& shape, DType dtype) const override {
+    const nb::gil_scoped_acquire acquire;
+    return called(dtype, python::to_python(shape), python::to_python(dtype));
+  }
+};
+class WrittenRegularizer final : public WrittenRule<keras::Regularizer> {
+ public:
+  using WrittenRule::WrittenRule;
+  Tensor penalty(const Tensor& x) const override { return called({}, x); }
+};
+class WrittenConstraint final : public WrittenRule<keras::Constraint> {
+ public:
+  using WrittenRule::WrittenRule;
+  Tensor project(const Tensor& weights) const override { return called(weights.dtype(), weights); }
+};
+
+class WrittenSchedule final : public WrittenRule<LearningRateSchedule> {
+ public:
+  using WrittenRule::WrittenRule;
+  Tensor rate(const Tensor& step) const override { return called({}, step); }
+};
+
+template <class Made, class Rule>
+Made made_of(Any object) {
+  return Made(std::static_pointer_cast<const typename Made::Rule>(std::make_shared<Rule>(object)));
+}
+
 keras::Initializer initializer(Any value) {
-  if (PyCallable_Check(value.ptr()))
-    return {std::static_pointer_cast<const keras::Initializer::Rule>(
-        std::make_shared<WrittenInitializer>(Kept(value)))};
+  if (PyCallable_Check(value.ptr())) return made_of<keras::Initializer, WrittenInitializer>(value);
   return keras::Initializer::deserialize(json(value), here());
+}
+
+keras::catalogue::Kind kind(const std::string& name) {
+  using keras::catalogue::Kind;
+  const std::pair<const char*, Kind> kinds[] = {{"layer", Kind::layer},
+                                                {"loss", Kind::loss},
+                                                {"metric", Kind::metric},
+                                                {"optimizer", Kind::optimizer},
+                                                {"schedule", Kind::schedule},
+                                                {"initializer", Kind::initializer},
+                                                {"regularizer", Kind::regularizer},
+                                                {"constraint", Kind::constraint}};
+  for (const auto& [known, kind] : kinds)
+    if (name == known) return kind;
+  throw nb::value_error(name.c_str());
+}
+
+// A function of Python that makes what a configuration describes, for the engine.
+template <class Made, class Take>
+std::function<Made(const Json&)> maker(Any make, Take take) {
+  return [kept = Kept(make), take](const Json& config) {
+    return in_python([&] { return take(nb::borrow<nb::callable>(kept.get())(python::to_python(config))); });
+  };
+}
+template <class Made>
+std::function<Made(const Json&)> maker_of_handles(Any make) {
+  return maker<Made>(make, [](const nb::object& made) { return nb::cast<Made>(made); });
+}
+
+// Makes a name known that files may have: make(config) gives an object of Python, or the handle of a layer, loss or metric.
+void register_object(const std::string& of, const std::string& name, Any make) {
+  if (of == "activation") {
+    keras::activations::register_activation(name, [kept = Kept(make)](const Tensor& x) {
+      const nb::gil_scoped_acquire acquire;
+      return tensor(nb::borrow<nb::callable>(kept.get())(x));
+    });
+    return;
+  }
+  using keras::catalogue::Kind;
+  switch (kind(of)) {
+    case Kind::layer: return keras::register_layer(name, maker_of_handles<Layer>(make));
+    case Kind::loss: return keras::losses::register_loss(name, maker_of_handles<keras::Loss>(make));
+    case Kind::metric: return keras::metrics::register_metric(name, maker_of_handles<keras::Metric>(make));
+    case Kind::initializer:
+      return keras::initializers::register_initializer(
+          name, maker<keras::Initializer>(make, made_of<keras::Initializer, WrittenInitializer>));
+    case Kind::regularizer:
+      return keras::regularizers::register_regularizer(
+          name, maker<keras::Regularizer>(make, made_of<keras::Regularizer, WrittenRegularizer>));
+    case Kind::constraint:
+      return keras::constraints::register_constraint(
+          name, maker<keras::Constraint>(make, made_of<keras::Constraint, WrittenConstraint>));
+    case Kind::schedule:
+      return keras::optimizers::register_schedule(
+          name, maker<LearningRateSchedule>(make, made_of<LearningRateSchedule, WrittenSchedule>));
+    case Kind::optimizer:
+      fail(ErrorCode::unsupported, here(), name, ": optimizers cannot be written in Python");
+  }
 }
 
 // --- calls ---------------------------------------------------------------------------------------------------------------
@@ -201,21 +305,6 @@ std::vector<Shape> shapes(Any sequence) {
   return all;
 }
 
-keras::catalogue::Kind kind(const std::string& name) {
-  using keras::catalogue::Kind;
-  const std::pair<const char*, Kind> kinds[] = {{"layer", Kind::layer},
-                                                {"loss", Kind::loss},
-                                                {"metric", Kind::metric},
-                                                {"optimizer", Kind::optimizer},
-                                                {"schedule", Kind::schedule},
-                                                {"initializer", Kind::initializer},
-                                                {"regularizer", Kind::regularizer},
-                                                {"constraint", Kind::constraint}};
-  for (const auto& [known, kind] : kinds)
-    if (name == known) return kind;
-  throw nb::value_error(name.c_str());
-}
-
 }  // namespace
 
 nb::handle python_self(const LayerBase& layer) {
@@ -225,6 +314,18 @@ nb::handle python_self(const LayerBase& layer) {
 
 void bind_layers(nb::module_& m) {
   nb::class_<KerasTensor>(m, "KerasTensor", nb::dynamic_attr())
+      .def(
+          "__init__",
+          [](KerasTensor* self, Any size, Any type, Any, Any, Any, const std::string& name) {
+            const Shape whole = shape(size);
+            require(whole.rank() > 0, ErrorCode::unsupported, here(),
+                    "KerasTensor: a value of a model has a first dimension, that of the batch");
+            keras::InputOptions options{.batch_size = whole[0], .name = name};
+            if (!type.is_none()) options.dtype = dtype(type);
+            new (self) KerasTensor(keras::Input(Shape(whole.span().subspan(1)), options, here()));
+          },
+          "shape"_a, "dtype"_a = nb::none(), "sparse"_a = nb::none(), "ragged"_a = nb::none(),
+          "record_history"_a = nb::none(), "name"_a = "")
       .def_prop_ro("_shape", [](const KerasTensor& t) { return python::to_python(t.shape()); })
       .def_prop_ro("dtype", [](const KerasTensor& t) { return python::to_python(t.dtype()); })
       .def_prop_ro("name", [](const KerasTensor& t) { return t.name(); })
@@ -275,11 +376,19 @@ void bind_layers(nb::module_& m) {
                      const nb::handle self = python_self(*l.base());
                      return self ? nb::borrow(self) : nb::none();
                    })
-      .def_prop_ro("key", [](const Layer& l) { return reinterpret_cast<uintptr_t>(l.base().get()); })
+      .def_prop_ro("key", key_of)
       .def_prop_ro("built", [](const Layer& l) { return l.built(); })
       .def_prop_ro("name", [](const Layer& l) { return l.name(); })
       .def_prop_ro("path", [](const Layer& l) { return l.path(); })
       .def_prop_ro("class_name", [](const Layer& l) { return l.class_name(); })
+      .def_prop_ro("supports_masking", [](const Layer& l) { return l.base()->supports_masking(); })
+      .def_prop_ro("inputs_are_arguments", [](const Layer& l) { return l.base()->inputs_are_arguments(); })
+      .def("compute_mask",
+           [](const Layer& l, Any inputs, Any masks) {
+             TensorList given;
+             for (const nb::handle mask : nb::borrow<nb::sequence>(masks)) given.push_back(tensor(mask));
+             return python::to_python(l.base()->compute_mask(tensors(inputs), given, 1));
+           })
       .def_prop_ro("takes_list", [](const Layer& l) { return l.base()->takes_list(); })
       .def_prop_ro("dtype_policy", [](const Layer& l) { return l.dtype_policy().name(); })
       .def_prop_ro("compute_dtype",
@@ -321,12 +430,7 @@ void bind_layers(nb::module_& m) {
     return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenLayer<ModelBase>>(
         self, class_name, base_options(name, trainable, dtype, nb::none()), here())));
   });
-  m.def("register_layer", [](const std::string& class_name, Any make) {
-    keras::register_layer(class_name, [kept = Kept(make)](const Json& config) {
-      const nb::gil_scoped_acquire acquire;
-      return nb::cast<Layer>(nb::borrow<nb::callable>(kept.get())(python::to_python(config)));
-    });
-  });
+  m.def("register_object", &register_object);
 
   // --- by name ---
   m.def("class_names", [](const std::string& of) { return keras::catalogue::class_names(kind(of)); });
@@ -336,18 +440,6 @@ void bind_layers(nb::module_& m) {
   m.def("activation_names", &keras::activations::names);
   m.def("activate",
         [](const std::string& name, Any x) { return keras::Activation(name, here())(tensor(x)); });
-  m.def("register_activation", [](const std::string& name, Any f) {
-    keras::activations::register_activation(name, [kept = Kept(f)](const Tensor& x) {
-      const nb::gil_scoped_acquire acquire;
-      return tensor(nb::borrow<nb::callable>(kept.get())(x));
-    });
-  });
-  m.def("register_initializer", [](const std::string& name, Any f) {
-    keras::initializers::register_initializer(name, [kept = Kept(f)](const Json&) {
-      return keras::Initializer(std::static_pointer_cast<const keras::Initializer::Rule>(
-          std::make_shared<WrittenInitializer>(kept)));
-    });
-  });
   m.def("initialize", [](Any config, Any size, Any type) {
     return keras::Initializer::deserialize(json(config), here())(shape(size), dtype(type), here());
   });
@@ -372,6 +464,7 @@ void bind_layers(nb::module_& m) {
   m.def("set_global_policy", [](const std::string& name) {
     keras::mixed_precision::set_global_policy({name, here()});
   });
+  m.def("check_policy", [](const std::string& name) { keras::DTypePolicy(name, here()); });
   m.def("global_policy", [] { return keras::mixed_precision::global_policy().name(); });
   m.def("mask_of", [](Any x) { return python::to_python(keras::mask_of(tensor(x))); });
 }

@@ -175,9 +175,18 @@ std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b) {
   if (left.is_number()) {
     OperandArg right = operand(b);
     if (right.is_number()) left = {tensor(a), when_asked()};
-    return {left, right};
+    return {std::move(left), std::move(right)};
   }
-  return {left, operand(b, left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt)};
+  const std::optional<DType> other =
+      left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt;
+  return {std::move(left), operand(b, other)};
+}
+
+SavedForm saved_form(const Kept& object) {
+  return in_python([&] {
+    const nb::object form = nb::borrow<nb::callable>(package().saved.get())(object.get());
+    return SavedForm{nb::cast<std::string>(form[0]), json(form[1])};
+  });
 }
 
 std::function<TensorList(std::span<const Tensor>)> tensor_function(nb::handle function) {
@@ -208,6 +217,20 @@ void raise(const Error& error) {
 
 }  // namespace
 
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const Error& error) {
+    raise(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 void bind_errors(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
@@ -218,8 +241,9 @@ void bind_errors(nb::module_& m) {
   });
   m.def("introduce", [](nb::handle as_tensor, nb::handle dtypes, nb::handle as_dtype, nb::handle error,
                         std::string folder) {
-    package() = {Kept(as_tensor), Kept(dtypes), Kept(as_dtype), Kept(error), std::move(folder)};
+    package() = {Kept(as_tensor), Kept(dtypes), Kept(as_dtype), Kept(error), Kept(), std::move(folder)};
   });
+  m.def("introduce_files", [](nb::handle saved) { package().saved = Kept(saved); });
 }
 
 }  // namespace lockstep::python

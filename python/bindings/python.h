@@ -58,6 +58,9 @@ decltype(auto) released(F&& f) {
   return f();
 }
 
+// Makes the C++ exception that is being handled Python's: for functions that Python calls without nanobind between.
+void set_python_error() noexcept;
+
 // A Python object that C++ holds. Copies may be made and dropped by any thread, with the GIL or without it.
 class Kept {
  public:
@@ -121,6 +124,7 @@ struct Package {
   Kept dtypes;     // the DType objects, in the order of the enum
   Kept as_dtype;   // (value) -> number of the dtype
   Kept error;      // (name of the code, message) -> exception
+  Kept saved;      // (object of Python) -> (class name, configuration), as files hold it
   std::string folder;
 };
 Package& package();
@@ -147,6 +151,13 @@ inline TensorArg arg(nb::handle value) { return {tensor(value), when_asked()}; }
 OperandArg operand(nb::handle value, std::optional<DType> dtype = {});
 // Two sides of an op: what is no tensor takes the dtype of the other side.
 std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b);
+
+// What is written in Python, as files hold it.
+struct SavedForm {
+  std::string class_name;
+  Json config;
+};
+SavedForm saved_form(const Kept& object);
 
 // A function of Python as one of tensors. It may be called by any thread, without the GIL.
 std::function<TensorList(std::span<const Tensor>)> tensor_function(nb::handle function);

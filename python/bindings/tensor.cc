@@ -93,10 +93,6 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Buffer*>(view->internal); }
 
-std::array kTensorSlots{PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-                        PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                        PyType_Slot{0, nullptr}};
-
 nb::dlpack::dtype dlpack_dtype(DType dtype) {
   using nb::dlpack::dtype_code;
   const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
@@ -138,33 +134,53 @@ Tensor from_ndarray(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& ar
 
 // --- operators -----------------------------------------------------------------------------------------------------------
 
-template <Tensor (*op)(const OperandArg&, const OperandArg&), bool reflected = false>
-nb::object binary(nb::handle self, nb::handle other) {
-  // What is no tensor and no number may know what to do with this one.
-  if (!is_tensor(other) && !PyFloat_Check(other.ptr()) && !PyLong_Check(other.ptr()) &&
-      nb::hasattr(other, "_defers_tensor_operators"))
-    return nb::borrow(Py_NotImplemented);
-  const auto [a, b] = operands(self, other);
-  return nb::cast(reflected ? op(b, a) : op(a, b));
+// What is no tensor and no number may know what to do with one.
+bool defers(nb::handle value) {
+  return !is_tensor(value) && !PyFloat_Check(value.ptr()) && !PyLong_Check(value.ptr()) &&
+         nb::hasattr(value, "_defers_tensor_operators");
+}
+
+template <Tensor (*op)(const OperandArg&, const OperandArg&)>
+nb::object binary(nb::handle a, nb::handle b) {
+  if (defers(a) || defers(b)) return nb::borrow(Py_NotImplemented);
+  const auto [left, right] = operands(a, b);
+  return nb::cast(op(left, right));
+}
+
+// The same as a slot of the type, which Python calls at once: the dispatch of methods takes longer than a small sum. Either side
+// may be the tensor.
+template <Tensor (*op)(const OperandArg&, const OperandArg&)>
+PyObject* slot(PyObject* a, PyObject* b) {
+  try {
+    return binary<op>(a, b).release().ptr();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+PyObject* power_slot(PyObject* a, PyObject* b, PyObject*) { return slot<pow>(a, b); }
+
+template <class Function>
+PyType_Slot slot_of(int number, Function* function) {
+  return {number, reinterpret_cast<void*>(function)};
+}
+// The arithmetic of tensors and variables, in front of other slots.
+template <size_t count>
+std::array<PyType_Slot, count + 8> with_arithmetic(const std::array<PyType_Slot, count>& others) {
+  std::array<PyType_Slot, count + 8> all{slot_of(Py_nb_add, slot<add>),
+                                         slot_of(Py_nb_subtract, slot<subtract>),
+                                         slot_of(Py_nb_multiply, slot<multiply>),
+                                         slot_of(Py_nb_true_divide, slot<divide>),
+                                         slot_of(Py_nb_floor_divide, slot<floordiv>),
+                                         slot_of(Py_nb_remainder, slot<floormod>),
+                                         slot_of(Py_nb_power, power_slot)};
+  std::copy(others.begin(), others.end(), all.begin() + 7);
+  return all;
 }
 
 template <class Class>
 void add_operators(Class& c) {
-  c.def("__add__", binary<add>)
-      .def("__radd__", binary<add, true>)
-      .def("__sub__", binary<subtract>)
-      .def("__rsub__", binary<subtract, true>)
-      .def("__mul__", binary<multiply>)
-      .def("__rmul__", binary<multiply, true>)
-      .def("__truediv__", binary<divide>)
-      .def("__rtruediv__", binary<divide, true>)
-      .def("__floordiv__", binary<floordiv>)
-      .def("__rfloordiv__", binary<floordiv, true>)
-      .def("__mod__", binary<floormod>)
-      .def("__rmod__", binary<floormod, true>)
-      .def("__pow__", [](nb::handle a, nb::handle b) { return binary<pow>(a, b); })
-      .def("__rpow__", [](nb::handle a, nb::handle b) { return binary<pow, true>(a, b); })
-      .def("__lt__", binary<less>)
+  c.def("__lt__", binary<less>)
       .def("__le__", binary<less_equal>)
       .def("__gt__", binary<greater>)
       .def("__ge__", binary<greater_equal>)
@@ -291,7 +307,11 @@ void bind_devices(nb::module_& m) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-  auto t = nb::class_<Tensor>(m, "Tensor", nb::type_slots(kTensorSlots.data()), nb::is_weak_referenceable());
+  // Slots end with one that is zero.
+  auto tensor_slots = with_arithmetic(
+      std::array{slot_of(Py_bf_getbuffer, get_buffer), slot_of(Py_bf_releasebuffer, release_buffer)});
+  auto variable_slots = with_arithmetic(std::array<PyType_Slot, 0>{});
+  auto t = nb::class_<Tensor>(m, "Tensor", nb::type_slots(tensor_slots.data()), nb::is_weak_referenceable());
   add_operators(t);
   t.def("_eq", binary<equal>)
       .def("_ne", binary<not_equal>)
@@ -340,7 +360,8 @@ void bind_tensor(nb::module_& m) {
     });
   });
 
-  auto v = nb::class_<Variable>(m, "Variable", nb::is_weak_referenceable(), nb::dynamic_attr());
+  auto v = nb::class_<Variable>(m, "Variable", nb::type_slots(variable_slots.data()),
+                                nb::is_weak_referenceable(), nb::dynamic_attr());
   add_operators(v);
   v.def(
        "__init__",

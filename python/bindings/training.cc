@@ -1,13 +1,16 @@
 // Models, losses, metrics, optimizers, callbacks.
 #include "keras.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/keras/applications.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
+#include "lockstep/keras/onnx.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/keras/preprocessing.h"
 #include "lockstep/observe/run_report.h"
+#include "lockstep/ops/math.h"
 #include "structures.h"
 
 namespace lockstep::python {
@@ -282,8 +285,40 @@ class WrittenMetric final : public MetricBase {
     const nb::gil_scoped_acquire acquire;
     self_.get().attr("reset_state")();
   }
-  std::string class_name() const override { return ""; }
+  std::string class_name() const override { return saved_form(self_).class_name; }
+  Json config() const override { return saved_form(self_).config; }
   Variable new_variable(const std::string& name, const Shape& shape) { return add_variable(name, shape); }
+
+ private:
+  Kept self_;
+};
+
+// By Keras' name; None is none.
+keras::Reduction reduction(Any given) {
+  const std::string name = given.is_none() ? "none" : nb::cast<std::string>(given);
+  const std::pair<const char*, keras::Reduction> all[] = {
+      {"none", keras::Reduction::none},
+      {"sum", keras::Reduction::sum},
+      {"sum_over_batch_size", keras::Reduction::sum_over_batch_size},
+      {"mean", keras::Reduction::sum_over_batch_size},
+      {"mean_with_sample_weight", keras::Reduction::mean_with_sample_weight}};
+  for (const auto& [known, kind] : all)
+    if (name == known) return kind;
+  fail(ErrorCode::invalid_argument, here(), "there is no reduction \"", name,
+       "\"; there are none, sum, sum_over_batch_size and mean_with_sample_weight");
+}
+
+// A loss that is written in Python: an object whose class is Loss.
+class WrittenLoss final : public Loss::Rule {
+ public:
+  WrittenLoss(Any self, std::string name, keras::Reduction reduction)
+      : Rule(std::move(name), reduction), self_(self) {}
+  Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override {
+    const nb::gil_scoped_acquire acquire;
+    return tensor(self_.get().attr("_losses_for_engine")(y_true, y_pred));
+  }
+  std::string class_name() const override { return saved_form(self_).class_name; }
+  Json config() const override { return saved_form(self_).config; }
 
  private:
   Kept self_;
@@ -293,21 +328,18 @@ void bind_losses(nb::module_& m) {
   nb::class_<Loss>(m, "Loss")
       .def_static("deserialize", [](Any config) { return Loss::deserialize(json(config), here()); })
       .def_static("from_function",
-                  [](Any f, std::string name, Any reduction) {
-                    // The reduction by Keras' name is read as a configuration has it.
-                    keras::Reduction kind = keras::Reduction::sum_over_batch_size;
-                    if (reduction.is_none() || nb::cast<std::string>(reduction) == "none")
-                      kind = keras::Reduction::none;
-                    else if (nb::cast<std::string>(reduction) == "sum")
-                      kind = keras::Reduction::sum;
-                    else if (nb::cast<std::string>(reduction) == "mean_with_sample_weight")
-                      kind = keras::Reduction::mean_with_sample_weight;
+                  [](Any f, std::string name, Any how) {
                     return keras::losses::from_function(
                         [kept = Kept(f)](const Tensor& y_true, const Tensor& y_pred) {
                           const nb::gil_scoped_acquire acquire;
                           return tensor(nb::borrow<nb::callable>(kept.get())(y_true, y_pred));
                         },
-                        {.name = std::move(name), .reduction = kind});
+                        {.name = std::move(name), .reduction = reduction(how)});
+                  })
+      .def_static("written",
+                  [](Any self, std::string name, Any how) {
+                    return Loss(std::static_pointer_cast<const Loss::Rule>(
+                        std::make_shared<WrittenLoss>(self, std::move(name), reduction(how))));
                   })
       .def("__call__",
            [](const Loss& loss, Any y_true, Any y_pred, Any weight) {
@@ -352,9 +384,21 @@ void bind_losses(nb::module_& m) {
              else
                metric.update_state(tensor(values), tensor(weight), {}, here());
            })
+      // Empty for one that is written in Python.
+      .def_prop_ro("class_name",
+                   [](const Metric& metric) {
+                     const bool written = dynamic_cast<const WrittenMetric*>(metric.base().get()) != nullptr;
+                     return written ? std::string() : metric.base()->class_name();
+                   })
       .def_prop_ro("takes_values", [](const Metric& metric) { return metric.base()->takes_values(); })
       .def("result", [](const Metric& metric) { return metric.result(here()); })
       .def("reset_state", [](const Metric& metric) { metric.reset_state(here()); })
+      // The variables of one that needs no data to know their sizes.
+      .def("build",
+           [](const Metric& metric) {
+             const Tensor none = full({1, 1}, 0, DType::float32, when_asked());
+             metric.base()->ensure_built(metric.base()->takes_values() ? Tensor() : none, none);
+           })
       .def("variables", [](const Metric& metric) { return metric.variables(); })
       .def_prop_ro("name", [](const Metric& metric) { return metric.name(); })
       .def("serialize", [](const Metric& metric) { return python::to_python(metric.serialize()); });
@@ -366,15 +410,6 @@ void bind_losses(nb::module_& m) {
                           Any step) { return schedule(tensor(step, DType::int64), here()); })
       .def("serialize",
            [](const LearningRateSchedule& schedule) { return python::to_python(schedule.serialize()); });
-  m.def("register_schedule", [](const std::string& name, Any rate) {
-    keras::optimizers::register_schedule(name, [kept = Kept(rate)](const Json&) {
-      return LearningRateSchedule([kept](const Tensor& step) {
-        const nb::gil_scoped_acquire acquire;
-        return tensor(nb::borrow<nb::callable>(kept.get())(step));
-      });
-    });
-  });
-
   nb::class_<Optimizer>(m, "Optimizer")
       .def_static("deserialize", [](Any config) { return Optimizer::deserialize(json(config), here()); })
       .def("build",
@@ -559,10 +594,41 @@ void bind_models(nb::module_& m) {
                            here());
              return text;
            })
+      .def("save",
+           [](const Model& model, const std::string& path) {
+             const std::source_location where = here();
+             released([&] { model.save(path, where); });
+           })
+      .def_static("load",
+                  [](const std::string& path, bool compile) {
+                    const std::source_location where = here();
+                    return released([&] { return keras::models::load_model(path, {compile}, where); });
+                  })
+      .def("clone", [](const Model& model) { return keras::models::clone_model(model, here()); })
+      .def("export_onnx",
+           [](const Model& model, const std::string& path) {
+             const std::source_location where = here();
+             released([&] { keras::models::export_onnx(model, path, where); });
+           })
+      .def_static("application",
+                  [](const std::string& name, Any options) {
+                    return keras::applications::make(name, json(options), here());
+                  })
+      .def_static("from_hugging_face",
+                  [](const std::string& folder) {
+                    const std::source_location where = here();
+                    return released([&] { return keras::applications::from_hugging_face(folder, where); });
+                  })
       .def("save_weights",
-           [](const Model& model, const std::string& path) { model.save_weights(path, here()); })
+           [](const Model& model, const std::string& path) {
+             const std::source_location where = here();
+             released([&] { model.save_weights(path, where); });
+           })
       .def("load_weights",
-           [](const Model& model, const std::string& path) { model.load_weights(path, here()); })
+           [](const Model& model, const std::string& path) {
+             const std::source_location where = here();
+             released([&] { model.load_weights(path, where); });
+           })
       .def("inputs", [](const Model& model) { return model.model_base().inputs(); })
       .def("outputs", [](const Model& model) { return model.model_base().outputs(); })
       .def("input_names", [](const Model& model) { return model.model_base().input_names(); })
@@ -573,6 +639,13 @@ void bind_models(nb::module_& m) {
            [](Sequential* self, const std::string& name, bool trainable) {
              new (self) Sequential({.name = name, .trainable = trainable}, here());
            })
+      // A model that is one, such as one that was read from a file.
+      .def_static("of",
+                  [](const Model& model) {
+                    Sequential made({.name = model.name()}, here());
+                    static_cast<Model&>(made) = model;
+                    return made;
+                  })
       .def("add", [](const Sequential& model, const Layer& layer) { model.add(layer, here()); })
       .def("add_input", [](const Sequential& model, const KerasTensor& input) { model.add(input, here()); })
       .def("pop", [](const Sequential& model) { model.pop(here()); });
@@ -583,6 +656,10 @@ void bind_models(nb::module_& m) {
 void bind_training(nb::module_& m) {
   bind_losses(m);
   bind_models(m);
+  m.def("application_names", &keras::applications::names);
+  m.def("application_options", [](const std::string& name) {
+    return python::to_python(keras::applications::default_options(name, here()));
+  });
   m.def("to_categorical", [](Any labels, int64_t classes) {
     return keras::utils::to_categorical(tensor(labels), classes, here());
   });

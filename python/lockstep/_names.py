@@ -11,7 +11,7 @@ _INSTEAD = {
     "estimator": "there are no estimators: tf.keras takes their place",
     "feature_column": "there are no feature columns: layers of tf.keras.layers (Normalization, CategoryEncoding) prepare data",
     "lite": "models are not exported to TensorFlow Lite",
-    "saved_model": "there is no SavedModel: model.save_weights() and model.to_json() keep a model",
+    "saved_model": "there is no SavedModel: model.save(path.keras) keeps a model, model.export(path, format=\"onnx\") writes ONNX",
     "tpu": "there are no TPUs here",
     "sparse": "there are no sparse tensors",
     "ragged": "there are no ragged tensors: rows have one length, padded_batch fills them up",
@@ -25,7 +25,6 @@ _INSTEAD = {
     "Graph": "there are no graphs with sessions: @tf.function compiles a function",
     "Assert": "tf.debugging.Assert",
     "name_scope": "names follow from layers",
-    "applications": "there are no weights to download; keras.layers build the architectures",
 }
 
 

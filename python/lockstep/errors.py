@@ -23,7 +23,7 @@ class ResourceExhaustedError(OpError, MemoryError):
     """Too little memory."""
 
 
-class NotFoundError(OpError, LookupError):
+class NotFoundError(OpError, LookupError, ValueError):
     """A name, file or registration that does not exist."""
 
     __str__ = RuntimeError.__str__

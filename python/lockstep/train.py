@@ -92,7 +92,39 @@ def latest_checkpoint(checkpoint_dir, latest_filename=None):
     return _lockstep.latest_checkpoint(os.fspath(checkpoint_dir))
 
 
-def _named_like_keras(name):
-    def refused(*_, **__):
-        raise NotImplementedError(f"tf.train.{name} is TensorFlow 1's: use tf.keras.optimizers")
-    return refused
+# --- checkpoints of TensorFlow -------------------------------------------------------------------------------------------
+
+class CheckpointReader:
+    """The tensors of a checkpoint that TensorFlow wrote, by name."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self._entries = {name: (shape, dtype) for name, shape, dtype in handle.entries()}
+
+    def get_variable_to_shape_map(self):
+        return {name: list(shape) for name, (shape, _) in self._entries.items()}
+
+    def get_variable_to_dtype_map(self):
+        return {name: dtype for name, (_, dtype) in self._entries.items()}
+
+    def has_tensor(self, tensor_str):
+        return tensor_str in self._entries
+
+    def get_tensor(self, tensor_str):
+        """An array of NumPy's."""
+        return self._handle.read(tensor_str).numpy()
+
+
+def load_checkpoint(ckpt_dir_or_file):
+    """A checkpoint of TensorFlow, by its prefix or the folder that it is the newest of."""
+    return CheckpointReader(_lockstep.load_checkpoint(os.fspath(ckpt_dir_or_file)))
+
+
+def list_variables(ckpt_dir_or_file):
+    """(name, shape) of every tensor of a checkpoint of TensorFlow."""
+    return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file, name):
+    """One tensor of a checkpoint of TensorFlow, as an array."""
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name)

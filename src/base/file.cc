@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -184,6 +185,19 @@ void write_all(int descriptor, const char* from, size_t bytes, const std::string
   }
 }
 
+// Opening a pipe waits until somebody reads it, which is not to be taken for work.
+int open_to_write(const std::string& path, int flags) {
+  const int descriptor = open(path.c_str(), flags | O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+  struct stat status {};
+  if (descriptor >= 0) {
+    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  } else if (errno == ENXIO && stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) {
+    log(LogLevel::warning, "\"", path, "\" is a pipe that nobody reads yet; waiting for its reader");
+    return open(path.c_str(), flags | O_WRONLY | O_CLOEXEC | O_NOCTTY, 0666);
+  }
+  return descriptor;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::source_location where)
@@ -194,7 +208,7 @@ AtomicFile::AtomicFile(std::string path, std::source_location where)
     require(!S_ISDIR(status.st_mode), ErrorCode::io, where, "cannot write \"", path_,
             "\": it is a folder; name a file in it");
     if (!S_ISREG(status.st_mode)) {
-      descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+      descriptor_ = open_to_write(path_, 0);
       if (descriptor_ < 0) fail_with_errno(where, "write", path_);
       return;
     }
@@ -260,7 +274,7 @@ void AtomicFile::commit() {
 GrowingFile::GrowingFile(std::string path, std::source_location where)
     : path_(std::move(path)), descriptor_(-1), where_(where) {
   check_path(path_, where);
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+  descriptor_ = open_to_write(path_, O_CREAT | O_APPEND);
   if (descriptor_ < 0) fail_with_errno(where, "write", path_);
   struct stat status {};
   regular_ = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);

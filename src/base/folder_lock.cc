@@ -98,7 +98,8 @@ FolderLock::FolderLock(const std::string& folder, std::source_location where) {
   static auto& all = *new std::map<FileId, std::weak_ptr<Held>>;
   make_folders(folder, where);
   struct stat status {};
-  require(stat(folder.c_str(), &status) == 0, ErrorCode::io, where, "cannot write to the folder \"", folder,
+  const bool there = stat(folder.c_str(), &status) == 0;
+  require(there, ErrorCode::io, where, "cannot write to the folder \"", folder,
           "\": ", system_message(errno));
   const std::lock_guard lock(mutex);
   std::weak_ptr<Held>& known = all[id_of(status)];

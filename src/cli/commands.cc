@@ -45,6 +45,13 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
           ""};
 }
 
+CLI::Validator path() {
+  return {[](std::string& text) -> std::string {
+            return text.empty() ? "the name is empty; write one, or leave the option out" : "";
+          },
+          ""};
+}
+
 CLI::Validator positive_number() {
   return {[](std::string& text) -> std::string {
             char* end = nullptr;

@@ -18,6 +18,8 @@ void add_predict(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
 // `program`: the words behind "--", where there are any.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> program);
+// `words`: those behind the script's name, where there are any.
+void add_script(CLI::App& app, int& status, std::vector<std::string> words);
 void add_scale(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
@@ -36,6 +38,7 @@ void write_page(const observe::RunRecord& record, AtomicFile& file);
 // What an option takes, with short words for what it does not.
 CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
 CLI::Validator positive_number();
+CLI::Validator path();  // what "$FOLDER" becomes where that is not set is none
 // A team of more is refused before the system refuses to make the threads.
 inline constexpr int64_t kMostThreads = 1024;
 

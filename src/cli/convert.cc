@@ -19,6 +19,7 @@ keras::Model read_model(const std::string& path) {
     if (file_exists(path + "/model.safetensors")) return keras::applications::from_hugging_face(path);
     return keras::models::load_model(path);
   }
+  if (path.ends_with(".onnx")) return keras::models::import_onnx(path);
   return trained_model(read_trained_run(path));
 }
 
@@ -31,10 +32,10 @@ void add_convert(CLI::App& app, int&) {
   };
   auto settings = std::make_shared<Settings>();
   command
-      ->add_option(
-          "from", settings->from,
-          "The folder that a run left its results in, a .keras file, or a folder of Hugging Face's hub "
-          "(config.json, model.safetensors)")
+      ->add_option("from", settings->from,
+                   "The folder that a run left its results in, a .keras or .onnx file, or a folder of "
+                   "Hugging Face's hub "
+                   "(config.json, model.safetensors)")
       ->required();
   command
       ->add_option("to", settings->to,

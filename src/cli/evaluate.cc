@@ -42,10 +42,12 @@ std::shared_ptr<EvaluateFlags> add_flags(CLI::App& command) {
       .add_option("run", flags->run,
                   "The folder that a run left its results in, its run file, or a .keras file")
       ->required();
-  CLI::Option* data = command.add_option(
-      "--data", flags->data,
-      "Examples of this file (.csv, .safetensors, .txt) or folder of images, read as the run's own are, of a "
-      "data set by name, or of \"data\" as a run file has it, in JSON");
+  CLI::Option* data = command
+                          .add_option("--data", flags->data,
+                                      "Examples of this file (.csv, .safetensors, .txt) or folder of images, "
+                                      "read as the run's own are, of a "
+                                      "data set by name, or of \"data\" as a run file has it, in JSON")
+                          ->check(path());
   command.add_option("--on", flags->part, "Without --data, the examples of the run: validation or train")
       ->check(CLI::IsMember({"validation", "train"}))
       ->capture_default_str()
@@ -83,10 +85,12 @@ void add_evaluate(CLI::App& app, int&) {
 void add_predict(CLI::App& app, int&) {
   CLI::App* command = app.add_subcommand("predict", "Predictions of what `lockstep train` has trained");
   const auto flags = add_flags(*command);
-  CLI::Option* output = command->add_option("--output", flags->output,
-                                            "The file to write: .npy, .csv, .jsonl or .safetensors; left "
-                                            "out: a line of JSON per example on standard "
-                                            "output");
+  CLI::Option* output = command
+                            ->add_option("--output", flags->output,
+                                         "The file to write: .npy, .csv, .jsonl or .safetensors; left "
+                                         "out: a line of JSON per example on standard "
+                                         "output")
+                            ->check(path());
   command
       ->add_flag("--json", flags->json,
                  "What was written, one JSON object on standard output: the file, and each output's shape")

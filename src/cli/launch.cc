@@ -91,7 +91,8 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> program) {
       "!--no-divide", o->divide,
       "Every worker sees all CPUs and GPUs; else a machine's workers have equal shares: their threads, "
       "and CUDA_VISIBLE_DEVICES");
-  command->add_option("--log-dir", o->log_folder, "Folder for a file per rank: rank_0.log, ...");
+  command->add_option("--log-dir", o->log_folder, "Folder for a file per rank: rank_0.log, ...")
+      ->check(path());
   command->add_option("--show", o->shown, "Whose lines are shown: all, none, or ranks as 0,3")
       ->capture_default_str();
   command

@@ -67,6 +67,21 @@ std::vector<std::string> program_behind_mark(int& argc, char** argv) {
   return {mark + 1, end};
 }
 
+// The words behind the script of lockstep run are the script's: they are taken from the line before it is parsed.
+std::vector<std::string> words_of_script(int& argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  int script = 2;
+  // Both options that take a number may have it as a word of its own.
+  while (script < argc && argv[script][0] == '-')
+    script += std::string_view(argv[script]) == "--devices" || std::string_view(argv[script]) == "--threads"
+                  ? 2
+                  : 1;
+  if (script >= argc) return {};
+  std::vector<std::string> words(argv + script + 1, argv + argc);
+  argc = script + 1;
+  return words;
+}
+
 int parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -112,6 +127,7 @@ int main(int argc, char** argv) {
     lockstep::cli::add_predict(app, status);
     lockstep::cli::add_convert(app, status);
     lockstep::cli::add_launch(app, status, program_behind_mark(argc, argv));
+    lockstep::cli::add_script(app, status, words_of_script(argc, argv));
     lockstep::cli::add_report(app, status);
     lockstep::cli::add_watch(app, status);
     lockstep::cli::add_scale(app, status);

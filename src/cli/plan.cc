@@ -77,13 +77,16 @@ std::string error_line(const Json& validation) {
     return "Error: not known, for no forecast was compared with this machine yet; lockstep plan --validate "
            "RUN does it.\n";
   const double waited = validation.at("waited_for_cores").as_double();
+  const bool on_gpus = validation.at("gpus").as_int() > 0;
   return fmt::format(
       "Error: on this machine ({}) forecasts for {} were off by {:.0f}% in the mean and {:.0f}% at most, {} "
-      "measurements; other machines were not compared.{}\n",
-      validation.at("gpus").as_int() > 0 ? "logical GPUs"
-                                         : fmt::format("{} cores", validation.at("cores").as_int()),
+      "measurements; other machines were not compared.{}{}\n",
+      on_gpus ? "logical GPUs" : fmt::format("{} cores", validation.at("cores").as_int()),
       validation.at("model").as_string(), 100 * validation.at("mean_error").as_double(),
       100 * validation.at("largest_error").as_double(), validation.at("rows").items().size(),
+      on_gpus ? " Logical GPUs are taken to share theirs in turn: where kernels are too small to fill it, "
+                "they run at the same time and the forecast is too long. GPUs of their own share nothing."
+              : "",
       waited < kBusy
           ? ""
           : fmt::format(" The machine was busy: threads waited for cores {:.0f}% of the time, which no "
@@ -442,7 +445,7 @@ void add_plan(CLI::App& app, int& status) {
                     "GPUs, for 1 and 2 "
                     "logical GPUs) with trainings there, and keep the error");
   command->add_flag("--json", f->json, "The forecast as one JSON object (docs/plan.md)");
-  command->add_option("--output", f->output, "Also write that object to this file");
+  command->add_option("--output", f->output, "Also write that object to this file")->check(path());
   command->footer(
       "A step is simulated as it is run: its kernels, the buckets of gradients that they fill, the sums of "
       "these "

@@ -57,8 +57,10 @@ void add_report(CLI::App& app, int& status) {
           "with it or alone")
       ->required()
       ->expected(1, 3);
-  command->add_option("--output", settings->output,
-                      "The page; report.html beside the first of them where it is not given");
+  command
+      ->add_option("--output", settings->output,
+                   "The page; report.html beside the first of them where it is not given")
+      ->check(path());
   command->footer(
       "The page is one file that needs no network: it can be mailed, kept and printed. The run may still go "
       "on.\n"

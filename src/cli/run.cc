@@ -223,6 +223,7 @@ keras::callbacks::RunRecordOptions record_options(const RunFile& run, const dist
   if (!strategy.is_chief()) return options;
   const doctor::Ceilings ceilings = doctor::ceilings(first_device(strategy));
   options.flops_per_second = ceilings.flops_per_second;
+  options.half_flops_per_second = ceilings.half_flops_per_second;
   options.bytes_per_second = ceilings.bytes_per_second;
   options.ceiling_is = ceilings.is;
   return options;

@@ -262,7 +262,7 @@ void add_scale(CLI::App& app, int& status) {
       ->capture_default_str();
   command->add_option("--batch-size", f->batch_size, "Instead of the run's")->check(whole_number(1));
   command->add_flag("--json", f->json, "The result as one JSON object (docs/plan.md)");
-  command->add_option("--output", f->output, "Also write that object to this file");
+  command->add_option("--output", f->output, "Also write that object to this file")->check(path());
   command->footer(
       "Every count is a process of its own, timed by the median of its steps. Efficiency is the speed-up as "
       "a part "

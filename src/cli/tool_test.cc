@@ -189,6 +189,25 @@ TEST_F(ToolTest, WhatIsToBeWrittenIsOpenedBeforeTraining) {
   }
 }
 
+TEST_F(ToolTest, ANameThatIsEmptyIsNoPlaceForAResult) {
+  for (const char* call : {"train mlp --output", "train mlp --backup", "train mlp --step-log",
+                           "train mlp --trace", "train mlp --tensorboard", "train mlp --report",
+                           "predict out --output", "evaluate out --data", "launch -n 2 --log-dir"})
+    expect_one_line(std::string("lockstep ") + call + " ''", "the name is empty", 2);
+}
+
+TEST_F(ToolTest, APipeIsWaitedForWithAWord) {
+  write("run.json", kRun);
+  for (const char* flag : {"--step-log", "--trace"}) {
+    const Answer answer = shell(std::string("rm -f pipe; mkfifo pipe; lockstep train run.json ") + flag +
+                                " pipe > /dev/null 2> errors & "
+                                "until grep -q 'pipe that nobody reads yet' errors; do sleep 0.05; done; "
+                                "cat pipe; wait $!");
+    EXPECT_EQ(answer.status, 0) << flag << answer.errors;
+    EXPECT_FALSE(answer.output.empty()) << flag;
+  }
+}
+
 TEST_F(ToolTest, AFullDiskLosesNoRun) {
   write("run.json", kRun);
   struct Case {

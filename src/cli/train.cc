@@ -93,7 +93,7 @@ RunFile file_run(const TrainFlags& flags) {
   if (std::filesystem::status(flags.run, error).type() == std::filesystem::file_type::not_found) {
     const std::string near = nearest_spelling(flags.run, known);
     fail(ErrorCode::not_found, std::source_location::current(), "there is no run file \"", flags.run,
-         "\", and no network of that name", near.empty() ? "" : "; did you mean \"" + near + "\"?",
+         "\", and no network of that name", near.empty() ? "." : "; did you mean \"" + near + "\"?",
          " Networks are ", join(known));
   }
   const std::pair<const char*, bool> digits_only[] = {{"--learning-rate", flags.learning_rate.has_value()},
@@ -329,19 +329,27 @@ void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   command->add_option("--schedule", f->schedule, "Write the launches and sums of a step to this file")
       ->group("");
   command->add_option("--seed", f->seed, "Of the weights, the order and the digits")->check(whole_number(0));
-  command->add_option("--output", f->output,
-                      "Folder for weights.safetensors, model.json, history.json, run.json and record.json "
-                      "(for lockstep report, watch and "
-                      "doctor)");
-  command->add_option("--backup", f->backup,
-                      "Folder that the run is kept in after every epoch until it has ended: killed at any "
-                      "moment and started again, it goes on there and ends with the same bits");
+  command
+      ->add_option("--output", f->output,
+                   "Folder for weights.safetensors, model.json, history.json, run.json and record.json "
+                   "(for lockstep report, watch and "
+                   "doctor)")
+      ->check(path());
+  command
+      ->add_option("--backup", f->backup,
+                   "Folder that the run is kept in after every epoch until it has ended: killed at any "
+                   "moment and started again, it goes on there and ends with the same bits")
+      ->check(path());
   command->add_flag("--no-shuffle", f->no_shuffle, "Examples in the order of the data");
-  command->add_option("--step-log", f->step_log, "Write every step's own loss to this file: step,epoch,loss");
-  command->add_option("--tensorboard", f->tensorboard, "Write event files for TensorBoard into this folder");
-  command->add_option("--trace", f->trace, "Write a Chrome/Perfetto trace of every kernel to this file");
-  command->add_option("--report", f->report,
-                      "Write a page about the run to this file, as lockstep report does");
+  command->add_option("--step-log", f->step_log, "Write every step's own loss to this file: step,epoch,loss")
+      ->check(path());
+  command->add_option("--tensorboard", f->tensorboard, "Write event files for TensorBoard into this folder")
+      ->check(path());
+  command->add_option("--trace", f->trace, "Write a Chrome/Perfetto trace of every kernel to this file")
+      ->check(path());
+  command
+      ->add_option("--report", f->report, "Write a page about the run to this file, as lockstep report does")
+      ->check(path());
   command->add_flag("--profile", f->profile,
                     "Say which kernels the time goes into; a GPU's launches are made and timed one by one");
   command->add_option("--threads", f->threads, "Threads of each device; 0: the cores shared out")

@@ -159,7 +159,7 @@ std::string watch_text(const RunRecord& record, int columns) {
                     time_text(record.replicas.front().median_ms), time_text(record.replicas.front().p95_ms),
                     record.replicas.size(), record.replicas.size() == 1 ? "" : "s");
     if (record.others_ms > 0 && record.state == RunRecord::State::running)
-      text += fmt::format("  of other workers as it was {:.0f} s ago, at the end of their last epoch\n",
+      text += fmt::format("  of other workers as it was {:.0f} s ago\n",
                           static_cast<double>(record.updated_ms - record.others_ms) / 1000);
     for (size_t c = 0; c < times.size(); ++c)
       if (mean > 0 && times[c] >= 0.0005 * mean)

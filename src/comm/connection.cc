@@ -135,13 +135,17 @@ bool Connection::wait_for(Message& message, Moment until) {
   return true;
 }
 
-bool Connection::read_exactly(std::string& bytes, size_t count, Moment until) {
+bool Connection::read_exactly(std::string& bytes, size_t count, Moment until,
+                              const std::function<void()>& waiting) {
   bytes.clear();
   while (bytes.size() < count) {
     const int wait = milliseconds_until(until, 1000);
     if (wait == 0) return false;
     pollfd entry{fd_, POLLIN, 0};
-    if (poll(&entry, 1, wait) <= 0) continue;
+    if (poll(&entry, 1, wait) <= 0) {
+      if (waiting) waiting();
+      continue;
+    }
     char part[128];
     const ssize_t got = recv(fd_, part, std::min(sizeof part, count - bytes.size()), MSG_DONTWAIT);
     if (got > 0)
@@ -177,14 +181,15 @@ Connection::Proof Connection::answered(const std::string& secret) {
                                                                                      : Proof::refused;
 }
 
-std::string Connection::prove(const std::string& secret, Moment until) {
+std::string Connection::prove(const std::string& secret, Moment until, const std::function<void()>& waiting) {
   std::string challenge;
-  if (!read_exactly(challenge, kGreeting.size() + kNonce, until) || !challenge.starts_with(kGreeting))
+  if (!read_exactly(challenge, kGreeting.size() + kNonce, until, waiting) ||
+      !challenge.starts_with(kGreeting))
     return "what listens there is no run of this version of Lockstep";
   const std::string theirs = challenge.substr(kGreeting.size()), own = random_bytes(kNonce);
   std::string answer;
   if (!send_bytes(std::string(kGreeting) + own + hmac_sha256(secret, "joins" + theirs + own), until) ||
-      !read_exactly(answer, kDigest, until))
+      !read_exactly(answer, kDigest, until, waiting))
     return "rank 0 did not take the secret: all ranks need the same one";
   if (!same(answer, hmac_sha256(secret, "accepts" + own + theirs)))
     return "what listens there does not know the secret of this run";

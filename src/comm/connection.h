@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <source_location>
 #include <string>
@@ -30,6 +31,7 @@ enum class MessageKind : uint32_t {
   gathered,      // one rank's part of a gathering, to rank 0
   gathered_all,  // everybody's, or what is wrong with them
   progress,
+  posted,  // what a rank says of itself, to rank 0
   lost,
   gave_up,
   left,
@@ -123,14 +125,15 @@ class Connection {
   enum class Proof : uint8_t { pending, proven, refused };
   bool begin_challenge();
   Proof answered(const std::string& secret);
-  // The connecting end: does all of it. Empty where both ends know the secret; else what is wrong.
-  std::string prove(const std::string& secret, Moment until);
+  // The connecting end: does all of it. Empty where both ends know the secret; else what is wrong. `waiting` is called about
+  // once per second while the other end says nothing.
+  std::string prove(const std::string& secret, Moment until, const std::function<void()>& waiting = {});
 
  private:
   bool take_arrived(std::deque<Message>& messages);
   bool send_bytes(const std::string& bytes, Moment until);
   // Exactly so many; false where they do not come in time.
-  bool read_exactly(std::string& bytes, size_t count, Moment until);
+  bool read_exactly(std::string& bytes, size_t count, Moment until, const std::function<void()>& waiting);
 
   const int fd_;
   std::mutex mutex_;  // of sending

@@ -103,10 +103,12 @@ class Door::Impl {
     int port = 0;
     listening_ = bind_any_port(options_.host, port, here);
     fcntl(listening_, F_SETFL, fcntl(listening_, F_GETFL) | O_NONBLOCK);
-    require(listen(listening_, kBacklog) == 0, ErrorCode::io, here, "this process cannot listen at ",
-            options_.host, ": ", std::strerror(errno));
+    const bool listens = listen(listening_, kBacklog) == 0;
+    require(listens, ErrorCode::io, here, "this process cannot listen at ", options_.host, ": ",
+            std::strerror(errno));
     self_ = {random_id(), address_text(options_.host, port), own_name()};
-    require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, here, "door: ", std::strerror(errno));
+    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
+    require(piped, ErrorCode::io, here, "door: ", std::strerror(errno));
     thread_ = std::thread([this] { keep(); });
   }
 

@@ -33,8 +33,9 @@ namespace {
 int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
   if (bound_socket >= 0) {
     fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
-    require(listen(bound_socket, size) == 0, ErrorCode::io, where, "group: rank 0 cannot listen at ",
-            address.host, ":", address.port, ": ", std::strerror(errno));
+    const bool listens = listen(bound_socket, size) == 0;
+    require(listens, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port,
+            ": ", std::strerror(errno));
     return bound_socket;
   }
   int error = 0;
@@ -83,7 +84,8 @@ class Group::Impl {
       gather(where);
     else
       approach(where);
-    require(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, ErrorCode::io, where, "group: ", std::strerror(errno));
+    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
+    require(piped, ErrorCode::io, where, "group: ", std::strerror(errno));
     for (Member& m : members_) m.heard = SteadyClock::now();
     watcher_ = std::thread([this] { watch(); });
   }
@@ -164,6 +166,19 @@ class Group::Impl {
     return parts_of(body, where);
   }
 
+  void post(std::string bytes) {
+    const std::lock_guard lock(mutex_);
+    unsent_post_ = std::move(bytes);
+  }
+
+  std::vector<Post> posts() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Post> all;
+    for (const Member& m : members_)
+      all.push_back({m.post, std::chrono::duration<double>(SteadyClock::now() - m.posted).count()});
+    return all;
+  }
+
   void progress(int64_t begun, int64_t ended, std::string_view operation) {
     const std::lock_guard lock(mutex_);
     Member& own = member(rank());
@@ -229,6 +244,9 @@ class Group::Impl {
     std::string activity;
     double active_s = 0;
     Moment heard = SteadyClock::now();
+    // Known to rank 0: what it said of itself last, and when that came.
+    std::string post;
+    Moment posted{};
   };
   // What a rank gives to a gathering.
   struct Part {
@@ -475,7 +493,9 @@ class Group::Impl {
         // What listens there may be stopped, or be gone before it answers: another takes its place then.
         const Moment answer =
             options_.may_be_under_way ? std::min(until, in_seconds(Strangers::kProofSeconds)) : until;
-        failure = hub->prove(options_.secret, answer);
+        failure = hub->prove(options_.secret, answer, [&] {
+          notice.say([&] { return about() + ": what listens there does not answer"; });
+        });
         if (failure.empty()) break;
         require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
                 "group: rank ", rank(), " of ", size(), " at ", options_.address, ": ", failure);
@@ -542,6 +562,7 @@ class Group::Impl {
         if (!there) miss(whose[i], "it closed the connection");
       }
       tell_progress();
+      send_post();
     }
   }
 
@@ -571,6 +592,12 @@ class Group::Impl {
       case MessageKind::progress: {
         const std::lock_guard lock(mutex_);
         for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) take_progress(body);
+        break;
+      }
+      case MessageKind::posted: {
+        const std::lock_guard lock(mutex_);
+        members_[from].post = message.body;
+        members_[from].posted = SteadyClock::now();
         break;
       }
       case MessageKind::gave_up: {
@@ -684,6 +711,17 @@ class Group::Impl {
         miss(r, "it takes no messages");
   }
 
+  void send_post() {
+    if (rank() == 0) return;
+    std::string post;
+    {
+      const std::lock_guard lock(mutex_);
+      post.swap(unsent_post_);
+    }
+    if (!post.empty() && !gone(0) && !connections_[0]->send(MessageKind::posted, post))
+      miss(0, "it takes no messages");
+  }
+
   static constexpr double kSignOfLife = 1;      // seconds between two, where nothing else is told
   static constexpr double kBetweenWords = 0.1;  // seconds at least between two words on progress
   static constexpr double kSilence = 3;         // seconds without any that are worth a word
@@ -698,6 +736,7 @@ class Group::Impl {
   std::deque<std::string> shared_;
   std::vector<std::deque<Part>> parts_;  // of rank 0, by rank: of gatherings to come
   std::deque<std::string> gathered_;     // of the others: those that are complete
+  std::string unsent_post_;              // of the others
   std::string verdict_;                  // why the run ends; empty: it goes on
   Moment next_sign_ = SteadyClock::now();
   Moment next_word_{};
@@ -720,6 +759,8 @@ std::vector<std::string> Group::gather(std::string_view what, const std::string&
                                        std::source_location where) {
   return impl_->gather(what, part, timeout_s, where);
 }
+void Group::post(std::string bytes) { impl_->post(std::move(bytes)); }
+std::vector<Group::Post> Group::posts() const { return impl_->posts(); }
 void Group::progress(int64_t begun, int64_t ended, std::string_view operation) {
   impl_->progress(begun, ended, operation);
 }

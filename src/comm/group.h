@@ -67,6 +67,16 @@ class Group {
   std::vector<std::string> gather(std::string_view what, const std::string& part, double timeout_s,
                                   std::source_location where = std::source_location::current());
 
+  // What this rank has to say of itself, for rank 0 to look at when it likes; what it said before is forgotten. Returns at
+  // once: a thread of the group's sends it, within a tenth of a second. A MiB at most.
+  void post(std::string bytes);
+  struct Post {
+    std::string bytes;  // empty: nothing yet
+    double age_s = 0;   // since it came
+  };
+  // At rank 0: what the others have posted last, by rank.
+  std::vector<Post> posts() const;
+
   // So many collectives this rank has begun, and so many have ended; the last begun is `operation`. Told to the others
   // within a tenth of a second, with what the program is doing (observe/activity.h), and every second as a sign of life.
   void progress(int64_t begun, int64_t ended, std::string_view operation = {});

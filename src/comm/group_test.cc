@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "base/error_of_test.h"
+#include "comm/address.h"
 #include "comm/free_address_test.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -58,6 +61,23 @@ TEST(Group, SharesWhatRankZeroGives) {
     EXPECT_EQ(all[static_cast<size_t>(r)]->share({}), bytes);
     EXPECT_EQ(all[static_cast<size_t>(r)]->share({}), std::string("a\0b", 3));
   }
+}
+
+TEST(Group, RankZeroKnowsWhatTheOthersSaidLast) {
+  auto all = groups(3);
+  EXPECT_EQ(all[0]->posts()[1].bytes, "") << "nothing yet";
+  const std::string large(500'000, 'x');
+  all[1]->post("first");
+  all[1]->post(large);
+  all[2]->post("short");
+  EXPECT_TRUE(soon([&] {
+    const std::vector<Group::Post> posts = all[0]->posts();
+    return posts[1].bytes == large && posts[2].bytes == "short";
+  }));
+  EXPECT_GE(all[0]->posts()[1].age_s, 0);
+  EXPECT_EQ(all[0]->posts()[0].bytes, "") << "its own it knows";
+  all[1]->post("second");
+  EXPECT_TRUE(soon([&] { return all[0]->posts()[1].bytes == "second"; }));
 }
 
 TEST(Group, KnowsWhoIsBehind) {
@@ -124,6 +144,21 @@ TEST(Group, ThatIsIncompleteNamesWhoDidNotCome) {
   EXPECT_THAT(
       error_of([&] { Group({.address = address, .rank = 1, .size = 4, .timeout_s = 0.2}); }).message(),
       AllOf(HasSubstr("rank 1 of 4"), HasSubstr("nobody listens there")));
+}
+
+// A program that has nothing to do with the run has its port.
+TEST(Group, LongWhoWaitsForAnAnswerSaysSo) {
+  int port = 0;
+  const int listener = bind_any_port("127.0.0.1", port, std::source_location::current());
+  ASSERT_EQ(listen(listener, 1), 0);
+  std::string said;
+  const LogSink before = set_log_sink([&](const LogMessage& message) { said += message.text; });
+  const Error error = error_of(
+      [&] { Group({.address = "127.0.0.1:" + std::to_string(port), .rank = 1, .size = 2, .timeout_s = 8}); });
+  set_log_sink(before);
+  close(listener);
+  EXPECT_THAT(said, AllOf(HasSubstr("waiting for rank 0 at 127.0.0.1:"), HasSubstr("does not answer")));
+  EXPECT_THAT(error.message(), HasSubstr("what listens there is no run of this version of Lockstep"));
 }
 
 TEST(Group, RefusesWhoDoesNotFit) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -13,6 +13,7 @@ namespace {
 
 using detail::concat;
 
+constexpr const char* kName = "TF_CONFIG";
 const std::vector<std::string> kJobs{"chief", "worker", "ps", "evaluator", "master"};
 
 std::optional<int64_t> number(std::string_view text) {
@@ -34,6 +35,16 @@ std::string address_fault(const std::string& address) {
   if (host.find(':') != std::string::npos && !(host.front() == '[' && host.back() == ']'))
     return "is an IPv6 address without brackets: write [address]:port";
   return {};
+}
+
+// A name that every machine gives to itself.
+bool is_local(const std::string& address) {
+  return address.starts_with("localhost:") || address.starts_with("127.") || address.starts_with("[::1]:");
+}
+
+// The same for both ways of writing this machine's own.
+std::string place_of(const std::string& address) {
+  return address.starts_with("localhost:") ? "127.0.0.1" + address.substr(address.rfind(':')) : address;
 }
 
 class Check {
@@ -84,17 +95,17 @@ class Check {
       const std::string& address = addresses.at(i).as_string();
       if (const std::string fault = address_fault(address); !fault.empty())
         add(concat(place, ", \"", address, "\", ", fault));
-      const auto [first, is_new] = places_.emplace(address, place);
-      if (!is_new) add(concat(first->second, " and ", place, " have the same address, ", address));
+      const auto first = std::find_if(places_.begin(), places_.end(), [&](const auto& other) {
+        return place_of(other.first) == place_of(address);
+      });
+      if (first != places_.end())
+        add(concat(first->second, " and ", place, " have the same address, ", address));
+      places_.emplace_back(address, place);
     }
   }
 
-  // A name that every machine gives to itself is no address of one among several.
+  // It is no address of one machine among several.
   void look_for_localhost() {
-    const auto is_local = [](const std::string& address) {
-      return address.starts_with("localhost:") || address.starts_with("127.") ||
-             address.starts_with("[::1]:");
-    };
     const auto local =
         std::find_if(places_.begin(), places_.end(), [&](const auto& p) { return is_local(p.first); });
     const auto other =
@@ -112,6 +123,9 @@ class Check {
     else if (cluster && cluster->is_object() && !cluster->contains(type->as_string()) &&
              type->as_string() != "evaluator")
       add(concat("this task is of type \"", type->as_string(), "\", which is no job of the cluster"));
+    else if (type->as_string() == "ps")
+      add("this task is a parameter server, and there are none: workers exchange their gradients themselves; "
+          "start the program for the tasks of type chief and worker alone");
     std::optional<int64_t> number_of_task;
     if (index && index->is_int()) number_of_task = index->as_int();
     if (index && index->is_string()) number_of_task = number(index->as_string());
@@ -122,7 +136,7 @@ class Check {
     }
     if (!type || !type->is_string() || !cluster) return;
     const Json* job = cluster->find(type->as_string());
-    if (!job || !job->is_list()) return;
+    if (!job || !job->is_list() || job->items().empty()) return;
     const auto size = static_cast<int64_t>(job->items().size());
     if (*number_of_task < 0 || *number_of_task >= size)
       add(concat("this task is ", type->as_string(), " ", *number_of_task, ", but there ",
@@ -131,7 +145,7 @@ class Check {
 
   const Json& config_;
   std::vector<std::string> faults_;
-  std::map<std::string, std::string> places_;  // address -> "worker 1"
+  std::vector<std::pair<std::string, std::string>> places_;  // an address, "worker 1"
 };
 
 int64_t task_index(const Json& task) {
@@ -142,7 +156,7 @@ int64_t task_index(const Json& task) {
 }  // namespace
 
 TfConfig parse_tf_config(std::string_view text) {
-  const Json config = Json::parse(text, "TF_CONFIG");
+  const Json config = Json::parse(text, kName);
   TfConfig result;
   const Json* cluster = config.find("cluster");
   if (!cluster || cluster->members().empty()) return result;
@@ -162,10 +176,12 @@ TfConfig parse_tf_config(std::string_view text) {
 
 std::vector<std::string> tf_config_faults(std::string_view text) {
   try {
-    const Json config = Json::parse(text, "TF_CONFIG");
+    const Json config = Json::parse(text, kName);
     return Check(config).run();
   } catch (const Error& error) {
-    return {error.message()};
+    // Who tells of the faults says of what they are.
+    const std::string &message = error.message(), source = concat(kName, ": ");
+    return {message.starts_with(source) ? message.substr(source.size()) : message};
   }
 }
 

@@ -131,8 +131,11 @@ PeakFlops peak_flops(const Device& device) {
   const std::vector<PhysicalGpu>& gpus = machine_gpus().list;
   if (device.kind() != DeviceKind::gpu || physical >= gpus.size()) return {};
   const PhysicalGpu& gpu = gpus[physical];
-  const GpuPeaks peaks =
-      gpu_peaks(10 * gpu.capability_major + gpu.capability_minor, gpu.multiprocessors, gpu.clock_mhz);
+  return peak_flops(
+      gpu_peaks(10 * gpu.capability_major + gpu.capability_minor, gpu.multiprocessors, gpu.clock_mhz));
+}
+
+PeakFlops peak_flops(const GpuPeaks& peaks) {
   const double tf32 = peaks.half / 2;
   const bool allowed = Configuration::of_process().tensor_float_32;
   return {std::max(peaks.float32, allowed ? tf32 : tf32 / 3), peaks.half};

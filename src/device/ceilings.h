@@ -29,9 +29,10 @@ struct PeakFlops {
   double float32 = 0;
   double half = 0;  // on numbers of 16 bits
 };
-// Of a CPU the best of some readings, which are taken once per process and number of threads. Of a GPU what its data say;
-// its tensor cores count for float32 as well, by three products of TF32 for one, or by one where TF32 is allowed.
+// Of a CPU the best of some readings, which are taken once per process and number of threads. Of a GPU what its data say.
 PeakFlops peak_flops(const Device& device);
+// Tensor cores count for float32 as well, by three products of TF32 for one, or by one where TF32 is allowed.
+PeakFlops peak_flops(const GpuPeaks& peaks);
 
 // Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
 void streaming_copy(float* target, const float* source, int64_t count);

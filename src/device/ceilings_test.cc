@@ -19,6 +19,13 @@ TEST(GpuPeaks, AreThoseOfTheDataSheets) {
   EXPECT_EQ(gpu_peaks(90, 0, 0).float32, 0) << "not told";
 }
 
+TEST(PeakFlops, Float32IsComputedByTheFasterUnits) {
+  EXPECT_EQ(peak_flops(GpuPeaks{.float32 = 60, .half = 900}).float32, 150)
+      << "three products of TF32 for one";
+  EXPECT_EQ(peak_flops(GpuPeaks{.float32 = 60, .half = 300}).float32, 60);
+  EXPECT_EQ(peak_flops(GpuPeaks{.float32 = 60, .half = 900}).half, 900);
+}
+
 TEST(PeakFlops, OfACpuAreMeasuredAndOfAnUnknownDeviceNone) {
   const PeakFlops cpu = peak_flops(device_by_name("/CPU:0"));
   EXPECT_GT(cpu.float32, 1e8);

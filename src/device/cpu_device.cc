@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -32,6 +34,17 @@ SizeClass size_class(size_t bytes) {
   return {exponent * 4 + static_cast<int>(steps), (size_t{1} << exponent) + steps * quarter};
 }
 
+struct LargeBlocks {
+  std::mutex mutex;
+  std::map<void*, size_t> bytes_of;
+  void (*watcher)(const HostBlock&) = nullptr;
+};
+// Never destroyed, as devices give their blocks back when the process ends.
+LargeBlocks& large_blocks() {
+  static auto* blocks = new LargeBlocks;
+  return *blocks;
+}
+
 // Null where the system has no more. Large blocks are of huge pages where the system has them: far
 // fewer page faults and misses in the translation caches.
 void* system_block(size_t bytes) {
@@ -39,10 +52,47 @@ void* system_block(size_t bytes) {
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* block = std::aligned_alloc(alignment, rounded);
   if (block && alignment == kHugePage) madvise(block, rounded, MADV_HUGEPAGE);
+  if (block && bytes >= kLargeHostBlock) {
+    LargeBlocks& large = large_blocks();
+    const std::lock_guard lock(large.mutex);
+    large.bytes_of[block] = bytes;
+  }
   return block;
 }
 
+void return_block(void* block) noexcept {
+  LargeBlocks& large = large_blocks();
+  HostBlock leaving;
+  void (*watcher)(const HostBlock&) = nullptr;
+  {
+    const std::lock_guard lock(large.mutex);
+    if (const auto found = large.bytes_of.find(block); found != large.bytes_of.end()) {
+      leaving = {block, found->second};
+      large.bytes_of.erase(found);
+      watcher = large.watcher;
+    }
+  }
+  if (watcher) watcher(leaving);
+  std::free(block);
+}
+
 }  // namespace
+
+HostBlock find_host_block(const void* data, size_t bytes) {
+  LargeBlocks& large = large_blocks();
+  const std::lock_guard lock(large.mutex);
+  auto behind = large.bytes_of.upper_bound(const_cast<void*>(data));
+  if (behind == large.bytes_of.begin()) return {};
+  const auto [block, size] = *--behind;
+  const auto offset = static_cast<size_t>(static_cast<const char*>(data) - static_cast<const char*>(block));
+  return offset < size && bytes <= size - offset ? HostBlock{block, size} : HostBlock{};
+}
+
+void watch_host_blocks(void (*leaving)(const HostBlock& block)) {
+  LargeBlocks& large = large_blocks();
+  const std::lock_guard lock(large.mutex);
+  large.watcher = leaving;
+}
 
 int available_cores() {
   cpu_set_t set;
@@ -56,7 +106,7 @@ CpuDevice::~CpuDevice() { release_cached(); }
 
 void CpuDevice::release_cached() {
   for (auto& list : free_) {
-    for (void* block : list) std::free(block);
+    for (void* block : list) return_block(block);
     list.clear();
   }
   cached_ = 0;
@@ -102,7 +152,7 @@ void CpuDevice::deallocate(void* data, size_t bytes) noexcept {
     free_[static_cast<size_t>(size.index)].push_back(data);
     cached_ += static_cast<int64_t>(size.bytes);
   } catch (...) {
-    std::free(data);
+    return_block(data);
   }
 }
 

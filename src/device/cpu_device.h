@@ -10,6 +10,18 @@
 
 namespace lockstep {
 
+// Memory of CPU devices as the system gave it: blocks of kLargeHostBlock bytes and more, which live for long, since devices keep
+// what is freed. GPUs may pin them.
+inline constexpr size_t kLargeHostBlock = size_t{256} << 10;
+struct HostBlock {
+  void* data = nullptr;  // null: none
+  size_t bytes = 0;
+};
+// The block in which these bytes lie.
+HostBlock find_host_block(const void* data, size_t bytes);
+// `leaving` is told of every such block before it goes back to the system.
+void watch_host_blocks(void (*leaving)(const HostBlock& block));
+
 // Cores this process may run on (its affinity mask, not the machine's total).
 int available_cores();
 

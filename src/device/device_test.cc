@@ -56,6 +56,36 @@ TEST(Devices, KindsHaveNames) {
   EXPECT_EQ(name(DeviceKind::null), "NULL");
 }
 
+// What left last.
+HostBlock& left_last() {
+  static HostBlock block;
+  return block;
+}
+
+TEST(HostBlocks, AreFoundUntilTheyGoBackToTheSystem) {
+  constexpr size_t kBytes = 2 * kLargeHostBlock;
+  watch_host_blocks([](const HostBlock& block) { left_last() = block; });
+  void *large = nullptr, *small = nullptr;
+  {
+    CpuDevice device(300, 1);
+    large = device.allocate(kBytes, std::source_location::current());
+    small = device.allocate(kLargeHostBlock / 2, std::source_location::current());
+    const auto* const bytes = static_cast<const char*>(large);
+    const HostBlock found = find_host_block(bytes + 100, kBytes - 100);
+    EXPECT_EQ(found.data, large);
+    EXPECT_GE(found.bytes, kBytes);
+    EXPECT_EQ(find_host_block(bytes + 100, found.bytes).data, nullptr) << "it ends before";
+    EXPECT_EQ(find_host_block(small, 1).data, nullptr) << "small ones are not known";
+    device.deallocate(large, kBytes);
+    device.deallocate(small, kLargeHostBlock / 2);
+    EXPECT_EQ(find_host_block(large, kBytes).data, large) << "the device keeps it";
+    EXPECT_EQ(left_last().data, nullptr);
+  }
+  watch_host_blocks(nullptr);
+  EXPECT_EQ(left_last().data, large);
+  EXPECT_EQ(find_host_block(large, kBytes).data, nullptr);
+}
+
 TEST(DeviceScopes, NestAndBelongToTheirThread) {
   Device a(std::make_unique<CpuDevice>(10, 1)), b(std::make_unique<CpuDevice>(11, 1));
   Device& outside = current_device();

@@ -19,6 +19,7 @@
 #include "distribute/worker_summaries.h"
 #include "execute/all_reduce/choice.h"
 #include "execute/replicated_runs.h"
+#include "execute/same_program.h"
 #include "graph/eager.h"
 #include "graph/emit.h"
 #include "graph/tensor_bytes.h"
@@ -542,12 +543,7 @@ TensorList Strategy::gather_from_workers(const char* what, const TensorList& own
 void Strategy::share_values(const std::vector<Variable>& variables) const {
   if (!impl_->workers) return;
   comm::Workers& workers = *impl_->workers;
-  std::string described;
-  for (const Variable& variable : variables)
-    described += detail::concat(variable.name(), " ", TensorSpec{variable.dtype(), variable.shape()}, "; ");
-  // Names alone: a model's list is long, and what differs is named when its step is compiled.
-  workers.require_equal("the variables", detail::concat(variables.size(), " of them, hash ",
-                                                        std::hash<std::string>()(described)));
+  execute::require_same_variables(workers, variables, std::source_location::current());
   std::string bytes;
   for (const Variable& variable : variables) {
     impl_->shared.insert(variable.id());

@@ -7,6 +7,8 @@
 
 #include "distribute/eight_cpus_test.h"
 #include "execute/compile_test.h"
+#include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/compile/control_flow.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -254,6 +256,53 @@ TEST(Strategy, ALoopWrittenByHandEndsWithWhereItsTimeWent) {
     else
       EXPECT_EQ(text, "");
   }
+}
+
+// A body is traced anew with every call, and stays the same program.
+TEST(Strategy, BranchesAndLoopsAreCompiledOnce) {
+  using Values = std::span<const Tensor>;
+  const auto doubled = [](Values v) { return TensorList{v[0] * 2.0}; };
+  const auto doublings = [&](const Tensor& x) {
+    return while_loop([](Values v) { return reduce_sum(v[0]) < 1000.0; }, doubled, {x},
+                      {.maximum_iterations = 20})[0];
+  };
+  const auto nested = [&](const Tensor& x) {
+    return cond(
+        reduce_sum(x) > 10.0, [&] { return doublings(x); }, [&] { return x - 1.0; });
+  };
+  const auto of_the_scan = [](const Tensor& x) {
+    return foldl([](const Tensor& sum, const Tensor& row) { return sum + row * row; }, zeros({}), x);
+  };
+  const auto gradient = [&](const Tensor& x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = reduce_sum(nested(x)) + of_the_scan(x);
+    return tape.gradient(y, {x})[0];
+  };
+  const std::vector<std::function<Tensor(const Tensor&)>> functions = {doublings, nested, of_the_scan,
+                                                                       gradient};
+  for (size_t i = 0; i < functions.size(); ++i) {
+    const MirroredStrategy strategy(names(2), {.report = false});
+    for (int step = 0; step < 3; ++step) strategy.run(functions[i], strategy.distribute(ten()));
+    EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::traces], 1) << "function " << i;
+  }
+}
+
+TEST(Strategy, ALoopWithAnotherBodyIsAnotherProgram) {
+  const MirroredStrategy strategy(names(2), {.report = false});
+  const auto powers = [&](double factor) {
+    const Distributed result = strategy.run(
+        [&](const Tensor& x) {
+          return foldl([&](const Tensor& sum, const Tensor& row) { return sum * factor + row; }, zeros({}),
+                       x);
+        },
+        strategy.distribute(Tensor::from<float>({1, 1, 1, 1}, {4})));
+    return result.at(0).item<float>();
+  };
+  EXPECT_EQ(powers(2), 3);
+  EXPECT_EQ(powers(3), 4);
+  EXPECT_EQ(powers(2), 3);
+  EXPECT_EQ(strategy.summary().replicas[0].counts[observe::Counter::traces], 2);
 }
 
 TEST(Strategy, AVariableMayHaveAPartInEveryReplica) {

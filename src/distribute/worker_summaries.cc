@@ -1,5 +1,6 @@
 #include "distribute/worker_summaries.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -46,9 +47,11 @@ MemorySummary get_memory(MessageReader& message) {
   return memory;
 }
 
+std::string name_of_worker(int rank) { return detail::concat("worker ", rank, " (", comm::own_name(), ")"); }
+
 std::string message_of(const RunSummary& summary, int rank) {
   MessageWriter message;
-  message.put_text(detail::concat("worker ", rank, " (", comm::own_name(), ")"))
+  message.put_text(name_of_worker(rank))
       .put(summary.measures_descheduled)
       .put(summary.setting)
       .put_text(summary.sums)
@@ -78,7 +81,87 @@ RunSummary summary_of(const std::string& body, std::string& name) {
   return summary;
 }
 
+std::string message_of(const WorkerFigures& figures, int rank) {
+  MessageWriter message;
+  message.put_text(message_of(figures.summary, rank));
+  message.put(figures.width).put(static_cast<int32_t>(figures.replicas.size()));
+  for (const observe::Intervals& intervals : figures.replicas) {
+    message.put(static_cast<int32_t>(intervals.size()));
+    for (const observe::RunRecord::Interval& interval : intervals) {
+      message.put(interval.first_step).put(interval.steps).put(interval.start_ns).put(interval.wall_ns);
+      message.put(interval.outside_ns).put(interval.examples);
+      for (size_t c = 0; c < observe::kCategories; ++c) message.put(interval.times_ns[c]);
+    }
+  }
+  return message.take();
+}
+
+WorkerFigures figures_of(const std::string& body, std::string& name) {
+  MessageReader message(body);
+  WorkerFigures figures;
+  figures.summary = summary_of(message.get_text(), name);
+  figures.width = std::max<int64_t>(1, message.get<int64_t>());
+  for (auto replicas = message.get<int32_t>(); replicas > 0 && !message.ended(); --replicas) {
+    observe::Intervals& intervals = figures.replicas.emplace_back();
+    for (auto count = message.get<int32_t>(); count > 0 && !message.ended(); --count) {
+      observe::RunRecord::Interval& interval = intervals.emplace_back();
+      for (int64_t* each : {&interval.first_step, &interval.steps, &interval.start_ns, &interval.wall_ns,
+                            &interval.outside_ns, &interval.examples})
+        *each = message.get<int64_t>();
+      interval.times_ns.resize(observe::kCategories);
+      for (int64_t& time : interval.times_ns) time = message.get<int64_t>();
+    }
+  }
+  return figures;
+}
+
+FiguresOfAll joined(std::vector<WorkerFigures> workers, const std::vector<std::string>& names) {
+  FiguresOfAll all;
+  std::vector<RunSummary> summaries;
+  for (const WorkerFigures& worker : workers) summaries.push_back(worker.summary);
+  all.summary = observe::joined(std::move(summaries), names);
+  all.workers = std::move(workers);
+  return all;
+}
+
 }  // namespace
+
+void tell_chief(comm::Workers& workers, WorkerFigures own) {
+  // A message has a MiB at most, and a record no room for more.
+  constexpr int64_t kMostIntervals = 4096;
+  if (const auto replicas = static_cast<int64_t>(own.replicas.size()); replicas > 0)
+    own.width = observe::align(own.replicas, own.width, std::max<int64_t>(1, kMostIntervals / replicas));
+  workers.group().post(message_of(own, workers.rank()));
+}
+
+std::optional<FiguresOfAll> heard_from_all(comm::Workers& workers, WorkerFigures own) {
+  std::vector<WorkerFigures> all;
+  std::vector<std::string> names;
+  double oldest_s = 0;
+  const std::vector<comm::Group::Post> posts = workers.group().posts();
+  for (size_t rank = 0; rank < posts.size(); ++rank) {
+    if (static_cast<int>(rank) == workers.rank()) {
+      names.push_back(name_of_worker(workers.rank()));
+      all.push_back(std::move(own));
+      continue;
+    }
+    if (posts[rank].bytes.empty()) return std::nullopt;
+    all.push_back(figures_of(posts[rank].bytes, names.emplace_back()));
+    oldest_s = std::max(oldest_s, posts[rank].age_s);
+  }
+  FiguresOfAll made = joined(std::move(all), names);
+  made.age_s = oldest_s;
+  return made;
+}
+
+FiguresOfAll gather_figures(comm::Workers& workers, const WorkerFigures& own) {
+  std::vector<WorkerFigures> all;
+  std::vector<std::string> names;
+  for (const std::string& body :
+       workers.gather_large("the record of the run", message_of(own, workers.rank())))
+    all.push_back(figures_of(body, names.emplace_back()));
+  return joined(std::move(all), names);
+}
 
 RunSummary of_all_workers(const Strategy& strategy, RunSummary own) {
   if (!strategy.workers()) return own;

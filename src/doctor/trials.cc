@@ -67,7 +67,7 @@ const nvidia::Gpu* gpu_of(const Device& device, const std::vector<nvidia::Gpu>& 
 
 Ceiling gpu_flops(const nvidia::Gpu& gpu) {
   if (!gpu.multiprocessors || !gpu.clock_mhz) return {};
-  return {gpu_peaks(gpu.capability, *gpu.multiprocessors, *gpu.clock_mhz).float32,
+  return {peak_flops(gpu_peaks(gpu.capability, *gpu.multiprocessors, *gpu.clock_mhz)).float32,
           fmt::format("{} multiprocessors at {} MHz", *gpu.multiprocessors, *gpu.clock_mhz)};
 }
 
@@ -234,9 +234,12 @@ Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
     const nvidia::Gpu* gpu = gpu_of(device, gpus);
     if (!gpu) return {};
     Ceilings known{.bytes_per_second = gpu_bytes(*gpu).rate};
-    if (gpu->multiprocessors && gpu->clock_mhz)
-      known.flops_per_second = gpu_peaks(gpu->capability, *gpu->multiprocessors, *gpu->clock_mhz).half;
-    known.is = fmt::format("{}: tensor cores in bfloat16 and memory, at their highest clocks", gpu->name);
+    if (gpu->multiprocessors && gpu->clock_mhz) {
+      const PeakFlops peak = peak_flops(gpu_peaks(gpu->capability, *gpu->multiprocessors, *gpu->clock_mhz));
+      known.flops_per_second = peak.float32;
+      known.half_flops_per_second = peak.half;
+    }
+    known.is = fmt::format("{}, at its highest clocks", gpu->name);
     return known;
   }
   if (device.kind() != DeviceKind::cpu) return {};
@@ -249,7 +252,7 @@ Ceilings ceilings(const Device& device, const std::vector<nvidia::Gpu>& gpus) {
     bytes.take(
         [&] { return cpu_bytes(source.data(), target.data(), kElements, device.threads(), i % 2 == 0); });
   }
-  return {flops.rate(), bytes.rate(),
+  return {flops.rate(), 0, bytes.rate(),
           fmt::format("multiply-adds in registers and copies of memory, measured on {} thread{}",
                       device.threads(), device.threads() == 1 ? "" : "s")};
 }

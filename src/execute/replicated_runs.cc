@@ -5,6 +5,7 @@
 #include "comm/workers.h"
 #include "execute/trace_function.h"
 #include "graph/eager.h"
+#include "graph/structure.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::execute {
@@ -12,30 +13,6 @@ namespace {
 
 constexpr size_t kMostPrograms = 16;
 constexpr int kManyPrograms = 8;  // so many of one function are worth a word
-
-bool same(const Node& a, const Node& b) {
-  return a.op == b.op && a.inputs == b.inputs && a.outputs == b.outputs && a.attrs == b.attrs;
-}
-
-bool same(const Graph& a, const Graph& b) {
-  return a.nodes.size() == b.nodes.size() && a.outputs == b.outputs && a.roots == b.roots &&
-         std::equal(a.updates.begin(), a.updates.end(), b.updates.begin(), b.updates.end(),
-                    [](const VariableUpdate& x, const VariableUpdate& y) {
-                      return x.variable.id() == y.variable.id() && x.value == y.value;
-                    }) &&
-         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(),
-                    [](const Node& x, const Node& y) { return same(x, y); });
-}
-
-uint64_t hash_of(const Graph& graph) {
-  AttrHasher hasher;
-  for (const Node& node : graph.nodes) {
-    hasher.mix(reinterpret_cast<uintptr_t>(node.op));
-    hasher.mix(node.attrs.hash());
-    for (const Value value : node.inputs) hasher.mix(static_cast<uint64_t>(value.node));
-  }
-  return hasher.value();
-}
 
 }  // namespace
 
@@ -82,14 +59,14 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   const std::vector<int64_t> rows = rows_of_step(signature, split, replicas_, worker_rows, name, where);
   const ReplicaSlices first = first_slice(signature, split, replicas_, rows, name, where);
   Traced traced = trace(name, body, first.specs, first.replica, inputs.size(), where);
-  const uint64_t hash = hash_of(traced.graph);
+  const uint64_t hash = hash_of_structure(traced.graph);
   const int64_t generation = replicas_.workers ? replicas_.workers->generation() : 0;
   // Workers that have formed anew have other ranks and shares.
   std::erase_if(programs_, [&](const auto& program) { return program->generation != generation; });
 
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
     return program->hash == hash && program->signature == signature && program->split == split &&
-           program->rows == rows && same(program->graph, traced.graph);
+           program->rows == rows && same_structure(program->graph, traced.graph);
   });
   if (found == programs_.end()) {
     const observe::CompileScope compiles(clock);

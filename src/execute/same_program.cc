@@ -1,6 +1,7 @@
 #include "execute/same_program.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "lockstep/base/error.h"
@@ -9,10 +10,7 @@ namespace lockstep::execute {
 namespace {
 
 // Attributes that name something in this process' memory.
-bool names_memory(const OpDef& op) {
-  return &op == &kCapture || &op == &kVariable || op.name == std::string_view("loop") ||
-         op.name == std::string_view("cond");
-}
+bool names_memory(const OpDef& op) { return &op == &kCapture || &op == &kVariable; }
 
 uint64_t structure_of(const Graph& graph) {
   AttrHasher hasher;
@@ -34,21 +32,20 @@ uint64_t structure_of(const Graph& graph) {
   return hasher.value();
 }
 
-std::vector<std::string> variables_of(const Graph& graph) {
-  std::vector<std::string> lines;
-  for (const Node& node : graph.nodes)
-    if (node.op == &kVariable) {
-      const Variable& variable = node.attrs.as<VariableAttrs>().variable;
-      lines.push_back(detail::concat(variable.name(), " ", TensorSpec{variable.dtype(), variable.shape()},
-                                     variable.trainable() ? "" : ", not trainable"));
-    }
-  return lines;
+// A line for each.
+std::string text_of(const std::vector<Variable>& variables) {
+  std::string text;
+  for (const Variable& variable : variables)
+    text += detail::concat(variable.name(), " ", TensorSpec{variable.dtype(), variable.shape()},
+                           variable.trainable() ? "" : ", not trainable", "\n");
+  return text;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + '\n';
-  return text;
+std::vector<Variable> variables_of(const Graph& graph) {
+  std::vector<Variable> variables;
+  for (const Node& node : graph.nodes)
+    if (node.op == &kVariable) variables.push_back(node.attrs.as<VariableAttrs>().variable);
+  return variables;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -68,18 +65,33 @@ std::string difference(const std::vector<std::string>& chief, const std::vector<
                         other[0]);
 }
 
-}  // namespace
-
-void require_same_program(comm::Workers& workers, const std::string& name, const Graph& graph,
-                          std::source_location where) {
-  const std::string own = detail::concat(graph.nodes.size(), " operations, hash ", std::hex,
-                                         structure_of(graph), "\n", joined(variables_of(graph)));
-  const std::vector<std::string> all = workers.gather_large("the program of " + name, own, where);
+std::string differences(const std::vector<std::string>& all) {
   std::string different;
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r] != all[0])
       different += detail::concat(different.empty() ? "" : "; ",
                                   difference(lines_of(all[0]), lines_of(all[r])), " at worker ", r);
+  return different;
+}
+
+}  // namespace
+
+void require_same_variables(comm::Workers& workers, const std::vector<Variable>& variables,
+                            std::source_location where) {
+  const std::string own = "\n" + text_of(variables);
+  const std::vector<std::string> hashes =
+      workers.gather("the variables", std::to_string(std::hash<std::string>()(own)), where);
+  // The list of a model is long, and is sent where it is needed alone.
+  if (std::all_of(hashes.begin(), hashes.end(), [&](const std::string& h) { return h == hashes[0]; })) return;
+  fail(ErrorCode::failed_precondition, where, "the workers differ in the variables: ",
+       differences(workers.gather_large("the list of variables", own, where)));
+}
+
+void require_same_program(comm::Workers& workers, const std::string& name, const Graph& graph,
+                          std::source_location where) {
+  const std::string own = detail::concat(graph.nodes.size(), " operations, hash ", std::hex,
+                                         structure_of(graph), "\n", text_of(variables_of(graph)));
+  const std::string different = differences(workers.gather_large("the program of " + name, own, where));
   require(different.empty(), ErrorCode::failed_precondition, where,
           "the workers do not run the same program: of ", name, ", ", different);
 }

@@ -1,12 +1,14 @@
-// Whether the workers of a run have traced the same step.
+// Whether the workers of a run have the same variables, and have traced the same step.
 #pragma once
 
 #include <map>
 #include <source_location>
 #include <string>
+#include <vector>
 
 #include "comm/workers.h"
 #include "graph/graph.h"
+#include "lockstep/graph/variable.h"
 
 namespace lockstep::execute {
 
@@ -14,6 +16,9 @@ namespace lockstep::execute {
 // shape or dtype differs, or says how the traces do. `name` is the function's. Called by all workers.
 void require_same_program(comm::Workers& workers, const std::string& name, const Graph& graph,
                           std::source_location where);
+// The same for variables that are not part of a step yet.
+void require_same_variables(comm::Workers& workers, const std::vector<Variable>& variables,
+                            std::source_location where);
 
 // A sum over replicas as people know it.
 struct NamedSum {

@@ -5,6 +5,7 @@
 #include "keras/metric_rule.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/ops/sort.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::keras {
 
@@ -491,20 +492,22 @@ class FScoreMetric final : public SettingsMetric<Settings> {
 
 // --- confusion matrices ----------------------------------------------------------------------------------------------
 
-// What a batch adds to a matrix [classes, classes] of labels by predictions, of all replicas. Pairs of which one is
-// no class do not count.
+// What a batch adds to a matrix [classes, classes] of labels by predictions, of all replicas. Where the label is ignore_class
+// the pair does not count; any other number that is no class is an Error.
 Tensor confusion(const Tensor& labels, const Tensor& predictions, const Tensor& weights, int64_t classes,
                  const std::optional<int64_t>& ignore_class, DType dtype) {
-  const Tensor y = cast(flat(labels), DType::int64), p = cast(flat(predictions), DType::int64);
-  require(y.size() == p.size(), ErrorCode::shape_mismatch, std::source_location::current(),
+  require(labels.size() == predictions.size(), ErrorCode::shape_mismatch, std::source_location::current(),
           "labels of shape ", labels.shape(), " do not fit predictions of shape ", predictions.shape());
-  const auto inside = [&](const Tensor& c) { return logical_and(c >= 0, c < classes); };
-  Tensor counted = logical_and(inside(y), inside(p));
-  if (ignore_class) counted = logical_and(counted, not_equal(y, *ignore_class));
-  const Tensor cells = where(counted, y * classes + p, 0);
-  const Tensor ones = cast(counted, dtype);
+  Tensor y = whole_numbers(labels), counted;
+  if (ignore_class) {
+    counted = not_equal(y, *ignore_class);
+    y = where(counted, y, 0);
+  }
+  y = flat(checked_labels(y, classes));
+  const Tensor p = flat(checked_labels(whole_numbers(predictions), classes));
+  const Tensor ones = counted.defined() ? cast(flat(counted), dtype) : ones_like(cast(y, dtype));
   const Tensor added = weights.defined() ? ones * flat(broadcast_to(weights, predictions.shape())) : ones;
-  return all_reduce_sum(reshape(scatter_add(added, cells, classes * classes), {classes, classes}));
+  return all_reduce_sum(reshape(scatter_add(added, y * classes + p, classes * classes), {classes, classes}));
 }
 
 struct ConfusionMatrixSettings : metrics::MetricOptions {

@@ -27,6 +27,12 @@ std::string to_snake_case(std::string_view class_name) {
 }
 
 Json serialized(std::string_view module, std::string_view class_name, Json config) {
+  // A class of a user's own is found by the name that it was registered by alone.
+  if (const size_t package = class_name.find('>'); package != std::string_view::npos)
+    return Json::object({{"module", nullptr},
+                         {"class_name", class_name.substr(package + 1)},
+                         {"config", std::move(config)},
+                         {"registered_name", class_name}});
   return Json::object({{"module", module},
                        {"class_name", class_name},
                        {"config", std::move(config)},

@@ -1,6 +1,7 @@
 #include "keras/functional_graph.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -78,20 +79,36 @@ bool infers_outputs() { return inferring > 0; }
 
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
                                       const SymbolicCallOptions& options, std::source_location where) {
-  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins.
-  constexpr int64_t kStandIn = 83;
-  constexpr int64_t kOtherStandIn = 89;
+  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins. Layers with a table of so many
+  // places take small ones alone.
+  struct StandIns {
+    int64_t one, other;
+  };
+  constexpr StandIns kUsual{83, 89}, kSmall{7, 5};
   const auto specs = [&](int64_t stand_in) {
     std::vector<TensorSpec> found;
     for (const Tensor& result : trace_call(layer, inputs, options, stand_in, where))
       found.push_back(result.spec());
     return found;
   };
-  std::vector<TensorSpec> outputs = specs(kStandIn);
   const bool all_known =
       std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& input) { return known(input.shape); });
+  StandIns stand_ins = kUsual;
+  std::vector<TensorSpec> outputs;
+  try {
+    outputs = specs(kUsual.one);
+  } catch (const Error&) {
+    if (all_known) throw;
+    const std::exception_ptr usual = std::current_exception();
+    try {
+      outputs = specs(kSmall.one);
+    } catch (const Error&) {
+      std::rethrow_exception(usual);
+    }
+    stand_ins = kSmall;
+  }
   if (all_known) return outputs;
-  const std::vector<TensorSpec> others = specs(kOtherStandIn);
+  const std::vector<TensorSpec> others = specs(stand_ins.other);
   for (size_t i = 0; i < outputs.size(); ++i)
     for (int d = 0; d < outputs[i].shape.rank(); ++d)
       if (outputs[i].shape[d] != others[i].shape[d]) outputs[i].shape[d] = -1;

@@ -473,21 +473,29 @@ int64_t Layer::count_params(std::source_location where) const {
 }
 
 namespace {
-// Classes that register_layer() made known.
-std::set<std::string>& user_classes() {
-  static std::set<std::string> classes;
+// Classes that register_layer() made known, with the names that files know them by: "Package>Name".
+std::map<std::string, std::string>& user_classes() {
+  static std::map<std::string, std::string> classes;
   return classes;
 }
 }  // namespace
+
+// What build_config has: one shape, or a list of them.
+static std::vector<Shape> input_shapes(const Json& json) {
+  std::vector<Shape> shapes;
+  const bool several = json.is_list() && !json.items().empty() && json.items()[0].is_list();
+  for (const Json& one : several ? json.items() : Json::List{json}) from_json(one, shapes.emplace_back());
+  return shapes;
+}
 
 Json Layer::serialize(std::source_location where) const {
   const CallSite site(where);
   checked(where);
   Json json = serialized(base_->module(), class_name(), base_->get_config());
   SharedLayersWritten::mark(*base_, json);
-  if (user_classes().contains(class_name())) {
+  if (const auto registered = user_classes().find(class_name()); registered != user_classes().end()) {
     json.set("module", nullptr);
-    json.set("registered_name", "Custom>" + class_name());
+    json.set("registered_name", registered->second);
   }
   // Keras' layers of several arguments name the shapes one by one; their first call builds them as well.
   if (const std::vector<Shape>& shapes = base_->build_shapes();
@@ -504,6 +512,10 @@ Layer Layer::deserialize(const Json& json, std::source_location where) {
   if (const std::optional<Layer> shared = SharedLayersRead::find(json)) return *shared;
   const Layer layer = layer_registry().make(json, where);
   SharedLayersRead::add(json, layer);
+  // A model of a user's own is not called while it is read, so that nothing else would make its weights.
+  if (user_classes().contains(layer.class_name()) && !layer.built())
+    if (const Json* build = json.find("build_config"); build && build->is_object())
+      layer.build(input_shapes(build->at("input_shape")), where);
   return layer;
 }
 
@@ -513,9 +525,13 @@ Registry<Layer>& layer_registry() {
 }
 const Catalogued& known_layers() { return layer_registry(); }
 
+// "Package>Name" is what Keras' files call a layer that a package registers; without a package it is Keras' default, Custom.
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make) {
-  layer_registry().add(class_name, std::move(make), {"Custom>" + class_name});
-  user_classes().insert(class_name);
+  const size_t package = class_name.find('>');
+  const bool packaged = package != std::string::npos;
+  const std::string registered = packaged ? class_name : "Custom>" + class_name;
+  layer_registry().add(class_name, std::move(make), {registered});
+  user_classes()[packaged ? class_name.substr(package + 1) : class_name] = registered;
 }
 
 }  // namespace lockstep::keras

@@ -8,6 +8,7 @@
 #include "keras/rule.h"
 #include "keras/weighing.h"
 #include "lockstep/base/call_site.h"
+#include "lockstep/ops/debugging.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/nn.h"
 #include "ops/array/lookup.h"
@@ -101,10 +102,7 @@ Tensor hinge_labels(const Tensor& y) {
 }
 
 Tensor class_numbers(const Tensor& labels) {
-  if (labels.dtype() == DType::int32 || labels.dtype() == DType::int64) return labels;
-  if (!is_floating(labels.dtype())) return cast(labels, DType::int32);
-  // NaN and fractions are no classes, and must not become some.
-  return cast(where(equal(labels, floor(labels)), labels, -1.0), DType::int64);
+  return labels.dtype() == DType::int32 ? labels : whole_numbers(labels);
 }
 
 void check_class_shapes(const char* loss, const Tensor& labels, const Tensor& scores) {
@@ -308,7 +306,9 @@ struct CircleSettings : losses::CircleOptions {
             "Circle takes a class number and an embedding for each example, "
             "received labels of shape ",
             y.shape(), " and predictions of shape ", p.shape());
-    const Tensor labels = reshape(class_numbers(y), {-1});
+    // Equal numbers are one class, whichever they are; NaN is no number.
+    const Tensor labels =
+        reshape(is_floating(y.dtype()) ? debugging::check_numerics(y, "Circle: the labels") : y, {-1});
     const Tensor distance = maximum(1.0 - matmul(p, p, {.transpose_b = true}), 0.0);
     const Tensor same = equal(expand_dims(labels, 1), expand_dims(labels, 0));
     const Tensor positive = remove_diagonal ? logical_and(same, logical_not(diagonal(labels.size()))) : same;
@@ -467,11 +467,7 @@ class FunctionRule final : public Loss::Rule {
       : Rule(options.name, options.reduction), f_(std::move(f)) {}
   Tensor losses(const Tensor& y_true, const Tensor& y_pred) const override { return f_(y_true, y_pred); }
   std::string class_name() const override { return "function"; }
-  Json config() const override {
-    fail(ErrorCode::unsupported, std::source_location::current(), "the loss \"", name(),
-         "\" is a function, which cannot be written to a file; derive from Loss::Rule and make it known by "
-         "losses::register_loss()");
-  }
+  Json config() const override;
 
  private:
   LossFunction f_;
@@ -591,6 +587,13 @@ Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor
 }
 
 std::string Loss::name() const { return defined() ? rule_->name() : std::string(); }
+
+Json FunctionRule::config() const {
+  require(registry().contains(name()), ErrorCode::unsupported, std::source_location::current(), "the loss \"",
+          name(),
+          "\" is a function, which files know by its name alone; make that known by losses::register_loss()");
+  return name();
+}
 
 Json Loss::serialize() const {
   if (!defined()) return {};

@@ -148,14 +148,23 @@ TEST(Losses, OfLabelsThatAreNoClassAreErrors) {
   const Tensor p = Tensor::full(DType::float32, {3, 4}, 0.25);
   for (const Loss& loss :
        {losses::SparseCategoricalCrossentropy(), losses::SparseCategoricalCrossentropy({.from_logits = true}),
+        losses::SparseCategoricalCrossentropy({.from_logits = true, .ignore_class = -2}),
+        losses::SparseCategoricalCrossentropy({.ignore_class = -1}),
         losses::CategoricalGeneralizedCrossEntropy()})
-    for (const float label : {4.0F, -1.0F, 1.5F, NAN}) {
+    for (const float label : {4.0F, -3.0F, 1.5F, NAN, INFINITY}) {
       const Tensor y = Tensor::from<float>({0, label, 1}, {3});
       EXPECT_THROW(loss(y, p), Error) << loss.name() << " of " << label;
       auto compiled =
           function([&](const Tensor& labels, const Tensor& scores) { return loss(labels, scores); });
       EXPECT_THROW(compiled(y, p), Error) << loss.name() << " of " << label;
+      if (label != std::floor(label) || std::isinf(label))
+        EXPECT_THAT(error_of([&] { loss(y, p); }).what(),
+                    HasSubstr("the label at position (1,) is no whole number, but there are 4 classes"));
     }
+  EXPECT_THAT(error_of([&] {
+                losses::Circle()(Tensor::from<float>({0, NAN, 1}, {3}), p);
+              }).what(),
+              HasSubstr("Circle: the labels"));
   // What is not counted need not be a class.
   EXPECT_TRUE(near(
       losses::SparseCategoricalCrossentropy({.ignore_class = -1})(Tensor::from<int32_t>({0, -1, 1}, {3}), p),

@@ -5,6 +5,7 @@
 #include "lockstep/base/call_site.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/ops/sort.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::keras {
 
@@ -118,13 +119,9 @@ class MeanOver final : public SettingsMetric<Settings, MeanBase> {
 
 Tensor matches(const Tensor& a, const Tensor& b) { return cast(equal(a, b), DType::float32); }
 
-Tensor class_numbers(const Tensor& labels, DType dtype = DType::int64) {
-  return labels.dtype() == dtype ? labels : cast(labels, dtype);
-}
-
 // Labels as class numbers of the predictions' shape without its last dimension.
 Tensor sparse_labels(const char* metric, const Tensor& labels, const Tensor& predictions) {
-  const Tensor numbers = class_numbers(without_width(labels, predictions, -1));
+  const Tensor numbers = whole_numbers(without_width(labels, predictions, -1));
   require(predictions.rank() > 0 && numbers.shape() == predictions.shape().drop_last(1),
           ErrorCode::shape_mismatch, std::source_location::current(), metric, ": class numbers of shape ",
           labels.shape(), " do not fit predictions of shape ", predictions.shape());
@@ -344,11 +341,13 @@ std::shared_ptr<MetricBase> by_shape(const std::string& name) {
 class MeanOfFunction final : public MeanBase {
  public:
   MeanOfFunction(LossFunction f, std::string name) : MeanBase(std::move(name)), f_(std::move(f)) {}
-  std::string class_name() const override { return "MeanMetricWrapper"; }
+  std::string class_name() const override { return "function"; }
   Json config() const override {
-    fail(ErrorCode::unsupported, std::source_location::current(), "the metric \"", name(),
-         "\" is a function, which cannot be written to a file; derive from MetricBase and make it known by "
-         "metrics::register_metric()");
+    require(metric_registry().contains(name()), ErrorCode::unsupported, std::source_location::current(),
+            "the metric \"", name(),
+            "\" is a function, which files know by its name alone; make that known by "
+            "metrics::register_metric()");
+    return name();
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, false);

@@ -222,6 +222,32 @@ TEST(Metrics, ConfusionMatrix) {
   EXPECT_EQ(matrix.result().shape(), (Shape{4, 4}));
 }
 
+TEST(Metrics, OfClassesRefuseWhatIsNoClass) {
+  const Tensor classes = Tensor::from<int32_t>({0, 2, 1}, {3});
+  const Tensor scores = Tensor::full(DType::float32, {3, 4}, 0.25);
+  for (const float label : {4.0F, -1.0F, 1.5F, NAN, INFINITY}) {
+    SCOPED_TRACE(label);
+    const Tensor wrong = Tensor::from<float>({0, label, 1}, {3});
+    const auto expect_error = [&](const Metric& metric, const Tensor& y, const Tensor& p) {
+      EXPECT_THAT(
+          error_of([&] { metric.update_state(y, p); }).what(),
+          ::testing::HasSubstr("the label at position (1,) is " +
+                               (std::isfinite(label) && label != 1.5F ? std::to_string(std::lround(label))
+                                                                      : "no whole number") +
+                               ", but there are 4 classes: labels run from 0 to 3"));
+    };
+    for (const Metric& metric : {metrics::ConfusionMatrix(4), metrics::MeanIoU(4), metrics::IoU(4, {1})}) {
+      expect_error(metric, wrong, classes);
+      expect_error(metric, classes, wrong);
+    }
+    expect_error(metrics::SparseTopKCategoricalAccuracy({.k = 2}), wrong, scores);
+  }
+  // What is ignored need not be a class.
+  const Metric mean = metrics::MeanIoU(4, {.ignore_class = 255});
+  mean.update_state(Tensor::from<int32_t>({0, 255, 1}, {3}), Tensor::from<int32_t>({0, 2, 1}, {3}));
+  EXPECT_TRUE(near(mean.result(), {1}));
+}
+
 TEST(Metrics, PredictionsAtTheEndsOfTheThresholds) {
   const Metric area = metrics::AUC({.num_thresholds = 3});
   area.update_state(Tensor::from<float>({0, 1, 0, 1}, {4}), Tensor::from<float>({0, 1, 0, 1}, {4}));

@@ -57,7 +57,7 @@ TEST_F(CauseWatchTest, SaysWhenTheInputBecomesSlowAndWhenItIsQuickAgain) {
   run(150, 0.5);
   ASSERT_THAT(said_, ElementsAre(AllOf(StartsWith("fit: from about step 40"),
                                        HasSubstr(" on the run is input-bound: "),
-                                       HasSubstr("; fix: dataset = dataset.map("))));
+                                       HasSubstr("; fix: dataset = dataset.prefetch("))));
   run(1000, 0.5);
   EXPECT_EQ(said_.size(), 1U) << "it is no news";
   run(300, 0);

@@ -43,8 +43,9 @@ std::string input_ready_in_time(const RunSetting& setting, int64_t batch) {
         "auto dataset = tf::data::Dataset::from_tensor_slices({{x, y}}).shuffle(10000).batch({})"
         ".prefetch(tf::data::AUTOTUNE);",
         number(batch));
-  return "dataset = dataset.map(f, {.num_parallel_calls = tf::data::AUTOTUNE})"
-         ".prefetch(tf::data::AUTOTUNE);";
+  return "dataset = dataset.prefetch(tf::data::AUTOTUNE);  // and {.num_parallel_calls = tf::data::AUTOTUNE} "
+         "in "
+         "its map()";
 }
 
 std::string fewer_bytes(const RunSummary& summary) {
@@ -112,6 +113,12 @@ std::string data_on_device(const RunSetting& setting) {
 
 std::string threads(const RunSetting& setting, size_t replicas) {
   const int each = std::max(1, setting.cores / static_cast<int>(std::max<size_t>(1, replicas)));
+  if (replicas > static_cast<size_t>(setting.cores)) {
+    if (by_tool(setting))
+      return fmt::format("lockstep train run.json --devices {} --threads 1", setting.cores);
+    return fmt::format("tf::set_logical_cpus({{.count = {}, .threads = 1}});  // before the first tensor",
+                       setting.cores);
+  }
   if (by_tool(setting)) return fmt::format("lockstep train run.json --threads {}", each);
   return fmt::format(
       "tf::config::threading::set_intra_op_parallelism_threads({});  // before the first tensor", each);

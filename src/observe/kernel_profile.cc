@@ -18,6 +18,7 @@ void add(KernelTime& to, const KernelTime& other) {
   to.calls += other.calls;
   to.total_ns += other.total_ns;
   to.flops += other.flops;
+  to.half_flops += other.half_flops;
   to.bytes += other.bytes;
 }
 
@@ -53,17 +54,30 @@ std::string table(const char* title, const std::vector<KernelTime>& profile,
   return text;
 }
 
+// A launch's name has the result behind the op: "matmul bfloat16(64, 10)  model/dense".
+bool computes_on_half(std::string_view name) {
+  const std::string_view result = name.substr(std::min(name.find(' '), name.size()));
+  return result.starts_with(" bfloat16") || result.starts_with(" float16");
+}
+
 }  // namespace
+
+double seconds_at(const KernelTime& kernel, double flops_per_second, double half_flops_per_second) {
+  if (half_flops_per_second <= 0) half_flops_per_second = flops_per_second;
+  return (kernel.flops - kernel.half_flops) / flops_per_second + kernel.half_flops / half_flops_per_second;
+}
 
 std::vector<KernelTime> kernel_profile(const Trace& trace) {
   std::map<std::string, KernelTime> by_name;
   for (const Event& event : trace.events) {
     if (event.kind != EventKind::span || std::string_view(event.category.c_str()) != "kernel") continue;
     KernelTime& kernel = by_name[event.name.c_str()];
+    const double flops = std::max(0.0, event.value);
     add(kernel, {.name = {},
                  .calls = 1,
                  .total_ns = event.end_ns - event.start_ns,
-                 .flops = std::max(0.0, event.value),
+                 .flops = flops,
+                 .half_flops = computes_on_half(event.name.c_str()) ? flops : 0,
                  .bytes = static_cast<double>(std::max<int64_t>(0, event.bytes))});
   }
   std::vector<KernelTime> profile;

@@ -31,6 +31,20 @@ TEST(KernelProfile, AddsUpLaunchesOfOneName) {
   EXPECT_EQ(profile[1].bytes, 2e6);
 }
 
+TEST(KernelProfile, OperationsOnNumbersOf16BitsHaveARateOfTheirOwn) {
+  start_tracing();
+  record_span("matmul bfloat16(2, 2)", "kernel", 0, 1000, {.flops = 800});
+  record_span("matmul float32(2, 2)", "kernel", 1000, 2000, {.flops = 100});
+  stop_tracing();
+  const auto profile = kernel_profile(take_trace());
+  ASSERT_EQ(profile.size(), 2u);
+  EXPECT_EQ(profile[0].half_flops, 800);
+  EXPECT_EQ(profile[1].half_flops, 0);
+  EXPECT_EQ(seconds_at(profile[0], 100, 400), 2);
+  EXPECT_EQ(seconds_at(profile[1], 100, 400), 1);
+  EXPECT_EQ(seconds_at(profile[0], 100, 0), 8);
+}
+
 TEST(KernelProfile, TableSaysSharesRatesAndFloors) {
   const auto profile = kernel_profile(three_launches());
   const std::string text =

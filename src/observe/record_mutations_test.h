@@ -56,11 +56,14 @@ inline RunRecord sample_record() {
                      .rows = {{"host", "main"}},
                      .names = {"matmul", "kernel"},
                      .spans = {{0, 0, 1, 0, 500}}};
-  record.kernels = {.steps = 1,
-                    .list = {{.name = "matmul", .calls = 2, .total_ns = 500, .flops = 1e3, .bytes = 1e2}},
-                    .flops_per_second = 1e9,
-                    .bytes_per_second = 1e9,
-                    .ceiling_is = "measured"};
+  record.kernels = {
+      .steps = 1,
+      .list =
+          {{.name = "matmul", .calls = 2, .total_ns = 500, .flops = 1e3, .half_flops = 5e2, .bytes = 1e2}},
+      .flops_per_second = 1e9,
+      .half_flops_per_second = 2e9,
+      .bytes_per_second = 1e9,
+      .ceiling_is = "measured"};
   return record;
 }
 

@@ -118,6 +118,7 @@ RunRecord::Kernels kernels_of(const Trace& trace) {
     kernels.others.calls += other.calls;
     kernels.others.total_ns += other.total_ns;
     kernels.others.flops += other.flops;
+    kernels.others.half_flops += other.half_flops;
     kernels.others.bytes += other.bytes;
   }
   if (kernels.list.size() > kMostKernels) {

@@ -76,14 +76,14 @@ void visit(Visitor& v, RunRecord::Timeline& timeline) {
 template <class Visitor>
 void visit(Visitor& v, KernelTime& kernel) {
   v("name", kernel.name), v("calls", kernel.calls), v("total_ns", kernel.total_ns);
-  v("flops", kernel.flops), v("bytes", kernel.bytes);
+  v("flops", kernel.flops), v("bytes", kernel.bytes), v.later("half_flops", kernel.half_flops);
 }
 
 template <class Visitor>
 void visit(Visitor& v, RunRecord::Kernels& kernels) {
   v("steps", kernels.steps), v("list", kernels.list), v("others", kernels.others);
   v("flops_per_second", kernels.flops_per_second), v("bytes_per_second", kernels.bytes_per_second);
-  v("ceiling_is", kernels.ceiling_is);
+  v("ceiling_is", kernels.ceiling_is), v.later("half_flops_per_second", kernels.half_flops_per_second);
 }
 
 template <class Visitor>
@@ -358,7 +358,7 @@ std::optional<double> share_of_ceiling(const KernelTime& kernel, const RunRecord
   const auto seconds = static_cast<double>(kernel.total_ns) * 1e-9;
   if (seconds <= 0) return std::nullopt;
   double least = 0;
-  if (of.flops_per_second > 0) least = std::max(least, kernel.flops / of.flops_per_second);
+  if (of.flops_per_second > 0) least = seconds_at(kernel, of.flops_per_second, of.half_flops_per_second);
   if (of.bytes_per_second > 0) least = std::max(least, kernel.bytes / of.bytes_per_second);
   return least > 0 ? std::optional(least / seconds) : std::nullopt;
 }

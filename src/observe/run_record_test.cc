@@ -148,6 +148,10 @@ TEST(RunRecord, TheCeilingIsThatOfWhatLimitsTheKernel) {
                    0.5);
   EXPECT_DOUBLE_EQ(*share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 5, .bytes = 8}, of),
                    0.8);
+  const RunRecord::Kernels gpu{.flops_per_second = 100, .half_flops_per_second = 1000};
+  EXPECT_DOUBLE_EQ(*share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 50}, gpu), 0.5);
+  EXPECT_DOUBLE_EQ(
+      *share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 50, .half_flops = 50}, gpu), 0.05);
   EXPECT_FALSE(share_of_ceiling({.name = "", .total_ns = 1'000'000'000, .flops = 5}, {}).has_value());
   EXPECT_FALSE(share_of_ceiling({.name = "", .total_ns = 0, .flops = 5}, of).has_value());
 }

@@ -157,7 +157,9 @@ std::string bytes_text(int64_t bytes) {
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; std::abs(value) >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return std::abs(value) >= 100 ? fmt::format("{:.0f} {}", value, kUnits[unit])
+                                : fmt::format("{:.3g} {}", value, kUnits[unit]);
 }
 
 // Bytes over time in a line of blocks, eight heights each: the highest in every span of time.
@@ -397,7 +399,9 @@ RunSummary between(const RunSummary& before, const RunSummary& now) {
 
 std::string to_text(const RunSummary& summary) {
   const int64_t steps = observe::steps(summary);
-  if (steps == 0) return "step clock: no step was timed\n";
+  if (steps == 0)
+    return "no step was timed: those of fit, strategy.run() and compiled functions (tf::function) are, ops "
+           "that run one by one are not\n";
 
   const Distribution& first = summary.replicas.front().wall;
   const bool several = summary.replicas.size() > 1;

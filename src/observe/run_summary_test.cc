@@ -192,8 +192,8 @@ TEST(RunSummary, WhatCameBetweenTwoOfThem) {
 }
 
 TEST(RunSummary, TextOfNoStepSaysSo) {
-  EXPECT_EQ(to_text(RunSummary{}), "step clock: no step was timed\n");
-  EXPECT_EQ(to_text(StepClock({.replicas = 2}).summary()), "step clock: no step was timed\n");
+  EXPECT_THAT(to_text(RunSummary{}), ::testing::StartsWith("no step was timed: "));
+  EXPECT_EQ(to_text(StepClock({.replicas = 2}).summary()), to_text(RunSummary{}));
 }
 
 TEST(RunSummary, JsonHoldsTheSameFigures) {

@@ -19,6 +19,7 @@ using Run = SteadyRun;
 
 // A category below this share of the time is not worth a word: it may be what a step costs at least.
 constexpr double kNotable = 0.10;
+constexpr double kHandOverMs = 0.01;  // a batch that is ready goes from one thread to another, measured
 constexpr double kOverheadShare = 0.30;
 constexpr double kSlowRatio = 1.15;
 constexpr double kWastedSlots = 0.05;
@@ -117,7 +118,7 @@ std::optional<Verdict> input_bound(const Run& run) {
   const double outside = disturbed(run) ? 0 : run.outside_input_wait;
   const double wait = typical(run, Category::input_wait) + outside;
   const double wall = typical_wall(run) + outside;
-  if (wait < kNotable * wall || device_limits(run)) return std::nullopt;
+  if (wait - kHandOverMs < kNotable * wall || device_limits(run)) return std::nullopt;
   Verdict v;
   v.cause =
       fmt::format("{} for the next batch {} of the time",
@@ -350,16 +351,20 @@ std::optional<Verdict> host_copies(const Run& run) {
 std::optional<Verdict> descheduled(const Run& run) {
   // Where the program has no more threads than there are processors, others took them, and nothing in it is wrong.
   if (!too_many_threads(run) || setting(run).cores == 0) return std::nullopt;
+  // Few steps measure it; the system counts all of the process.
+  const double waited_ms = setting(run).waited_for_cores_s * 1e3 / static_cast<double>(run.steps);
+  const double waited = std::min(1.0, waited_ms / static_cast<double>(run.replicas.size()) / run.mean.wall);
+  const double share = std::max(run.mean.descheduled_share, waited);
   Verdict v;
   v.cause = fmt::format("threads with work were not run {} of the time: too many threads for the processors",
-                        percent(run.mean.descheduled_share));
+                        percent(share));
   v.evidence = fmt::format(
       "{} threads on {} processors; descheduled {} of the time on replicas 0 to {}, in the steps that "
-      "measured it",
+      "measured it; all threads together waited {:.3g} ms per step for a processor",
       setting(run).threads, setting(run).cores, each(run, [](auto& r) { return r.descheduled_share; }),
-      run.replicas.size() - 1);
+      run.replicas.size() - 1, waited_ms);
   v.fix = fixes::threads(setting(run), run.replicas.size());
-  expect_saving(v, run.mean.wall, run.mean.descheduled_share * run.mean.wall, "on processors of their own");
+  expect_saving(v, run.mean.wall, share * run.mean.wall, "on processors of their own");
   return v;
 }
 

@@ -257,6 +257,34 @@ TEST(Verdict, MoreThreadsThanProcessors) {
   EXPECT_NEAR(verdicts[0].speedup, 10.0 / 6, 1e-9);
 }
 
+// Few steps measure the time of their threads; the system counts that of the whole process.
+TEST(Verdict, ReplicasThatWaitForProcessorsAreTooMany) {
+  RunSummary summary = play(4, 11, [](int, int) {
+    return Part{.times = {{Category::compute, 2}, {Category::waiting_for_others, 8}}};
+  });
+  summary.setting.threads = 4;
+  summary.setting.cores = 2;
+  EXPECT_THAT(judge(summary), IsEmpty());
+  summary.setting.waited_for_cores_s = 11 * 0.02F;  // twenty milliseconds per step, of four replicas
+  const auto verdicts = judge(summary);
+  ASSERT_THAT(ids(verdicts), ElementsAre("descheduled"));
+  EXPECT_THAT(verdicts[0].evidence, HasSubstr("4 threads on 2 processors"));
+  EXPECT_THAT(verdicts[0].evidence, HasSubstr("all threads together waited 20 ms per step"));
+  EXPECT_THAT(verdicts[0].fix, HasSubstr("tf::set_logical_cpus({.count = 2, .threads = 1});"));
+  EXPECT_NEAR(verdicts[0].speedup, 2, 1e-6);
+}
+
+// A batch that is ready has to be handed over all the same.
+TEST(Verdict, WhatHandingOverABatchTakesIsNoWaiting) {
+  const auto waiting = [](double ms) {
+    return play(1, 11, [=](int, int) {
+      return Part{.times = {{Category::input_wait, ms}, {Category::compute, 0.04}}};
+    });
+  };
+  EXPECT_THAT(judge(waiting(0.012)), IsEmpty());
+  EXPECT_THAT(ids(judge(waiting(0.04))), ElementsAre("input-bound"));
+}
+
 TEST(Verdict, AThreadThatWakesLateOnABusyMachineIsNoOverhead) {
   RunSummary summary = play(2, 11, [](int, int) {
     return Part{.times = {{Category::compute, 2}, {Category::idle, 6}}, .descheduled = 2};

@@ -84,14 +84,15 @@ Link measure_loopback() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  require(bind(listener.descriptor(), any, size) == 0 && listen(listener.descriptor(), 1) == 0 &&
-              getsockname(listener.descriptor(), any, &size) == 0,
-          ErrorCode::io, std::source_location::current(),
+  const bool listens = bind(listener.descriptor(), any, size) == 0 && listen(listener.descriptor(), 1) == 0 &&
+                       getsockname(listener.descriptor(), any, &size) == 0;
+  require(listens, ErrorCode::io, std::source_location::current(),
           "the loopback device cannot be used: ", std::strerror(errno));
   constexpr size_t kSmall = 64, kLarge = 4 << 20;
   constexpr int kSmallTries = 50, kLargeTries = 5;
   const Socket near(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  require(connect(near.descriptor(), any, size) == 0, ErrorCode::io, std::source_location::current(),
+  const bool connected = connect(near.descriptor(), any, size) == 0;
+  require(connected, ErrorCode::io, std::source_location::current(),
           "the loopback device cannot be used: ", std::strerror(errno));
   const Socket far(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
   std::jthread echo([&] {
@@ -104,7 +105,8 @@ Link measure_loopback() {
   const auto there_and_back_s = [&](size_t bytes, int tries) {
     std::vector<char> data(bytes);
     return shortest_s(tries, [&] {
-      require(near.write(data) && near.read(data), ErrorCode::io, std::source_location::current(),
+      const bool answered = near.write(data) && near.read(data);
+      require(answered, ErrorCode::io, std::source_location::current(),
               "the loopback device stopped to answer: ", std::strerror(errno));
     });
   };

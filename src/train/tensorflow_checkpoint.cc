@@ -12,6 +12,7 @@
 #include "base/protobuf.h"
 #include "graph/tensor_bytes.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::train {
 namespace {

@@ -123,6 +123,21 @@ TEST_F(GpuDevice, FunctionsRepeatTheirLaunches) {
 }
 
 // Values from the host are brought to the GPU, where the function runs as a whole.
+// Blocks of the host that come again are pinned and read by the GPU itself; what they hold changes from call to call.
+TEST_F(GpuDevice, LargeArgumentsThatComeAgainAreThoseOfTheCall) {
+  const DeviceScope scope(gpu());
+  auto twice = function([](const Tensor& x) { return x * 2.0; });
+  for (int call = 0; call < 40; ++call) {
+    const size_t size = call % 3 == 0 ? 400000 : 300000;  // blocks of two sizes take turns
+    std::vector<float> values(size);
+    for (size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i % 1000) + static_cast<float>(call);
+    const auto count = static_cast<int64_t>(size);
+    const std::vector<float> result = twice(Tensor::from(values, {count}).to(cpu())).to_vector<float>();
+    for (float& value : values) value *= 2;
+    ASSERT_EQ(result, values) << "call " << call;
+  }
+}
+
 TEST_F(GpuDevice, FunctionsTakeArgumentsFromTheHost) {
   auto step = function([](const Tensor& x) { return matmul(x * 2.0, x, {.transpose_b = true}) - 1.0; });
   const Tensor x = Tensor::from(numbers(4), {2, 2}).to(cpu());

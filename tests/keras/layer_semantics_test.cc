@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/error_of_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/device.h"
@@ -284,6 +285,10 @@ TEST(Masks, TheResultOfAttentionCarriesTheQuerys) {
 TEST(Values, EmbeddingCastsFloatsToIndicesAndTakesGivenWeights) {
   const Layer layer = layers::Embedding(3, 1, {.weights = Tensor::from({10.f, 11.f, 12.f}, {3, 1})});
   expect_floats(layer(vector({2, 0, 1.9f})), {12, 10, 11});
+  EXPECT_THAT(error_of([&] {
+                layer(vector({2, NAN}));
+              }).what(),
+              ::testing::HasSubstr("the index at position (1,) is no whole number, but there are 3 rows"));
 }
 
 TEST(Values, DotSumsOverOneAxisOfEach) {

@@ -17,6 +17,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
 #include "lockstep/train/safetensors.h"
 
 namespace lockstep::keras {
@@ -168,6 +169,25 @@ TEST_P(OnnxModel, IsWritten) {
   for (size_t i = 0; i < x.size(); ++i) tensors.emplace_back(inputs[i], x[i]);
   for (size_t i = 0; i < results.size(); ++i) tensors.emplace_back("output/" + outputs[i], results[i]);
   train::save_safetensors(stem + ".safetensors", tensors);
+}
+
+TEST_P(OnnxModel, IsReadBack) {
+  const OnnxCase& tested = GetParam();
+  random::set_seed(11);
+  const Model model = with_random_weights(tested.make());
+  const std::string path = ::testing::TempDir() + std::to_string(getpid()) + "_" + tested.name + "_back.onnx";
+  models::export_onnx(model, path);
+  const Model back = models::import_onnx(path);
+  std::filesystem::remove(path);
+  EXPECT_EQ(back.model_base().input_names(), model.model_base().input_names());
+  const TensorList x = tested.inputs();
+  const TensorList expected = model.predict_on_batch(x), results = back.predict_on_batch(x);
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    ASSERT_EQ(results[i].spec(), expected[i].spec());
+    const float scale = reduce_max(abs(expected[i])).item<float>();
+    EXPECT_LT(reduce_max(abs(results[i] - expected[i])).item<float>(), 1e-5F * scale) << "output " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OnnxModel, ::testing::ValuesIn(cases()),

@@ -706,9 +706,8 @@ def configurations():
 
 
 def classes_of(module):
-    """Every public class under its own name: aliases are left out."""
-    return sorted({kind.__name__ for name, kind in vars(module).items()
-                   if inspect.isclass(kind) and not name.startswith("_")})
+    """Every public class, under each of its public names; functions' spellings (`zeros`) are left out."""
+    return sorted(name for name, kind in vars(module).items() if inspect.isclass(kind) and name[0].isupper())
 
 
 @values

@@ -166,6 +166,15 @@ TEST(WrongConfigurations, MarginsAreReadInEveryFormThatKerasHas) {
   EXPECT_EQ(padded("Cropping3D", 1, {1, 3, 4, 5, 1}), (Shape{1, 1, 2, 3, 1}));
 }
 
+TEST(WrongConfigurations, MarginsThatAreNotThereLeaveNothing) {
+  for (const int64_t margin : {int64_t{4}, INT64_MAX / 2 + 1, INT64_MAX}) try {
+      padded("Cropping1D", margin, {1, 8, 2});
+      ADD_FAILURE() << margin;
+    } catch (const Error& error) {
+      EXPECT_NE(error.message().find("leaves nothing of shape (1, 8, 2)"), std::string::npos) << error.what();
+    }
+}
+
 TEST(WrongConfigurations, MarginsOfOtherRanksNameTheirKeyAndItsForms) {
   for (const char* name :
        {"ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D", "Cropping1D", "Cropping2D", "Cropping3D"})

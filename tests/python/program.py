@@ -105,17 +105,22 @@ def main():
             return 0
         if argument.startswith("--gtest_filter="):
             patterns = argument.removeprefix("--gtest_filter=").split(":")
-    chosen = [case for case in everything if any(fnmatch.fnmatchcase(name_of(case), pattern) for pattern in patterns)]
+    # As GoogleTest has it: behind a pattern that begins with -, those that are left out.
+    first_out = next((i for i, pattern in enumerate(patterns) if pattern.startswith("-")), len(patterns))
+    wanted = patterns[:first_out] or ["*"]
+    unwanted = [pattern.removeprefix("-") for pattern in patterns[first_out:]]
+    chosen = [case for case in everything if any(fnmatch.fnmatchcase(name_of(case), pattern) for pattern in wanted) and
+              not any(fnmatch.fnmatchcase(name_of(case), pattern) for pattern in unwanted)]
     if reason := os.environ.get("LOCKSTEP_TEST_SKIP"):
         for case in chosen:
             say(" RUN      ", name_of(case))
             skip(name_of(case), reason)
         return 0
-    wanted = os.environ.get("LOCKSTEP_TEST_PYTHON")
-    if wanted and os.environ.get("LOCKSTEP_TEST_STARTED") != "1":
+    interpreter = os.environ.get("LOCKSTEP_TEST_PYTHON")
+    if interpreter and os.environ.get("LOCKSTEP_TEST_STARTED") != "1":
         os.environ["LOCKSTEP_TEST_STARTED"] = "1"
         os.environ["PYTHONPATH"] = os.environ["LOCKSTEP_TEST_PACKAGE"]
-        os.execv(wanted, [wanted, "-B", __file__] + sys.argv[1:])
+        os.execv(interpreter, [interpreter, "-B", __file__] + sys.argv[1:])
     sys.path.insert(0, str(FOLDER))
     return 0 if run(chosen) else 1
 

@@ -88,6 +88,9 @@ std::vector<RunSummary> runs_of(RunKind kind) {
   RunSummary& threads = add(Ms{{Category::compute, 6}, {Category::descheduled, 4}});
   threads.setting.threads = 4;
   threads.setting.cores = 2;
+  RunSummary& devices = add(Ms{{Category::compute, 6}, {Category::descheduled, 4}});
+  devices.setting.threads = 2;
+  devices.setting.cores = 1;
   add(Ms{{Category::compute, 10}}, Counts{{Counter::checking_ns, 4'000'000}});
   if (kind != RunKind::command_line) {  // the tool shares its data itself, and lets no device stand in
     add(Ms{{Category::compute, 10}}).setting.same_examples = 2;

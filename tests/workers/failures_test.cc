@@ -50,6 +50,7 @@ void make_mistake() {
   {
     const auto scope = strategy.scope();
     model = network(mistake == "shape" ? 5 : 4);
+    if (mistake == "loss") model.compile({.optimizer = "sgd", .loss = "mae"});
   }
   const int64_t count = mistake == "data" ? 60 : 64;
   const Tensor x = inputs(count), y = labels(count);
@@ -57,7 +58,9 @@ void make_mistake() {
     model.evaluate(x, y, {.verbose = 0});
     return;
   }
-  model.fit(x, y, {.batch_size = 16, .epochs = 1, .verbose = 0});
+  model.fit(
+      x, y,
+      {.batch_size = 16, .epochs = mistake == "epochs" ? 2 : 1, .verbose = 0, .shuffle = mistake != "order"});
 }
 const RegisterScenario mistakes("mistakes", make_mistake);
 
@@ -84,8 +87,27 @@ TEST_F(Mistakes, OtherOptions) {
 }
 
 TEST_F(Mistakes, OtherVariables) {
-  expect_all_say({.scenario = "mistakes", .workers = 3, .environment = {"2:TEST_MISTAKE=shape"}},
-                 HasSubstr("the workers differ in the variables"));
+  expect_all_say(
+      {.scenario = "mistakes", .workers = 3, .environment = {"2:TEST_MISTAKE=shape"}},
+      AllOf(HasSubstr("the workers differ in the variables: variable 1 is "),
+            HasSubstr("float32(8, 4) at the chief, and "), HasSubstr("float32(8, 5) at worker 2")));
+}
+
+// A mistake of the program: a scheduler is not told to start it again.
+TEST_F(Mistakes, OtherPrograms) {
+  for (const WorkerResult& worker :
+       run({.scenario = "mistakes", .workers = 3, .environment = {"2:TEST_MISTAKE=loss"}})) {
+    EXPECT_EQ(worker.status, 1) << worker.output;
+    EXPECT_THAT(worker.report, HasSubstr("the workers do not run the same program"));
+  }
+}
+
+TEST_F(Mistakes, OtherOptionsOfFit) {
+  expect_all_say({.scenario = "mistakes", .workers = 2, .environment = {"1:TEST_MISTAKE=epochs"}},
+                 AllOf(HasSubstr("the workers differ in the options of fit"), HasSubstr("epochs 1,"),
+                       HasSubstr("epochs 2,")));
+  expect_all_say({.scenario = "mistakes", .workers = 2, .environment = {"1:TEST_MISTAKE=order"}},
+                 AllOf(HasSubstr("the workers differ in the options of fit"), HasSubstr("shuffle 0")));
 }
 
 TEST_F(Mistakes, OtherData) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -119,6 +120,37 @@ void same_examples() {
 }
 const RegisterScenario unshared("same examples", same_examples);
 
+// In the middle of a long epoch the chief's record tells of the other worker.
+class LooksAtTheRecord final : public keras::CallbackBase {
+ public:
+  explicit LooksAtTheRecord(std::string folder) : folder_(std::move(folder)) {}
+  void on_train_batch_end(int64_t, const keras::Logs&) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const observe::RunRecord record = observe::read_record(folder_);
+    // The first word of the other worker is about its first steps.
+    if (seen_ || record.epoch > 0 || record.replicas.size() < 2 || record.replicas[1].steps < 4) return;
+    seen_ = true;
+    report(detail::concat("worker 1 is seen with ", record.replicas[1].intervals.empty() ? "no " : "",
+                          "intervals"));
+    model().stop_training();
+  }
+
+ private:
+  std::string folder_;
+  bool seen_ = false;
+};
+
+void recorded() {
+  const MultiWorkerMirroredStrategy strategy({.report = false});
+  const std::string folder = std::getenv("TEST_FOLDER");
+  const Tensor x = random::normal({kBatch, 8});
+  const data::Dataset forever = data::Dataset::from_tensor_slices({x, x}).batch(kBatch).repeat();
+  std::vector<keras::Callback> callbacks = {keras::callbacks::RunRecord(folder)};
+  if (strategy.is_chief()) callbacks.push_back(keras::make_callback<LooksAtTheRecord>(folder));
+  dense_model(strategy, 8).fit(forever, {.verbose = 0, .callbacks = callbacks, .steps_per_epoch = 20'000});
+}
+const RegisterScenario kept_live("recorded", recorded);
+
 // What else the machine does must not take longer than the cause: one attempt of some will do.
 void expect_verdict(const char* scenario, const std::string& id,
                     const std::vector<std::string>& environment = {}) {
@@ -148,6 +180,20 @@ TEST(VerdictsOnWorkers, ThatReadTheSameExamples) {
   const auto results = run({.scenario = "same examples", .workers = 2, .environment = {"TEST_SHARED=1"}});
   EXPECT_THAT(results[0].report, Not(HasSubstr("not-sharded")))
       << "each has its own part, though nobody cut it";
+}
+
+TEST(RecordsOfWorkers, AreLive) {
+  if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "live_record";
+  std::filesystem::remove_all(folder);
+  const auto results =
+      run({.scenario = "recorded", .workers = 2, .environment = {"TEST_FOLDER=" + folder.string()}});
+  for (const WorkerResult& worker : results) EXPECT_EQ(worker.status, 0) << worker.output;
+  EXPECT_EQ(results[0].report, "worker 1 is seen with intervals\n");
+  const observe::RunRecord record = observe::read_record(folder.string());
+  ASSERT_EQ(record.replicas.size(), 2u);
+  EXPECT_EQ(record.replicas[1].steps, record.replicas[0].steps) << "when all have ended, all is known";
+  std::filesystem::remove_all(folder);
 }
 
 class Reports : public ::testing::TestWithParam<Launcher> {

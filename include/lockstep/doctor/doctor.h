@@ -74,9 +74,10 @@ struct Options {
 Report examine(const Options& options = {});
 
 // What a device can do at most; 0: not known. A CPU is measured, which takes a tenth of a second: multiply-adds in registers
-// and copies of memory, on the device's threads. Of a GPU it follows from its clocks: tensor cores in bfloat16, and memory.
+// and copies of memory, on the device's threads. Of a GPU it follows from its clocks.
 struct Ceilings {
-  double flops_per_second = 0;
+  double flops_per_second = 0;       // in float32, by the units that this process computes it with
+  double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many
   double bytes_per_second = 0;
   std::string is = {};
 };

@@ -1,4 +1,4 @@
-// Models as ONNX files, which many programs run.
+// Models as ONNX files, which many programs run and write.
 #pragma once
 
 #include <source_location>
@@ -16,5 +16,13 @@ namespace lockstep::keras::models {
 // Error(unsupported) names the layer or the setting that cannot.
 void export_onnx(const Model& model, const std::string& path,
                  std::source_location where = std::source_location::current());
+
+// A model that computes what an ONNX file says (operators of versions 7 to 21), with the file's names of inputs and, where there
+// are several, outputs; sizes that the file leaves open are -1. Its floating-point constants are the weights, under their names,
+// and are trained; statistics of batch normalisations stay as they are. Data that the file keeps beside itself is read.
+//
+// Error(unsupported) names all operators that are not known, or the node that asks for something that is not; Error(io) says
+// what is wrong with a damaged file. Such a model keeps its weights with save_weights(); it has no layers of Keras to be saved as.
+Model import_onnx(const std::string& path, std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras::models

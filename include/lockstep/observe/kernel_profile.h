@@ -22,9 +22,13 @@ struct KernelTime {
   std::string name;
   int64_t calls = 0;
   int64_t total_ns = 0;
-  double flops = 0;  // of all calls
-  double bytes = 0;  // read and written, each element once
+  double flops = 0;       // of all calls
+  double half_flops = 0;  // of them, on numbers of 16 bits, which GPUs compute with other units
+  double bytes = 0;       // read and written, each element once
 };
+
+// The time that its operations take at these rates; those on numbers of 16 bits at the first one where the second is 0.
+double seconds_at(const KernelTime& kernel, double flops_per_second, double half_flops_per_second);
 
 // The one that takes longest first.
 std::vector<KernelTime> kernel_profile(const Trace& trace);

@@ -5,20 +5,14 @@ them: the arguments of the constructor become the configuration, and the engine 
 """
 
 import inspect
-import itertools
+import weakref
 
 import numpy as np
 
 from .. import _lockstep, dtypes
 from ..tensor import is_tensor
-
-_numbers = itertools.count(1)
-
-
-def unique_name(kind):
-    """A name for what is written in Python and has none: configurations hold names."""
-    return f"python_{kind}_{next(_numbers)}"
-
+from . import saving
+from .random import SeedGenerator
 
 def serialized(value, parameter=""):
     """A value of an argument as a configuration holds it."""
@@ -36,6 +30,8 @@ def serialized(value, parameter=""):
         return [serialized(part, parameter) for part in value]
     if isinstance(value, dict):
         return {str(key): serialized(part, parameter) for key, part in value.items()}
+    if isinstance(value, SeedGenerator):
+        return value.seed
     if hasattr(value, "_by_reference"):  # a layer in a layer: that very one, not another like it
         return value._by_reference()
     if hasattr(value, "_serialized"):
@@ -43,32 +39,48 @@ def serialized(value, parameter=""):
     if inspect.isclass(value) and hasattr(value, "_kind"):
         return serialized(value())
     if callable(value):
-        return _registered(value, parameter)
+        known = getattr(value, "_lockstep_activation", None)
+        if known is not None:
+            return known
+        return _activation(value) if "activation" in parameter else reference(value)
     raise TypeError(f"{parameter or 'an argument'}: {value!r} cannot be part of a configuration")
 
 
-_registrations = {}
+# --- what is written in Python -------------------------------------------------------------------------------------------
+
+_live = weakref.WeakValueDictionary()
+_activations = {}  # name -> function
 
 
-def _registered(function, parameter):
-    """A function of Python under a name that the engine can be told."""
-    known = getattr(function, "_lockstep_activation", None)
-    if known is not None:
-        return known
-    kind = "initializer" if parameter.endswith("initializer") else "activation" if "activation" in parameter else None
-    if kind is None:
-        raise TypeError(f"{parameter}: a function is taken where an activation or an initializer is, received {function!r}")
-    key = (kind, id(function))
-    if key not in _registrations:
-        name = unique_name(kind)
-        if kind == "initializer":
-            _lockstep.register_initializer(name, lambda shape, dtype: function(shape, dtype=dtype))
-        else:
-            _lockstep.register_activation(name, function)
-        _registrations[key] = (name, function)  # the function stays, so that its id does
-    name = _registrations[key][0]
-    return {"class_name": name, "config": {}} if kind == "initializer" else name
+def reference(value):
+    """A configuration that means this very object. Whoever reads it keeps the object."""
+    _live[id(value)] = value
+    return {"class_name": "PythonReference", "config": {"key": id(value)}}
 
+
+for _kind in ("initializer", "regularizer", "constraint", "schedule"):
+    _lockstep.register_object(_kind, "PythonReference", lambda config: _live[config["key"]])
+
+
+def _activation(function):
+    """The name of a function among the engine's activations: its own, where that is free, as files hold it."""
+    own = name = saving.get_registered_name(function) if hasattr(function, "__name__") else type(function).__name__
+    number = 1
+    while _activations.get(name, function) is not function or (name not in _activations and name in _lockstep.activation_names()):
+        number += 1
+        name = f"{own}_{number}"
+    if name not in _activations:
+        _activations[name] = function
+        _lockstep.register_object("activation", name, function)
+    return name
+
+
+def written_activation(name):
+    """The function of Python that the engine knows by this name; None: it is one of the engine's own."""
+    return _activations.get(name)
+
+
+# --- what the engine knows by name ---------------------------------------------------------------------------------------
 
 def parameters(kind, class_name):
     """Names and defaults of the constructor's parameters; None: not listed."""
@@ -117,12 +129,12 @@ def _class(kind, class_name, base, module, first):
     __init__.__signature__ = signature(kind, class_name, first)
     known = parameters(kind, class_name) or {}
     doc = f"Keras' {class_name}. Parameters: {', '.join(known) or 'none'}."
-    return type(class_name, (base,), {"__init__": __init__, "__doc__": doc, "__module__": module, "_kind": kind,
-                                      "_class_name": class_name})
+    return type(class_name, (base,), {"__init__": __init__, "__doc__": doc, "__module__": module, "_class_name": class_name})
 
 
 class Configured:
-    """What is a configuration and nothing else: initializers, regularizers, constraints."""
+    """What files hold as a class and its configuration: initializers, regularizers, constraints, schedules, losses, metrics,
+    optimizers. One of the engine's is made of its configuration; a class that is written in Python says its own."""
     _kind = None
 
     def _own(self, kwargs):
@@ -131,15 +143,83 @@ class Configured:
     def _make(self, class_name, config):
         self._config = _lockstep.checked_config(self._kind, {"class_name": class_name, "config": config})
 
+    @property
+    def _is_written(self):
+        return "_class_name" not in vars(type(self))
+
+    def _engine_form(self):
+        """Class and configuration as the engine says them; None: it was not made by the engine."""
+        return getattr(self, "_config", None)
+
     def _serialized(self):
-        return self._config
+        """As a part of another configuration."""
+        return reference(self) if self._is_written else self._engine_form()
+
+    def _serialized_for_file(self):
+        if not self._is_written:
+            return self._engine_form()
+        name, config = saving.saved_form(self)
+        return {"module": None if ">" in name else type(self).__module__, "class_name": type(self).__name__, "config": config,
+                "registered_name": name}
 
     def get_config(self):
-        return dict(self._config["config"])
+        """The arguments that make such a one again."""
+        form = self._engine_form()
+        return {} if form is None else dict(form["config"])
 
     @classmethod
     def from_config(cls, config):
         return cls(**config)
 
+    def __getattr__(self, name):
+        # Settings of the engine's: regularizer.l2, optimizer.clipnorm.
+        if not name.startswith("_") and not self._is_written:
+            config = self._engine_form()["config"]
+            if name in config:
+                return config[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self):
+        return saving.deserialize_keras_object, (self._serialized_for_file(),)
+
     def __repr__(self):
         return f"<{type(self).__name__} {self.get_config()}>"
+
+
+def of_engine(base, known, form):
+    """The object of Python for what the engine made of a name or a configuration."""
+    made = known.get(form["class_name"], base)
+    made = made.__new__(made)
+    made._config = form
+    return made
+
+
+def readers(base, known):
+    """get(), serialize() and deserialize() of a module of initializers, regularizers or constraints."""
+    def get(identifier):
+        """By name, by configuration, or as it is."""
+        if identifier is None or isinstance(identifier, base):
+            return identifier
+        if inspect.isclass(identifier):
+            return identifier()
+        if callable(identifier):
+            return identifier
+        return deserialize(identifier)
+
+    def deserialize(config, custom_objects=None):
+        """What serialize() wrote, or a name."""
+        with saving.custom_object_scope(custom_objects):
+            name = config if isinstance(config, str) else config.get("registered_name") or config.get("class_name") \
+                if isinstance(config, dict) else None
+            if name is None:
+                raise ValueError(f"a {base._kind} is a name, a configuration or an object, received {config!r}")
+            found = saving.known(name)
+            if found is not None:
+                return found() if inspect.isclass(found) and isinstance(config, str) else \
+                    found.from_config(config["config"]) if inspect.isclass(found) else found
+            return of_engine(base, known, _lockstep.checked_config(base._kind, config))
+
+    def serialize(obj):
+        """A configuration of it."""
+        return saving.serialize_keras_object(obj)
+    return get, deserialize, serialize

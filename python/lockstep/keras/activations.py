@@ -1,6 +1,8 @@
 """keras.activations."""
 
 from .. import _lockstep, nn, ops
+from . import saving
+from ._configured import written_activation
 
 _ops = _lockstep.ops
 
@@ -14,8 +16,71 @@ def _named(name):
     return activation
 
 
+def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
+    """max(x, 0); with a slope below the threshold, and cut off at max_value."""
+    return _ops.relu_with(x, float(negative_slope), float("inf") if max_value is None else float(max_value), float(threshold))
+
+
+def softmax(x, axis=-1):
+    """Positive numbers along the axis that sum to 1."""
+    return nn.softmax(x, axis=axis)
+
+
+def log_softmax(x, axis=-1):
+    """log(softmax(x))."""
+    return nn.log_softmax(x, axis=axis)
+
+
+def leaky_relu(x, negative_slope=0.2):
+    """x, and negative_slope * x below 0."""
+    return _ops.leaky_relu(x, float(negative_slope))
+
+
+def elu(x, alpha=1.0):
+    """x, and alpha * (exp(x) - 1) below 0."""
+    return _ops.elu(x, float(alpha))
+
+
+def celu(x, alpha=1.0):
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    return _ops.celu(x, float(alpha))
+
+
+def gelu(x, approximate=False):
+    """x times the normal distribution of x; by tanh, where an approximation is asked for."""
+    return _ops.gelu(x, bool(approximate))
+
+
+def glu(x, axis=-1):
+    """One half of the axis times the sigmoid of the other."""
+    return _ops.glu(x, int(axis))
+
+
+def hard_shrink(x, threshold=0.5):
+    """x, and 0 in [-threshold, threshold]."""
+    return _ops.hard_shrink(x, float(threshold))
+
+
+def soft_shrink(x, threshold=0.5):
+    """x moved towards 0 by the threshold."""
+    return _ops.soft_shrink(x, float(threshold))
+
+
+def threshold(x, threshold, default_value):
+    """x above the threshold, else the default."""
+    return _ops.threshold(x, float(threshold), float(default_value))
+
+
+def squareplus(x, b=4):
+    """(x + sqrt(x ** 2 + b)) / 2."""
+    return _ops.squareplus(x, float(b))
+
+
 for _name in _lockstep.activation_names():
-    globals().setdefault(_name, _named(_name))
+    if _name not in globals():
+        globals()[_name] = _named(_name)
+    else:
+        globals()[_name]._lockstep_activation = _name
 
 # TensorFlow's functions are known by the same names.
 for _module in (nn, ops):
@@ -33,13 +98,24 @@ def get(identifier):
         return globals()["linear"]
     if callable(identifier):
         return identifier
-    if identifier in _lockstep.activation_names():
-        return globals()[identifier]
-    return _named(identifier)
+    return deserialize(identifier)
+
+
+def deserialize(config, custom_objects=None):
+    """The function of a name or a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        name = config["config"] if isinstance(config, dict) and config.get("class_name") == "function" else config
+        if isinstance(name, dict):
+            return saving.deserialize_keras_object(name)
+        found = saving.known(name) or written_activation(name)
+        if found is not None:
+            return found
+        if name in _lockstep.activation_names():
+            return globals().setdefault(name, _named(name))
+        raise ValueError(f"there is no activation {name!r}; there are {', '.join(_lockstep.activation_names())}")
 
 
 def serialize(activation):
-    return getattr(activation, "_lockstep_activation", activation.__name__)
-
-
-deserialize = get
+    """Its name, as files hold it."""
+    known = getattr(activation, "_lockstep_activation", None)
+    return known if known is not None else saving.serialize_keras_object(activation)

@@ -2,7 +2,7 @@
 
 from .. import _lockstep, dtypes
 from ..ops import _sizes
-from ._configured import Configured, classes, unique_name
+from ._configured import Configured, classes, readers
 
 
 class Initializer(Configured):
@@ -10,14 +10,13 @@ class Initializer(Configured):
     _kind = "initializer"
 
     def __call__(self, shape, dtype=None, **kwargs):
-        return _lockstep.initialize(self._serialized(), _sizes(shape), dtype or dtypes.float32)
+        if self._engine_form() is None:
+            raise NotImplementedError(f"{type(self).__name__} defines no __call__(shape, dtype)")
+        return _lockstep.initialize(self._engine_form(), _sizes(shape), dtype or dtypes.float32)
 
-    def _serialized(self):
-        if not hasattr(self, "_config"):  # of a class that is written in Python
-            name = unique_name("initializer")
-            _lockstep.register_initializer(name, lambda shape, dtype: self(shape, dtype=dtype))
-            self._config = {"class_name": name, "config": {}}
-        return self._config
+    def clone(self):
+        """Another one like it."""
+        return type(self).from_config(self.get_config())
 
 
 _made = classes("initializer", Initializer, __name__)
@@ -26,12 +25,4 @@ zeros, ones = _made["Zeros"], _made["Ones"]
 globals().update({"constant": _made["Constant"], "glorot_uniform": _made["GlorotUniform"], "glorot_normal": _made["GlorotNormal"],
                   "he_normal": _made["HeNormal"], "he_uniform": _made["HeUniform"], "random_normal": _made["RandomNormal"],
                   "random_uniform": _made["RandomUniform"], "truncated_normal": _made["TruncatedNormal"]})
-
-
-def get(identifier):
-    """By name, by configuration, or as it is."""
-    if identifier is None or isinstance(identifier, Initializer) or callable(identifier):
-        return identifier
-    made = Initializer.__new__(Initializer)
-    made._config = _lockstep.checked_config("initializer", identifier)
-    return made
+get, deserialize, serialize = readers(Initializer, _made)

@@ -1,6 +1,7 @@
 """keras.layers: functions with weights."""
 
 import inspect
+import re
 import threading
 import weakref
 
@@ -10,6 +11,7 @@ from .. import _lockstep, dtypes, nest
 from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
+from . import saving
 from ._configured import classes, serialized
 from ._texts import StringLookup, TextVectorization  # noqa: F401
 
@@ -86,6 +88,11 @@ _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of 
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
 
 
+# Attributes of objects of the front, which files do not know.
+_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
+          "_made_with", "_objects")
+
+
 def wrapped(handle):
     """The object of Python for a layer of the engine."""
     self = handle.python_self
@@ -94,12 +101,13 @@ def wrapped(handle):
     found = _objects.get(handle.key)
     if found is None:
         from . import models
-        if isinstance(handle, _lockstep.Model):
+        if handle.class_name == "Sequential":
+            cls, handle = models.Sequential, _lockstep.Sequential.of(handle)
+        elif handle.class_name == "Functional" or isinstance(handle, _lockstep.Model):
             cls = models.Model
         else:
             cls = globals().get(handle.class_name)
-            if not (inspect.isclass(cls) and issubclass(cls, Layer)):
-                cls = {"Sequential": models.Sequential, "Functional": models.Model}.get(handle.class_name, Layer)
+            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) else Layer
         found = cls.__new__(cls)
         found._take(handle)
     return found
@@ -110,12 +118,21 @@ class Layer:
 
     _kind = "layer"
     _class_name = None
-    supports_masking = False
+
+    @property
+    def supports_masking(self):
+        """Whether the mask of the input is that of the result."""
+        return self.__dict__.get("_supports_masking", False) if self._is_written else self._handle.supports_masking
+
+    @supports_masking.setter
+    def supports_masking(self, value):
+        self.__dict__["_supports_masking"] = bool(value)
 
     def __init__(self, *, activity_regularizer=None, trainable=True, dtype=None, autocast=True, name=None, **kwargs):
         self._own(kwargs)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        saving.make_known(type(self))
         self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
                                            serialized(activity_regularizer)))
 
@@ -131,7 +148,8 @@ class Layer:
             shape = (size,) if length is None else (length, size)
         elif length is not None and shape is None:
             shape = (length,)
-        kwargs.pop("autocast", None)
+        for unused in ("autocast", "use_cudnn"):
+            kwargs.pop(unused, None)
         self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
         self.__dict__["_weights_given"] = kwargs.pop("weights", None)
         return kwargs
@@ -142,6 +160,7 @@ class Layer:
             # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
             inner = self._handle
             self.__dict__["_inner"] = inner
+            saving.make_known(type(self))
             self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
             self._handle.hold_layer(inner)
 
@@ -159,13 +178,14 @@ class Layer:
 
     # --- what a class of Python's own defines ---
 
-    def build(self, input_shape):
+    def build(self, *input_shape, **named):
         """Makes the weights, by add_weight()."""
-        inner = self.__dict__.get("_inner")
-        if inner is not None:
-            inner.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
-        elif not self._is_written:
-            self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+        shapes = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
+        if handle is not None:
+            handle.build([_sizes(shape) for given in shapes for shape in _shape_leaves(given)])
+
+    _engine_build = build  # a class with another one makes its weights itself
 
     def call(self, *args, **kwargs):
         """Computes the result."""
@@ -177,11 +197,19 @@ class Layer:
         return self._apply(handle, args, kwargs)
 
     def compute_mask(self, inputs, mask=None):
-        return None
+        """The mask of the result."""
+        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
+            return None
+        leaves = nest.flatten(inputs)
+        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
+        masks += [None] * (len(leaves) - len(masks))
+        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
+        return made[0] if made else None
 
     def get_config(self):
         if self._is_written:
-            return {}
+            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
+            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
         return {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
 
     @classmethod
@@ -197,8 +225,32 @@ class Layer:
         if pending is not None and pending[0]:
             first = nest.flatten(pending[0][0])
             given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
-        if type(self).build is not Layer.build or "_inner" in self.__dict__:
+        if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
             self.build(given)
+        elif pending is None:
+            self._built_without_call(shapes)
+
+    def _built_without_call(self, shapes):
+        """Somebody wants the weights, and build() makes none."""
+
+    def _stored_names(self, keys):
+        """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
+        places = {}
+
+        def visit(value, path):
+            if isinstance(value, Layer):
+                places.setdefault(value._handle.key, path)
+            elif isinstance(value, (list, tuple, dict)):
+                used = {}
+                for part in value.values() if isinstance(value, dict) else value:
+                    if isinstance(part, (Layer, list, tuple, dict)):
+                        name = _in_files(type(part).__name__) if isinstance(part, Layer) else "container"
+                        count = used[name] = used.get(name, -1) + 1
+                        visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
+        for name in sorted(vars(self)):
+            if not name.startswith("__") and name not in _FRONT:
+                visit(vars(self)[name], name)
+        return [places[key] for key in keys] if all(key in places for key in keys) else None
 
     def _call_for_engine(self, inputs, training, masks):
         pending = getattr(self._local, "pending", None)
@@ -270,12 +322,16 @@ class Layer:
     def _apply(self, handle, args, kwargs):
         """A layer of the engine: its inputs, and what a call may say beside them."""
         options, inputs = {}, list(args)
+        if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
+            mask = inputs.pop()  # layer(x, mask)
+            if mask is not None:
+                options["mask"] = mask
         for name in ("inputs", "query", "value", "key", "sequences", "x"):
             if name in kwargs and kwargs[name] is not None:
                 inputs.append(kwargs[name])
         for name, value in kwargs.items():
             if name in _CALL_OPTIONS:
-                options[name] = value
+                options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
             elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
                 raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
         leaves = nest.flatten(inputs)
@@ -361,7 +417,8 @@ class Layer:
 
     @property
     def built(self):
-        return self._handle.built
+        without_weights = type(self).__dict__.get("_class_name") in _WITHOUT_WEIGHTS
+        return self._handle.built or without_weights
 
     @built.setter
     def built(self, value):
@@ -399,6 +456,24 @@ class Layer:
     def set_weights(self, weights):
         self._handle.set_weights([convert_to_tensor(weight) for weight in weights])
 
+    def load_own_variables(self, store):
+        """Weights of this layer alone, by number, as files of Keras have them."""
+        own = self._own_weights()
+        if len(store) != len(own):
+            raise ValueError(f"layer \"{self.name}\" has {len(own)} weights, {len(store)} were given"
+                             + ("" if self.built else "; it is not built yet"))
+        for number, weight in enumerate(own):
+            weight.assign(store[str(number)])
+
+    def _own_weights(self):
+        inside = {weight._id for layer in self._inside() for weight in layer.weights}
+        return [weight for weight in self.weights if weight._id not in inside]
+
+    def save_own_variables(self, store):
+        """The same, the other way."""
+        for number, weight in enumerate(self._own_weights()):
+            store[str(number)] = weight.numpy()
+
     def count_params(self):
         return self._handle.count_params()
 
@@ -412,7 +487,24 @@ class Layer:
 
     @property
     def dtype_policy(self):
-        return self._handle.dtype_policy
+        from . import DTypePolicy
+        return DTypePolicy(self._handle.dtype_policy)
+
+    @dtype_policy.setter
+    def dtype_policy(self, value):
+        raise AttributeError(f"{type(self).__name__}.dtype_policy cannot be set: give the layer dtype= when it is made")
+
+    autocast = True
+
+    @property
+    def metrics(self):
+        """Of this layer and those inside."""
+        from .metrics import Metric
+        own = [value for value in vars(self).values() if isinstance(value, Metric)]
+        return own + [metric for layer in self._inside() for metric in layer.metrics]
+
+    def _inside(self):
+        return [wrapped(handle) for handle in self._handle.layers()]
 
     @property
     def compute_dtype(self):
@@ -422,17 +514,24 @@ class Layer:
     def variable_dtype(self):
         return self._handle.variable_dtype.name
 
-    def compute_output_shape(self, input_shape):
-        shapes = [Input(batch_shape=tuple(shape)) for shape in _shape_leaves(input_shape)]
-        result = self(shapes[0] if len(shapes) == 1 else shapes)
+    def compute_output_shape(self, *input_shape, **named):
+        """The shape of the result for inputs of these shapes."""
+        given = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        shapes = [Input(batch_shape=tuple(shape)) for one in given for shape in _shape_leaves(one)]
+        several = len(shapes) > 1 and not (self._handle.inputs_are_arguments and len(given) > 1)
+        result = self(shapes) if several or self._handle.takes_list else self(*shapes)
         return nest.map_structure(lambda t: tuple(t.shape), result)
+
+    def compute_output_spec(self, *args, **kwargs):
+        """The result for values of a model, which says its shape and dtype."""
+        return self(*args, **kwargs)
 
     def __getattr__(self, name):
         if isinstance(getattr(type(self), name, None), property):
             raise AttributeError(f"layer \"{self.name}\" has no {name}: it was not called with a value of a model yet")
         # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
         if name.startswith("_") or "_handle" not in self.__dict__:
-            raise AttributeError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if not self._is_written:
             for weight in self._handle.weights():
                 if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
@@ -444,15 +543,12 @@ class Layer:
                     from . import activations
                     return activations.get(value)
                 return tuple(value) if isinstance(value, list) else value
-            if name in ("bias", "kernel"):
+            if name in ("bias", "kernel", "embeddings", "gamma", "beta"):
                 return None
         raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
 
-    def _serialized(self):
-        config = self._handle.serialize()
-        if self._is_written:
-            _register_class(type(self))
-        return config
+    def _serialized_for_file(self):
+        return self._handle.serialize()
 
     def _by_reference(self):
         return {"class_name": "PythonReference", "config": {"key": self._handle.key}}
@@ -500,6 +596,8 @@ class Layer:
 def _policy_name(dtype):
     if dtype is None:
         return ""
+    if isinstance(dtype, dict):  # of a file
+        return dtype["config"]["name"]
     return dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtypes.as_dtype(dtype).name
 
 
@@ -534,18 +632,15 @@ def _call_parameters(cls):
     return _parameters_of_call[cls]
 
 
-_known_classes = set()
-
-
-def _register_class(cls):
-    """Makes a class of Python's own known to the engine, by its name."""
-    if cls not in _known_classes:
-        _known_classes.add(cls)
-        _lockstep.register_layer(cls.__name__, lambda config: cls.from_config(config)._handle)
-
-
 # A configuration that names a layer which is there already.
-_lockstep.register_layer("PythonReference", lambda config: _objects[config["key"]]._handle)
+_lockstep.register_object("layer", "PythonReference", lambda config: _objects[config["key"]]._handle)
+
+
+def _in_files(class_name):
+    """Keras' rule for names of classes in files."""
+    name = re.sub(r"\W+", "", class_name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 class _Call(Layer):
@@ -611,6 +706,11 @@ globals().update(classes("layer", Layer, __name__, first=lambda name: _FIRST.get
                                "HashedCrossing")))
 
 
+# Layers that need no input to be complete.
+_WITHOUT_WEIGHTS = {name for name in globals() if re.fullmatch(
+    r"(Global)?(Average|Max)Pooling[123]D|Adaptive\w+|Cropping[123]D|ZeroPadding[123]D|UpSampling[123]D|Softmax|ReLU|LeakyReLU|ELU|"
+    r"Masking|Activation|ActivityRegularization|Dropout|SpatialDropout[123]D|Gaussian\w+|AlphaDropout|Flatten|RepeatVector|Identity|"
+    r"UnitNormalization|Rescaling|Resizing|CenterCrop|Random\w+|CategoryEncoding", name)}
 _EngineRNN = globals()["RNN"]
 
 
@@ -664,7 +764,7 @@ def _embedding_own(self, kwargs):
     return kwargs
 
 
-globals()["Embedding"]._own = _embedding_own  # its input_dim is a setting, not a shape
+globals()["Embedding"]._own = globals()["ReversibleEmbedding"]._own = _embedding_own  # their input_dim is a setting, not a shape
 Convolution1D, Convolution2D = globals()["Conv1D"], globals()["Conv2D"]
 MaxPool1D, MaxPool2D, MaxPool3D = globals()["MaxPooling1D"], globals()["MaxPooling2D"], globals()["MaxPooling3D"]
 AvgPool1D, AvgPool2D, AvgPool3D = globals()["AveragePooling1D"], globals()["AveragePooling2D"], globals()["AveragePooling3D"]
@@ -685,8 +785,10 @@ maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _
 
 def deserialize(config, custom_objects=None):
     """A layer from its configuration."""
-    return wrapped(_lockstep.Layer.deserialize(config))
+    with saving.custom_object_scope(custom_objects):
+        return wrapped(_lockstep.Layer.deserialize(config))
 
 
 def serialize(layer):
-    return layer._serialized()
+    """A configuration of it."""
+    return saving.serialize_keras_object(layer)

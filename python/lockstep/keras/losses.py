@@ -1,19 +1,23 @@
 """keras.losses."""
 
+import inspect
 import weakref
 
 from .. import _lockstep
 from ..tensor import convert_to_tensor
-from ._configured import classes, configuration, parameters
+from . import saving
+from .backend import standardize_dtype
+from ._configured import Configured, classes, configuration, parameters
 
 
-class Loss:
+class Loss(Configured):
     """Labels and predictions become a number. Derive from it and define call(y_true, y_pred) to write one."""
     _kind = "loss"
+    _engine = _dtype = None
 
     def __init__(self, name=None, reduction="sum_over_batch_size", dtype=None):
-        self._settings = (name or type(self).__name__, reduction)
-        self._engine = None
+        self._settings = (name or _snake(type(self).__name__), reduction)
+        self._dtype = dtype
 
     def _own(self, kwargs):
         if kwargs.get("reduction") == "auto":
@@ -21,43 +25,56 @@ class Loss:
         return kwargs
 
     def _make(self, class_name, config):
+        self._dtype = config.pop("dtype", None)
         if "reduction" in config and config["reduction"] is None:
             config["reduction"] = "none"
         self._engine = _lockstep.Loss.deserialize({"class_name": class_name, "config": config})
 
     @property
     def _handle(self):
-        if self._engine is None:
-            itself = weakref.ref(self)  # a model that is compiled with it keeps it
-            self._engine = _lockstep.Loss.from_function(lambda y_true, y_pred: itself().call(y_true, y_pred), *self._settings)
-        return self._engine
+        own = type(self).call is not Loss.call or type(self).__call__ is not Loss.__call__
+        if own and self.__dict__.get("_written") is None:
+            name, reduction = self._settings if self._engine is None else (self._engine.name, self.reduction)
+            # A model that is compiled with it keeps it.
+            self._written = _lockstep.Loss.written(weakref.proxy(self), name, reduction)
+        return self.__dict__.get("_written") or self._engine
 
     def call(self, y_true, y_pred):
-        raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred)")
+        """One loss an example."""
+        if self._engine is None:
+            raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred)")
+        return self._engine.losses(convert_to_tensor(y_true), convert_to_tensor(y_pred))
+
+    def _losses_for_engine(self, y_true, y_pred):
+        """A class may define the whole, whose mean it makes itself, in the place of call()."""
+        return (self.call if type(self).__call__ is Loss.__call__ else self)(y_true, y_pred)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        if self._dtype is not None:
+            y_true, y_pred = (_lockstep.ops.cast(convert_to_tensor(y), self.dtype) for y in (y_true, y_pred))
         return self._handle(y_true, y_pred, sample_weight)
 
     @property
     def name(self):
-        return self._handle.name
+        return self._settings[0] if self._engine is None else self._engine.name
 
     @property
     def reduction(self):
-        return self.get_config().get("reduction") if self._engine is not None else self._settings[1]
+        return self._settings[1] if self._engine is None else self._engine.serialize()["config"].get("reduction")
+
+    @property
+    def dtype(self):
+        return standardize_dtype(getattr(self._dtype, "compute_dtype", self._dtype))
+
+    def _engine_form(self):
+        return None if self._engine is None else self._engine.serialize()
 
     def get_config(self):
-        return self._handle.serialize()["config"]
+        return {"name": self.name, "reduction": self.reduction} if self._engine is None else super().get_config()
 
-    def _serialized(self):
-        return self._handle.serialize()
 
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
-
-    def __repr__(self):
-        return f"<{type(self).__name__} {self.name}>"
+def _snake(name):
+    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
 class Reduction:
@@ -104,17 +121,40 @@ def get(identifier):
     """By name, by configuration, a function of labels and predictions, or as it is."""
     if identifier is None or isinstance(identifier, Loss):
         return identifier
-    made = Loss()
+    if inspect.isclass(identifier):
+        return identifier()
     if isinstance(identifier, (str, dict)):
-        made._engine = _lockstep.Loss.deserialize(identifier)
-    elif hasattr(identifier, "_lockstep_loss"):
-        made._engine = _lockstep.Loss.deserialize(identifier._lockstep_loss)
-    elif callable(identifier):
+        return deserialize(identifier)
+    if hasattr(identifier, "_lockstep_loss"):
+        return deserialize(identifier._lockstep_loss)
+    if callable(identifier):
+        made = Loss()
         name = getattr(identifier, "__name__", type(identifier).__name__)
         made._engine = _lockstep.Loss.from_function(identifier, name, "sum_over_batch_size")
-    else:
-        raise TypeError(f"a loss is a name, a Loss or a function of labels and predictions, received {identifier!r}")
-    return made
+        if name != "<lambda>":
+            saving._tell_engine(name, identifier)
+        return made
+    raise TypeError(f"a loss is a name, a Loss or a function of labels and predictions, received {identifier!r}")
 
 
-deserialize = get
+def deserialize(name, custom_objects=None):
+    """The loss of a name or a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        if isinstance(name, dict):
+            written = name["config"] if name.get("class_name") == "function" else name.get("registered_name")
+        else:
+            written = name
+        found = None if written is None else saving.known(written)
+        if found is not None:
+            return saving.deserialize_keras_object(name) if inspect.isclass(found) else get(found)
+        engine = _lockstep.Loss.deserialize(name)
+        class_name = engine.serialize()["class_name"]
+        made = _made.get(class_name, Loss)
+        made = made.__new__(made)
+        made._engine = engine
+        return made
+
+
+def serialize(loss):
+    """A configuration of it."""
+    return saving.serialize_keras_object(loss)

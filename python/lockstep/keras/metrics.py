@@ -6,14 +6,15 @@ import weakref
 from .. import _lockstep
 from ..ops import _sizes
 from ..tensor import convert_to_tensor
-from ._configured import classes
+from . import saving
+from ._configured import Configured, classes
 
 # Keras' signatures that begin with the name.
 _NAME_FIRST = ("BinaryAccuracy", "BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy",
                "CosineSimilarity", "PearsonCorrelation", "ConcordanceCorrelation")
 
 
-class Metric:
+class Metric(Configured):
     """A figure that is gathered over batches. Derive from it and define update_state() and result() to write one."""
     _kind = "metric"
 
@@ -22,9 +23,6 @@ class Metric:
             dtype, name = None, dtype  # Keras 2: the name first
         # A model that is compiled with it keeps it; the engine must not, for Python's garbage collector would not see that.
         self._handle = _lockstep.Metric.written(weakref.proxy(self), name or _snake(type(self).__name__))
-
-    def _own(self, kwargs):
-        return kwargs
 
     def _make(self, class_name, config):
         self._handle = _lockstep.Metric.deserialize({"class_name": class_name, "config": config})
@@ -57,7 +55,7 @@ class Metric:
 
     def update_state(self, *args, sample_weight=None):
         """Adds a batch: labels and predictions, or values."""
-        given = [convert_to_tensor(arg) for arg in args]
+        given = [convert_to_tensor(arg) for arg in args if arg is not None]
         weight = None if sample_weight is None else convert_to_tensor(sample_weight)
         if self._handle.takes_values:
             if len(given) == 2:
@@ -92,51 +90,117 @@ class Metric:
 
     @property
     def variables(self):
+        if not self._is_written and not _depends_on_data(self):
+            self._handle.build()
         return self._handle.variables()
 
-    weights = variables
+    weights = non_trainable_variables = variables
+    trainable_variables = ()
+
+    def __getattr__(self, name):
+        # Settings and variables of the engine's: auc.num_thresholds, precision.true_positives.
+        if not name.startswith("_") and not self._is_written:
+            for variable in self._handle.variables():
+                if variable._name.rsplit("/", 1)[-1] == name:
+                    return variable
+        return super().__getattr__(name)
+
+    @property
+    def dtype(self):
+        return "float32"
+
+    def _engine_form(self):
+        return self._handle.serialize()
 
     def get_config(self):
-        return self._handle.serialize()["config"]
+        return {"name": self.name, "dtype": self.dtype} if self._is_written else super().get_config()
 
     def __repr__(self):
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _snake(name):
-    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
+from .losses import _snake  # noqa: E402
 
 
-globals().update(classes("metric", Metric, __name__,
-                         first=lambda name: ("name", "dtype") if name in _NAME_FIRST else ()))
+def _depends_on_data(metric):
+    """Whether the sizes of its variables follow from the first labels and predictions."""
+    config = metric._engine_form()
+    return not isinstance(config, dict) or "average" in config["config"] or "class_aggregation" in config["config"] or \
+        bool(config["config"].get("multi_label")) or config["class_name"] in ("function", "PearsonCorrelation", "ConcordanceCorrelation")
+
+
+_AT = ("num_thresholds", "class_id", "name", "dtype")
+_FIRST = {"SensitivityAtSpecificity": ("specificity", *_AT), "SpecificityAtSensitivity": ("sensitivity", *_AT),
+          "PrecisionAtRecall": ("recall", *_AT), "RecallAtPrecision": ("precision", *_AT)}
+_known = classes("metric", Metric, __name__,
+                 first=lambda name: ("name", "dtype") if name in _NAME_FIRST else _FIRST.get(name, ()))
+globals().update(_known)
 
 
 class MeanMetricWrapper(Metric):
     """The mean of what a function of labels and predictions gives for each example."""
 
     def __init__(self, fn, name=None, dtype=None, **kwargs):
-        self._handle = _lockstep.Metric.from_function(lambda t, p: fn(t, p, **kwargs), name or fn.__name__)
+        self._fn, self._fn_kwargs = fn, kwargs
+        self._handle = _of_function((lambda t, p: fn(t, p, **kwargs)) if kwargs else fn, name or fn.__name__)
+
+    def get_config(self):
+        return {"name": self.name, "dtype": self.dtype, "fn": saving.serialize_keras_object(self._fn), **self._fn_kwargs}
+
+    @classmethod
+    def from_config(cls, config):
+        if "fn" in config:
+            config = {**config, "fn": saving.deserialize_keras_object(config["fn"])}
+        return cls(**config)
+
+
+def _of_function(function, name):
+    if getattr(function, "__name__", None) not in (None, "<lambda>"):
+        saving._tell_engine(name, function)
+    return _lockstep.Metric.from_function(function, name)
 
 
 def get(identifier):
     """By name, by configuration, a function of labels and predictions, or as it is."""
-    if isinstance(identifier, Metric):
+    if identifier is None or isinstance(identifier, Metric):
         return identifier
-    made = Metric.__new__(Metric)
     if isinstance(identifier, (str, dict)):
-        made._handle = _lockstep.Metric.deserialize(identifier)
-    elif inspect.isclass(identifier) and issubclass(identifier, Metric):
+        return deserialize(identifier)
+    if inspect.isclass(identifier) and issubclass(identifier, Metric):
         return identifier()
-    elif isinstance(getattr(identifier, "_engine", None), _lockstep.Loss) or hasattr(identifier, "call"):
+    made = Metric.__new__(Metric)
+    if isinstance(getattr(identifier, "_engine", None), _lockstep.Loss) or hasattr(identifier, "call"):
         made._handle = _lockstep.Metric.from_function(lambda t, p: identifier.call(t, p), identifier.name)
     elif callable(identifier):
-        made._handle = _lockstep.Metric.from_function(identifier, getattr(identifier, "__name__", "metric"))
+        made._handle = _of_function(identifier, getattr(identifier, "__name__", "metric"))
     else:
         raise TypeError(f"a metric is a name, a Metric or a function of labels and predictions, received {identifier!r}")
     return made
 
 
+def deserialize(config, custom_objects=None):
+    """The metric of a name or a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        if isinstance(config, dict):
+            name = config["config"] if config.get("class_name") == "function" else config.get("registered_name")
+        else:
+            name = config
+        found = None if name is None else saving.known(name)
+        if found is not None:
+            return saving.deserialize_keras_object(config) if inspect.isclass(found) and isinstance(config, dict) else get(found)
+        if isinstance(config, dict) and config.get("class_name") == "MeanMetricWrapper":
+            return MeanMetricWrapper.from_config(config["config"])
+        return wrapped(_lockstep.Metric.deserialize(config))
+
+
+def serialize(metric):
+    """A configuration of it."""
+    return saving.serialize_keras_object(metric)
+
+
 def wrapped(handle):
-    made = Metric.__new__(Metric)
+    """The object of Python for a metric of the engine."""
+    made = _known.get(handle.class_name, Metric)
+    made = made.__new__(made)
     made._handle = handle
     return made

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 
-from .. import _lockstep, data, distribute, nest
+from .. import _lockstep, data, distribute, dtypes, nest
 from .._lockstep import KerasTensor
 from ..function import Function, GradientTape
 from ..tensor import convert_to_tensor, is_tensor
@@ -14,6 +14,7 @@ from . import callbacks as callbacks_module
 from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
+from . import saving
 from .layers import Layer, _policy_name, wrapped
 
 
@@ -49,15 +50,28 @@ def _dataset(x):
     if isinstance(x, PyDataset) or (hasattr(x, "__getitem__") and hasattr(x, "__len__") and hasattr(x, "on_epoch_end")):
         return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
     if hasattr(x, "__next__"):
-        used = []
-
-        def once():
-            if used:
-                raise RuntimeError("a generator gives its batches once: give fit a tf.data.Dataset, or steps_per_epoch")
-            used.append(True)
-            return map(_batch, x)
-        return data.Dataset.from_generator(once)._handle
+        return data.Dataset.from_generator(_GoingOn(x))._handle
     return None
+
+
+class _GoingOn:
+    """An iterator as a dataset: every pass goes on where the one before ended. The first one is the engine's look at a batch, which
+    is given again."""
+
+    def __init__(self, iterator):
+        self._batches, self._looked, self._again = iterator, False, []
+
+    def __call__(self):
+        looks, self._looked, taken = not self._looked, True, []
+        try:
+            while self._again:
+                yield self._again.pop()
+            for batch in self._batches:
+                taken = taken + [_batch(batch)] if looks and len(taken) < 2 else taken
+                yield _batch(batch)
+        finally:
+            if looks and len(taken) == 1:
+                self._again = taken
 
 
 def _batch(batch):
@@ -128,6 +142,7 @@ class Model(Layer):
             self.__dict__["_output_structure"] = outputs if nest.is_nested(outputs) else None
             self.__dict__["_ends_given"] = (inputs, outputs)
         else:
+            saving.make_known(type(self))
             self._take(_lockstep.written_model(self, type(self).__name__, name or "", trainable, _policy_name(dtype)))
 
     def _take(self, handle):
@@ -210,9 +225,7 @@ class Model(Layer):
         if self._compiled is None:
             if not self._handle.compiled:
                 return None
-            made = optimizers_module.Optimizer.__new__(optimizers_module.Optimizer)
-            made._handle = self._handle.optimizer()
-            return made
+            return optimizers_module.wrapped(self._handle.optimizer())
         return self._compiled["optimizer"]
 
     @property
@@ -371,13 +384,24 @@ class Model(Layer):
 
     # --- files ---
 
-    def save_weights(self, filepath, overwrite=True, **kwargs):
-        """Weights by path name, in a safetensors file."""
-        self._handle.save_weights(os.fspath(filepath))
+    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
+        """Saves the whole model in a file that ends in .keras: Keras loads it, and so does keras.models.load_model()."""
+        saving.save_model(self, filepath, overwrite, zipped, **kwargs)
+
+    def save_weights(self, filepath, overwrite=True, max_shard_size=None, **kwargs):
+        """Weights: .weights.h5 as Keras 3 writes them, any other name as safetensors by path names."""
+        saving.save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
     def load_weights(self, filepath, skip_mismatch=False, **kwargs):
-        """Puts them back."""
-        self._handle.load_weights(os.fspath(filepath))
+        """Puts them back: whatever save_weights(), save(), Keras, TensorFlow or Hugging Face wrote."""
+        saving.load_weights(self, filepath, skip_mismatch, **kwargs)
+
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+        """Writes what the model computes outside of training as an ONNX file: export(path, format="onnx")."""
+        path = os.fspath(filepath)
+        if format != "onnx":
+            raise NotImplementedError(f"export: there is no {format!r} here; format=\"onnx\" writes ONNX, model.save() a .keras file")
+        self._handle.export_onnx(path)
 
     def to_json(self, indent=None, **kwargs):
         """Keras' JSON of the model."""
@@ -388,12 +412,45 @@ class Model(Layer):
             return super().get_config()
         return json.loads(self.to_json())["config"]
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        raise NotImplementedError("save: model.save_weights(path) keeps the weights and model.to_json() the layers; "
-                                  "keras.models.model_from_json() and load_weights() bring them back")
+    def _take_compiled(self):
+        """What a file says that it was compiled with."""
+        settings = json.loads(self.to_json()).get("compile_config") if self._handle.compiled else None
+        if not settings:
+            return
+        read = _each_configuration
+        self.__dict__["_compiled"] = {
+            "optimizer": optimizers_module.wrapped(self._handle.optimizer()),
+            "loss": read(losses_module.deserialize, settings.get("loss")),
+            "metrics": read(metrics_module.deserialize, settings.get("metrics")),
+            "loss_weights": settings.get("loss_weights"), "run_eagerly": bool(settings.get("run_eagerly"))}
+        self.__dict__["_python_steps"] = {}
 
-    def export(self, *_, **__):
-        raise NotImplementedError("export: there is no SavedModel; save_weights() and to_json() keep a model")
+    def build(self, input_shape=None):
+        """Makes the weights for inputs of these shapes."""
+        from .layers import _shape_leaves
+        from ..ops import _sizes
+        self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+
+    _engine_build = build
+
+    def _built_without_call(self, shapes):
+        """The layers inside make their weights when they are called: once, with zeros; numbers of classes or words are integers."""
+        def call(dtype):
+            zeros = [_lockstep.ops.full([1 if size is None else size for size in shape], 0.0, dtype) for shape in shapes]
+            self.call(zeros[0] if len(zeros) == 1 else zeros)
+        try:
+            call(self._handle.compute_dtype)
+        except (TypeError, ValueError):
+            call(dtypes.int32)
+
+
+def _each_configuration(read, value):
+    """Losses or metrics of a file: one, or a list or dictionary of them."""
+    if isinstance(value, list):
+        return [_each_configuration(read, part) for part in value]
+    if isinstance(value, dict) and "class_name" not in value:
+        return {name: _each_configuration(read, part) for name, part in value.items()}
+    return None if value is None else read(value)
 
 
 def _ends(ends):
@@ -423,9 +480,13 @@ class Sequential(Model):
 
     def __init__(self, layers=None, trainable=True, name=None):
         self._take(_lockstep.Sequential(name or "", trainable))
-        self.__dict__.update(_begun=False, _objects=[])  # the objects of its layers live as long as it does
         for layer in layers or ():
             self.add(layer)
+
+    def _take(self, handle):
+        super()._take(handle)
+        # The objects of its layers live as long as it does.
+        self.__dict__.update(_begun=bool(handle.layers()), _objects=[])
 
     def add(self, layer, rebuild=True):
         """One more."""
@@ -456,11 +517,6 @@ class Sequential(Model):
 
     def __len__(self):
         return len(self._handle.layers())
-
-    def build(self, input_shape=None):
-        from .layers import _shape_leaves
-        from ..ops import _sizes
-        self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
 
 
 Functional = Model
@@ -608,19 +664,15 @@ def _floats(logs):
     return {name: float(value) for name, value in (logs or {}).items()}
 
 
-def model_from_json(json_string, custom_objects=None):
-    """A model of Keras' JSON."""
-    return wrapped(_lockstep.Model.from_json(json_string))
+load_model, save_model = saving.load_model, saving.save_model
+model_from_json, model_from_config = saving.model_from_json, saving.model_from_config
 
 
-def load_model(*_, **__):
-    raise NotImplementedError("load_model: keras.models.model_from_json() and model.load_weights() bring back what to_json() and "
-                              "save_weights() kept")
-
-
-def clone_model(model, input_tensors=None, clone_function=None, **_):
-    """The same layers with weights of their own."""
-    return model_from_json(model.to_json())
-
-
-save_model = load_model
+def clone_model(model, input_tensors=None, clone_function=None, call_function=None, recursive=False, **kwargs):
+    """The same layers with weights of their own, made anew; not compiled."""
+    if input_tensors is not None or clone_function is not None or call_function is not None:
+        raise NotImplementedError("clone_model: layers are copied as they are (no input_tensors, clone_function or call_function)")
+    with saving._kept_by() as kept:
+        made = wrapped(model._handle.clone())
+        made.__dict__["_made_with"] = kept
+    return made

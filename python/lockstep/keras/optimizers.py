@@ -1,57 +1,58 @@
 """keras.optimizers."""
 
+import inspect
+import types as _types
+
 from .. import _lockstep
 from ..function import GradientTape
 from ..tensor import is_tensor
-from ._configured import classes, unique_name
+from . import saving
+from ._configured import Configured, classes
 
 
-class _Schedules:
-    """keras.optimizers.schedules: learning rates that change with the number of steps."""
-
-
-class LearningRateSchedule:
+class LearningRateSchedule(Configured):
     """A rate for every step. Derive from it and define __call__(step) to write one: it is traced into the step."""
     _kind = "schedule"
-
-    def _own(self, kwargs):
-        return kwargs
+    _engine = None
 
     def _make(self, class_name, config):
-        config.pop("name", None)
         self._engine = _lockstep.Schedule.deserialize({"class_name": class_name, "config": config})
 
     def __call__(self, step):
+        if self._engine is None:
+            raise NotImplementedError(f"{type(self).__name__} defines no __call__(step)")
         return self._engine(step)
 
-    def _serialized(self):
-        engine = getattr(self, "_engine", None)
-        if engine is not None:
-            return engine.serialize()
-        if not hasattr(self, "_registered"):
-            self._registered = unique_name("schedule")
-            _lockstep.register_schedule(self._registered, lambda step: self(step))
-        return {"class_name": self._registered, "config": {}}
-
-    def get_config(self):
-        return self._engine.serialize()["config"]
+    def _engine_form(self):
+        return None if self._engine is None else self._engine.serialize()
 
 
-import types as _types  # noqa: E402
-
-schedules = _types.ModuleType(__name__ + ".schedules", _Schedules.__doc__)
+schedules = _types.ModuleType(__name__ + ".schedules",
+                              "keras.optimizers.schedules: learning rates that change with the number of steps.")
+_schedules = classes("schedule", LearningRateSchedule, schedules.__name__)
 schedules.LearningRateSchedule = LearningRateSchedule
-for _name, _made in classes("schedule", LearningRateSchedule, schedules.__name__).items():
-    setattr(schedules, _name, _made)
+schedules.__dict__.update(_schedules)
 
 
-class Optimizer:
+def _schedule(config, custom_objects=None):
+    """The schedule of a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        return saving.deserialize_keras_object({"module": "keras.optimizers.schedules", **config})
+
+
+schedules.deserialize, schedules.serialize = _schedule, saving.serialize_keras_object
+
+
+class Optimizer(Configured):
     """How weights move by their gradients."""
     _kind = "optimizer"
 
     def _own(self, kwargs):
         if "lr" in kwargs:
             kwargs["learning_rate"] = kwargs.pop("lr")
+        rate = kwargs.get("learning_rate")
+        if callable(rate) and not isinstance(rate, LearningRateSchedule) and not inspect.signature(rate).parameters:
+            kwargs["learning_rate"] = self._rate = lambda step: rate()
         kwargs.pop("jit_compile", None)
         return kwargs
 
@@ -82,6 +83,14 @@ class Optimizer:
             value = loss() if callable(loss) and not is_tensor(loss) else loss
         variables = list(var_list() if callable(var_list) else var_list)
         return self.apply_gradients(zip(tape.gradient(value, variables), variables))
+
+    def set_weights(self, weights):
+        """Puts values into variables()."""
+        mine, given = self.variables, list(weights)
+        if len(mine) != len(given):
+            raise ValueError(f"set_weights: there are {len(mine)} variables, {len(given)} values were given; call build() first")
+        for variable, value in zip(mine, given):
+            variable.assign(value)
 
     def build(self, var_list):
         """Makes the state for these variables."""
@@ -128,25 +137,27 @@ class Optimizer:
     def name(self):
         return self._handle.name
 
-    def get_config(self):
-        return self._handle.serialize()["config"]
-
-    def _serialized(self):
+    def _engine_form(self):
         return self._handle.serialize()
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        if isinstance(config.get("learning_rate"), dict):
+            config["learning_rate"] = _schedule(config["learning_rate"], custom_objects)
         return cls(**config)
 
     def __repr__(self):
         return f"<{type(self).__name__} {self.name}>"
 
 
-globals().update(classes("optimizer", Optimizer, __name__, skip=("LossScaleOptimizer",)))
+_known = classes("optimizer", Optimizer, __name__, skip=("LossScaleOptimizer",))
+globals().update(_known)
 
 
 class LossScaleOptimizer(Optimizer):
     """For float16: scales the loss up, and skips steps whose gradients are not finite."""
+    _class_name = "LossScaleOptimizer"
 
     def __init__(self, inner_optimizer, initial_scale=2.0**15, dynamic_growth_steps=2000, name=None, **kwargs):
         config = {"inner_optimizer": inner_optimizer._serialized(), "initial_scale": initial_scale,
@@ -161,10 +172,28 @@ def get(identifier):
     """By name, by configuration, or as it is."""
     if isinstance(identifier, Optimizer):
         return identifier
-    made = Optimizer.__new__(Optimizer)
-    made._handle = _lockstep.Optimizer.deserialize(identifier)
+    if inspect.isclass(identifier):
+        return identifier()
+    return deserialize(identifier)
+
+
+def deserialize(config, custom_objects=None):
+    """The optimizer of a name or a configuration."""
+    with saving.custom_object_scope(custom_objects):
+        return wrapped(_lockstep.Optimizer.deserialize(config))
+
+
+def serialize(optimizer):
+    """A configuration of it."""
+    return saving.serialize_keras_object(optimizer)
+
+
+def wrapped(handle):
+    """The object of Python for an optimizer of the engine."""
+    made = _known.get(handle.serialize()["class_name"], Optimizer)
+    made = made.__new__(made)
+    made._handle = handle
     return made
 
 
-legacy = _types.SimpleNamespace(**{name: value for name, value in list(globals().items())
-                                   if isinstance(value, type) and issubclass(value, Optimizer)})
+legacy = _types.SimpleNamespace(**_known, Optimizer=Optimizer, LossScaleOptimizer=LossScaleOptimizer)

@@ -4,7 +4,10 @@ import numpy as np
 
 from .. import _lockstep
 from ..tensor import convert_to_tensor, is_tensor
+from .backend import is_keras_tensor, standardize_dtype  # noqa: F401
 from .datasets import _arrays  # noqa: F401
+from .saving import (CustomObjectScope, custom_object_scope, deserialize_keras_object, get_custom_objects,  # noqa: F401
+                     get_registered_name, get_registered_object, register_keras_serializable, serialize_keras_object)
 
 
 def to_categorical(x, num_classes=None):
@@ -61,24 +64,6 @@ class Progbar:
 
     def add(self, n, values=None):
         self.update(self._seen + n, values)
-
-
-custom_objects = {}
-
-
-def register_keras_serializable(package="Custom", name=None):
-    """Makes a class of your own known to files."""
-    def register(cls):
-        from .layers import Layer, _register_class
-        custom_objects[name or cls.__name__] = cls
-        if isinstance(cls, type) and issubclass(cls, Layer):
-            _register_class(cls)
-        return cls
-    return register
-
-
-def get_custom_objects():
-    return custom_objects
 
 
 def plot_model(*_, **__):

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/pinned_blocks.h"
 #include "base/parallel.h"
 #include "device/nvidia_driver.h"
 
@@ -283,10 +284,17 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
   check(
       cudaStreamWaitEvent(ahead_stream_.handle(), marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
       "cudaStreamWaitEvent");
-  copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_.handle());
+  const bool direct = is_pinned(source, bytes);
+  if (direct)
+    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, ahead_stream_.handle()),
+          "cudaMemcpyAsync to the device");
+  else
+    copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_.handle());
   // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to wait for.
   check(cudaEventRecord(ahead_copied_, ahead_stream_.handle()), "cudaEventRecord");
   check(cudaStreamWaitEvent(stream_.handle(), ahead_copied_, 0), "cudaStreamWaitEvent");
+  // The caller may write over what it gave as soon as this returns.
+  if (direct) check(cudaEventSynchronize(ahead_copied_), "cudaEventSynchronize");
 }
 
 void CudaDevice::copy_to_host(void* target, const void* source, size_t bytes) {

@@ -57,7 +57,7 @@ class ElementwiseGroup final : public Kernel {
     capacity_ = std::min(capacity_, most);
     for (const Step& step : steps.first(std::min(steps.size(), capacity_)))
       sizes_.push_back(step.output_layouts[0].spec.shape.size());
-    function_ = compiled_kernel(
+    function_ = RuntimeKernel(
         elementwise_group_source(
             program, whole, dtypes,
             {.capacity = capacity_, .units = kBlock * kUnitsPerThread, .width = static_cast<int>(width_)}),
@@ -88,7 +88,7 @@ class ElementwiseGroup final : public Kernel {
       put(widths, k, uint32_t{vectors});
     }
     void* parameters[] = {arguments_.data()};
-    check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, cuda_stream(args.stream)),
+    check(cudaLaunchKernel(function_.get(), blocks, kBlock, parameters, 0, cuda_stream(args.stream)),
           "launch of a group of elementwise kernels");
   }
 
@@ -96,7 +96,7 @@ class ElementwiseGroup final : public Kernel {
   static constexpr size_t kHead = sizeof(uint64_t);  // of the argument: how many there are
   size_t bytes_each() const { return operands_ * sizeof(uint64_t) + sizeof(uint64_t) + 2 * sizeof(uint32_t); }
 
-  cudaKernel_t function_ = nullptr;
+  RuntimeKernel function_;
   size_t operands_ = 0, capacity_ = 0;
   int64_t width_ = 1;
   std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none

@@ -5,7 +5,6 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/elementwise_source.h"
-#include "backends/cuda/runtime_code.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -24,7 +23,7 @@ ElementwiseKernel::ElementwiseKernel(const elementwise::Program& program, const 
     dtypes.push_back(program.instructions[static_cast<size_t>(output)].dtype);
   const Walk walk = make_walk(shape, strides, dtypes);
   width_ = vector_width(walk, dtypes);
-  function_ = compiled_kernel(elementwise_source(program, walk, dtypes), kElementwiseKernel);
+  function_ = RuntimeKernel(elementwise_source(program, walk, dtypes), kElementwiseKernel);
   size_ = walk.size();
   inner_ = walk.sizes.back();
   most_blocks_ = static_cast<unsigned>(multiprocessors()) * kBlocksPerMultiprocessor;
@@ -55,7 +54,7 @@ void ElementwiseKernel::launch(void* const* operands, cudaStream_t stream) const
   arguments_[units_word_ + 1] = vectors ? 1 : 0;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_blocks_, (units + kBlock - 1) / kBlock));
   void* parameters[] = {arguments_.data()};
-  check(cudaLaunchKernel(function_, blocks, kBlock, parameters, 0, stream),
+  check(cudaLaunchKernel(function_.get(), blocks, kBlock, parameters, 0, stream),
         "launch of an elementwise kernel");
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/cuda/runtime_code.h"
 #include "lockstep/tensor/shape.h"
 #include "ops/elementwise/program.h"
 
@@ -21,7 +22,7 @@ class ElementwiseKernel {
   void launch(void* const* operands, cudaStream_t stream) const;
 
  private:
-  cudaKernel_t function_ = nullptr;  // null: nothing to compute
+  RuntimeKernel function_;
   size_t operands_ = 0;
   int width_ = 1;
   std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none

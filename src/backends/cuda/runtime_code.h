@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <utility>
 
 namespace lockstep::cuda {
 
@@ -18,5 +19,26 @@ std::string compile_to_code(const std::string& source, const std::string& chip);
 
 // Of the GPU that the calling thread is bound to.
 int multiprocessors();
+
+// Compiled when it is launched for the first time: the steps of a program that becomes one kernel never are. One launch at a time.
+class RuntimeKernel {
+ public:
+  RuntimeKernel() = default;  // nothing to compute
+  RuntimeKernel(std::string source, const char* name) : source_(std::move(source)), name_(name) {}
+
+  explicit operator bool() const { return name_ != nullptr; }
+  cudaKernel_t get() const {
+    if (!function_) {
+      function_ = compiled_kernel(source_, name_);
+      source_ = {};
+    }
+    return function_;
+  }
+
+ private:
+  mutable std::string source_;
+  const char* name_ = nullptr;
+  mutable cudaKernel_t function_ = nullptr;
+};
 
 }  // namespace lockstep::cuda

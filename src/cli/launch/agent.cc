@@ -175,8 +175,9 @@ class Agent {
               "the agent is no task of srun: SLURM_PROCID is not set");
       preparation_.ranks = {std::atoi(task)};
     }
-    require(chdir(preparation_.folder.c_str()) == 0, ErrorCode::invalid_argument, kHere, "the folder ",
-            preparation_.folder, " cannot be worked in on ", host_name(), ": ", std::strerror(errno),
+    const bool entered = chdir(preparation_.folder.c_str()) == 0;
+    require(entered, ErrorCode::invalid_argument, kHere, "the folder ", preparation_.folder,
+            " cannot be worked in on ", host_name(), ": ", std::strerror(errno),
             "; name another with --directory");
     // Also where this machine has two names: the job must not begin and then wait for rank 0.
     if (!preparation_.meeting_host.empty()) require_known(preparation_.meeting_host);

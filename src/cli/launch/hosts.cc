@@ -70,7 +70,8 @@ std::vector<Host> fill_hosts(std::vector<Host> hosts, int workers) {
   const int places = std::accumulate(hosts.begin(), hosts.end(), 0,
                                      [](int sum, const Host& host) { return sum + host.workers; });
   require(workers <= places, ErrorCode::invalid_argument, kHere, "-n ", workers, " is more than the ", places,
-          " workers that --hosts has room for; raise the numbers behind the colons, or leave -n out");
+          places == 1 ? " worker" : " workers",
+          " that --hosts has room for; raise the numbers behind the colons, or leave -n out");
   int left = workers > 0 ? workers : places;
   for (Host& host : hosts) {
     host.workers = std::min(host.workers, left);

@@ -609,6 +609,16 @@ TEST_F(Launch, WhatIsWrongWithTheProgramIsSaid) {
   write("train.py", "print(1)\n");
   expect("./train.py", 126, "start it as python3 ./train.py");
   expect(".bin/../.bin", 126, "is a folder");
+  fs::create_symlink("loop", folder_ / "loop");
+  expect("loop/x", 127, "there is no program loop/x (Too many levels of symbolic links)");
+  expect(("/" + std::string(5000, 'a')).c_str(), 127, "(File name too long)");
+}
+
+TEST_F(Launch, AFolderThatIsNotThereIsNamedWithTheReason) {
+  const Answer answer = shell("lockstep launch -n 2 --directory /nowhere -- true");
+  EXPECT_EQ(answer.status, 1);
+  EXPECT_THAT(answer.errors, HasSubstr("the folder /nowhere cannot be worked in on "));
+  EXPECT_THAT(answer.errors, HasSubstr(": No such file or directory; name another with --directory"));
 }
 
 TEST_F(Launch, ADryRunSaysWhatWouldBeStarted) {

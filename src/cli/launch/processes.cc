@@ -35,8 +35,8 @@ using Clock = std::chrono::steady_clock;
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() {
-    require(pipe2(ends, O_CLOEXEC) == 0, ErrorCode::io, kHere,
-            "a pipe could not be made: ", std::strerror(errno));
+    const bool made = pipe2(ends, O_CLOEXEC) == 0;
+    require(made, ErrorCode::io, kHere, "a pipe could not be made: ", std::strerror(errno));
   }
   ~Pipe() {
     for (const int end : ends)
@@ -212,14 +212,17 @@ void Process::signal(int number) const {
 
 std::string find_program(const std::string& name, const std::string& path) {
   const auto refuse_unless_executable = [](const std::string& file) {
-    require(!fs::is_directory(file), ErrorCode::io, kHere, file, " is a folder, not a program");
+    std::error_code unreadable;
+    require(!fs::is_directory(file, unreadable), ErrorCode::io, kHere, file, " is a folder, not a program");
     require(access(file.c_str(), X_OK) == 0, ErrorCode::io, kHere, file, " is not executable: chmod +x ",
             file, file.ends_with(".py") ? ", or start it as python3 " + file : std::string());
   };
   require(!name.empty(), ErrorCode::invalid_argument, kHere, "the program's name is empty");
   if (name.find('/') != std::string::npos) {
-    require(fs::exists(name), ErrorCode::not_found, kHere, "there is no program ", name, " (in the folder ",
-            fs::current_path().string(), ")");
+    std::error_code error;
+    const bool there = fs::exists(name, error);
+    require(there, ErrorCode::not_found, kHere, "there is no program ", name, " (",
+            error ? error.message() : "in the folder " + fs::current_path(error).string(), ")");
     refuse_unless_executable(name);
     return name;
   }

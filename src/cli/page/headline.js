@@ -38,11 +38,10 @@ function headline(record) {
         `${new Date(record.started_ms).toLocaleString()} · ${duration(until)}` +
             ` · ${record.replicas.length} replica${record.replicas.length === 1 ? '' : 's'} · process ${
                 record.process} on ${record.host}`),
-    // Figures of other workers come in at the end of an epoch.
     record.others_ms > 0 && record.state === 'running' ?
         element(
             'div', {class: 'quiet'},
-            `Other workers as of ${new Date(record.others_ms).toLocaleTimeString()}, the end of their last epoch`) :
+            `Other workers as of ${new Date(record.others_ms).toLocaleTimeString()}`) :
         null,
     element('div', {class: 'tiles'}, tiles)
   ].filter(child => child !== null);
@@ -53,7 +52,7 @@ function verdicts(record) {
     const replica = record.replicas[0];
     if (!replica || replica.steps < 4)
       return [element('p', {class: 'quiet'}, 'Too few steps to say anything yet.')];
-    return [element('p', {}, `Nothing: the run is healthy${record.bound ? `; ${record.bound}` : ''}.`)];
+    return [element('p', {}, `Nothing: the run is healthy${record.bound ? `; ${record.bound.replaceAll('_', ' ')}` : ''}.`)];
   }
   return record.verdicts.map(
       verdict => element('article', {class: 'verdict'}, element('h3', {}, verdict.cause), element('dl', {}, [

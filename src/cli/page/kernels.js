@@ -1,7 +1,10 @@
+// What the device can do on numbers of 16 bits; records of earlier versions do not say it.
+const halfRate = of => of.half_flops_per_second || of.flops_per_second;
 // The time that a kernel would take at the device's ceiling, as a part of the time that it took.
 function shareOfCeiling(kernel, of) {
+  const half = kernel.half_flops ?? 0;
   const least = Math.max(
-      of.flops_per_second > 0 ? kernel.flops / of.flops_per_second : 0,
+      of.flops_per_second > 0 ? (kernel.flops - half) / of.flops_per_second + half / halfRate(of) : 0,
       of.bytes_per_second > 0 ? kernel.bytes / of.bytes_per_second : 0);
   return least > 0 && kernel.total_ns > 0 ? least / (kernel.total_ns * 1e-9) : NaN;
 }
@@ -20,7 +23,10 @@ const kernels = {
           'p', {class: 'note'},
           `From ${of.steps} traced step${of.steps === 1 ? '' : 's'}. ` +
               (of.flops_per_second > 0 ?
-                   `The ceiling: ${rate(of.flops_per_second, 'FLOP/s')} and ${
+                   `The ceiling: ${rate(of.flops_per_second, 'FLOP/s')}${
+                       halfRate(of) === of.flops_per_second ?
+                           '' :
+                           ` in float32, ${rate(halfRate(of), 'FLOP/s')} on numbers of 16 bits`} and ${
                        rate(of.bytes_per_second, 'B/s')} (${
                        of.ceiling_is}). More than 100% means that data stays in the caches.` :
                    'What the device can do at most is not known.')),

@@ -56,7 +56,8 @@ const timeline = {
       element(
           'p', {class: 'quiet'},
           `${record.timeline.steps} step${record.timeline.steps === 1 ? '' : 's'} from step ${
-              record.timeline.first_step} on. Drag over a part to zoom into it.`),
+              record.timeline.first_step} on.`,
+          element('span', {class: 'hint'}, ' Drag over a part to zoom into it.')),
       element(
           'div', {class: 'tools'}, button('+', 'zoom in', () => timeline.move(0.5, 0)),
           button('−', 'zoom out', () => timeline.move(2, 0)),
@@ -64,7 +65,7 @@ const timeline = {
           button('▶', 'later', () => timeline.move(1, 0.5)),
           button('All', 'all of it', () => timeline.zoom()),
           element('span', {class: 'quiet', id: 'timeline-range', 'aria-live': 'polite'})),
-      plotted, element('p', {class: 'note', id: 'timeline-span'}, 'Click a bar to see what it is.')
+      plotted, element('p', {class: 'note hint', id: 'timeline-span'}, 'Click a bar to see what it is.')
     ];
   },
   length: record => Math.max(...record.timeline.spans.map(span => span[3] + span[4])) / 1e6,

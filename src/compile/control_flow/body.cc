@@ -50,6 +50,11 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
   return part;
 }
 
+bool BodyProgram::operator==(const BodyProgram& other) const {
+  return this == &other ||
+         (hash_ == other.hash_ && parameters_ == other.parameters_ && same_structure(graph_, other.graph_));
+}
+
 PlanOptions BodyProgram::options(DeviceKind kind, Device* device, int threads) {
   PlanOptions options;
   options.kind = kind;

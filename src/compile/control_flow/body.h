@@ -11,6 +11,7 @@
 
 #include "compile/planning/plan.h"
 #include "graph/emit.h"
+#include "graph/structure.h"
 #include "lockstep/autodiff/gradient_tape.h"
 
 namespace lockstep::compile {
@@ -23,10 +24,14 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
 // several threads.
 class BodyProgram {
  public:
-  BodyProgram(Graph graph, size_t parameters) : graph_(std::move(graph)), parameters_(parameters) {}
+  BodyProgram(Graph graph, size_t parameters)
+      : graph_(std::move(graph)), parameters_(parameters), hash_(hash_of_structure(graph_)) {}
 
   const Graph& graph() const { return graph_; }
   size_t num_parameters() const { return parameters_; }
+  // Bodies that compute the same are equal, whichever call of a function traced them.
+  bool operator==(const BodyProgram& other) const;
+  uint64_t hash() const { return hash_; }
   // How it is planned for a kernel of so many threads; `device`: see KernelRequest.
   static PlanOptions options(DeviceKind kind, Device* device, int threads);
   // Planned on first use.
@@ -41,6 +46,7 @@ class BodyProgram {
   };
   Graph graph_;
   size_t parameters_;
+  uint64_t hash_;
   mutable std::mutex mutex_;
   mutable std::vector<Planned> plans_;
 };

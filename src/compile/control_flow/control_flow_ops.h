@@ -10,6 +10,13 @@
 
 namespace lockstep::compile {
 
+// Settings of nodes are compared by what their bodies compute: what they were traced from, and what is kept for
+// gradients, is no part of the program.
+inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
+                      const std::shared_ptr<const BodyProgram>& b) {
+  return a == b || (a && b && *a == *b);
+}
+
 // Runs its body `length` times, or while its condition holds, `length` times at most.
 //
 //   inputs:  first values of the carries, elems, what body and condition use from outside, and (counted)
@@ -43,12 +50,14 @@ struct LoopAttrs {
   int64_t states = 0;  // the last of the carries: variables that the body assigns, and effects
 
   bool operator==(const LoopAttrs& other) const {
-    return body == other.body && condition == other.condition && length == other.length &&
+    return same_body(body, other.body) && same_body(condition, other.condition) && carries == other.carries &&
+           elems == other.elems && captures == other.captures && length == other.length &&
            reverse == other.reverse && counted == other.counted && histories == other.histories;
   }
   void visit(auto&& v) const {
-    v("body", reinterpret_cast<uintptr_t>(body.get())), v("length", length), v("reverse", reverse);
-    v("histories", histories);
+    v("body", body->hash()), v("condition", condition ? condition->hash() : 0), v("carries", carries);
+    v("elems", elems), v("captures", captures), v("length", length), v("reverse", reverse);
+    v("counted", counted), v("histories", histories);
   }
 
   int64_t first_stacked() const { return carries + (condition ? 1 : 0); }
@@ -69,11 +78,10 @@ struct CondAttrs {
   int64_t states = 0;   // the last of the outputs when it was emitted
   int64_t emitted = 0;  // outputs when it was emitted
 
-  bool operator==(const CondAttrs& other) const { return bodies == other.bodies; }
-  void visit(auto&& v) const {
-    v("then", reinterpret_cast<uintptr_t>(bodies[0].get()));
-    v("else", reinterpret_cast<uintptr_t>(bodies[1].get()));
+  bool operator==(const CondAttrs& other) const {
+    return same_body(bodies[0], other.bodies[0]) && same_body(bodies[1], other.bodies[1]);
   }
+  void visit(auto&& v) const { v("then", bodies[0]->hash()), v("else", bodies[1]->hash()); }
 };
 
 // Results that are a carry's value, before or after an iteration, become slices of its history: the body

@@ -210,6 +210,22 @@ TEST_F(Callbacks, CheckpointsAreNamedAndWrittenAsInKeras) {
   }
 }
 
+TEST_F(Callbacks, ACheckpointMayBeAnArchiveOfKeras) {
+  const Model model = small();
+  const Tensor x = Tensor::full(DType::float32, {4, 1}, 1.0);
+  model.fit(
+      x, x,
+      {.epochs = 2, .verbose = 0, .callbacks = {callbacks::ModelCheckpoint(in_folder("m-{epoch}.keras"))}});
+  EXPECT_TRUE(fs::exists(in_folder("m-1.keras")));
+  const Model read = models::load_model(in_folder("m-2.keras"));
+  EXPECT_EQ(read.get_weights()[0].to_vector<float>(), model.get_weights()[0].to_vector<float>());
+  EXPECT_EQ(read.optimizer().iterations().value().item<int64_t>(),
+            model.optimizer().iterations().value().item<int64_t>());
+  read.fit(x, x, {.verbose = 0});  // goes on
+  EXPECT_THAT(refusal([&] { callbacks::ModelCheckpoint(in_folder("w.keras"), {.save_weights_only = true}); }),
+              HasSubstr(".keras"));
+}
+
 TEST_F(Callbacks, ACheckpointIsAModelAndItsWeights) {
   const Model model = small();
   const Tensor x = Tensor::full(DType::float32, {4, 1}, 1.0);
@@ -647,6 +663,8 @@ Watched watched_run(const fs::path& folder, bool first, int64_t save_freq, int k
   std::vector<Callback> list{
       callbacks::EarlyStopping({.monitor = "loss", .patience = 3, .restore_best_weights = true}),
       callbacks::CSVLogger((folder / "log.csv").string()),
+      // Of the rate before: in an epoch that is gone on with it must not be applied again.
+      callbacks::LearningRateScheduler([](int, double rate) { return 0.97 * rate; }),
       callbacks::BackupAndRestore((folder / "backup").string(), {.save_freq = save_freq}),
       callbacks::ReduceLROnPlateau({.monitor = "loss", .factor = 0.5, .patience = 1, .min_delta = 0.01}),
       callbacks::ModelCheckpoint((folder / "best.safetensors").string(),

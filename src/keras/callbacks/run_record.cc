@@ -27,11 +27,13 @@ namespace {
 
 using Record = observe::RunRecord;
 using State = Record::State;
+using distribute::WorkerFigures;
 
 constexpr int64_t kSecond = 1'000'000'000;
 // How often the clock is looked at: less often as the run grows.
 constexpr int64_t kFirstLookNs = kSecond / 50, kLookNs = kSecond / 5;
-constexpr int64_t kCloseLooks = 128;  // batches
+constexpr int64_t kWordNs = kSecond;  // between two that a worker sends to the chief
+constexpr int64_t kCloseLooks = 128;      // batches
 constexpr int64_t kTraceFrom = 4, kTracedSteps = 3;
 constexpr int64_t kEventsPerThread = 1 << 14;  // a MiB
 constexpr size_t kMostPoints = 1000;           // of a curve
@@ -139,16 +141,10 @@ class MemoryOverTime {
   std::vector<Device> devices_;
 };
 
-// The intervals of one worker, as they travel to the chief.
-struct WorkerSteps {
-  int64_t width = 1;
-  std::vector<observe::Intervals> replicas = {};
-};
-
 // What is known of the run that goes on.
 struct Run {
   Record record;  // all that is not made anew for every snapshot
-  int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0;
+  int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0, next_word_ns = 0;
   int epoch = 0;
   int64_t last_batch = -1;
   int64_t steps = 0;  // made here
@@ -160,10 +156,8 @@ struct Run {
   std::vector<int64_t> epochs;
   std::map<std::string, std::vector<double>> curves;
   std::vector<std::string> curve_order;
-  WorkerSteps before;  // a restart, by replica of all workers
-  // Of several workers, as of the last epoch's end.
-  std::optional<observe::RunSummary> joined;
-  std::vector<WorkerSteps> workers;
+  WorkerFigures before;                             // a restart, by replica of all workers
+  std::optional<distribute::FiguresOfAll> workers;  // of several, as far as they are known here
 };
 
 class RunRecordCallback final : public CallbackBase {
@@ -235,8 +229,14 @@ class RunRecordCallback final : public CallbackBase {
     const bool close = ++run.told <= kCloseLooks && (run.told & (run.told - 1)) == 0;
     if (!close && now < run.next_look_ns) return;
     look(now);
+    const auto& workers = trainer().strategy().workers();
+    if (workers && !chief() && now >= run.next_word_ns) {
+      run.next_word_ns = now + kWordNs;
+      distribute::tell_chief(*workers, own_figures());
+    }
     if (now < run.next_write_ns || !chief() || !writer_) return;
     run.next_write_ns = now + std::clamp((now - run.began_ns) / 64, kSecond, 10 * kSecond);
+    if (workers) take_workers(distribute::heard_from_all(*workers, own_figures()));
     attempt([&] { writer_->hand_over(snapshot()); });
   }
 
@@ -251,14 +251,17 @@ class RunRecordCallback final : public CallbackBase {
       values.resize(run.epochs.size() - 1, std::numeric_limits<double>::quiet_NaN());
       values.push_back(value);
     }
-    gather();
-    if (chief() && writer_) attempt([&] { writer_->hand_over(snapshot()); });
+    if (!chief() || !writer_) return;
+    if (const auto& workers = trainer().strategy().workers())
+      take_workers(distribute::heard_from_all(*workers, own_figures()));
+    attempt([&] { writer_->hand_over(snapshot()); });
   }
 
   void on_train_end(const Logs&) override {
     Run& run = *run_;
     if (run.history) look(monotonic_ns());
-    gather();
+    if (const auto& workers = trainer().strategy().workers())
+      take_workers(distribute::gather_figures(*workers, own_figures()));
     run.record.state = trainer().interrupted() ? State::interrupted : State::finished;
     if (chief() && writer_) attempt([&] { writer_->write(snapshot()); });
     writer_.reset();
@@ -360,46 +363,40 @@ class RunRecordCallback final : public CallbackBase {
     run.record.timeline->first_step = run.record.step - run.steps + run.trace.from();
     run.record.kernels = observe::kernels_of(trace);
     run.record.kernels->flops_per_second = options_.flops_per_second;
+    run.record.kernels->half_flops_per_second = options_.half_flops_per_second;
     run.record.kernels->bytes_per_second = options_.bytes_per_second;
     run.record.kernels->ceiling_is = options_.ceiling_is;
   }
 
-  // Called by all workers.
-  void gather() {
-    const distribute::Strategy strategy = trainer().strategy();
-    const FitRun* fit = trainer().run();
-    if (!strategy.workers() || !fit) return;
-    Run& run = *run_;
-    run.joined = distribute::of_all_workers(strategy, fit->summary());
-    run.record.others_ms = milliseconds_since_1970();
-    // An interval is a list of numbers here too; that of another worker is read as strictly as a file.
-    Record own;
-    const observe::RunSummary summary = fit->summary();
-    observe::add_summary(own, summary);
-    if (run.history)
-      observe::add_intervals(own, run.history->replicas(), run.history->width(), false, summary);
-    run.workers.clear();
-    for (const std::string& text :
-         strategy.workers()->gather("the record of the run", observe::to_json(own).dump())) {
-      const Record part = observe::record_from_json(Json::parse(text));
-      WorkerSteps& worker = run.workers.emplace_back();
-      worker.width = part.interval_steps;
-      for (const Record::Replica& replica : part.replicas) worker.replicas.push_back(replica.intervals);
+  WorkerFigures own_figures() const {
+    const Run& run = *run_;
+    WorkerFigures own;
+    if (const FitRun* fit = trainer().run()) own.summary = fit->summary();
+    if (run.history) {
+      own.width = run.history->width();
+      own.replicas = run.history->replicas();
     }
+    return own;
+  }
+
+  void take_workers(std::optional<distribute::FiguresOfAll> all) {
+    if (!all) return;
+    run_->record.others_ms = milliseconds_since_1970() - static_cast<int64_t>(all->age_s * 1000);
+    run_->workers = std::move(all);
   }
 
   // Of all workers, by replica: what was before a restart, then what was timed since.
-  WorkerSteps steps_of_all() const {
+  WorkerFigures steps_of_all() const {
     const Run& run = *run_;
-    const auto& workers = trainer().strategy().workers();
-    const size_t own_rank = workers ? static_cast<size_t>(workers->rank()) : 0;
-    WorkerSteps own, all;
-    if (run.history) own = {run.history->width(), run.history->replicas()};
-    for (size_t rank = 0; rank < std::max<size_t>(1, run.workers.size()); ++rank) {
-      const WorkerSteps& part = rank == own_rank || run.workers.empty() ? own : run.workers[rank];
+    WorkerFigures all;
+    const auto add = [&](const WorkerFigures& part) {
       all.width = std::max(all.width, part.width);
       all.replicas.insert(all.replicas.end(), part.replicas.begin(), part.replicas.end());
-    }
+    };
+    if (run.workers)
+      for (const WorkerFigures& worker : run.workers->workers) add(worker);
+    else
+      add(own_figures());
     all.width = std::max(all.width, run.before.width);
     for (size_t r = 0; r < std::min(all.replicas.size(), run.before.replicas.size()); ++r) {
       const observe::Intervals& before = run.before.replicas[r];
@@ -414,12 +411,12 @@ class RunRecordCallback final : public CallbackBase {
     record.updated_ms = milliseconds_since_1970();
     const FitRun* fit = trainer().run();
     const observe::RunSummary own = fit ? fit->summary() : observe::RunSummary();
-    const observe::RunSummary& summary = run.joined ? *run.joined : own;
+    const observe::RunSummary& summary = run.workers ? run.workers->summary : own;
     observe::add_summary(record, summary);
-    WorkerSteps steps = steps_of_all();
-    observe::add_intervals(record, std::move(steps.replicas), steps.width, run.workers.size() > 1, summary);
+    WorkerFigures steps = steps_of_all();
+    observe::add_intervals(record, std::move(steps.replicas), steps.width, run.workers.has_value(), summary);
     for (size_t d = 0; d < own.memory.size(); ++d) record.memory.push_back(run.memory.of(d, own.memory[d]));
-    if (run.joined)  // what other workers hold is known at its peak
+    if (run.workers)  // what other workers hold is known at its peak
       for (size_t d = own.memory.size(); d < summary.memory.size(); ++d)
         record.memory.push_back(MemoryOverTime().of(0, summary.memory[d]));
     if (fit)

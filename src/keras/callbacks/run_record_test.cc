@@ -65,6 +65,7 @@ TEST_F(RunRecordTest, HoldsAllOfAShortRun) {
              .verbose = 0,
              .callbacks = {callbacks::RunRecord(folder_, {.configuration = Json::object({{"batch_size", 8}}),
                                                           .flops_per_second = 1e9,
+                                                          .half_flops_per_second = 4e9,
                                                           .ceiling_is = "told"})},
              .validation_split = 0.25});
   const RunRecord record = this->record();
@@ -104,6 +105,7 @@ TEST_F(RunRecordTest, HoldsAllOfAShortRun) {
   ASSERT_TRUE(record.kernels.has_value());
   EXPECT_FALSE(record.kernels->list.empty());
   EXPECT_EQ(record.kernels->flops_per_second, 1e9);
+  EXPECT_EQ(record.kernels->half_flops_per_second, 4e9);
   EXPECT_FALSE(record.input.has_value()) << "arrays are no pipeline";
   EXPECT_FALSE(observe::tracing());
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1)

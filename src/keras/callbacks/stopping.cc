@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "keras/callbacks/monitor.h"
 #include "keras/callbacks/number_text.h"
@@ -157,7 +158,10 @@ class LearningRateSchedulerCallback final : public CallbackBase {
   }
 
   bool needs_every_batch() const override { return false; }
+  void on_train_begin(const Logs&) override { scheduled_ = -1; }
   void on_epoch_begin(int epoch, const Logs&) override {
+    // An epoch that goes on from a backup begins once more, with the rate that it has.
+    if (std::exchange(scheduled_, epoch) == epoch) return;
     const double rate = schedule_(epoch, model().optimizer().current_learning_rate());
     require(std::isfinite(rate), ErrorCode::invalid_argument, std::source_location::current(),
             "LearningRateScheduler: the schedule gave ", rate, " for epoch ", epoch);
@@ -168,9 +172,13 @@ class LearningRateSchedulerCallback final : public CallbackBase {
   }
   void add_logs(int, Logs& logs) override { add_learning_rate(model(), logs); }
 
+  std::string state_name() const override { return "LearningRateScheduler"; }
+  void visit_state(CallbackState& state) override { state("scheduled", scheduled_); }
+
  private:
   std::function<double(int, double)> schedule_;
   int verbose_;
+  int scheduled_ = -1;  // the epoch that the rate is of
 };
 
 class TerminateOnNaNCallback final : public CallbackBase {

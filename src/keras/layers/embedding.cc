@@ -5,6 +5,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::keras::layers {
 namespace {
@@ -69,7 +70,9 @@ class TableLayer : public ConfiguredLayer<TableSettings<Options>> {
 
  private:
   static Tensor as_integers(const Tensor& x) {
-    return x.dtype() == DType::int32 || x.dtype() == DType::int64 ? x : cast(x, DType::int32);
+    if (x.dtype() == DType::int32 || x.dtype() == DType::int64) return x;
+    // Fractions are cut off, as in Keras; what is no number is no row.
+    return whole_numbers(is_floating(x.dtype()) ? truncate(x) : x);
   }
 };
 

@@ -1,5 +1,7 @@
 #include "lockstep/keras/layers/reshaping.h"
 
+#include <algorithm>
+
 #include "keras/layers/registry.h"
 #include "keras/layers/spatial.h"
 #include "lockstep/base/call_site.h"
@@ -110,7 +112,7 @@ class MarginLayer final : public ConfiguredLayer<MarginSettings<Kind, Rank>> {
     if constexpr (Kind == Margin::padding) return pad(x, before, behind);
     Dims size = x.shape();
     for (int d = 0; d < size.rank(); ++d) {
-      size[d] -= before[d] + behind[d];
+      for (const int64_t margin : {before[d], behind[d]}) size[d] -= std::min(size[d], margin);
       require(size[d] > 0 || x.shape()[d] == 0, ErrorCode::shape_mismatch, std::source_location::current(),
               kClassName, ": cropping ", before[d], " and ", behind[d], " leaves nothing of shape ",
               x.shape());

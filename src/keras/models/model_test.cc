@@ -115,6 +115,37 @@ class Doubling final : public LayerBase {
   Variable offset_;
 };
 
+TEST(Models, PackagesNameTheLayersThatTheyRegister) {
+  register_layer("Tests>Doubling", [](const Json& config) {
+    return make_layer<Doubling>(config.at("times").as_int(), config.at("name").as_string());
+  });
+  const Layer layer = make_layer<Doubling>(3, "eightfold");
+  const Json json = layer.serialize();
+  EXPECT_EQ(json.at("registered_name").as_string(), "Tests>Doubling");
+  EXPECT_EQ(json.at("class_name").as_string(), "Doubling");
+  EXPECT_TRUE(json.at("module").is_null());
+  EXPECT_EQ(Layer::deserialize(json).name(), "eightfold");
+}
+
+TEST(Models, FunctionsAreWrittenByNamesThatAreRegistered) {
+  const auto twice = [](const Tensor& y_true, const Tensor& y_pred) {
+    return 2.0 * losses::mean_squared_error(y_true, y_pred);
+  };
+  const Loss loss = losses::from_function(twice, {.name = "twice"});
+  const Metric metric = metrics::MeanMetricWrapper(twice, {.name = "twice"});
+  EXPECT_THAT(refusal([&] { loss.serialize(); }), HasSubstr("register_loss()"));
+  EXPECT_THAT(refusal([&] { metric.serialize(); }), HasSubstr("register_metric()"));
+  losses::register_loss("twice",
+                        [=](const Json&) { return losses::from_function(twice, {.name = "twice"}); });
+  metrics::register_metric("twice",
+                           [=](const Json&) { return metrics::MeanMetricWrapper(twice, {.name = "twice"}); });
+  const Tensor labels = filled({2, 3}, 0), predictions = filled({2, 3}, 1);
+  EXPECT_EQ(Loss::deserialize(loss.serialize())(labels, predictions).item<float>(), 2);
+  const Metric read = Metric::deserialize(metric.serialize());
+  read.update_state(labels, predictions);
+  EXPECT_EQ(read.result().item<float>(), 2);
+}
+
 TEST(Models, OfRegisteredLayersSurviveJson) {
   register_layer("Doubling", [](const Json& config) {
     return make_layer<Doubling>(config.at("times").as_int(), config.at("name").as_string());

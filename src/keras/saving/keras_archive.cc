@@ -5,6 +5,7 @@
 #include "keras/saving/hdf5_weights.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
+#include "lockstep/keras/onnx.h"
 
 namespace lockstep::keras {
 namespace {
@@ -67,6 +68,7 @@ Json without_compile(Json json) {
 
 Model load_model(const std::string& path, const LoadModelOptions& options, std::source_location where) {
   return as_error("load_model", where, [&] {
+    if (path.ends_with(".onnx")) return import_onnx(path, where);
     if (!is_folder(path) && !is_zip_file(path, where)) {
       require(!is_hdf5_file(path, where), ErrorCode::unsupported, where, "load_model: \"", path,
               "\" is an HDF5 file, of weights or of a model of Keras 2, whose configuration is not read; "

@@ -44,6 +44,20 @@ int64_t validation_batch_size(const FitOptions& options) {
   return options.validation_batch_size > 0 ? options.validation_batch_size : options.batch_size;
 }
 
+// What all workers have to do alike.
+std::string text_of(const FitOptions& options) {
+  std::string classes;
+  for (const auto& [label, weight] : options.class_weight)
+    classes += detail::concat(" ", label, ": ", weight);
+  return detail::concat("batch_size ", options.batch_size, ", epochs ", options.epochs, ", initial_epoch ",
+                        options.initial_epoch, ", steps_per_epoch ", options.steps_per_epoch, ", shuffle ",
+                        options.shuffle, ", validation_split ", options.validation_split,
+                        options.validation_data.defined() ? ", validation_data" : "",
+                        ", validation_batch_size ", options.validation_batch_size, ", validation_steps ",
+                        options.validation_steps, ", validation_freq ", options.validation_freq,
+                        ", class_weight", classes.empty() ? " none" : classes);
+}
+
 // What only some workers have is lost with them.
 void require_outliving(Trainer& trainer, std::source_location where) {
   trainer.build_optimizer();
@@ -66,6 +80,8 @@ TrainingData prepare(Trainer& trainer, const Model& model, const Data& given, co
     std::tie(data.train, data.validation) = split_off(data.train, options.validation_split, where);
   if (!options.class_weight.empty()) data.train = with_class_weight(data.train, options.class_weight, where);
   trainer.check_strategy("fit", where);
+  if (const auto& workers = trainer.strategy().workers())
+    workers->require_equal("the options of fit", text_of(options), where);
   data.train = trainer.placed(data.train, where);
   data.steps =
       steps_of(data.train, options.steps_per_epoch, options.batch_size, "fit", "steps_per_epoch", where);
@@ -205,13 +221,16 @@ History FitRun::run_outliving() {
 void FitRun::end_with(const std::exception& error) {
   const auto& workers = strategy_.workers();
   if (!workers) throw;
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  // A mistake of this worker's own stays one where others have given up for it meanwhile.
+  const bool own = !known || (known->code() != ErrorCode::io && known->code() != ErrorCode::internal);
+  if (own && workers->broken()) throw;
   if (!workers->broken() && !workers->deserted()) {
     // The other workers would wait for this one.
     workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
     throw;
   }
-  std::string message = error.what();
-  if (const auto* known = dynamic_cast<const Error*>(&error)) message = known->message();
+  std::string message = known ? known->message() : error.what();
   if (workers->chief() && at_.begun && trainer_.save_alone) try {
       stream_.put_back();
       const RunState last = state();

@@ -64,10 +64,13 @@ void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::sou
   } else if (y.rank() > 1) {
     y = squeeze(y, {-1});
   }
-  if (is_floating(y.dtype()))
-    for (const double label : cast(y, DType::float64).to_vector<double>())
-      require(label == std::floor(label), ErrorCode::invalid_argument, where,
-              "fit: class_weight goes by class numbers, one of the labels is ", label);
+  if (is_floating(y.dtype())) {
+    const std::vector<double> labels = cast(y, DType::float64).to_vector<double>();
+    for (size_t i = 0; i < labels.size(); ++i)
+      require(std::isfinite(labels[i]) && labels[i] == std::floor(labels[i]), ErrorCode::invalid_argument,
+              where, "fit: class_weight goes by class numbers, from 0 on; label number ", i, " is ",
+              labels[i]);
+  }
   const std::vector<int64_t> classes = cast(y, DType::int64).to_vector<int64_t>();
   std::vector<double> weights;
   weights.reserve(classes.size());

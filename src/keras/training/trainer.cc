@@ -36,7 +36,8 @@ void Trainer::compile(const CompileOptions& options, std::source_location where)
           "compile: the optimizer was default-constructed: it names none");
   options_ = options;
   compiled_at_ = CallSite::of(where);
-  if (options.auto_scale_loss && model_.policy().name() == "mixed_float16")
+  if (options.auto_scale_loss && model_.policy().name() == "mixed_float16" &&
+      options.optimizer.serialize().at("class_name").as_string() != "LossScaleOptimizer")
     options_.optimizer = optimizers::LossScaleOptimizer(options.optimizer);
   compiled_ = true;
   outputs_ = std::make_unique<Outputs>(model_, options_);

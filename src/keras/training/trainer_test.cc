@@ -607,6 +607,10 @@ TEST(Fit, TrainsInMixedPrecision) {
     EXPECT_LT(history["loss"].back(), 0.5 * history["loss"].front());
     const bool scales = model.optimizer().serialize().at("class_name").as_string() == "LossScaleOptimizer";
     EXPECT_EQ(scales, std::string(policy) == "mixed_float16");
+    // One that scales the loss already is taken as it is.
+    model.compile({.optimizer = optimizers::LossScaleOptimizer(optimizers::SGD(), {.initial_scale = 64}),
+                   .loss = "mse"});
+    EXPECT_EQ(model.optimizer().serialize().at("config").at("initial_scale").as_double(), 64);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "graph/kernel.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::cpu {
 
@@ -60,7 +61,7 @@ class Indices {
  private:
   [[noreturn]] void refuse(int64_t i, int64_t index, int64_t limit) const {
     fail(ErrorCode::invalid_argument, where_, labels_ ? "labels" : op_, ": the ", labels_ ? "label" : "index",
-         " at position ", position(shape_, i), " is ", index, ", but there are ", limit,
+         " at position ", position(shape_, i), " is ", index_text(index), ", but there are ", limit,
          labels_ ? " classes" : " rows",
          limit > 0 ? detail::concat(labels_ ? ": labels" : ": indices", " run from 0 to ", limit - 1) : "");
   }

@@ -4,6 +4,7 @@
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/note.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::cuda {
 
@@ -30,7 +31,7 @@ class Indices {
                  labels](const Finding& finding) {
           fail(ErrorCode::invalid_argument, where, labels ? "labels" : op, ": the ",
                labels ? "label" : "index", " at position ", position_in(shape, finding.position), " is ",
-               finding.value(), ", but there are ", limit, labels ? " classes" : " rows",
+               index_text(finding.value()), ", but there are ", limit, labels ? " classes" : " rows",
                limit > 0 ? detail::concat(labels ? ": labels" : ": indices", " run from 0 to ", limit - 1)
                          : "");
         }) {}

@@ -119,6 +119,17 @@ Tensor gather_labels(const TensorArg& scores, const TensorArg& labels) {
                   scores.where());
 }
 
+Tensor whole_numbers(const Tensor& x) {
+  if (!is_floating(x.dtype())) return cast(x, DType::int64);
+  // What is not finite has no difference to what is below it.
+  return where(equal(x - floor(x), 0.0), cast(x, DType::int64), Tensor::scalar(kNoWholeNumber));
+}
+
+Tensor checked_labels(const Tensor& labels, int64_t classes) {
+  return emit_one(kGather, {range(0, static_cast<double>(classes), 1, labels.dtype()), labels},
+                  GatherAttrs{0, 0, true}, std::source_location::current());
+}
+
 Tensor scatter_add(const TensorArg& values, const TensorArg& indices, int64_t rows) {
   return emit_one(kScatterAdd, {values.tensor(), indices.tensor()}, ScatterAddAttrs{rows}, values.where());
 }

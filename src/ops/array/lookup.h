@@ -4,12 +4,25 @@
 // value; one_hot makes a row of zeros of it, so that -1 can stand for "no class".
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <string>
+
 #include "graph/op.h"
 #include "lockstep/graph/tensor_arg.h"
 
 namespace lockstep {
 
 extern const OpDef kGather, kScatterAdd, kOneHot;
+
+// Among indices that were made of floating point numbers: one that was NaN, infinite or a fraction. It is no row, and errors
+// say what it is.
+inline constexpr int64_t kNoWholeNumber = std::numeric_limits<int64_t>::min();
+inline std::string index_text(int64_t index) {
+  return index == kNoWholeNumber ? "no whole number" : std::to_string(index);
+}
+// Indices as int64, with that in the place of what is no whole number.
+Tensor whole_numbers(const Tensor& x);
 
 struct GatherAttrs {
   int64_t axis = 0;
@@ -34,6 +47,8 @@ struct OneHotAttrs {
 
 // What scores [..., classes] say of the classes that labels [...] name. A label that is no class is an Error that says so.
 Tensor gather_labels(const TensorArg& scores, const TensorArg& labels);
+// The labels themselves, or that Error.
+Tensor checked_labels(const Tensor& labels, int64_t classes);
 
 // Adds values [batch, count, width] into zeros [batch, rows, width] at the rows that indices [batch, count] name: the
 // gradient of a gather with batch dimensions, whose indices were checked.

@@ -26,6 +26,10 @@ const RegisterOp registered(kStridedSliceGrad);
 }
 
 Tensor strided_slice_grad(const Tensor& gradient, const Shape& shape, const StridedSliceAttrs& slice) {
+  const int rank = shape.rank();
+  const bool is_all = Shape(slice.size) == shape && slice.begin == Dims::filled(rank, 0) &&
+                      slice.stride == Dims::filled(rank, 1);
+  if (is_all) return gradient;
   return emit_one(kStridedSliceGrad, {gradient}, StridedSliceGradAttrs{shape, slice},
                   std::source_location::current());
 }

@@ -10,7 +10,12 @@ bool read(Op& op) {
   for (const Access& input : op.inputs)
     if (!is_float(input)) return false;
   Access &a = op.inputs[0], &b = op.inputs[1];
-  if (attrs.addend || a.shape.rank() != 2 || b.shape.rank() != 2) return false;
+  if (attrs.addend || b.shape.rank() != 2 || a.shape.rank() < 2) return false;
+  if (a.shape.rank() > 2) {  // one matrix for all: its products are one product of more rows
+    if (attrs.transpose_a || !a.contiguous()) return false;
+    a.shape = Shape{a.shape.drop_last(1).size(), a.shape[-1]};
+    a.strides = contiguous_strides(a.shape);
+  }
   const auto transpose = [](Access& x) {
     std::swap(x.shape[0], x.shape[1]);
     std::swap(x.strides[0], x.strides[1]);

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/report.h"
 #include "graph/op.h"
+#include "ops/array/lookup.h"
 
 namespace lockstep::cuda {
 
@@ -19,7 +20,7 @@ inline std::function<void(const Finding&)> label_complaint(const Shape& shape, i
       index /= shape[d];
     }
     fail(ErrorCode::invalid_argument, where, "sparse_softmax_cross_entropy: the label at position ", position,
-         " is ", finding.value(), ", but there are ", classes, " classes: labels run from 0 to ",
+         " is ", index_text(finding.value()), ", but there are ", classes, " classes: labels run from 0 to ",
          classes - 1);
   };
 }

@@ -5,6 +5,7 @@
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "graph/kernel.h"
+#include "ops/array/lookup.h"
 #include "ops/nn/cross_entropy.h"
 #include "ops/nn/softmax.h"
 #include "ops/nn/softmax_cpu_simd.h"
@@ -140,7 +141,8 @@ class LabelKernel : public RowKernel {
       index /= label_shape_[d];
     }
     fail(ErrorCode::invalid_argument, where_, "sparse_softmax_cross_entropy: the label at position ",
-         position, " is ", label, ", but there are ", n_, " classes: labels run from 0 to ", n_ - 1);
+         position, " is ", index_text(label), ", but there are ", n_, " classes: labels run from 0 to ",
+         n_ - 1);
   }
 
   bool wide_;

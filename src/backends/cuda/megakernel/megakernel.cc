@@ -18,6 +18,9 @@ namespace {
 // Beyond these a step is long enough for kernels of its own, which are faster at each part.
 constexpr int64_t kMostFlops = int64_t{1} << 30;
 constexpr int64_t kMostBytes = int64_t{24} << 20;  // half of the second-level cache
+// An example's values stay where they are made, so that programs of examples gain for longer.
+constexpr int64_t kMostFlopsOfExamples = int64_t{1} << 31;
+constexpr int64_t kMostBytesOfExamples = int64_t{40} << 20;
 constexpr size_t kMostSteps = 160;
 // Fewer are as fast one by one.
 constexpr size_t kLeastSteps = 4;
@@ -155,18 +158,19 @@ std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compil
   if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
   int64_t flops = 0;
   for (const compile::Step& step : steps) flops += step.cost.flops;
-  if (flops > kMostFlops) return nullptr;
+  if (flops > kMostFlopsOfExamples) return nullptr;
   backend_of(device).bind_thread();
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
   std::optional<megakernel::Program> program = megakernel::read_steps(steps);
-  if (!program || !trains(*program)) return nullptr;
+  if (!program || !trains(*program) || (program->examples == 0 && flops > kMostFlops)) return nullptr;
   const int processors = multiprocessors();
+  megakernel::split_sums(*program);
   megakernel::split_products(*program, processors);
   const std::optional<megakernel::Schedule> schedule = megakernel::make_schedule(*program, processors);
   if (!schedule) return nullptr;
   megakernel::Source source = megakernel::make_source(*program, *schedule, parameters);
-  if (source.scratch_bytes > kMostBytes ||
+  if (source.scratch_bytes > (program->examples > 0 ? kMostBytesOfExamples : kMostBytes) ||
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
   log(LogLevel::debug, steps.size(), " steps of a program are one kernel of ", schedule->levels, " parts");

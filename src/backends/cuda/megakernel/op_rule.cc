@@ -1,6 +1,7 @@
 #include "backends/cuda/megakernel/op_rule.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 namespace lockstep::cuda::megakernel {
@@ -28,6 +29,40 @@ int OpCode::lanes() const {
 
 std::string OpCode::over_line() const {
   return detail::concat("for (int c = lane; c < ", length(), "; c += ", lanes(), ") ");
+}
+
+std::string activated(Epilogue epilogue, const std::string& x) {
+  switch (epilogue) {
+    case Epilogue::relu: return "relu(" + x + ")";
+    case Epilogue::tanh: return "tanhf(" + x + ")";
+    case Epilogue::sigmoid: return "sigmoid(" + x + ")";
+    case Epilogue::gelu_erf: return "gelu_erf(" + x + ")";
+    case Epilogue::gelu_tanh: return "gelu_tanh(" + x + ")";
+    default: return x;
+  }
+}
+
+std::string literal(double value) {
+  return detail::concat("__uint_as_float(", std::bit_cast<uint32_t>(static_cast<float>(value)), "u)");
+}
+
+Access give_to_sum(Program& program, int64_t size) {
+  const Shape shape{program.examples, size};
+  program.buffers.push_back({-1, static_cast<int64_t>(sizeof(float)) * shape.size()});
+  return {static_cast<int>(program.buffers.size()) - 1, 0, DType::float32, shape, contiguous_strides(shape)};
+}
+
+void add_sum(Program& program, const Access& parts, int64_t length, int64_t inner, const Access& sum) {
+  static const OpRule rule{.kind = Kind::fold, .fold = "Sum"};
+  Op op;
+  op.kind = Kind::fold;
+  op.step = program.ops.back().step;
+  op.rule = &rule;
+  const Shape shape{length, inner};
+  op.inputs = {{parts.buffer, parts.offset, DType::float32, shape, contiguous_strides(shape)}};
+  op.outputs = {sum};
+  op.length = length, op.inner = inner;
+  program.ops.push_back(std::move(op));
 }
 
 bool read_lines(Op& op, const Dims& axes) {

@@ -22,6 +22,10 @@ class OpCode {
   virtual std::string in(size_t k, const std::string& number) const = 0;
   // A statement that makes `value` an element of output k.
   virtual std::string out(size_t k, const std::string& number, const std::string& value) const = 0;
+  // An element of input k, which is read as a whole (OpRule::whole), by its number.
+  virtual std::string whole(size_t k, const std::string& number) const = 0;
+  // A pointer to a line, as long as the last dimension, of input k, which is dense. `first`: the number of its first element.
+  virtual std::string line(size_t k, const std::string& first) const = 0;
   // How many of something the rows at hand have, of `all` in all rows.
   virtual std::string count(int64_t all) const = 0;
   // A statement that reports `value`, found in this thread's line (OpRule::complaint).
@@ -50,6 +54,8 @@ class OpCode {
   std::string text_;
 };
 
+// Rules of the kind `example` write code for one example: numbers of elements are those in it. Every thread of the block runs
+// it; `scratch` points to floats in shared memory.
 struct OpRule {
   Kind kind = Kind::lines;
   // Reads off the step and its operands what this kind of work needs to know. False: nothing that is known here.
@@ -58,6 +64,10 @@ struct OpRule {
   void (*write)(OpCode& code) = nullptr;  // lines, elements
   // Of ops that report what they find wrong: throws the error.
   std::function<void(const Finding&)> (*complaint)(const Op& op) = nullptr;
+  unsigned whole = 0;                          // example: by input, whether it is the same for all examples
+  int64_t (*scratch)(const Op& op) = nullptr;  // example: how many floats
+  // Makes several ops of the last one: sums over all examples come behind what each gives to them.
+  void (*split)(Program& program) = nullptr;
 };
 
 class RegisterOpRule {
@@ -67,9 +77,21 @@ class RegisterOpRule {
 // Null where there is none.
 const OpRule* find_rule(const OpDef& op);
 
+// The code of an epilogue.
+std::string activated(Epilogue epilogue, const std::string& x);
+// A number in the code, to its last bit.
+std::string literal(double value);
+
 // --- for rules that read operands ----------------------------------------------------------------------------------------
 
 inline bool is_float(const Access& access) { return access.dtype == DType::float32; }
+// All of a buffer, element by element.
+inline bool is_dense(const Access& access) { return access.contiguous() && access.offset == 0; }
+
+// What every example gives to a sum over all of them, in memory of its own: [program.examples, size].
+Access give_to_sum(Program& program, int64_t size);
+// Adds the op that makes `sum`, of the shape [inner], of [length, inner].
+void add_sum(Program& program, const Access& parts, int64_t length, int64_t inner, const Access& sum);
 
 // Reads the first input as lines along these dimensions: [outer, length, inner].
 bool read_lines(Op& op, const Dims& axes);

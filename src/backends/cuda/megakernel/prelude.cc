@@ -635,6 +635,250 @@ __device__ inline void rows_product(const float* a, const float* matrix, int row
   }
 }
 
+// Where the element `number` of lines of `line` elements is, if they begin `pitch` apart.
+template <int line, int pitch> __device__ inline int spread(int number) { return number + number / line * (pitch - line); }
+
+// The rows a(r, k) of an example times a matrix b(k, n) of all of them: a warp has tiles of 16 x 8. E: finish(row, column, sum).
+template <int R, int N, int K, bool has_bias, class A, class B, class E>
+__device__ inline void example_product(const A& a, const B& b, const float* bias, const E& e) {
+  constexpr int kAcross = (N + 7) / 8, kTiles = (R + 15) / 16 * kAcross, kSteps = (K + 7) / 8;
+  const int group = threadIdx.x % 32 / 4, rank = threadIdx.x % 4;
+#pragma unroll 1
+  for (int tile = threadIdx.x / 32; tile < kTiles; tile += kThreads / 32) {
+    const int r0 = tile / kAcross * 16 + group, n0 = tile % kAcross * 8;
+    float shift[2], sums[4] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int n = n0 + rank * 2 + i;
+      shift[i] = has_bias && n < N ? __ldcg(bias + n) : 0.f;
+    }
+#pragma unroll(kSteps <= 16 ? (kSteps + 3) / 4 : 1)
+    for (int chunk = 0; chunk < kSteps; chunk += 4) {
+      // Three sums, so that none waits long for the one before; the small ones are added first.
+      float part[3][4] = {};
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        unsigned a_high[4], a_low[4], b_high[2], b_low[2];
+        if ((chunk + s) * 8 >= K) break;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int r = r0 + i % 2 * 8, k = (chunk + s) * 8 + rank + i / 2 * 4;
+          split((R % 16 == 0 || r < R) && (K % 8 == 0 || k < K) ? a(r, k) : 0.f, a_high[i], a_low[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int k = (chunk + s) * 8 + rank + i * 4, n = n0 + group;
+          split((N % 8 == 0 || n < N) && (K % 8 == 0 || k < K) ? b(k, n) : 0.f, b_high[i], b_low[i]);
+        }
+        multiply(part[0], a_low, b_high);
+        multiply(part[1], a_high, b_low);
+        multiply(part[2], a_high, b_high);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i] += (part[0][i] + part[1][i]) + part[2][i];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = r0 + i / 2 * 8, n = n0 + rank * 2 + i % 2;
+      if (r >= R || n >= N) continue;
+      float sum = sums[i];
+      if (sum != sum) {  // perhaps of an infinity: see settled()
+        sum = 0.f;
+#pragma unroll 1
+        for (int k = 0; k < K; ++k) sum = fmaf(a(r, k), b(k, n), sum);
+      }
+      if (has_bias) sum += shift[i % 2];
+      e(r, n, sum);
+    }
+  }
+}
+
+// A matrix of all examples on its way to shared memory: `lines` lines of `width` elements, `stride` and `pitch` apart.
+template <int lines, int width, int stride, int pitch> __device__ inline void fetch_lines(float* to, const float* from) {
+  constexpr int kUnit = width % 4 == 0 && stride % 4 == 0 && pitch % 4 == 0 ? 4 : 1, kAlong = width / kUnit;
+  for (int i = threadIdx.x; i < lines * kAlong; i += kThreads) {
+    float* const target = to + i / kAlong * pitch + i % kAlong * kUnit;
+    const float* const source = from + i / kAlong * stride + i % kAlong * kUnit;
+    if constexpr (kUnit == 4)
+      fetch_16(target, source);
+    else
+      fetch_4(target, source, 4);
+  }
+}
+
+// The sum of products of neighbours; where their number is a multiple of four they are aligned to 16 bytes.
+template <int n> __device__ inline float dot(const float* a, const float* b) {
+  float sum = 0.f;
+  if constexpr (n % 4 == 0) {
+#pragma unroll 8
+    for (int i = 0; i < n; i += 4) {
+      const float4 x = *(const float4*)(a + i), y = *(const float4*)(b + i);
+      sum = __fmaf_rn(x.x, y.x, sum), sum = __fmaf_rn(x.y, y.y, sum);
+      sum = __fmaf_rn(x.z, y.z, sum), sum = __fmaf_rn(x.w, y.w, sum);
+    }
+  } else {
+#pragma unroll 8
+    for (int i = 0; i < n; ++i) sum = __fmaf_rn(a[i], b[i], sum);
+  }
+  return sum;
+}
+template <int count> __device__ inline void read_neighbours(float (&to)[count], const float* from) {
+  if constexpr (count == 4) {
+    const float4 four = *(const float4*)from;
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) to[i] = from[i];
+  }
+}
+template <int count> __device__ inline void add_scaled(float (&sums)[count], float factor, const float* from) {
+  float x[count];
+  read_neighbours(x, from);
+#pragma unroll
+  for (int i = 0; i < count; ++i) sums[i] = __fmaf_rn(factor, x[i], sums[i]);
+}
+
+// A convolution over one image, or the gradient of its input: for every place of the result and `unit` of its channels at a
+// time the sum over taps. `row_under(row, i)`, `column_under(column, j)`: where tap (i, j) meets the other image, -1: nowhere;
+// x(row, column): its channels. `weights`: [taps, in, out], out rounded up to a multiple of `unit`, in shared memory. E:
+// finish(place, channel, sum).
+template <int rows, int columns, int height, int width, int in, int out, int unit, class R, class C, class X, class E>
+__device__ inline void convolve(const R& row_under, const C& column_under, const X& x, const float* weights, const E& e) {
+  constexpr int kBlocks = (out + unit - 1) / unit;
+  for (int job = threadIdx.x; job < rows * columns * kBlocks; job += kThreads) {
+    const int block = job % kBlocks, place = job / kBlocks, row = place / columns, column = place % columns;
+    float sums[unit] = {};
+#pragma unroll 1
+    for (int i = 0; i < height; ++i) {
+      const int r = row_under(row, i);
+      if (r < 0) continue;
+#pragma unroll(in <= 8 ? width : 1)
+      for (int j = 0; j < width; ++j) {
+        const int q = column_under(column, j);
+        if (q < 0) continue;
+        const float* w = weights + ((i * width + j) * in * kBlocks + block) * unit;
+        const float* from = x(r, q);
+        constexpr int kAtOnce = in % 4 == 0 ? 4 : 1;
+#pragma unroll(in <= 16 ? in : 16)
+        for (int c = 0; c < in; c += kAtOnce) {
+          float v[kAtOnce];
+          read_neighbours(v, from + c);
+#pragma unroll
+          for (int k = 0; k < kAtOnce; ++k)
+#pragma unroll
+            for (int u = 0; u < unit; u += 4) {
+              const float4 four = *(const float4*)(w + (c + k) * kBlocks * unit + u);
+              sums[u] = __fmaf_rn(v[k], four.x, sums[u]), sums[u + 1] = __fmaf_rn(v[k], four.y, sums[u + 1]);
+              sums[u + 2] = __fmaf_rn(v[k], four.z, sums[u + 2]), sums[u + 3] = __fmaf_rn(v[k], four.w, sums[u + 3]);
+            }
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < unit; ++u)
+      if (block * unit + u < out) e(place, block * unit + u, sums[u]);
+  }
+}
+
+// What one image gives to the gradient of a filter: for every tap, channel of the image and `unit` channels of the result the sum
+// over windows. x(row, column), dy(window): their channels. E: finish(number in the filter, sum). `shared`: kThreads * unit
+// floats.
+template <int rows, int columns, int height, int width, int in, int out, int unit, class R, class C, class X, class D, class E>
+__device__ inline void filter_gradient(const R& row_under, const C& column_under, const X& x, const D& dy, const E& e,
+                                       float* shared) {
+  constexpr int kBlocks = (out + unit - 1) / unit, kJobs = height * width * in * kBlocks;
+  constexpr int kMost = kThreads / kJobs < rows ? kThreads / kJobs : rows, kParts = kMost > 0 ? kMost : 1;
+  const auto finish = [&](int job, int u, float sum) {
+    const int o = job % kBlocks * unit + u;
+    if (o < out) e(job / kBlocks * out + o, sum);
+  };
+  for (int all = threadIdx.x; all < kJobs * kParts; all += kThreads) {
+    const int part = all / kJobs, job = all % kJobs, first = job % kBlocks * unit, c = job / kBlocks % in;
+    const int i = job / kBlocks / in / width, j = job / kBlocks / in % width;
+    float sums[unit] = {};
+#pragma unroll 1
+    for (int row = part; row < rows; row += kParts) {
+      const int r = row_under(row, i);
+      if (r < 0) continue;
+#pragma unroll(columns < 16 ? columns : 4)
+      for (int column = 0; column < columns; ++column) {
+        const int q = column_under(column, j);
+        if (q < 0) continue;
+        const float v = x(r, q)[c];
+        const float* d = dy(row * columns + column) + first;
+#pragma unroll
+        for (int u = 0; u < unit; u += 4) {
+          float four[4];
+          if constexpr (out % 4 == 0) {
+            read_neighbours(four, d + u);
+          } else {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) four[k] = first + u + k < out ? d[u + k] : 0.f;
+          }
+#pragma unroll
+          for (int k = 0; k < 4; ++k) sums[u + k] = __fmaf_rn(v, four[k], sums[u + k]);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < unit; ++u)
+      if (kParts == 1)
+        finish(job, u, sums[u]);
+      else
+        shared[all * unit + u] = sums[u];
+  }
+  if constexpr (kParts > 1) {
+    __syncthreads();
+    for (int i = threadIdx.x; i < kJobs * unit; i += kThreads) {
+      float sum = shared[i];
+#pragma unroll
+      for (int part = 1; part < kParts; ++part) sum += shared[part * kJobs * unit + i];
+      finish(i / unit, i % unit, sum);
+    }
+  }
+}
+
+// The sums over `length` rows of x(row, column), for each of `inner` columns. E: finish(column, sum). `shared`: kThreads floats,
+// where there are more than kFewRows. Few rows are added by the last threads, which have less to do in products.
+constexpr int kFewRows = 32;
+template <int length, int inner, class F, class X, class E>
+__device__ inline void fold_example(const X& x, const E& e, float* shared) {
+  constexpr int kMost = kThreads / inner < length ? kThreads / inner : length;
+  constexpr int kParts = kMost > 0 && length > kFewRows ? kMost : 1;
+  if constexpr (kParts == 1) {
+    for (int column = kThreads - 1 - (int)threadIdx.x; column < inner; column += kThreads) {
+      float all = F::neutral();
+#pragma unroll 16
+      for (int r = 0; r < length; ++r) all = F()(all, x(r, column));
+      e(column, all);
+    }
+  } else {
+    const int part = threadIdx.x / inner, column = threadIdx.x % inner;
+    if (part < kParts) {
+      float all = F::neutral();
+#pragma unroll 4
+      for (int r = part; r < length; r += kParts) all = F()(all, x(r, column));
+      shared[part * inner + column] = all;
+    }
+    __syncthreads();
+    if constexpr (kParts <= 16) {
+      if (threadIdx.x < inner) {
+        float all = shared[threadIdx.x];
+#pragma unroll
+        for (int p = 1; p < kParts; ++p) all = F()(all, shared[p * inner + threadIdx.x]);
+        e(threadIdx.x, all);
+      }
+    } else {
+      for (int c = threadIdx.x / 32; c < inner; c += kThreads / 32) {
+        float all = F::neutral();
+        for (int p = threadIdx.x % 32; p < kParts; p += 32) all = F()(all, shared[p * inner + c]);
+        all = fold<32>(all, F());
+        if (threadIdx.x % 32 == 0) e(c, all);
+      }
+    }
+  }
+}
+
 // Sums over the rows of `columns` neighbouring columns of [length, inner]. E as for products, but with one index.
 template <int length, int inner, int columns, class F, class E>
 __device__ inline void fold_columns(const float* x, int task, const E& e, float* shared, const Wait& wait) {

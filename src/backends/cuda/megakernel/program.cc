@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backends/cuda/megakernel/op_rule.h"
+#include "lockstep/base/log.h"
 #include "ops/elementwise/expander.h"
 
 namespace lockstep::cuda::megakernel {
@@ -33,8 +34,19 @@ class Reader {
         op.outputs.push_back(written(step.outputs[i], step.output_layouts[i]));
       for (const Access& output : op.outputs) known(output.shape.size() > 0);
       for (const Access& input : op.inputs) known(input.shape.size() > 0);
-      explain(op);
+      try {
+        explain(op);
+      } catch (const Unknown&) {
+        log(LogLevel::debug, "a program is no megakernel: ", step.op->name, " is not known to these");
+        throw;
+      }
+      if (op.kind == Kind::example) {
+        known(program_.examples == 0 || program_.examples == op.examples);
+        program_.examples = op.examples;
+      }
+      const OpRule* const rule = op.rule;
       program_.ops.push_back(std::move(op));
+      if (rule && rule->split) rule->split(program_);
     }
     return std::move(program_);
   }

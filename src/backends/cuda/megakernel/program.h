@@ -42,6 +42,7 @@ enum class Kind : uint8_t {
   fold,      // every line of the input becomes one element, by a function of two elements
   lines,     // every line of the input by itself, in code of the op's own
   elements,  // every element of the result from one of the input's, in code of the op's own
+  example,   // every example of a batch by itself, in code of the op's own
 };
 
 struct OpRule;
@@ -61,12 +62,14 @@ struct Op {
   bool bias = false;
   Epilogue epilogue = Epilogue::none;
   int64_t outer = 1, length = 1, inner = 1;  // others: lines of the input, [outer, length, inner]
+  int64_t examples = 0;                      // example: those of the batch
 };
 
 struct Program {
   std::vector<External> externals;
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
+  int64_t examples = 0;  // of the batch, where ops work on each by itself; 0: none does
 };
 
 // Nothing where the op of a step says nothing to megakernels (op_rule.h), or has a dtype or a layout that they do not know.

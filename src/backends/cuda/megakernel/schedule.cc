@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cuda/megakernel/op_rule.h"
+
 namespace lockstep::cuda::megakernel {
 namespace {
 
@@ -12,6 +14,8 @@ constexpr int64_t kMostSummed = 16384;        // that it adds up
 constexpr int64_t kMostMatrix = 72 << 10;     // bytes of a matrix that every block of a row group reads
 constexpr int64_t kMostMatrices = 144 << 10;  // of all of them
 constexpr int64_t kMostElements = 1 << 28;    // of anything: indices are 32 bits
+
+constexpr int64_t kLeastExampleRows = 4;  // of an example, for it to be worth a task
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,6 +54,22 @@ bool is_row_op(const Op& o, int64_t rows) {
   if (shape.rank() == 0 || shape[0] != rows) return false;
   if (o.kind == Kind::elements) return o.inputs[0].contiguous();
   return o.inner == 1 && o.outer % rows == 0;
+}
+
+// Whether each example of the results follows from the same example of inputs that have examples.
+bool is_example_op(const Op& o, int64_t examples) {
+  const auto has_examples = [&](const Access& x) { return x.shape.rank() > 0 && x.shape[0] % examples == 0; };
+  switch (o.kind) {
+    case Kind::example: return o.examples == examples;
+    case Kind::product:
+      return o.m % examples == 0 && o.parts == 1 && o.inputs[0].strides[1] == 1 &&
+             o.inputs[0].strides[0] == o.k && matrix_bytes(o) <= kMostMatrix;
+    case Kind::elementwise: return has_examples(o.outputs[0]);
+    case Kind::fold: return has_examples(o.inputs[0]) && o.outer % examples == 0;
+    case Kind::lines: return has_examples(o.inputs[0]) && o.outer % examples == 0 && o.inner == 1;
+    case Kind::elements: return has_examples(o.inputs[0]) && o.inputs[0].contiguous();
+    default: return false;
+  }
 }
 
 struct TileChoice {
@@ -177,6 +197,7 @@ class Grouping {
       if (fresh.form == Form::rows)
         fresh.rows = o.kind == Kind::partial_sums ? o.m : o.inputs[0].shape[0],
         fresh.staged = matrix_bytes(o);
+      if (fresh.form == Form::examples) fresh.rows = program_.examples;
       for (const Before& b : all) fresh.level = std::max(fresh.level, group(group_of(b.op)).level + 1);
       chosen = static_cast<int>(schedule_.groups.size());
       schedule_.groups.push_back(std::move(fresh));
@@ -255,8 +276,19 @@ class Grouping {
                return !written_in(g, input) || in_own_row(o, input, to.rows);
              });
     }
-    // Element by element, in the shape of the group's first result.
-    if (o.kind != Kind::elementwise || o.outputs[0].shape != op(to.ops[0]).outputs[0].shape) return false;
+    if (to.form == Form::examples) {
+      for (const Before& b : all)
+        if (!b.value && group_of(b.op) == g) return false;
+      if (!is_example_op(o, to.rows)) return false;
+      for (size_t k = 0; k < o.inputs.size(); ++k)
+        if (written_in(g, o.inputs[k]) &&
+            (reads_whole(o, k) || !is_own_example(o.inputs[k], to.rows, elements_of(o.inputs[k].buffer))))
+          return false;
+      return true;
+    }
+    // Element by element, as many as the group's first result has.
+    if (o.kind != Kind::elementwise || o.outputs[0].shape.size() != op(to.ops[0]).outputs[0].shape.size())
+      return false;
     for (const Access& input : o.inputs)
       if (written_in(g, input) && !(input.contiguous() && input.offset == 0)) return false;
     for (const Before& b : all) {
@@ -267,6 +299,20 @@ class Grouping {
         if (!reads_as_written(reader, output)) return false;
     }
     return true;
+  }
+
+  // Whether the same of input k is read for every example.
+  static bool reads_whole(const Op& o, size_t k) {
+    if (o.kind == Kind::product) return k > 0;
+    return o.kind == Kind::example && (o.rule->whole >> k & 1) != 0;
+  }
+
+  // Of a buffer that an op writes.
+  int64_t elements_of(int buffer) const {
+    const Op& writer = op(schedule_.writer[static_cast<size_t>(buffer)]);
+    for (const Access& output : writer.outputs)
+      if (output.buffer == buffer) return output.shape.size();
+    return 0;
   }
 
   static bool is_small(const Op& o) {
@@ -289,7 +335,14 @@ class Grouping {
   }
 
   std::optional<Form> form_of(const Op& o) const {
+    if (const int64_t examples = program_.examples; examples > 0 && is_example_op(o, examples)) {
+      if (o.kind == Kind::example) return Form::examples;
+      // Products of one row of each example are those of tiles.
+      if (o.kind == Kind::product && o.m >= kLeastExampleRows * examples) return Form::examples;
+      if (o.kind == Kind::fold && o.length >= kLeastExampleRows && o.inner > 1) return Form::examples;
+    }
     switch (o.kind) {
+      case Kind::example: return std::nullopt;
       case Kind::product: return is_row_op(o, o.m) ? Form::rows : Form::tile;
       case Kind::partial_sums: return Form::rows;
       case Kind::elementwise: return o.outputs[0].shape.size() <= 1024 ? Form::serial : Form::elements;
@@ -324,6 +377,11 @@ class Grouping {
           g.tasks = ceil_div(g.rows, g.unit);
           g.cost = 3000;
           break;
+        case Form::examples:
+          g.unit = 1;
+          g.tasks = g.rows;
+          g.cost = 3000.0 * static_cast<double>(g.ops.size());
+          break;
         case Form::columns:
           g.unit = first.length <= 256 ? 32 : 8;
           g.tasks = ceil_div(first.inner, g.unit);
@@ -341,7 +399,8 @@ class Grouping {
     for (Group& g : schedule_.groups)
       if (g.level == level && g.form == Form::tile) {
         const Op& product = op(g.ops[0]);
-        const double left = std::max(1.0, static_cast<double>(blocks_ - others));
+        // Other tasks are short: at worst blocks have one beside a tile.
+        const double left = std::max(blocks_ / 2.0, static_cast<double>(blocks_ - others));
         choose_tile(g, product, std::max(1.0, left * flops(product) / all));
       }
   }
@@ -374,6 +433,34 @@ bool Schedule::leaves_group(const Program& program, int op, size_t output) const
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     return group_of[static_cast<size_t>(reader)] != group_of[static_cast<size_t>(op)];
   });
+}
+
+bool is_own_example(const Access& access, int64_t examples, int64_t elements) {
+  if (access.shape.rank() == 0 || access.shape[0] % examples != 0 || elements % examples != 0) return false;
+  const int64_t own = elements / examples, first = access.shape[0] / examples;
+  if (access.strides[0] * first != own) return false;
+  int64_t last = access.offset + (first - 1) * access.strides[0];
+  for (int d = 1; d < access.shape.rank(); ++d) last += (access.shape[d] - 1) * access.strides[d];
+  return last < own;
+}
+
+void split_sums(Program& program) {
+  if (program.examples == 0) return;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op whole = program.ops[i];
+    if (whole.kind != Kind::fold || whole.outer != 1 || whole.inner == 1 ||
+        whole.length % program.examples != 0 || whole.length / program.examples < kLeastExampleRows)
+      continue;
+    Op own = whole;
+    own.outer = program.examples, own.length = whole.length / program.examples;
+    own.outputs = {give_to_sum(program, whole.inner)};
+    Op rest = whole;
+    rest.inputs = own.outputs;
+    rest.length = program.examples;
+    program.ops[i] = std::move(own);
+    program.ops.insert(program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(rest));
+    ++i;
+  }
 }
 
 void split_products(Program& program, int blocks) {

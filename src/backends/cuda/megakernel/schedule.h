@@ -16,6 +16,7 @@ enum class Form : uint8_t {
   tile,      // a tile of a matrix product, then elementwise ops on its elements
   columns,   // sums over the rows of some columns, then elementwise ops on them
   rows,      // whole rows: small products, softmax, losses, elementwise ops, sums over a row
+  examples,  // whole examples, one a task: all that can be done with one before others are looked at
   elements,  // elementwise ops on some elements
   serial,    // small things, one after the other, by one block
 };
@@ -33,7 +34,7 @@ struct Group {
   Form form = Form::serial;
   int level = 0;
   std::vector<int> ops;  // in order
-  int64_t rows = 0;      // form rows: of all
+  int64_t rows = 0;      // forms rows and examples: of all
   int64_t staged = 0;    // form rows: bytes of matrices that each block keeps
   Tile tile;
   int64_t unit = 1;  // rows, columns or elements of a task
@@ -56,6 +57,12 @@ struct Schedule {
 // Split-K for products that have too few tiles for so many blocks, where the rows of the result are read
 // next: whoever reads them adds up the parts.
 void split_products(Program& program, int blocks);
+
+// Lets every example add up what it gives to a sum over all rows of the batch.
+void split_sums(Program& program);
+
+// Whether an example of what reads this needs the same example of it alone. `elements`: of the buffer.
+bool is_own_example(const Access& access, int64_t examples, int64_t elements);
 
 // For so many blocks. Nothing where a part is too large for one kernel.
 std::optional<Schedule> make_schedule(const Program& program, int blocks);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "backends/cuda/elementwise_source.h"
 #include "backends/cuda/megakernel/op_rule.h"
@@ -14,22 +15,14 @@ namespace {
 using detail::concat;
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kLeastGathering = 8;       // blocks that fetch rows
-constexpr int64_t kMostHeld = 4096;          // bytes of a value in shared memory between ops of one block
-constexpr int64_t kStreamBytes = 176 << 10;  // that the warps of a block have under way
+constexpr int64_t kLeastGathering = 8;        // blocks that fetch rows
+constexpr int64_t kMostHeld = 4096;           // bytes of a value in shared memory between ops of one block
+constexpr int64_t kStreamBytes = 176 << 10;   // that the warps of a block have under way
+constexpr int64_t kExampleBytes = 208 << 10;  // of an example's values in shared memory
+constexpr int64_t kFewRows = 32;  // of an example: they are added without shared memory (prelude.cc)
+constexpr int64_t kMostFetched = 32 << 10;  // of a value of an example that others have made
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
-
-std::string activated(Epilogue epilogue, const std::string& x) {
-  switch (epilogue) {
-    case Epilogue::relu: return "relu(" + x + ")";
-    case Epilogue::tanh: return "tanhf(" + x + ")";
-    case Epilogue::sigmoid: return "sigmoid(" + x + ")";
-    case Epilogue::gelu_erf: return "gelu_erf(" + x + ")";
-    case Epilogue::gelu_tanh: return "gelu_tanh(" + x + ")";
-    default: return x;
-  }
-}
 
 bool reports(const Op& op) { return op.rule && op.rule->complaint; }
 
@@ -40,10 +33,7 @@ class Writer {
     find_rows(parameters);
     for (size_t i = 0; i < program.ops.size(); ++i)
       if (reports(program.ops[i])) source_.reporters.push_back(static_cast<int>(i));
-    for (const Buffer& buffer : program.buffers) {
-      scratch_.push_back(source_.scratch_bytes);
-      if (buffer.external < 0) source_.scratch_bytes += aligned(buffer.bytes);
-    }
+    scratch_.assign(program.buffers.size(), -1);
   }
 
   Source run() {
@@ -51,6 +41,7 @@ class Writer {
     std::string kernel;
     for (int level = 0; level < schedule_.levels; ++level) kernel += write_level(level);
     source_.threads = schedule_.threads;
+    source_.scratch_bytes = scratch_bytes_;
     std::string& text = source_.text;
     text = scalar_prelude();
     text += concat("constexpr int kThreads = ", threads(), ";\n", kPrelude);
@@ -84,13 +75,27 @@ class Writer {
 
   // --- memory ------------------------------------------------------------------------------------------------------
 
-  // The buffer as a pointer to its elements.
+  // The buffer as a pointer to its elements. Memory of the kernel's own is given out to what does not stay in shared memory.
   std::string global(int buffer, DType dtype) const {
     const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
-    const std::string at = b.external >= 0
-                               ? concat(is_input(b.external) ? "x.at[" : "p.external[", b.external, "]")
-                               : concat("(p.scratch + ", scratch_[static_cast<size_t>(buffer)], ")");
+    std::string at;
+    if (b.external >= 0) {
+      at = concat(is_input(b.external) ? "x.at[" : "p.external[", b.external, "]");
+    } else {
+      int64_t& place = scratch_[static_cast<size_t>(buffer)];
+      if (place < 0) place = std::exchange(scratch_bytes_, scratch_bytes_ + aligned(b.bytes));
+      at = concat("(p.scratch + ", place, ")");
+    }
+    if (outlined_) at = concat("g", slot_of(globals_, at));
     return concat("((", stored_type(dtype), "*)", at, ")");
+  }
+
+  // The place of `what` in the list, at the end of which it is put where it is new.
+  static size_t slot_of(std::vector<std::string>& list, const std::string& what) {
+    const auto found = std::find(list.begin(), list.end(), what);
+    const auto slot = static_cast<size_t>(found - list.begin());
+    if (found == list.end()) list.push_back(what);
+    return slot;
   }
 
   // --- rows that every run takes from arrays -----------------------------------------------------------------------
@@ -211,17 +216,62 @@ class Writer {
 
   void write_group(const Group& group, int number) {
     body_.clear();
+    epilogue_.clear();
+    globals_.clear();
     group_ = number;
+    const bool has_epilogue =
+        group.form == Form::tile || group.form == Form::columns || group.form == Form::elements;
+    outlined_ = has_epilogue && program_.examples > 0;
     switch (group.form) {
-      case Form::tile: write_tile(group, number); break;
-      case Form::columns: write_columns(group, number); break;
+      case Form::tile: write_tile(group); break;
+      case Form::columns: write_columns(group); break;
       case Form::elements: write_elements(group); break;
       case Form::rows: write_rows(group); break;
+      case Form::examples: write_examples(group); break;
       case Form::serial: write_serial(group); break;
+    }
+    if (std::exchange(outlined_, false)) {
+      share_group(number);
+    } else if (has_epilogue) {
+      const std::string name = concat("Epilogue", number);
+      functions_ += with_epilogue(epilogue_, name, "  const Arguments& p;\n  const Inputs& x;\n", "p, x");
+      body_ = with_epilogue(body_, name, "", "p, x");
     }
     functions_ += concat(
         "__device__ inline void group", number,
         "(const Arguments& p, const Inputs& x, int task, char* shared, const Wait& wait) {\n", body_, "}\n");
+  }
+
+  // Fills in what an epilogue is called, its members, and what they are made of.
+  static std::string with_epilogue(std::string text, const std::string& name, const std::string& members,
+                                   const std::string& pointers) {
+    const auto replace = [&](std::string_view what, const std::string& by) {
+      for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+        text.replace(at, what.size(), by);
+    };
+    replace("$Epilogue", name);
+    replace("$members", members);
+    replace("$pointers", pointers);
+    return text;
+  }
+
+  // Many updates of weights are alike but for where these are: one function serves all, and is compiled once.
+  void share_group(int number) {
+    std::string parameters = "int task, char* shared, Wait wait", arguments = "task, shared, wait", members,
+                pointers;
+    for (size_t g = 0; g < globals_.size(); ++g) {
+      parameters += concat(", char* g", g), arguments += ", " + globals_[g];
+      members += concat("  char* g", g, ";\n"), pointers += concat(g > 0 ? ", g" : "g", g);
+    }
+    const auto [it, fresh] =
+        outlined_by_text_.try_emplace(concat(epilogue_, parameters, body_), concat("shared", number));
+    if (fresh) {
+      const std::string name = concat("Epilogue", number);
+      functions_ += with_epilogue(epilogue_, name, members, pointers);
+      functions_ += concat("__device__ __noinline__ void ", it->second, "(", parameters, ") {\n",
+                           with_epilogue(body_, name, "", pointers), "}\n");
+    }
+    body_ = concat("  ", it->second, "(", arguments, ");\n");
   }
 
   bool written_here(const Access& access) const {
@@ -256,7 +306,7 @@ class Writer {
 
   // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and what they do
   // with it. `index`: the parameters of load() and finish(), `flat`: an element's number.
-  void write_epilogue(const Group& group, int number, const std::string& index, const std::string& flat) {
+  void write_epilogue(const Group& group, const std::string& index, const std::string& flat) {
     const Op& first = op(group.ops[0]);
     const bool starts = first.kind != Kind::elementwise;
     std::string members, early, late, finish;
@@ -276,19 +326,22 @@ class Writer {
       finish += store(group.ops[0], 0, "result", flat);
       held[first.outputs[0].buffer] = "result";
     }
-    for (const int i : group.ops) {
+    for (size_t number = 0; number < group.ops.size(); ++number) {
+      const int i = group.ops[number];
       const Op& o = op(i);
       if (o.kind != Kind::elementwise) continue;
       for (size_t k = 0; k < o.inputs.size(); ++k) {
         if (computed_here(o.inputs[k], i)) continue;
-        members += concat(stored_type(o.inputs[k].dtype), " i", i, "_", k, "; ");
-        loads(o.inputs[k]) += concat("    in.i", i, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
+        members += concat(stored_type(o.inputs[k].dtype), " i", number, "_", k, "; ");
+        loads(o.inputs[k]) +=
+            concat("    in.i", number, "_", k, " = ", load_global(o.inputs[k], flat), ";\n");
       }
-      const std::string name = concat("o", i);
+      const std::string name = concat("o", number);
       const ScalarCode code = scalar_code(
           o.program,
           [&](size_t k) {
-            return computed_here(o.inputs[k], i) ? held.at(o.inputs[k].buffer) : concat("in.i", i, "_", k);
+            return computed_here(o.inputs[k], i) ? held.at(o.inputs[k].buffer)
+                                                 : concat("in.i", number, "_", k);
           },
           name + "_");
       finish += code.statements;
@@ -300,11 +353,11 @@ class Writer {
         held[o.outputs[k].buffer] = result;
       }
     }
-    functions_ += concat(
-        "struct Epilogue", number, " {\n  const Arguments& p;\n  const Inputs& x;\n  struct In { ", members,
-        "};\n", "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
-        "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
-        "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish, "  }\n};\n");
+    epilogue_ = concat("struct $Epilogue {\n$members  struct In { ", members, "};\n",
+                       "  __device__ void load_early(In& in, ", index, ") const {\n", early, "  }\n",
+                       "  __device__ void load_late(In& in, ", index, ") const {\n", late, "  }\n",
+                       "  __device__ void finish(const In& in, ", index, ", float value) const {\n", finish,
+                       "  }\n};\n");
   }
 
   std::string store(int i, size_t output, const std::string& value, const std::string& flat) const {
@@ -313,9 +366,9 @@ class Writer {
     return concat("    ", global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";\n");
   }
 
-  void write_tile(const Group& group, int number) {
+  void write_tile(const Group& group) {
     const Op& o = op(group.ops[0]);
-    write_epilogue(group, number, "int m, int n", concat("m * ", o.n, " + n"));
+    write_epilogue(group, "int m, int n", concat("m * ", o.n, " + n"));
     const Tile& t = group.tile;
     const auto matrix = [&](const Access& x, int inner_axis) {
       const bool by_k =
@@ -355,28 +408,28 @@ class Writer {
         yes(b_vectors), ", ", yes(is_early(o.inputs[1])), ", ", o.m, ", ", o.n, ", ", o.k, ", ", t.rows, ", ",
         t.columns, shape, ">(", global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", ",
         a_stride, ", ", global(o.inputs[1].buffer, DType::float32), plus(o.inputs[1].offset), ", ", b_stride,
-        ", task, Epilogue", number, "{p, x}, (float*)shared, wait);");
+        ", task, $Epilogue{$pointers}, (float*)shared, wait);");
     const int64_t results = warps * warp_rows * (t.columns + 8);
     needs_shared(4 * std::max(results, stages * stage(depth) * (stream ? warps : 1)));
   }
 
-  void write_columns(const Group& group, int number) {
+  void write_columns(const Group& group) {
     const Op& o = op(group.ops[0]);
-    write_epilogue(group, number, "int n", "n");
+    write_epilogue(group, "int n", "n");
     add("  fold_columns<", o.length, ", ", o.inner, ", ", group.unit, ", ", o.rule->fold, ">(",
-        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset), ", task, Epilogue", number,
-        "{p, x}, (float*)shared, wait);");
+        global(o.inputs[0].buffer, DType::float32), plus(o.inputs[0].offset),
+        ", task, $Epilogue{$pointers}, (float*)shared, wait);");
     needs_shared(4 * threads());
   }
 
   void write_elements(const Group& group) {
-    write_epilogue(group, group_, "int n", "n");
+    write_epilogue(group, "int n", "n");
     add("  wait();");
     add("  const int end = min(", op(group.ops[0]).outputs[0].shape.size(), ", (task + 1) * ", group.unit,
         ");");
     add("  for (int n = task * ", group.unit, " + threadIdx.x; n < end; n += kThreads) {");
-    add("    const Epilogue", group_, " e{p, x};\n    Epilogue", group_,
-        "::In in;\n    e.load_early(in, n);\n    e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
+    add("    const $Epilogue e{$pointers};\n    $Epilogue::In in;\n    e.load_early(in, n);\n    "
+        "e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
   }
 
   void needs_shared(int64_t bytes) { source_.shared_bytes = std::max(source_.shared_bytes, bytes); }
@@ -386,7 +439,15 @@ class Writer {
   // Where a value lies in shared memory while a task works on its rows.
   struct Held {
     std::string name;
-    int64_t row = 0;  // elements
+    int64_t row = 0;              // elements
+    int64_t line = 0, pitch = 0;  // of an example: lines of so many elements begin so far apart
+    int64_t begin = 0, end = 0;   // of an example: its bytes
+
+    // The place of its element with this number.
+    std::string at(const std::string& number) const {
+      return line == pitch ? concat(name, "[", number, "]")
+                           : concat(name, "[spread<", line, ", ", pitch, ">(", number, ")]");
+    }
   };
 
   // Elements of a row, of a value that has one for each of the group's.
@@ -439,6 +500,280 @@ class Writer {
       add("  __syncthreads();");
     }
     needs_shared(shared_);
+  }
+
+  // --- examples --------------------------------------------------------------------------------------------------------
+
+  // Which bytes of shared memory the values of an example have while they are needed.
+  class Places {
+   public:
+    // From op `first` to op `last` of the group; -1: there is no room.
+    int64_t find(int first, int last, int64_t bytes) {
+      bytes = aligned(bytes, 16);
+      int64_t begin = 0;
+      for (const Taken& t : taken_) {  // by place
+        if (t.last < first || last < t.first) continue;
+        if (begin + bytes <= t.begin) break;
+        begin = std::max(begin, t.end);
+      }
+      if (begin + bytes > kExampleBytes) return -1;
+      const Taken taken{begin, begin + bytes, first, last};
+      taken_.insert(std::upper_bound(taken_.begin(), taken_.end(), taken,
+                                     [](const Taken& a, const Taken& b) { return a.begin < b.begin; }),
+                    taken);
+      most_ = std::max(most_, taken.end);
+      return begin;
+    }
+    int64_t most() const { return most_; }
+
+   private:
+    struct Taken {
+      int64_t begin, end;
+      int first, last;
+    };
+    std::vector<Taken> taken_;
+    int64_t most_ = 0;
+  };
+
+  // Where a buffer that holds examples is read by the group's ops: the last of them, by number in the group; -1: nowhere.
+  int last_reader(const Group& group, int buffer) const {
+    for (size_t t = group.ops.size(); t-- > 0;)
+      for (const Access& input : op(group.ops[t]).inputs)
+        if (input.buffer == buffer) return static_cast<int>(t);
+    return -1;
+  }
+
+  // Gives the value a place in shared memory, if there is room. Lines of whole banks are moved apart, where nobody reads it as
+  // other lines.
+  bool hold_example(const Group& group, const Access& value, int64_t elements, int first, int last,
+                    Places& places) {
+    const int64_t line = value.shape.rank() > 1 ? value.shape[-1] : elements;
+    const auto reads_lines = [&](int reader) {
+      const std::vector<Access>& inputs = op(reader).inputs;
+      return std::all_of(inputs.begin(), inputs.end(), [&](const Access& input) {
+        return input.buffer != value.buffer || (input.shape.rank() > 0 && line % input.shape[-1] == 0);
+      });
+    };
+    const bool apart = value.dtype == DType::float32 && line % 8 == 0 && line < elements &&
+                       std::all_of(group.ops.begin(), group.ops.end(), reads_lines);
+    const int64_t pitch = apart ? line + 4 : line;
+    const int64_t bytes = elements / line * pitch * static_cast<int64_t>(size_of(value.dtype));
+    const int64_t begin = places.find(first, last, bytes);
+    if (begin < 0) return false;
+    const std::string name = concat("v", value.buffer), type = stored_type(value.dtype);
+    add("  ", type, "* const ", name, " = (", type, "*)(shared + ", begin, ");");
+    held_[value.buffer] = {name, elements, line, pitch, begin, begin + bytes};
+    return true;
+  }
+
+  // What others have made of the example and this group reads more than in passing comes to shared memory at once.
+  void fetch_examples(const Group& group, Places& places) {
+    std::vector<int> seen;
+    for (const int i : group.ops) {
+      const Op& o = op(i);
+      if (o.kind != Kind::example && o.kind != Kind::product) continue;
+      for (size_t k = 0; k < o.inputs.size(); ++k) {
+        const Access& input = o.inputs[k];
+        const bool is_whole = o.kind == Kind::product ? k > 0 : (o.rule->whole >> k & 1) != 0;
+        const auto width = static_cast<int64_t>(size_of(input.dtype));
+        const int64_t elements = input.shape.size() / group.rows;
+        if (is_whole || written_here(input) || held_.contains(input.buffer) || !input.contiguous() ||
+            input.offset != 0 || elements * width % 4 != 0 || elements * width > kMostFetched ||
+            !is_own_example(input, group.rows, input.shape.size()))
+          continue;
+        // All who read it must mean the same elements.
+        const bool alike = std::all_of(group.ops.begin(), group.ops.end(), [&](int reader) {
+          const std::vector<Access>& inputs = op(reader).inputs;
+          return std::all_of(inputs.begin(), inputs.end(), [&](const Access& other) {
+            return other.buffer != input.buffer || is_own_example(other, group.rows, input.shape.size());
+          });
+        });
+        if (!alike || !hold_example(group, input, elements, -1, last_reader(group, input.buffer), places))
+          continue;
+        const Held& held = held_.at(input.buffer);
+        const int64_t words = held.line * width / 4;
+        if (held.line == held.pitch)
+          add("  fetch_words(", held.name, ", ", global(input.buffer, input.dtype), " + lo * ", elements,
+              ", ", elements * width / 4, ");");
+        else
+          add("  fetch_matrix<", words, ", ", held.pitch, ">(", held.name, ", ",
+              global(input.buffer, input.dtype), " + lo * ", elements, ", ", words, ", ",
+              elements / held.line, ");");
+      }
+    }
+    add("  end_fetches();\n  await_fetches<0>();\n  __syncthreads();");
+  }
+
+  void write_examples(const Group& group) {
+    whole_ = false;
+    examples_ = true;
+    held_.clear();
+    Places places;
+    add("  const int lo = task;\n  wait();");
+    fetch_examples(group, places);
+    fetches_.clear();
+    for (size_t t = 0; t < group.ops.size(); ++t)
+      if (op(group.ops[t]).kind == Kind::product) fetches_.push_back({.at = static_cast<int>(t)});
+    for (size_t number = 0; number < kFetchedAhead; ++number) fetch_matrix_of(group, number, -1, places);
+    size_t product = 0;
+    // Threads meet where one reads what another has written, or writes where another still reads.
+    std::vector<int> written;                          // buffers, since they last met
+    std::vector<std::pair<int64_t, int64_t>> touched;  // bytes
+    for (size_t t = 0; t < group.ops.size(); ++t) {
+      const int i = group.ops[t], now = static_cast<int>(t);
+      const Op& o = op(i);
+      std::vector<std::pair<int64_t, int64_t>> writes, reads;
+      for (const Access& output : o.outputs) {
+        const int last = last_reader(group, output.buffer);
+        if (last > now && hold_example(group, output, output.shape.size() / group.rows, now, last, places)) {
+          const Held& held = held_.at(output.buffer);
+          writes.emplace_back(held.begin, held.end);
+        }
+      }
+      int64_t scratch = 4 * (o.kind == Kind::fold && o.inner > 1 && o.length > kFewRows ? threads() : 0);
+      if (o.kind == Kind::example && o.rule->scratch) scratch = 4 * o.rule->scratch(o);
+      const int64_t scratch_at = scratch > 0 ? places.find(now, now, scratch) : 0;
+      require(scratch_at >= 0, ErrorCode::internal, std::source_location::current(),
+              "an op of an example has no room in shared memory");
+      if (scratch > 0) writes.emplace_back(scratch_at, scratch_at + scratch);
+      bool meet = false;
+      for (const Access& input : o.inputs) {
+        meet = meet || std::find(written.begin(), written.end(), input.buffer) != written.end();
+        if (const auto it = held_.find(input.buffer); it != held_.end())
+          reads.emplace_back(it->second.begin, it->second.end);
+      }
+      for (const auto& [begin, end] : writes)
+        meet = meet || std::any_of(touched.begin(), touched.end(), [&](const auto& other) {
+                 return begin < other.second && other.first < end;
+               });
+      if (o.kind == Kind::product) {
+        // All have their part of the matrix, and are done with the product before.
+        add("  await_fetches<", kFetchedAhead - 1, ">();\n  __syncthreads();");
+        fetch_matrix_of(group, product + kFetchedAhead, now, places);
+        const Fetch& fetch = fetches_[product++];
+        if (fetch.begin >= 0) reads.emplace_back(fetch.begin, fetch.end);
+        fetch_ = &fetch;
+        meet = true;
+      } else if (meet) {
+        add("  __syncthreads();");
+      }
+      if (meet) written.clear(), touched.clear();
+      for (const Access& output : o.outputs) written.push_back(output.buffer);
+      touched.insert(touched.end(), writes.begin(), writes.end());
+      touched.insert(touched.end(), reads.begin(), reads.end());
+      write_example_op(i, group.rows,
+                       o.kind == Kind::product ? std::max<int64_t>(0, fetch_->begin) : scratch_at);
+    }
+    needs_shared(places.most());
+    examples_ = false;
+  }
+
+  // An op of an example is a function of the places of its operands: ops that are alike share it, and there is far less to
+  // compile.
+  void write_example_op(int i, int64_t examples, int64_t scratch_at) {
+    const Op& o = op(i);
+    std::vector<std::string> places;  // in shared memory
+    std::map<int, std::string> names;
+    std::string operands;
+    for (const std::vector<Access>* list : {&o.inputs, &o.outputs})
+      for (const Access& access : *list) {
+        const auto it = held_.find(access.buffer);
+        if (it == held_.end() || names.contains(access.buffer)) continue;
+        const std::string name = concat("v", places.size()), type = stored_type(access.dtype);
+        operands +=
+            concat("  ", type, "* const ", name, " = (", type, "*)(shared + s", places.size(), ");\n");
+        places.push_back(concat(it->second.begin));
+        names[access.buffer] = std::exchange(it->second.name, name);
+      }
+    std::string around = std::exchange(body_, {});
+    globals_.clear();
+    outlined_ = !reports(o);
+    if (o.kind == Kind::product)
+      write_example_product(i, examples);
+    else
+      write_op(i, examples, 1);
+    const std::string code = std::exchange(body_, std::move(around));
+    for (const auto& [buffer, name] : names) held_.at(buffer).name = name;
+    std::string parameters = "int lo, int scratch_at", arguments = concat("lo, ", scratch_at);
+    for (size_t s = 0; s < places.size(); ++s)
+      parameters += concat(", int s", s), arguments += ", " + places[s];
+    for (size_t g = 0; g < globals_.size(); ++g)
+      parameters += concat(", char* g", g), arguments += ", " + globals_[g];
+    const std::string text =
+        concat(operands, "  float* const scratch = (float*)(shared + scratch_at);\n", code);
+    if (!std::exchange(outlined_, false)) {  // it speaks to the host, by pointers of the kernel's argument
+      for (size_t s = 0; s < places.size(); ++s) add("  {\n  const int s", s, " = ", places[s], ";");
+      add("  const int scratch_at = ", scratch_at, ";\n", text, std::string(places.size(), '}'));
+      return;
+    }
+    const auto [it, fresh] =
+        outlined_by_text_.try_emplace(concat(parameters, text), concat("op", outlined_by_text_.size()));
+    if (fresh)
+      functions_ += concat("__device__ __noinline__ void ", it->second, "(", parameters,
+                           ") {\n  extern __shared__ __align__(16) char shared[];\n", text, "}\n");
+    add("  ", it->second, "(", arguments, ");");
+  }
+
+  // Where the matrix of a product that works on examples comes from: shared memory, if there is room for it while the products
+  // before are made, so that nobody waits for it.
+  struct Fetch {
+    int at = 0;                    // the op's number in the group
+    int64_t begin = -1, end = -1;  // bytes; -1: it stays where it is
+    int64_t pitch = 0;
+  };
+  static constexpr size_t kFetchedAhead = 2;
+
+  // How the lines of a matrix lie: whether they go along the inner dimension, how many there are, how long and how far apart.
+  struct Lines {
+    bool by_k;
+    int64_t count, width, stride;
+    explicit Lines(const Access& b)
+        : by_k(b.strides[0] == 1 && !(b.strides[1] == 1 && b.shape[0] == 1)),
+          count(b.shape[by_k ? 1 : 0]),
+          width(b.shape[by_k ? 0 : 1]),
+          stride(b.strides[by_k ? 1 : 0]) {}
+  };
+
+  // Lets the matrix of a product come while op `now` and those behind it are done.
+  void fetch_matrix_of(const Group& group, size_t number, int now, Places& places) {
+    if (number < fetches_.size()) {
+      Fetch& fetch = fetches_[number];
+      const Access& b = op(group.ops[static_cast<size_t>(fetch.at)]).inputs[1];
+      const Lines lines(b);
+      // The lanes of a warp meet all banks.
+      const int64_t pitch = (lines.width + 31) / 32 * 32 + (lines.by_k ? 4 : 8);
+      const int64_t bytes = 4 * lines.count * pitch;
+      if (const int64_t begin = places.find(now, fetch.at, bytes); begin >= 0) {
+        fetch = {fetch.at, begin, begin + bytes, pitch};
+        add("  fetch_lines<", lines.count, ", ", lines.width, ", ", lines.stride, ", ", pitch,
+            ">((float*)(shared + ", begin, "), ", global(b.buffer, DType::float32), plus(b.offset), ");");
+      }
+    }
+    add("  end_fetches();");
+  }
+
+  void write_example_product(int i, int64_t examples) {
+    const Op& o = op(i);
+    op_ = i;
+    const Access &a = o.inputs[0], &b = o.inputs[1];
+    const Lines lines(b);
+    const auto place = [&](int64_t stride) {
+      return lines.by_k ? concat("n * ", stride, " + k") : concat("k * ", stride, " + n");
+    };
+    add("  {  // ", o.step->op->name);
+    // The matrix is where `scratch` points to.
+    const std::string element_of_b = fetch_->begin >= 0
+                                         ? concat("scratch[", place(fetch_->pitch), "]")
+                                         : concat("__ldcg(", global(b.buffer, DType::float32), plus(b.offset),
+                                                  " + (", place(lines.stride), "))");
+    add("    example_product<", o.m / examples, ", ", o.n, ", ", o.k, ", ", o.bias ? "true" : "false",
+        ">([&](int r, int k) { return ", element(a, concat("(r * ", o.k, " + k)"), examples),
+        "; }, [&](int k, int n) { return ", element_of_b, "; }, ",
+        o.bias ? concat(global(o.inputs[2].buffer, DType::float32), plus(o.inputs[2].offset)) : "nullptr",
+        ", [&](int r, int n, float sum) {");
+    add("      const float result = ", activated(o.epilogue, "sum"), ";");
+    add("      ", put(i, 0, concat("(r * ", o.n, " + n)"), "result", examples));
+    add("    });\n  }");
   }
 
   void hold_rows(const Access& input, int64_t rows, int64_t unit) {
@@ -520,10 +855,18 @@ class Writer {
       if (it == held_.end() || !computed_here(access, op_)) return load_global(access, flat);
       return concat(it->second.name, "[", place(access, flat), plus(access.offset), "]");
     }
+    if (examples_ && it != held_.end()) return it->second.at(place(access, flat) + plus(access.offset));
     if (it != held_.end() && in_rows(access, it->second.row))
       return concat(it->second.name, "[", place(access, flat), "]");
     const int64_t size = access.shape.size() / rows;
     return load_global(access, concat("lo * ", size, " + ", flat));
+  }
+
+  // A pointer to a line of a dense value: lines in shared memory that were moved apart are several of its own.
+  std::string line(const Access& access, const std::string& first, int64_t rows) const {
+    if (const auto it = held_.find(access.buffer); it != held_.end()) return "&" + it->second.at(first);
+    return concat("(const ", stored_type(access.dtype), "*)", global(access.buffer, access.dtype),
+                  " + (lo * ", access.shape.size() / rows, " + ", first, ")");
   }
 
   std::string put(int i, size_t output, const std::string& flat, const std::string& value,
@@ -531,10 +874,10 @@ class Writer {
     const Access& to = op(i).outputs[output];
     std::string text;
     const bool held = held_.contains(to.buffer);
-    if (held) text = concat(held_.at(to.buffer).name, "[", flat, "] = ", value, "; ");
+    if (held) text = concat(held_.at(to.buffer).at(flat), " = ", value, "; ");
     if (whole_ && (!held || schedule_.leaves_group(program_, i, output)))
       text += concat(global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";");
-    if (!whole_ && schedule_.leaves_group(program_, i, output))
+    if (!whole_ && (schedule_.leaves_group(program_, i, output) || (examples_ && !held)))
       text += concat(global(to.buffer, to.dtype), "[lo * ", row_size(to, rows), " + ", flat, plus(to.offset),
                      "] = ", value, ";");
     return text;
@@ -548,7 +891,8 @@ class Writer {
       case Kind::product: write_rows_product(i, rows, unit); break;
       case Kind::partial_sums: write_partial_sums(i, rows); break;
       case Kind::elementwise: write_rows_elements(i, rows); break;
-      case Kind::elements: write_own_code(i, rows); break;
+      case Kind::elements:
+      case Kind::example: write_own_code(i, rows); break;
       case Kind::fold: write_fold(i, rows); break;
       case Kind::lines:
         open_lines(i, rows);
@@ -561,7 +905,7 @@ class Writer {
 
   // How many of something the rows at hand have, of `all` in all rows.
   std::string count(int64_t all, int64_t rows) const {
-    return whole_ ? concat(all) : concat("rows * ", all / rows);
+    return whole_ ? concat(all) : examples_ ? concat(all / rows) : concat("rows * ", all / rows);
   }
 
   void write_rows_product(int i, int64_t rows, int unit) {
@@ -634,6 +978,12 @@ class Writer {
     std::string out(size_t k, const std::string& number, const std::string& value) const override {
       return writer_.put(op_, k, number, value, rows_);
     }
+    std::string whole(size_t k, const std::string& number) const override {
+      return writer_.load_global(op().inputs[k], number);
+    }
+    std::string line(size_t k, const std::string& first) const override {
+      return writer_.line(op().inputs[k], first, rows_);
+    }
     std::string count(int64_t all) const override { return writer_.count(all, rows_); }
     std::string report(const std::string& value) const override {
       const std::vector<int>& all = writer_.source_.reporters;
@@ -670,6 +1020,18 @@ class Writer {
     const Op& o = op(i);
     const int64_t n = o.length;
     const char* fold = o.rule->fold;
+    if (examples_ && o.inner > 1) {
+      // Several lines of an example lie one behind the other.
+      const int64_t outer = o.outer / rows;
+      add("    for (int outer = 0; outer < ", outer, "; ++outer) {");
+      if (outer > 1 && n > kFewRows) add("      if (outer > 0) __syncthreads();");
+      add("      fold_example<", n, ", ", o.inner, ", ", fold, ">([&](int r, int c) { return ",
+          element(o.inputs[0], concat("((outer * ", n, " + r) * ", o.inner, " + c)"), rows),
+          "; }, [&](int c, float all) { ", put(i, 0, concat("(outer * ", o.inner, " + c)"), "all", rows),
+          " }, scratch);");
+      add("    }");
+      return;
+    }
     if (whole_ && o.outer == 1 && n > 32) {
       add("    const float all = fold_line<", n, ">([&](int c) { return ", element(o.inputs[0], "c", rows),
           "; }, ", fold, "(), (float*)shared);");
@@ -688,12 +1050,19 @@ class Writer {
   const Program& program_;
   const Schedule& schedule_;
   Source source_;
-  std::vector<int64_t> scratch_;  // by buffer
-  int64_t gathers_ = 0;           // tasks that fetch the rows of a run
+  std::vector<Fetch> fetches_;  // of the products of a group of examples, in their order
+  const Fetch* fetch_ = nullptr;
+  mutable std::vector<int64_t> scratch_;  // by buffer; -1: it has no place yet
+  mutable int64_t scratch_bytes_ = 0;
+  bool outlined_ = false;  // the code at hand is that of a function, with pointers g0, g1, ... to these
+  mutable std::vector<std::string> globals_;
+  std::map<std::string, std::string> outlined_by_text_;  // functions of examples' ops, by what they are
+  int64_t gathers_ = 0;                                  // tasks that fetch the rows of a run
   std::string functions_;
   std::string body_;  // of the group at hand
+  std::string epilogue_;
   int group_ = 0, op_ = 0;
-  bool whole_ = false;
+  bool whole_ = false, examples_ = false;
   int64_t shared_ = 0;  // bytes given out
   std::map<int, Held> held_;
   std::map<std::tuple<int, int64_t, int64_t, int64_t, int64_t>, Matrix> matrices_;

@@ -1,0 +1,244 @@
+"""Models as files: .keras, .weights.h5, safetensors, checkpoints of TensorFlow, Hugging Face's, ONNX; classes of Python in them."""
+
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+import zipfile
+
+import numpy as np
+
+import lockstep as tf
+from lockstep import keras
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "keras" / "testdata"
+
+
+@keras.saving.register_keras_serializable("Tests")
+class Scaled(keras.layers.Layer):
+    def __init__(self, factor=2.0, **kwargs):
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def build(self, input_shape):
+        self.gain = self.add_weight(shape=(input_shape[-1],), initializer="ones", name="gain")
+
+    def call(self, x):
+        return x * self.gain * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+class Residual(keras.Model):
+    """Its layers are attributes, alone and in a list."""
+
+    def __init__(self, units=4, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.first = keras.layers.Dense(units, activation="relu")
+        self.blocks = [keras.layers.Dense(units), keras.layers.Dense(units)]
+
+    def call(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+    def get_config(self):
+        return {"units": self.units, "name": self.name}
+
+
+@keras.saving.register_keras_serializable("Tests")
+class Bounded(keras.constraints.Constraint):
+    def __init__(self, limit):
+        self.limit = limit
+
+    def __call__(self, w):
+        return tf.clip_by_value(w, -self.limit, self.limit)
+
+    def get_config(self):
+        return {"limit": self.limit}
+
+
+def doubled_relu(x):
+    return tf.nn.relu(x) * 2.0
+
+
+def cubed_error(y_true, y_pred):
+    return tf.reduce_mean(tf.abs(y_true - y_pred) ** 3, axis=-1)
+
+
+class WeightedError(keras.losses.Loss):
+    def __init__(self, weight=3.0, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = weight
+
+    def call(self, y_true, y_pred):
+        return self.weight * tf.reduce_mean(tf.square(y_true - y_pred), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
+
+
+class Saving(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def config(self, path):
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("config.json"))
+
+    def assert_same(self, model, other):
+        np.testing.assert_allclose(model.predict(self.x, verbose=0), other.predict(self.x, verbose=0), rtol=1e-6)
+
+    def mlp(self, **settings):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, **settings), keras.layers.Dense(4)])
+        model.compile("adam", "mse", metrics=["mae"])
+        return model
+
+    def test_a_loaded_model_goes_on_where_it_stood(self):
+        model = self.mlp()
+        model.fit(self.x, self.x, epochs=3, verbose=0)
+        model.save(self.path("m.keras"))
+        other = keras.models.load_model(pathlib.Path(self.path("m.keras")))
+        self.assert_same(model, other)
+        self.assertIsInstance(other, keras.Sequential)
+        self.assertIsInstance(other.optimizer, keras.optimizers.Adam)
+        self.assertEqual(int(other.optimizer.iterations), 3)
+        self.assertEqual(other.loss.name, "mean_squared_error")
+        for one in (model, other):
+            one.fit(self.x, self.x, epochs=2, verbose=0, shuffle=False)
+        self.assert_same(model, other)
+        plain = keras.saving.load_model(self.path("m.keras"), compile=False)
+        self.assertIsNone(plain.optimizer)
+
+    def test_what_cannot_be_saved_is_told(self):
+        model = self.mlp()
+        with self.assertRaisesRegex(ValueError, "must end in .keras"):
+            model.save(self.path("m"))
+        with self.assertRaisesRegex(ValueError, "Keras 2"):
+            model.save(self.path("m.h5"))
+        model.save(self.path("m.keras"))
+        with self.assertRaises(FileExistsError):
+            model.save(self.path("m.keras"), overwrite=False)
+        with self.assertRaisesRegex(ValueError, "there is no file"):
+            keras.models.load_model(self.path("none.keras"))
+        with self.assertRaisesRegex(NotImplementedError, "onnx"):
+            model.export(self.path("saved"))
+        lambda_model = self.mlp(activation=lambda x: x)
+        with self.assertRaisesRegex(ValueError, "lambda"):
+            lambda_model.save(self.path("l.keras"))
+
+    def test_weights_in_every_format(self):
+        model, other = self.mlp(), self.mlp()
+        for name in ("w.weights.h5", "w.safetensors"):
+            model.save_weights(self.path(name))
+            other.set_weights([np.zeros(w.shape, np.float32) for w in other.weights])
+            other.load_weights(self.path(name))
+            self.assert_same(model, other)
+        with self.assertRaisesRegex(ValueError, "dense"):
+            keras.Sequential([keras.Input((4,)), keras.layers.Dense(9)]).load_weights(self.path("w.weights.h5"))
+        with self.assertRaises(NotImplementedError):
+            other.load_weights(self.path("w.weights.h5"), skip_mismatch=True)
+
+    def test_a_clone_has_weights_of_its_own(self):
+        model = self.mlp()
+        other = keras.models.clone_model(model)
+        self.assertEqual([w.shape for w in model.weights], [w.shape for w in other.weights])
+        self.assertFalse(np.allclose(model.weights[0], other.weights[0]))
+
+    def test_layers_of_python(self):
+        x = keras.Input((4,))
+        model = keras.Model(x, keras.layers.Dense(2, kernel_constraint=Bounded(0.5))(Scaled(3.0)(x)))
+        model.save(self.path("m.keras"))
+        layer = self.config(self.path("m.keras"))["config"]["layers"][1]
+        self.assertEqual((layer["class_name"], layer["registered_name"]), ("Scaled", "Tests>Scaled"))
+        other = keras.models.load_model(self.path("m.keras"))
+        self.assert_same(model, other)
+        self.assertIsInstance(other.layers[1], Scaled)
+        self.assertEqual(other.layers[1].factor, 3.0)
+        constraint = self.config(self.path("m.keras"))["config"]["layers"][2]["config"]["kernel_constraint"]
+        self.assertEqual((constraint["registered_name"], constraint["config"]), ("Tests>Bounded", {"limit": 0.5}))
+
+    def test_models_of_python_are_named_by_their_attributes(self):
+        model = Residual()
+        model.build((None, 4))
+        model.save(self.path("m.keras"))
+        other = keras.models.load_model(self.path("m.keras"), custom_objects={"Residual": Residual})
+        self.assert_same(model, other)
+        self.assertIsInstance(other, Residual)
+        third = Residual()
+        third.build((None, 4))
+        model.save_weights(self.path("m.weights.h5"))
+        third.load_weights(self.path("m.weights.h5"))
+        self.assert_same(model, third)
+        self.assertEqual(model._stored_names([l._handle.key for l in (model.first, *model.blocks)]),
+                         ["first", "blocks/dense", "blocks/dense_1"])
+
+    def test_functions_of_python(self):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, activation=doubled_relu)])
+        model.compile("sgd", cubed_error, metrics=[cubed_error])
+        model.fit(self.x, self.x, verbose=0)
+        model.save(self.path("m.keras"))
+        self.assertEqual(self.config(self.path("m.keras"))["compile_config"]["loss"]["config"], "cubed_error")
+        other = keras.models.load_model(self.path("m.keras"), custom_objects={"doubled_relu": doubled_relu,
+                                                                              "cubed_error": cubed_error})
+        self.assert_same(model, other)
+        self.assertEqual(model.evaluate(self.x, self.x, verbose=0), other.evaluate(self.x, self.x, verbose=0))
+
+    def test_losses_of_python(self):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+        model.compile("sgd", WeightedError(5.0))
+        model.fit(self.x, self.x, verbose=0)
+        model.save(self.path("m.keras"))
+        with keras.utils.custom_object_scope({"WeightedError": WeightedError}):
+            other = keras.models.load_model(self.path("m.keras"))
+        self.assertEqual(other.loss.weight, 5.0)
+        self.assertAlmostEqual(model.evaluate(self.x, self.x, verbose=0), other.evaluate(self.x, self.x, verbose=0), 5)
+        other.fit(self.x, self.x, verbose=0)
+
+    def test_a_name_that_is_not_known_is_told(self):
+        model = keras.Sequential([keras.Input((4,)), Scaled()])
+        text = model.to_json().replace("Scaled", "Other")
+        with self.assertRaisesRegex(LookupError, "Other"):
+            keras.models.model_from_json(text)
+
+    def test_objects_and_configurations(self):
+        for obj in (keras.layers.Dense(3, activation="relu"), keras.losses.Huber(0.5), keras.metrics.AUC(num_thresholds=20),
+                    keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)), Bounded(0.25),
+                    keras.initializers.HeNormal(seed=3), keras.regularizers.L2(0.1), keras.constraints.MaxNorm(3.0),
+                    Scaled(4.0, name="s")):
+            form = json.loads(json.dumps(keras.saving.serialize_keras_object(obj)))
+            made = keras.saving.deserialize_keras_object(form)
+            self.assertIs(type(made), type(obj))
+            self.assertEqual(made.get_config(), obj.get_config())
+
+    def test_files_of_keras(self):
+        for path in sorted((DATA / "files").glob("*.keras"))[:6]:
+            model = keras.models.load_model(path)
+            self.assertTrue(model.built, path.name)
+
+    def test_checkpoints_of_tensorflow(self):
+        prefix = DATA / "tensorflow" / "variables.index"
+        reader = tf.train.load_checkpoint(str(prefix).removesuffix(".index"))
+        shapes = reader.get_variable_to_shape_map()
+        self.assertEqual(tf.train.list_variables(str(prefix).removesuffix(".index")), sorted(shapes.items()))
+        name = next(name for name, shape in shapes.items() if shape and reader.get_variable_to_dtype_map()[name] == tf.float32)
+        self.assertEqual(list(reader.get_tensor(name).shape), shapes[name])
+        with self.assertRaises(tf.errors.NotFoundError):
+            reader.get_tensor("nothing")
+
+    def test_the_zoo_and_onnx(self):
+        model = keras.applications.mlp(hidden=[8])
+        model.export(self.path("m.onnx"), format="onnx")
+        self.assertGreater(os.path.getsize(self.path("m.onnx")), 1000)
+        with self.assertRaisesRegex(tf.errors.OpError, "config.json"):
+            keras.applications.from_hugging_face(self.folder)
