@@ -120,6 +120,13 @@ TEST(StridedSliceGrad, PutsTheGradientInItsPlace) {
   }
 }
 
+TEST(StridedSliceGrad, OfAllIsWhatArrives) {
+  const Tensor d = random_tensor(DType::float32, {3, 2});
+  EXPECT_EQ(strided_slice_grad(d, {3, 2}, {{0, 0}, {3, 2}, {1, 1}}).impl(), d.impl());
+  const Tensor backwards = strided_slice_grad(d, {3, 2}, {{2, 0}, {3, 2}, {-1, 1}});
+  EXPECT_TRUE(same_bits(strided_slice(backwards, {2, 0}, {-4, 2}, {-1, 1}), d));
+}
+
 TEST(StridedSliceGrad, IsTheGradientOfSlicesAndBack) {
   const Tensor x = random_tensor(DType::float32, {5, 6});
   const Tensor weight = random_tensor(DType::float32, {3, 2}, 4);

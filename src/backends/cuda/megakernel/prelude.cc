@@ -838,17 +838,14 @@ __device__ inline void filter_gradient(const R& row_under, const C& column_under
   }
 }
 
-// The sums over `length` rows of x(row, column), for each of `inner` columns. E: finish(column, sum). `shared`: kThreads floats,
-// where there are more than kFewRows. Few rows are added by the last threads, which have less to do in products.
-constexpr int kFewRows = 32;
+// The sums over `length` rows of x(row, column), for each of `inner` columns. E: finish(column, sum). `shared`: kThreads floats.
 template <int length, int inner, class F, class X, class E>
 __device__ inline void fold_example(const X& x, const E& e, float* shared) {
   constexpr int kMost = kThreads / inner < length ? kThreads / inner : length;
-  constexpr int kParts = kMost > 0 && length > kFewRows ? kMost : 1;
+  constexpr int kParts = kMost > 0 ? kMost : 1;
   if constexpr (kParts == 1) {
-    for (int column = kThreads - 1 - (int)threadIdx.x; column < inner; column += kThreads) {
+    for (int column = threadIdx.x; column < inner; column += kThreads) {
       float all = F::neutral();
-#pragma unroll 16
       for (int r = 0; r < length; ++r) all = F()(all, x(r, column));
       e(column, all);
     }

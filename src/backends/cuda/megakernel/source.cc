@@ -19,8 +19,7 @@ constexpr int64_t kLeastGathering = 8;        // blocks that fetch rows
 constexpr int64_t kMostHeld = 4096;           // bytes of a value in shared memory between ops of one block
 constexpr int64_t kStreamBytes = 176 << 10;   // that the warps of a block have under way
 constexpr int64_t kExampleBytes = 208 << 10;  // of an example's values in shared memory
-constexpr int64_t kFewRows = 32;  // of an example: they are added without shared memory (prelude.cc)
-constexpr int64_t kMostFetched = 32 << 10;  // of a value of an example that others have made
+constexpr int64_t kMostFetched = 32 << 10;    // of a value of an example that others have made
 
 int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
@@ -630,7 +629,7 @@ class Writer {
           writes.emplace_back(held.begin, held.end);
         }
       }
-      int64_t scratch = 4 * (o.kind == Kind::fold && o.inner > 1 && o.length > kFewRows ? threads() : 0);
+      int64_t scratch = 4 * (o.kind == Kind::fold && o.inner > 1 ? threads() : 0);
       if (o.kind == Kind::example && o.rule->scratch) scratch = 4 * o.rule->scratch(o);
       const int64_t scratch_at = scratch > 0 ? places.find(now, now, scratch) : 0;
       require(scratch_at >= 0, ErrorCode::internal, std::source_location::current(),
@@ -1024,7 +1023,7 @@ class Writer {
       // Several lines of an example lie one behind the other.
       const int64_t outer = o.outer / rows;
       add("    for (int outer = 0; outer < ", outer, "; ++outer) {");
-      if (outer > 1 && n > kFewRows) add("      if (outer > 0) __syncthreads();");
+      if (outer > 1) add("      if (outer > 0) __syncthreads();");
       add("      fold_example<", n, ", ", o.inner, ", ", fold, ">([&](int r, int c) { return ",
           element(o.inputs[0], concat("((outer * ", n, " + r) * ", o.inner, " + c)"), rows),
           "; }, [&](int c, float all) { ", put(i, 0, concat("(outer * ", o.inner, " + c)"), "all", rows),
