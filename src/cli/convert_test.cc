@@ -15,7 +15,8 @@ class ConvertTest : public ToolTest {
  protected:
   void SetUp() override {
     ToolTest::SetUp();
-    const Answer trained = shell("lockstep train mlp --epochs 1 --train-size 128 --test-size 16 --output out");
+    const Answer trained =
+        shell("lockstep train mlp --epochs 1 --train-size 128 --test-size 16 --output out");
     ASSERT_EQ(trained.status, 0) << trained.errors;
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }

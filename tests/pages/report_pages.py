@@ -107,15 +107,10 @@ class Pages(unittest.TestCase):
             self.assertNotEqual(page.ask("document.querySelector('#timeline-range').textContent"), before, "dragging zooms")
             self.assertEqual(page.ask("document.getElementById('plot-timeline').getBoundingClientRect().top"), top,
                              "the plot stays where it is")
-            told = ""
-            for _ in range(20):  # a page that has just been drawn anew may not take the first click
-                page.settle()
-                page.click(*page.ask(WIDEST_BAR))
-                page.settle()  # Chart.js looks at clicks when it draws
-                told = page.ask("document.querySelector('#timeline-span').textContent")
-                if "(" in told:
-                    break
-            self.assertIn("(", told, "a click names a span")
+            page.settle()
+            page.click(*page.ask(WIDEST_BAR))
+            page.settle()  # Chart.js looks at clicks when it draws
+            self.assertIn("(", page.ask("document.querySelector('#timeline-span').textContent"), "a click names a span")
             page.ask("[...document.querySelectorAll('#timeline button')].find(b => b.textContent === 'All').click()")
             self.assertEqual(page.ask("document.querySelector('#timeline-range').textContent"), before)
         page.ask("document.querySelectorAll('button, summary').forEach(one => one.click())")

@@ -133,7 +133,8 @@ const timeline = {
           }),
           {
             legend: {display: false},
-            interaction: {mode: 'point', intersect: true},
+            // A bar that ends outside of the part that is shown is there all the same.
+            interaction: {mode: 'point', intersect: true, includeInvisible: true},
             top: {
               indexAxis: 'y',
               onClick: (event, items) => {

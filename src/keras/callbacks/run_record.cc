@@ -33,7 +33,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 // How often the clock is looked at: less often as the run grows.
 constexpr int64_t kFirstLookNs = kSecond / 50, kLookNs = kSecond / 5;
 constexpr int64_t kWordNs = kSecond;  // between two that a worker sends to the chief
-constexpr int64_t kCloseLooks = 128;      // batches
+constexpr int64_t kCloseLooks = 128;  // batches
 constexpr int64_t kTraceFrom = 4, kTracedSteps = 3;
 constexpr int64_t kEventsPerThread = 1 << 14;  // a MiB
 constexpr size_t kMostPoints = 1000;           // of a curve
