@@ -161,7 +161,7 @@ class WrittenInitializer final : public WrittenRule<keras::Initializer> {
   using WrittenRule::WrittenRule;
   Tensor make(const Shape& shape, DType dtype) const override {
     const nb::gil_scoped_acquire acquire;
-    return called(dtype, python::to_python(shape), python::to_python(dtype));
+    return called(dtype, python::to_python(shape), "dtype"_a = python::to_python(dtype));
   }
 };
 class WrittenRegularizer final : public WrittenRule<keras::Regularizer> {
