@@ -412,9 +412,16 @@ class Layer:
 
     def adapt(self, data, batch_size=None, steps=None):
         """Learns from data before training."""
-        if hasattr(data, "_handle") and not is_tensor(data):
-            from .. import ops
-            data = ops.concat([element[0] if isinstance(element, tuple) else element for element in data], 0)
+        from .utils import PyDataset
+        if isinstance(data, PyDataset):
+            data = [data[number] for number in range(len(data))]
+        elif hasattr(data, "_handle") and not is_tensor(data):
+            data = list(data)
+        elif not isinstance(data, list) or not data or not isinstance(data[0], (np.ndarray, tuple)):
+            data = [data]
+        from .. import ops
+        data = ops.concat([convert_to_tensor(batch[0] if isinstance(batch, tuple) else batch) for batch in data], 0) \
+            if len(data) > 1 else data[0][0] if isinstance(data[0], tuple) else data[0]
         _lockstep.Layer.adapted(self._handle, convert_to_tensor(data))
 
     @property
