@@ -81,6 +81,11 @@ class WrittenLayer final : public Base, public Written {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
   }
+  // The name that the class was registered by.
+  std::string module() const override {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<std::string>(self().attr("_name_in_files"));
+  }
   // Files name layers by the attributes that hold them, as Keras' do.
   std::vector<std::string> stored_names() const override {
     const nb::gil_scoped_acquire acquire;

@@ -40,6 +40,7 @@ MODULES = ("activations", "callbacks", "constraints", "initializers", "layers", 
            "random", "regularizers", "saving", "trainers", "utils")
 OTHER_FRAMEWORKS = ("tensorflow", "jax", "torch", "openvino", "grain", "flax", "sklearn", "tf2onnx", "onnxruntime", "orbax", "ai_edge_litert",
                     "scipy", "pandas", "h5py", "PIL", "requests", "matplotlib")
+PRIVATE = ("trainers/data_adapters/",)  # tests of modules that nothing public names
 OUTCOMES = ("passed", "failed", "absent", "not applicable")
 
 
@@ -64,7 +65,7 @@ def version(folder):
 
 def test_files(folder, wanted):
     files = sorted(path.relative_to(folder / "src").as_posix() for path in (folder / "src").rglob("*_test.py"))
-    return [name for name in files if name.split("/")[0] in MODULES and
+    return [name for name in files if name.split("/")[0] in MODULES and not name.startswith(PRIVATE) and
             (not wanted or any(name == word or name.startswith(word.rstrip("/") + "/") for word in wanted))]
 
 

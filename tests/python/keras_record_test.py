@@ -10,14 +10,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class KerasOwnTests(unittest.TestCase):
-    def setUp(self):
-        self.record = json.loads(keras_own_tests.RECORD.read_text())
-
     def test_the_table_of_the_documentation_is_the_record(self):
+        record = json.loads(keras_own_tests.RECORD.read_text())
         text = (ROOT / "docs" / "keras.md").read_text()
-        self.assertIn(keras_own_tests.table(self.record["files"]), text,
-                      "docs/keras.md: the table of keras_own_tests.py --table, for the tests of Keras " + self.record["keras"])
-        self.assertIn(f"Keras {self.record['keras']}", text)
+        self.assertIn(keras_own_tests.table(record["files"]), text, "docs/keras.md has what keras_own_tests.py --table prints")
+        self.assertIn(f"Keras {record['keras']}", text)
 
     def test_a_file_that_passes_less_often_is_told(self):
         recorded = {"losses/losses_test.py": {"passed": 5, "failed": 1}}

@@ -564,6 +564,10 @@ class Layer:
                 return None
         raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
 
+    @property
+    def _name_in_files(self):
+        return saving.make_known(type(self))
+
     def _serialized_for_file(self):
         return self._handle.serialize()
 
