@@ -145,7 +145,8 @@ def main():
         alone.mkdir()
         (alone / options.extension.name).symlink_to(options.extension.resolve())
         subprocess.run([sys.executable, "-B", "-m", "nanobind.stubgen", "-q", "-m", "_lockstep", "-o",
-                        str(options.output / "_lockstep.pyi")], check=True, env={**os.environ, "PYTHONPATH": str(alone)})
+                        str(options.output / "_lockstep.pyi")], check=True,
+                       env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(alone), os.environ.get("PYTHONPATH"))))})
 
 
 if __name__ == "__main__":

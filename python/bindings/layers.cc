@@ -81,6 +81,11 @@ class WrittenLayer final : public Base, public Written {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
   }
+  // The name that the class was registered by.
+  std::string module() const override {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<std::string>(self().attr("_name_in_files"));
+  }
   // Files name layers by the attributes that hold them, as Keras' do.
   std::vector<std::string> stored_names() const override {
     const nb::gil_scoped_acquire acquire;
@@ -161,7 +166,7 @@ class WrittenInitializer final : public WrittenRule<keras::Initializer> {
   using WrittenRule::WrittenRule;
   Tensor make(const Shape& shape, DType dtype) const override {
     const nb::gil_scoped_acquire acquire;
-    return called(dtype, python::to_python(shape), python::to_python(dtype));
+    return called(dtype, python::to_python(shape), "dtype"_a = python::to_python(dtype));
   }
 };
 class WrittenRegularizer final : public WrittenRule<keras::Regularizer> {

@@ -363,6 +363,11 @@ def tensor_scatter_nd_update(tensor, indices, updates, name=None):
     return _ops.tensor_scatter_nd_update(tensor, indices, updates)
 
 
+def tensor_scatter_nd_sub(tensor, indices, updates, name=None):
+    """The tensor with updates taken away at these places."""
+    return _ops.tensor_scatter_nd_add(tensor, indices, _ops.negative(updates))
+
+
 def tensor_scatter_nd_add(tensor, indices, updates, name=None):
     """The tensor with updates added at these places."""
     return _ops.tensor_scatter_nd_add(tensor, indices, updates)

@@ -327,6 +327,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   if (validates) options.validation_data = data_of(data.validation);
   keras::History history = model.fit(data_of(data.train), options);
   history.time.setting.kind = observe::RunKind::command_line;
+  if (!reports.trained.empty()) history.time.trained = reports.trained;
   // Before anything else: a system that wants the machine back does not wait long.
   if (chief() && !output.empty()) {
     lock_output();

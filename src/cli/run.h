@@ -11,6 +11,7 @@ namespace lockstep::cli {
 
 // What the command line adds to a run.
 struct RunReports {
+  std::string trained = {};      // what was asked for: the path of a run file, or a network
   std::FILE* out = stdout;       // progress, of the chief; fit's own bar always goes to standard output
   std::string step_log = {};     // a CSV of every step's own loss
   std::string tensorboard = {};  // a folder

@@ -244,7 +244,8 @@ int train(const TrainFlags& flags) {
   std::optional<TemporaryFolder> record_folder;
   if (!flags.report.empty() && run.output.empty()) record_folder.emplace();
 
-  const RunReports reports{.out = json_on_stdout ? stderr : stdout,
+  const RunReports reports{.trained = flags.run,
+                           .out = json_on_stdout ? stderr : stdout,
                            .step_log = flags.step_log,
                            .tensorboard = flags.tensorboard,
                            .record = record_folder ? record_folder->path() : "",

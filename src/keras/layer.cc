@@ -491,9 +491,14 @@ static std::vector<Shape> input_shapes(const Json& json) {
 Json Layer::serialize(std::source_location where) const {
   const CallSite site(where);
   checked(where);
-  Json json = serialized(base_->module(), class_name(), base_->get_config());
+  const std::string module = base_->module();
+  Json json = serialized(module, class_name(), base_->get_config());
   SharedLayersWritten::mark(*base_, json);
-  if (const auto registered = user_classes().find(class_name()); registered != user_classes().end()) {
+  // A front that has classes of its own, two of one name perhaps, says what they were registered by in the module's place.
+  if (module.find('>') != std::string::npos) {
+    json.set("module", nullptr);
+    json.set("registered_name", module);
+  } else if (const auto registered = user_classes().find(class_name()); registered != user_classes().end()) {
     json.set("module", nullptr);
     json.set("registered_name", registered->second);
   }

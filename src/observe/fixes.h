@@ -12,20 +12,20 @@
 
 namespace lockstep::observe::fixes {
 
-std::string batch_size(const RunSetting& setting, int64_t batch, const std::string& words = {});
-std::string input_ready_in_time(const RunSetting& setting, int64_t batch);
+std::string batch_size(const RunSummary& run, int64_t batch, const std::string& words = {});
+std::string input_ready_in_time(const RunSummary& run, int64_t batch);
 std::string fewer_bytes(const RunSummary& summary);
-std::string work_beside_steps(const RunSetting& setting);
+std::string work_beside_steps(const RunSummary& run);
 std::string shares(const RunSummary& summary, const std::vector<double>& weights);
-std::string whole_batches(const RunSetting& setting, int64_t batch);
-std::string one_shape(const RunSetting& setting, int64_t batch);
-std::string values_on_device(const RunSetting& setting);
-std::string data_on_device(const RunSetting& setting);
-std::string threads(const RunSetting& setting, size_t replicas);
-std::string no_checks(const RunSetting& setting);
-std::string trace(const RunSetting& setting);
-std::string free_results(const RunSetting& setting);
-std::string less_memory(const RunSetting& setting, int64_t batch);
+std::string whole_batches(const RunSummary& run, int64_t batch);
+std::string one_shape(const RunSummary& run, int64_t batch);
+std::string values_on_device(const RunSummary& run);
+std::string data_on_device(const RunSummary& run);
+std::string threads(const RunSummary& run, size_t replicas);
+std::string no_checks(const RunSummary& run);
+std::string trace(const RunSummary& run);
+std::string free_results(const RunSummary& run);
+std::string less_memory(const RunSummary& run, int64_t batch);
 std::string share_examples(const RunSummary& summary);
 std::string gpu_in_place_of_cpu(const RunSummary& summary);
 

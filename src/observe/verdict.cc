@@ -77,8 +77,8 @@ double possible_factor(const Run& run, double factor) {
 std::string larger_batch(const Run& run, double factor, const std::string& words) {
   const auto batch = static_cast<double>(batch_size(run));
   if (batch == 0 && setting(run).kind != RunKind::command_line)
-    return fixes::batch_size(setting(run), 0, fmt::format("{:.0f} times as large; {}", factor, words));
-  return fixes::batch_size(setting(run), std::llround(batch * factor), words);
+    return fixes::batch_size(*run.summary, 0, fmt::format("{:.0f} times as large; {}", factor, words));
+  return fixes::batch_size(*run.summary, std::llround(batch * factor), words);
 }
 
 // The host waits for what a device computes beside it: what the host does meanwhile costs nothing.
@@ -127,7 +127,7 @@ std::optional<Verdict> input_bound(const Run& run) {
   v.evidence =
       fmt::format("input_wait {} of {} {} per step ({}); compute {} {}", in(wait), in(wall), in.name(),
                   spread(run, Category::input_wait), in(run.mean[Category::compute]), in.name());
-  v.fix = fixes::input_ready_in_time(setting(run), batch_size(run));
+  v.fix = fixes::input_ready_in_time(*run.summary, batch_size(run));
   // The pipeline knows better.
   const InputSummary& input = run.summary->input;
   if (!input.bottleneck.empty()) v.evidence += "; the input's bottleneck is " + input.bottleneck;
@@ -203,7 +203,7 @@ std::optional<Verdict> loop_bound(const Run& run) {
   const TimeUnit in(wall);
   v.evidence = fmt::format("loop {} of {} {} per step ({}); compute {} {}", in(own), in(wall), in.name(),
                            spread(run, Category::loop), in(run.mean[Category::compute]), in.name());
-  v.fix = fixes::work_beside_steps(setting(run));
+  v.fix = fixes::work_beside_steps(*run.summary);
   expect_saving(v, wall, own, "if it is done beside the steps, or not after each");
   return v;
 }
@@ -276,7 +276,7 @@ std::optional<Verdict> waiting_for_others(const Run& run) {
       "waiting_for_others {} of {} {} per step ({}); compute {} on every replica: steps of uneven length",
       in(run.mean[Category::waiting_for_others]), in(run.mean.wall), in.name(),
       spread(run, Category::waiting_for_others), spread(run, Category::compute));
-  v.fix = fixes::trace(setting(run));
+  v.fix = fixes::trace(*run.summary);
   expect_saving(v, run.mean.wall, waiting, "if all arrive together");
   return v;
 }
@@ -302,8 +302,8 @@ std::optional<Verdict> partial_replicas(const Run& run) {
   // Incomplete in most steps: the batch does not divide. Now and then: the last batch of an epoch.
   const bool always = 2 * run.incomplete_steps >= run.steps;
   const int64_t whole = (std::max(batch_size(run), replicas) + replicas - 1) / replicas * replicas;
-  v.fix = always ? fixes::batch_size(setting(run), whole, fmt::format("a multiple of {} replicas", replicas))
-                 : fixes::whole_batches(setting(run), whole);
+  v.fix = always ? fixes::batch_size(*run.summary, whole, fmt::format("a multiple of {} replicas", replicas))
+                 : fixes::whole_batches(*run.summary, whole);
   v.speedup = slots / examples;
   v.gain = fmt::format("up to {:.2f}x examples/s, if a full slice takes as long as a partial one", v.speedup);
   return v;
@@ -318,7 +318,7 @@ std::optional<Verdict> retracing(const Run& run) {
   const TimeUnit in(wall);
   v.evidence = fmt::format("{} traces in {} steps; compiling takes {} of {} {} per step", run.late_traces,
                            run.steady_steps, in(run.late_compiling), in(wall), in.name());
-  v.fix = fixes::one_shape(setting(run), batch_size(run));
+  v.fix = fixes::one_shape(*run.summary, batch_size(run));
   expect_saving(v, wall, run.late_compiling, "if one trace serves all steps");
   return v;
 }
@@ -342,7 +342,7 @@ std::optional<Verdict> host_copies(const Run& run) {
   v.evidence = fmt::format("{:.3g} value reads and {:.3g} copies ({:.3g} MB) per step; copy {} of {} {}",
                            reads, copies, mean[Counter::host_copy_bytes] / 1e6, in(mean[Category::copy]),
                            in(mean.wall), in.name());
-  v.fix = by_reads ? fixes::values_on_device(setting(run)) : fixes::data_on_device(setting(run));
+  v.fix = by_reads ? fixes::values_on_device(*run.summary) : fixes::data_on_device(*run.summary);
   expect_saving(v, mean.wall, by_reads ? alternating : copy,
                 by_reads ? "if host and devices work at the same time" : "if no copy is waited for");
   return v;
@@ -363,7 +363,7 @@ std::optional<Verdict> descheduled(const Run& run) {
       "measured it; all threads together waited {:.3g} ms per step for a processor",
       setting(run).threads, setting(run).cores, each(run, [](auto& r) { return r.descheduled_share; }),
       run.replicas.size() - 1, waited_ms);
-  v.fix = fixes::threads(setting(run), run.replicas.size());
+  v.fix = fixes::threads(*run.summary, run.replicas.size());
   expect_saving(v, run.mean.wall, share * run.mean.wall, "on processors of their own");
   return v;
 }
@@ -377,7 +377,7 @@ std::optional<Verdict> numerics_checked(const Run& run) {
   const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format("{} of {} {} per step; enable_check_numerics() is on", in(checking),
                            in(run.mean.wall), in.name());
-  v.fix = fixes::no_checks(setting(run));
+  v.fix = fixes::no_checks(*run.summary);
   expect_saving(v, run.mean.wall, checking, "without the checks");
   return v;
 }
@@ -389,7 +389,7 @@ std::optional<Verdict> unattributed(const Run& run) {
   const TimeUnit in(run.mean.wall);
   v.evidence = fmt::format("unattributed {} of {} {} per step ({})", in(run.mean[Category::unattributed]),
                            in(run.mean.wall), in.name(), spread(run, Category::unattributed));
-  v.fix = fixes::trace(setting(run));
+  v.fix = fixes::trace(*run.summary);
   v.gain = "not known: what the time went into has to be found first";
   return v;
 }
@@ -402,7 +402,7 @@ std::optional<Verdict> memory_grows(const Run& run) {
       v.cause = fmt::format("{} on {} take more memory with every epoch", use.name, memory.device);
       v.evidence = fmt::format("{:.3g} MB more at the end than after the first epoch; {:.3g} MB at the peak",
                                static_cast<double>(use.grown) / 1e6, static_cast<double>(memory.peak) / 1e6);
-      v.fix = fixes::free_results(setting(run));
+      v.fix = fixes::free_results(*run.summary);
       v.gain = "no speed, but a run that does not end with out_of_memory";
       return v;
     }
@@ -419,7 +419,7 @@ std::optional<Verdict> memory_close(const Run& run) {
     v.evidence = fmt::format("{:.3g} of {:.3g} MB at the peak{}", static_cast<double>(memory.peak) / 1e6,
                              static_cast<double>(memory.limit) / 1e6,
                              memory.uses.empty() ? "" : "; most of it: " + memory.uses[0].name);
-    v.fix = fixes::less_memory(setting(run), batch_size(run));
+    v.fix = fixes::less_memory(*run.summary, batch_size(run));
     v.gain = "no speed, but room for a larger batch, another shape or another program";
     return v;
   }

@@ -1,6 +1,7 @@
 """Keras' own unit tests, run against lockstep.keras.
 
-    keras_own_tests.py [--record] [--why] [MODULE or FILE...]
+    keras_own_tests.py [--record] [--why] [--cases] [MODULE or FILE...]
+    keras_own_tests.py --table
 
 The package keras on PyPI carries its tests. They are run as they are, from where Keras is installed (LOCKSTEP_KERAS_PYTHON names a
 Python that has it); of Keras nothing else is loaded but the helpers of its tests (keras.src.testing). The tests name what they
@@ -39,6 +40,7 @@ MODULES = ("activations", "callbacks", "constraints", "initializers", "layers", 
            "random", "regularizers", "saving", "trainers", "utils")
 OTHER_FRAMEWORKS = ("tensorflow", "jax", "torch", "openvino", "grain", "flax", "sklearn", "tf2onnx", "onnxruntime", "orbax", "ai_edge_litert",
                     "scipy", "pandas", "h5py", "PIL", "requests", "matplotlib")
+PRIVATE = ("trainers/data_adapters/",)  # tests of modules that nothing public names
 OUTCOMES = ("passed", "failed", "absent", "not applicable")
 
 
@@ -63,7 +65,7 @@ def version(folder):
 
 def test_files(folder, wanted):
     files = sorted(path.relative_to(folder / "src").as_posix() for path in (folder / "src").rglob("*_test.py"))
-    return [name for name in files if name.split("/")[0] in MODULES and
+    return [name for name in files if name.split("/")[0] in MODULES and not name.startswith(PRIVATE) and
             (not wanted or any(name == word or name.startswith(word.rstrip("/") + "/") for word in wanted))]
 
 
@@ -278,7 +280,7 @@ def reason_of(error):
         if isinstance(chain, AttributeError) and (found := re.match(r"module 'keras[\w.]*' has no attribute '\w+'", text)):
             return "absent", found.group(0)
         if isinstance(chain, (AttributeError, TypeError, ValueError)) and LEFT_OUT.search(text):
-            return "absent", "LoRA, quantization, rematerialization, bounding boxes"
+            return "absent", "LoRA, quantization, rematerialization, bounding boxes, stateless calls"
         if isinstance(chain, (TypeError, ValueError)) and "no tensor holds elements of type" in text:
             return "absent", "a dtype that tensors do not have"
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
@@ -360,7 +362,7 @@ def _adapt_helpers():
 
 
 # Public methods and settings of layers that Lockstep has none of, as docs/keras.md says.
-LEFT_OUT = re.compile(r"enable_lora|lora_rank|lora_alpha|quantize|rematerialized_call|bounding_box|_awq|gptq|(int8|int4|float8)_from_")
+LEFT_OUT = re.compile(r"enable_lora|lora_rank|lora_alpha|quantize|rematerialized_call|bounding_box|_awq|gptq|stateless_(call|update_state|result|reset_state|apply)|(int8|int4|float8)_from_")
 
 
 def run_file(folder, name):
@@ -451,11 +453,15 @@ def main():
     parser.add_argument("--record", action="store_true", help="write what became of the cases to testdata/keras_own_tests.json")
     parser.add_argument("--why", action="store_true", help="why cases did not pass, the most frequent reason first")
     parser.add_argument("--cases", action="store_true", help="every case that failed, with its reason")
+    parser.add_argument("--table", action="store_true", help="what is recorded, as a table")
     parser.add_argument("--file", help=argparse.SUPPRESS)
     parser.add_argument("wanted", nargs="*", help="a module or a file of Keras' tests, as layers or layers/core/dense_test.py")
     options = parser.parse_args()
     if options.file:
         run_file(pathlib.Path(options.wanted[0]), options.file)
+        return 0
+    if options.table:
+        print(table(json.loads(RECORD.read_text())["files"]))
         return 0
     folder = keras_folder()
     if folder is None:

@@ -28,6 +28,22 @@ def classifier(**kwargs):
 
 
 class Models(unittest.TestCase):
+    def test_functions_of_tensorflow_are_initializers(self):
+        layer = keras.layers.Dense(2, kernel_initializer=tf.random.normal)
+        self.assertEqual(layer(np.ones((1, 3), np.float32)).shape, (1, 2))
+
+    def test_numbers_in_lists_and_weights_by_name(self):
+        class Scaled(keras.layers.Layer):
+            def build(self, input_shape):
+                self.scale = self.add_weight("scale", shape=(int(input_shape[-1]),), initializer="ones")
+
+            def call(self, x):
+                return x * self.scale
+
+        layer = Scaled()
+        self.assertEqual(layer([[2.0, 3.0]]).numpy().tolist(), [[2.0, 3.0]])
+        self.assertEqual(layer.submodules, ())
+
     def test_sequential_learns(self):
         x, y = numbers()
         model = classifier()

@@ -17,7 +17,7 @@ def resident():
         return int(file.read().split()[1]) * 4096
 
 
-class Leaks(unittest.TestCase):
+class ManyObjects(unittest.TestCase):
     def assert_nothing_stays(self, make, count=COUNT):
         """Makes things and drops them; the first few fill caches, and the allocator keeps what it was given for a while."""
         for _ in range(count // 20 + 100):

@@ -168,6 +168,18 @@ class Saving(unittest.TestCase):
         constraint = self.config(self.path("m.keras"))["config"]["layers"][2]["config"]["kernel_constraint"]
         self.assertEqual((constraint["registered_name"], constraint["config"]), ("Tests>Bounded", {"limit": 0.5}))
 
+    def test_two_classes_of_one_name_are_kept_apart(self):
+        mine = Scaled
+
+        @keras.saving.register_keras_serializable("Others", "Scaled")
+        class Other(keras.layers.Layer):
+            def call(self, x):
+                return x
+        Other.__name__ = "Scaled"
+        for cls in (mine, Other):
+            model = keras.Sequential([keras.Input((4,)), cls()])
+            self.assertIs(type(keras.models.model_from_json(model.to_json()).layers[0]), cls)
+
     def test_models_of_python_are_named_by_their_attributes(self):
         model = Residual()
         model.build((None, 4))

@@ -163,6 +163,7 @@ struct RunSummary {
   std::vector<WorkerSummary> workers = {};  // empty: one process
   bool measures_descheduled = false;
   RunSetting setting = {};
+  std::string trained = "run.json";  // by lockstep train: the run file, or the network
   InputSummary input = {};
   std::string sums = {};                   // how several devices all-reduce, and why like that
   std::string on_cpu = {};                 // what ran there that was to run on a GPU, and why; empty: nothing

@@ -293,6 +293,8 @@ class Layer:
                 options["training"] = bool(training)
             if "training" not in _call_parameters(type(self)) or training is None:
                 kwargs = {key: value for key, value in kwargs.items() if key != "training"}
+        if args and isinstance(args[0], (list, tuple)) and all(isinstance(leaf, (int, float)) for leaf in nest.flatten(args[0])):
+            args = (convert_to_tensor(args[0]),) + args[1:]  # numbers in lists
         leaves = nest.flatten((args, kwargs))
         leaves = [convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
         if args and isinstance(args[0], (int, float)) and not isinstance(args[0], bool):
@@ -381,12 +383,14 @@ class Layer:
             for part in value.values():
                 self._hold(part)
 
-    def add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
-                   constraint=None, aggregation=None, name=None, **kwargs):
-        """A weight of this layer."""
-        if isinstance(shape, str):  # Keras 2: the name first
-            name, shape = shape, initializer
-            initializer = kwargs.pop("initializer_", None)
+    def add_weight(self, *args, **kwargs):
+        """A weight of this layer: add_weight(shape, initializer, dtype, trainable, ..., name=)."""
+        if args and isinstance(args[0], str):  # Keras 2: the name first
+            return self._add_weight(*args[1:], name=args[0], **kwargs)
+        return self._add_weight(*args, **kwargs)
+
+    def _add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
+                    constraint=None, aggregation=None, name=None, **kwargs):
         variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
                                            _initializer(initializer), serialized(regularizer), serialized(constraint),
                                            bool(trainable))
@@ -395,6 +399,12 @@ class Layer:
 
     add_variable = add_weight
 
+    @property
+    def submodules(self):
+        """The layers inside, and those inside of them."""
+        inside = self._inside()
+        return tuple(inside) + tuple(layer for part in inside for layer in part.submodules)
+
     def add_loss(self, loss):
         """A scalar that is added to the loss of the step."""
         for one in nest.flatten(loss):
@@ -402,9 +412,16 @@ class Layer:
 
     def adapt(self, data, batch_size=None, steps=None):
         """Learns from data before training."""
-        if hasattr(data, "_handle") and not is_tensor(data):
-            from .. import ops
-            data = ops.concat([element[0] if isinstance(element, tuple) else element for element in data], 0)
+        from .utils import PyDataset
+        if isinstance(data, PyDataset):
+            data = [data[number] for number in range(len(data))]
+        elif hasattr(data, "_handle") and not is_tensor(data):
+            data = list(data)
+        elif not isinstance(data, list) or not data or not isinstance(data[0], (np.ndarray, tuple)):
+            data = [data]
+        from .. import ops
+        data = ops.concat([convert_to_tensor(batch[0] if isinstance(batch, tuple) else batch) for batch in data], 0) \
+            if len(data) > 1 else data[0][0] if isinstance(data[0], tuple) else data[0]
         _lockstep.Layer.adapted(self._handle, convert_to_tensor(data))
 
     @property
@@ -546,6 +563,10 @@ class Layer:
             if name in ("bias", "kernel", "embeddings", "gamma", "beta"):
                 return None
         raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
+
+    @property
+    def _name_in_files(self):
+        return saving.make_known(type(self))
 
     def _serialized_for_file(self):
         return self._handle.serialize()
