@@ -18,3 +18,8 @@ configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake
 write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
         DESTINATION ${package_destination} COMPONENT library)
+
+if(LOCKSTEP_SIMD STREQUAL "native")
+  install(CODE [[message(WARNING "This library runs on processors like this machine's alone; for all: cmake -DLOCKSTEP_SIMD=all, and build again")]]
+          COMPONENT library)
+endif()

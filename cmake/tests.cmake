@@ -207,10 +207,10 @@ set(rules ${PROJECT_SOURCE_DIR}/tests/rules)
 foreach(rule room_order header_cycles op_names public_includes readme_samples typed_streams words)
   lockstep_add_command(rules.${rule} COMMAND ${python} ${rules}/${rule}.py --root ${PROJECT_SOURCE_DIR})
 endforeach()
-lockstep_add_command(rules.headers_alone COMMAND ${python} ${rules}/headers_alone.py --root ${PROJECT_SOURCE_DIR}
-                     --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/headers_alone.json)
+lockstep_add_command(rules.files_alone COMMAND ${python} ${rules}/files_alone.py --root ${PROJECT_SOURCE_DIR}
+                     --compiler ${CMAKE_CXX_COMPILER} --cache ${PROJECT_BINARY_DIR}/files_alone.json)
 lockstep_add_command(rules.checkers COMMAND ${python} ${rules}/rules_test.py --compiler ${CMAKE_CXX_COMPILER})
-if(simd_sources)
+if(simd_sources AND LOCKSTEP_SIMD STREQUAL "all")
   lockstep_add_command(rules.simd_symbols COMMAND ${python} ${rules}/simd_symbols.py
                        --first $<TARGET_OBJECTS:lockstep_simd_v2>
                        --later $<TARGET_OBJECTS:lockstep_simd_v3> $<TARGET_OBJECTS:lockstep_simd_v4>)

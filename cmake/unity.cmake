@@ -1,5 +1,5 @@
 # Unity builds: files of one folder are compiled together, so that the headers are read and the templates instantiated once
-# for all of them; a first build takes half the time. The preset `dev` compiles every file on its own.
+# for all of them; a first build takes half the time. ./run lint compiles every file on its own.
 
 option(LOCKSTEP_UNITY "Compile the files of a folder together" ON)
 

@@ -1,8 +1,8 @@
 """clang-tidy finds nothing in any file that is compiled.
 
-Reading the whole tree takes clang-tidy hours of one core. What was clean is therefore remembered, file by file and at once,
-under a hash of the file, all of this tree that it includes, the settings and the command that compiles it: a run that is
-interrupted goes on where it was, and the next one reads what has changed.
+Files that are compiled together are read together, in the units of the build, which takes a third of the time. What was clean is
+remembered at once, under a hash of the file or unit, all of this tree that it includes, the settings and the command that
+compiles it: a run that is interrupted goes on where it was, and the next one reads what has changed.
 """
 
 import concurrent.futures
@@ -23,14 +23,21 @@ FINDING = re.compile(r"^(/.+?|[^\s:]+):(\d+):\d+: (?:warning|error): ")
 
 
 def _sources(root, build):
-    """The files of the tree that are compiled there, with their commands."""
-    folder = root.resolve()
+    """The files of the tree that are compiled there, and the units of such files, with their commands."""
+    folder, made = root.resolve(), build.resolve()
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["directory"], entry["file"]).resolve()
-        if file.is_relative_to(folder) and not file.is_relative_to(build.resolve()):
+        if file.is_relative_to(folder) and (not file.is_relative_to(made) or file.parent == made / "units"):
             found.setdefault(file.relative_to(folder).as_posix(), entry["command"])
     return found
+
+
+def _is_asked_for(root, path, only):
+    if not only:
+        return True
+    names = [path, *(include.target for include in tree.includes(root, path, FOLDERS) if include.target and include.target.endswith(".cc"))]
+    return any(re.search(expression, name) for expression in only for name in names)
 
 
 def _fingerprint(root, path, command, settings):
@@ -67,7 +74,7 @@ def check(root, arguments):
 
     sources = _sources(root, arguments.build)
     fingerprints = {path: _fingerprint(root, path, command, settings) for path, command in sources.items()
-                    if not arguments.only or any(re.search(only, path) for only in arguments.only)}
+                    if _is_asked_for(root, path, arguments.only)}
     pending = [path for path, fingerprint in fingerprints.items() if known.get(path) != fingerprint]
     problems = {}
 

@@ -11,8 +11,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import clang_tidy
+import files_alone
 import header_cycles
-import headers_alone
 import op_names
 import public_includes
 import readme_samples
@@ -258,18 +258,24 @@ class OpNamesTest(RuleTest):
 class HeadersAloneTest(RuleTest):
     def test_good_tree_and_what_is_remembered(self):
         cache = self.root / "build" / "cache.json"
-        self.assert_passes(headers_alone.check, compiler=COMPILER, cache=cache)
+        self.assert_passes(files_alone.check, compiler=COMPILER, sources=False, cache=cache)
         # A header that was fine is compiled again as soon as anything below it changes.
         self.write({"include/lockstep/base/error.h": "#pragma once\nusing std::vector;\n"})
-        problems = headers_alone.check(self.root, argparse.Namespace(compiler=COMPILER, cache=cache))
+        problems = files_alone.check(self.root, argparse.Namespace(compiler=COMPILER, sources=False, cache=cache))
         self.assertEqual([problem.split(":")[0] for problem in problems], ["include/lockstep/base/error.h"])
         # What failed is not remembered as good.
-        again = headers_alone.check(self.root, argparse.Namespace(compiler=COMPILER, cache=cache))
+        again = files_alone.check(self.root, argparse.Namespace(compiler=COMPILER, sources=False, cache=cache))
         self.assertEqual(len(again), 1)
 
     def test_header_that_lacks_an_include(self):
         self.write({"include/lockstep/base/log.h": "#pragma once\nstd::string last_line();\n"})
-        self.assert_fails(headers_alone.check, "include/lockstep/base/log.h:1:", "compile alone", compiler=COMPILER,
+        self.assert_fails(files_alone.check, "include/lockstep/base/log.h:1:", "compile alone", compiler=COMPILER,
+                          sources=False, cache=None)
+
+    def test_source_that_lives_on_the_includes_of_its_neighbours(self):
+        self.write({"src/base/lines.cc": "std::string last_line();\n", "src/base/lines_test.cc": "std::string other();\n"})
+        self.assert_passes(files_alone.check, compiler=COMPILER, sources=False, cache=None)
+        self.assert_fails(files_alone.check, "src/base/lines.cc:1:", "compile alone", compiler=COMPILER, sources=True,
                           cache=None)
 
 
@@ -289,12 +295,13 @@ exit 1
 class ClangTidyTest(RuleTest):
     def setUp(self):
         super().setUp()
-        self.write({"tidy": TIDY, "tests/models/model.h": "#pragma once\n", "build/units/x.cc": "",
+        self.write({"tidy": TIDY, "tests/models/model.h": "#pragma once\n", "build/x.cc": "",
+                    "build/units/x.cc": '#include "base/error.cc"\n',
                     "tests/model_test.cc": '#include "models/model.h"\n'})
         (self.root / "tidy").chmod(0o755)
         self.write({"build/compile_commands.json": json.dumps([
             {"directory": str(self.root / "build"), "file": str(self.root / path), "command": f"g++ -c {path} -o x.o"}
-            for path in ("src/base/error.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/units/x.cc")])})
+            for path in ("build/units/x.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/x.cc")])})
 
     def check(self, *only):
         return clang_tidy.check(self.root, argparse.Namespace(
@@ -310,7 +317,7 @@ class ClangTidyTest(RuleTest):
 
     def test_what_is_clean_is_read_again_when_it_changes(self):
         self.assertEqual(self.check(), [])
-        self.assertEqual(self.read(), ["error.cc", "error_test.cc", "model_test.cc"])
+        self.assertEqual(self.read(), ["error_test.cc", "model_test.cc", "x.cc"])
         self.assertEqual(self.check(), [])
         self.assertEqual(self.read(), [])
         self.write({"tests/models/model.h": "#pragma once\nint x();\n"})
@@ -319,19 +326,21 @@ class ClangTidyTest(RuleTest):
         self.write({".clang-tidy": "Checks: bugprone-*\n"})
         self.assertEqual(self.check("^src/.*_test"), [])
         self.assertEqual(self.read(), ["error_test.cc"])
+        self.assertEqual(self.check("src/base/error.cc"), [])
+        self.assertEqual(self.read(), ["x.cc"])
 
     def test_a_finding_counts_once_and_is_not_forgotten(self):
         self.write({"src/base/parallel.h": "#pragma once\nbad\n"})
         for _ in range(2):
             problems = self.check()
             self.assertEqual(problems, ["src/base/parallel.h:2:1: error: bad [some-check]\n    2 | bad"])
-            self.assertIn("error.cc", self.read())
+            self.assertIn("x.cc", self.read())
 
     def test_a_file_that_cannot_be_read_is_a_problem(self):
-        self.write({"src/base/error.cc": "broken\n"})
+        self.write({"src/base/error_test.cc": "broken\n"})
         problems = self.check()
         self.assertEqual(len(problems), 1)
-        self.assertIn("src/base/error.cc:1:", problems[0])
+        self.assertIn("src/base/error_test.cc:1:", problems[0])
         self.assertIn("the compiler is broken", problems[0])
 
 

@@ -1,24 +1,26 @@
-// Which vector code this machine runs: files x_simd.cc exist once per x86-64 level, each in a namespace of its
-// own (simd_v2, simd_v3, simd_v4) that exports one table of functions. The code beside them takes the best table.
+// Which vector code this machine runs: files x_simd.cc are compiled once per x86-64 level, each time in a namespace of
+// its own (simd_v2, simd_v3, simd_v4) that exports one table of functions. The code beside them takes the best table.
 //
 // Every level works in the same logical lanes and in the same order. Levels differ in one thing only: v3 and v4 have
 // fused multiply-adds, which exponentials, logarithms and matrix products use.
 #pragma once
 
+#include <optional>
+
 namespace lockstep::cpu {
 
 enum class SimdLevel { v2 = 2, v3 = 3, v4 = 4 };
 
-// The highest level that this processor and its operating system support.
-inline SimdLevel simd_level() {
-  // Feature by feature: clang 16 knows no names of levels. Processors that have these have the rest of their level.
-  static const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  static const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                         __builtin_cpu_supports("avx512vl");
-  return v4 ? SimdLevel::v4 : v3 ? SimdLevel::v3 : SimdLevel::v2;
-}
+// The levels that the library was compiled for: all of them, or one (LOCKSTEP_SIMD in cmake/simd.cmake).
+struct SimdLevels {
+  bool v2, v3, v4;
+};
+
+// The highest of these levels that a processor of level `processor` runs.
+std::optional<SimdLevel> highest_level(SimdLevels compiled, SimdLevel processor);
+
+// The level whose tables are taken. Error(unsupported) where this processor is older than all levels that were compiled.
+SimdLevel simd_level();
 
 template <class Table>
 const Table& pick_simd(const Table& v2, const Table& v3, const Table& v4) {
@@ -31,3 +33,16 @@ const Table& pick_simd(const Table& v2, const Table& v3, const Table& v4) {
 }
 
 }  // namespace lockstep::cpu
+
+// Declares the table `name` of every level. They are weak: those of a level that was not compiled are nowhere, and
+// simd_level() never says to take them.
+#define LOCKSTEP_SIMD_TABLE(Table, name) \
+  namespace lockstep::simd_v2 {          \
+  extern const Table name [[gnu::weak]]; \
+  }                                      \
+  namespace lockstep::simd_v3 {          \
+  extern const Table name [[gnu::weak]]; \
+  }                                      \
+  namespace lockstep::simd_v4 {          \
+  extern const Table name [[gnu::weak]]; \
+  }

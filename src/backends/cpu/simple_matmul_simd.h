@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // Rows, columns and depth of what is packed at a time: a panel of B stays in the first-level cache.
@@ -34,12 +36,4 @@ struct SimpleMatmulTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::SimpleMatmulTable kSimpleMatmulTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::SimpleMatmulTable kSimpleMatmulTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::SimpleMatmulTable kSimpleMatmulTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::SimpleMatmulTable, kSimpleMatmulTable)

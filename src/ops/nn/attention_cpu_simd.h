@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 inline constexpr int64_t kAttentionTile = 64;  // queries, and keys: a tile of scores is 16 KiB of float32
@@ -80,12 +82,4 @@ struct AttentionTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::AttentionTable kAttentionTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::AttentionTable kAttentionTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::AttentionTable kAttentionTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::AttentionTable, kAttentionTable)

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // All work on `rows` rows of n elements; statistics are float32, for float64 float64. Outputs of x's shape may be written
@@ -27,12 +29,4 @@ struct BatchNormTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::BatchNormTable kBatchNormTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::BatchNormTable kBatchNormTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::BatchNormTable kBatchNormTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::BatchNormTable, kBatchNormTable)

@@ -35,5 +35,5 @@ struct GreyConvTable {
 
 // For AVX-512 only: oneDNN's AVX2 kernel has no such weakness, and is the faster one there.
 namespace lockstep::simd_v4 {
-extern const cpu::GreyConvTable kGreyConvTable;
+extern const cpu::GreyConvTable kGreyConvTable [[gnu::weak]];
 }

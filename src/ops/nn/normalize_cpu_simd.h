@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that shape. RMS
@@ -24,12 +26,4 @@ struct LayerNormTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::LayerNormTable kLayerNormTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::LayerNormTable kLayerNormTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::LayerNormTable kLayerNormTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::LayerNormTable, kLayerNormTable)

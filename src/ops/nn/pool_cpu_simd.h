@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // The windows that a row (or column) of the image lies in: first, first + 1, ... In the first of them it is row
@@ -58,12 +60,4 @@ struct PoolTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::PoolTable kPoolTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::PoolTable kPoolTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::PoolTable kPoolTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::PoolTable, kPoolTable)

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 inline constexpr int64_t kRecurrenceLanes = 16;
@@ -53,12 +55,4 @@ struct RecurrenceTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::RecurrenceTable kRecurrenceTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::RecurrenceTable kRecurrenceTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::RecurrenceTable kRecurrenceTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::RecurrenceTable, kRecurrenceTable)

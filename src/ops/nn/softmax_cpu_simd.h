@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // Class numbers, int32 or int64.
@@ -32,12 +34,4 @@ struct SoftmaxTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::SoftmaxTable kSoftmaxTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::SoftmaxTable kSoftmaxTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::SoftmaxTable kSoftmaxTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::SoftmaxTable, kSoftmaxTable)

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 // Rows of `width` elements, each in blocks of four; blocks are numbered row after row.
@@ -26,12 +28,4 @@ struct RandomTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::RandomTable kRandomTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::RandomTable kRandomTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::RandomTable kRandomTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::RandomTable, kRandomTable)

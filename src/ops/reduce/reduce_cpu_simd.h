@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd.h"
+
 namespace lockstep::cpu {
 
 inline constexpr int64_t kReduceChunk = 1024;
@@ -39,12 +41,4 @@ struct ReduceTable {
 
 }  // namespace lockstep::cpu
 
-namespace lockstep::simd_v2 {
-extern const cpu::ReduceTable kReduceTable;
-}
-namespace lockstep::simd_v3 {
-extern const cpu::ReduceTable kReduceTable;
-}
-namespace lockstep::simd_v4 {
-extern const cpu::ReduceTable kReduceTable;
-}
+LOCKSTEP_SIMD_TABLE(cpu::ReduceTable, kReduceTable)
