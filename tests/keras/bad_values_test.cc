@@ -145,7 +145,7 @@ const std::vector<BadValue>& bad_values() {
     // --- labels: in the words of who gives them
     BAD("labels: the label at position (1,) is 9, but there are 3 classes: labels run from 0 to 2", losses::SparseCategoricalCrossentropy()(constant({0, 9}), ones({2, 3}))),
     BAD("the label at position (1,) is 9, but there are 3 classes: labels run from 0 to 2", losses::SparseCategoricalCrossentropy({.from_logits = true})(constant({0, 9}), ones({2, 3}))),
-    BAD("the label at position (0,) is -1, but there are 3 classes", losses::SparseCategoricalCrossentropy()(constant({0.5, 1.0}), ones({2, 3}))),
+    BAD("the label at position (0,) is no whole number, but there are 3 classes", losses::SparseCategoricalCrossentropy()(constant({0.5, 1.0}), ones({2, 3}))),
     BAD("the label at position (1,) is 9, but there are 3 classes", losses::sparse_categorical_crossentropy(constant({0, 9}), ones({2, 3}))),
     BAD("the label at position (1,) is 9, but there are 3 classes", losses::CategoricalGeneralizedCrossEntropy()(constant({0, 9}), ones({2, 3}))),
     BAD("the label at position (1,) is 9, but there are 3 classes", metrics::SparseTopKCategoricalAccuracy().update_state(constant({0, 9}), ones({2, 3}))),
