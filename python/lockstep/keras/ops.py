@@ -977,18 +977,13 @@ def _format(data_format):
     return standardize_data_format(data_format)
 
 
-def _spatial(data_format, rank):
-    last = {3: "NWC", 4: "NHWC", 5: "NDHWC"}[rank]
-    return last if _format(data_format) == "channels_last" else last[0] + "C" + last[1:-1]
-
-
 def _pooling(kind):
     def op(inputs, pool_size, strides=None, padding="valid", data_format=None):
         x = _float(inputs)
         rank = x.ndim - 2
         sizes, steps = ([given] * rank if isinstance(given, int) else list(given)
                         for given in (pool_size, pool_size if strides is None else strides))
-        return getattr(_ops, f"{kind}_pool{rank}d")(x, sizes, steps, padding.upper(), _spatial(data_format, x.ndim))
+        return getattr(_ops, f"{kind}_pool{rank}d")(x, sizes, steps, padding.upper(), _format(data_format))
     return op
 
 
@@ -1002,7 +997,7 @@ def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_
     x, kernel = _joined_float(inputs, kernel)
     rank = x.ndim - 2
     steps, dilations = ([given] * rank if isinstance(given, int) else list(given) for given in (strides, dilation_rate))
-    return getattr(_ops, f"conv{rank}d")(x, kernel, steps, padding.upper(), dilations, _spatial(data_format, x.ndim))
+    return getattr(_ops, f"conv{rank}d")(x, kernel, steps, padding.upper(), dilations, _format(data_format))
 
 
 @_op
