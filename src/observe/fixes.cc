@@ -126,7 +126,7 @@ std::string threads(const RunSummary& run, size_t replicas) {
       "tf::config::threading::set_intra_op_parallelism_threads({});  // before the first tensor", each);
 }
 
-std::string no_checks(const RunSetting&) { return "tf::debugging::disable_check_numerics();"; }
+std::string no_checks(const RunSummary&) { return "tf::debugging::disable_check_numerics();"; }
 
 std::string trace(const RunSummary& run) {
   if (by_tool(run)) return fmt::format("lockstep train {} --trace steps.json", run.trained);

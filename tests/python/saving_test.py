@@ -16,7 +16,7 @@ DATA = pathlib.Path(__file__).resolve().parents[1] / "keras" / "testdata"
 
 
 @keras.saving.register_keras_serializable("Tests")
-class Scaled(keras.layers.Layer):
+class Amplified(keras.layers.Layer):
     def __init__(self, factor=2.0, **kwargs):
         super().__init__(**kwargs)
         self.factor = factor
@@ -157,25 +157,25 @@ class Saving(unittest.TestCase):
 
     def test_layers_of_python(self):
         x = keras.Input((4,))
-        model = keras.Model(x, keras.layers.Dense(2, kernel_constraint=Bounded(0.5))(Scaled(3.0)(x)))
+        model = keras.Model(x, keras.layers.Dense(2, kernel_constraint=Bounded(0.5))(Amplified(3.0)(x)))
         model.save(self.path("m.keras"))
         layer = self.config(self.path("m.keras"))["config"]["layers"][1]
-        self.assertEqual((layer["class_name"], layer["registered_name"]), ("Scaled", "Tests>Scaled"))
+        self.assertEqual((layer["class_name"], layer["registered_name"]), ("Amplified", "Tests>Amplified"))
         other = keras.models.load_model(self.path("m.keras"))
         self.assert_same(model, other)
-        self.assertIsInstance(other.layers[1], Scaled)
+        self.assertIsInstance(other.layers[1], Amplified)
         self.assertEqual(other.layers[1].factor, 3.0)
         constraint = self.config(self.path("m.keras"))["config"]["layers"][2]["config"]["kernel_constraint"]
         self.assertEqual((constraint["registered_name"], constraint["config"]), ("Tests>Bounded", {"limit": 0.5}))
 
     def test_two_classes_of_one_name_are_kept_apart(self):
-        mine = Scaled
+        mine = Amplified
 
-        @keras.saving.register_keras_serializable("Others", "Scaled")
+        @keras.saving.register_keras_serializable("Others", "Amplified")
         class Other(keras.layers.Layer):
             def call(self, x):
                 return x
-        Other.__name__ = "Scaled"
+        Other.__name__ = "Amplified"
         for cls in (mine, Other):
             model = keras.Sequential([keras.Input((4,)), cls()])
             self.assertIs(type(keras.models.model_from_json(model.to_json()).layers[0]), cls)
@@ -218,8 +218,8 @@ class Saving(unittest.TestCase):
         other.fit(self.x, self.x, verbose=0)
 
     def test_a_name_that_is_not_known_is_told(self):
-        model = keras.Sequential([keras.Input((4,)), Scaled()])
-        text = model.to_json().replace("Scaled", "Other")
+        model = keras.Sequential([keras.Input((4,)), Amplified()])
+        text = model.to_json().replace("Amplified", "Other")
         with self.assertRaisesRegex(LookupError, "Other"):
             keras.models.model_from_json(text)
 
@@ -227,7 +227,7 @@ class Saving(unittest.TestCase):
         for obj in (keras.layers.Dense(3, activation="relu"), keras.losses.Huber(0.5), keras.metrics.AUC(num_thresholds=20),
                     keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)), Bounded(0.25),
                     keras.initializers.HeNormal(seed=3), keras.regularizers.L2(0.1), keras.constraints.MaxNorm(3.0),
-                    Scaled(4.0, name="s")):
+                    Amplified(4.0, name="s")):
             form = json.loads(json.dumps(keras.saving.serialize_keras_object(obj)))
             made = keras.saving.deserialize_keras_object(form)
             self.assertIs(type(made), type(obj))

@@ -319,6 +319,7 @@ class Leaks(unittest.TestCase):
             np.asarray(y)
         for _ in range(100):
             once()
+        gc.collect()  # what tests before this one have left
         held = tf.config.experimental.get_memory_info("CPU:0")["current"]
         for _ in range(2000):
             once()

@@ -74,10 +74,11 @@ void failing_loop() {
 }
 const RegisterScenario loop_failed("failing loop", failing_loop);
 
+// The ids of the verdicts, and what bounds the run.
 std::string ids_of(const observe::RunSummary& time) {
   std::string ids;
   for (const observe::Verdict& verdict : observe::judge(time)) ids += verdict.id + " ";
-  return ids;
+  return ids + "(" + observe::bound_by(time) + ")\n";
 }
 
 keras::Sequential dense_model(const MultiWorkerMirroredStrategy& strategy, int64_t units) {
@@ -151,7 +152,8 @@ void recorded() {
 }
 const RegisterScenario kept_live("recorded", recorded);
 
-// What else the machine does must not take longer than the cause: one attempt of some will do.
+// What else the machine does must not take longer than the cause: one attempt of some will do. Where others had the processors
+// all the time, workers rightly have no verdict on each other.
 void expect_verdict(const char* scenario, const std::string& id,
                     const std::vector<std::string>& environment = {}) {
   if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
@@ -160,13 +162,16 @@ void expect_verdict(const char* scenario, const std::string& id,
 #endif
   constexpr int kAttempts = 3;
   std::string said;
+  int disturbed = 0;
   for (int i = 0; i < kAttempts; ++i) {
     const auto results = run({.scenario = scenario, .workers = 2, .environment = environment});
     for (const WorkerResult& worker : results) ASSERT_EQ(worker.status, 0) << worker.output;
     EXPECT_EQ(results[0].report, results[1].report) << "all workers know the same";
     if (results[0].report.find(id) != std::string::npos) return;
     said += results[0].report;
+    disturbed += results[0].report.find("other programs had its processors") != std::string::npos;
   }
+  if (disturbed == kAttempts) GTEST_SKIP() << "other programs had the processors";
   FAIL() << "not " << id << " but\n" << said;
 }
 
