@@ -97,7 +97,8 @@ TEST_F(Mistakes, OtherVariables) {
 TEST_F(Mistakes, OtherPrograms) {
   for (const WorkerResult& worker :
        run({.scenario = "mistakes", .workers = 3, .environment = {"2:TEST_MISTAKE=loss"}})) {
-    EXPECT_EQ(worker.status, 1) << worker.output;
+    // One that hears of it from another, before it could see it itself, takes the other for lost.
+    EXPECT_THAT(worker.status, AnyOf(1, 75)) << worker.output;
     EXPECT_THAT(worker.report, HasSubstr("the workers do not run the same program"));
   }
 }
