@@ -122,7 +122,7 @@ class Group::Impl {
       shared_.pop_front();
       return first;
     }
-    fail(ErrorCode::io, where, "group: rank ", rank(), " waited for what rank 0 shares; ",
+    fail(lost_code_locked(), where, "group: rank ", rank(), " waited for what rank 0 shares; ",
          came ? lost_text() : detail::concat("nothing came within ", options_.timeout_s, " s"));
   }
 
@@ -145,7 +145,7 @@ class Group::Impl {
     if (rank() != 0) {
       require(connections_[0]->send(MessageKind::gathered,
                                     MessageWriter().put_text(name).put_text(part).take(), timeout_s),
-              ErrorCode::io, where, "group: rank ", rank(), " could not send its part of ", name, "; ",
+              lost_code(), where, "group: rank ", rank(), " could not send its part of ", name, "; ",
               lost_or("rank 0 takes no messages"));
       // Rank 0 knows best who is missing: it gets a little more time to say so.
       return parts_of(await_all(name, number, timeout_s + kPatience, where), where);
@@ -189,10 +189,11 @@ class Group::Impl {
     untold_ = true;
   }
 
-  void give_up(const std::string& reason) {
+  void give_up(const std::string& reason, ErrorCode code) {
     {
       const std::lock_guard lock(mutex_);
       if (!verdict_.empty()) return;
+      verdict_code_ = code;
       verdict_ = detail::concat(name(static_cast<size_t>(rank())), " gave up: ", reason);
       changed_.notify_all();
     }
@@ -221,6 +222,10 @@ class Group::Impl {
   std::string lost() const {
     const std::lock_guard lock(mutex_);
     return lost_text();
+  }
+  ErrorCode lost_code() const {
+    const std::lock_guard lock(mutex_);
+    return lost_code_locked();
   }
 
   std::string behind(int64_t operation) const {
@@ -272,6 +277,7 @@ class Group::Impl {
         add_sentence(text, detail::concat(name(r), " is gone: ", members_[r].lost));
     return text;
   }
+  ErrorCode lost_code_locked() const { return verdict_.empty() ? ErrorCode::io : verdict_code_; }
   std::string left_text() const {
     std::string text;
     for (size_t r = 0; r < members_.size(); ++r)
@@ -310,7 +316,7 @@ class Group::Impl {
       if (SteadyClock::now() >= until) {
         lock.unlock();
         const std::string reason = detail::concat(what, " did not happen within ", timeout_s, " s: ", who);
-        give_up(reason);
+        give_up(reason, ErrorCode::io);
         fail(ErrorCode::io, where, reason);
       }
       notice.say([&] { return who; });
@@ -318,7 +324,7 @@ class Group::Impl {
     if (ready()) return;
     std::string gone = lost_text();
     if (gone.empty()) gone = left_text();
-    fail(ErrorCode::io, where, what, " cannot happen: ", gone);
+    fail(lost_code_locked(), where, what, " cannot happen: ", gone);
   }
 
   std::vector<Part> await_parts(const std::string& what, int64_t number, const std::string& own,
@@ -378,12 +384,12 @@ class Group::Impl {
       if (r != except && connections_[r] && !gone(r)) connections_[r]->send(kind, body, 1);
   }
   void tell_verdict(size_t from) {
-    std::string text;
+    MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
-      text = verdict_;
+      body.put(static_cast<int32_t>(verdict_code_)).put_text(verdict_);
     }
-    tell(MessageKind::gave_up, text, from);
+    tell(MessageKind::gave_up, body.take(), from);
   }
 
   // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under way.
@@ -601,10 +607,13 @@ class Group::Impl {
         break;
       }
       case MessageKind::gave_up: {
+        const auto code = body.get<int32_t>();
         {
           const std::lock_guard lock(mutex_);
           if (!verdict_.empty()) break;
-          verdict_ = message.body;
+          if (code >= 0 && code < static_cast<int32_t>(ErrorCode::internal))
+            verdict_code_ = static_cast<ErrorCode>(code);
+          verdict_ = body.get_text();
           changed_.notify_all();
         }
         if (rank() == 0) tell_verdict(from);
@@ -738,6 +747,7 @@ class Group::Impl {
   std::deque<std::string> gathered_;     // of the others: those that are complete
   std::string unsent_post_;              // of the others
   std::string verdict_;                  // why the run ends; empty: it goes on
+  ErrorCode verdict_code_ = ErrorCode::io;
   Moment next_sign_ = SteadyClock::now();
   Moment next_word_{};
   bool untold_ = false, ending_ = false;
@@ -764,8 +774,9 @@ std::vector<Group::Post> Group::posts() const { return impl_->posts(); }
 void Group::progress(int64_t begun, int64_t ended, std::string_view operation) {
   impl_->progress(begun, ended, operation);
 }
-void Group::give_up(const std::string& reason) { impl_->give_up(reason); }
+void Group::give_up(const std::string& reason, ErrorCode code) { impl_->give_up(reason, code); }
 std::string Group::lost() const { return impl_->lost(); }
+ErrorCode Group::lost_code() const { return impl_->lost_code(); }
 std::string Group::left() const { return impl_->left(); }
 std::string Group::behind(int64_t operation) const { return impl_->behind(operation); }
 std::string Group::missing_from(int64_t operation, std::string_view name) const {

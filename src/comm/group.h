@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::comm {
 
 struct GroupOptions {
@@ -80,12 +82,14 @@ class Group {
   // So many collectives this rank has begun, and so many have ended; the last begun is `operation`. Told to the others
   // within a tenth of a second, with what the program is doing (observe/activity.h), and every second as a sign of life.
   void progress(int64_t begun, int64_t ended, std::string_view operation = {});
-  // This rank ends the run, and all others learn why. The first reason counts.
-  void give_up(const std::string& reason);
+  // This rank ends the run, and all others learn why: what they call throws Error(`code`) from then on. The first reason counts.
+  void give_up(const std::string& reason, ErrorCode code = ErrorCode::io);
 
   // Who is gone without goodbye, or gave up: "rank 2 (process 71 on host b) is gone: it closed the connection". Empty:
   // nobody.
   std::string lost() const;
+  // What calls throw that cannot happen for it: io, or the code of the one who gave up.
+  ErrorCode lost_code() const;
   // Who has left with goodbye: "rank 2 (process 71 on host b) has left: its program let go of the run". Empty: nobody.
   std::string left() const;
   // Who has begun fewer than `operation` collectives: "rank 2 (process 71 on host b) has begun 16". Empty: nobody that

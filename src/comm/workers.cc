@@ -108,6 +108,11 @@ GroupOptions meet_through_mpi(const Cluster& cluster, const WorkersOptions& opti
 
 }  // namespace
 
+ErrorCode mistake_of(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return !known || known->code() == ErrorCode::internal ? ErrorCode::io : known->code();
+}
+
 EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options, bool has_pmi,
                            const std::function<std::string(const char*)>& missing,
                            std::source_location where) {
@@ -257,6 +262,7 @@ void Workers::interrupt(const std::string& reason) {
     broken_ = true;
     if (!verdict_.empty()) return;
     verdict_ = reason;
+    verdict_code_ = ErrorCode::io;
   }
   group_->give_up(reason);
   if (engine_) engine_->abort(reason);
@@ -466,19 +472,33 @@ void Workers::collective(const char* kind, std::string_view name, int64_t bytes,
 }
 
 void Workers::check_verdict() {
-  const std::lock_guard lock(mutex_);
-  if (verdict_.empty()) return;
+  std::string verdict;
+  ErrorCode code = ErrorCode::io;
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_.empty()) return;
+    verdict = verdict_;
+    code = verdict_code_;
+  }
   broken_ = true;
-  throw errors::UnavailableError(ErrorCode::io, verdict_, std::source_location::current());
+  end_with(verdict, code);
+}
+
+void Workers::end_with(const std::string& verdict, ErrorCode code) {
+  const auto here = std::source_location::current();
+  if (code != ErrorCode::io) fail(code, here, verdict);
+  throw errors::UnavailableError(code, verdict, here);
 }
 
 // The engine has failed, or was made to: says why, here and to the others.
 void Workers::stop(const std::string& engines_words) {
   const FlightRecorder::Last operation = recorder_.last();
   std::string verdict;
+  ErrorCode code = ErrorCode::io;
   {
     const std::lock_guard lock(mutex_);
     verdict = verdict_;
+    code = verdict_code_;
   }
   if (verdict.empty()) {
     // Where a connection of the engine's breaks, the group's is about to.
@@ -489,11 +509,12 @@ void Workers::stop(const std::string& engines_words) {
     if (why.empty()) why = engines_words;
     verdict = detail::concat(operation.text, " cannot end: ", why);
     const std::lock_guard lock(mutex_);
-    if (verdict_.empty()) verdict_ = verdict;
+    if (verdict_.empty()) verdict_ = verdict, verdict_code_ = group_->lost_code();
     verdict = verdict_;
+    code = verdict_code_;
   }
   broken_ = true;
-  group_->give_up(verdict);
+  group_->give_up(verdict, code);
   if (elastic())
     log(LogLevel::debug, "worker ", rank(), " of ", size(), ": ", verdict);
   else
@@ -503,7 +524,7 @@ void Workers::stop(const std::string& engines_words) {
     std::ofstream file(detail::concat(*folder, "/rank_", rank(), "_process_", getpid(), ".txt"));
     file << verdict << "\n" << flight_record();
   }
-  throw errors::UnavailableError(ErrorCode::io, verdict, std::source_location::current());
+  end_with(verdict, code);
 }
 
 void Workers::all_reduce_sum(std::string_view name, void* data, int64_t count, DType dtype) {
@@ -529,16 +550,18 @@ void Workers::all_gather(std::string_view name, const void* source, void* target
 
 // --- looking after it ----------------------------------------------------------------------------------------------
 
-void Workers::give_up(const std::string& reason) noexcept {
+void Workers::give_up(const std::string& reason, const std::exception& error) noexcept {
   try {
+    const ErrorCode code = elastic() ? ErrorCode::io : mistake_of(error);
     {
       const std::lock_guard lock(mutex_);
       if (!verdict_.empty()) return;
       verdict_ = reason;
+      verdict_code_ = code;
       gave_up_ = true;
     }
     const std::lock_guard lives(lives_);
-    if (group_) group_->give_up(reason);
+    if (group_) group_->give_up(reason, code);
     if (engine_) engine_->abort(reason);
   } catch (...) {
     // What cannot be told is seen: the connections close when the process ends.
@@ -572,9 +595,10 @@ void Workers::look() {
     const FlightRecorder::Last now = recorder_.last();
     if (now.ended || now.number != seen.number) continue;
     const std::string verdict = verdict_ = detail::concat(seen.text, " cannot end: ", reason);
+    const ErrorCode code = verdict_code_ = group_->lost_code();
     lock.unlock();
     // The others learn the reason before they see the engine's connections break.
-    group_->give_up(verdict);
+    group_->give_up(verdict, code);
     engine_->abort(reason);
     lock.lock();
   }

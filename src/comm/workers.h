@@ -30,6 +30,10 @@
 
 namespace lockstep::comm {
 
+// The code of a mistake, of the program's or of its data, that is not in the machine or the network it runs on; io where `error`
+// is none.
+ErrorCode mistake_of(const std::exception& error);
+
 enum class Engine : uint8_t { automatic, gloo, mpi, nccl };
 
 struct WorkersOptions {
@@ -76,7 +80,8 @@ class Workers {
   bool has_engine() const { return engine_ != nullptr; }
 
   // What follows is called by all workers, in the same order, by one thread at a time. Each throws errors::UnavailableError
-  // with the verdict where that cannot be, now and from then on.
+  // with the verdict where that cannot be, now and from then on; where another worker gave up for a mistake, it throws an Error
+  // of that mistake's code.
 
   // Small parts (a MiB at most), by rank.
   std::vector<std::string> gather(std::string_view what, const std::string& part,
@@ -128,8 +133,9 @@ class Workers {
   // What was said so last, here or by those whom this worker wanted to join.
   const std::string& past() const { return past_; }
 
-  // Ends the run at all workers; the first reason counts. From any thread.
-  void give_up(const std::string& reason) noexcept;
+  // Ends the run at all workers, `error` being what happened to this one; the first reason counts. From any thread. A mistake
+  // ends the others as one, too: started again they would meet it again. Of an elastic run the others go on without this one.
+  void give_up(const std::string& reason, const std::exception& error) noexcept;
   // The last collectives, a line each.
   std::string flight_record(size_t most = FlightRecorder::kKept) const { return recorder_.text(most); }
 
@@ -137,6 +143,7 @@ class Workers {
   template <class Call>
   void collective(const char* kind, std::string_view name, int64_t bytes, Call call);
   void check_verdict();
+  [[noreturn]] void end_with(const std::string& verdict, ErrorCode code);
   [[noreturn]] void stop(const std::string& engines_words);
   void look();
   void need_engine(const char* kind) const;
@@ -170,6 +177,7 @@ class Workers {
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;
   std::string verdict_;  // empty: all is well
+  ErrorCode verdict_code_ = ErrorCode::io;
   bool ending_ = false;
   std::thread watcher_;
 };

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <source_location>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "base/error_of_test.h"
 #include "comm/free_address_test.h"
+#include "lockstep/base/errors.h"
 
 namespace lockstep::comm {
 namespace {
@@ -120,6 +123,39 @@ TEST(Workers, NameWhoDoesNotCome) {
   });
   EXPECT_THAT(messages[0], AllOf(HasSubstr("rank 2 (process "), HasSubstr("has not come to a step")));
   EXPECT_THAT(messages[1], AllOf(HasSubstr("rank 2 (process "), HasSubstr("has not come to a step")));
+}
+
+// What the others throw where rank 1 gives up for `error` while they wait for it.
+std::vector<std::string> others_end_with(const std::exception& error) {
+  const auto workers = met(3, 30);
+  return at_all(workers, [&](Workers& w) -> std::string {
+    if (w.rank() == 1) {
+      w.give_up("rank 1 has failed", error);
+      return "gave up";
+    }
+    try {
+      w.gather("a step", "");
+    } catch (const errors::UnavailableError& lost) {
+      return "lost: " + lost.message();
+    } catch (const errors::FailedPreconditionError& mistake) {
+      return "mistake: " + mistake.message();
+    }
+    return "all is well";
+  });
+}
+
+TEST(Workers, EndAsTheOneDoesThatGaveUp) {
+  const auto here = std::source_location::current();
+  const auto says = [](const char* kind) {
+    return AllOf(::testing::StartsWith(kind), HasSubstr("gave up: rank 1 has failed"));
+  };
+  const auto mistake = others_end_with(Error(ErrorCode::failed_precondition, "another program", here));
+  EXPECT_THAT(mistake, ElementsAre(says("mistake: "), "gave up", says("mistake: ")));
+  // Nothing is wrong with the others, nor with the program.
+  const auto disk = others_end_with(Error(ErrorCode::io, "the disk is full", here));
+  EXPECT_THAT(disk, ElementsAre(says("lost: "), "gave up", says("lost: ")));
+  const auto unknown = others_end_with(std::runtime_error("of the user's own"));
+  EXPECT_THAT(unknown, ElementsAre(says("lost: "), "gave up", says("lost: ")));
 }
 
 TEST(FlightRecorder, KeepsTheLast) {

@@ -84,7 +84,7 @@ class AllReduce {
   // Gives what the observer's thread has waited for device d to what the device waited for, so many steps ago: others to
   // have their addends, and sums that the phase before them did not cover.
   virtual void attribute_waits(int /*d*/, uint64_t /*steps_ago*/) {}
-  // A device failed: lets the others go. From any thread.
+  // To be called in a catch: a device failed, and the others are let go. From any thread.
   virtual void abort() = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -273,8 +274,14 @@ void ProcessesAllReduce::end_step() {
 }
 
 void ProcessesAllReduce::abort() {
-  workers_.give_up("worker " + std::to_string(workers_.rank()) +
-                   " cannot go on: its step failed, see its own message");
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::exception& error) {
+    workers_.give_up(detail::concat("worker ", workers_.rank(), " cannot go on: ", error.what()), error);
+  } catch (...) {
+    workers_.give_up(detail::concat("worker ", workers_.rank(), " cannot go on, see its own message"),
+                     std::exception());
+  }
   for (Phase& phase : phases_) {
     phase.done.abort();
     for (const auto& bucket : phase.buckets) bucket->filled.abort();

@@ -221,16 +221,14 @@ History FitRun::run_outliving() {
 void FitRun::end_with(const std::exception& error) {
   const auto& workers = strategy_.workers();
   if (!workers) throw;
-  const auto* const known = dynamic_cast<const Error*>(&error);
-  // A mistake of this worker's own stays one where others have given up for it meanwhile.
-  const bool own = !known || (known->code() != ErrorCode::io && known->code() != ErrorCode::internal);
-  if (own && workers->broken()) throw;
   if (!workers->broken() && !workers->deserted()) {
     // The other workers would wait for this one.
-    workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()));
+    workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()), error);
     throw;
   }
-  std::string message = known ? known->message() : error.what();
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  if (!known) throw;
+  std::string message = known->message();
   if (workers->chief() && at_.begun && trainer_.save_alone) try {
       stream_.put_back();
       const RunState last = state();
@@ -240,6 +238,9 @@ void FitRun::end_with(const std::exception& error) {
     } catch (const std::exception& other) {
       message += detail::concat("; the last finished step could not be saved: ", other.what());
     }
+  // A mistake stays one, this worker's own or that of another which gave up for it.
+  if (const ErrorCode mistake = comm::mistake_of(error); mistake != ErrorCode::io)
+    fail(mistake, known->where(), message);
   throw errors::UnavailableError(ErrorCode::io, message, where_);
 }
 
