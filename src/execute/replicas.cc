@@ -87,9 +87,9 @@ std::vector<Slice> slice_rows(const std::vector<int64_t>& rows, const std::vecto
   return slices;
 }
 
-ReplicaRange ReplicaLayout::replicas_of(int d) const {
+ReplicaRange ReplicaLayout::replicas_of(int of_worker, int d) const {
   const int count = static_cast<int>(devices.size());
-  return even_part(replicas, worker * count + d, num_workers * count);
+  return even_part(replicas, of_worker * count + d, num_workers * count);
 }
 
 ReplicaRange ReplicaLayout::own_replicas() const {

@@ -61,7 +61,8 @@ struct ReplicaLayout {
   // Those of a worker that have examples.
   ReplicaRange with_examples(ReplicaRange range) const;
   // What device d runs, and the part of it that has examples: replicas without any are the last ones.
-  ReplicaRange replicas_of(int d) const;
+  ReplicaRange replicas_of(int d) const { return replicas_of(worker, d); }
+  ReplicaRange replicas_of(int of_worker, int d) const;
   ReplicaRange replicas_with_examples(int d) const;
   // Whether two of the devices are parts of one GPU.
   bool shares_gpu() const;

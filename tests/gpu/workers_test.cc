@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -30,10 +32,10 @@ class DiesInTheMiddle final : public keras::CallbackBase {
   }
 };
 
-void train(bool dies) {
+void train(bool dies, bool reproducible = false) {
   set_random_seed(3);
   const distribute::MultiWorkerMirroredStrategy strategy(
-      {.report = false, .communication = {.timeout_seconds = 30}});
+      {.reproducible = reproducible, .report = false, .communication = {.timeout_seconds = 30}});
   keras::Model model;
   {
     const auto scope = strategy.scope();
@@ -48,6 +50,11 @@ void train(bool dies) {
   const keras::History history =
       model.fit(x, digits.y, {.batch_size = 64, .epochs = 2, .verbose = 0, .callbacks = callbacks});
   std::printf("loss %.9g\n", history["loss"].back());
+  uint64_t hash = 14695981039346656037U;  // FNV-1a over the bits of all weights
+  for (const Tensor& weight : model.get_weights())
+    for (const float value : weight.to_vector<float>())
+      hash = (hash ^ std::bit_cast<uint32_t>(value)) * 1099511628211U;
+  std::printf("weights %016lx\n", static_cast<unsigned long>(hash));
 }
 
 void strategy_trains(int rank, int size, const std::string& address) {
@@ -59,11 +66,16 @@ void strategy_trains(int rank, int size, const std::string& address) {
         std::vector(2, config::LogicalDeviceConfiguration{.memory_limit_mb = 8192}));
   train(false);
 }
+void strategy_repeats(int rank, int size, const std::string& address) {
+  become_worker(rank, size, address);
+  train(false, true);
+}
 void strategy_is_killed(int rank, int size, const std::string& address) {
   become_worker(rank, size, address);
   train(rank == size - 1);
 }
 const RegisterScenario trains("strategy trains", strategy_trains);
+const RegisterScenario repeats("strategy repeats", strategy_repeats);
 const RegisterScenario killed("strategy is killed", strategy_is_killed);
 
 double loss_of(const RankResult& rank) {
@@ -87,6 +99,23 @@ TEST_F(GpuWorkers, LongTwoTrainToTheNumbersOfOne) {
     ASSERT_EQ(rank.status, 0) << rank.output;
     EXPECT_NEAR(loss_of(rank), loss_of(alone[0]), 1e-4);
   }
+}
+
+std::string weights_of(const RankResult& rank) {
+  const size_t at = rank.output.rfind("weights ");
+  return at == std::string::npos ? "none"
+                                 : rank.output.substr(at, std::string("weights 0123456789abcdef").size());
+}
+
+TEST_F(GpuWorkers, LongReproducibleOnesTrainToTheBitsOfOne) {
+  const auto alone = run_ranks("strategy repeats", 1, 120);
+  ASSERT_EQ(alone[0].status, 0) << alone[0].output;
+  ASSERT_NE(weights_of(alone[0]), "none") << alone[0].output;
+  for (const int size : {2, 3})
+    for (const RankResult& rank : run_ranks("strategy repeats", size, 120)) {
+      ASSERT_EQ(rank.status, 0) << rank.output;
+      EXPECT_EQ(weights_of(rank), weights_of(alone[0])) << size << " workers";
+    }
 }
 
 TEST_F(GpuWorkers, LongAKilledOneIsNamed) {

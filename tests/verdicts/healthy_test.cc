@@ -60,11 +60,11 @@ RunSummary loop_over_run(bool distributes) {
   const Training train;
   const auto step = [&](const Tensor& x, const Tensor& y) { return train(x, y); };
   if (distributes)
-    for (const auto& batch : strategy.distribute_dataset(batches(10, 128).prefetch()))
+    for (const auto& batch : strategy.distribute_dataset(batches(10, 512).prefetch()))
       strategy.run(step, batch[0], batch[1]);
   else
     for (int i = 0; i < 10; ++i) {
-      static const Examples some = examples(128, {512});
+      static const Examples some = examples(512, {512});
       strategy.run(step, strategy.distribute(some.x), strategy.distribute(some.y));
     }
   return strategy.summary();
@@ -159,12 +159,12 @@ const std::vector<Healthy>& programs() {
       {"MirroredArrays",
        [] {
          return fit_under(MirroredStrategy(kTwoDevices, {.report = false}),
-                          [] { return fit(compiled(dense()), {512}, {.batch_size = 256}); });
+                          [] { return fit(compiled(dense()), {512}, {.batch_size = 512}); });
        }},
       {"MirroredDataset",
        [] {
          return fit_under(MirroredStrategy(kTwoDevices, {.report = false}), [] {
-           return compiled(dense()).fit(batches(8, 256).prefetch(), {.verbose = 0}).time;
+           return compiled(dense()).fit(batches(8, 512).prefetch(), {.verbose = 0}).time;
          });
        }},
       {"OneDevice",
@@ -175,7 +175,7 @@ const std::vector<Healthy>& programs() {
       {"Reproducible",
        [] {
          return fit_under(MirroredStrategy(kTwoDevices, {.reproducible = true, .report = false}),
-                          [] { return fit(compiled(dense(256)), {512}, {.batch_size = 256}); });
+                          [] { return fit(compiled(dense(256)), {512}, {.batch_size = 512}); });
        }},
       {"LoopOverRun", [] { return loop_over_run(false); }},
       {"LoopOverDistributedDataset", [] { return loop_over_run(true); }},

@@ -4,6 +4,7 @@
 #include "execute/all_reduce/gpu_tree.h"
 #include "execute/all_reduce/host_threads.h"
 #include "execute/all_reduce/nccl.h"
+#include "execute/all_reduce/nccl_tree.h"
 #include "execute/all_reduce/processes.h"
 #include "execute/device_threads.h"
 
@@ -36,6 +37,9 @@ ReplicaGroup::ReplicaGroup(const ReplicaLayout& layout)
   for (const ReplicaRange& range :
        replicas_of_workers(layout.replicas, layout.num_workers, static_cast<int>(devices.size())))
     worker_held.push_back(layout.with_examples(range));
+  for (int w = 0; w < layout.num_workers; ++w)
+    for (int d = 0; d < static_cast<int>(devices.size()); ++d)
+      rank_held.push_back(layout.with_examples(layout.replicas_of(w, d)));
 }
 
 std::vector<TreeNode> ReplicaGroup::leaves() const {
@@ -65,6 +69,8 @@ std::unique_ptr<AllReduce> make_all_reduce(const ReplicaGroup& group, std::vecto
     case AllReduceMethod::copied_tree_kernels:
       return std::make_unique<GpuTreeAllReduce>(group, std::move(sums), observer, Addends::copied);
     case AllReduceMethod::nccl: return std::make_unique<NcclAllReduce>(group, std::move(sums), observer);
+    case AllReduceMethod::nccl_tree:
+      return std::make_unique<NcclTreeAllReduce>(group, std::move(sums), observer);
   }
   return std::make_unique<HostThreadsAllReduce>(group, std::move(sums), observer);
 }

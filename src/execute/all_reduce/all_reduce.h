@@ -3,7 +3,8 @@
 //   host_threads.h   CPUs: the devices' own threads
 //   gpu_streams.h    GPUs: on streams beside those that compute,
 //     gpu_tree.h       with kernels that add up in the tree's order
-//     nccl.h           or with NCCL
+//     nccl.h           or with NCCL,
+//     nccl_tree.h      or, between processes, with kernels and NCCL in the tree's order
 //   processes.h      CPUs of several processes: inside each, and then between them
 //   tree_order.h     the order of additions that all but NCCL share
 //   choice.h         which one, and why
@@ -55,6 +56,7 @@ struct ReplicaGroup {
   Waiting waiting = Waiting::sleeps;
   comm::Workers* workers = nullptr;       // the processes that take part; null: this one alone
   std::vector<ReplicaRange> worker_held;  // by worker: replicas with examples
+  std::vector<ReplicaRange> rank_held;    // by device of all workers, in their order: the same
 
   explicit ReplicaGroup(const ReplicaLayout& layout);
   // All replicas with examples of this process, and the device that holds one.

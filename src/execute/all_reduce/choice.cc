@@ -68,13 +68,14 @@ AllReduceChoice choose_between_workers(std::span<const AllReduceDevice> devices,
                 ? "each worker adds up its own replicas, and shares of the elements for all, in one order"
                 : "each worker adds up its own replicas, and the engine between them the workers' sums"};
   }
-  require(
-      !reproducible, ErrorCode::unsupported, where,
-      "reproducible: GPUs of several workers are summed by NCCL, whose order depends on their number; train "
-      "without reproducible, or with one worker");
   const std::string reason = comm::missing_backend("nccl");
   require(reason.empty(), ErrorCode::unsupported, where,
           "GPUs of several workers are joined by NCCL: ", reason);
+  if (reproducible)
+    return {
+        AllReduceMethod::nccl_tree,
+        "kernels on the GPUs of all workers, in one order: NCCL moves what they add up, for its own order "
+        "depends on the number of GPUs"};
   return {AllReduceMethod::nccl, "NCCL: between the GPUs of all workers"};
 }
 

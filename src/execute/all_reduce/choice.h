@@ -17,6 +17,7 @@ enum class AllReduceMethod : uint8_t {
   tree_kernels,         // GPUs: a kernel on each reads what all hold
   copied_tree_kernels,  // the same, of copies: not every GPU can read the others' memory
   nccl,
+  nccl_tree,  // GPUs of several workers, `reproducible`: kernels add up in the tree's order, NCCL moves what they add
   processes,  // CPUs of several workers: each adds up its own, and then they between them
 };
 

@@ -167,9 +167,7 @@ void GpuStreamsAllReduce::queue(size_t d, int phase) {
       leave_out(d, bucket, stream);
     state.summed[b]->record(stream);
     if (!summed) continue;
-    int64_t bytes = 0;
-    for (const size_t s : bucket.sums) bytes += static_cast<int64_t>(sums_[s].bytes());
-    const auto [in, out] = traffic(d, bytes);
+    const auto [in, out] = traffic(d, b);
     device(d).count_copy(in, out);
     observer_.count(static_cast<int>(d), observe::Counter::communication_bytes, out);
   }
@@ -190,6 +188,21 @@ void GpuStreamsAllReduce::leave_out(size_t d, const Bucket& bucket, Stream& stre
   for (const size_t s : bucket.sums)
     for (void* result : sums_[s].results[d])
       if (result) stream.fill(result, 0, 1, sums_[s].bytes());
+}
+
+int64_t GpuStreamsAllReduce::bytes_of(const Bucket& bucket) const {
+  int64_t bytes = 0;
+  for (const size_t s : bucket.sums) bytes += static_cast<int64_t>(sums_[s].bytes());
+  return bytes;
+}
+
+TreeSum GpuStreamsAllReduce::tree_sum(size_t s, size_t d) const {
+  const ReplicaSum& sum = sums_[s];
+  return {.dtype = sum.dtype,
+          .target_dtype = sum.dtype,
+          .size = sum.size,
+          .addends = {},
+          .target = sum.results[d][0]};
 }
 
 void GpuStreamsAllReduce::copy_results(size_t d, size_t b, Stream& stream) const {

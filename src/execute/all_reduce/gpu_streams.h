@@ -4,7 +4,7 @@
 // until all devices have, and adds up while the backward pass goes on; and of the next phase's launches only those wait for
 // a sum that touch its memory. Threads meet twice, to know that what is waited for has been queued.
 //
-// How a bucket is added up is for the classes derived from this one: gpu_tree.h, nccl.h.
+// How a bucket is added up is for the classes derived from this one: gpu_tree.h, nccl.h, nccl_tree.h.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include "base/worker.h"
 #include "device/device_backend.h"
 #include "execute/all_reduce/all_reduce.h"
+#include "execute/all_reduce/tree_kernels.h"
 
 namespace lockstep::execute {
 
@@ -46,14 +47,17 @@ class GpuStreamsAllReduce : public AllReduce {
   // Queues the sum of a bucket on a stream of device d, for which the calling thread need not be bound: when that has
   // happened, all results of the device hold it.
   virtual void reduce(size_t d, size_t bucket, Stream& stream) = 0;
-  // What the sum of so many bytes moves between device d and the others.
-  virtual Traffic traffic(size_t d, int64_t bytes) const = 0;
+  // What the sum of a bucket moves between device d and the others.
+  virtual Traffic traffic(size_t d, size_t bucket) const = 0;
 
   const ReplicaGroup& group() const { return group_; }
   DeviceBackend& device(size_t d) const { return backend_of(*group_.devices[d]); }
   const ReplicaSum& sum(size_t s) const { return sums_[s]; }
   size_t num_sums() const { return sums_.size(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  int64_t bytes_of(const Bucket& bucket) const;
+  // A whole sum where device d wants it first, without its addends.
+  TreeSum tree_sum(size_t s, size_t d) const;
   // From the first plan's result to those of the others, which have memory of their own.
   void copy_results(size_t d, size_t bucket, Stream& stream) const;
 

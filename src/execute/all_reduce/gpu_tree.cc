@@ -36,8 +36,7 @@ void GpuTreeAllReduce::prepare(State& state, size_t d, Addends addends) {
     Work& work = state.buckets.emplace_back();
     std::vector<TreeSum> trees;
     for (const size_t s : bucket.sums) {
-      TreeSum& tree = trees.emplace_back(
-          TreeSum{.dtype = sum(s).dtype, .size = sum(s).size, .addends = {}, .target = sum(s).results[d][0]});
+      TreeSum& tree = trees.emplace_back(tree_sum(s, d));
       for (const TreeNode& leaf : leaves_) {
         const void* addend = sum(s).inputs[static_cast<size_t>(leaf.first)];
         if (is_copied(leaf)) {
@@ -78,7 +77,8 @@ void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
 }
 
 // Each device reads the addends of all others.
-GpuStreamsAllReduce::Traffic GpuTreeAllReduce::traffic(size_t d, int64_t bytes) const {
+GpuStreamsAllReduce::Traffic GpuTreeAllReduce::traffic(size_t d, size_t b) const {
+  const int64_t bytes = bytes_of(buckets()[b]);
   const int64_t own = group().held[d].size();
   return {.in = bytes * (static_cast<int64_t>(leaves_.size()) - own),
           .out = bytes * own * (static_cast<int64_t>(states_.size()) - 1)};

@@ -41,7 +41,7 @@ class GpuTreeAllReduce final : public GpuStreamsAllReduce {
 
   void prepare(State& state, size_t d, Addends addends);
   void reduce(size_t d, size_t bucket, Stream& stream) override;
-  Traffic traffic(size_t d, int64_t bytes) const override;
+  Traffic traffic(size_t d, size_t bucket) const override;
   void queue(size_t d, size_t bucket, Stream& stream) const;
 
   const std::vector<TreeNode> leaves_;

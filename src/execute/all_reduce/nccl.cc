@@ -1,6 +1,5 @@
 #include "execute/all_reduce/nccl.h"
 
-#include "comm/workers.h"
 #include "lockstep/observe/span.h"
 
 namespace lockstep::execute {
@@ -20,8 +19,7 @@ void NcclAllReduce::prepare(size_t d) {
   for (const Bucket& bucket : buckets()) {
     std::vector<TreeSum> trees;
     for (const size_t s : bucket.sums) {
-      TreeSum& tree = trees.emplace_back(
-          TreeSum{.dtype = sum(s).dtype, .size = sum(s).size, .addends = {}, .target = sum(s).results[d][0]});
+      TreeSum& tree = trees.emplace_back(tree_sum(s, d));
       for (const TreeNode& leaf : leaves)
         tree.addends.push_back(sum(s).inputs[static_cast<size_t>(leaf.first)]);
     }
@@ -31,27 +29,12 @@ void NcclAllReduce::prepare(size_t d) {
 
 void NcclAllReduce::begin_step() {
   GpuStreamsAllReduce::begin_step();
-  if (!broken_) return;
-  communicators_.clear();
-  communicators_ = group().workers ? join_workers() : comm::join_all(group().devices, "nccl");
-  broken_ = false;
-}
-
-// One rank for each device of each worker.
-std::vector<std::unique_ptr<comm::Communicator>> NcclAllReduce::join_workers() const {
-  comm::Workers& workers = *group().workers;
-  const comm::CommunicatorBackend& nccl = comm::communicator_backend("nccl");
-  const auto devices = static_cast<int>(group().devices.size());
-  const std::string id =
-      workers.broadcast("the id of NCCL", workers.chief() ? nccl.make_id() : std::string());
-  return nccl.join_all(group().devices, {id, workers.rank() * devices, workers.size() * devices},
-                       {.timeout_s = workers.timeout_s(), .group = &workers.group()});
+  communicators_.connect(group());
 }
 
 void NcclAllReduce::abort() {
   GpuStreamsAllReduce::abort();
-  broken_ = true;
-  for (const auto& communicator : communicators_) communicator->abort("another device of the program failed");
+  communicators_.abort();
 }
 
 void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
@@ -62,7 +45,7 @@ void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   if (held.size() > 1) own_[d][b]->launch(stream);
   if (held.size() == 0)
     for (const size_t s : bucket.sums) stream.fill(sum(s).results[d][0], 0, 1, sum(s).bytes());
-  comm::Communicator& communicator = *communicators_[d];
+  comm::Communicator& communicator = communicators_[d];
   communicator.begin_batch();
   for (const size_t s : bucket.sums) {
     void* const target = sum(s).results[d][0];
@@ -74,10 +57,9 @@ void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
 }
 
 // What a ring sends.
-GpuStreamsAllReduce::Traffic NcclAllReduce::traffic(size_t, int64_t bytes) const {
-  const auto count =
-      static_cast<int64_t>(group().devices.size() * (group().workers ? group().worker_held.size() : 1));
-  const int64_t each = 2 * bytes * (count - 1) / count;
+GpuStreamsAllReduce::Traffic NcclAllReduce::traffic(size_t, size_t b) const {
+  const int64_t count = NcclRanks::count(group());
+  const int64_t each = 2 * bytes_of(buckets()[b]) * (count - 1) / count;
   return {.in = each, .out = each};
 }
 

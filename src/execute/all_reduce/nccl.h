@@ -1,12 +1,11 @@
 // GPUs that are joined by NCCL, of one process or of several: each adds up its own replicas' addends, and NCCL the rest, in an order of its own.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "execute/all_reduce/gpu_streams.h"
+#include "execute/all_reduce/nccl_ranks.h"
 #include "execute/all_reduce/tree_kernels.h"
 
 namespace lockstep::execute {
@@ -20,15 +19,13 @@ class NcclAllReduce final : public GpuStreamsAllReduce {
   void abort() override;
 
  private:
-  std::vector<std::unique_ptr<comm::Communicator>> join_workers() const;
   void prepare(size_t d);
   void reduce(size_t d, size_t bucket, Stream& stream) override;
-  Traffic traffic(size_t d, int64_t bytes) const override;
+  Traffic traffic(size_t d, size_t bucket) const override;
 
   // By device, by bucket: what adds up the device's own replicas; none: it has one or none.
   std::vector<std::vector<std::unique_ptr<TreeKernels>>> own_;
-  std::vector<std::unique_ptr<comm::Communicator>> communicators_;  // by device
-  std::atomic<bool> broken_{true};                                  // they are to be made anew
+  NcclRanks communicators_;
 };
 
 }  // namespace lockstep::execute

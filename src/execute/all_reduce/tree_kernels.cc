@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "compile/passes/fusion.h"
 #include "compile/planning/launch_groups.h"
@@ -23,14 +24,14 @@ using elementwise::Opcode;
 // The value of the sum below `node`; -1 where no addend lies there.
 int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const TreeNode> used,
                   DType stored) {
-  if (node.last - node.first <= 1) {
-    const auto held = std::find(used.begin(), used.end(), node);
-    if (held == used.end()) return -1;
+  const auto held = std::find(used.begin(), used.end(), node);
+  if (held != used.end()) {
     const int16_t value = append(
         program, {.op = Opcode::input, .dtype = stored, .index = static_cast<int16_t>(held - used.begin())});
     if (stored == accumulator(stored)) return value;
     return append(program, {.op = Opcode::cast, .dtype = accumulator(stored), .args = {value, -1, -1}});
   }
+  if (node.last - node.first <= 1) return -1;
   const int middle = tree_middle(node);
   const int16_t left = sum_below(program, {node.first, middle}, used, stored);
   const int16_t right = sum_below(program, {middle, node.last}, used, stored);
@@ -43,25 +44,25 @@ int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const 
 TreeKernels::TreeKernels(Device& device, std::span<const TreeSum> sums, int leaves,
                          std::span<const TreeNode> used)
     : operands_(used.size() + 1) {
-  std::map<DType, std::vector<const TreeSum*>> by_type;
+  std::map<std::pair<DType, DType>, std::vector<const TreeSum*>> by_type;
   for (const TreeSum& sum : sums)
-    if (sum.size > 0) by_type[sum.dtype].push_back(&sum);
+    if (sum.size > 0) by_type[{sum.dtype, sum.target_dtype}].push_back(&sum);
   backend_of(device).bind_thread();
-  for (const auto& [dtype, list] : by_type) prepare(device, list, leaves, used);
+  for (const auto& [types, list] : by_type) prepare(device, list, leaves, used);
 }
 
 // Those of one type.
 void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,
                           std::span<const TreeNode> used) {
   const auto where = std::source_location::current();
-  const DType dtype = sums[0]->dtype;
+  const DType dtype = sums[0]->dtype, target = sums[0]->target_dtype;
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
   FusedAttrs fused;
   fused.program.inputs.assign(used.size(), dtype);
   int16_t root = sum_below(fused.program, {0, leaves}, used, dtype);
-  if (dtype != accumulator(dtype))
-    root = append(fused.program, {.op = Opcode::cast, .dtype = dtype, .args = {root, -1, -1}});
+  if (target != accumulator(dtype))
+    root = append(fused.program, {.op = Opcode::cast, .dtype = target, .args = {root, -1, -1}});
   fused.program.outputs = {root};
   const Attrs attrs(std::move(fused));
   const size_t first = pointers_.size();
@@ -72,7 +73,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
     steps[s].op = &kFused;
     steps[s].attrs = attrs;
     steps[s].input_layouts.assign(used.size(), layout);
-    steps[s].output_layouts = {layout};
+    steps[s].output_layouts = {{{target, shape}, contiguous_strides(shape)}};
     steps[s].where = where;
     for (const void* addend : sums[s]->addends) pointers_.push_back(const_cast<void*>(addend));
     pointers_.push_back(sums[s]->target);
