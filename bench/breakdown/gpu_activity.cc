@@ -154,21 +154,21 @@ GpuActivityRecorder::GpuActivityRecorder() {
 void GpuActivityRecorder::start(Detail detail) {
   const Cupti& cupti = Cupti::get();
   detail_ = detail;
-  {
-    const std::lock_guard lock(records().mutex);
-    records().kernels.clear(), records().collectives.clear(), records().copies.clear();
-    records().launches.clear();
-  }
   for (const CUpti_ActivityKind kind : kinds(detail)) cupti.check(cupti.enable(kind), "cuptiActivityEnable");
 }
 
-GpuActivity GpuActivityRecorder::stop() {
+void GpuActivityRecorder::stop() {
+  take();
   const Cupti& cupti = Cupti::get();
-  cupti.check(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
   for (const CUpti_ActivityKind kind : kinds(detail_))
     cupti.check(cupti.disable(kind), "cuptiActivityDisable");
-  const Records& all = records();
-  const std::lock_guard lock(records().mutex);
+}
+
+GpuActivity GpuActivityRecorder::take() {
+  const Cupti& cupti = Cupti::get();
+  cupti.check(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+  Records& all = records();
+  const std::lock_guard lock(all.mutex);
   GpuActivity made;
   made.records = static_cast<int64_t>(all.kernels.size() + all.collectives.size() + all.copies.size());
   made.kernels_ns = covered(all.kernels);
@@ -180,6 +180,7 @@ GpuActivity GpuActivityRecorder::stop() {
     made.gaps_ns = covered(joined(computing, launches)) - covered(computing);
   }
   made.copies_ns = covered(joined(computing, all.copies)) - covered(computing);
+  all.kernels.clear(), all.collectives.clear(), all.copies.clear(), all.launches.clear();
   return made;
 }
 

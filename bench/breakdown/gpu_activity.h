@@ -27,8 +27,9 @@ class GpuActivityRecorder {
   GpuActivityRecorder& operator=(const GpuActivityRecorder&) = delete;
 
   void start(Detail detail);
-  // The devices must have done all that they were given.
-  GpuActivity stop();
+  // Since start(), or since this was called last. The devices must have done all that they were given.
+  GpuActivity take();
+  void stop();
 
  private:
   Detail detail_ = Detail::graphs;

@@ -86,11 +86,20 @@ Shares seen(const GpuActivity& activity, const observe::RunSummary& time) {
           static_cast<double>(activity.communication_ns) / wall};
 }
 
-// Whether the two agree.
-bool compare(const Network& network, const distribute::Strategy& strategy, GpuActivityRecorder& recorder) {
+// What a training took by its own report, and what was seen of it meanwhile.
+struct Look {
+  observe::RunSummary time;
+  GpuActivity activity;
+  double step_ms() const { return time.replicas.at(0).wall.mean / 1e6; }
+};
+
+// Trains a model of its own: CUPTI follows only those graphs that were captured while it looked.
+template <class Start, class Take>
+Look train(const Network& network, const distribute::Strategy& strategy, Start start, Take take) {
   keras::mixed_precision::set_global_policy(network.policy);
   const int64_t examples = network.batch * std::min<int64_t>(network.steps, 50);
   const int epochs = static_cast<int>(std::max<int64_t>(1, network.steps * network.batch / examples));
+  start();
   keras::Model model;
   {
     const auto scope = strategy.scope();
@@ -99,28 +108,39 @@ bool compare(const Network& network, const distribute::Strategy& strategy, GpuAc
         {.optimizer = "adam", .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true})});
   }
   const keras::Data data = network.data(examples);
-  const keras::FitOptions options{.batch_size = network.batch, .epochs = epochs, .verbose = 0};
+  const auto synchronize = [&] {
+    for (Device* device : strategy.devices()) device->synchronize();
+  };
   // Compiles, and has the GPU at its clock.
   model.fit(data, {.batch_size = network.batch, .epochs = 1, .verbose = 0});
-  const auto train = [&] {
-    const observe::RunSummary time = model.fit(data, options).time;
-    for (Device* device : strategy.devices()) device->synchronize();
-    return time;
+  synchronize();
+  take();
+  Look look;
+  look.time = model.fit(data, {.batch_size = network.batch, .epochs = epochs, .verbose = 0}).time;
+  synchronize();
+  look.activity = take();
+  return look;
+}
+
+// Whether the two agree.
+bool compare(const Network& network, const distribute::Strategy& strategy, GpuActivityRecorder& recorder) {
+  const auto looked = [&](Detail detail) {
+    Look look = train(
+        network, strategy, [&] { recorder.start(detail); }, [&] { return recorder.take(); });
+    recorder.stop();
+    return look;
   };
-  const auto step_ms = [](const observe::RunSummary& time) { return time.replicas.at(0).wall.mean / 1e6; };
-  for (Device* device : strategy.devices()) device->synchronize();
-  const double alone_ms = step_ms(train());
-  recorder.start(Detail::graphs);
-  const observe::RunSummary time = train();
-  const GpuActivity activity = recorder.stop();
-  recorder.start(Detail::kernels);
-  const observe::RunSummary closely = train();
-  const GpuActivity kernels = recorder.stop();
+  const Look alone = train(
+      network, strategy, [] {}, [] { return GpuActivity(); });
+  const auto [time, activity] = looked(Detail::graphs);
+  const Look closely = looked(Detail::kernels);
+  const GpuActivity& kernels = closely.activity;
 
   const Shares report = told(time), cupti = seen(activity, time);
   bool agree = true;
   fmt::print("{}: {} steps of {:.4g} ms, {:.4g} without CUPTI; CUPTI has {} records\n", network.name,
-             time.replicas.at(0).wall.count, step_ms(time), alone_ms, activity.records);
+             time.replicas.at(0).wall.count, time.replicas.at(0).wall.mean / 1e6, alone.step_ms(),
+             activity.records);
   const auto row = [&](const char* part, double ours, double theirs) {
     const bool close = std::abs(ours - theirs) <= kAllowed;
     agree = agree && close;
@@ -134,7 +154,7 @@ bool compare(const Network& network, const distribute::Strategy& strategy, GpuAc
   fmt::print(
       "  kernel by kernel (steps of {:.4g} ms): {:.1f}% of the launches' time are gaps between their "
       "kernels\n",
-      step_ms(closely), 100 * static_cast<double>(kernels.gaps_ns) / std::max(1.0, launched));
+      closely.step_ms(), 100 * static_cast<double>(kernels.gaps_ns) / std::max(1.0, launched));
   std::fflush(stdout);
   return agree;
 }

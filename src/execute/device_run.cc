@@ -68,6 +68,8 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
     for (int r = range.first; r < range.last; ++r) examples_ += layout.slices[static_cast<size_t>(r)].size;
     slots_ = layout.weighted ? examples_ : layout.slices[0].size * layout.replicas_of(d).size();
     first_row_ = layout.own_rows().begin;
+  } else {
+    examples_ = slots_ = layout.whole_batch;
   }
   Lanes lanes(plans, plan_options(layout, d));
   make_plan(0, lanes);
@@ -264,7 +266,7 @@ void DeviceRun::count(int64_t runs) const {
   backend_.count_kernels(runs * work_.kernels, runs * work_.flops);
   observer_.count(number_, observe::Counter::flops, runs * work_.flops);
   if (work_.half_flops > 0) observer_.count(number_, observe::Counter::half_flops, runs * work_.half_flops);
-  if (!layout_.replicated()) return;
+  if (slots_ == 0) return;
   observer_.count(number_, observe::Counter::examples, runs * examples_);
   observer_.count(number_, observe::Counter::slots, runs * slots_);
 }

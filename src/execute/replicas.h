@@ -50,6 +50,7 @@ struct ReplicaLayout {
   bool bf16_gradients = false;  // see ReplicaOptions
   bool weighted = false;        // slices differ because somebody said so
   std::vector<Slice> slices;    // of each replica; empty: the program is not replicated
+  int64_t whole_batch = 0;  // examples of a program that is not, but runs as the one replica of a strategy
   std::vector<bool> split_parameters;
 
   bool replicated() const { return !slices.empty(); }

@@ -9,6 +9,8 @@
 #include "observe/activity.h"
 
 namespace lockstep::execute {
+
+using compile::Spread;
 namespace {
 
 int64_t batch_of(const SpecList& signature, const std::vector<bool>& split, const std::string& name,
@@ -79,6 +81,26 @@ const Slice& first_with_examples(const ReplicaLayout& layout) {
   return *std::find_if(layout.slices.begin(), layout.slices.end(), [](const Slice& s) { return s.size > 0; });
 }
 
+// Whether a program runs as one replica, here and elsewhere: what it sums is its own, and all phases are one. Variables that
+// keep a part in every replica are not known to programs without replicas.
+bool is_alone(const ReplicaLayout& layout, const Graph& graph) {
+  return layout.replicas == 1 && !layout.workers &&
+         std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+           return node.op == &kVariable && node.attrs.as<VariableAttrs>().variable.per_replica();
+         });
+}
+
+// As one that is not replicated: with all of the batch its first example is the batch's.
+Plan plan_alone(Graph graph, PlanOptions options) {
+  for (Node& node : graph.nodes)
+    if (node.op == &kExampleOffset) {
+      node.op = &kConstant;
+      node.attrs = ConstantAttrs{0};
+    }
+  options.split_parameters.clear();
+  return make_plan(std::move(graph), options);
+}
+
 }  // namespace
 
 std::vector<int64_t> rows_of_step(const SpecList& signature, const std::vector<bool>& split,
@@ -133,6 +155,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
   const MemoryUseScope use("function " + settings.name);
   std::vector<Plan> plans;
   std::vector<int64_t> sizes;
+  bool alone = false;
   const auto add_plan = [&](int64_t size) {
     if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return;
     replica.local_batch = size;
@@ -145,7 +168,15 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
     if (!plans.empty()) graph = compile::feeding_part(std::move(graph), plans[0], split);
     sizes.push_back(size);
     options.local_batch = size;
-    plans.push_back(make_plan(std::move(graph), options));
+    if (plans.empty()) {
+      const compile::Placement placement = compile::place_nodes(graph, split);
+      compile::check_updates(graph, placement, compile::is_replicated(split));
+      program.spreads = compile::spreads_of_outputs(graph, placement, size, settings.stacks_outputs);
+      alone = is_alone(layout, graph);
+      // Its own value is all there is.
+      if (alone) std::replace(program.spreads.begin(), program.spreads.end(), Spread::blocks, Spread::same);
+    }
+    plans.push_back(alone ? plan_alone(std::move(graph), options) : make_plan(std::move(graph), options));
     for (compile::Collective& sum : plans.back().collectives) {
       sum.name = names[sum.sequence].name;
       sum.is_gradient = names[sum.sequence].is_gradient;
@@ -164,6 +195,10 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
   }
   add_statistics(program.statistics, plans[0], Part::per_device, static_cast<int64_t>(layout.devices.size()));
   record_schedule(plans[0], settings.name, sizes[0]);
+  if (alone) {
+    layout.whole_batch = layout.batch();
+    layout.slices.clear();
+  }
   program.executable =
       std::make_unique<StepExecutable>(std::move(plans), std::move(sizes), std::move(layout));
   return program;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/planning/spread.h"
 #include "execute/step.h"
 #include "graph/emit.h"
 #include "lockstep/execute/function.h"
@@ -16,7 +17,8 @@ namespace lockstep::execute {
 struct ReplicatedProgram {
   std::unique_ptr<StepExecutable> executable;
   ProgramStatistics statistics;
-  std::vector<Slice> slices;  // of each replica of this process
+  std::vector<Slice> slices;             // of each replica of this process
+  std::vector<compile::Spread> spreads;  // of each result
 };
 
 // Adds what the steps of one part of a plan cost, so many times.
@@ -48,7 +50,8 @@ ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& sp
 
 // `split[i]`: argument i is cut along its first dimension; they must agree in it. `rows`: as rows_of_step() gave them. Traces
 // the function once for every size of slice that this process has, and for the first of all. Workers compile the same
-// program: where one of them does not, each throws Error(failed_precondition) that says in what it differs.
+// program: where one of them does not, each throws Error(failed_precondition) that says in what it differs. A single replica,
+// which has nobody to sum with, is compiled as a program that is not replicated, once it is known to be right on several.
 ReplicatedProgram compile_replicated(const SpecList& signature, const std::vector<bool>& split,
                                      const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
                                      const ReplicaTracer& trace, const ReplicatedProgramOptions& options,

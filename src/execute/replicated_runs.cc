@@ -97,10 +97,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
         {.name = name, .stacks_outputs = true}, where);
     const Plan& plan = program->compiled.executable->plan();
     if (check) check(plan.variables);
-    for (const PlannedOutput& output : plan.outputs)
-      program->spreads.push_back(output.per_replica ? Spread::rows
-                                 : output.stacked   ? Spread::blocks
-                                                    : Spread::same);
+    program->spreads = program->compiled.spreads;
     if (++compiled_ == kManyPrograms)
       log(LogLevel::warning, name, " was compiled ", compiled_,
           " times because its traces differ: numbers of C++ that change from call to call are part of a "

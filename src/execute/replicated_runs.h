@@ -20,7 +20,7 @@ class ReplicatedRuns {
 
   // What came of one call. A result that is the same on all replicas stands as it is; else as rows of the whole
   // batch, or as one block per replica.
-  enum class Spread : uint8_t { same, rows, blocks };
+  using Spread = compile::Spread;
   struct Result {
     TensorList outputs;
     std::vector<Spread> spreads;

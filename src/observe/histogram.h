@@ -15,6 +15,8 @@ class Histogram {
  public:
   // Equal shares of `total`. Negative values count as 0.
   void add(int64_t total, int64_t shares = 1);
+  // More of a value that was added before: the total and the mean grow.
+  void extend(int64_t more) { total_ += more; }
 
   // Of at least `count` values: those that were not added are 0.
   Distribution distribution(int64_t count = 0) const;

@@ -1,5 +1,6 @@
 #include "lockstep/observe/run_summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -79,6 +79,13 @@ struct Aggregate {
     ++records;
   }
 
+  void add_rest(StepRecord record) {
+    std::lock_guard lock(mutex);
+    take_compiling(record);
+    wall.extend(record.wall_ns);
+    for (size_t c = 0; c < kCategories; ++c) times[c].extend(record.times.values[c]);
+  }
+
   // What came before the first step is no part of the run, but for compiling.
   void add_outside(StepRecord record) {
     std::lock_guard lock(mutex);
@@ -275,6 +282,18 @@ StepRecord ReplicaClock::end_step(int64_t steps) {
   return record;
 }
 
+void ReplicaClock::end_rest() {
+  State& s = *state_;
+  if (s.next_step == 0) return abandon_step();
+  require(s.in_step, ErrorCode::failed_precondition, std::source_location::current(),
+          "step clock: end_rest() of replica ", s.replica, " without begin_next_step()");
+  const StepRecord record = s.cut();
+  s.stepped_ns += record.wall_ns - record.times[Category::compiling];
+  s.in_step = false;
+  s.measuring = false;
+  s.aggregate.add_rest(record);
+}
+
 void ReplicaClock::abandon_step() {
   State& s = *state_;
   if (!s.in_step) return;
@@ -395,6 +414,11 @@ void StepClock::end_step(int64_t steps) {
   thread_ = this_thread();
   thread_times_ = now.times;
   thread_reads_ = now.value_reads;
+}
+
+void StepClock::end_rest() {
+  for (const auto& replica : replicas_) replica->end_rest();
+  thread_times().open = false;
 }
 
 void StepClock::abandon_step() {

@@ -227,6 +227,40 @@ TEST_F(StepClockTest, StepsMadeTogetherShareTheirTime) {
   EXPECT_THAT(indices, testing::ElementsAre(0, 1, 65));
 }
 
+TEST_F(StepClockTest, WhatADeviceStillDidIsOfTheLastStep) {
+  for (int i = 0; i < 4; ++i) {
+    replica_.begin_step();
+    const TimeScope compute(&replica_, Category::compute);
+    time_.run(10);
+    replica_.end_step();
+  }
+  replica_.begin_next_step();
+  {
+    const TimeScope compute(&replica_, Category::compute);
+    time_.sleep(20);
+  }
+  replica_.end_rest();
+  time_.run(7);
+  replica_.begin_step();
+  replica_.abandon_step();
+  const ReplicaSummary summary = clock_.summary().replicas[0];
+  EXPECT_EQ(summary.wall.count, 4);
+  EXPECT_EQ(summary.wall.total, 60);
+  EXPECT_EQ(summary.wall.mean, 15);
+  EXPECT_EQ(summary.wall.median, 10);
+  EXPECT_EQ(summary[Category::compute].total + summary[Category::descheduled].total, 60);
+  EXPECT_EQ(summary.outside_ns, 7);
+  EXPECT_THROW(replica_.end_rest(), Error);
+}
+
+TEST_F(StepClockTest, ThereIsNoRestBeforeTheFirstStep) {
+  replica_.begin_next_step();
+  time_.run(5);
+  replica_.end_rest();
+  EXPECT_FALSE(replica_.in_step());
+  EXPECT_EQ(clock_.summary().replicas[0].wall.total, 0);
+}
+
 TEST_F(StepClockTest, AnAbandonedStepCountsAsOutside) {
   replica_.begin_step();
   replica_.end_step();

@@ -9,6 +9,9 @@
 namespace lockstep::testing {
 namespace {
 
+// Integers have no infinity, and no number for NaN.
+int64_t whole(double x) { return std::abs(x) < 0x1p63 ? static_cast<int64_t>(x) : 0; }
+
 // The number as a tensor of this dtype holds it. Integers wrap around.
 double held(double x, DType dtype) {
   switch (dtype) {
@@ -16,9 +19,9 @@ double held(double x, DType dtype) {
     case DType::float64: return x;
     case DType::bfloat16: return static_cast<float>(BFloat16(static_cast<float>(x)));
     case DType::float16: return static_cast<float>(Float16(static_cast<float>(x)));
-    case DType::int32: return static_cast<int32_t>(static_cast<int64_t>(x));
-    case DType::int64: return static_cast<double>(static_cast<int64_t>(x));
-    case DType::uint8: return static_cast<uint8_t>(static_cast<int64_t>(x));
+    case DType::int32: return static_cast<int32_t>(whole(x));
+    case DType::int64: return static_cast<double>(whole(x));
+    case DType::uint8: return static_cast<uint8_t>(whole(x));
     case DType::boolean: break;
   }
   return x != 0 ? 1 : 0;

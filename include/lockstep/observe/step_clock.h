@@ -51,6 +51,9 @@ class ReplicaClock {
   void begin_next_step(const Times& around = {});
   // `steps`: how many were made since begin_step(), where a device makes several as one launch.
   StepRecord end_step(int64_t steps = 1);
+  // Instead of end_step(), where no step was made: the time since begin_next_step() is still the last one's, for which a device
+  // went on after the host had ended it. Means know of it, quantiles do not.
+  void end_rest();
   // After an error inside a step: forgets the step; its time counts as outside of steps.
   void abandon_step();
   bool in_step() const;
@@ -108,6 +111,7 @@ class StepClock {
   // Of a loop. What the thread did since its last step is known where that says so (observe/thread_times.h).
   void begin_next_step();
   void end_step(int64_t steps = 1);
+  void end_rest();
   void abandon_step();
   void enter(Category category);
   void leave();

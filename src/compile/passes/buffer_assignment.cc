@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compile/planning/placement.h"
+#include "compile/planning/spread.h"
 #include "graph/rewrite.h"
 
 namespace lockstep::compile {
@@ -190,21 +191,7 @@ Graph separate_all_reduce_inputs(const Graph& graph) {
 Graph assign_result_buffers(const Graph& graph, const std::vector<bool>& split_parameters,
                             std::vector<OrderEdge>& edges) {
   const Placement placement = place_nodes(graph, split_parameters);
-  const bool replicated = is_replicated(split_parameters);
-  for (const VariableUpdate& update : graph.updates) {
-    const bool differs = placement.nodes[static_cast<size_t>(update.value.node)].per_replica;
-    const bool may_differ = replicated && update.variable.per_replica();
-    require(!differs || may_differ, ErrorCode::failed_precondition, graph.node(update.value).where,
-            "variable \"", update.variable.name(),
-            "\" was assigned a value that differs between replicas; sum it over them first: "
-            "all_reduce_sum(value)");
-    require(
-        differs || !may_differ, ErrorCode::failed_precondition, graph.node(update.value).where, "variable \"",
-        update.variable.name(),
-        "\" keeps a part in every replica, but was assigned a value that is the same in all of them, which "
-        "would count once for each; compute it from the variable's old value or from the batch, or assign it "
-        "outside of the replicas");
-  }
+  check_updates(graph, placement, is_replicated(split_parameters));
   return ResultBuffers(graph, placement, edges).run();
 }
 

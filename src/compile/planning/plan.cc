@@ -15,6 +15,7 @@
 #include "compile/planning/launch_groups.h"
 #include "compile/planning/memory_plan.h"
 #include "compile/planning/schedule.h"
+#include "compile/planning/spread.h"
 #include "graph/numerics.h"
 #include "tensor/tensor_impl.h"
 
@@ -136,22 +137,19 @@ class Lowering {
   }
 
   void assign_results() {
+    const std::vector<Spread> spreads =
+        spreads_of_outputs(graph_, placement_, options_.local_batch, options_.stacks_outputs);
     for (size_t k = 0; k < graph_.outputs.size(); ++k) {
       const Value v = graph_.outputs[k];
       if (!v.valid()) {
         plan_.outputs.emplace_back();
         continue;
       }
-      const auto [per_replica, phase, device] = placement_.nodes[static_cast<size_t>(v.node)];
+      const int device = placement_.nodes[static_cast<size_t>(v.node)].device;
       home(v).operand = {Space::output, static_cast<int>(k), 0, device};
       result_values_.push_back(v);
-      const Shape& shape = graph_.spec(v).shape;
-      const bool rows = shape.rank() > 0 && shape[0] == options_.local_batch;
-      require(!per_replica || rows || options_.stacks_outputs, ErrorCode::failed_precondition,
-              graph_.node(v).where, "the function returns a value of shape ", shape,
-              " that differs between replicas and is not one row for each of the ", options_.local_batch,
-              " examples of a slice; sum it over the replicas first: all_reduce_sum(value)");
-      plan_.outputs.push_back({graph_.spec(v), per_replica && rows, per_replica && !rows, device});
+      plan_.outputs.push_back(
+          {graph_.spec(v), spreads[k] == Spread::rows, spreads[k] == Spread::blocks, device});
     }
     for (const VariableUpdate& update : graph_.updates) {
       const int index = variable_index(update.variable);

@@ -218,7 +218,7 @@ TEST(DatasetSource, FitSaysWhichStageKeptItWaitingLong) {
   }));
   set_log_sink(previous);
   EXPECT_THAT(slow.input.bottleneck,
-              AllOf(HasSubstr("map [dataset_source_test.cc:"), HasSubstr("an element")));
+              AllOf(HasSubstr("map [dataset_source_test.cc:"), HasSubstr("per element")));
   EXPECT_THAT(slow.input.fix, HasSubstr("num_parallel_calls"));
   const std::vector<observe::Verdict> verdicts = observe::judge(slow);
   ASSERT_FALSE(verdicts.empty());

@@ -341,6 +341,7 @@ void FitRun::run_steps() {
   while (true) {
     StepLoop loop(trainer_, StepKind::train, &observer_.clock(), callbacks_, where_, watch);
     loop.run(stream_, at_.batch, data_.steps);
+    observer_.finish_steps();
     if (!loop.newcomers()) return;
     trainer_.forget_steps();
     strategy_.workers()->form_anew(false);

@@ -13,6 +13,15 @@ RunObserver::RunObserver(observe::StepClock& clock, std::vector<Device*> devices
   for (Device* device : devices_.devices()) backend_of(*device).ledger().begin_run();
 }
 
+void RunObserver::finish_steps() const {
+  clock_.begin_next_step();
+  for (int r = 0; r < clock_.replicas(); ++r)
+    clock_.replica(r).enter(observe::Category::compute, observe::ThreadState::blocks);
+  for (const Device* device : devices_.devices()) device->synchronize();
+  clock_.leave();
+  clock_.end_rest();
+}
+
 void RunObserver::end_epoch() const {
   for (Device* device : devices_.devices()) backend_of(*device).ledger().settle();
 }

@@ -51,5 +51,20 @@ TEST(RunObserver, SeesTheTimeAndMemoryOfItsRunAlone) {
   EXPECT_EQ(found->grown, kBytes) << "what the first epoch needed is no growth";
 }
 
+TEST(RunObserver, WaitsForTheDevicesAsAPartOfTheSteps) {
+  Device& device = device_by_name("/CPU:0");
+  observe::StepClock clock;
+  const RunObserver observer(clock, {&device});
+  observer.finish_steps();  // no step was made
+  EXPECT_EQ(observer.summary().replicas[0].wall.total, 0);
+  clock.begin_step();
+  clock.end_step();
+  const int64_t made = observer.summary().replicas[0].wall.total;
+  observer.finish_steps();
+  const observe::ReplicaSummary summary = observer.summary().replicas[0];
+  EXPECT_EQ(summary.wall.count, 1);
+  EXPECT_GT(summary.wall.total, made);
+}
+
 }  // namespace
 }  // namespace lockstep::keras
