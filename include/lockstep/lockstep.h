@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/autodiff/recompute_grad.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/errors.h"
@@ -46,6 +47,7 @@
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/keras/preprocessing.h"
 #include "lockstep/keras/regularizers.h"
+#include "lockstep/keras/remat.h"
 #include "lockstep/keras/run_record.h"
 #include "lockstep/keras/schedules.h"
 #include "lockstep/keras/verify_invariance.h"

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autodiff/custom_gradient.h"
+#include "autodiff/tensor_key.h"
 #include "autodiff/training_watch.h"
 #include "graph/emit.h"
 #include "lockstep/base/error.h"
@@ -17,16 +19,8 @@ namespace {
 
 constinit std::atomic<TrainingWatch> training_watch{nullptr};
 
-using GradFunction = std::function<TensorList(std::span<const Tensor>)>;
+}  // namespace
 
-struct CustomGradientAttrs {
-  std::shared_ptr<GradFunction> grad;
-  bool operator==(const CustomGradientAttrs&) const = default;
-  void visit(auto&& v) const { v("grad", reinterpret_cast<uintptr_t>(grad.get())); }
-};
-
-// Never emitted: only tapes see it, as the one op that leads from the inputs of a custom-gradient
-// function to its outputs.
 constinit const OpDef kCustomGradient{.name = "custom_gradient",
                                       .min_inputs = 0,
                                       .max_inputs = -1,
@@ -42,8 +36,6 @@ constinit const OpDef kCustomGradient{.name = "custom_gradient",
                                                 " gradients for ", g.num_inputs(), " inputs");
                                         return result;
                                       }};
-
-}  // namespace
 
 RegisterTrainingWatch::RegisterTrainingWatch(TrainingWatch watch) { training_watch = watch; }
 
@@ -123,20 +115,9 @@ class GradientTape::Recording final : public Recorder {
     TensorList outputs;
   };
 
-  // Symbols are wrapped anew at every read, so they are known by their place in the trace.
-  struct Key {
-    uint64_t a, b;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& k) const { return k.a * 0x9e3779b97f4a7c15ull ^ k.b; }
-  };
-  static Key key(const Tensor& tensor) {
-    const TensorImpl& impl = *tensor.impl();
-    if (impl.symbol.trace == 0) return {0, impl.id};
-    return {impl.symbol.trace,
-            static_cast<uint64_t>(impl.symbol.node) << 32 | static_cast<uint32_t>(impl.symbol.output)};
-  }
+  using Key = TensorKey;
+  using KeyHash = TensorKeyHash;
+  static Key key(const Tensor& tensor) { return key_of(tensor); }
 
   bool connected(const Tensor& tensor) const { return connected_.contains(key(tensor)); }
 
@@ -331,8 +312,9 @@ TensorList custom_gradient(const std::function<CustomGradient(std::span<const Te
     // New tensors, so that a function which returns one of its inputs still counts as a step.
     for (Tensor& output : result.outputs) output = identity(TensorArg(output, where));
   }
-  tell_recorders(kCustomGradient, CustomGradientAttrs{std::make_shared<GradFunction>(std::move(result.grad))},
-                 inputs, result.outputs);
+  CustomGradientAttrs attrs{std::make_shared<GradFunction>(std::move(result.grad)), nullptr};
+  if (result.repeatable) attrs.again = std::make_shared<CustomGradientFunction>(f);
+  tell_recorders(kCustomGradient, std::move(attrs), inputs, result.outputs);
   return std::move(result.outputs);
 }
 

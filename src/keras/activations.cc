@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "keras/built_in_activations.h"
+#include "keras/remat_mode.h"
+#include "lockstep/autodiff/recompute_grad.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
@@ -85,6 +87,11 @@ Activation::Activation(const std::string& name, std::source_location where) {
   fail(ErrorCode::not_found, where, "there is no activation \"", name, "\"",
        near.empty() ? "" : "; did you mean \"" + near + "\"?", " There are ", list,
        "; activations::register_activation() makes one of your own known");
+}
+
+Tensor Activation::operator()(const Tensor& x) const {
+  if (!function_) return x;
+  return recomputes_activations() ? recompute_grad(function_)(x) : function_(x);
 }
 
 Json Activation::serialize(std::source_location where) const {

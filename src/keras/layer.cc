@@ -11,10 +11,12 @@
 #include "keras/layer_outputs.h"
 #include "keras/layers/registry.h"
 #include "keras/registry.h"
+#include "keras/remat_mode.h"
 #include "keras/saving/shared_layers.h"
 #include "keras/saving/stored_weights.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/log.h"
+#include "lockstep/keras/model.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
 
@@ -121,6 +123,7 @@ LayerBase::LayerBase(std::string class_name, LayerBaseOptions options, std::sour
   // What the global policy is when the layer is made counts, not when it is used.
   if (!options_.dtype.set()) options_.dtype = mixed_precision::global_policy();
   path_ = options_.name;
+  enter_remat_scope();
   // It may make its weights much later.
   if (owner_) owner_->mark_used();
 }
@@ -232,7 +235,12 @@ void LayerBase::forget_losses() {
   for (const Layer& layer : layers_) layer.base()->forget_losses();
 }
 
-void LayerBase::add_loss(const Tensor& loss) { added_losses_.push_back(loss); }
+void LayerBase::add_loss(const Tensor& loss) {
+  if (AddedLosses* scope = AddedLosses::current())
+    scope->added.push_back({this, loss});
+  else
+    added_losses_.push_back(loss);
+}
 
 Layer LayerBase::track(Layer layer, std::source_location where) {
   require(layer.defined(), ErrorCode::invalid_argument, where, "layer \"", name(),
@@ -305,6 +313,7 @@ void LayerBase::when_built(const void* key, std::function<void()> call) {
 
 void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_location where) {
   if (built_) return;
+  enter_remat_scope();
   const CallSite site(line_of(where));
   std::optional<FrameScope> frame;
   if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : false);
@@ -323,12 +332,75 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
   for (const auto& [key, call] : std::exchange(when_built_, {})) call();
 }
 
+TensorList LayerBase::call_in_policy(const TensorList& inputs, const CallContext& context) {
+  if (compute_dtype() == variable_dtype()) {
+    const VariableReadScope reads;
+    return call_all(inputs, context);
+  }
+  const VariableReadScope reads(to_dtype, compute_dtype());
+  return call_all(inputs, context);
+}
+
+// --- rematerialisation ---------------------------------------------------------------------------------------
+
+void LayerBase::enter_remat_scope() {
+  if (!remat_) remat_ = current_remat_mode();
+}
+
+bool is_outermost_call() { return innermost && !innermost->outer; }
+
+bool recomputes_activations() {
+  const RematMode* mode = innermost ? innermost->layer->remat_mode() : nullptr;
+  return mode && mode->kind == RematMode::Kind::activations && remat_depth() == 0;
+}
+
+bool LayerBase::recomputes(const TensorList& inputs, const CallContext& context) {
+  if (!remat_ || !has_recorders()) return false;
+  switch (remat_->kind) {
+    case RematMode::Kind::full:
+      // As a whole, a model that nobody else calls would make all its values again at once, and a layer that is recomputed
+      // with the one around it would make its few a third time.
+      if (recomputes_parts() || (is_outermost_call() && dynamic_cast<const ModelBase*>(this))) return false;
+      return remat_depth() == 0 || !layers_.empty();
+    case RematMode::Kind::list_of_layers:
+      return std::find(remat_->layer_names.begin(), remat_->layer_names.end(), name()) !=
+             remat_->layer_names.end();
+    case RematMode::Kind::larger_than:
+      return output_elements(inputs, context) > remat_->output_size_threshold;
+    default: return false;
+  }
+}
+
+// Of the results for these inputs, all together; computes nothing.
+int64_t LayerBase::output_elements(const TensorList& inputs, const CallContext& context) {
+  const std::source_location here = std::source_location::current();
+  const RecorderPause pause;
+  const AddedLosses ignored;
+  // Results are symbols of this trace; only their sizes outlive it.
+  Trace trace;
+  int parameters = 0;
+  const auto symbols = [&](const TensorList& tensors) {
+    TensorList made;
+    for (const Tensor& tensor : tensors)
+      made.push_back(tensor.defined() ? trace.parameter(parameters++, tensor.spec(), here) : Tensor());
+    return made;
+  };
+  CallContext symbolic = context;
+  symbolic.masks = symbols(context.masks);
+  symbolic.attention_mask = symbols({context.attention_mask})[0];
+  symbolic.initial_state = symbols(context.initial_state);
+  int64_t elements = 0;
+  for (const Tensor& output : call_in_policy(symbols(inputs), symbolic)) elements += output.size();
+  return elements;
+}
+
 TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {
   const bool training = options.training.value_or(innermost ? innermost->training : false);
   // What call() calls belongs to the layer, whether or not it was tracked before.
   if (innermost) innermost->layer->adopt(*this);
   const CallSite site(line_of(where));
   const FrameScope frame(*this, training);
+  enter_remat_scope();
   std::optional<DeviceScope> device;
   if (device_ && device_ != scoped_device()) device.emplace(*device_);
   try {
@@ -347,14 +419,8 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
     }
     if (options.mask.defined() && !context.masks.empty()) context.masks[0] = options.mask;
     ensure_built(shapes_of(cast_inputs), where);
-    TensorList outputs;
-    if (compute_dtype() != variable_dtype()) {
-      const VariableReadScope reads(to_dtype, compute_dtype());
-      outputs = call_all(cast_inputs, context);
-    } else {
-      const VariableReadScope reads;
-      outputs = call_all(cast_inputs, context);
-    }
+    const auto compute = [&] { return call_in_policy(cast_inputs, context); };
+    const TensorList outputs = recomputes(cast_inputs, context) ? rematerialized(compute, where) : compute();
     if (options_.activity_regularizer.defined())
       for (const Tensor& output : outputs)
         if (is_floating(output.dtype()))

@@ -1,6 +1,7 @@
 #include "lockstep/ops/array.h"
 
 #include "ops/array/array.h"
+#include "ops/array/barrier.h"
 #include "ops/array/join.h"
 #include "ops/array/lookup.h"
 #include "ops/array/strided_slice_grad.h"
@@ -358,6 +359,18 @@ OpCases cases() {
        .function = [](auto in) { return split(in[0], 2, -1); },
        .results = {same, same}},
   };
+  all.push_back(with_large(with_edges(moving({.name = "barrier",
+                                              .op = "barrier",
+                                              .inputs = {normal({4, 6}), normal({3})},
+                                              .reference = [](const Arrays& in) { return in[0]; },
+                                              .function =
+                                                  [](auto in) {
+                                                    return barrier(in[0], std::span(&in[1], 1),
+                                                                   std::source_location::current());
+                                                  },
+                                              .stops = {1}}),
+                                      {{{0, 3}, {2}}, {{}, {}}}),
+                           {{300, 700}, {3}}));
   for (const DType dtype : kAll) all.push_back(one_hot_case(dtype));
   return all;
 }

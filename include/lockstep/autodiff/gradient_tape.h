@@ -92,6 +92,9 @@ class GradientTape {
 struct CustomGradient {
   TensorList outputs;
   std::function<TensorList(std::span<const Tensor> output_gradients)> grad;
+  // Whether the function may be called again later, with other tensors of the same values: it then stands inside of
+  // recompute_grad() without keeping anything. It must refer to nothing that is gone by then.
+  bool repeatable = false;
 };
 
 // Runs f(inputs); a tape differentiates the result by the grad it returned, not through its ops.

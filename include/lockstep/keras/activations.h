@@ -25,7 +25,7 @@ class Activation {
 
   bool linear() const { return !function_; }
   const std::string& name() const { return name_; }
-  Tensor operator()(const Tensor& x) const { return function_ ? function_(x) : x; }
+  Tensor operator()(const Tensor& x) const;
 
   // Keras' name of it. A function that has no name cannot be written: throws Error(unsupported).
   Json serialize(std::source_location where = std::source_location::current()) const;

@@ -40,6 +40,7 @@ class TrackedObject;
 namespace lockstep::keras {
 
 class LayerBase;
+struct RematMode;
 
 // --- symbolic values of the functional API -----------------------------------------------------------------
 
@@ -342,6 +343,13 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   void ensure_built(const std::vector<Shape>& inputs, std::source_location where);
   void forget_losses();
 
+  // What the RematScope to which it belongs asks of it; null: it belongs to none.
+  const RematMode* remat_mode() const { return remat_.get(); }
+  // Whether it recomputes parts of itself where a scope asks for "full", so that it is not recomputed as a whole.
+  virtual bool recomputes_parts() const { return false; }
+  // A scalar that is added to the loss of the step in which this call takes place.
+  void add_loss(const Tensor& loss);
+
  protected:
   // A weight of this layer, named "path/name".
   Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
@@ -351,8 +359,6 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Lists a weight of a layer inside among this layer's own, which come first.
   void track(const Variable& weight);
   void untrack_all() { layers_.clear(); }
-  // A scalar that is added to the loss of the step in which this call takes place.
-  void add_loss(const Tensor& loss);
   void set_path(std::string path) { path_ = std::move(path); }
   void mark_unbuilt() { built_ = false; }
 
@@ -367,6 +373,12 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // The line that errors of a call from this line name: where the library called, that which made this layer.
   std::source_location line_of(std::source_location where) const;
   void collect(std::vector<Variable>& into, bool trainable, bool non_trainable, bool frozen) const;
+  // Enters the RematScope around, where it belongs to none.
+  void enter_remat_scope();
+  // Whether this call is to be recomputed in the backward pass.
+  bool recomputes(const TensorList& inputs, const CallContext& context);
+  int64_t output_elements(const TensorList& inputs, const CallContext& context);
+  TensorList call_in_policy(const TensorList& inputs, const CallContext& context);
 
   std::string class_name_;
   LayerBaseOptions options_;
@@ -380,6 +392,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::vector<Variable> state_;
   std::vector<std::pair<const void*, std::function<void()>>> when_built_;
   TensorList added_losses_;
+  std::shared_ptr<const RematMode> remat_;
   Device* device_ = scoped_device();
 };
 

@@ -177,34 +177,37 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   // differentiated in turn; a compiled step shares them.
   Tensor normalized_alone(const Tensor& x, const Moments& moments, const Tensor& gamma,
                           const Tensor& beta) const {
-    TensorList inputs{x};
-    if (gamma.defined()) inputs.push_back(gamma);
-    if (beta.defined()) inputs.push_back(beta);
-    const auto gradients = [=, this](std::span<const Tensor> arriving) {
-      const Tensor& dy = arriving[0];
-      const Moments again = local_moments(x, {});
-      const Tensor rstd = rsqrt(again.variance + settings_.options.epsilon);
-      Tensor sum, product;
-      if (has_columns(x)) {
-        const BatchNormSums sums = batch_norm_sums(x, again.mean, dy);
-        sum = sums.sum, product = sums.product * rstd;
-      } else {
-        sum = feature_sums(dy), product = feature_sums(dy * normalized(x, again, {}, {}));
-      }
-      const double share = 1.0 / static_cast<double>(elements_of(x));
-      const Tensor factor = gamma.defined() ? rstd * gamma : rstd;
-      const Tensor slope = product * share * rstd * factor,
-                   offset = again.mean * slope - sum * share * factor;
-      TensorList found{dy * along(factor, x) - x * along(slope, x) + along(offset, x)};
-      if (gamma.defined()) found.push_back(product);
-      if (beta.defined()) found.push_back(sum);
-      return found;
+    TensorList inputs{x, moments.mean, moments.variance};
+    const bool scales = gamma.defined(), shifts = beta.defined();
+    if (scales) inputs.push_back(gamma);
+    if (shifts) inputs.push_back(beta);
+    // It refers to nothing but what it is given, so that recomputing it keeps nothing.
+    const auto function = [this, scales, shifts](std::span<const Tensor> in) {
+      const Tensor x = in[0], gamma = scales ? in[3] : Tensor(),
+                   beta = shifts ? in[scales ? 4 : 3] : Tensor();
+      const auto gradients = [=, this](std::span<const Tensor> arriving) {
+        const Tensor& dy = arriving[0];
+        const Moments again = local_moments(x, {});
+        const Tensor rstd = rsqrt(again.variance + settings_.options.epsilon);
+        Tensor sum, product;
+        if (has_columns(x)) {
+          const BatchNormSums sums = batch_norm_sums(x, again.mean, dy);
+          sum = sums.sum, product = sums.product * rstd;
+        } else {
+          sum = feature_sums(dy), product = feature_sums(dy * normalized(x, again, {}, {}));
+        }
+        const double share = 1.0 / static_cast<double>(elements_of(x));
+        const Tensor factor = gamma.defined() ? rstd * gamma : rstd;
+        const Tensor slope = product * share * rstd * factor,
+                     offset = again.mean * slope - sum * share * factor;
+        TensorList found{dy * along(factor, x) - x * along(slope, x) + along(offset, x), {}, {}};
+        if (gamma.defined()) found.push_back(product);
+        if (beta.defined()) found.push_back(sum);
+        return found;
+      };
+      return CustomGradient{{normalized(x, {in[1], in[2]}, gamma, beta)}, gradients, /*repeatable=*/true};
     };
-    return custom_gradient(
-        [&](std::span<const Tensor>) {
-          return CustomGradient{{normalized(x, moments, gamma, beta)}, gradients};
-        },
-        inputs)[0];
+    return custom_gradient(function, inputs)[0];
   }
 
   // The mean of squared distances, not the difference of means: that one loses its digits to a large mean.

@@ -134,21 +134,21 @@ const RegisterLayer<LayerNormalizationLayer> layer_normalization;
 // The statistics are made again there, so that this can be differentiated in turn; a compiled step shares them.
 template <class Mean>
 Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
-  const auto inverse_stddev = [=] { return rsqrt(mean(square(x - mean(x))) + epsilon); };
-  const auto standard = [=] {
-    const Tensor factor = inverse_stddev();
-    return x * factor - mean(x) * factor;
-  };
-  const auto gradients = [=](std::span<const Tensor> arriving) -> TensorList {
-    const Tensor &dh = arriving[0], h = standard();
-    return {(dh - (mean(dh) + h * mean(dh * h))) * inverse_stddev()};
+  const auto function = [=](std::span<const Tensor> in) {
+    const Tensor x = in[0];
+    const auto inverse_stddev = [=] { return rsqrt(mean(square(x - mean(x))) + epsilon); };
+    const auto standard = [=] {
+      const Tensor factor = inverse_stddev();
+      return x * factor - mean(x) * factor;
+    };
+    const auto gradients = [=](std::span<const Tensor> arriving) -> TensorList {
+      const Tensor &dh = arriving[0], h = standard();
+      return {(dh - (mean(dh) + h * mean(dh * h))) * inverse_stddev()};
+    };
+    return CustomGradient{{standard()}, gradients, /*repeatable=*/true};
   };
   const Tensor inputs[] = {x};
-  return custom_gradient(
-      [&](std::span<const Tensor>) {
-        return CustomGradient{{standard()}, gradients};
-      },
-      inputs)[0];
+  return custom_gradient(function, inputs)[0];
 }
 
 // --- group normalisation -------------------------------------------------------------------------------------------

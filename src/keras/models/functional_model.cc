@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "keras/models/remat_parts.h"
+#include "keras/remat_mode.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -58,20 +60,57 @@ TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext
   TensorList values(places_);
   for (size_t i = 0; i < inputs.size(); ++i)
     values[input_places_[i]] = fit_to_input(inputs[i], inputs_.list()[i], name());
-  for (const Step& step : steps_) {
+  const RematMode* mode = remat_mode();
+  if (mode && mode->kind == RematMode::Kind::full) {
+    const std::vector<size_t> last = last_readers();
+    std::vector<std::vector<MadeValue>> made(steps_.size());
+    for (size_t i = 0; i < steps_.size(); ++i)
+      for (size_t k = 0; k < steps_[i].call->results.size(); ++k) {
+        const size_t at = k < steps_[i].outputs.size() ? steps_[i].outputs[k] : SIZE_MAX;
+        made[i].push_back({size_of(steps_[i].call->results[k]), at == SIZE_MAX ? i : last[at]});
+      }
+    call_in_parts(made, [&](size_t begin, size_t end) {
+      // What the steps make is theirs alone, but for what others read.
+      TensorList inside = values;
+      run_steps(begin, end, inside, context);
+      PartResults results;
+      for (size_t i = begin; i < end; ++i)
+        for (const size_t at : steps_[i].outputs)
+          if (at != SIZE_MAX && last[at] >= end) results.emplace_back(&values[at], inside[at]);
+      return results;
+    });
+  } else {
+    run_steps(0, steps_.size(), values, context);
+  }
+  TensorList results;
+  for (const size_t at : output_places_) results.push_back(values[at]);
+  return results;
+}
+
+void FunctionalModel::run_steps(size_t begin, size_t end, TensorList& values,
+                                const CallContext& context) const {
+  for (size_t i = begin; i < end; ++i) {
+    const Step& step = steps_[i];
     TensorList operands;
     for (const size_t at : step.inputs) operands.push_back(values[at]);
     size_t next = 0;
     CallOptions options = map_options<Tensor>(
         step.call->options, [&](const KerasTensor&) { return values[step.options[next++]]; });
     if (!options.training) options.training = context.training;
-    TensorList results = step.call->layer.base()->run(operands, options, here);
-    for (size_t i = 0; i < step.outputs.size(); ++i)
-      if (step.outputs[i] != SIZE_MAX) values[step.outputs[i]] = std::move(results[i]);
+    TensorList results = step.call->layer.base()->run(operands, options, std::source_location::current());
+    for (size_t k = 0; k < step.outputs.size(); ++k)
+      if (step.outputs[k] != SIZE_MAX) values[step.outputs[k]] = std::move(results[k]);
   }
-  TensorList results;
-  for (const size_t at : output_places_) results.push_back(values[at]);
-  return results;
+}
+
+std::vector<size_t> FunctionalModel::last_readers() const {
+  std::vector<size_t> last(places_, 0);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (const size_t at : steps_[i].inputs) last[at] = i;
+    for (const size_t at : steps_[i].options) last[at] = i;
+  }
+  for (const size_t at : output_places_) last[at] = steps_.size();
+  return last;
 }
 
 TensorList FunctionalModel::compute_mask(const TensorList&, const TensorList&, size_t) {

@@ -18,6 +18,7 @@ class FunctionalModel final : public ModelBase {
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override;
   bool autocast_inputs() const override { return false; }
+  bool recomputes_parts() const override { return true; }
   Json get_config() const override;
   std::string module() const override { return "keras.src.models.functional"; }
 
@@ -37,6 +38,10 @@ class FunctionalModel final : public ModelBase {
     std::vector<size_t> options;
     std::vector<size_t> outputs;
   };
+
+  void run_steps(size_t begin, size_t end, TensorList& values, const CallContext& context) const;
+  // By place: the last step that reads it; the number of steps: it is a result.
+  std::vector<size_t> last_readers() const;
 
   KerasTensors inputs_;
   KerasTensors outputs_;

@@ -4,6 +4,8 @@
 
 #include "keras/functional_graph.h"
 #include "keras/models/functional_model.h"
+#include "keras/models/remat_parts.h"
+#include "keras/remat_mode.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 
@@ -75,7 +77,18 @@ void SequentialModel::build(const Shape& input) {
 
 Tensor SequentialModel::call(const Tensor& x, const CallContext& context) {
   Tensor value = input_given_ ? fit_to_input(x, input_, name()) : x;
-  for (const Layer& layer : layers()) value = layer(value, {.training = context.training});
+  const auto run = [&](size_t begin, size_t end, Tensor x) {
+    for (size_t i = begin; i < end; ++i) x = layers()[i](x, {.training = context.training});
+    return x;
+  };
+  const RematMode* mode = remat_mode();
+  if (!mode || mode->kind != RematMode::Kind::full) return run(0, layers().size(), value);
+  std::vector<std::vector<MadeValue>> made;
+  for (size_t i = 0; i < layers().size(); ++i)
+    made.push_back({{i < values_.size() ? size_of({values_[i].dtype(), values_[i].shape()}) : 1, i + 1}});
+  call_in_parts(made, [&](size_t begin, size_t end) {
+    return PartResults{{&value, run(begin, end, value)}};
+  });
   return value;
 }
 

@@ -19,6 +19,7 @@ class SequentialModel final : public ModelBase {
   Tensor call(const Tensor& x, const CallContext& context) override;
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override;
   bool autocast_inputs() const override { return false; }
+  bool recomputes_parts() const override { return true; }
   Json get_config() const override;
   std::string module() const override { return "keras"; }
 

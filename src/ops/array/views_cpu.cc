@@ -1,6 +1,7 @@
 // Views that the memory layout does not allow are copies in row-major order, on the CPU as strided copies.
 #include "graph/kernel.h"
 #include "ops/array/array.h"
+#include "ops/array/barrier.h"
 #include "ops/array/strided_copy_cpu.h"
 #include "ops/elementwise/ops.h"
 
@@ -36,11 +37,10 @@ std::unique_ptr<Kernel> prepare(const KernelRequest& request) {
 
 constexpr KernelDef kCopy{.prepare = prepare, .strided_inputs = true};
 
-const RegisterKernel registered[] = {{DeviceKind::cpu, kReshape, kCopy},
-                                     {DeviceKind::cpu, kTranspose, kCopy},
-                                     {DeviceKind::cpu, kStridedSlice, kCopy},
-                                     {DeviceKind::cpu, kBroadcastTo, kCopy},
-                                     {DeviceKind::cpu, kIdentity, kCopy}};
+const RegisterKernel registered[] = {
+    {DeviceKind::cpu, kReshape, kCopy},      {DeviceKind::cpu, kTranspose, kCopy},
+    {DeviceKind::cpu, kStridedSlice, kCopy}, {DeviceKind::cpu, kBroadcastTo, kCopy},
+    {DeviceKind::cpu, kBarrier, kCopy},      {DeviceKind::cpu, kIdentity, kCopy}};
 
 }  // namespace
 }  // namespace lockstep

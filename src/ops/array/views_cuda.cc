@@ -1,6 +1,7 @@
 // Views that the memory layout does not allow, and joined tensors: strided copies.
 #include "backends/cuda/launch.h"
 #include "ops/array/array.h"
+#include "ops/array/barrier.h"
 #include "ops/array/join.h"
 #include "ops/array/strided_copy_cuda.h"
 #include "ops/elementwise/ops.h"
@@ -68,6 +69,7 @@ const RegisterKernel registered[] = {
     {DeviceKind::gpu, kTranspose, kCopy},
     {DeviceKind::gpu, kStridedSlice, kCopy},
     {DeviceKind::gpu, kBroadcastTo, kCopy},
+    {DeviceKind::gpu, kBarrier, kCopy},
     {DeviceKind::gpu, kIdentity, kCopy},
     {DeviceKind::gpu, kConcat, {.prepare = prepare<ConcatKernel>, .strided_inputs = true}}};
 
