@@ -59,7 +59,9 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
       observer_(observer),
       options_(options),
       held_(device_),
+      host_inputs_(device_),
       inputs_(staged_inputs(plans.first().parameters.size(), device_)),
+      wholes_(inputs_.size()),
       replica_threads_(layout.reproducible ? 1 : device_.threads()) {
   ReplicaRange range;
   if (layout.replicated()) {
@@ -87,9 +89,9 @@ void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
   DevicePlan made{
       .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .program = nullptr, .replay = {}};
-  made.arena =
-      std::make_unique<Storage>(device_, plan.device_arenas[0].bytes, std::source_location::current());
-  made.memory.device_arena = static_cast<char*>(made.arena->data());
+  // A program that is one kernel has memory of its own, and needs the arena where its steps run one by one for once.
+  alignas(64) static char nowhere[64];
+  made.memory.device_arena = nowhere;
   for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
   for (size_t i = 0; i < plan.constants.size(); ++i)
     made.memory.constants[i] = held_.hold(plan.constants[i].first, plan.constants[i].second);
@@ -98,6 +100,15 @@ void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   made.replay.set_lanes(options_.lanes);
   if (!layout_.replicated() && made.program->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
   plans_.push_back(std::move(made));
+  if (!plans_.back().replay.fused()) return make_arena(plans_.back());
+  plans_.back().replay.before_steps([this, index = plans_.size() - 1] { make_arena(plans_[index]); });
+}
+
+void DeviceRun::make_arena(DevicePlan& made) {
+  made.arena = std::make_unique<Storage>(device_, step_plans_[made.plan].device_arenas[0].bytes,
+                                         std::source_location::current());
+  made.memory.device_arena = static_cast<char*>(made.arena->data());
+  made.program->rebase(made.memory);
 }
 
 void DeviceRun::make_replica(int number, Lanes& lanes) {
@@ -188,6 +199,7 @@ void DeviceRun::bind_parts(size_t variable, const ReplicaVariables& parts, size_
 
 void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
   const auto scope = observer_.time(number_, Category::copy);
+  host_inputs_.begin();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const TensorImpl& input = *inputs[i].impl();
     Device& from = input.storage->device();
@@ -196,17 +208,26 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
       observer_.count(number_, observe::Counter::host_copies, 1);
       observer_.count(number_, observe::Counter::host_copy_bytes, static_cast<int64_t>(input.spec.bytes()));
     }
-    if (layout_.splits(i)) {
-      const size_t row = row_bytes(input.spec);
-      for (Replica& replica : replicas_)
-        replica.memory.parameters[i] =
-            replica.inputs[i].bring(from, data + static_cast<size_t>(replica.slice.begin - first_row_) * row,
-                                    static_cast<size_t>(replica.slice.size) * row);
+    const auto bring = [&](StagedInput& staged, void* source, size_t bytes, void*& place) {
+      if (host_inputs_.takes(from))
+        host_inputs_.add(from, source, bytes, place);
+      else
+        place = staged.bring(from, source, bytes);
+    };
+    if (!layout_.splits(i)) {
+      bring(inputs_[i], data, input.spec.bytes(), wholes_[i]);
       continue;
     }
-    void* const whole = inputs_[i].bring(from, data, input.spec.bytes());
-    for (DevicePlan& made : plans_) made.memory.parameters[i] = whole;
-    for (Replica& replica : replicas_) replica.memory.parameters[i] = whole;
+    const size_t row = row_bytes(input.spec);
+    for (Replica& replica : replicas_)
+      bring(replica.inputs[i], data + static_cast<size_t>(replica.slice.begin - first_row_) * row,
+            static_cast<size_t>(replica.slice.size) * row, replica.memory.parameters[i]);
+  }
+  host_inputs_.send();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (layout_.splits(i)) continue;
+    for (DevicePlan& made : plans_) made.memory.parameters[i] = wholes_[i];
+    for (Replica& replica : replicas_) replica.memory.parameters[i] = wholes_[i];
   }
 }
 
@@ -226,15 +247,26 @@ void DeviceRun::run() {
     bind.emplace(*clock);
   for (DevicePlan& made : plans_) made.program->bind(made.memory);
   for (Replica& replica : replicas_) replica.program->bind(replica.memory);
+  const bool ended = run_phases();
+  if (host_inputs_.sent()) {
+    const auto scope = observer_.time(number_, Category::copy);
+    host_inputs_.finish();
+  }
+  if (!ended) return;
+  ahead_->queued(1);
+  count(1);
+}
+
+// False: another device failed.
+bool DeviceRun::run_phases() {
   const Category category = launch_category();
   for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
-    if (phase > 0 && !all_reduce_->finish(number_, phase)) return;
+    if (phase > 0 && !all_reduce_->finish(number_, phase)) return false;
     const auto scope = observer_.time(number_, category);
     run_device_plans(phase);
     run_replicas(phase);
   }
-  ahead_->queued(1);
-  count(1);
+  return true;
 }
 
 bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {

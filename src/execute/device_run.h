@@ -8,6 +8,7 @@
 
 #include "execute/all_reduce/all_reduce.h"
 #include "execute/graph_replay.h"
+#include "execute/host_inputs.h"
 #include "execute/output_pool.h"
 #include "execute/program.h"
 #include "execute/replica_variables.h"
@@ -64,7 +65,7 @@ class DeviceRun {
   struct DevicePlan {
     size_t plan = 0;
     Memory memory;
-    std::unique_ptr<Storage> arena;
+    std::unique_ptr<Storage> arena;  // null: a fused program's, whose steps never ran by themselves
     std::unique_ptr<Program> program;
     GraphReplay replay;
   };
@@ -82,9 +83,11 @@ class DeviceRun {
   class Lanes;
 
   void make_plan(size_t p, Lanes& lanes);
+  void make_arena(DevicePlan& made);
   void make_replica(int number, Lanes& lanes);
   const DevicePlan* plan(size_t p) const;
   void bind_variable(Memory& memory, size_t p, size_t variable, void* data) const;
+  bool run_phases();
   bool leaves_updates(int phase) const;
   void run_device_plans(int phase);
   void run_replicas(int phase);
@@ -103,7 +106,9 @@ class DeviceRun {
   AllReduce* all_reduce_ = nullptr;
 
   HeldSources held_;
+  HostInputs host_inputs_;
   std::vector<StagedInput> inputs_;  // that are not split
+  std::vector<void*> wholes_;        // where these are found
   std::vector<DevicePlan> plans_;    // the first plan, and those of the replicas
   std::vector<Replica> replicas_;    // with examples
   int at_once_ = 1;                  // replicas that run at the same time

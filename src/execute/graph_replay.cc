@@ -1,15 +1,21 @@
 #include "execute/graph_replay.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/device_backend.h"
 
 namespace lockstep::execute {
 
+void GraphReplay::run_steps(const Program& program, int phase, Stream& stream, const PhaseSync& sync) {
+  if (prepare_) std::exchange(prepare_, nullptr)();
+  program.run(phase, stream, sync);
+}
+
 void GraphReplay::run(const Program& program, int phase, Stream& stream, const PhaseSync& sync) {
   if (const auto [begin, end] = program.launches_of(phase); begin == end && sync.empty()) return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!program.capturable() || observe::tracing()) return program.run(phase, stream, sync);
+  if (!program.capturable() || observe::tracing()) return run_steps(program, phase, stream, sync);
   const std::span<void* const> pointers = program.bound_pointers();
   const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
     return c.phase == phase &&
@@ -22,7 +28,7 @@ void GraphReplay::run(const Program& program, int phase, Stream& stream, const P
     stream.device().bind_thread();
     const bool fused = whole_step_ && whole_step_->launch(program.pointers(), stream);
     captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
-    if (!fused) program.run(phase, stream, sync);
+    if (!fused) run_steps(program, phase, stream, sync);
     return;
   }
   found->used = ++runs_;
@@ -33,7 +39,7 @@ void GraphReplay::run(const Program& program, int phase, Stream& stream, const P
     found->graph = stream.device().capture(found->fused ? std::vector<CapturedLaunch>{whole}
                                                         : program.captured_launches(phase, sync, lanes_));
   }
-  if (!found->graph) return program.run(phase, stream, sync);
+  if (!found->graph) return run_steps(program, phase, stream, sync);
   found->graph->replay(stream);
 }
 

@@ -1,6 +1,7 @@
 // The phases of a program as captured graphs, replayed as one launch each.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,9 @@ class GraphReplay {
   // From now on the whole program is one launch of this kernel.
   void fuse(std::unique_ptr<WholeStepKernel> kernel) { whole_step_ = std::move(kernel); }
   bool fused() const { return whole_step_ != nullptr; }
+  // Called once, before the steps of a fused program are launched one by one: where a trace is written, or where the kernel
+  // does not take the memory that it was given.
+  void before_steps(std::function<void()> prepare) { prepare_ = std::move(prepare); }
   // At most so many launches of a graph run side by side.
   void set_lanes(size_t lanes) { lanes_ = lanes; }
 
@@ -38,7 +42,10 @@ class GraphReplay {
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places
 
+  void run_steps(const Program& program, int phase, Stream& stream, const PhaseSync& sync);
+
   std::unique_ptr<WholeStepKernel> whole_step_;
+  std::function<void()> prepare_;
   std::vector<Capture> captures_;
   size_t lanes_ = Program::kLanes;
   uint64_t runs_ = 0;

@@ -1,10 +1,14 @@
 // Networks in mixed precision on a GPU against float32 on the CPU.
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
 
 #include "gpu/gpu.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/keras/layers.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/keras/optimizers.h"
@@ -85,6 +89,88 @@ TEST_F(GpuNetworks, TiedEmbeddingsAgreeWithTheCpu) {
                [] { return keras::optimizers::AdamW({.learning_rate = 1e-3}); },
                models::random_tokens({4, 32}, 120, 1), models::random_tokens({4, 32}, 120, 2)};
   expect_agreement(c, 4, 0.01);
+}
+
+// Units are shared out over the blocks of a cluster, evenly or not, in fours or not, and examples over clusters; of 400 units a
+// cluster does not hold the weights.
+TEST_F(GpuNetworks, RecurrentLayersOfManyUnitsEqualTheCpus) {
+  using keras::layers::GRU, keras::layers::LSTM, keras::layers::SimpleRNN;
+  const auto layer = [](std::string_view kind, int64_t units) -> keras::Layer {
+    if (kind == "lstm") return LSTM(units, {.return_sequences = true});
+    if (kind == "gru") return GRU(units, {.return_sequences = true});
+    return SimpleRNN(units, {.return_sequences = true});
+  };
+  for (const char* kind : {"lstm", "gru", "simple"})
+    for (const int64_t units : {20, 73, 128, 320, 400})
+      for (const int64_t batch : {3, 37, 150}) {
+        SCOPED_TRACE(detail::concat(kind, " of ", units, " units, batch ", batch));
+        const auto run = [&](Device& device) {
+          const DeviceScope scope(device);
+          set_random_seed(5);
+          const keras::KerasTensor input = keras::Input({11, 5});
+          const keras::Model model(input, layer(kind, units)(input));
+          const Tensor x = models::random_inputs({batch, 11, 5}, 1).to(device);
+          GradientTape tape;
+          tape.watch(x);
+          const Tensor y = model(x, {.training = true});
+          const std::vector<Variable> weights = model.trainable_weights();
+          std::vector<GradientSource> sources(weights.begin(), weights.end());
+          sources.emplace_back(x);
+          std::vector<std::vector<float>> found{y.to_vector<float>()};
+          for (const Tensor& gradient : tape.gradient(reduce_sum(y * y), sources))
+            found.push_back(gradient.to_vector<float>());
+          return found;
+        };
+        const auto expected = run(cpu()), found = run(gpu());
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t i = 0; i < found.size(); ++i) {
+          double error = 0, size = 0;
+          for (size_t k = 0; k < found[i].size(); ++k) {
+            error += std::pow(found[i][k] - expected[i][k], 2);
+            size += std::pow(expected[i][k], 2);
+          }
+          EXPECT_LE(std::sqrt(error / size), 1e-5) << "result " << i;
+        }
+      }
+}
+
+// What cuDNN has compiled is read back by the next who needs it; a file that is cut off is not.
+TEST_F(GpuNetworks, AttentionFromCompiledCodeThatWasKeptHasTheSameBitsLong) {
+  namespace fs = std::filesystem;
+  const char *const cache = std::getenv("XDG_CACHE_HOME"), *const home = std::getenv("HOME");
+  if (!cache && !home) GTEST_SKIP() << "there is no home to keep anything in";
+  const fs::path folder = (cache ? fs::path(cache) : fs::path(home) / ".cache") / "lockstep" / "kernels";
+  const auto kept = [&] {
+    std::set<fs::path> found;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none))
+      if (entry.path().extension() == ".cudnn") found.insert(entry.path());
+    return found;
+  };
+  const DeviceScope scope(gpu());
+  constexpr int64_t kLength = 344;  // that no other test has
+  std::vector<Tensor> parts;
+  for (uint64_t i = 1; i <= 3; ++i)
+    parts.push_back(cast(models::random_inputs({2, kLength, 3, 32}, i).to(gpu()), DType::bfloat16));
+  const auto run = [&] {
+    auto step = function([](const Tensor& q, const Tensor& k, const Tensor& v) {
+      GradientTape tape;
+      tape.watch(q);
+      const Tensor y = cast(scaled_dot_product_attention(q, k, v, {.is_causal = true}), DType::float32);
+      return tape.gradient(reduce_sum(y * y), q);
+    });
+    return cast(step(parts[0], parts[1], parts[2]), DType::float32).to_vector<float>();
+  };
+  const std::set<fs::path> before = kept();
+  const std::vector<float> first = run();
+  std::set<fs::path> files = kept();
+  for (const fs::path& file : before) files.erase(file);
+  if (files.empty()) GTEST_SKIP() << "cuDNN compiles nothing for this GPU";
+  EXPECT_EQ(run(), first);
+  for (const fs::path& file : files) fs::resize_file(file, fs::file_size(file) / 2);
+  EXPECT_EQ(run(), first) << "of files that are cut off";
+  EXPECT_EQ(run(), first);
+  for (const fs::path& file : files) fs::remove(file);
 }
 
 // Pictures of three colours are folded for cuDNN; the same numbers must come out, on the edges too.

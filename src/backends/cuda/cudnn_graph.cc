@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/kept_code.h"
+#include "base/sha256.h"
 
 namespace lockstep::cuda {
 
@@ -58,6 +61,25 @@ bool is_acceptable(const CudnnDescriptor& config, const CudnnNotes& acceptable) 
 
 }  // namespace
 
+void CudnnDescriptor::set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                              int64_t count, const void* values) {
+  check_cudnn(cudnnBackendSetAttribute(raw_, name, type, count, values), "cudnnBackendSetAttribute");
+  contents_ += detail::concat(";", static_cast<int>(name), ":", static_cast<int>(type), "*", count, "=");
+  const auto width = [&]() -> int64_t {
+    switch (type) {
+      case CUDNN_TYPE_HANDLE:
+      case CUDNN_TYPE_VOID_PTR:
+      case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 0;
+      case CUDNN_TYPE_INT64:
+      case CUDNN_TYPE_DOUBLE: return 8;
+      case CUDNN_TYPE_BOOLEAN:
+      case CUDNN_TYPE_CHAR: return 1;
+      default: return 4;  // enumerations, int32, float
+    }
+  }();
+  contents_.append(static_cast<const char*>(values), static_cast<size_t>(width * count));
+}
+
 CudnnDescriptor make_tensor(const CudnnTensor& tensor) {
   CudnnDescriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, tensor.id);
@@ -75,6 +97,15 @@ struct CudnnGraph::State {
   CudnnDescriptor graph, plan;
   size_t workspace = 0;
   Handle* handle = nullptr;
+
+  void take(CudnnDescriptor made) {
+    int64_t bytes = 0, received = 0;
+    check_cudnn(cudnnBackendGetAttribute(made.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                         CUDNN_TYPE_INT64, 1, &received, &bytes),
+                "cudnnBackendGetAttribute");
+    plan = std::move(made);
+    workspace = static_cast<size_t>(bytes);
+  }
 };
 
 CudnnGraph::CudnnGraph(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -118,16 +149,64 @@ std::unique_ptr<CudnnGraph> CudnnGraph::find(std::span<const CudnnDescriptor> op
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, raw_handle);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (!plan.try_finalize()) continue;
-      int64_t bytes = 0, received = 0;
-      check_cudnn(cudnnBackendGetAttribute(plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                           CUDNN_TYPE_INT64, 1, &received, &bytes),
-                  "cudnnBackendGetAttribute");
-      state->plan = std::move(plan);
-      state->workspace = static_cast<size_t>(bytes);
+      state->take(std::move(plan));
       return std::unique_ptr<CudnnGraph>(new CudnnGraph(std::move(state)));
     }
   }
   return nullptr;
+}
+
+namespace {
+
+// A plan as cuDNN writes it down, with the code that it compiled; nothing where it does not.
+std::optional<std::string> written(const CudnnDescriptor& plan) {
+  int64_t size = 0;
+  if (cudnnBackendGetAttribute(plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0,
+                               &size, nullptr) != CUDNN_STATUS_SUCCESS ||
+      size <= 0)
+    return std::nullopt;
+  std::string text(static_cast<size_t>(size), '\0');
+  if (cudnnBackendGetAttribute(plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                               size, &size, text.data()) != CUDNN_STATUS_SUCCESS)
+    return std::nullopt;
+  return text;
+}
+
+std::string plan_name(std::span<const CudnnDescriptor> operations, const char* rule) {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal), "cudaGetDevice");
+  cudaDeviceProp gpu{};
+  check(cudaGetDeviceProperties(&gpu, ordinal), "cudaGetDeviceProperties");
+  Sha256 hash;
+  hash.update(detail::concat("cuDNN ", cudnnGetVersion(), " CUDA ", cudnnGetCudartVersion(), " ", gpu.name,
+                             " sm_", gpu.major, gpu.minor, " ", gpu.multiProcessorCount, " ", rule));
+  for (const CudnnDescriptor& operation : operations) hash.update(operation.contents());
+  return hash.finish() + ".cudnn";
+}
+
+}  // namespace
+
+std::unique_ptr<CudnnGraph> CudnnGraph::find_or_compile(std::span<const CudnnDescriptor> operations,
+                                                        const CudnnNotes& acceptable, const char* rule) {
+  const std::string name = plan_name(operations, rule);
+  if (const auto kept = find_kept_code(name)) {
+    auto state = std::make_unique<State>();
+    state->handle = &handle();
+    const std::lock_guard lock(state->handle->mutex);
+    CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, state->handle->cudnn);
+    // What cuDNN cannot read, of a file that was cut off say, is compiled again.
+    if (cudnnBackendSetAttribute(plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                 static_cast<int64_t>(kept->size()), kept->data()) == CUDNN_STATUS_SUCCESS &&
+        plan.try_finalize()) {
+      state->take(std::move(plan));
+      return std::unique_ptr<CudnnGraph>(new CudnnGraph(std::move(state)));
+    }
+  }
+  auto found = find(operations, acceptable);
+  if (found)
+    if (const auto text = written(found->state_->plan)) keep_code(name, *text);
+  return found;
 }
 
 void CudnnGraph::launch(std::span<const int64_t> ids, std::span<void* const> pointers, void* workspace,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,16 +22,18 @@ void check_cudnn(cudnnStatus_t status, const char* call,
 
 cudnnDataType_t cudnn_type(DType dtype);
 
-// Owns a descriptor of cuDNN.
+// Owns a descriptor of cuDNN, and remembers what it was told.
 class CudnnDescriptor {
  public:
   CudnnDescriptor() = default;
-  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type) {
+  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type) : contents_(std::to_string(type)) {
     check_cudnn(cudnnBackendCreateDescriptor(type, &raw_), "cudnnBackendCreateDescriptor");
   }
-  CudnnDescriptor(CudnnDescriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept
+      : raw_(std::exchange(other.raw_, nullptr)), contents_(std::move(other.contents_)) {}
   CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept {
     std::swap(raw_, other.raw_);
+    std::swap(contents_, other.contents_);
     return *this;
   }
   ~CudnnDescriptor() {
@@ -38,6 +41,8 @@ class CudnnDescriptor {
   }
 
   cudnnBackendDescriptor_t raw() const { return raw_; }
+  // All that was set, numbers and other descriptors: equal ones describe the same. Handles and addresses are left out.
+  const std::string& contents() const { return contents_; }
 
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
@@ -48,16 +53,16 @@ class CudnnDescriptor {
   }
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.raw_);
+    contents_ += value.contents_;
   }
   void set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-               const void* values) {
-    check_cudnn(cudnnBackendSetAttribute(raw_, name, type, count, values), "cudnnBackendSetAttribute");
-  }
+               const void* values);
   bool try_finalize() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
   void finalize() { check_cudnn(cudnnBackendFinalize(raw_), "cudnnBackendFinalize"); }
 
  private:
   cudnnBackendDescriptor_t raw_ = nullptr;
+  std::string contents_;
 };
 
 struct CudnnTensor {
@@ -79,6 +84,10 @@ class CudnnGraph {
   // None where cuDNN has no such algorithm. The operations may go when this returns.
   static std::unique_ptr<CudnnGraph> find(std::span<const CudnnDescriptor> operations,
                                           const CudnnNotes& acceptable);
+  // The same for operations that cuDNN compiles, for half a second each: what it has made is kept for later processes, by
+  // all that the operations were told, by `rule`, which names what is acceptable, and by cuDNN's version and the GPU.
+  static std::unique_ptr<CudnnGraph> find_or_compile(std::span<const CudnnDescriptor> operations,
+                                                     const CudnnNotes& acceptable, const char* rule);
   ~CudnnGraph();
 
   size_t workspace_bytes() const;

@@ -14,6 +14,7 @@
 #include "backends/cuda/stream.h"
 #include "device/caching_allocator.h"
 #include "device/gpu_driver.h"
+#include "device/sends_ahead.h"
 
 namespace lockstep::cuda {
 
@@ -21,7 +22,7 @@ namespace lockstep::cuda {
 // again at once: whoever gets it queues behind whoever had it. What the host sends ahead has a stream of its own and
 // blocks of its own: each is written when those who read what it held before are done, and the compute stream
 // waits for the copy.
-class CudaDevice final : public DeviceBackend, private SegmentSource {
+class CudaDevice final : public DeviceBackend, public SendsAhead, private SegmentSource {
  public:
   CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const GpuOptions& options);
   ~CudaDevice() override;
@@ -37,6 +38,7 @@ class CudaDevice final : public DeviceBackend, private SegmentSource {
   void set_memory_limit(int64_t bytes) override;
 
   void copy_from_host(void* target, const void* source, size_t bytes) override;
+  bool send_ahead(void* target, std::span<const Piece> pieces, const Event& after, Event& sent) override;
   void copy_to_host(void* target, const void* source, size_t bytes) override;
   void copy_from_device(void* target, DeviceBackend& from, const void* source, size_t bytes) override;
 

@@ -2,18 +2,13 @@
 
 #include <nvrtc.h>
 
-#include <filesystem>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <system_error>
 #include <vector>
 
 #include "backends/cuda/check.h"
-#include "base/environment.h"
-#include "base/file.h"
+#include "backends/cuda/kept_code.h"
 #include "base/sha256.h"
-#include "lockstep/base/log.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -34,28 +29,6 @@ std::string chip_here() {
   return detail::concat("sm_", major, minor);
 }
 
-// The folder of compiled kernels; nothing where there is no home to have one in.
-std::optional<std::filesystem::path> cache_folder() {
-  static const auto folder = []() -> std::optional<std::filesystem::path> {
-    std::filesystem::path base;
-    if (const auto cache = env::read_string("XDG_CACHE_HOME"))
-      base = *cache;
-    else if (const auto home = env::read_string("HOME"))
-      base = std::filesystem::path(*home) / ".cache";
-    else
-      return std::nullopt;
-    base = base / "lockstep" / "kernels";
-    std::error_code error;
-    std::filesystem::create_directories(base, error);
-    if (error) {
-      log_once(LogLevel::info, "compiled kernels are not kept: ", base.string(), ": ", error.message());
-      return std::nullopt;
-    }
-    return base;
-  }();
-  return folder;
-}
-
 std::string cache_key(const std::string& source, const std::string& chip) {
   int major = 0, minor = 0;
   check_nvrtc(nvrtcVersion(&major, &minor), "nvrtcVersion");
@@ -65,25 +38,12 @@ std::string cache_key(const std::string& source, const std::string& chip) {
   return hash.update(source).finish();
 }
 
-// From the cache, or compiled and put there. What is wrong with a file of the cache never stops a program.
+// From the cache, or compiled and put there.
 std::string code_of(const std::string& source, const std::string& chip) {
-  const auto folder = cache_folder();
-  if (!folder) return compile_to_code(source, chip);
-  const std::string path = *folder / (cache_key(source, chip) + ".cubin");
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) try {
-      return read_file(path);
-    } catch (const Error& e) {
-      log_once(LogLevel::info, "a compiled kernel cannot be read: ", e.message());
-    }
+  const std::string name = cache_key(source, chip) + ".cubin";
+  if (auto kept = find_kept_code(name)) return *std::move(kept);
   std::string code = compile_to_code(source, chip);
-  try {
-    AtomicFile file(path);
-    file.write(code);
-    file.commit();
-  } catch (const Error& e) {
-    log_once(LogLevel::info, "compiled kernels are not kept: ", e.message());
-  }
+  keep_code(name, code);
   return code;
 }
 

@@ -27,6 +27,10 @@ enum Id : int64_t {
   kFirstVirtual
 };
 
+bool repeats(std::span<const cudnnBackendNumericalNote_t> notes) {
+  return std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes.end();
+}
+
 // Puts the operations of a graph together. Values between two operations are virtual, and float32 unless another type is
 // said: cuDNN recognises attention by its operations.
 class Builder {
@@ -157,9 +161,8 @@ class Builder {
 
   Value& value(Value made) { return *values_.emplace_back(std::make_unique<Value>(std::move(made))); }
   cudnnDataType_t type() const { return type_; }
-  std::unique_ptr<CudnnGraph> find(const CudnnNotes& acceptable) {
-    return CudnnGraph::find(operations_, acceptable);
-  }
+  // Gradients that are added up in another order every time are not wanted.
+  std::unique_ptr<CudnnGraph> find() { return CudnnGraph::find_or_compile(operations_, repeats, "repeats"); }
 
  private:
   static Value made(Id id, const Dims& dims, const Dims& strides, cudnnDataType_t type) {
@@ -186,10 +189,6 @@ bool fits(const AttentionProblem& p) {
 }
 
 float hidden_score() { return std::numeric_limits<float>::lowest(); }
-
-bool repeats(std::span<const cudnnBackendNumericalNote_t> notes) {
-  return std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes.end();
-}
 
 }  // namespace
 
@@ -218,7 +217,7 @@ std::unique_ptr<CudnnAttention> CudnnAttention::find(const AttentionProblem& p, 
   g.matmul(probabilities, value, result);
   auto found = std::make_unique<CudnnAttention>();
   found->scale_ = p.scale;
-  found->graph_ = g.find(repeats);
+  found->graph_ = g.find();
   return found->graph_ ? std::move(found) : nullptr;
 }
 
@@ -282,7 +281,7 @@ std::unique_ptr<CudnnAttentionGradients> CudnnAttentionGradients::find(const Att
   found->scale_ = p.scale;
   found->sums_bytes_ = static_cast<size_t>(p.batch * p.heads * p.queries) * sizeof(float);
   found->sums_bytes_ = (found->sums_bytes_ + 255) / 256 * 256;
-  found->graph_ = g.find(repeats);
+  found->graph_ = g.find();
   return found->graph_ ? std::move(found) : nullptr;
 }
 

@@ -6,8 +6,9 @@
 //   forward   it multiplies h of all units by its columns of the kernel, and sends its new h to the other blocks;
 //   backward  it multiplies the gradients of its gates by its columns, transposed, which is its share of dh of all units,
 //             and sends each block the share of its units.
-// Blocks meet once in a step. How many there are, and the order of every sum, depend on the units alone: a row's bits do
-// not depend on the batch.
+// Nobody waits for all of a cluster's blocks to arrive somewhere: what is sent counts itself at the receiver, who goes on when
+// all of a step's bytes are there. How many blocks there are, and the order of every sum, depend on the units alone: a row's
+// bits do not depend on the batch.
 #include <cooperative_groups.h>
 
 #include <algorithm>
@@ -359,18 +360,77 @@ class Product {
 
 // --- the whole sequence in one launch ----------------------------------------------------------------------------------
 
-// Blocks of a cluster meet in two halves: what a block wrote for the others before it arrived is there when they have
-// waited. What nobody waits for, results in global memory above all, is written in between.
-[[maybe_unused]] __device__ __forceinline__ void arrive() {
+// Numbers that arrive in a block's shared memory from all blocks of its cluster, a fixed count of bytes for each step. A barrier
+// of the cluster would do as well, but whoever arrives there first waits until its results are in global memory, which nobody
+// in the cluster reads: two thirds of a step.
+//
+// Steps take turns with two mailboxes. A block sends for a step when it has got what it needs of the step before, which
+// its receivers have sent behind their last look at the mailbox.
+struct Mailbox {
+  unsigned barrier;  // its address in shared memory
+
+  __device__ __forceinline__ explicit Mailbox(const uint64_t* at)
+      : barrier(static_cast<unsigned>(__cvta_generic_to_shared(at))) {}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  // One thread of the block does these two.
+  __device__ __forceinline__ void make() const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __device__ __forceinline__ void expect(unsigned bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+  }
+  // Until all that was expected for the first, second, ... time is there: `turn` is 0, 1, ...
+  __device__ __forceinline__ void wait(unsigned turn) const {
+    asm volatile(
+        "{\n"
+        ".reg .pred there;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n"
+        "@!there bra again;\n"
+        "}" ::"r"(barrier),
+        "r"(turn & 1)
+        : "memory");
+  }
+#endif
+};
+
+// Of another block's shared memory what lies at `address` in this one's.
+[[maybe_unused]] __device__ __forceinline__ unsigned address_in(unsigned address, int block) {
+  unsigned there = 0;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+#endif
+  return there;
+}
+// To a block's memory and mailbox, both by address_in().
+[[maybe_unused]] __device__ __forceinline__ void send(unsigned to, unsigned mailbox, float value) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to),
+               "f"(value), "r"(mailbox)
+               : "memory");
 #endif
 }
-[[maybe_unused]] __device__ __forceinline__ void wait() {
+[[maybe_unused]] __device__ __forceinline__ void send(unsigned to, unsigned mailbox, float2 values) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "f"(values.x), "f"(values.y), "r"(mailbox)
+               : "memory");
 #endif
 }
+[[maybe_unused]] __device__ __forceinline__ void send(unsigned to, unsigned mailbox, float4 values) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w), "r"(mailbox)
+      : "memory");
+#endif
+}
+
+// Floats of shared memory in front of all others: two mailboxes.
+constexpr int kMailboxes = 4;
 
 // Shared memory of a block, in floats.
 struct ForwardShared {
@@ -378,8 +438,8 @@ struct ForwardShared {
   int matrix, states, partial, floats;
   // `own`: units of a block.
   __host__ __device__ ForwardShared(int units, int own, int gates) : plan(gates * own, units, true) {
-    matrix = 0;
-    states = plan.matrix_floats();  // h before and after a step
+    matrix = kMailboxes;
+    states = matrix + plan.matrix_floats();  // h before and after a step
     partial = states + 2 * kExamples * plan.depth_stride();
     floats = partial + plan.parts * kExamples * plan.row_stride();
   }
@@ -427,13 +487,30 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
     }
     operands.read(f, 0, row, unit);
   }
+  // Each step brings h of all units of the examples that there are.
+  const auto arriving = static_cast<unsigned>(min(static_cast<int64_t>(rows), f.batch - first_row)) *
+                        static_cast<unsigned>(units) * unsigned{sizeof(float)};
+  const auto* const counters = reinterpret_cast<const uint64_t*>(shared);
+  const Mailbox mailboxes[] = {Mailbox(counters), Mailbox(counters + 1)};
+  if (threadIdx.x == 0) {
+    for (const Mailbox& mailbox : mailboxes) {
+      mailbox.make();
+      mailbox.expect(arriving);
+    }
+  }
+  // Four units that are next to each other go out together; their threads share out the receivers.
+  const bool in_fours = own % 4 == 0 && units % 4 == 0;
   // Nobody writes to a block that has not begun.
   cluster.sync();
 
   for (int64_t index = 0; index < f.time; ++index) {
-    const int now = static_cast<int>(index % 2) * buffer;
+    const int parity = static_cast<int>(index % 2), now = parity * buffer;
     // Read a whole step ahead.
     if (active && index + 1 < f.time) next.read(f, index + 1, row, unit);
+    if (index > 0) {
+      mailboxes[parity].wait(static_cast<unsigned>((index - 1) / 2));
+      if (threadIdx.x == 0) mailboxes[parity].expect(arriving);
+    }
     product(states + now, rows, [&](int part, int m, int at, float first, float second) {
       float* const to = partial + (part * kExamples + at) * results + m;
       to[0] = first;
@@ -450,29 +527,45 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
           sums[g] += partial[(part * kExamples + example) * results + g * own + own_unit];
       }
       state.step(operands, sums, bias);
-      const int place = buffer - now + example * stride + unit;
-      for (int other = 0; other < blocks; ++other) cluster.map_shared_rank(states, other)[place] = state.h;
-    }
-    arrive();
-    if (active) {
+      if (index + 1 < f.time) {
+        const unsigned mailbox = mailboxes[1 - parity].barrier;
+        if (in_fours) {
+          const unsigned quad = 0xfu << (threadIdx.x % kWarp & ~3u);
+          const float4 four = make_float4(__shfl_sync(quad, state.h, 0, 4), __shfl_sync(quad, state.h, 1, 4),
+                                          __shfl_sync(quad, state.h, 2, 4), __shfl_sync(quad, state.h, 3, 4));
+          const auto place = static_cast<unsigned>(
+              __cvta_generic_to_shared(states + buffer - now + example * stride + unit - own_unit % 4));
+          for (int other = own_unit % 4; other < blocks; other += 4)
+            send(address_in(place, other), address_in(mailbox, other), four);
+        } else {
+          const auto place = static_cast<unsigned>(
+              __cvta_generic_to_shared(states + buffer - now + example * stride + unit));
+          for (int other = 0; other < blocks; ++other)
+            send(address_in(place, other), address_in(mailbox, other), state.h);
+        }
+      }
       state.write(f, index, row, unit);
       operands = next;
     }
-    wait();
   }
   if (active) state.end(f, row, unit);
 #endif
 }
+
+// Of a unit's share of dh in shared memory: those of all examples, which leave in pairs, and lanes that read the same example
+// of different units find all banks.
+constexpr int kShareStride = kExamples + 2;
 
 struct BackwardShared {
   ProductPlan plan;
   int matrix, gates, received, floats;
   __host__ __device__ BackwardShared(int units, int own, int gate_count, int blocks)
       : plan(units, gate_count * own, false) {
-    matrix = 0;
-    gates = plan.matrix_floats();
-    received = gates + kExamples * plan.depth_stride();
-    floats = received + 2 * blocks * kExamples * own;  // each block's share of dh, of two steps
+    matrix = kMailboxes;
+    gates = matrix +
+            plan.matrix_floats();  // of two steps: some warps still multiply one when others begin the next
+    received = gates + 2 * kExamples * plan.depth_stride();
+    floats = received + 2 * blocks * own * kShareStride;  // each block's share of dh, of two steps
   }
 };
 
@@ -488,7 +581,7 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
   const BackwardShared s(units, own, Cell::kGates, blocks);
   float* const base = reinterpret_cast<float*>(shared);
   float *const gates = base + s.gates, *const received = base + s.received;
-  const int stride = s.plan.depth_stride(), buffer = blocks * kExamples * own;
+  const int stride = s.plan.depth_stride(), buffer = blocks * own * kShareStride;
   const int first_unit = block * own;
   const int64_t first_row = static_cast<int64_t>(blockIdx.x / blocks) * rows;
 
@@ -498,7 +591,7 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
                ? load<T>(b.kernel, (static_cast<int64_t>(m) * Cell::kGates + gate) * units + unit)
                : 0.f;
   });
-  for (int i = threadIdx.x; i < kExamples * stride; i += kThreads) gates[i] = 0;
+  for (int i = threadIdx.x; i < 2 * kExamples * stride; i += kThreads) gates[i] = 0;
 
   const int example = threadIdx.x / own, own_unit = threadIdx.x % own, unit = first_unit + own_unit;
   const int64_t row = first_row + example;
@@ -509,34 +602,51 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
     state.begin(b, row, unit);
     operands.read(b, b.time - 1, row, unit);
   }
+  // Each step brings a share of every block for each of this block's units, of whole tiles of examples.
+  const int examples = (rows + kTileExamples - 1) / kTileExamples * kTileExamples;
+  const auto arriving = static_cast<unsigned>(max(0, min(own, units - first_unit)) * blocks * examples) *
+                        unsigned{sizeof(float)};
+  const auto* const counters = reinterpret_cast<const uint64_t*>(shared);
+  const Mailbox mailboxes[] = {Mailbox(counters), Mailbox(counters + 1)};
+  if (threadIdx.x == 0) {
+    for (const Mailbox& mailbox : mailboxes) {
+      mailbox.make();
+      mailbox.expect(arriving);
+    }
+  }
   // Nobody writes to a block that has not begun.
   cluster.sync();
 
   for (int64_t index = b.time - 1; index >= 0; --index) {
-    float* const shares = received + static_cast<int>(index % 2) * buffer;
+    const auto number = static_cast<unsigned>(b.time - 1 - index);
+    const int parity = static_cast<int>(number % 2);
+    float *const shares = received + parity * buffer, *const own_gates = gates + parity * kExamples * stride;
     if (active) {
       // Read a whole step ahead.
       if (index > 0) next.read(b, index - 1, row, unit);
       state.step(operands);
 #pragma unroll
-      for (int g = 0; g < Cell::kGates; ++g) gates[example * stride + g * own + own_unit] = state.dp[g];
+      for (int g = 0; g < Cell::kGates; ++g) own_gates[example * stride + g * own + own_unit] = state.dp[g];
     }
     __syncthreads();
-    product(gates, rows, [&](int, int m, int at, float first, float second) {
+    const auto place = static_cast<unsigned>(__cvta_generic_to_shared(shares + block * own * kShareStride));
+    const unsigned mailbox = mailboxes[parity].barrier;
+    product(own_gates, rows, [&](int, int m, int at, float first, float second) {
       if (m >= units) return;
-      float* const to = cluster.map_shared_rank(shares, m / own) + (block * kExamples + at) * own + m % own;
-      to[0] = first;
-      to[own] = second;
+      const int owner = m / own;
+      const auto offset =
+          static_cast<unsigned>((m - owner * own) * kShareStride + at) * unsigned{sizeof(float)};
+      send(address_in(place + offset, owner), address_in(mailbox, owner), make_float2(first, second));
     });
-    arrive();
     if (active) {
       state.write(b, index, row, unit);
       operands = next;
     }
-    wait();
+    mailboxes[parity].wait(number / 2);
+    if (threadIdx.x == 0) mailboxes[parity].expect(arriving);
     if (active)
       for (int other = 0; other < blocks; ++other)
-        state.dh += shares[(other * kExamples + example) * own + own_unit];
+        state.dh += shares[(other * own + own_unit) * kShareStride + example];
   }
   if (active) state.end(b, row, unit);
 #endif
@@ -615,8 +725,9 @@ std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Sha
                        .threads = needed.plan.threads,
                        .held = needed.plan.held};
   };
+  // A block without units would not be sent anything, and would not wait for the others.
   const auto fits = [&](const ClusterPlan& plan) {
-    return plan.own <= plan.threads && plan.bytes <= most_bytes;
+    return plan.own <= plan.threads && plan.bytes <= most_bytes && (plan.blocks - 1) * plan.own < units;
   };
   int blocks = 1;
   while (blocks < kPortableBlocks && ceil_div(units, blocks) > kOwnWanted) blocks *= 2;

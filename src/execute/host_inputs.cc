@@ -1,0 +1,60 @@
+#include "execute/host_inputs.h"
+
+namespace lockstep::execute {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+}  // namespace
+
+HostInputs::HostInputs(Device& device)
+    : device_(device), sends_(dynamic_cast<SendsAhead*>(&backend_of(device))) {
+  if (!sends_) return;
+  for (Block& block : blocks_) {
+    block.sent = backend_of(device).new_event();
+    block.read = backend_of(device).new_event();
+  }
+}
+
+void HostInputs::begin() {
+  pieces_.clear();
+  places_.clear();
+  bytes_ = 0;
+}
+
+void HostInputs::add(Device& from, const void* source, size_t bytes, void*& place) {
+  pieces_.push_back({.source = source, .offset = bytes_, .bytes = bytes});
+  places_.push_back(&place);
+  bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  backend_of(from).count_copy(0, static_cast<int64_t>(bytes));
+  backend_of(device_).count_copy(static_cast<int64_t>(bytes), 0);
+}
+
+void HostInputs::send() {
+  if (pieces_.empty()) return;
+  Stream& compute = backend_of(device_).compute_stream();
+  // A run that failed may have left launches that still read what was sent.
+  if (queued_)
+    for (const Block& block : blocks_) block.read->record(compute);
+  Block& block = blocks_[++turn_ % blocks_.size()];
+  if (!block.memory || block.memory->bytes() < bytes_) {
+    block.memory = std::make_unique<Storage>(device_, bytes_, std::source_location::current());
+    // Whoever had this memory before may still be at work on it.
+    block.read->record(compute);
+  }
+  auto* const data = static_cast<char*>(block.memory->data());
+  for (size_t i = 0; i < pieces_.size(); ++i) *places_[i] = data + pieces_[i].offset;
+  queued_ = true;
+  still_read_ = sends_->send_ahead(data, pieces_, *block.read, *block.sent);
+}
+
+void HostInputs::finish() {
+  if (!queued_) return;
+  queued_ = false;
+  Block& block = blocks_[turn_ % blocks_.size()];
+  block.read->record(backend_of(device_).compute_stream());
+  if (still_read_) block.sent->synchronize();
+  still_read_ = false;
+}
+
+}  // namespace lockstep::execute
