@@ -51,7 +51,7 @@ FunctionalModel::FunctionalModel(const KerasTensors& inputs, const KerasTensors&
   ensure_built(shapes, where);
 }
 
-TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext& context) {
+TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext&) {
   const std::source_location here = std::source_location::current();
   require(inputs.size() == inputs_.list().size(), ErrorCode::invalid_argument, here, "model \"", name(),
           "\" has ", inputs_.list().size(), " inputs, received ", inputs.size());
@@ -62,9 +62,8 @@ TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext
     TensorList operands;
     for (const size_t at : step.inputs) operands.push_back(values[at]);
     size_t next = 0;
-    CallOptions options = map_options<Tensor>(
+    const CallOptions options = map_options<Tensor>(
         step.call->options, [&](const KerasTensor&) { return values[step.options[next++]]; });
-    if (!options.training) options.training = context.training;
     TensorList results = step.call->layer.base()->run(operands, options, here);
     for (size_t i = 0; i < step.outputs.size(); ++i)
       if (step.outputs[i] != SIZE_MAX) values[step.outputs[i]] = std::move(results[i]);

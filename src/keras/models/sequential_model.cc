@@ -73,9 +73,9 @@ void SequentialModel::build(const Shape& input) {
   for (const Layer& layer : layers()) values_.push_back(value = layer(value));
 }
 
-Tensor SequentialModel::call(const Tensor& x, const CallContext& context) {
+Tensor SequentialModel::call(const Tensor& x, const CallContext&) {
   Tensor value = input_given_ ? fit_to_input(x, input_, name()) : x;
-  for (const Layer& layer : layers()) value = layer(value, {.training = context.training});
+  for (const Layer& layer : layers()) value = layer(value);
   return value;
 }
 
