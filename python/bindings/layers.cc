@@ -81,6 +81,11 @@ class WrittenLayer final : public Base, public Written {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
   }
+  std::optional<bool> training_by_default() const override {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object value = self().attr("_training_by_default");
+    return value.is_none() ? std::nullopt : std::optional(nb::cast<bool>(value));
+  }
   // The name that the class was registered by.
   std::string module() const override {
     const nb::gil_scoped_acquire acquire;
@@ -391,7 +396,8 @@ void bind_layers(nb::module_& m) {
       .def("compute_mask",
            [](const Layer& l, Any inputs, Any masks) {
              TensorList given;
-             for (const nb::handle mask : nb::borrow<nb::sequence>(masks)) given.push_back(tensor(mask));
+             for (const nb::handle mask : nb::borrow<nb::sequence>(masks))
+               given.push_back(mask.is_none() ? Tensor() : tensor(mask));
              return python::to_python(l.base()->compute_mask(tensors(inputs), given, 1));
            })
       .def_prop_ro("takes_list", [](const Layer& l) { return l.base()->takes_list(); })
@@ -429,6 +435,7 @@ void bind_layers(nb::module_& m) {
            })
       .def("hold_layer", [](const Layer& l, const Layer& inner) { written(l).hold(inner); })
       .def("hold_variable", [](const Layer& l, const Variable& variable) { written(l).hold(variable); })
+      .def("reset_states", [](const Layer& l) { keras::layers::reset_states(l, here()); })
       .def("add_loss", [](const Layer& l, Any loss) { written(l).penalize(tensor(loss)); });
   m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,
                             const std::string& dtype) {

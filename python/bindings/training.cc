@@ -172,7 +172,7 @@ Callback engine_callback(const std::string& name, const nb::dict& s) {
   if (name == "CSVLogger")
     return cb::CSVLogger(text("filename"), {.separator = text("separator", ","), .append = yes("append")},
                          where);
-  if (name == "TerminateOnNaN") return cb::TerminateOnNaN();
+  if (name == "TerminateOnNaN") return cb::TerminateOnNaN({.raise_error = yes("raise_error")});
   if (name == "BackupAndRestore")
     return cb::BackupAndRestore(
         text("backup_dir"),
@@ -452,6 +452,23 @@ void bind_models(nb::module_& m) {
            [](const Callback& c, Any model, int epochs, int64_t steps, int verbose) {
              c.base()->bind(nb::cast<Model*>(model),
                             RunParams{.epochs = epochs, .steps = steps, .verbose = verbose});
+           })
+      // What it keeps from epoch to epoch, by name: a tensor, or a list of them.
+      .def("state",
+           [](const Callback& c) {
+             keras::CallbackState written;
+             c.base()->visit_state(written);
+             nb::dict state;
+             for (const auto& [name, value] : written.take()) state[name.c_str()] = nb::cast(value);
+             return state;
+           })
+      .def("set_state",
+           [](const Callback& c, const nb::dict& state) {
+             keras::CallbackState::Tensors values;
+             for (const auto& [name, value] : state)
+               values.emplace_back(nb::cast<std::string>(name), nb::cast<Tensor>(value));
+             keras::CallbackState saved(std::move(values));
+             c.base()->visit_state(saved);
            })
       // For training loops that are written in Python.
       .def("tell", [](const Callback& c, const std::string& moment, int64_t number, nb::dict values) {

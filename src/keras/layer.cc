@@ -26,7 +26,7 @@ namespace {
 // The calls under way on this thread, innermost last.
 struct Frame {
   LayerBase* layer;
-  bool training;
+  std::optional<bool> training;  // none: nobody has said so far
   std::string scope;  // "model/block": what weights made inside are named under
   const Frame* outer;
 };
@@ -34,7 +34,7 @@ thread_local const Frame* innermost = nullptr;
 
 class FrameScope {
  public:
-  FrameScope(LayerBase& layer, bool training)
+  FrameScope(LayerBase& layer, std::optional<bool> training)
       : frame_{&layer, training, innermost ? innermost->scope + "/" + layer.name() : layer.name(),
                innermost} {
     innermost = &frame_;
@@ -134,7 +134,7 @@ std::vector<std::string> LayerBase::stored_names() const { return names_by_class
 
 void LayerBase::build(const Shape&) {}
 void LayerBase::build_all(const std::vector<Shape>& inputs) {
-  if (!inputs.empty()) build(inputs[0]);
+  build(inputs.empty() ? Shape() : inputs[0]);  // some need to know nothing of their input
 }
 
 Tensor LayerBase::call(const Tensor&, const CallContext&) {
@@ -316,7 +316,7 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
   enter_remat_scope();
   const CallSite site(line_of(where));
   std::optional<FrameScope> frame;
-  if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : false);
+  if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : std::nullopt);
   path_ = innermost->scope;
   const TracePause outside;
   std::optional<DeviceScope> device;
@@ -395,7 +395,9 @@ int64_t LayerBase::output_elements(const TensorList& inputs, const CallContext& 
 }
 
 TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, std::source_location where) {
-  const bool training = options.training.value_or(innermost ? innermost->training : false);
+  std::optional<bool> training = options.training;
+  if (!training && innermost) training = innermost->training;
+  if (!training) training = training_by_default();
   // What call() calls belongs to the layer, whether or not it was tracked before.
   if (innermost) innermost->layer->adopt(*this);
   const CallSite site(line_of(where));
@@ -405,7 +407,7 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
   if (device_ && device_ != scoped_device()) device.emplace(*device_);
   try {
     TensorList cast_inputs;
-    CallContext context{.training = training,
+    CallContext context{.training = training.value_or(false),
                         .attention_mask = options.attention_mask,
                         .initial_state = options.initial_state,
                         .use_causal_mask = options.use_causal_mask,

@@ -130,7 +130,8 @@ KerasTensor operator/(const KerasOperand& a, const KerasOperand& b);
 // What a call may say beside its inputs. Layers ignore what does not concern them.
 template <class Value>
 struct BasicCallOptions {
-  std::optional<bool> training = {};      // none: as the call around this one, else false
+  // None: as the call around this one, else what the layer takes for granted, else false.
+  std::optional<bool> training = {};
   Value mask = {};                        // none: the one that the input carries
   Value attention_mask = {};              // attention: which keys each query may see
   std::vector<Value> initial_state = {};  // recurrent layers
@@ -288,6 +289,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   virtual bool supports_masking() const { return false; }
   // Whether floating-point inputs are brought to the compute dtype.
   virtual bool autocast_inputs() const { return true; }
+
+  // What `training` is where neither this call nor one around it says: layers that augment data take it to be true. None: false
+  // for this layer, and those inside of it may take for granted what they like.
+  virtual std::optional<bool> training_by_default() const { return {}; }
 
   // Whether Keras' call() takes the inputs as arguments of their own (query, value, key), not as one list.
   virtual bool inputs_are_arguments() const { return false; }

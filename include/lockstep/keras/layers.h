@@ -3,6 +3,7 @@
 
 #include "lockstep/keras/layers/activation.h"
 #include "lockstep/keras/layers/attention.h"
+#include "lockstep/keras/layers/augmentation.h"
 #include "lockstep/keras/layers/convolutional.h"
 #include "lockstep/keras/layers/core.h"
 #include "lockstep/keras/layers/image.h"

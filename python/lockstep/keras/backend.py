@@ -5,7 +5,7 @@ import contextlib
 from .. import _lockstep, dtypes
 from .._lockstep import KerasTensor
 
-_settings = {"epsilon": 1e-7, "image_data_format": "channels_last", "interactive": True, "filtering": False}
+_settings = {"epsilon": 1e-7, "image_data_format": "channels_last", "interactive": True, "filtering": False, "flash_attention": None}
 
 
 def backend():
@@ -159,6 +159,21 @@ def disable_traceback_filtering():
 
 def is_traceback_filtering_enabled():
     return _settings["filtering"]
+
+
+def enable_flash_attention():
+    """Attention is computed in blocks, without the matrix of scores, wherever nobody asks for the scores: asking for it is allowed."""
+    _settings["flash_attention"] = True
+
+
+def disable_flash_attention():
+    """For scripts that say so; the engine computes as it sees fit."""
+    _settings["flash_attention"] = False
+
+
+def is_flash_attention_enabled():
+    """What was said last."""
+    return _settings["flash_attention"]
 
 
 def enable_unsafe_deserialization():

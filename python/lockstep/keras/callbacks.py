@@ -1,8 +1,14 @@
 """keras.callbacks: code that fit, evaluate and predict call at set moments."""
 
+import json
+import math
 import os
+import warnings
+
+import numpy as np
 
 from .. import _lockstep
+from ..tensor import convert_to_tensor
 
 _MOMENTS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end",
             "on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end", "on_predict_begin", "on_predict_end",
@@ -69,7 +75,10 @@ for _moment in _MOMENTS:
 
 
 class _OfEngine(Callback):
-    """A callback of the engine. A class that is derived from it is told as well."""
+    """A callback of the engine. A class that is derived from it and defines moments of its own is told of them, and tells the engine
+    by super()."""
+
+    _state = {}  # attribute -> what the engine calls it
 
     def __init__(self, **settings):
         super().__init__()
@@ -78,10 +87,86 @@ class _OfEngine(Callback):
 
     @property
     def _handle(self):
-        return self._engine
+        return super()._handle if self._is_changed else self._engine
+
+    @property
+    def _is_changed(self):
+        """Whether a class of Python's own, or somebody, has put something in the place of a moment."""
+        return any(getattr(type(self), moment) is not getattr(_OfEngine, moment) or moment in self.__dict__ for moment in _MOMENTS)
+
+    @property
+    def _hears_of_batches(self):
+        return type(self)._engine_name in _OF_BATCHES or any(
+            getattr(type(self), name) is not getattr(_OfEngine, name) for name in _MOMENTS + ("on_batch_begin", "on_batch_end")
+            if "batch" in name)
+
+    @property
+    def _wants_batch_logs(self):
+        return type(self)._engine_name in _OF_BATCHES or any(
+            getattr(type(self), name) is not getattr(_OfEngine, name)
+            for name in ("on_train_batch_end", "on_batch_end", "on_test_batch_end"))
+
+    def set_model(self, model):
+        super().set_model(model)
+        if isinstance(getattr(model, "_handle", None), _lockstep.Model):
+            self._engine.bind(model._handle, 1, -1, 0)
+
+    def set_params(self, params):
+        super().set_params(params)
+        handle = getattr(self.model, "_handle", None)
+        if isinstance(handle, _lockstep.Model):
+            steps = params.get("steps")
+            self._engine.bind(handle, params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
+
+    def _tell(self, moment, number, logs):
+        told = self._engine.tell(moment, number, {name: float(value) for name, value in (logs or {}).items()})
+        if logs is not None:
+            logs.update(told)
+
+    def _read_state(self):
+        return self._engine.state()
+
+    def __getattr__(self, name):
+        known = type(self)._state.get(name)
+        if known is None or "_engine" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        state = self._read_state()
+        if name == "best_weights":
+            count = int(state[known])
+            return [state[f"{known}.{i}"].numpy() for i in range(count)] if count else None
+        value = state[known].numpy().item()
+        return None if name == "best" and math.isinf(value) else value
+
+    def __setattr__(self, name, value):
+        known = type(self)._state.get(name)
+        if known is None or "_engine" not in self.__dict__:
+            object.__setattr__(self, name, value)
+        elif name != "best_weights":
+            state = self._read_state()
+            state[known] = convert_to_tensor(np.asarray(value, state[known].dtype.as_numpy_dtype))
+            self._engine.set_state(state)
 
 
-def _callback(name, doc, defaults):
+def _forward(moment):
+    if moment.endswith(("_train_begin", "_train_end", "_test_begin", "_test_end", "_predict_begin", "_predict_end")):
+        def tell(self, logs=None):
+            self._tell(moment, 0, logs)
+    elif "epoch" in moment:
+        def tell(self, epoch, logs=None):
+            self._tell(moment, epoch, logs)
+    else:
+        def tell(self, batch, logs=None):
+            self._tell(moment, batch, logs)
+    tell.__name__ = moment
+    return tell
+
+
+for _moment in _MOMENTS:
+    setattr(_OfEngine, _moment, _forward(_moment))
+_OF_BATCHES = ("TerminateOnNaN",)  # callbacks of the engine that read the logs of every batch
+
+
+def _callback(name, doc, defaults, state=()):
     def __init__(self, *args, **kwargs):
         settings = dict(defaults)
         if len(args) > len(defaults):
@@ -97,23 +182,32 @@ def _callback(name, doc, defaults):
         for key in ("save_freq", "update_freq"):
             if settings.get(key) in ("epoch", None):
                 settings[key] = 0
-            elif settings.get(key) == "batch":
+            elif settings[key] == "batch" and key == "update_freq":
                 settings[key] = 1
+            elif not isinstance(settings[key], int):
+                raise ValueError(f"{name}: {key} is \"epoch\" or a number of batches, received {settings[key]!r}")
+        if settings.get("mode", "auto") not in ("auto", "min", "max"):
+            warnings.warn(f"{name} mode {settings['mode']!r} is unknown: it is \"auto\", \"min\" or \"max\"; \"auto\" is taken",
+                          stacklevel=2)
+            settings["mode"] = "auto"
         _OfEngine.__init__(self, **{key: value for key, value in settings.items() if value is not None})
-    return type(name, (_OfEngine,), {"__init__": __init__, "__doc__": doc, "__module__": __name__, "_engine_name": name})
+    return type(name, (_OfEngine,), {"__init__": __init__, "__doc__": doc, "__module__": __name__, "_engine_name": name,
+                                     "_state": dict(state)})
 
 
 EarlyStopping = _callback("EarlyStopping", "Ends training once a value has stopped getting better.", {
     "monitor": "val_loss", "min_delta": 0.0, "patience": 0, "verbose": 0, "mode": "auto", "baseline": None,
-    "restore_best_weights": False, "start_from_epoch": 0})
+    "restore_best_weights": False, "start_from_epoch": 0}, {
+    "wait": "waited", "best": "best", "best_epoch": "best_epoch", "stopped_epoch": "stopped_epoch",
+    "best_weights": "best_weights"})
 ModelCheckpoint = _callback("ModelCheckpoint", "Saves weights, in safetensors files.", {
     "filepath": None, "monitor": "val_loss", "verbose": 0, "save_best_only": False, "save_weights_only": False,
     "mode": "auto", "save_freq": 0, "initial_value_threshold": None})
 ReduceLROnPlateau = _callback("ReduceLROnPlateau", "Reduces the rate where a value no longer gets better.", {
     "monitor": "val_loss", "factor": 0.1, "patience": 10, "verbose": 0, "mode": "auto", "min_delta": 1e-4, "cooldown": 0,
-    "min_lr": 0.0})
+    "min_lr": 0.0}, {"wait": "waited", "best": "best", "cooldown_counter": "cooldown"})
 CSVLogger = _callback("CSVLogger", "One line per epoch.", {"filename": None, "separator": ",", "append": False})
-TerminateOnNaN = _callback("TerminateOnNaN", "Stops where the loss is no number.", {})
+TerminateOnNaN = _callback("TerminateOnNaN", "Stops where the loss is no number.", {"raise_error": False})
 BackupAndRestore = _callback("BackupAndRestore", "The same fit, called again after a crash, goes on.", {
     "backup_dir": None, "save_freq": 0, "double_checkpoint": None, "delete_checkpoint": True})
 TensorBoard = _callback("TensorBoard", "Event files for TensorBoard.", {
@@ -161,11 +255,129 @@ class History(Callback):
         self.epoch, self.history, self.params = epoch or [], history or {}, params or {}
         self.set_model(model)
 
+    def on_train_begin(self, logs=None):
+        self.epoch, self.history = [], {}
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epoch.append(epoch)
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(value)
+
 
 class ProgbarLogger(Callback):
     """fit shows its progress itself (verbose)."""
 
 
-class CallbackList:
-    def __init__(self, *_, **__):
-        raise NotImplementedError("CallbackList: fit holds the callbacks itself")
+class SwapEMAWeights(Callback):
+    """Evaluates, and ends training, with the averages of the weights that an optimizer with use_ema=True keeps: they are exchanged
+    before validation (or at the end of every epoch, swap_on_epoch) and put back behind it."""
+
+    def __init__(self, swap_on_epoch=False):
+        super().__init__()
+        self.swap_on_epoch = bool(swap_on_epoch)
+        self._weights = None
+
+    def _averages(self):
+        optimizer = self.model.optimizer
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        if not getattr(inner, "use_ema", False):
+            raise ValueError("SwapEMAWeights: the optimizer keeps no averages of the weights; make it with use_ema=True")
+        return inner
+
+    def _swap(self):
+        optimizer = self._averages()
+        if self._weights is None and self.model.weights:
+            self._weights = self.model.get_weights()
+            optimizer.finalize_variable_values(self.model.trainable_variables)
+
+    def _put_back(self):
+        if self._weights is not None:
+            self.model.set_weights(self._weights)
+            self._weights = None
+
+    def on_train_begin(self, logs=None):
+        self._averages()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.swap_on_epoch:
+            self._put_back()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.swap_on_epoch:
+            self._swap()
+
+    def on_test_begin(self, logs=None):
+        if not self.swap_on_epoch:
+            self._swap()
+
+    def on_test_end(self, logs=None):
+        if not self.swap_on_epoch:
+            self._put_back()
+
+    on_predict_begin, on_predict_end = on_test_begin, on_test_end
+
+
+class RemoteMonitor(Callback):
+    """Sends the logs of every epoch to a server, by POST; needs the package requests."""
+
+    def __init__(self, root="http://localhost:9000", path="/publish/epoch/end/", field="data", headers=None, send_as_json=False):
+        super().__init__()
+        self.root, self.path, self.field, self.headers, self.send_as_json = root, path, field, headers, send_as_json
+
+    def on_epoch_end(self, epoch, logs=None):
+        try:
+            import requests
+        except ImportError:
+            raise ImportError("RemoteMonitor: needs the package requests") from None
+        send = {"epoch": epoch, **{name: np.asarray(value).item() if np.size(value) == 1 else np.asarray(value).tolist()
+                                   for name, value in (logs or {}).items()}}
+        data = {"json": send} if self.send_as_json else {"data": {self.field: json.dumps(send)}}
+        try:
+            requests.post(self.root + self.path, headers=self.headers, **data)
+        except requests.exceptions.RequestException:
+            warnings.warn(f"RemoteMonitor: no answer from {self.root}", stacklevel=2)
+
+
+class CallbackList(Callback):
+    """Several callbacks as one, for training loops of one's own: what it is told, all of them are told."""
+
+    def __init__(self, callbacks=None, add_history=False, add_progbar=False, model=None, **params):
+        super().__init__()
+        self.callbacks = list(callbacks or ())
+        if add_history and not any(isinstance(callback, History) for callback in self.callbacks):
+            self.callbacks.append(History())
+        if model is not None:
+            self.set_model(model)
+        if params:
+            self.set_params(params)
+
+    def append(self, callback):
+        self.callbacks.append(callback)
+
+    def set_model(self, model):
+        super().set_model(model)
+        for callback in self.callbacks:
+            callback.set_model(model)
+
+    def set_params(self, params):
+        super().set_params(params)
+        for callback in self.callbacks:
+            callback.set_params(params)
+
+    def __len__(self):
+        return len(self.callbacks)
+
+    def __iter__(self):
+        return iter(self.callbacks)
+
+
+def _to_all(moment):
+    def tell(self, *args, **kwargs):
+        for callback in self.callbacks:
+            getattr(callback, moment)(*args, **kwargs)
+    tell.__name__ = moment
+    return tell
+
+
+for _moment in _MOMENTS + ("on_batch_begin", "on_batch_end"):
+    setattr(CallbackList, _moment, _to_all(_moment))

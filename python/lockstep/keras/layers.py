@@ -1,711 +1,80 @@
 """keras.layers: functions with weights."""
 
-import inspect
 import re
-import threading
-import weakref
+import warnings
 
-import numpy as np
-
-from .. import _lockstep, dtypes, nest
-from .._lockstep import KerasTensor, Tensor, Variable
-from ..ops import _sizes
-from ..tensor import TensorShape, convert_to_tensor, is_tensor
-from . import saving
-from ._configured import classes, serialized
+from .. import _lockstep
+from .._lockstep import KerasTensor  # noqa: F401
+from . import _recurrent, saving
+from ._configured import classes
+from ._keras_tensor import Input, is_keras_tensor, symbolic  # noqa: F401
+from ._layer import Layer, wrapped  # noqa: F401
 from ._texts import StringLookup, TextVectorization  # noqa: F401
-
-# --- values of models that are being put together ------------------------------------------------------------------------
-
-KerasTensor.shape = property(lambda self: TensorShape(self._shape))
-KerasTensor.ndim = property(lambda self: len(self._shape))
-KerasTensor._defers_tensor_operators = True
-KerasTensor.__array_priority__ = 200
-KerasTensor.__repr__ = lambda self: f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
-KerasTensor.__doc__ = "A value of a model that is being put together: what a layer will be given or give back."
-
-
-def _arithmetic(symbol, name, reflected=False):
-    def operator(self, other):
-        a, b = (other, self) if reflected else (self, other)
-        plain = all(isinstance(side, (KerasTensor, int, float, np.number)) for side in (a, b))
-        if plain and symbol in "+-*/":
-            return _lockstep.keras_arithmetic(symbol, *(s if isinstance(s, KerasTensor) else float(s) for s in (a, b)))
-        from .. import ops
-        return symbolic(getattr(ops, name), a, b)
-    return operator
-
-
-for _symbol, _method, _name in (("+", "add", "add"), ("-", "sub", "subtract"), ("*", "mul", "multiply"),
-                                ("/", "truediv", "divide"), ("**", "pow", "pow"), ("@", "matmul", "matmul"),
-                                ("//", "floordiv", "floordiv"), ("%", "mod", "floormod")):
-    setattr(KerasTensor, f"__{_method}__", _arithmetic(_symbol, _name))
-    setattr(KerasTensor, f"__r{_method}__", _arithmetic(_symbol, _name, True))
-for _method, _name in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
-    setattr(KerasTensor, f"__{_method}__", _arithmetic("", _name))
-KerasTensor.__neg__ = lambda self: self * -1.0
-KerasTensor.__getitem__ = lambda self, key: symbolic(lambda x: x[key], self)
-KerasTensor.__hash__ = lambda self: hash(self._key)
-KerasTensor.__eq__ = lambda self, other: isinstance(other, KerasTensor) and self._key == other._key
-
-
-def _refuse_value(self, *_):
-    raise TypeError("a value of a model that is being put together is not known yet; keras.ops works on it, a Lambda layer or a "
-                    "layer of your own takes any function")
-
-
-KerasTensor.__bool__ = KerasTensor.__float__ = KerasTensor.__int__ = KerasTensor.__iter__ = _refuse_value
-KerasTensor.numpy = KerasTensor.__array__ = _refuse_value
-
-
-def is_keras_tensor(x):
-    return isinstance(x, KerasTensor)
-
-
-def symbolic(function, *args, **kwargs):
-    """A function as a layer of the model that is being put together; outside of models, the function itself."""
-    leaves = nest.flatten((args, kwargs))
-    if not any(isinstance(leaf, KerasTensor) for leaf in leaves):
-        return function(*args, **kwargs)
-    return Lambda(function, name=None)._call_with(args, kwargs)
-
-
-def Input(shape=None, batch_size=None, name=None, dtype=None, sparse=None, tensor=None, ragged=None, type_spec=None,
-          batch_shape=None, optional=False):
-    """A model's input; shape leaves the batch out, None is any size."""
-    if sparse or ragged:
-        raise NotImplementedError("Input: there are no sparse and no ragged tensors")
-    if batch_shape is not None:
-        batch_size, shape = batch_shape[0], batch_shape[1:]
-    if shape is None:
-        raise ValueError("Input: takes a shape, for example Input(shape=(28, 28))")
-    return _lockstep.Input(_sizes(shape), -1 if batch_size is None else int(batch_size), dtype, name or "")
-
-
-# --- layers --------------------------------------------------------------------------------------------------------------
-
-_objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
-_CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
-
-
-# Attributes of objects of the front, which files do not know.
-_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
-          "_made_with", "_objects")
-
-
-def wrapped(handle):
-    """The object of Python for a layer of the engine."""
-    self = handle.python_self
-    if self is not None:
-        return self
-    found = _objects.get(handle.key)
-    if found is None:
-        from . import models
-        if handle.class_name == "Sequential":
-            cls, handle = models.Sequential, _lockstep.Sequential.of(handle)
-        elif handle.class_name == "Functional" or isinstance(handle, _lockstep.Model):
-            cls = models.Model
-        else:
-            cls = globals().get(handle.class_name)
-            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) else Layer
-        found = cls.__new__(cls)
-        found._take(handle)
-    return found
-
-
-class Layer:
-    """A function with weights. Derive from it and define build() and call() to write one."""
-
-    _kind = "layer"
-    _class_name = None
-
-    @property
-    def supports_masking(self):
-        """Whether the mask of the input is that of the result."""
-        return self.__dict__.get("_supports_masking", False) if self._is_written else self._handle.supports_masking
-
-    @supports_masking.setter
-    def supports_masking(self, value):
-        self.__dict__["_supports_masking"] = bool(value)
-
-    def __init__(self, *, activity_regularizer=None, trainable=True, dtype=None, autocast=True, name=None, **kwargs):
-        self._own(kwargs)
-        if kwargs:
-            raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
-        saving.make_known(type(self))
-        self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
-                                           serialized(activity_regularizer)))
-
-    def _own(self, kwargs):
-        """Takes out what is the front's: the shape of the input, which a Sequential begins with."""
-        shape = kwargs.pop("input_shape", None)
-        batch_shape = kwargs.pop("batch_input_shape", None) or kwargs.pop("batch_shape", None)
-        size = kwargs.pop("input_dim", None)
-        length = kwargs.pop("input_length", None)
-        if batch_shape is not None:
-            shape = batch_shape[1:]
-        if size is not None:
-            shape = (size,) if length is None else (length, size)
-        elif length is not None and shape is None:
-            shape = (length,)
-        for unused in ("autocast", "use_cudnn"):
-            kwargs.pop(unused, None)
-        self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
-        self.__dict__["_weights_given"] = kwargs.pop("weights", None)
-        return kwargs
-
-    def _make(self, class_name, config):
-        self._take(_lockstep.Layer.deserialize({"class_name": class_name, "config": config}))
-        if type(self).call is not Layer.call or type(self).build is not Layer.build:
-            # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
-            inner = self._handle
-            self.__dict__["_inner"] = inner
-            saving.make_known(type(self))
-            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
-            self._handle.hold_layer(inner)
-
-    def _take(self, handle):
-        self.__dict__["_handle"] = handle
-        self.__dict__["_local"] = threading.local()
-        self.__dict__.setdefault("_held", set())
-        self.__dict__.setdefault("_input_shape_given", None)
-        self.__dict__.setdefault("_weights_given", None)
-        _objects[handle.key] = self
-
-    @property
-    def _is_written(self):
-        return self._handle.python_self is not None
-
-    # --- what a class of Python's own defines ---
-
-    def build(self, *input_shape, **named):
-        """Makes the weights, by add_weight()."""
-        shapes = [shape for shape in (*input_shape, *named.values()) if shape is not None]
-        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
-        if handle is not None:
-            handle.build([_sizes(shape) for given in shapes for shape in _shape_leaves(given)])
-
-    _engine_build = build  # a class with another one makes its weights itself
-
-    def call(self, *args, **kwargs):
-        """Computes the result."""
-        handle = self.__dict__.get("_inner")
-        if handle is None:
-            if self._is_written:
-                raise NotImplementedError(f"{type(self).__name__} defines no call()")
-            handle = self._handle
-        return self._apply(handle, args, kwargs)
-
-    def compute_mask(self, inputs, mask=None):
-        """The mask of the result."""
-        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
-            return None
-        leaves = nest.flatten(inputs)
-        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
-        masks += [None] * (len(leaves) - len(masks))
-        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
-        return made[0] if made else None
-
-    def get_config(self):
-        if self._is_written:
-            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
-            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
-        return {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
-
-    # --- calls of the engine ---
-
-    def _build_for_engine(self, shapes):
-        shapes = [TensorShape(shape) for shape in shapes]
-        pending = getattr(self._local, "pending", None)
-        given = shapes[0] if len(shapes) == 1 else shapes
-        if pending is not None and pending[0]:
-            first = nest.flatten(pending[0][0])
-            given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
-        if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
-            self.build(given)
-        elif pending is None:
-            self._built_without_call(shapes)
-
-    def _built_without_call(self, shapes):
-        """Somebody wants the weights, and build() makes none."""
-
-    def _stored_names(self, keys):
-        """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
-        places = {}
-
-        def visit(value, path):
-            if isinstance(value, Layer):
-                places.setdefault(value._handle.key, path)
-            elif isinstance(value, (list, tuple, dict)):
-                used = {}
-                for part in value.values() if isinstance(value, dict) else value:
-                    if isinstance(part, (Layer, list, tuple, dict)):
-                        name = _in_files(type(part).__name__) if isinstance(part, Layer) else "container"
-                        count = used[name] = used.get(name, -1) + 1
-                        visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
-        for name in sorted(vars(self)):
-            if not name.startswith("__") and name not in _FRONT:
-                visit(vars(self)[name], name)
-        return [places[key] for key in keys] if all(key in places for key in keys) else None
-
-    def _call_for_engine(self, inputs, training, masks):
-        pending = getattr(self._local, "pending", None)
-        self._local.pending = None
-        if pending is None:
-            args, kwargs = (inputs[0] if len(inputs) == 1 else inputs,), {}
-        else:
-            structure, leaves, places = pending[0:2], pending[2], pending[3]
-            leaves = list(leaves)
-            for place, value in zip(places, inputs):
-                leaves[place] = value
-            args, kwargs = nest.pack_sequence_as(structure, leaves)
-        named = _call_parameters(type(self))
-        if "training" in named and "training" not in kwargs and len(args) <= named.index("training"):
-            kwargs["training"] = training
-        if "mask" in named and "mask" not in kwargs and any(mask is not None for mask in masks):
-            kwargs["mask"] = masks[0] if len(masks) == 1 else masks
-        result = self.call(*args, **kwargs)
-        self._local.result = result
-        return [convert_to_tensor(leaf) for leaf in nest.flatten(result) if leaf is not None]
-
-    def _mask_for_engine(self, inputs, masks, results):
-        if type(self).compute_mask is Layer.compute_mask:
-            return None
-        made = self.compute_mask(inputs[0] if len(inputs) == 1 else inputs, masks[0] if len(masks) == 1 else masks)
-        return list(made) if isinstance(made, (list, tuple)) else [made] * results
-
-    # --- calling ---
-
-    def __call__(self, *args, **kwargs):
-        return self._call_with(args, kwargs)
-
-    def _call_with(self, args, kwargs):
-        if not self._is_written:
-            return self._apply(self._handle, args, kwargs)
-        options = {}
-        if "training" in kwargs:
-            training = kwargs["training"]
-            if training is not None:
-                options["training"] = bool(training)
-            if "training" not in _call_parameters(type(self)) or training is None:
-                kwargs = {key: value for key, value in kwargs.items() if key != "training"}
-        if args and isinstance(args[0], (list, tuple)) and all(isinstance(leaf, (int, float)) for leaf in nest.flatten(args[0])):
-            args = (convert_to_tensor(args[0]),) + args[1:]  # numbers in lists
-        leaves = nest.flatten((args, kwargs))
-        leaves = [convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-        if args and isinstance(args[0], (int, float)) and not isinstance(args[0], bool):
-            leaves[0] = convert_to_tensor(leaves[0])
-        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
-            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, KerasTensor)]
-            plain = not kwargs and len(args) == 1 and (len(places) == len(leaves))
-            if plain and not isinstance(args[0], dict):
-                return self._unpacked(self._drawn(leaves, self._handle.apply_symbolic(leaves, options)))
-            return _Call(self, args, kwargs, leaves, places)._made(options)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self._local.pending = (args, kwargs, leaves, places)
-        try:
-            return self._unpacked(self._handle.apply([leaves[place] for place in places], options))
-        finally:
-            self._local.pending = None
-
-    def _unpacked(self, flat):
-        """The results in the structure that call() gave them."""
-        result = getattr(self._local, "result", None)
-        self._local.result = None
-        parts = iter(flat)
-        if not nest.is_nested(result):
-            return next(parts) if flat else None
-        return nest.map_structure(lambda leaf: None if leaf is None else next(parts), result)
-
-    def _apply(self, handle, args, kwargs):
-        """A layer of the engine: its inputs, and what a call may say beside them."""
-        options, inputs = {}, list(args)
-        if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
-            mask = inputs.pop()  # layer(x, mask)
-            if mask is not None:
-                options["mask"] = mask
-        for name in ("inputs", "query", "value", "key", "sequences", "x"):
-            if name in kwargs and kwargs[name] is not None:
-                inputs.append(kwargs[name])
-        for name, value in kwargs.items():
-            if name in _CALL_OPTIONS:
-                options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
-            elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
-                raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
-        leaves = nest.flatten(inputs)
-        if isinstance(handle, _lockstep.Model) and len(inputs) == 1 and isinstance(inputs[0], dict):
-            leaves = [inputs[0][name] for name in handle.input_names()]
-        if not leaves:
-            raise TypeError(f"{handle.class_name} \"{handle.name}\" takes inputs")
-        if "initial_state" in options and options["initial_state"] is not None:
-            options["initial_state"] = nest.flatten(options["initial_state"])
-        if options.get("training") is not None:
-            options["training"] = bool(options["training"])
-        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
-            results = self._drawn(leaves, handle.apply_symbolic(leaves, options))
-        else:
-            results = handle.apply(leaves, options)
-        if handle.class_name == "Functional" and self.__dict__.get("_output_structure") is not None:
-            return nest.pack_sequence_as(self._output_structure, results)
-        return results[0] if len(results) == 1 else results
-
-    # --- parts ---
-
-    def __setattr__(self, name, value):
-        if "_handle" in self.__dict__ and self._is_written and name not in type(self).__dict__:
-            self._hold(value)
-        elif "_handle" not in self.__dict__ and isinstance(value, (Layer, Variable)):
-            raise RuntimeError(f"{type(self).__name__}: call super().__init__() before layers and variables become attributes")
-        descriptor = getattr(type(self), name, None)
-        if isinstance(descriptor, property) and descriptor.fset is None:
-            self.__dict__[name] = value
-            raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
-        object.__setattr__(self, name, value)
-
-    def _hold(self, value):
-        """Layers and variables in attributes are part of this one."""
-        if isinstance(value, Layer):
-            if value._handle.key not in self._held and value is not self:
-                self._held.add(value._handle.key)
-                self._handle.hold_layer(value._handle)
-        elif isinstance(value, Variable):
-            if ("variable", value._id) not in self._held:
-                self._held.add(("variable", value._id))
-                self._handle.hold_variable(value)
-        elif isinstance(value, (list, tuple)):
-            for part in value:
-                self._hold(part)
-        elif isinstance(value, dict):
-            for part in value.values():
-                self._hold(part)
-
-    def add_weight(self, *args, **kwargs):
-        """A weight of this layer: add_weight(shape, initializer, dtype, trainable, ..., name=)."""
-        if args and isinstance(args[0], str):  # Keras 2: the name first
-            return self._add_weight(*args[1:], name=args[0], **kwargs)
-        return self._add_weight(*args, **kwargs)
-
-    def _add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
-                    constraint=None, aggregation=None, name=None, **kwargs):
-        variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
-                                           _initializer(initializer), serialized(regularizer), serialized(constraint),
-                                           bool(trainable))
-        self._held.add(("variable", variable._id))
-        return variable
-
-    add_variable = add_weight
-
-    @property
-    def submodules(self):
-        """The layers inside, and those inside of them."""
-        inside = self._inside()
-        return tuple(inside) + tuple(layer for part in inside for layer in part.submodules)
-
-    def add_loss(self, loss):
-        """A scalar that is added to the loss of the step."""
-        for one in nest.flatten(loss):
-            self._handle.add_loss(one)
-
-    def adapt(self, data, batch_size=None, steps=None):
-        """Learns from data before training."""
-        from .utils import PyDataset
-        if isinstance(data, PyDataset):
-            data = [data[number] for number in range(len(data))]
-        elif hasattr(data, "_handle") and not is_tensor(data):
-            data = list(data)
-        elif not isinstance(data, list) or not data or not isinstance(data[0], (np.ndarray, tuple)):
-            data = [data]
-        from .. import ops
-        data = ops.concat([convert_to_tensor(batch[0] if isinstance(batch, tuple) else batch) for batch in data], 0) \
-            if len(data) > 1 else data[0][0] if isinstance(data[0], tuple) else data[0]
-        _lockstep.Layer.adapted(self._handle, convert_to_tensor(data))
-
-    @property
-    def name(self):
-        return self._handle.name
-
-    @property
-    def path(self):
-        return self._handle.path
-
-    @property
-    def built(self):
-        without_weights = type(self).__dict__.get("_class_name") in _WITHOUT_WEIGHTS
-        return self._handle.built or without_weights
-
-    @built.setter
-    def built(self, value):
-        pass  # the engine knows
-
-    @property
-    def trainable(self):
-        return self._handle.trainable
-
-    @trainable.setter
-    def trainable(self, value):
-        self._handle.trainable = bool(value)
-
-    @property
-    def weights(self):
-        return self._handle.weights()
-
-    variables = weights
-
-    @property
-    def trainable_weights(self):
-        return self._handle.trainable_weights()
-
-    trainable_variables = trainable_weights
-
-    @property
-    def non_trainable_weights(self):
-        return self._handle.non_trainable_weights()
-
-    non_trainable_variables = non_trainable_weights
-
-    def get_weights(self):
-        return [weight.numpy() for weight in self._handle.weights()]
-
-    def set_weights(self, weights):
-        self._handle.set_weights([convert_to_tensor(weight) for weight in weights])
-
-    def load_own_variables(self, store):
-        """Weights of this layer alone, by number, as files of Keras have them."""
-        own = self._own_weights()
-        if len(store) != len(own):
-            raise ValueError(f"layer \"{self.name}\" has {len(own)} weights, {len(store)} were given"
-                             + ("" if self.built else "; it is not built yet"))
-        for number, weight in enumerate(own):
-            weight.assign(store[str(number)])
-
-    def _own_weights(self):
-        inside = {weight._id for layer in self._inside() for weight in layer.weights}
-        return [weight for weight in self.weights if weight._id not in inside]
-
-    def save_own_variables(self, store):
-        """The same, the other way."""
-        for number, weight in enumerate(self._own_weights()):
-            store[str(number)] = weight.numpy()
-
-    def count_params(self):
-        return self._handle.count_params()
-
-    @property
-    def losses(self):
-        return self._handle.losses()
-
-    @property
-    def dtype(self):
-        return self._handle.variable_dtype.name
-
-    @property
-    def dtype_policy(self):
-        from . import DTypePolicy
-        return DTypePolicy(self._handle.dtype_policy)
-
-    @dtype_policy.setter
-    def dtype_policy(self, value):
-        raise AttributeError(f"{type(self).__name__}.dtype_policy cannot be set: give the layer dtype= when it is made")
-
-    autocast = True
-
-    @property
-    def metrics(self):
-        """Of this layer and those inside."""
-        from .metrics import Metric
-        own = [value for value in vars(self).values() if isinstance(value, Metric)]
-        return own + [metric for layer in self._inside() for metric in layer.metrics]
-
-    def _inside(self):
-        return [wrapped(handle) for handle in self._handle.layers()]
-
-    @property
-    def compute_dtype(self):
-        return self._handle.compute_dtype.name
-
-    @property
-    def variable_dtype(self):
-        return self._handle.variable_dtype.name
-
-    def compute_output_shape(self, *input_shape, **named):
-        """The shape of the result for inputs of these shapes."""
-        given = [shape for shape in (*input_shape, *named.values()) if shape is not None]
-        shapes = [Input(batch_shape=tuple(shape)) for one in given for shape in _shape_leaves(one)]
-        several = len(shapes) > 1 and not (self._handle.inputs_are_arguments and len(given) > 1)
-        result = self(shapes) if several or self._handle.takes_list else self(*shapes)
-        return nest.map_structure(lambda t: tuple(t.shape), result)
-
-    def compute_output_spec(self, *args, **kwargs):
-        """The result for values of a model, which says its shape and dtype."""
-        return self(*args, **kwargs)
-
-    def __getattr__(self, name):
-        if isinstance(getattr(type(self), name, None), property):
-            raise AttributeError(f"layer \"{self.name}\" has no {name}: it was not called with a value of a model yet")
-        # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
-        if name.startswith("_") or "_handle" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if not self._is_written:
-            for weight in self._handle.weights():
-                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
-                    return weight
-            config = self._handle.get_config()
-            if name in config:
-                value = config[name]
-                if name.endswith("activation") and isinstance(value, str):
-                    from . import activations
-                    return activations.get(value)
-                return tuple(value) if isinstance(value, list) else value
-            if name in ("bias", "kernel", "embeddings", "gamma", "beta"):
-                return None
-        raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
-
-    @property
-    def _name_in_files(self):
-        return saving.make_known(type(self))
-
-    def _serialized_for_file(self):
-        return self._handle.serialize()
-
-    def _by_reference(self):
-        return {"class_name": "PythonReference", "config": {"key": self._handle.key}}
-
-    # --- where it stands in a model that is put together ---
-
-    def _drawn(self, inputs, outputs):
-        """Notes a call with values of a model; whoever holds the outputs holds this object too."""
-        self.__dict__["_symbolic"] = (inputs, outputs)
-        for output in outputs:
-            output._layer = self
-        return outputs
-
-    def _ends(self):
-        """What it was called with last, and what came of it."""
-        model = self.__dict__.get("_sequential")
-        if "_symbolic" not in self.__dict__ and model is not None and model() is not None:
-            model()._call_layers()
-        if "_symbolic" not in self.__dict__:
-            raise AttributeError(f"layer \"{self.name}\" was not called with a value of a model yet")
-        return self._symbolic
-
-    @property
-    def input(self):
-        inputs = self._ends()[0]
-        return inputs[0] if len(inputs) == 1 else inputs
-
-    @property
-    def output(self):
-        outputs = self._ends()[1]
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    @property
-    def input_shape(self):
-        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.input)
-
-    @property
-    def output_shape(self):
-        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
-
-    def __repr__(self):
-        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
-
-
-def _policy_name(dtype):
-    if dtype is None:
-        return ""
-    if isinstance(dtype, dict):  # of a file
-        return dtype["config"]["name"]
-    return dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtypes.as_dtype(dtype).name
-
-
-def _initializer(initializer):
-    from . import initializers
-    if initializer is None:
-        return "glorot_uniform"
-    if isinstance(initializer, (str, dict)):
-        return initializer
-    if inspect.isclass(initializer):
-        initializer = initializer()
-    if isinstance(initializer, initializers.Initializer) and hasattr(initializer, "_config"):
-        return initializer._serialized()
-    return lambda shape, dtype: initializer(shape, dtype=dtype)
-
-
-def _shape_leaves(shape):
-    """One shape, or several in a list or a dictionary."""
-    if isinstance(shape, dict):
-        return [leaf for part in shape.values() for leaf in _shape_leaves(part)]
-    if isinstance(shape, TensorShape) or all(size is None or isinstance(size, (int, np.integer)) for size in shape):
-        return [shape]
-    return [leaf for part in shape for leaf in _shape_leaves(part)]
-
-
-_parameters_of_call = {}
-
-
-def _call_parameters(cls):
-    if cls not in _parameters_of_call:
-        _parameters_of_call[cls] = [name for name in inspect.signature(cls.call).parameters if name != "self"]
-    return _parameters_of_call[cls]
-
-
-# A configuration that names a layer which is there already.
-_lockstep.register_object("layer", "PythonReference", lambda config: _objects[config["key"]]._handle)
-
-
-def _in_files(class_name):
-    """Keras' rule for names of classes in files."""
-    name = re.sub(r"\W+", "", class_name)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
-class _Call(Layer):
-    """A call of a layer with more than its inputs, as a step of a model that is being put together."""
-
-    def __init__(self, layer, args, kwargs, leaves, places):
-        super().__init__(name=None)
-        self._layer = layer
-        self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
-
-    def _made(self, options):
-        made = self._unpacked(self._handle.apply_symbolic([self._leaves[place] for place in self._places], options))
-        return made
-
-    def call(self, inputs):
-        leaves = list(self._leaves)
-        for place, value in zip(self._places, inputs if isinstance(inputs, (list, tuple)) else [inputs]):
-            leaves[place] = value
-        args, kwargs = nest.pack_sequence_as(self._structure, leaves)
-        return self._layer(*args, **kwargs)
 
 
 class Lambda(Layer):
-    """A function as a layer."""
+    """A function as a layer. Files hold it by the function's name, so that a lambda, which has none, is part of no file."""
 
     def __init__(self, function, output_shape=None, mask=None, arguments=None, name=None, **kwargs):
         super().__init__(name=name, **kwargs)
         self.__dict__["function"] = function
-        self.__dict__["_arguments"] = arguments or {}
+        self.__dict__["arguments"] = arguments or {}
+        self.__dict__["_output_shape"], self.__dict__["_mask"] = output_shape, mask
+        if mask is not None:
+            self.supports_masking = True
 
     def call(self, *args, **kwargs):
-        return self.function(*args, **{**self._arguments, **kwargs})
+        return self.function(*args, **{**self.arguments, **kwargs})
+
+    def compute_output_shape(self, input_shape):
+        """As it was said, or as the function makes it."""
+        if self._output_shape is None:
+            return Layer.compute_output_shape(self, input_shape)
+        if callable(self._output_shape):
+            return self._output_shape(input_shape)
+        return (input_shape[0], *self._output_shape)
+
+    def compute_output_spec(self, *args, **kwargs):
+        return super().compute_output_spec(*args, **kwargs) if self._output_shape is not None else self(*args, **kwargs)
+
+    def compute_mask(self, inputs, mask=None):
+        return self._mask(inputs, mask) if callable(self._mask) else self._mask
+
+    def _mask_for_engine(self, inputs, masks, results):
+        return None if self._mask is None else super()._mask_for_engine(inputs, masks, results)
 
     def get_config(self):
-        raise NotImplementedError("a Lambda layer holds code, which no file does: derive a class from Layer")
+        kept = {name: saving.serialize_keras_object(getattr(self, place))
+                for name, place in (("function", "function"), ("output_shape", "_output_shape"), ("mask", "_mask"))
+                if getattr(self, place) is not None}
+        return {**super().get_config(), **kept, "arguments": self.arguments}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None, safe_mode=None):
+        with saving.custom_object_scope(custom_objects):
+            made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask") else value
+                    for name, value in config.items()}
+        return cls(**made)
 
 
 class InputLayer(Layer):
     """A model's input as the first layer of a Sequential."""
 
-    def __init__(self, shape=None, batch_size=None, dtype=None, name=None, input_shape=None, batch_shape=None, **kwargs):
-        self.__dict__["_tensor"] = Input(shape if shape is not None else input_shape, batch_size, name, dtype,
-                                         batch_shape=batch_shape)
+    def __init__(self, shape=None, batch_size=None, dtype=None, sparse=None, ragged=None, batch_shape=None, input_tensor=None,
+                 optional=False, name=None, input_shape=None, batch_input_shape=None, **kwargs):
+        if input_shape is not None:
+            warnings.warn("Argument `input_shape` is deprecated. Use `shape` instead.", stacklevel=2)
+        self.__dict__["_tensor"] = Input(shape if shape is not None else input_shape, batch_size, name, dtype, sparse=sparse,
+                                         tensor=input_tensor, ragged=ragged,
+                                         batch_shape=batch_shape if batch_shape is not None else batch_input_shape)
         self._take(_lockstep.Layer.of_input(self._tensor))
+
+    sparse = ragged = False
+    batch_shape = property(lambda self: tuple(self._tensor.shape))
+    dtype = property(lambda self: self._tensor.dtype.name)
+
+    def call(self):
+        """Nothing is computed."""
 
     @property
     def output(self):
@@ -722,55 +91,20 @@ _FIRST = {"Dropout": ("rate", "noise_shape", "seed"), "AlphaDropout": ("rate", "
           "SimpleRNN": ("units", "activation", "use_bias"), "IntegerLookup": ("max_tokens", "num_oov_indices")}
 _FIRST.update({f"{kind}Pooling{dims}D": _POOLING for kind in ("Max", "Average") for dims in (1, 2, 3)})
 _FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "padding") for dims in (1, 2, 3)})
-globals().update(classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
+_engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
-                               "HashedCrossing")))
+                               "HashedCrossing"))
+globals().update(_engine_classes)
 
 
 # Layers that need no input to be complete.
-_WITHOUT_WEIGHTS = {name for name in globals() if re.fullmatch(
-    r"(Global)?(Average|Max)Pooling[123]D|Adaptive\w+|Cropping[123]D|ZeroPadding[123]D|UpSampling[123]D|Softmax|ReLU|LeakyReLU|ELU|"
-    r"Masking|Activation|ActivityRegularization|Dropout|SpatialDropout[123]D|Gaussian\w+|AlphaDropout|Flatten|RepeatVector|Identity|"
-    r"UnitNormalization|Rescaling|Resizing|CenterCrop|Random\w+|CategoryEncoding", name)}
-_EngineRNN = globals()["RNN"]
-
-
-def RNN(cell, return_sequences=False, return_state=False, go_backwards=False, **kwargs):
-    """A sequence through a cell: one of the engine's, or a layer of your own with call(inputs, states) and state_size."""
-    if isinstance(cell, Layer) and cell._is_written:
-        return _WrittenRNN(cell, return_sequences, return_state, go_backwards, **kwargs)
-    cell = globals()["StackedRNNCells"](list(cell)) if isinstance(cell, (list, tuple)) else cell
-    return _EngineRNN(cell, return_sequences=return_sequences, return_state=return_state, go_backwards=go_backwards, **kwargs)
-
-
-class _WrittenRNN(Layer):
-    """RNN() of a cell that is written in Python."""
-
-    def __init__(self, cell, return_sequences, return_state, go_backwards, **kwargs):
-        super().__init__(**kwargs)
-        self.cell = cell
-        self.return_sequences, self.return_state, self.go_backwards = return_sequences, return_state, go_backwards
-
-    def build(self, input_shape):
-        step = [input_shape[0]] + list(input_shape[2:])
-        self.cell._handle.build([_sizes(step)])
-
-    def call(self, sequence, initial_state=None, training=False):
-        ops = _lockstep.ops
-        sizes = nest.flatten(self.cell.state_size)
-        states = nest.flatten(initial_state) if initial_state is not None else [
-            ops.full([sequence.shape[0]] + _sizes(size), 0.0, sequence.dtype) for size in sizes]
-
-        def step(carry, x):
-            output, after = self.cell(x[0], list(carry))
-            return [convert_to_tensor(state) for state in nest.flatten(after)], [output]
-        last, outputs = _lockstep.scan(step, states, [ops.moveaxis(sequence, [1], [0])], self.go_backwards)
-        result = ops.moveaxis(outputs[0], [0], [1])
-        if not self.return_sequences:
-            result = result[:, 0] if self.go_backwards else result[:, -1]
-        elif self.go_backwards:
-            result = ops.reverse(result, [1])
-        return [result] + last if self.return_state else result
+for _name in list(globals()):
+    if re.fullmatch(
+        r"(Global)?(Average|Max)Pooling[123]D|Adaptive\w+|Cropping[123]D|ZeroPadding[123]D|UpSampling[123]D|Softmax|ReLU|LeakyReLU|ELU|"
+        r"Masking|Activation|ActivityRegularization|Dropout|SpatialDropout[123]D|Gaussian\w+|AlphaDropout|Flatten|RepeatVector|Identity|"
+        r"UnitNormalization|Rescaling|Resizing|CenterCrop|Random\w+|CategoryEncoding", _name):
+        globals()[_name]._needs_no_input = True
+RNN, StackedRNNCells = _recurrent.classes(globals()["RNN"], globals()["StackedRNNCells"])
 
 
 def _embedding_own(self, kwargs):

@@ -15,7 +15,8 @@ from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
 from . import saving
-from .layers import Layer, _policy_name, wrapped
+from ._keras_tensor import Input
+from ._layer import Layer, _policy_name, _shape_leaves, wrapped
 
 
 # --- data ----------------------------------------------------------------------------------------------------------------
@@ -427,7 +428,6 @@ class Model(Layer):
 
     def build(self, input_shape=None):
         """Makes the weights for inputs of these shapes."""
-        from .layers import _shape_leaves
         from ..ops import _sizes
         self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
 
@@ -498,7 +498,6 @@ class Sequential(Model):
             getattr(layer, "_handle", None)  # layers of texts say where they belong
             raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
-            from .layers import Input
             self._handle.add_input(Input(layer._input_shape_given))
         self.__dict__["_begun"] = True
         self._handle.add(layer._handle)
@@ -580,12 +579,7 @@ class _PythonFit:
 
     def _tell(self, moment, *args):
         for callback in self._callbacks:
-            engine = getattr(callback, "_engine", None)
-            if engine is not None:
-                number = args[0] if len(args) > 1 else 0
-                engine.tell(moment, number, {k: float(v) for k, v in (args[-1] or {}).items()})
-            else:
-                getattr(callback, moment)(*args)
+            getattr(callback, moment)(*args)
 
     def _pass(self, dataset, step, moment):
         for metric in self._metrics():
@@ -612,8 +606,6 @@ class _PythonFit:
         model, history = self._model, {}
         for callback in self._callbacks:
             callback.set_model(model)
-            if getattr(callback, "_engine", None) is not None:
-                callback._engine.bind(model._handle, self._epochs, -1, self._verbose)
             callback.set_params({"epochs": self._epochs, "verbose": self._verbose, "steps": None})
         epochs = []
         self._tell("on_train_begin", {})

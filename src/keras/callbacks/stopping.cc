@@ -183,13 +183,19 @@ class LearningRateSchedulerCallback final : public CallbackBase {
 
 class TerminateOnNaNCallback final : public CallbackBase {
  public:
+  explicit TerminateOnNaNCallback(const TerminateOnNaNOptions& options) : options_(options) {}
   bool wants_batch_logs() const override { return true; }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     const std::optional<double> loss = logs.find("loss");
     if (!loss || std::isfinite(*loss)) return;
+    require(!options_.raise_error, ErrorCode::failed_precondition, std::source_location::current(),
+            "TerminateOnNaN: the loss is ", *loss, " after batch ", batch);
     terminal::print(fmt::format("Batch {}: Invalid loss, terminating training\n", batch));
     model().stop_training();
   }
+
+ private:
+  TerminateOnNaNOptions options_;
 };
 
 class LambdaCallbackImpl final : public CallbackBase {
@@ -234,7 +240,9 @@ Callback LearningRateScheduler(std::function<double(int, double)> schedule, int 
   const CallSite site(where);
   return make_callback<LearningRateSchedulerCallback>(std::move(schedule), verbose);
 }
-Callback TerminateOnNaN() { return make_callback<TerminateOnNaNCallback>(); }
+Callback TerminateOnNaN(const TerminateOnNaNOptions& options) {
+  return make_callback<TerminateOnNaNCallback>(options);
+}
 Callback LambdaCallback(const LambdaCallbackOptions& options, std::source_location where) {
   const CallSite site(where);
   return make_callback<LambdaCallbackImpl>(options);

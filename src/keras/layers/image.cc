@@ -4,10 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "keras/layers/noise.h"
-#include "keras/layers/registry.h"
+#include "keras/layers/image_layer.h"
 #include "lockstep/base/call_site.h"
-#include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
@@ -16,16 +14,6 @@ namespace lockstep::keras::layers {
 namespace {
 
 // --- sizes and places ----------------------------------------------------------------------------------------------
-
-int height_axis(DataFormat format) { return format.kind() == DataFormat::channels_first ? 2 : 1; }
-
-struct ImageSize {
-  int64_t height = 0, width = 0;
-};
-ImageSize size_of(const Tensor& images, DataFormat format) {
-  const int axis = height_axis(format);
-  return {images.shape()[axis], images.shape()[axis + 1]};
-}
 
 Tensor part(const Tensor& images, DataFormat format, ImageSize from, ImageSize size) {
   const int axis = height_axis(format);
@@ -62,50 +50,6 @@ Tensor cropped_and_resized(const Tensor& images, DataFormat format, ImageSize ta
   return image::resize(cropped_to_proportions(images, format, target), {target.height, target.width},
                        {.data_format = format});
 }
-
-// --- what all share ------------------------------------------------------------------------------------------------
-
-template <class Settings>
-class ImageLayer : public ConfiguredLayer<Settings> {
- public:
-  using ConfiguredLayer<Settings>::ConfiguredLayer;
-
-  Tensor call(const Tensor& input, const CallContext& context) final {
-    require(input.rank() == 3 || input.rank() == 4, ErrorCode::shape_mismatch,
-            std::source_location::current(), this->class_name(),
-            " takes images of rank 4, or one image of rank 3, received shape ", input.shape());
-    const Tensor x = keeps_integers() ? input : cast(input, this->compute_dtype());
-    if (x.rank() == 4) return images(x, context.training);
-    return squeeze(images(expand_dims(x, 0), context.training), {0});
-  }
-
- protected:
-  virtual Tensor images(const Tensor& x, bool training) const = 0;
-  virtual bool keeps_integers() const { return false; }
-
-  DataFormat format() const { return this->settings_.options.data_format; }
-};
-
-template <class Settings>
-class RandomImageLayer : public ImageLayer<Settings> {
- public:
-  RandomImageLayer(const char* class_name, Settings settings)
-      : ImageLayer<Settings>(class_name, std::move(settings)), source_(*this, this->settings_.options.seed) {}
-
- protected:
-  Tensor images(const Tensor& x, bool training) const override { return training ? disturbed(x) : x; }
-  virtual Tensor disturbed(const Tensor& x) const = 0;
-
-  // A number for each image.
-  Tensor draw(const Tensor& images, double low, double high) const {
-    const Tensor unit =
-        random::uniform({images.shape()[0]}, {.per_example = true, .generator = source_.generator()});
-    return unit * (high - low) + low;
-  }
-
- private:
-  NoiseSource source_;
-};
 
 // --- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -272,62 +216,6 @@ const RegisterLayer<RandomFlipLayer> random_flip;
 
 // --- moving --------------------------------------------------------------------------------------------------------
 
-struct Interval {
-  double low = 0, high = 0;
-};
-
-// f is {-f, f}; all must lie in [least, most].
-Interval interval(const Numbers& factor, const char* layer, const char* setting, double least, double most) {
-  const std::vector<double>& values = factor.values();
-  const bool one = factor.single();
-  require(one || values.size() == 2, ErrorCode::invalid_argument, std::source_location::current(), layer,
-          ": ", setting, " is a number or {lowest, highest}, received ", values.size(), " numbers");
-  const Interval found = one ? Interval{-std::abs(values[0]), std::abs(values[0])}
-                             : Interval{std::min(values[0], values[1]), std::max(values[0], values[1])};
-  require(found.low >= least && found.high <= most, ErrorCode::invalid_argument,
-          std::source_location::current(), layer, ": ", setting, " must lie between ", least, " and ", most,
-          ", received ", found.low, " to ", found.high);
-  return found;
-}
-
-void visit_transform(auto& v, auto& o) {
-  v("fill_mode", o.fill_mode);
-  v("interpolation", o.interpolation);
-  v("fill_value", o.fill_value, kFinite);
-  v("seed", o.seed, kAnything);
-  v("data_format", o.data_format);
-}
-
-// Where column x and row y of the result come from: (a0 x + a1 y + a2, b0 x + b1 y + b2), for each image.
-struct Affine {
-  Tensor a0, a1, a2, b0, b1, b2;
-};
-
-template <class Settings>
-class TransformLayer : public RandomImageLayer<Settings> {
- public:
-  using RandomImageLayer<Settings>::RandomImageLayer;
-
- protected:
-  virtual Affine drawn(const Tensor& x, ImageSize size) const = 0;
-
-  Tensor disturbed(const Tensor& x) const final {
-    const auto& o = this->settings_.options;
-    // 16-bit floats do not count the columns of a large image.
-    const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-    const Affine t = drawn(x, size_of(x, o.data_format));
-    const Tensor zero = zeros_like(t.a0);
-    const Tensor transform =
-        cast(stack(TensorList{t.a0, t.a1, t.a2, t.b0, t.b1, t.b2, zero, zero}, 1), dtype);
-    return cast(image::affine_transform(cast(x, dtype), transform,
-                                        {.interpolation = o.interpolation,
-                                         .fill_mode = o.fill_mode,
-                                         .fill_value = o.fill_value,
-                                         .data_format = o.data_format}),
-                x.dtype());
-  }
-};
-
 struct RandomRotationSettings {
   Numbers factor = 0.0;
   RandomTransformOptions options;
@@ -347,7 +235,7 @@ class RandomRotationLayer final : public TransformLayer<RandomRotationSettings> 
   }
 
  protected:
-  Affine drawn(const Tensor& x, ImageSize size) const override {
+  Move drawn(const Tensor& x, ImageSize size) const override {
     const Tensor angle = draw(x, turns_.low, turns_.high) * (2 * std::numbers::pi);
     const Tensor c = cos(angle), s = sin(angle);
     const double across = static_cast<double>(size.width - 1) / 2;
@@ -385,7 +273,7 @@ class RandomTranslationLayer final : public TransformLayer<HeightAndWidthSetting
         across_(interval(settings_.width_factor, kClassName, "width_factor", -1, 1)) {}
 
  protected:
-  Affine drawn(const Tensor& x, ImageSize size) const override {
+  Move drawn(const Tensor& x, ImageSize size) const override {
     const Tensor down = draw(x, down_.low, down_.high) * static_cast<double>(size.height);
     const Tensor across = draw(x, across_.low, across_.high) * static_cast<double>(size.width);
     const Tensor zero = zeros_like(down), one = ones_like(down);
@@ -408,7 +296,7 @@ class RandomZoomLayer final : public TransformLayer<HeightAndWidthSettings> {
                     : down_) {}
 
  protected:
-  Affine drawn(const Tensor& x, ImageSize size) const override {
+  Move drawn(const Tensor& x, ImageSize size) const override {
     const Tensor down = draw(x, 1 + down_.low, 1 + down_.high);
     const Tensor across =
         settings_.width_factor.defined() ? draw(x, 1 + across_.low, 1 + across_.high) : down;
@@ -428,36 +316,6 @@ class RandomZoomLayer final : public TransformLayer<HeightAndWidthSettings> {
 const RegisterLayer<RandomZoomLayer> random_zoom;
 
 // --- colours -------------------------------------------------------------------------------------------------------
-
-struct ColorSettings {
-  Numbers factor = 0.0;
-  RandomColorOptions options;
-  void visit(auto& v) {
-    v("factor", factor, kFinite);
-    v("value_range", options.value_range, kFinite);
-    v("seed", options.seed, kAnything);
-    v("data_format", options.data_format);
-  }
-};
-
-class ColorLayer : public RandomImageLayer<ColorSettings> {
- public:
-  ColorLayer(const char* class_name, ColorSettings settings)
-      : RandomImageLayer(class_name, std::move(settings)) {
-    const std::vector<double>& range = settings_.options.value_range.values();
-    require(range.size() == 2 && range[0] < range[1], ErrorCode::invalid_argument,
-            std::source_location::current(), class_name, ": value_range is {lowest, highest}, received ",
-            range.size(), " numbers");
-    range_ = {range[0], range[1]};
-  }
-
- protected:
-  Tensor in_range(const Tensor& x) const { return minimum(maximum(x, range_.low), range_.high); }
-  static Tensor per_image(const Tensor& numbers, DType dtype) {
-    return cast(reshape(numbers, {-1, 1, 1, 1}), dtype);
-  }
-  Interval range_;
-};
 
 class RandomContrastLayer final : public ColorLayer {
  public:

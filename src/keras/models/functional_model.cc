@@ -53,7 +53,7 @@ FunctionalModel::FunctionalModel(const KerasTensors& inputs, const KerasTensors&
   ensure_built(shapes, where);
 }
 
-TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext& context) {
+TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext&) {
   const std::source_location here = std::source_location::current();
   require(inputs.size() == inputs_.list().size(), ErrorCode::invalid_argument, here, "model \"", name(),
           "\" has ", inputs_.list().size(), " inputs, received ", inputs.size());
@@ -80,23 +80,21 @@ TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext
       return results;
     });
   } else {
-    run_steps(0, steps_.size(), values, context);
+    run_steps(0, steps_.size(), values);
   }
   TensorList results;
   for (const size_t at : output_places_) results.push_back(values[at]);
   return results;
 }
 
-void FunctionalModel::run_steps(size_t begin, size_t end, TensorList& values,
-                                const CallContext& context) const {
+void FunctionalModel::run_steps(size_t begin, size_t end, TensorList& values) const {
   for (size_t i = begin; i < end; ++i) {
     const Step& step = steps_[i];
     TensorList operands;
     for (const size_t at : step.inputs) operands.push_back(values[at]);
     size_t next = 0;
-    CallOptions options = map_options<Tensor>(
+    const CallOptions options = map_options<Tensor>(
         step.call->options, [&](const KerasTensor&) { return values[step.options[next++]]; });
-    if (!options.training) options.training = context.training;
     TensorList results = step.call->layer.base()->run(operands, options, std::source_location::current());
     for (size_t k = 0; k < step.outputs.size(); ++k)
       if (step.outputs[k] != SIZE_MAX) values[step.outputs[k]] = std::move(results[k]);

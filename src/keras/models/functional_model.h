@@ -39,7 +39,7 @@ class FunctionalModel final : public ModelBase {
     std::vector<size_t> outputs;
   };
 
-  void run_steps(size_t begin, size_t end, TensorList& values, const CallContext& context) const;
+  void run_steps(size_t begin, size_t end, TensorList& values) const;
   // By place: the last step that reads it; the number of steps: it is a result.
   std::vector<size_t> last_readers() const;
 

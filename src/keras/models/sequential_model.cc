@@ -75,10 +75,10 @@ void SequentialModel::build(const Shape& input) {
   for (const Layer& layer : layers()) values_.push_back(value = layer(value));
 }
 
-Tensor SequentialModel::call(const Tensor& x, const CallContext& context) {
+Tensor SequentialModel::call(const Tensor& x, const CallContext&) {
   Tensor value = input_given_ ? fit_to_input(x, input_, name()) : x;
   const auto run = [&](size_t begin, size_t end, Tensor x) {
-    for (size_t i = begin; i < end; ++i) x = layers()[i](x, {.training = context.training});
+    for (size_t i = begin; i < end; ++i) x = layers()[i](x);
     return x;
   };
   const RematMode* mode = remat_mode();

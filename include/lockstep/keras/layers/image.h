@@ -1,8 +1,8 @@
 // Layers for images: (batch, height, width, channels), or one image without the batch. Integers become the compute
 // dtype, but for Resizing, which keeps them.
 //
-// Random layers change images in training only, each image of a batch by numbers of its own, which do not depend on how
-// the batch is spread over replicas. A seed gives the layer a generator of its own; without one it draws from the default
+// Random layers change images in training, and where nobody says whether it is training, as layer(images) does; each image of a
+// batch by numbers of its own, which do not depend on how the batch is spread over replicas. A seed gives the layer a generator of its own; without one it draws from the default
 // one.
 //
 // All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch) for inputs

@@ -1,0 +1,675 @@
+"""Layer: what all layers of Python are, those of the engine and those that are written in Python."""
+
+import inspect
+import itertools
+import re
+import threading
+import weakref
+
+import numpy as np
+
+from .. import _lockstep, dtypes, nest
+from .._lockstep import KerasTensor, Tensor, Variable
+from ..ops import _sizes
+from ..tensor import TensorShape, convert_to_tensor, is_tensor
+from . import saving, tree
+from ._configured import serialized
+from ._keras_tensor import Input
+
+_objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
+_CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
+
+
+# Attributes of objects of the front, which files do not know.
+_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
+          "_made_with", "_objects")
+
+
+def wrapped(handle):
+    """The object of Python for a layer of the engine."""
+    self = handle.python_self
+    if self is not None:
+        return self
+    found = _objects.get(handle.key)
+    if found is None:
+        from . import models
+        if handle.class_name == "Sequential":
+            cls, handle = models.Sequential, _lockstep.Sequential.of(handle)
+        elif handle.class_name == "Functional" or isinstance(handle, _lockstep.Model):
+            cls = models.Model
+        else:
+            from . import layers
+            cls = layers._engine_classes.get(handle.class_name, getattr(layers, handle.class_name, None))
+            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) else Layer
+        found = cls.__new__(cls)
+        found._take(handle)
+    return found
+
+
+class Layer:
+    """A function with weights. Derive from it and define build() and call() to write one."""
+
+    _kind = "layer"
+    _class_name = None
+
+    @property
+    def supports_masking(self):
+        """Whether the mask of the input is that of the result."""
+        return self.__dict__.get("_supports_masking", False) if self._is_written else self._handle.supports_masking
+
+    @supports_masking.setter
+    def supports_masking(self, value):
+        self.__dict__["_supports_masking"] = bool(value)
+
+    def reset_state(self):
+        """The states of stateful layers, of this one and inside of it, become zeros."""
+        self._handle.reset_states()
+
+    reset_states = reset_state  # Keras 2's name
+
+    def __init__(self, *, activity_regularizer=None, trainable=True, dtype=None, autocast=True, name=None, **kwargs):
+        self._own(kwargs)
+        if kwargs:
+            raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        saving.make_known(type(self))
+        self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
+                                           serialized(activity_regularizer)))
+
+    def _own(self, kwargs):
+        """Takes out what is the front's: the shape of the input, which a Sequential begins with."""
+        shape = kwargs.pop("input_shape", None)
+        batch_shape = kwargs.pop("batch_input_shape", None) or kwargs.pop("batch_shape", None)
+        size = kwargs.pop("input_dim", None)
+        length = kwargs.pop("input_length", None)
+        if batch_shape is not None:
+            shape = batch_shape[1:]
+        if size is not None:
+            shape = (size,) if length is None else (length, size)
+        elif length is not None and shape is None:
+            shape = (length,)
+        for unused in ("autocast", "use_cudnn"):
+            kwargs.pop(unused, None)
+        self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
+        self.__dict__["_weights_given"] = kwargs.pop("weights", None)
+        return kwargs
+
+    def _make(self, class_name, config):
+        self._take(_lockstep.Layer.deserialize({"class_name": class_name, "config": config}))
+        if type(self).call is not Layer.call or type(self).build is not Layer.build:
+            # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
+            inner = self._handle
+            self.__dict__["_inner"] = inner
+            saving.make_known(type(self))
+            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
+            self._handle.hold_layer(inner)
+
+    def _take(self, handle):
+        self.__dict__["_handle"] = handle
+        self.__dict__["_local"] = threading.local()
+        self.__dict__.setdefault("_held", set())
+        self.__dict__.setdefault("_input_shape_given", None)
+        self.__dict__.setdefault("_weights_given", None)
+        _objects[handle.key] = self
+
+    @property
+    def _is_written(self):
+        return self._handle.python_self is not None
+
+    @property
+    def _training_by_default(self):
+        """What call() takes `training` to be where nobody says."""
+        default = inspect.signature(type(self).call).parameters.get("training")
+        return default.default if default is not None and isinstance(default.default, bool) else None
+
+    # --- what a class of Python's own defines ---
+
+    def build(self, *input_shape, **named):
+        """Makes the weights, by add_weight()."""
+        shapes = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
+        if handle is not None:
+            handle.build([_sizes(shape) for given in shapes for shape in _shape_leaves(given)])
+
+    _engine_build = build  # a class with another one makes its weights itself
+
+    def call(self, *args, **kwargs):
+        """Computes the result."""
+        handle = self.__dict__.get("_inner")
+        if handle is None:
+            if self._is_written:
+                raise NotImplementedError(f"{type(self).__name__} defines no call()")
+            handle = self._handle
+        return self._apply(handle, args, kwargs)
+
+    def compute_mask(self, inputs, mask=None):
+        """The mask of the result."""
+        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
+            return None
+        leaves = nest.flatten(inputs)
+        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
+        if all(one is None for one in masks) and self._handle.class_name not in ("Masking", "Embedding", "ReversibleEmbedding"):
+            return None
+        masks += [None] * (len(leaves) - len(masks))
+        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
+        return made[0] if made else None
+
+    def get_config(self):
+        if self._is_written:
+            policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
+            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
+        config = {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
+        return {name: _tuples(value) if name in _SIZES else value for name, value in config.items()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    # --- calls of the engine ---
+
+    def _build_for_engine(self, shapes):
+        shapes = [TensorShape(shape) for shape in shapes]
+        pending = getattr(self._local, "pending", None)
+        given = shapes[0] if len(shapes) == 1 else shapes
+        if pending is not None and pending[0]:
+            first = nest.flatten(pending[0][0])
+            given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
+        if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
+            self.build(given)
+        elif pending is None:
+            self._built_without_call(shapes)
+
+    def _built_without_call(self, shapes):
+        """Somebody wants the weights, and build() makes none."""
+
+    def _stored_names(self, keys):
+        """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
+        places = {}
+
+        def visit(value, path):
+            if isinstance(value, Layer):
+                places.setdefault(value._handle.key, path)
+            elif isinstance(value, (list, tuple, dict)):
+                used = {}
+                for part in value.values() if isinstance(value, dict) else value:
+                    if isinstance(part, (Layer, list, tuple, dict)):
+                        name = _in_files(type(part).__name__) if isinstance(part, Layer) else "container"
+                        count = used[name] = used.get(name, -1) + 1
+                        visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
+        for name in sorted(vars(self)):
+            if not name.startswith("__") and name not in _FRONT:
+                visit(vars(self)[name], name)
+        return [places[key] for key in keys] if all(key in places for key in keys) else None
+
+    def _call_for_engine(self, inputs, training, masks):
+        pending = getattr(self._local, "pending", None)
+        self._local.pending = None
+        if pending is None:
+            args, kwargs = (inputs[0] if len(inputs) == 1 else inputs,), {}
+        else:
+            structure, leaves, places = pending[0:2], pending[2], pending[3]
+            leaves = list(leaves)
+            for place, value in zip(places, inputs):
+                leaves[place] = value
+            args, kwargs = nest.pack_sequence_as(structure, leaves)
+        named = _call_parameters(type(self))
+        if "training" in named and "training" not in kwargs and len(args) <= named.index("training"):
+            kwargs["training"] = training
+        if "mask" in named and "mask" not in kwargs and any(mask is not None for mask in masks):
+            kwargs["mask"] = masks[0] if len(masks) == 1 else masks
+        result = self.call(*args, **kwargs)
+        self._local.result = result
+        return [convert_to_tensor(leaf) for leaf in nest.flatten(result) if leaf is not None]
+
+    def _mask_for_engine(self, inputs, masks, results):
+        if type(self).compute_mask is Layer.compute_mask:
+            return None
+        made = self.compute_mask(inputs[0] if len(inputs) == 1 else inputs, masks[0] if len(masks) == 1 else masks)
+        return list(made) if isinstance(made, (list, tuple)) else [made] * results
+
+    # --- calling ---
+
+    def __call__(self, *args, **kwargs):
+        return self._call_with(args, kwargs)
+
+    def _call_with(self, args, kwargs):
+        if not self._is_written:
+            return self._apply(self._handle, args, kwargs)
+        options = {}
+        if "training" in kwargs:
+            training = kwargs["training"]
+            if training is not None:
+                options["training"] = bool(training)
+            if "training" not in _call_parameters(type(self)) or training is None:
+                kwargs = {key: value for key, value in kwargs.items() if key != "training"}
+        if args and isinstance(args[0], (list, tuple)) and _of_numbers(args[0]):
+            args = (convert_to_tensor(args[0]),) + args[1:]  # numbers in lists
+        leaves = nest.flatten((args, kwargs))
+        leaves = [convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        if args and isinstance(args[0], (int, float)) and not isinstance(args[0], bool):
+            leaves[0] = convert_to_tensor(leaves[0])
+        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
+            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, KerasTensor)]
+            plain = not kwargs and len(args) == 1 and (len(places) == len(leaves))
+            if plain and not isinstance(args[0], dict):
+                return self._unpacked(self._drawn(leaves, self._handle.apply_symbolic(leaves, options)))
+            return _Call(self, args, kwargs, leaves, places)._made(options)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self._local.pending = (args, kwargs, leaves, places)
+        try:
+            return self._unpacked(self._handle.apply([leaves[place] for place in places], options))
+        finally:
+            self._local.pending = None
+
+    def _unpacked(self, flat):
+        """The results in the structure that call() gave them."""
+        result = getattr(self._local, "result", None)
+        self._local.result = None
+        parts = iter(flat)
+        if not nest.is_nested(result):
+            return next(parts) if flat else None
+        return nest.map_structure(lambda leaf: None if leaf is None else next(parts), result)
+
+    def _apply(self, handle, args, kwargs):
+        """A layer of the engine: its inputs, and what a call may say beside them."""
+        options, inputs = {}, list(args)
+        if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
+            mask = inputs.pop()  # layer(x, mask)
+            if mask is not None:
+                options["mask"] = mask
+        for name in ("inputs", "query", "value", "key", "sequences", "x"):
+            if name in kwargs and kwargs[name] is not None:
+                inputs.append(kwargs[name])
+        for name, value in kwargs.items():
+            if name in _CALL_OPTIONS:
+                options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
+            elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
+                raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
+        if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) and not handle.takes_list and _of_numbers(inputs[0]):
+            inputs = [convert_to_tensor(inputs[0])]
+        leaves = nest.flatten(inputs)
+        if isinstance(handle, _lockstep.Model) and len(inputs) == 1 and isinstance(inputs[0], dict):
+            leaves = [inputs[0][name] for name in handle.input_names()]
+        if not leaves:
+            raise TypeError(f"{handle.class_name} \"{handle.name}\" takes inputs")
+        if "initial_state" in options and options["initial_state"] is not None:
+            options["initial_state"] = nest.flatten(options["initial_state"])
+        if options.get("training") is not None:
+            options["training"] = bool(options["training"])
+        if any(isinstance(leaf, KerasTensor) for leaf in leaves):
+            results = self._drawn(leaves, handle.apply_symbolic(leaves, options))
+        else:
+            results = handle.apply(leaves, options)
+        if handle.class_name == "Functional" and self.__dict__.get("_output_structure") is not None:
+            return nest.pack_sequence_as(self._output_structure, results)
+        return results[0] if len(results) == 1 else results if isinstance(handle, _lockstep.Model) else tuple(results)
+
+    # --- parts ---
+
+    def __setattr__(self, name, value):
+        if "_handle" in self.__dict__ and self._is_written and name not in type(self).__dict__:
+            self._hold(value)
+        elif "_handle" not in self.__dict__ and isinstance(value, (Layer, Variable)):
+            raise RuntimeError(f"{type(self).__name__}: call super().__init__() before layers and variables become attributes")
+        descriptor = getattr(type(self), name, None)
+        if isinstance(descriptor, property) and descriptor.fset is None:
+            self.__dict__[name] = value
+            raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
+        object.__setattr__(self, name, value)
+
+    def _hold(self, value):
+        """Layers and variables in attributes are part of this one."""
+        if isinstance(value, Layer):
+            if value._handle.key not in self._held and value is not self:
+                self._held.add(value._handle.key)
+                self._handle.hold_layer(value._handle)
+        elif isinstance(value, Variable):
+            if ("variable", value._id) not in self._held:
+                self._held.add(("variable", value._id))
+                self._handle.hold_variable(value)
+        elif isinstance(value, (list, tuple)):
+            for part in value:
+                self._hold(part)
+        elif isinstance(value, dict):
+            for part in value.values():
+                self._hold(part)
+
+    def add_weight(self, *args, **kwargs):
+        """A weight of this layer: add_weight(shape, initializer, dtype, trainable, ..., name=)."""
+        if args and isinstance(args[0], str):  # Keras 2: the name first
+            return self._add_weight(*args[1:], name=args[0], **kwargs)
+        return self._add_weight(*args, **kwargs)
+
+    def _add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
+                    constraint=None, aggregation=None, name=None, **kwargs):
+        variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
+                                           _initializer(initializer), serialized(regularizer), serialized(constraint),
+                                           bool(trainable))
+        self._held.add(("variable", variable._id))
+        return variable
+
+    add_variable = add_weight
+
+    @property
+    def submodules(self):
+        """The layers inside, and those inside of them."""
+        inside = self._inside()
+        return tuple(inside) + tuple(layer for part in inside for layer in part.submodules)
+
+    def add_loss(self, loss):
+        """A scalar that is added to the loss of the step."""
+        for one in nest.flatten(loss):
+            self._handle.add_loss(one)
+
+    def adapt(self, data, batch_size=None, steps=None):
+        """Learns from data before training: an array, or batches, of which `steps` may say how many."""
+        from .. import ops
+        batches = [convert_to_tensor(batch) for batch in batches_of(data, steps)]
+        if not batches:
+            raise ValueError(f"{type(self).__name__}.adapt: there is no data to learn from")
+        _lockstep.Layer.adapted(self._handle, ops.concat(batches, 0) if len(batches) > 1 else batches[0])
+
+    @property
+    def name(self):
+        return self._handle.name
+
+    @property
+    def path(self):
+        return self._handle.path
+
+    @property
+    def built(self):
+        return self._handle.built or type(self).__dict__.get("_needs_no_input", False)
+
+    @built.setter
+    def built(self, value):
+        pass  # the engine knows
+
+    @property
+    def trainable(self):
+        return self._handle.trainable
+
+    @trainable.setter
+    def trainable(self, value):
+        self._handle.trainable = bool(value)
+
+    @property
+    def weights(self):
+        return self._handle.weights()
+
+    variables = weights
+
+    @property
+    def trainable_weights(self):
+        return self._handle.trainable_weights()
+
+    trainable_variables = trainable_weights
+
+    @property
+    def non_trainable_weights(self):
+        return self._handle.non_trainable_weights()
+
+    non_trainable_variables = non_trainable_weights
+
+    def get_weights(self):
+        return [weight.numpy() for weight in self._handle.weights()]
+
+    def set_weights(self, weights):
+        self._handle.set_weights([convert_to_tensor(weight) for weight in weights])
+
+    def load_own_variables(self, store):
+        """Weights of this layer alone, by number, as files of Keras have them."""
+        own = self._own_weights()
+        if len(store) != len(own):
+            raise ValueError(f"layer \"{self.name}\" has {len(own)} weights, {len(store)} were given"
+                             + ("" if self.built else "; it is not built yet"))
+        for number, weight in enumerate(own):
+            weight.assign(store[str(number)])
+
+    def _own_weights(self):
+        inside = {weight._id for layer in self._inside() for weight in layer.weights}
+        return [weight for weight in self.weights if weight._id not in inside]
+
+    def save_own_variables(self, store):
+        """The same, the other way."""
+        for number, weight in enumerate(self._own_weights()):
+            store[str(number)] = weight.numpy()
+
+    def count_params(self):
+        return self._handle.count_params()
+
+    @property
+    def losses(self):
+        return self._handle.losses()
+
+    @property
+    def dtype(self):
+        return self._handle.variable_dtype.name
+
+    @property
+    def dtype_policy(self):
+        from . import DTypePolicy
+        return DTypePolicy(self._handle.dtype_policy)
+
+    @dtype_policy.setter
+    def dtype_policy(self, value):
+        raise AttributeError(f"{type(self).__name__}.dtype_policy cannot be set to {getattr(value, 'name', value)!r}: give the layer "
+                             "dtype= when it is made")
+
+    autocast = True
+
+    @property
+    def metrics(self):
+        """Of this layer and those inside."""
+        from .metrics import Metric
+        own = [value for value in vars(self).values() if isinstance(value, Metric)]
+        return own + [metric for layer in self._inside() for metric in layer.metrics]
+
+    def _inside(self):
+        return [wrapped(handle) for handle in self._handle.layers()]
+
+    @property
+    def compute_dtype(self):
+        return self._handle.compute_dtype.name
+
+    @property
+    def variable_dtype(self):
+        return self._handle.variable_dtype.name
+
+    def compute_output_shape(self, *input_shape, **named):
+        """The shape of the result for inputs of these shapes."""
+        given = [shape for shape in (*input_shape, *named.values()) if shape is not None]
+        shapes = [Input(batch_shape=tuple(shape)) for one in given for shape in _shape_leaves(one)]
+        several = len(shapes) > 1 and not (self._handle.inputs_are_arguments and len(given) > 1)
+        result = self(shapes) if several or self._handle.takes_list else self(*shapes)
+        return nest.map_structure(lambda t: tuple(t.shape), result)
+
+    def compute_output_spec(self, *args, **kwargs):
+        """The result for values of a model, which says its shape and dtype."""
+        if type(self).compute_output_shape is Layer.compute_output_shape:
+            return self(*args, **kwargs)
+        shapes = [nest.map_structure(lambda value: tuple(value.shape), arg) for arg in args]
+        return tree.map_shape_structure(lambda shape: KerasTensor(shape, self.compute_dtype), self.compute_output_shape(*shapes))
+
+    @property
+    def metrics_variables(self):
+        return [variable for metric in self.metrics for variable in metric.variables]
+
+    def build_from_config(self, config):
+        """Makes the weights as a file says that they were made."""
+        if config:
+            shape = config.get("input_shape", config.get("shapes_dict", config))
+            self.build(**shape) if isinstance(shape, dict) and "shapes_dict" in config else self.build(shape)
+
+    def get_build_config(self):
+        """The shapes of the inputs that it was built for."""
+        shapes = [tuple(None if size is not None and size < 0 else size for size in shape) for shape in self._handle.build_shapes]
+        return {"input_shape": shapes[0] if len(shapes) == 1 else shapes} if shapes else None
+
+    def __getattr__(self, name):
+        if isinstance(getattr(type(self), name, None), property):
+            raise AttributeError(f"layer \"{self.name}\" has no {name}: it was not called with a value of a model yet")
+        # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
+        if name.startswith("_") or "_handle" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if not self._is_written:
+            for weight in self._handle.weights():
+                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
+                    return weight
+            config = self._handle.get_config()
+            if name in config:
+                value = config[name]
+                if name.endswith("activation") and isinstance(value, str):
+                    from . import activations
+                    return activations.get(value)
+                return tuple(value) if isinstance(value, list) else value
+            if name in ("bias", "kernel", "embeddings", "gamma", "beta"):
+                return None
+        raise AttributeError(f"{type(self).__name__} \"{self.name}\" has no attribute {name!r}")
+
+    @property
+    def _name_in_files(self):
+        return saving.make_known(type(self))
+
+    def _serialized_for_file(self):
+        return self._handle.serialize()
+
+    def _by_reference(self):
+        return {"class_name": "PythonReference", "config": {"key": self._handle.key}}
+
+    # --- where it stands in a model that is put together ---
+
+    def _drawn(self, inputs, outputs):
+        """Notes a call with values of a model; whoever holds the outputs holds this object too."""
+        self.__dict__["_symbolic"] = (inputs, outputs)
+        for output in outputs:
+            output._layer = self
+        return outputs
+
+    def _ends(self):
+        """What it was called with last, and what came of it."""
+        model = self.__dict__.get("_sequential")
+        if "_symbolic" not in self.__dict__ and model is not None and model() is not None:
+            model()._call_layers()
+        if "_symbolic" not in self.__dict__:
+            raise AttributeError(f"layer \"{self.name}\" was not called with a value of a model yet")
+        return self._symbolic
+
+    @property
+    def input(self):
+        inputs = self._ends()[0]
+        return inputs[0] if len(inputs) == 1 else inputs
+
+    @property
+    def output(self):
+        outputs = self._ends()[1]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @property
+    def input_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.input)
+
+    @property
+    def output_shape(self):
+        return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+# Settings that are tuples in Keras' configurations.
+_SIZES = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "target_shape", "cropping", "padding", "size", "dims",
+          "noise_shape", "factor", "height_factor", "width_factor")
+
+
+def _tuples(value):
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+def _policy_name(dtype):
+    if dtype is None:
+        return ""
+    if isinstance(dtype, dict):  # of a file
+        return dtype["config"]["name"]
+    return dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtypes.as_dtype(dtype).name
+
+
+def _of_numbers(value):
+    """Whether lists hold numbers, and no tensors."""
+    leaves = nest.flatten(value)
+    return bool(leaves) and all(isinstance(leaf, (bool, int, float, np.number)) for leaf in leaves)
+
+
+def _initializer(initializer):
+    from . import initializers
+    if initializer is None:
+        return "glorot_uniform"
+    if isinstance(initializer, (str, dict)):
+        return initializer
+    if inspect.isclass(initializer):
+        initializer = initializer()
+    if isinstance(initializer, initializers.Initializer) and hasattr(initializer, "_config"):
+        return initializer._serialized()
+    return lambda shape, dtype: initializer(shape, dtype=dtype)
+
+
+def _shape_leaves(shape):
+    """One shape, or several in a list or a dictionary."""
+    if isinstance(shape, dict):
+        return [leaf for part in shape.values() for leaf in _shape_leaves(part)]
+    if isinstance(shape, TensorShape) or all(size is None or isinstance(size, (int, np.integer)) for size in shape):
+        return [shape]
+    return [leaf for part in shape for leaf in _shape_leaves(part)]
+
+
+def batches_of(data, steps=None):
+    """What a layer adapts to, as batches: arrays are one, of (x, y) it is x."""
+    from .utils import PyDataset
+    if isinstance(data, PyDataset):
+        batches = (data[number] for number in range(len(data)))
+    elif (hasattr(data, "_handle") or hasattr(data, "__next__")) and not is_tensor(data):
+        batches = iter(data)
+    elif isinstance(data, list) and data and isinstance(data[0], (np.ndarray, tuple)):
+        batches = iter(data)
+    else:
+        return [data]
+    return [batch[0] if isinstance(batch, tuple) else batch for batch in itertools.islice(batches, steps)]
+
+
+_parameters_of_call = {}
+
+
+def _call_parameters(cls):
+    if cls not in _parameters_of_call:
+        _parameters_of_call[cls] = [name for name in inspect.signature(cls.call).parameters if name != "self"]
+    return _parameters_of_call[cls]
+
+
+# A configuration that names a layer which is there already.
+_lockstep.register_object("layer", "PythonReference", lambda config: _objects[config["key"]]._handle)
+
+
+def _in_files(class_name):
+    """Keras' rule for names of classes in files."""
+    name = re.sub(r"\W+", "", class_name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+class _Call(Layer):
+    """A call of a layer with more than its inputs, as a step of a model that is being put together."""
+
+    def __init__(self, layer, args, kwargs, leaves, places):
+        super().__init__(name=None)
+        self._layer = layer
+        self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
+
+    def _made(self, options):
+        made = self._unpacked(self._handle.apply_symbolic([self._leaves[place] for place in self._places], options))
+        return made
+
+    def call(self, inputs):
+        leaves = list(self._leaves)
+        for place, value in zip(self._places, inputs if isinstance(inputs, (list, tuple)) else [inputs]):
+            leaves[place] = value
+        args, kwargs = nest.pack_sequence_as(self._structure, leaves)
+        return self._layer(*args, **kwargs)

@@ -1,0 +1,187 @@
+"""Recurrent layers whose cells are written in Python: RNN and StackedRNNCells.
+
+A cell is a layer with ``state_size`` and ``call(inputs, states)``, which returns the output and the states after it. Where all cells
+are the engine's, the engine's RNN is made; else the one here, whose steps are one loop of the engine.
+"""
+
+from .. import _lockstep, nest
+from ..ops import _sizes
+from ..tensor import convert_to_tensor
+from . import saving
+from ._layer import Layer
+
+
+def _is_of_engine(cell):
+    if isinstance(cell, (list, tuple)):
+        return all(_is_of_engine(part) for part in cell)
+    return not (isinstance(cell, Layer) and cell._is_written)
+
+
+def _revived(cell):
+    """A cell of a configuration."""
+    if isinstance(cell, (list, tuple)):
+        return [_revived(part) for part in cell]
+    return saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
+
+
+def _built(cell, shape):
+    if not cell.built:
+        cell._handle.build([_sizes(shape)])
+
+
+def _last_size(cell):
+    sizes = nest.flatten(getattr(cell, "output_size", None) or cell.state_size)
+    return _sizes(sizes[0])
+
+
+def classes(engine_rnn, engine_stack):
+    """RNN and StackedRNNCells, which make one of the engine's where they can."""
+
+    class StackedRNNCells(Layer):
+        """Cells one after the other, as one cell."""
+
+        def __new__(cls, cells=(), **kwargs):
+            cells = _revived(cells)
+            return engine_stack(cells=list(cells), **kwargs) if cls is StackedRNNCells and _is_of_engine(cells) else \
+                super().__new__(cls)
+
+        def __init__(self, cells, **kwargs):
+            super().__init__(**kwargs)
+            self.cells = _revived(list(cells))
+
+        @property
+        def state_size(self):
+            return [cell.state_size for cell in self.cells]
+
+        @property
+        def output_size(self):
+            return getattr(self.cells[-1], "output_size", None) or nest.flatten(self.cells[-1].state_size)[0]
+
+        def build(self, input_shape):
+            shape = list(input_shape)
+            for cell in self.cells:
+                _built(cell, shape)
+                shape = shape[:1] + _last_size(cell)
+
+        def call(self, inputs, states, training=False):
+            after = []
+            for cell, state in zip(self.cells, states):
+                inputs, new = cell(inputs, state if nest.is_nested(state) else [state])
+                after.append(list(new) if nest.is_nested(state) else nest.flatten(new)[0])
+            return inputs, after
+
+        def get_config(self):
+            return {**super().get_config(), "cells": [saving.serialize_keras_object(cell) for cell in self.cells]}
+
+    class RNN(Layer):
+        """A sequence through a cell: one of the engine's, a list of them, or a layer of your own with call(inputs, states) and
+        state_size."""
+
+        def __new__(cls, cell=None, return_sequences=False, return_state=False, go_backwards=False, stateful=False, unroll=False,
+                    zero_output_for_mask=False, **kwargs):
+            cell = _revived(cell)
+            if cls is not RNN or not _is_of_engine(cell) or cell is None:
+                return super().__new__(cls)
+            return engine_rnn(engine_stack(cells=list(cell)) if isinstance(cell, (list, tuple)) else cell,
+                              return_sequences=return_sequences, return_state=return_state, go_backwards=go_backwards,
+                              stateful=stateful, unroll=unroll, zero_output_for_mask=zero_output_for_mask, **kwargs)
+
+        def __init__(self, cell, return_sequences=False, return_state=False, go_backwards=False, stateful=False, unroll=False,
+                     zero_output_for_mask=False, **kwargs):
+            super().__init__(**kwargs)
+            cell = _revived(cell)
+            cell = StackedRNNCells(cell) if isinstance(cell, (list, tuple)) else cell
+            for name in ("call", "state_size"):
+                if not hasattr(cell, name):
+                    raise ValueError(f"RNN: a cell has {name}, {cell!r} has none")
+            self.cell = cell
+            self.return_sequences, self.return_state, self.go_backwards = return_sequences, return_state, go_backwards
+            self.stateful, self.unroll, self.zero_output_for_mask = stateful, unroll, zero_output_for_mask
+            self.states = None
+            self.supports_masking = True
+
+        def build(self, input_shape, initial_state_shape=None):
+            _built(self.cell, [input_shape[0], *input_shape[2:]])
+            if self.stateful and self.states is None:
+                if input_shape[0] is None:
+                    raise ValueError("RNN: a stateful layer has to know the batch size: Input(batch_shape=...)")
+                self.states = [self.add_weight([input_shape[0], *_sizes(size)], "zeros", trainable=False, name=f"state_{number}")
+                               for number, size in enumerate(nest.flatten(self.cell.state_size))]
+
+        def reset_state(self):
+            """The states become zeros."""
+            for state in self.states or ():
+                state.assign(_lockstep.ops.zeros_like(state))
+
+        reset_states = reset_state
+
+        def compute_mask(self, inputs, mask=None):
+            kept = mask[0] if isinstance(mask, (list, tuple)) else mask
+            kept = kept if self.return_sequences else None
+            return [kept] + [None] * len(nest.flatten(self.cell.state_size)) if self.return_state else kept
+
+        def call(self, sequences, initial_state=None, mask=None, training=False):
+            ops = _lockstep.ops
+            sizes = nest.flatten(self.cell.state_size)
+            if initial_state is not None:
+                states = [convert_to_tensor(state) for state in nest.flatten(initial_state)]
+            elif self.stateful:
+                states = [state.value() for state in self.states]
+                if states[0].shape[0] != sequences.shape[0]:
+                    raise ValueError(f"RNN: a stateful layer keeps the batch size that it was built for, {states[0].shape[0]}, "
+                                     f"received {sequences.shape[0]}")
+            else:
+                states = [ops.full([sequences.shape[0]] + _sizes(size), 0.0, sequences.dtype) for size in sizes]
+
+            def step(x, states):
+                output, after = self.cell(x, nest.pack_sequence_as(self._structure, states))
+                return output, [convert_to_tensor(state) for state in nest.flatten(after)]
+            steps = [ops.moveaxis(sequences, [1], [0])]
+            if mask is not None:
+                mask = convert_to_tensor(mask)
+                steps.append(ops.moveaxis(mask, [1], [0]))
+            last, outputs, final = self._loop(step, steps, states, sequences)
+            if self.stateful:
+                for state, value in zip(self.states, last):
+                    state.assign(value)
+            result = outputs if self.return_sequences else final
+            if not self.return_state:
+                return result
+            return (result, *nest.pack_sequence_as(self._structure, last))
+
+        @property
+        def _structure(self):
+            return self.cell.state_size if nest.is_nested(self.cell.state_size) else [self.cell.state_size]
+
+        def _loop(self, step, steps, states, sequences):
+            """The last states, the outputs in order of the steps, and the last output."""
+            ops = _lockstep.ops
+            masked = len(steps) > 1
+            size = [sequences.shape[0]] + _last_size(self.cell)
+            before = [ops.full(size, 0.0, sequences.dtype)] if masked else []
+
+            def one(carry, x):
+                output, after = step(x[0], list(carry[:len(states)]))
+                if masked:
+                    def kept(new, old):
+                        keep = ops.reshape(x[1], [x[1].shape[0]] + [1] * (len(new.shape) - 1))
+                        return ops.where(keep, new, old)
+                    after = [kept(new, old) for new, old in zip(after, carry)]
+                    hidden = ops.zeros_like(output) if self.zero_output_for_mask else carry[-1]
+                    shown, output = kept(output, hidden), kept(output, carry[-1])
+                    return after + [output], [shown]
+                return after, [output]
+            last, outputs = _lockstep.scan(one, states + before, steps, self.go_backwards)
+            whole = ops.moveaxis(outputs[0], [0], [1])
+            final = last[-1] if masked else whole[:, 0] if self.go_backwards else whole[:, -1]
+            if self.go_backwards:
+                whole = ops.reverse(whole, [1])
+            return last[:len(states)], whole, final
+
+        def get_config(self):
+            return {**super().get_config(), "cell": saving.serialize_keras_object(self.cell),
+                    "return_sequences": self.return_sequences, "return_state": self.return_state,
+                    "go_backwards": self.go_backwards, "stateful": self.stateful, "unroll": self.unroll,
+                    "zero_output_for_mask": self.zero_output_for_mask}
+
+    return RNN, StackedRNNCells
