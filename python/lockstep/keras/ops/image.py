@@ -1,0 +1,5 @@
+"""keras.ops.image."""
+
+from ...image import resize, rgb_to_grayscale  # noqa: F401
+
+__all__ = []
