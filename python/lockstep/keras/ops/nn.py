@@ -4,7 +4,7 @@ import builtins
 
 from ... import dtypes, nn
 from .. import activations, losses
-from ..backend import epsilon as _epsilon, floatx
+from ..backend import epsilon as _epsilon, floatx, standardize_data_format
 from ..layers import symbolic
 from ._defining import _define, _float, _joined_float, _named, _of_floats, _op, _ops, _public, _tensor, _tf
 from .linalg import norm
@@ -104,18 +104,13 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
     return made if offset is None else made + _tf.reshape(offset, shaped)
 
 
-def _format(data_format):
-    from .backend import standardize_data_format
-    return standardize_data_format(data_format)
-
-
 def _pooling(kind):
     def op(inputs, pool_size, strides=None, padding="valid", data_format=None):
         x = _float(inputs)
         rank = x.ndim - 2
         sizes, steps = ([given] * rank if isinstance(given, int) else list(given)
                         for given in (pool_size, pool_size if strides is None else strides))
-        return getattr(_ops, f"{kind}_pool{rank}d")(x, sizes, steps, padding.upper(), _format(data_format))
+        return getattr(_ops, f"{kind}_pool{rank}d")(x, sizes, steps, padding.upper(), standardize_data_format(data_format))
     return op
 
 
@@ -129,7 +124,7 @@ def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_
     x, kernel = _joined_float(inputs, kernel)
     rank = x.ndim - 2
     steps, dilations = ([given] * rank if isinstance(given, int) else list(given) for given in (strides, dilation_rate))
-    return getattr(_ops, f"conv{rank}d")(x, kernel, steps, padding.upper(), dilations, _format(data_format))
+    return getattr(_ops, f"conv{rank}d")(x, kernel, steps, padding.upper(), dilations, standardize_data_format(data_format))
 
 
 @_op
