@@ -322,12 +322,9 @@ void bind_layers(nb::module_& m) {
       .def(
           "__init__",
           [](KerasTensor* self, Any size, Any type, Any, Any, Any, const std::string& name) {
-            const Shape whole = shape(size);
-            require(whole.rank() > 0, ErrorCode::unsupported, here(),
-                    "KerasTensor: a value of a model has a first dimension, that of the batch");
-            keras::InputOptions options{.batch_size = whole[0], .name = name};
+            keras::InputOptions options{.name = name, .batch_shape = shape(size)};
             if (!type.is_none()) options.dtype = dtype(type);
-            new (self) KerasTensor(keras::Input(Shape(whole.span().subspan(1)), options, here()));
+            new (self) KerasTensor(keras::Input({}, options, here()));
           },
           "shape"_a, "dtype"_a = nb::none(), "sparse"_a = nb::none(), "ragged"_a = nb::none(),
           "record_history"_a = nb::none(), "name"_a = "")
