@@ -68,8 +68,14 @@ class WrittenLayer final : public Base, public Written {
   }
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const nb::gil_scoped_acquire acquire;
-    return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
-                                                   python::to_python(context.masks)));
+    try {
+      return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
+                                                     python::to_python(context.masks)));
+    } catch (const nb::python_error& error) {
+      // Whoever looks for sizes that fit tries others after a mistake; not after Ctrl-C.
+      if (!error.matches(PyExc_Exception)) throw;
+      throw PythonError(error);
+    }
   }
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override {
     const nb::gil_scoped_acquire acquire;
