@@ -21,6 +21,7 @@ KerasTensor.shape = property(lambda self: TensorShape(self._shape))
 KerasTensor.ndim = property(lambda self: len(self._shape))
 KerasTensor._defers_tensor_operators = True
 KerasTensor.__array_priority__ = 200
+KerasTensor.sparse = KerasTensor.ragged = False  # there are none
 KerasTensor.__repr__ = lambda self: f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
 KerasTensor.__doc__ = "A value of a model that is being put together: what a layer will be given or give back."
 

@@ -6,6 +6,7 @@ import math as _math
 import numpy as np
 
 from ... import dtypes
+from ...function import while_loop as _while_loop
 from ._defining import (_countable, _define, _float, _joined, _joined_float, _named, _of_any, _of_floats, _of_two, _of_two_bools,
                         _of_two_floats, _op, _ops, _public, _tensor, _tf, _to_tensor)
 
@@ -14,14 +15,13 @@ _range, _slice = builtins.range, builtins.slice
 
 _define(globals(), "negative abs absolute=abs sign square", _of_any)
 _define(globals(), "floor ceil sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh arcsin=asin arccos=acos arctan=atan "
-                   "arcsinh=asinh arccosh=acosh arctanh=atanh asin acos atan asinh acosh atanh trunc reciprocal", _of_floats)
+                   "arcsinh=asinh arccosh=acosh arctanh=atanh asin acos atan asinh acosh atanh reciprocal", _of_floats)
 _define(globals(), "isnan=is_nan isinf=is_inf isfinite=is_finite", _of_floats)
 _define(globals(), "add subtract multiply maximum minimum power=pow mod=floormod floor_divide=floordiv remainder=floormod", _of_two)
 _define(globals(), "divide true_divide=divide divide_no_nan arctan2=atan2", _of_two_floats)
 _define(globals(), "equal not_equal less less_equal greater greater_equal", _of_two)
 _define(globals(), "logical_and logical_or logical_xor", _of_two_bools)
 logical_not = _op(lambda x: _tf.logical_not(_tensor(x, dtypes.bool)))
-fmax, fmin = globals()["maximum"], globals()["minimum"]
 
 
 @_op
@@ -81,6 +81,57 @@ signbit = _op(lambda x: _tf.less(_tensor(x), 0) if not _tensor(x).dtype.is_float
               _tf.logical_or(_tf.less(x, 0.0), _tf.less(_tf.reciprocal(_tf.where(_tf.equal(x, 0.0), x, _tf.ones_like(_tensor(x)))), 0.0)))
 fmod = _op(lambda x1, x2: _truncated_rest(*_joined(x1, x2)))
 ldexp = _op(lambda x1, x2: _float(x1) * exp2(_tensor(x2, _float(x1).dtype)))
+
+
+@_op
+def trunc(x):
+    """Towards 0."""
+    x = _tensor(x)
+    return _tf.trunc(x) if x.dtype.is_floating else x
+
+
+def _of_numbers(name, function):
+    def op(x1, x2):
+        a, b = _joined(x1, x2)
+        made = function(a, b)
+        if not a.dtype.is_floating:
+            return made
+        return _tf.where(_tf.is_nan(a), b + _tf.zeros_like(a), _tf.where(_tf.is_nan(b), a + _tf.zeros_like(b), made))
+    return _named(name, op, function.__doc__ + " A number goes before NaN.")
+
+
+fmax, fmin = _of_numbers("fmax", _tf.maximum), _of_numbers("fmin", _tf.minimum)
+
+
+@_op
+def angle(x):
+    """That of a real number: pi below 0."""
+    x = _float(x)
+    made = _tf.where(_tf.less(x, 0.0), _tensor(_math.pi, x.dtype), _tf.zeros_like(x))
+    return _tf.where(_tf.is_nan(x), x, made)
+
+
+def _series(x, factors):
+    made = _tf.zeros_like(x)
+    for factor in reversed(factors):
+        made = made * x + factor
+    return made
+
+
+@_op
+def i0(x):
+    """Bessel's modified function of order 0."""
+    x = _float(x)
+    size = _tf.abs(_ops.cast(x, dtypes.float64))
+    # The series of (x / 2)^(2k) / k!^2 up to 15, and that of 1 / x behind it.
+    near = _series(_tf.square(_tf.minimum(size, 15.0) / 2.0), [1.0 / _math.factorial(k) ** 2 for k in _range(40)])
+    far_terms, term = [], 1.0
+    for k in _range(16):
+        far_terms.append(term)
+        term *= (2 * k + 1) ** 2 / (8.0 * (k + 1))
+    large = _tf.maximum(size, 15.0)
+    far = _tf.exp(large) * _tf.rsqrt(large * (2.0 * _math.pi)) * _series(1.0 / large, far_terms)
+    return _ops.cast(_tf.where(_tf.less(size, 15.0), near, far), x.dtype)
 
 
 def _truncated_rest(a, b):
@@ -158,18 +209,98 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return _tf.reduce_sum((y[..., 1:] + y[..., :-1]) * widths / 2.0, -1)
 
 
-def _bits(name):
-    function = getattr(np, name)
-
-    def op(x, y=None):
-        given = [_tf._known(part, name) for part in (_joined(x, y) if y is not None else [_tensor(x)])]
-        return _to_tensor(function(*given))
-    return _named(name, op, f"NumPy's {name}(), outside of compiled functions.")
+def _whole(*values):
+    values = _joined(*values)
+    if values[0].dtype.is_floating:
+        raise TypeError(f"takes integers or booleans, received {values[0].dtype.name}")
+    return values
 
 
-for _name in ("bitwise_and bitwise_or bitwise_xor bitwise_invert bitwise_not bitwise_left_shift bitwise_right_shift left_shift "
-              "right_shift gcd lcm").split():
-    globals()[_name] = _bits(_name)
+def _bit_count(dtype):
+    return {dtypes.uint8: 8, dtypes.int32: 32, dtypes.int64: 64}[dtype]
+
+
+def _and(a, b):
+    if a.dtype is dtypes.bool:
+        return _tf.logical_and(a, b)
+    if not a.symbolic and not b.symbolic:
+        return _to_tensor(np.bitwise_and(np.asarray(a), np.asarray(b)))
+    # Bit by bit: a number divided by a power of two, rounded down, is odd where it has that bit.
+    count = _bit_count(a.dtype)
+    wide = [_ops.cast(x, dtypes.int32) if a.dtype is dtypes.uint8 else x for x in (a, b)]
+    made, power = None, 1
+    for bit in _range(count):
+        left, right = (_tf.floormod(x, _tensor(2, x.dtype)) for x in wide)
+        wide = [_tf.floordiv(x, _tensor(2, x.dtype)) for x in wide]
+        weight = power if bit < count - 1 or a.dtype is dtypes.uint8 else -power
+        both = left * right * _tensor(weight, left.dtype) if weight != 1 else left * right
+        made = both if made is None else made + both
+        power *= 2
+    return _ops.cast(made, a.dtype)
+
+
+def _or(a, b):
+    return _tf.logical_or(a, b) if a.dtype is dtypes.bool else a + b - _and(a, b)
+
+
+def _xor(a, b):
+    return _tf.logical_xor(a, b) if a.dtype is dtypes.bool else a + b - _and(a, b) * _tensor(2, a.dtype)
+
+
+def _inverted(x):
+    if x.dtype is dtypes.bool:
+        return _tf.logical_not(x)
+    return _tensor(255, x.dtype) - x if x.dtype is dtypes.uint8 else -x - _tensor(1, x.dtype)
+
+
+bitwise_and = _named("bitwise_and", lambda x, y: _and(*_whole(x, y)), "The bits that both have.")
+bitwise_or = _named("bitwise_or", lambda x, y: _or(*_whole(x, y)), "The bits that one of them has.")
+bitwise_xor = _named("bitwise_xor", lambda x, y: _xor(*_whole(x, y)), "The bits in which they differ.")
+bitwise_invert = bitwise_not = _named("bitwise_invert", lambda x: _inverted(*_whole(x)), "The other bits.")
+
+
+def _shift(name, op, doc):
+    def shift(x, y):
+        a, b = (_ops.cast(v, dtypes.int32) if v.dtype is dtypes.bool else v for v in _whole(x, y))
+        return op(a, _tf.pow(_tensor(2, a.dtype) + _tf.zeros_like(b), b))
+    return _named(name, shift, doc)
+
+
+left_shift = bitwise_left_shift = _shift("bitwise_left_shift", _tf.multiply, "x times a power of two.")
+right_shift = bitwise_right_shift = _shift("bitwise_right_shift", _tf.floordiv, "x divided by a power of two, rounded down.")
+
+
+@_op
+def gcd(x1, x2):
+    """The greatest common divisor."""
+    a, b = _whole(x1, x2)
+    a, b = _tf.abs(a) + _tf.zeros_like(b), _tf.abs(b) + _tf.zeros_like(a)
+    return _while_loop(lambda a, b: _tf.reduce_any(_tf.not_equal(b, 0)),
+                       lambda a, b: (_tf.where(_tf.equal(b, 0), a, b),
+                                     _tf.where(_tf.equal(b, 0), b, _tf.floormod(a, _tf.where(_tf.equal(b, 0), _tf.ones_like(b), b)))),
+                       [a, b])[0]
+
+
+@_op
+def lcm(x1, x2):
+    """The least common multiple."""
+    a, b = _whole(x1, x2)
+    shared = gcd(a, b)
+    return _tf.where(_tf.equal(shared, 0), shared, _tf.abs(a) * _tf.floordiv(_tf.abs(b) + _tf.zeros_like(shared), _tf.maximum(shared, 1)))
+
+
+@_op
+def nextafter(x1, x2):
+    """The nearest number of the dtype on the way from x1 to x2; outside of compiled functions."""
+    a, b = _joined_float(x1, x2)
+    return _to_tensor(np.nextafter(_tf._known(a, "nextafter"), _tf._known(b, "nextafter")))
+
+
+@_op
+def view(x, dtype=None):
+    """The same memory as elements of another dtype; outside of compiled functions."""
+    x = _tensor(x)
+    return x if dtype is None else _to_tensor(_tf._known(x, "view").view(dtypes.as_dtype(dtype).as_numpy_dtype))
 
 
 __all__ = _public(globals())

@@ -4,7 +4,7 @@ import builtins
 
 import numpy as np
 
-from ._defining import _float, _joined, _op, _ops, _public, _tensor, _tf
+from ._defining import _float, _joined, _joined_float, _op, _ops, _public, _tensor, _tf
 
 _max = builtins.max
 
@@ -91,6 +91,27 @@ def corrcoef(x):
     spread = _tf.sqrt(_ops.diag_part(shared, 0))
     made = shared / (_tf.expand_dims(spread, 0) * _tf.expand_dims(spread, 1))
     return _tf.reshape(made, []) if x.ndim == 1 else made
+
+
+@_op
+def correlate(x1, x2, mode="valid"):
+    """The products of one list with the other, moved along it."""
+    if mode not in ("valid", "same", "full"):
+        raise ValueError(f"correlate: mode is valid, same or full, received {mode!r}")
+    a, b = _joined_float(x1, x2) if _tensor(x1).dtype.is_floating or _tensor(x2).dtype.is_floating else _joined(x1, x2)
+    if a.ndim != 1 or b.ndim != 1:
+        raise ValueError(f"correlate: takes two lists, received shapes {a.shape} and {b.shape}")
+    long, short = a.shape[0], b.shape[0]
+    swapped = long < short
+    if swapped:
+        a, b, long, short = b, a, short, long
+    around = {"valid": (0, 0), "full": (short - 1, short - 1), "same": ((short - 1) // 2 if swapped else short // 2,) * 2}[mode]
+    around = around if mode != "same" else (around[0], short - 1 - around[0])
+    padded = _tf.concat([_tf.zeros([around[0]], a.dtype), a, _tf.zeros([around[1]], a.dtype)], 0)
+    count = long + around[0] + around[1] - short + 1
+    places = np.arange(count)[:, None] + np.arange(short)
+    made = _tf.reduce_sum(_tf.gather(padded, _tensor(places.astype(np.int32))) * b, 1)
+    return _tf.reverse(made, [0]) if swapped else made
 
 
 __all__ = _public(globals())

@@ -82,6 +82,8 @@ def _running(name, function):
         x = _countable(x)
         if axis is None:
             x, axis = _tf.reshape(x, [-1]), 0
+        if isinstance(axis, (list, tuple)):
+            (axis,) = axis
         return function(_tensor(x, dtype), int(axis))
     return _named(name, op, function.__doc__)
 
@@ -115,6 +117,20 @@ def _extreme_without_nan(name, function, instead):
 
 
 nanmax, nanmin = _extreme_without_nan("nanmax", max, -_math.inf), _extreme_without_nan("nanmin", min, _math.inf)
+
+
+def _place_without_nan(name, function, instead):
+    def op(x, axis=None, keepdims=False):
+        x = _tensor(x)
+        if not x.dtype.is_floating:
+            return function(x, axis, keepdims)
+        nothing = _tf.is_nan(x)
+        made = function(_tf.where(nothing, _tensor(instead, x.dtype), x), axis, keepdims)
+        return _tf.where(_tf.reduce_all(nothing, axis, keepdims), _tensor(-1), made)
+    return _named(name, op, function.__doc__)
+
+
+nanargmax, nanargmin = _place_without_nan("nanargmax", argmax, -_math.inf), _place_without_nan("nanargmin", argmin, _math.inf)
 
 
 @_op

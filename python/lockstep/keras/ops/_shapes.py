@@ -6,6 +6,7 @@ import numpy as np
 
 from ... import dtypes
 from ._defining import _countable, _joined, _named, _op, _ops, _public, _tensor, _tf, _to_tensor
+from .core import _numbers
 
 _max, _min, _range = builtins.max, builtins.min, builtins.range
 
@@ -18,10 +19,17 @@ broadcast_to = _op(lambda x, shape: _tf.broadcast_to(_tensor(x), shape))
 repeat = _op(lambda x, repeats, axis=None: _tf.repeat(_tensor(x), repeats, axis))
 flip = _op(lambda x, axis=None: _tf.reverse(_tensor(x), list(_range(_tensor(x).ndim)) if axis is None else axis))
 fliplr, flipud = _op(lambda x: flip(x, 1)), _op(lambda x: flip(x, 0))
-meshgrid = _op(lambda *x, indexing="xy": _tf.meshgrid(*[_tensor(part) for part in x], indexing=indexing))
-take_along_axis = _op(lambda x, indices, axis=None: _ops.take_along_axis(
-    _tf.reshape(x, [-1]) if axis is None else _tensor(x), _tf.reshape(indices, [-1]) if axis is None else _tensor(indices),
-    0 if axis is None else axis))
+meshgrid = _op(lambda *x, indexing="xy": _tf.meshgrid(*[_tf.reshape(_tensor(part), [-1]) for part in x], indexing=indexing))
+
+
+@_op
+def take_along_axis(x, indices, axis=None):
+    """One element for each index, chosen along an axis."""
+    x, indices = _tensor(x), _numbers(indices)
+    if axis is None:
+        x, indices, axis = _tf.reshape(x, [-1]), _tf.reshape(indices, [-1]), 0
+    count = x.shape[axis]
+    return _ops.take_along_axis(x, _tf.where(_tf.less(indices, 0), indices + _tensor(count, indices.dtype), indices), axis)
 
 
 @_op
@@ -55,6 +63,9 @@ def swapaxes(x, axis1, axis2):
     """Two axes in each other's place."""
     x = _tensor(x)
     order = list(_range(x.ndim))
+    for axis in (axis1, axis2):
+        if not -x.ndim <= axis < x.ndim:
+            raise ValueError(f"swapaxes: there is no axis {axis} in shape {x.shape}")
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return _tf.transpose(x, order)
 
@@ -164,10 +175,7 @@ def get_item(x, key):
 @_op
 def take(x, indices, axis=None):
     """The parts along an axis, chosen by their numbers."""
-    x = _tensor(x)
-    indices = _tensor(indices)
-    if not indices.dtype.is_integer or indices.dtype is dtypes.uint8:
-        indices = _ops.cast(indices, dtypes.int32)
+    x, indices = _tensor(x), _numbers(indices)
     if axis is None:
         x, axis = _tf.reshape(x, [-1]), 0
     count = x.shape[axis]

@@ -299,8 +299,10 @@ def _patches(what, images, size, strides, dilation_rate, padding, data_format, s
     """Windows of images, each as the channels of one pixel: a convolution that picks."""
     def several(value, name):
         value = [value] * spatial if isinstance(value, int) else list(value)
-        if len(value) != spatial or _min(value) <= 0:
-            raise ValueError(f"{what}: {name} is a positive integer or {spatial} of them, received {value}")
+        if len(value) != spatial:
+            raise TypeError(f"{what}: {name} is an integer or {spatial} of them, received {value}")
+        if _min(value) <= 0:
+            raise ValueError(f"{what}: {name} is positive, received {value}")
         return value
     if not isinstance(size, int) and not isinstance(size, (list, tuple)):
         raise TypeError(f"{what}: size is an integer or {spatial} of them, received {size!r}")
@@ -309,8 +311,6 @@ def _patches(what, images, size, strides, dilation_rate, padding, data_format, s
     size = several(size, "size")
     strides = size if strides is None else several(strides, "strides")
     dilations = several(dilation_rate, "dilation_rate")
-    if _max(strides) > 1 and _max(dilations) > 1:
-        raise ValueError(f"{what}: strides > 1 go with a dilation_rate of 1, received {strides} and {dilations}")
     given = _checked(images, what, ranks=(spatial + 1, spatial + 2))
     batch = _Batch(given, data_format, spatial)
     x = batch.images if batch.images.dtype.is_floating else _ops.cast(batch.images, dtypes.float32)

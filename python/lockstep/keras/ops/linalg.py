@@ -61,6 +61,8 @@ def cholesky(x, upper=False):
         columns.append(column)
         rest = rest - _tf.matmul(column, column, transpose_b=True)
     made = _ops.cast(_tf.concat(columns, -1), given.dtype)
+    if not made.symbolic and bool(_tf.reduce_any(_tf.is_nan(made))):
+        raise ValueError("cholesky: a matrix is not positive definite")
     return _transposed(made) if upper else made
 
 
@@ -151,7 +153,7 @@ def _factored(x):
         pivots.append(pivot)
         turned = _tf.where(_tf.equal(pivot, j), _tensor(1.0, x.dtype), _tensor(-1.0, x.dtype))
         sign = turned if sign is None else sign * turned
-        factors = _column(x, j) / x[..., j:j + 1, j:j + 1] * _below(x.shape[-2], j, x.dtype, own=False)
+        factors = _tf.divide_no_nan(_column(x, j), x[..., j:j + 1, j:j + 1]) * _below(x.shape[-2], j, x.dtype, own=False)
         row = x[..., j:j + 1, :] * _tensor((np.arange(n) > j).astype(np.float32), x.dtype)
         column = _tensor((np.arange(n) == j).astype(np.float32), x.dtype)
         kept = x * (1.0 - _below(x.shape[-2], j, x.dtype, own=False) * column)
