@@ -348,11 +348,15 @@ void bind_nn(nb::module_& m) {
     return nn::compute_average_loss(arg(losses),
                                     {.sample_weight = tensor(weights), .global_batch_size = batch});
   });
-  m.def("scaled_dot_product_attention",
-        [](nb::handle q, nb::handle k, nb::handle v, Any mask, std::optional<double> scale, bool causal) {
-          return scaled_dot_product_attention(arg(q), arg(k), arg(v),
-                                              {.mask = tensor(mask), .scale = scale, .is_causal = causal});
-        });
+  m.def(
+      "scaled_dot_product_attention",
+      [](nb::handle q, nb::handle k, nb::handle v, Any mask, std::optional<double> scale, bool causal,
+         Any bias) {
+        return scaled_dot_product_attention(
+            arg(q), arg(k), arg(v),
+            {.mask = tensor(mask), .bias = tensor(bias), .scale = scale, .is_causal = causal});
+      },
+      nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg() = nb::none());
   using Conv = Tensor (*)(const TensorArg&, const TensorArg&, const ConvOptions&);
   const std::pair<const char*, Conv> convs[] = {{"conv1d", conv1d}, {"conv2d", conv2d}, {"conv3d", conv3d}};
   for (const auto& [name, op] : convs)

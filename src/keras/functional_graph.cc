@@ -128,7 +128,8 @@ std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<Tens
     try {
       std::vector<TensorSpec> outputs = specs(way.filled(inputs, way.one), way.one);
       const std::vector<TensorSpec> others = specs(way.filled(inputs, way.other), way.other);
-      if (!differ_in_sizes_alone(outputs, others)) continue;
+      require(differ_in_sizes_alone(outputs, others), ErrorCode::unsupported, where, "layer \"", layer.name(),
+              "\": the number of results, or of their dimensions, depends on sizes that are not known yet");
       for (size_t i = 0; i < outputs.size(); ++i)
         for (int d = 0; d < outputs[i].shape.rank(); ++d)
           if (outputs[i].shape[d] != others[i].shape[d]) outputs[i].shape[d] = -1;
@@ -137,17 +138,7 @@ std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<Tens
       if (!usual) usual = std::current_exception();
     }
   }
-  // A size of 1 fits where others do not: what is broadcast to a given shape. Then a 1 in the results may be anything.
-  try {
-    std::vector<TensorSpec> outputs = specs(with_unknown_as(inputs, 1), 1);
-    for (TensorSpec& output : outputs)
-      for (int d = 0; d < output.shape.rank(); ++d)
-        if (output.shape[d] == 1) output.shape[d] = -1;
-    return outputs;
-  } catch (const Error&) {
-    if (usual) std::rethrow_exception(usual);
-    throw;
-  }
+  std::rethrow_exception(usual);
 }
 
 KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inputs,

@@ -64,10 +64,10 @@ def _quantiles(x, q, axis, method, keepdims, counted):
 
 
 def _picked(ordered, places):
-    places = _ops.cast(places, dtypes.int32)
+    places = _tf.maximum(_ops.cast(places, dtypes.int32), 0)
     if places.ndim == 1:
         return _tf.gather(ordered, places, axis=-1)
-    return _ops.take_along_axis(ordered, _tf.maximum(places, 0), -1)
+    return _ops.take_along_axis(ordered, places, -1)
 
 
 def _all_counted(lines):

@@ -105,8 +105,8 @@ def correlate(x1, x2, mode="valid"):
     swapped = long < short
     if swapped:
         a, b, long, short = b, a, short, long
-    around = {"valid": (0, 0), "full": (short - 1, short - 1), "same": ((short - 1) // 2 if swapped else short // 2,) * 2}[mode]
-    around = around if mode != "same" else (around[0], short - 1 - around[0])
+    before = {"valid": 0, "full": short - 1, "same": (short - 1) // 2 if swapped else short // 2}[mode]
+    around = (before, short - 1 - before if mode == "same" else before)
     padded = _tf.concat([_tf.zeros([around[0]], a.dtype), a, _tf.zeros([around[1]], a.dtype)], 0)
     count = long + around[0] + around[1] - short + 1
     places = np.arange(count)[:, None] + np.arange(short)

@@ -83,6 +83,8 @@ def _running(name, function):
         if axis is None:
             x, axis = _tf.reshape(x, [-1]), 0
         if isinstance(axis, (list, tuple)):
+            if not axis:
+                return _tensor(x, dtype)
             (axis,) = axis
         return function(_tensor(x, dtype), int(axis))
     return _named(name, op, function.__doc__)

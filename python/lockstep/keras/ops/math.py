@@ -35,7 +35,6 @@ def erfinv(x):
         # Far out 1 - erf is what has digits.
         missing = _tf.where(_tf.greater(_tf.abs(near), 0.5), _tf.sign(near) * ((1.0 - _tf.abs(near)) - _tf.erfc(_tf.abs(made))),
                             _tf.erf(made) - near)
-        missing = _tf.where(_tf.greater(_tf.abs(near), 0.5), missing, missing)
         made = made - _tf.divide_no_nan(missing, slope)
     made = _tf.where(_tf.equal(_tf.abs(x), 1.0), _tf.sign(x) * _math.inf, made)
     made = _tf.where(_tf.greater(_tf.abs(x), 1.0), _tensor(_math.nan, made.dtype), made)
@@ -206,7 +205,9 @@ def _window(window, sequence_length, fft_length, dtype, what):
     return _tf.pad(window, [[before, fft_length - sequence_length - before]])
 
 
-def _check_lengths(x, sequence_length, fft_length, what):
+def _check_lengths(x, sequence_length, sequence_stride, fft_length, what):
+    if not isinstance(sequence_stride, int) or sequence_stride <= 0:
+        raise ValueError(f"{what}: sequence_stride is a positive integer, received {sequence_stride!r}")
     if x.dtype not in (dtypes.float32, dtypes.float64):
         raise TypeError(f"{what}: takes float32 or float64, received {x.dtype.name}")
     if fft_length < sequence_length:
@@ -216,8 +217,8 @@ def _check_lengths(x, sequence_length, fft_length, what):
 @_op
 def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=True):
     """The transforms of windows of a signal."""
-    x = _float(x)
-    _check_lengths(x, sequence_length, fft_length, "stft")
+    x = _tensor(x)
+    _check_lengths(x, sequence_length, sequence_stride, fft_length, "stft")
     if center:
         x = _tf.pad(x, [[0, 0]] * (x.ndim - 1) + [[fft_length // 2, fft_length // 2]], "REFLECT")
     shape = _window(window, sequence_length, fft_length, x.dtype, "stft")
@@ -230,7 +231,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
 def istft(x, sequence_length, sequence_stride, fft_length, length=None, window="hann", center=True):
     """The signal of which these are the transforms: windows added where they overlap, divided by what the windows weigh there."""
     re, im = _pair(x, "istft")
-    _check_lengths(re, sequence_length, fft_length, "istft")
+    _check_lengths(re, sequence_length, sequence_stride, fft_length, "istft")
     parts = irfft((re, im), fft_length)
     shape = _window(window, sequence_length, fft_length, parts.dtype, "istft") if window is not None else _tf.ones([fft_length], parts.dtype)
     count = parts.shape[-2]
@@ -241,9 +242,13 @@ def istft(x, sequence_length, sequence_stride, fft_length, length=None, window="
         flat = _tf.reshape(windows, [-1, count * fft_length])
         added = _ops.scatter_add(_tf.transpose(flat), _tensor(places.astype(np.int32)), size)
         return _tf.reshape(_tf.transpose(added), list(windows.shape[:-2]) + [size])
-    weight = overlapped(_tf.broadcast_to(_tf.square(shape), [count, fft_length])) if window is not None else _tf.ones([size], parts.dtype)
+    if window is not None:
+        # By what the squares of the windows that lie over each other in the midst of a signal sum to.
+        turns = -(-fft_length // sequence_stride)
+        squares = _of_length(_tf.square(shape), turns * sequence_stride)
+        weight = _tf.tile(_tf.reduce_sum(_tf.reshape(squares, [turns, sequence_stride]), 0), [turns])[:fft_length]
+        shape = _tf.divide_no_nan(shape, weight)
     made = overlapped(parts * shape)
-    made = _tf.where(_tf.greater(weight, 1e-11), _tf.divide_no_nan(made, weight + _tf.zeros_like(made)), made)
     first = fft_length // 2 if center else 0
     last = first + length if length is not None else size - first
     return made[..., first:_min(last, size)]
