@@ -68,8 +68,14 @@ class WrittenLayer final : public Base, public Written {
   }
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const nb::gil_scoped_acquire acquire;
-    return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
-                                                   python::to_python(context.masks)));
+    try {
+      return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
+                                                     python::to_python(context.masks)));
+    } catch (const nb::python_error& error) {
+      // Whoever looks for sizes that fit tries others after a mistake; not after Ctrl-C.
+      if (!error.matches(PyExc_Exception)) throw;
+      throw PythonError(error);
+    }
   }
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t results) override {
     const nb::gil_scoped_acquire acquire;
@@ -327,12 +333,9 @@ void bind_layers(nb::module_& m) {
       .def(
           "__init__",
           [](KerasTensor* self, Any size, Any type, Any, Any, Any, const std::string& name) {
-            const Shape whole = shape(size);
-            require(whole.rank() > 0, ErrorCode::unsupported, here(),
-                    "KerasTensor: a value of a model has a first dimension, that of the batch");
-            keras::InputOptions options{.batch_size = whole[0], .name = name};
+            keras::InputOptions options{.name = name, .batch_shape = shape(size)};
             if (!type.is_none()) options.dtype = dtype(type);
-            new (self) KerasTensor(keras::Input(Shape(whole.span().subspan(1)), options, here()));
+            new (self) KerasTensor(keras::Input({}, options, here()));
           },
           "shape"_a, "dtype"_a = nb::none(), "sparse"_a = nb::none(), "ragged"_a = nb::none(),
           "record_history"_a = nb::none(), "name"_a = "")

@@ -348,26 +348,60 @@ void bind_nn(nb::module_& m) {
     return nn::compute_average_loss(arg(losses),
                                     {.sample_weight = tensor(weights), .global_batch_size = batch});
   });
-  m.def("scaled_dot_product_attention",
-        [](nb::handle q, nb::handle k, nb::handle v, Any mask, std::optional<double> scale, bool causal) {
-          return scaled_dot_product_attention(arg(q), arg(k), arg(v),
-                                              {.mask = tensor(mask), .scale = scale, .is_causal = causal});
-        });
+  m.def(
+      "scaled_dot_product_attention",
+      [](nb::handle q, nb::handle k, nb::handle v, Any mask, std::optional<double> scale, bool causal,
+         Any bias) {
+        return scaled_dot_product_attention(
+            arg(q), arg(k), arg(v),
+            {.mask = tensor(mask), .bias = tensor(bias), .scale = scale, .is_causal = causal});
+      },
+      nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg() = nb::none());
   using Conv = Tensor (*)(const TensorArg&, const TensorArg&, const ConvOptions&);
   const std::pair<const char*, Conv> convs[] = {{"conv1d", conv1d}, {"conv2d", conv2d}, {"conv3d", conv3d}};
   for (const auto& [name, op] : convs)
+    m.def(
+        name,
+        [op = op](nb::handle x, nb::handle filter, nb::handle strides, const std::string& padding,
+                  nb::handle dilations, const std::string& data_format, int64_t groups) {
+          const TensorArg image = arg(x), kernel = arg(filter);
+          ConvOptions options = conv_options(strides, padding, dilations, data_format);
+          options.groups = groups;
+          return computed(image, [&] { return op(image, kernel, options); });
+        },
+        nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg() = 1);
+  using Depthwise = Tensor (*)(const TensorArg&, const TensorArg&, const DepthwiseConvOptions&);
+  const std::pair<const char*, Depthwise> depthwise[] = {{"depthwise_conv1d", depthwise_conv1d},
+                                                         {"depthwise_conv2d", depthwise_conv2d}};
+  for (const auto& [name, op] : depthwise)
     m.def(name, [op = op](nb::handle x, nb::handle filter, nb::handle strides, const std::string& padding,
                           nb::handle dilations, const std::string& data_format) {
-      const TensorArg image = arg(x), kernel = arg(filter);
-      const ConvOptions options = conv_options(strides, padding, dilations, data_format);
-      return computed(image, [&] { return op(image, kernel, options); });
+      const ConvOptions o = conv_options(strides, padding, dilations, data_format);
+      return op(arg(x), arg(filter), {o.strides, o.padding, o.dilations, o.data_format});
     });
-  m.def("depthwise_conv2d",
-        [](nb::handle x, nb::handle filter, nb::handle strides, const std::string& padding,
-           nb::handle dilations, const std::string& data_format) {
-          const ConvOptions o = conv_options(strides, padding, dilations, data_format);
-          return depthwise_conv2d(arg(x), arg(filter), {o.strides, o.padding, o.dilations, o.data_format});
-        });
+  using Separable =
+      Tensor (*)(const TensorArg&, const TensorArg&, const TensorArg&, const DepthwiseConvOptions&);
+  const std::pair<const char*, Separable> separable[] = {{"separable_conv1d", separable_conv1d},
+                                                         {"separable_conv2d", separable_conv2d}};
+  for (const auto& [name, op] : separable)
+    m.def(name, [op = op](nb::handle x, nb::handle depthwise_filter, nb::handle pointwise_filter,
+                          nb::handle strides, const std::string& padding, nb::handle dilations,
+                          const std::string& data_format) {
+      const ConvOptions o = conv_options(strides, padding, dilations, data_format);
+      return op(arg(x), arg(depthwise_filter), arg(pointwise_filter),
+                {o.strides, o.padding, o.dilations, o.data_format});
+    });
+  using Transposed = Tensor (*)(const TensorArg&, const TensorArg&, const ConvTransposeOptions&);
+  const std::pair<const char*, Transposed> transposed[] = {{"conv1d_transpose", conv1d_transpose},
+                                                           {"conv2d_transpose", conv2d_transpose},
+                                                           {"conv3d_transpose", conv3d_transpose}};
+  for (const auto& [name, op] : transposed)
+    m.def(name, [op = op](nb::handle x, nb::handle filter, nb::handle strides, const std::string& padding,
+                          nb::handle output_padding, nb::handle dilations, const std::string& data_format) {
+      const ConvOptions o = conv_options(strides, padding, dilations, data_format);
+      return op(arg(x), arg(filter),
+                {o.strides, o.padding, dims(output_padding), o.dilations, o.data_format});
+    });
   using Pool = Tensor (*)(const TensorArg&, const PoolOptions&);
   const std::pair<const char*, Pool> pools[] = {{"max_pool1d", max_pool1d}, {"max_pool2d", max_pool2d},
                                                 {"max_pool3d", max_pool3d}, {"avg_pool1d", avg_pool1d},
@@ -378,10 +412,22 @@ void bind_nn(nb::module_& m) {
       return op(arg(x), {dims(size), dims(strides), Padding(padding, when_asked()),
                          DataFormat(data_format, when_asked())});
     });
-  m.def("dropout", [](nb::handle x, double rate) { return dropout(arg(x), rate); });
+  m.def(
+      "dropout",
+      [](nb::handle x, double rate, nb::handle noise_shape, const random::Generator* generator) {
+        return dropout(arg(x), rate, {.noise_shape = shape(noise_shape), .generator = generator});
+      },
+      nb::arg(), nb::arg(), nb::arg() = nb::list(), nb::arg().none() = nb::none());
   m.def("resize", [](nb::handle images, nb::handle size, const std::string& method, bool antialias) {
     return image::resize(arg(images), dims(size),
                          {.interpolation = Interpolation(method, when_asked()), .antialias = antialias});
+  });
+  m.def("affine_transform", [](nb::handle images, nb::handle transform, const std::string& method,
+                               const std::string& fill_mode, double fill_value) {
+    return image::affine_transform(arg(images), arg(transform),
+                                   {.interpolation = Interpolation(method, when_asked()),
+                                    .fill_mode = FillMode(fill_mode, when_asked()),
+                                    .fill_value = fill_value});
   });
 }
 

@@ -73,7 +73,16 @@ class DType:
         return as_dtype, (self.name,)
 
 
+class _Limits:
+    def __init__(self, smallest, largest):
+        self.min, self.max = smallest, largest
+
+
 def _limits(dtype):
+    if dtype.name == "bfloat16":
+        return _Limits(-3.3895313892515355e38, 3.3895313892515355e38)  # NumPy has none
+    if dtype.name == "bool":
+        return _Limits(False, True)
     return np.finfo(dtype.as_numpy_dtype) if dtype.is_floating else np.iinfo(dtype.as_numpy_dtype)
 
 

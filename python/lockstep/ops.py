@@ -411,7 +411,10 @@ def _reduction(name, doc):
     op = getattr(_ops, name)
 
     def function(input_tensor, axis=None, keepdims=False, name=None):
-        return op(input_tensor, _axes(axis), _bool(keepdims))
+        axes = _axes(axis)
+        if axis is not None and not axes:  # over no axis: over one of size 1
+            return op(_ops.expand_dims(input_tensor, -1), [-1], False)
+        return op(input_tensor, axes, _bool(keepdims))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
@@ -427,6 +430,8 @@ for _name, _doc in {
 
 def count_nonzero(input, axis=None, keepdims=None, dtype=dtypes.int64, name=None):
     """How many elements are not 0."""
+    if axis is not None and not _axes(axis):
+        return _ops.cast(_ops.not_equal(input, 0), dtype)
     return _ops.cast(_ops.count_nonzero(input, _axes(axis), _bool(keepdims)), dtype)
 
 

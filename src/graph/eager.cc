@@ -16,57 +16,122 @@
 namespace lockstep {
 namespace {
 
-struct KernelKey {
+// What decides which kernel runs: the op, where, and what its inputs look like. A key owns these, a view points at them.
+struct CallKey {
   const OpDef* op;
   Device* device;
   int threads;
   Attrs attrs;
   std::vector<OperandLayout> inputs;
-
-  bool operator==(const KernelKey& other) const {
-    if (op != other.op || device != other.device || threads != other.threads ||
-        inputs.size() != other.inputs.size())
-      return false;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (!(inputs[i].spec == other.inputs[i].spec) || !(inputs[i].strides == other.inputs[i].strides))
-        return false;
-    return attrs == other.attrs;
-  }
+};
+struct CallView {
+  const OpDef* op;
+  Device* device;
+  int threads;
+  const Attrs& attrs;
+  std::span<const Tensor> inputs;
 };
 
-struct KernelKeyHash {
-  size_t operator()(const KernelKey& key) const {
+const TensorSpec& spec_of(const OperandLayout& input) { return input.spec; }
+const TensorSpec& spec_of(const Tensor& input) { return input.impl()->spec; }
+const Strides& strides_of(const OperandLayout& input) { return input.strides; }
+const Strides& strides_of(const Tensor& input) { return input.impl()->strides; }
+
+struct CallHash {
+  using is_transparent = void;
+  template <class Call>
+  size_t operator()(const Call& call) const {
     AttrHasher h;
-    h.mix(reinterpret_cast<uintptr_t>(key.op));
-    h.mix(reinterpret_cast<uintptr_t>(key.device));
-    h.mix(static_cast<uint64_t>(key.threads));
-    h.mix(key.attrs.hash());
-    for (const OperandLayout& in : key.inputs) {
-      h("", in.spec.dtype);
-      h("", in.spec.shape);
-      h("", in.strides);
+    h.mix(reinterpret_cast<uintptr_t>(call.op));
+    h.mix(reinterpret_cast<uintptr_t>(call.device) + static_cast<uint64_t>(call.threads));
+    h.mix(call.attrs.hash());
+    for (const auto& in : call.inputs) {
+      const TensorSpec& spec = spec_of(in);
+      const Strides& strides = strides_of(in);
+      h.mix(static_cast<uint64_t>(spec.dtype) << 8 | static_cast<uint64_t>(spec.shape.rank()));
+      for (const int64_t size : spec.shape) h.mix(static_cast<uint64_t>(size));
+      for (const int64_t stride : strides) h.mix(static_cast<uint64_t>(stride));
     }
     return h.value();
   }
 };
 
+struct CallEqual {
+  using is_transparent = void;
+  template <class A, class B>
+  bool operator()(const A& a, const B& b) const {
+    return a.op == b.op && a.device == b.device && a.threads == b.threads &&
+           std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
+                      [](const auto& x, const auto& y) {
+                        return spec_of(x) == spec_of(y) && strides_of(x) == strides_of(y);
+                      }) &&
+           a.attrs == b.attrs;
+  }
+};
+
+// What a call needs to run once more: its rules need not be asked again.
+struct PreparedCall {
+  std::unique_ptr<Kernel> kernel;
+  SpecList outputs;
+  int64_t flops = 0;
+};
+
 // Shapes that keep changing would fill memory with kernels nobody uses again.
 constexpr size_t kMaxCachedKernels = 4096;
 
-Kernel& prepared_kernel(KernelKey key, const KernelDef& def, std::span<const OperandLayout> outputs,
-                        std::source_location where) {
-  // Kernels run one launch at a time, so every thread has its own.
-  thread_local std::unordered_map<KernelKey, std::unique_ptr<Kernel>, KernelKeyHash> cache;
-  if (const auto it = cache.find(key); it != cache.end()) return *it->second;
-  if (cache.size() >= kMaxCachedKernels) cache.clear();
-  auto kernel = def.prepare(KernelRequest{.op = *key.op,
+using PreparedCalls = std::unordered_map<CallKey, PreparedCall, CallHash, CallEqual>;
+
+// Kernels run one launch at a time, so every thread has its own.
+PreparedCalls& prepared_calls() {
+  thread_local PreparedCalls calls;
+  return calls;
+}
+
+const PreparedCall& prepared_call(CallKey key, const KernelDef& def, std::span<const TensorSpec> specs,
+                                  std::span<const OperandLayout> outputs, std::source_location where) {
+  PreparedCalls& calls = prepared_calls();
+  if (const auto it = calls.find(key); it != calls.end()) return it->second;
+  if (calls.size() >= kMaxCachedKernels) calls.clear();
+  PreparedCall made;
+  made.kernel = def.prepare(KernelRequest{.op = *key.op,
                                           .attributes = key.attrs,
                                           .inputs = key.inputs,
                                           .outputs = outputs,
                                           .device = key.device,
                                           .threads = key.threads,
                                           .where = where});
-  return *(cache[std::move(key)] = std::move(kernel));
+  made.outputs.assign(specs.begin(), specs.end());
+  SpecList inputs;
+  for (const OperandLayout& input : key.inputs) inputs.push_back(input.spec);
+  made.flops = op_cost(*key.op, inputs, specs, key.attrs).flops;
+  return calls.emplace(std::move(key), std::move(made)).first->second;
+}
+
+// The memory of inputs and outputs, on the stack for as many as most ops have.
+class Pointers {
+ public:
+  explicit Pointers(size_t count) : more_(count > few_.size() ? count : 0) {}
+  void** data() { return more_.empty() ? few_.data() : more_.data(); }
+
+ private:
+  std::array<void*, 8> few_{};
+  std::vector<void*> more_;
+};
+
+void launch(const PreparedCall& call, Device& device, void** pointers, size_t inputs,
+            std::source_location where) {
+  DeviceBackend& backend = backend_of(device);
+  std::unique_ptr<Storage> workspace;
+  if (call.kernel->workspace_bytes() > 0)
+    workspace = std::make_unique<Storage>(device, call.kernel->workspace_bytes(), where);
+  try {
+    call.kernel->launch(
+        {pointers, pointers + inputs, workspace ? workspace->data() : nullptr, backend.compute_stream()});
+  } catch (const Error& error) {
+    // A kernel knows the line for which it was prepared, which may have been another one.
+    detail::throw_error(error.code(), error.message(), where, error.notes());
+  }
+  backend.count_kernels(1, call.flops);
 }
 
 // On a device that computes nothing: results of the right shape, and the op's cost.
@@ -121,7 +186,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   if (!backend.has_memory()) return account_for(*device, op, held, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
   const int threads = std::min(device->threads(), thread_limit());
-  KernelKey key{&op, device, threads, attrs, {}};
+  CallKey key{&op, device, threads, attrs, {}};
   key.inputs.reserve(held.size());
   for (Tensor& input : held) {
     if (!def.strided_inputs) input = contiguous(input, where);
@@ -129,37 +194,52 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   }
   TensorList outputs;
   std::vector<OperandLayout> output_layouts;
-  std::vector<void*> pointers;
-  pointers.reserve(held.size() + specs.size());
-  for (const Tensor& input : held) pointers.push_back(input.impl()->data());
+  Pointers pointers(held.size() + specs.size());
+  void** next = pointers.data();
+  for (const Tensor& input : held) *next++ = input.impl()->data();
   for (const TensorSpec& spec : specs) {
     outputs.push_back(Tensor::empty(spec.dtype, spec.shape, *device, where));
     output_layouts.push_back({spec, outputs.back().impl()->strides});
-    pointers.push_back(outputs.back().impl()->data());
+    *next++ = outputs.back().impl()->data();
   }
-  backend.bind_thread();
-  const TeamScope team(threads);
   const bool checked = numerics_checked();
   std::vector<OperandLayout> input_layouts;
   if (checked) [[unlikely]]
     input_layouts = key.inputs;
-  Kernel& kernel = prepared_kernel(std::move(key), def, output_layouts, where);
-  std::unique_ptr<Storage> workspace;
-  if (kernel.workspace_bytes() > 0)
-    workspace = std::make_unique<Storage>(*device, kernel.workspace_bytes(), where);
-  try {
-    kernel.launch({pointers.data(), pointers.data() + held.size(), workspace ? workspace->data() : nullptr,
-                   backend.compute_stream()});
-  } catch (const Error& error) {
-    // A kernel knows the line for which it was prepared, which may have been another one.
-    detail::throw_error(error.code(), error.message(), where, error.notes());
-  }
+  backend.bind_thread();  // kernels are prepared for the device of the thread, and for its team
+  const TeamScope team(threads);
+  const PreparedCall& call = prepared_call(std::move(key), def, specs, output_layouts, where);
+  launch(call, *device, pointers.data(), held.size(), where);
   if (checked) [[unlikely]]
     check_numerics(*device, op.name, input_layouts, output_layouts, pointers.data(), where);
-  SpecList input_specs;
-  for (const Tensor& input : held) input_specs.push_back(input.spec());
-  backend.count_kernels(1, op_cost(op, input_specs, specs, attrs).flops);
   return outputs;
+}
+
+Tensor run_again(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                 std::source_location where) {
+  if (op.view || inputs.empty() || numerics_checked() || config::get_log_device_placement()) return {};
+  Device* device = nullptr;
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || !input.impl()->storage) return {};
+    Device* own = &input.impl()->storage->device();
+    if (device && own != device) return {};
+    device = own;
+  }
+  if (Device* const scoped = scoped_device(); scoped && scoped != device) return {};
+  const int threads = std::min(device->threads(), thread_limit());
+  const PreparedCalls& calls = prepared_calls();
+  const auto found = calls.find(CallView{&op, device, threads, attrs, inputs});
+  if (found == calls.end() || found->second.outputs.size() != 1) return {};
+  const PreparedCall& call = found->second;
+  Tensor output = Tensor::empty(call.outputs[0].dtype, call.outputs[0].shape, *device, where);
+  Pointers pointers(inputs.size() + 1);
+  void** next = pointers.data();
+  for (const Tensor& input : inputs) *next++ = input.impl()->data();
+  *next = output.impl()->data();
+  backend_of(*device).bind_thread();
+  const TeamScope team(threads);
+  launch(call, *device, pointers.data(), inputs.size(), where);
+  return output;
 }
 
 }  // namespace lockstep

@@ -63,6 +63,13 @@ TensorList emit(const OpDef& op, std::span<const Tensor> inputs, const Attrs& at
 
 Tensor emit_one(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                 std::source_location where) {
+  if (!current_trace) {
+    Tensor again = as_error(op.name, where, [&] { return run_again(op, inputs, attrs, where); });
+    if (again.defined()) {
+      tell_recorders(op, attrs, inputs, {&again, 1});
+      return again;
+    }
+  }
   return std::move(emit(op, inputs, attrs, where).front());
 }
 

@@ -40,16 +40,37 @@ bool known(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
 }
 
-Shape with_unknown_as(const Shape& shape, int64_t size) {
-  Shape filled = shape;
-  for (int d = 0; d < filled.rank(); ++d)
-    if (filled[d] < 0) filled[d] = size;
+// Sizes in the place of those that are not known, input by input.
+using Filled = std::vector<Shape>;
+
+Filled with_unknown_as(const std::vector<TensorSpec>& inputs, int64_t size) {
+  Filled filled;
+  for (const TensorSpec& input : inputs) {
+    filled.push_back(input.shape);
+    for (int d = 0; d < filled.back().rank(); ++d)
+      if (filled.back()[d] < 0) filled.back()[d] = size;
+  }
   return filled;
 }
 
+// The same, with the size that another input has in the dimension as far from the end: inputs that are to be broadcast, multiplied
+// or joined fit each other so.
+Filled with_unknown_as_beside(const std::vector<TensorSpec>& inputs, int64_t size) {
+  Filled filled = with_unknown_as(inputs, size);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (int back = 1; back <= inputs[i].shape.rank(); ++back) {
+      if (inputs[i].shape[-back] >= 0) continue;
+      for (const TensorSpec& beside : inputs)
+        if (beside.shape.rank() >= back && beside.shape[-back] > 1) filled[i][-back] = beside.shape[-back];
+    }
+  return filled;
+}
+
+constexpr int64_t kUsual = 83;
+
 thread_local int inferring = 0;
 
-TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
+TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs, const Filled& sizes,
                       const SymbolicCallOptions& options, int64_t unknown, std::source_location where) {
   struct Inferring {
     Inferring() { ++inferring; }
@@ -59,10 +80,10 @@ TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
   Trace trace;
   int parameters = 0;
   const auto symbol = [&](const TensorSpec& spec) {
-    return trace.parameter(parameters++, {spec.dtype, with_unknown_as(spec.shape, unknown)}, where);
+    return trace.parameter(parameters++, {spec.dtype, with_unknown_as({spec}, unknown).front()}, where);
   };
   TensorList symbols;
-  for (const TensorSpec& input : inputs) symbols.push_back(symbol(input));
+  for (size_t i = 0; i < inputs.size(); ++i) symbols.push_back(symbol({inputs[i].dtype, sizes[i]}));
   TensorList results = layer.base()->run(symbols,
                                          map_options<Tensor>(options,
                                                              [&](const KerasTensor& t) {
@@ -73,46 +94,52 @@ TensorList trace_call(const Layer& layer, const std::vector<TensorSpec>& inputs,
   return results;
 }
 
+bool differ_in_sizes_alone(const std::vector<TensorSpec>& some, const std::vector<TensorSpec>& others) {
+  return std::equal(
+      some.begin(), some.end(), others.begin(), others.end(),
+      [](const TensorSpec& a, const TensorSpec& b) { return a.shape.rank() == b.shape.rank(); });
+}
+
 }  // namespace
 
 bool infers_outputs() { return inferring > 0; }
 
 std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<TensorSpec>& inputs,
                                       const SymbolicCallOptions& options, std::source_location where) {
-  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins. Layers with a table of so many
-  // places take small ones alone.
-  struct StandIns {
-    int64_t one, other;
-  };
-  constexpr StandIns kUsual{83, 89}, kSmall{7, 5};
-  const auto specs = [&](int64_t stand_in) {
+  const auto specs = [&](const Filled& sizes, int64_t stand_in) {
     std::vector<TensorSpec> found;
-    for (const Tensor& result : trace_call(layer, inputs, options, stand_in, where))
+    for (const Tensor& result : trace_call(layer, inputs, sizes, options, stand_in, where))
       found.push_back(result.spec());
     return found;
   };
-  const bool all_known =
-      std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& input) { return known(input.shape); });
-  StandIns stand_ins = kUsual;
-  std::vector<TensorSpec> outputs;
-  try {
-    outputs = specs(kUsual.one);
-  } catch (const Error&) {
-    if (all_known) throw;
-    const std::exception_ptr usual = std::current_exception();
+  if (std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& input) { return known(input.shape); }))
+    return specs(with_unknown_as(inputs, kUsual), kUsual);
+
+  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins. A small one beside a large one
+  // shows what is cut off as well, x[:5] say. Where windows or tables refuse a small one, both are large or both are small; what is
+  // split into equal parts wants numbers with many divisors, and what is joined those alone that fit the other inputs.
+  struct StandIns {
+    Filled (*filled)(const std::vector<TensorSpec>&, int64_t);
+    int64_t one, other;
+  };
+  std::exception_ptr usual;
+  for (const StandIns& way : {StandIns{with_unknown_as, kUsual, 2}, StandIns{with_unknown_as, kUsual, 89},
+                              StandIns{with_unknown_as, 7, 5}, StandIns{with_unknown_as, 96, 84},
+                              StandIns{with_unknown_as_beside, kUsual, 89}}) {
     try {
-      outputs = specs(kSmall.one);
+      std::vector<TensorSpec> outputs = specs(way.filled(inputs, way.one), way.one);
+      const std::vector<TensorSpec> others = specs(way.filled(inputs, way.other), way.other);
+      require(differ_in_sizes_alone(outputs, others), ErrorCode::unsupported, where, "layer \"", layer.name(),
+              "\": the number of results, or of their dimensions, depends on sizes that are not known yet");
+      for (size_t i = 0; i < outputs.size(); ++i)
+        for (int d = 0; d < outputs[i].shape.rank(); ++d)
+          if (outputs[i].shape[d] != others[i].shape[d]) outputs[i].shape[d] = -1;
+      return outputs;
     } catch (const Error&) {
-      std::rethrow_exception(usual);
+      if (!usual) usual = std::current_exception();
     }
-    stand_ins = kSmall;
   }
-  if (all_known) return outputs;
-  const std::vector<TensorSpec> others = specs(stand_ins.other);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    for (int d = 0; d < outputs[i].shape.rank(); ++d)
-      if (outputs[i].shape[d] != others[i].shape[d]) outputs[i].shape[d] = -1;
-  return outputs;
+  std::rethrow_exception(usual);
 }
 
 KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inputs,
@@ -190,12 +217,19 @@ DType data_dtype(const DTypePolicy& policy) {
 }
 
 KerasTensor Input(const Shape& shape, const InputOptions& options, std::source_location where) {
-  for (const int64_t size : shape)
-    require(size >= -1, ErrorCode::invalid_argument, where,
-            "Input: sizes are positive, or -1 for any; received ", shape);
-  const CallSite site(where);
   Shape whole = shape;
-  whole.insert(0, options.batch_size);
+  if (options.batch_shape) {
+    require(shape.empty() && options.batch_size == -1, ErrorCode::invalid_argument, where,
+            "Input: batch_shape is the whole shape; received shape ", shape, " and batch_size ",
+            options.batch_size, " beside it");
+    whole = *options.batch_shape;
+  } else {
+    whole.insert(0, options.batch_size);
+  }
+  for (const int64_t size : whole)
+    require(size >= -1, ErrorCode::invalid_argument, where,
+            "Input: sizes are positive, or -1 for any; received ", whole);
+  const CallSite site(where);
   const DType dtype = options.dtype.value_or(data_dtype(mixed_precision::global_policy()));
   return make_input(whole, dtype, options.name);
 }

@@ -27,7 +27,7 @@ namespace {
 struct Frame {
   LayerBase* layer;
   std::optional<bool> training;  // none: nobody has said so far
-  std::string scope;  // "model/block": what weights made inside are named under
+  std::string scope;             // "model/block": what weights made inside are named under
   const Frame* outer;
 };
 thread_local const Frame* innermost = nullptr;
@@ -316,7 +316,8 @@ void LayerBase::ensure_built(const std::vector<Shape>& inputs, std::source_locat
   enter_remat_scope();
   const CallSite site(line_of(where));
   std::optional<FrameScope> frame;
-  if (!innermost || innermost->layer != this) frame.emplace(*this, innermost ? innermost->training : std::nullopt);
+  if (!innermost || innermost->layer != this)
+    frame.emplace(*this, innermost ? innermost->training : std::nullopt);
   path_ = innermost->scope;
   const TracePause outside;
   std::optional<DeviceScope> device;

@@ -16,31 +16,29 @@
 namespace lockstep::train {
 namespace {
 
-// clang-format off: it writes these lists anew with every call.
+// The formatter would write these lists anew with every call.
+// clang-format off
+
 // The functions that are used, under their own names.
-#define LOCKSTEP_HDF5_FUNCTIONS(F)                                                                           \
-  F(H5Aclose)                                                                                                \
-  F(H5Acreate2) F(H5Aexists) F(H5Aget_space) F(H5Aget_type) F(H5Aopen) F(H5Aread) F(H5Awrite) F(H5Dclose)    \
-      F(H5Dcreate2) F(H5Dget_create_plist) F(H5Dget_space) F(H5Dget_storage_size) F(H5Dget_type) F(H5Dread)  \
-          F(H5Dvlen_reclaim) F(H5Dwrite) F(H5Eclear2) F(H5Eget_auto2) F(H5Eset_auto2) F(H5Ewalk2)            \
-              F(H5Fclose) F(H5Fcreate) F(H5Fflush) F(H5Fget_file_image) F(H5Fopen) F(H5Gclose) F(H5Gcreate2) \
-                  F(H5Gget_info) F(H5Iget_type) F(H5Lexists) F(H5Lget_info) F(H5Lget_name_by_idx)            \
-                      F(H5Oclose) F(H5Oopen) F(H5Pclose) F(H5Pcreate) F(H5Pget_external_count)               \
-                          F(H5Pget_layout) F(H5Pset_fapl_core) F(H5Pset_file_image)                          \
-                              F(H5Pset_obj_track_times) F(H5Sclose) F(H5Screate) F(H5Screate_simple)         \
-                                  F(H5Sget_simple_extent_dims) F(H5Sget_simple_extent_ndims) F(H5Tclose)     \
-                                      F(H5Tcopy) F(H5Tcreate) F(H5Tenum_insert) F(H5Tget_class)              \
-                                          F(H5Tget_fields) F(H5Tget_nmembers) F(H5Tget_sign) F(H5Tget_size)  \
-                                              F(H5Tis_variable_str) F(H5Tset_cset) F(H5Tset_fields)          \
-                                                  F(H5Tset_order) F(H5Tset_precision) F(H5Tset_ebias)        \
-                                                      F(H5Tset_size) F(H5Tset_tag) F(H5open)
+#define LOCKSTEP_HDF5_FUNCTIONS(F)                                                                         \
+  F(H5Aclose) F(H5Acreate2) F(H5Aexists) F(H5Aget_space) F(H5Aget_type) F(H5Aopen) F(H5Aread)              \
+  F(H5Awrite) F(H5Dclose) F(H5Dcreate2) F(H5Dget_create_plist) F(H5Dget_space) F(H5Dget_storage_size)      \
+  F(H5Dget_type) F(H5Dread) F(H5Dvlen_reclaim) F(H5Dwrite) F(H5Eclear2) F(H5Eget_auto2) F(H5Eset_auto2)    \
+  F(H5Ewalk2) F(H5Fclose) F(H5Fcreate) F(H5Fflush) F(H5Fget_file_image) F(H5Fopen) F(H5Gclose)             \
+  F(H5Gcreate2) F(H5Gget_info) F(H5Iget_type) F(H5Lexists) F(H5Lget_info) F(H5Lget_name_by_idx)            \
+  F(H5Oclose) F(H5Oopen) F(H5Pclose) F(H5Pcreate) F(H5Pget_external_count) F(H5Pget_layout)                \
+  F(H5Pset_fapl_core) F(H5Pset_file_image) F(H5Pset_obj_track_times) F(H5Sclose) F(H5Screate)              \
+  F(H5Screate_simple) F(H5Sget_simple_extent_dims) F(H5Sget_simple_extent_ndims) F(H5Tclose) F(H5Tcopy)    \
+  F(H5Tcreate) F(H5Tenum_insert) F(H5Tget_class) F(H5Tget_fields) F(H5Tget_nmembers) F(H5Tget_sign)        \
+  F(H5Tget_size) F(H5Tis_variable_str) F(H5Tset_cset) F(H5Tset_fields) F(H5Tset_order)                     \
+  F(H5Tset_precision) F(H5Tset_ebias) F(H5Tset_size) F(H5Tset_tag) F(H5open)
 
 // Types and classes that the library keeps in variables, which H5open() fills.
 #define LOCKSTEP_HDF5_TYPES(F)                                                                             \
-  F(H5P_CLS_DATASET_CREATE_ID_g)                                                                           \
-  F(H5P_CLS_FILE_ACCESS_ID_g) F(H5T_C_S1_g) F(H5T_IEEE_F32LE_g) F(H5T_IEEE_F64LE_g) F(H5T_NATIVE_DOUBLE_g) \
-      F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_INT32_g) F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_INT8_g)               \
-          F(H5T_NATIVE_UINT8_g)
+  F(H5P_CLS_DATASET_CREATE_ID_g) F(H5P_CLS_FILE_ACCESS_ID_g) F(H5T_C_S1_g) F(H5T_IEEE_F32LE_g)             \
+  F(H5T_IEEE_F64LE_g) F(H5T_NATIVE_DOUBLE_g) F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_INT32_g)                   \
+  F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_INT8_g) F(H5T_NATIVE_UINT8_g)
+
 // clang-format on
 
 struct Library {

@@ -281,8 +281,10 @@ def reason_of(error):
             return "absent", found.group(0)
         if isinstance(chain, (AttributeError, TypeError, ValueError)) and LEFT_OUT.search(text):
             return "absent", "LoRA, quantization, rematerialization, bounding boxes, stateless calls"
-        if isinstance(chain, (TypeError, ValueError)) and "no tensor holds elements of type" in text:
+        if isinstance(chain, (TypeError, ValueError)) and re.search("no tensor holds elements of type|there is no dtype", text):
             return "absent", "a dtype that tensors do not have"
+        if isinstance(chain, (NotImplementedError, ValueError)) and "there are no sparse" in text:
+            return "absent", "sparse and ragged tensors"
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     last = [line for line in traceback.format_exception_only(type(error), error) if line.strip()]
     return "failed", "".join(last).strip().splitlines()[0][:200]

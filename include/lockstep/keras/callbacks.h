@@ -227,7 +227,8 @@ Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {}
                    std::source_location where = std::source_location::current());
 
 struct TerminateOnNaNOptions {
-  bool raise_error = false;  // true: fit ends with Error(failed_precondition), and callbacks do not hear that training ended
+  bool raise_error =
+      false;  // true: fit ends with Error(failed_precondition), and callbacks do not hear that training ended
 };
 // Stops after a batch with which the mean loss of the epoch is not a finite number. Reads the loss after
 // every batch, so steps wait for the device.

@@ -12,6 +12,7 @@ import numpy as np
 from .. import _lockstep, dtypes
 from ..tensor import is_tensor
 from . import saving
+from .backend import image_data_format
 from .random import SeedGenerator
 
 def serialized(value, parameter=""):
@@ -100,6 +101,10 @@ def configuration(kind, class_name, args, kwargs, first=()):
         config[name] = serialized(value, name)
     for name, value in kwargs.items():
         config[name] = serialized(value, name)
+    if config.get("data_format") is None and "data_format" in known:
+        config.pop("data_format", None)
+        if image_data_format() != "channels_last":
+            config["data_format"] = image_data_format()
     return {name: value for name, value in config.items() if not (name in ("name", "dtype") and value is None)}
 
 

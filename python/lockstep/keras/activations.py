@@ -1,6 +1,7 @@
 """keras.activations."""
 
 from .. import _lockstep, nn, ops
+from ..tensor import convert_to_tensor
 from . import saving
 from ._configured import written_activation
 
@@ -22,13 +23,34 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
 
 
 def softmax(x, axis=-1):
-    """Positive numbers along the axis that sum to 1."""
-    return nn.softmax(x, axis=axis)
+    """Positive numbers along the axis, or the axes, that sum to 1; None: along all."""
+    return _over_axes(nn.softmax, x, axis)
 
 
 def log_softmax(x, axis=-1):
     """log(softmax(x))."""
-    return nn.log_softmax(x, axis=axis)
+    return _over_axes(nn.log_softmax, x, axis)
+
+
+def sparsemax(x, axis=-1):
+    """The nearest numbers along the axis that are not negative and sum to 1."""
+    x = convert_to_tensor(x)
+    if axis in (-1, x.ndim - 1):
+        return _lockstep.activate("sparsemax", x)
+    return _ops.moveaxis(_lockstep.activate("sparsemax", _ops.moveaxis(x, [axis], [-1])), [-1], [axis])
+
+
+def _over_axes(function, x, axis):
+    """A function along one axis, or along several that are joined."""
+    if isinstance(axis, int):
+        return function(x, axis=axis)
+    x = convert_to_tensor(x)
+    axes = [a % x.ndim for a in axis] if axis is not None else list(range(x.ndim))
+    kept = [a for a in range(x.ndim) if a not in axes]
+    order = kept + axes
+    moved = _ops.transpose(x, order)
+    flat = function(_ops.reshape(moved, list(moved.shape[:len(kept)]) + [-1]), axis=-1)
+    return _ops.transpose(_ops.reshape(flat, list(moved.shape)), [order.index(i) for i in range(x.ndim)])
 
 
 def leaky_relu(x, negative_slope=0.2):

@@ -42,11 +42,10 @@ def image_data_format():
 
 
 def set_image_data_format(data_format):
-    """channels_last; layers that are told channels_first compute so, the default stays."""
+    """The default of layers and ops that are told none."""
     if data_format not in ("channels_last", "channels_first"):
         raise ValueError(f"data_format is channels_last or channels_first, received {data_format!r}")
-    if data_format != "channels_last":
-        raise NotImplementedError("set_image_data_format: the default is channels_last; give layers data_format=\"channels_first\"")
+    _settings["image_data_format"] = data_format
 
 
 def standardize_data_format(data_format):

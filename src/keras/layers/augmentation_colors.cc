@@ -45,9 +45,11 @@ Hsv hsv_of(const TensorList& rgb) {
   const Tensor& b = rgb[2];
   const Tensor value = maximum(maximum(r, g), b);
   const Tensor spread = value - minimum(minimum(r, g), b);
-  const Tensor sixth = lockstep::where(spread > 0.0, 1.0 / (lockstep::where(spread > 0.0, spread, 1.0) * 6.0), 0.0);
-  const Tensor hue = lockstep::where(equal(r, value), sixth * (g - b),
-                           lockstep::where(equal(g, value), sixth * (b - r) + 2.0 / 6.0, sixth * (r - g) + 4.0 / 6.0));
+  const Tensor sixth =
+      lockstep::where(spread > 0.0, 1.0 / (lockstep::where(spread > 0.0, spread, 1.0) * 6.0), 0.0);
+  const Tensor hue = lockstep::where(
+      equal(r, value), sixth * (g - b),
+      lockstep::where(equal(g, value), sixth * (b - r) + 2.0 / 6.0, sixth * (r - g) + 4.0 / 6.0));
   return {.hue = lockstep::where(spread > 0.0, lockstep::where(hue < 0.0, hue + 1.0, hue), 0.0),
           .saturation = lockstep::where(value > 0.0, spread / lockstep::where(value > 0.0, value, 1.0), 0.0),
           .value = value};
@@ -76,7 +78,8 @@ class AutoContrastLayer final : public ImageLayer<AutoContrastSettings> {
  public:
   static constexpr const char* kClassName = "AutoContrast";
   AutoContrastLayer(const char* class_name, AutoContrastSettings settings)
-      : ImageLayer(class_name, std::move(settings)), range_(value_range(settings_.options.value_range, class_name)) {}
+      : ImageLayer(class_name, std::move(settings)),
+        range_(value_range(settings_.options.value_range, class_name)) {}
 
  protected:
   Tensor images(const Tensor& x, bool) const override {
@@ -106,7 +109,8 @@ class EqualizationLayer final : public ImageLayer<EqualizationSettings> {
  public:
   static constexpr const char* kClassName = "Equalization";
   EqualizationLayer(const char* class_name, EqualizationSettings settings)
-      : ImageLayer(class_name, std::move(settings)), range_(value_range(settings_.options.value_range, class_name)) {}
+      : ImageLayer(class_name, std::move(settings)),
+        range_(value_range(settings_.options.value_range, class_name)) {}
 
  protected:
   Tensor images(const Tensor& x, bool training) const override {
@@ -130,7 +134,9 @@ class EqualizationLayer final : public ImageLayer<EqualizationSettings> {
     const Tensor table = within(round((up_to - first) * 255.0 / rest), kBytes);
     // An image of one colour stays as it is.
     const Tensor one = count_nonzero(counts) <= 1;
-    return cast(lockstep::where(one, cast(channel, DType::float32), rescaled(gather(table, bin), kBytes, range_)), channel.dtype());
+    return cast(
+        lockstep::where(one, cast(channel, DType::float32), rescaled(gather(table, bin), kBytes, range_)),
+        channel.dtype());
   }
   Interval range_;
 };
@@ -161,7 +167,9 @@ class SolarizationLayer final : public RandomImageLayer<SolarizationSettings> {
 
  protected:
   Tensor disturbed(const Tensor& x) const override {
-    const auto drawn = [&](Interval factor) { return per_image(draw(x, factor.low, factor.high * 255), x.dtype()); };
+    const auto drawn = [&](Interval factor) {
+      return per_image(draw(x, factor.low, factor.high * 255), x.dtype());
+    };
     const Tensor bright = within(rescaled(x, range_, kBytes) + drawn(addition_), kBytes);
     return rescaled(lockstep::where(bright < drawn(threshold_), bright, 255.0 - bright), kBytes, range_);
   }
@@ -353,8 +361,9 @@ class RandomGaussianBlurLayer final : public FactorLayer<GaussianBlurSettings> {
         sigma_(interval(settings_.options.sigma, kClassName, "sigma", 0, 1)) {
     const std::vector<int64_t> given = settings_.options.kernel_size.values();
     require(settings_.options.kernel_size.single() || given.size() == 2, ErrorCode::invalid_argument,
-            std::source_location::current(), "RandomGaussianBlur: kernel_size is a number or {width, height}, received ",
-            given.size(), " numbers");
+            std::source_location::current(),
+            "RandomGaussianBlur: kernel_size is a number or {width, height}, received ", given.size(),
+            " numbers");
     for (const int64_t size : given)
       require(size % 2 == 1, ErrorCode::invalid_argument, std::source_location::current(),
               "RandomGaussianBlur: kernel_size must be odd, received ", size);
@@ -365,8 +374,8 @@ class RandomGaussianBlurLayer final : public FactorLayer<GaussianBlurSettings> {
  protected:
   Tensor disturbed(const Tensor& x) const override {
     const Tensor chosen = this->chosen(x);
-    const TensorList sigmas = unstack(random::uniform({2}, {.generator = generator()}) * (sigma_.high - sigma_.low) +
-                                      (sigma_.low + 1e-6));
+    const TensorList sigmas = unstack(
+        random::uniform({2}, {.generator = generator()}) * (sigma_.high - sigma_.low) + (sigma_.low + 1e-6));
     const std::vector<int64_t>& sizes = settings_.options.kernel_size.values();
     const Tensor across = bell(sizes[0], sigmas[0]), down = bell(sizes[1], sigmas[1]);
     const Tensor blurred = filtered(x, expand_dims(down, 1) * expand_dims(across, 0), format());
@@ -375,7 +384,8 @@ class RandomGaussianBlurLayer final : public FactorLayer<GaussianBlurSettings> {
 
  private:
   static Tensor bell(int64_t size, const Tensor& sigma) {
-    const Tensor places = range(static_cast<double>(size), DType::float32) - static_cast<double>(size - 1) / 2;
+    const Tensor places =
+        range(static_cast<double>(size), DType::float32) - static_cast<double>(size - 1) / 2;
     const Tensor heights = exp(square(places / sigma) * -0.5);
     return heights / reduce_sum(heights);
   }
@@ -441,7 +451,8 @@ Layer RandomGrayscale(double factor, const RandomImageOptions& options, std::sou
   const CallSite site(where);
   return make_configured<RandomGrayscaleLayer>({factor, options});
 }
-Layer RandomPosterization(const Numbers& factor, const RandomColorOptions& options, std::source_location where) {
+Layer RandomPosterization(const Numbers& factor, const RandomColorOptions& options,
+                          std::source_location where) {
   const CallSite site(where);
   return make_configured<RandomPosterizationLayer>({factor, options});
 }
@@ -453,7 +464,8 @@ Layer RandomSaturation(const Numbers& factor, const RandomColorOptions& options,
   const CallSite site(where);
   return make_configured<RandomSaturationLayer>({factor, options});
 }
-Layer RandomColorDegeneration(const Numbers& factor, const RandomColorOptions& options, std::source_location where) {
+Layer RandomColorDegeneration(const Numbers& factor, const RandomColorOptions& options,
+                              std::source_location where) {
   const CallSite site(where);
   return make_configured<RandomColorDegenerationLayer>({factor, options});
 }
@@ -461,7 +473,8 @@ Layer RandomSharpness(const Numbers& factor, const RandomColorOptions& options, 
   const CallSite site(where);
   return make_configured<RandomSharpnessLayer>({factor, options});
 }
-Layer RandomGaussianBlur(const Numbers& factor, const RandomGaussianBlurOptions& options, std::source_location where) {
+Layer RandomGaussianBlur(const Numbers& factor, const RandomGaussianBlurOptions& options,
+                         std::source_location where) {
   const CallSite site(where);
   return make_configured<RandomGaussianBlurLayer>({factor, options});
 }

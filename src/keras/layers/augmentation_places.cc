@@ -36,7 +36,8 @@ class RandomShearLayer final : public TransformLayer<ShearSettings> {
  protected:
   Move drawn(const Tensor& x, ImageSize) const override {
     const Tensor side = draw_side(x);
-    const Tensor down = draw(x, down_.low, down_.high) * side, across = draw(x, across_.low, across_.high) * side;
+    const Tensor down = draw(x, down_.low, down_.high) * side,
+                 across = draw(x, across_.low, across_.high) * side;
     const Tensor zero = zeros_like(down), one = ones_like(down);
     return {.a0 = one, .a1 = across, .a2 = zero, .b0 = down, .b1 = one, .b2 = zero};
   }
@@ -116,7 +117,8 @@ struct Rectangles {
   Tensor area;  // of each image's, as a part of it
 };
 template <class Draw>
-Rectangles rectangles(const Tensor& images, DataFormat format, const Tensor& high, const Tensor& wide, Draw&& draw) {
+Rectangles rectangles(const Tensor& images, DataFormat format, const Tensor& high, const Tensor& wide,
+                      Draw&& draw) {
   const ImageSize size = size_of(images, format);
   const bool first = format.kind() == DataFormat::channels_first;
   const auto between = [&](int64_t length, const Tensor& part, const Shape& places) {
@@ -153,7 +155,8 @@ class RandomErasingLayer final : public RandomImageLayer<ErasingSettings> {
         range_(value_range(settings_.options.value_range, kClassName)) {
     const Numbers& fill = settings_.options.fill_value;
     require(!fill.defined() || fill.single() || fill.values().size() == 3, ErrorCode::invalid_argument,
-            std::source_location::current(), "RandomErasing: fill_value is a number or one for each of three channels, received ",
+            std::source_location::current(),
+            "RandomErasing: fill_value is a number or one for each of three channels, received ",
             fill.values().size(), " numbers");
     settings_.factor = {factor_.low, factor_.high};  // as Keras writes them
     settings_.options.scale = {scale_.low, scale_.high};
@@ -171,8 +174,9 @@ class RandomErasingLayer final : public RandomImageLayer<ErasingSettings> {
   Tensor filling(const Tensor& x) const {
     const Numbers& fill = settings_.options.fill_value;
     if (!fill.defined())
-      return cast(random::normal(x.shape(), {.stddev = range_.high, .per_example = true, .generator = generator()}),
-                  x.dtype());
+      return cast(
+          random::normal(x.shape(), {.stddev = range_.high, .per_example = true, .generator = generator()}),
+          x.dtype());
     if (fill.single()) return full({1, 1, 1, 1}, fill.values()[0], x.dtype());
     TensorList each;
     for (const double value : fill.values()) each.push_back(full({}, value, x.dtype()));
@@ -224,11 +228,13 @@ struct MixUpSettings {
 class MixUpLayer final : public RandomImageLayer<MixUpSettings> {
  public:
   static constexpr const char* kClassName = "MixUp";
-  MixUpLayer(const char* class_name, MixUpSettings settings) : RandomImageLayer(class_name, std::move(settings)) {}
+  MixUpLayer(const char* class_name, MixUpSettings settings)
+      : RandomImageLayer(class_name, std::move(settings)) {}
 
  protected:
   Tensor disturbed(const Tensor& x) const override {
-    const Tensor weight = per_image(beta_numbers(x.shape()[0], full({}, settings_.alpha), generator()), x.dtype());
+    const Tensor weight =
+        per_image(beta_numbers(x.shape()[0], full({}, settings_.alpha), generator()), x.dtype());
     return weight * x + (1.0 - weight) * others(x, generator());
   }
 };
@@ -293,8 +299,9 @@ class RandAugmentLayer final : public RandomImageLayer<RandAugmentSettings> {
         .interpolation = o.interpolation, .seed = o.seed, .data_format = o.data_format, .dtype = policy()};
     const RandomColorOptions colors{
         .value_range = o.value_range, .seed = o.seed, .data_format = o.data_format, .dtype = policy()};
-    track(RandomShear(o.factor, o.factor,
-                      {.interpolation = o.interpolation, .seed = o.seed, .data_format = o.data_format, .dtype = policy()}));
+    track(RandomShear(
+        o.factor, o.factor,
+        {.interpolation = o.interpolation, .seed = o.seed, .data_format = o.data_format, .dtype = policy()}));
     track(RandomTranslation(o.factor, o.factor, moves));
     track(RandomRotation(o.factor, moves));
     track(RandomBrightness(o.factor, colors));
@@ -321,7 +328,8 @@ class RandAugmentLayer final : public RandomImageLayer<RandAugmentSettings> {
           random::uniform({}, {.maxval = kinds, .dtype = DType::int32, .generator = generator()});
       Tensor changed = value;
       for (size_t i = 0; i < layers().size(); ++i)
-        changed = lockstep::where(equal(choice, static_cast<double>(i)), layers()[i](value, {.training = true}), changed);
+        changed = lockstep::where(equal(choice, static_cast<double>(i)),
+                                  layers()[i](value, {.training = true}), changed);
       value = changed;
     }
     return value;
@@ -336,7 +344,8 @@ Layer RandomShear(const Numbers& x_factor, const Numbers& y_factor, const Random
   const CallSite site(where);
   return make_configured<RandomShearLayer>({x_factor, y_factor, options});
 }
-Layer RandomPerspective(const Numbers& factor, const RandomPerspectiveOptions& options, std::source_location where) {
+Layer RandomPerspective(const Numbers& factor, const RandomPerspectiveOptions& options,
+                        std::source_location where) {
   const CallSite site(where);
   return make_configured<RandomPerspectiveLayer>({factor, PerspectiveOptions{options}});
 }

@@ -87,13 +87,15 @@ struct Interval {
 };
 
 // f is {-f, f}, or {least, f} where nothing is below 0; all must lie in [least, most].
-inline Interval interval(const Numbers& factor, const char* layer, const char* setting, double least, double most) {
+inline Interval interval(const Numbers& factor, const char* layer, const char* setting, double least,
+                         double most) {
   const std::vector<double>& values = factor.values();
   const bool one = factor.single();
   require(one || values.size() == 2, ErrorCode::invalid_argument, std::source_location::current(), layer,
           ": ", setting, " is a number or {lowest, highest}, received ", values.size(), " numbers");
-  const Interval found = one ? Interval{least < 0 ? -std::abs(values[0]) : std::min(least, values[0]), std::abs(values[0])}
-                             : Interval{std::min(values[0], values[1]), std::max(values[0], values[1])};
+  const Interval found =
+      one ? Interval{least < 0 ? -std::abs(values[0]) : std::min(least, values[0]), std::abs(values[0])}
+          : Interval{std::min(values[0], values[1]), std::max(values[0], values[1])};
   require(found.low >= least && found.high <= most, ErrorCode::invalid_argument,
           std::source_location::current(), layer, ": ", setting, " must lie between ", least, " and ", most,
           ", received ", found.low, " to ", found.high);
@@ -128,10 +130,11 @@ class TransformLayer : public RandomImageLayer<Settings> {
     const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
     const Move t = drawn(x, size_of(x, o.data_format));
     const Tensor zero = zeros_like(t.a0);
-    const Tensor transform = cast(stack(TensorList{t.a0, t.a1, t.a2, t.b0, t.b1, t.b2, t.c0.defined() ? t.c0 : zero,
-                                                   t.c1.defined() ? t.c1 : zero},
-                                        1),
-                                  dtype);
+    const Tensor transform =
+        cast(stack(TensorList{t.a0, t.a1, t.a2, t.b0, t.b1, t.b2, t.c0.defined() ? t.c0 : zero,
+                              t.c1.defined() ? t.c1 : zero},
+                   1),
+             dtype);
     return cast(image::affine_transform(cast(x, dtype), transform,
                                         {.interpolation = o.interpolation,
                                          .fill_mode = o.fill_mode,
@@ -156,12 +159,15 @@ struct ColorSettings {
 
 inline Interval value_range(const Numbers& given, const char* layer) {
   const std::vector<double>& range = given.values();
-  require(range.size() == 2 && range[0] < range[1], ErrorCode::invalid_argument, std::source_location::current(), layer,
-          ": value_range is {lowest, highest}, received ", range.size(), " numbers");
+  require(range.size() == 2 && range[0] < range[1], ErrorCode::invalid_argument,
+          std::source_location::current(), layer, ": value_range is {lowest, highest}, received ",
+          range.size(), " numbers");
   return {range[0], range[1]};
 }
 inline Tensor within(const Tensor& x, Interval range) { return minimum(maximum(x, range.low), range.high); }
-inline Tensor per_image(const Tensor& numbers, DType dtype) { return cast(reshape(numbers, {-1, 1, 1, 1}), dtype); }
+inline Tensor per_image(const Tensor& numbers, DType dtype) {
+  return cast(reshape(numbers, {-1, 1, 1, 1}), dtype);
+}
 
 class ColorLayer : public RandomImageLayer<ColorSettings> {
  public:

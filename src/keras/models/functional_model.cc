@@ -72,7 +72,7 @@ TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext
     call_in_parts(made, [&](size_t begin, size_t end) {
       // What the steps make is theirs alone, but for what others read.
       TensorList inside = values;
-      run_steps(begin, end, inside, context);
+      run_steps(begin, end, inside);
       PartResults results;
       for (size_t i = begin; i < end; ++i)
         for (const size_t at : steps_[i].outputs)
