@@ -205,7 +205,7 @@ set_property(GLOBAL APPEND_STRING PROPERTY lockstep_test_programs
 
 # The rules of the tree, and the tests of the checkers themselves.
 set(rules ${PROJECT_SOURCE_DIR}/tests/rules)
-foreach(rule room_order header_cycles op_names public_includes readme_samples typed_streams words)
+foreach(rule room_order header_cycles op_names no_downcasts public_includes readme_samples typed_streams words)
   lockstep_add_command(rules.${rule} COMMAND ${python} ${rules}/${rule}.py --root ${PROJECT_SOURCE_DIR})
 endforeach()
 lockstep_add_command(rules.files_alone COMMAND ${python} ${rules}/files_alone.py --root ${PROJECT_SOURCE_DIR}

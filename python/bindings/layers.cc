@@ -333,7 +333,7 @@ void bind_layers(nb::module_& m) {
       .def(
           "__init__",
           [](KerasTensor* self, Any size, Any type, Any, Any, Any, const std::string& name) {
-            keras::InputOptions options{.name = name, .batch_shape = shape(size)};
+            keras::InputOptions options{.batch_shape = shape(size), .name = name};
             if (!type.is_none()) options.dtype = dtype(type);
             new (self) KerasTensor(keras::Input({}, options, here()));
           },

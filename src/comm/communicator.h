@@ -30,6 +30,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether the ranks are of one machine, and sum in memory that they share.
+  virtual bool shares_memory() const { return false; }
 
   // Each queues its work on `stream` (a stream of the rank's device) and returns; the very first waits until all ranks
   // are connected. They may be captured (DeviceBackend::capture) once one of them has run. Sums of bfloat16 and float16 are

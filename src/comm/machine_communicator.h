@@ -13,6 +13,7 @@ class MachineCommunicator final : public HostCommunicator {
  public:
   MachineCommunicator(std::unique_ptr<Communicator> engine, std::unique_ptr<SharedMemory> memory);
 
+  bool shares_memory() const override { return true; }
   void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype, Stream& stream) override;
   void broadcast(const void* source, void* target, int64_t count, DType dtype, int root,
                  Stream& stream) override;

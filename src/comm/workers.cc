@@ -218,7 +218,7 @@ Workers::~Workers() {
 }
 
 std::string Workers::description() const {
-  const bool shares = dynamic_cast<const MachineCommunicator*>(engine_.get()) != nullptr;
+  const bool shares = engine_ && engine_->shares_memory();
   return detail::concat(size(), size() == 1 ? " worker, joined by " : " workers, joined by ", joined_by_,
                         shares ? "; all are on one machine, and sum in shared memory" : "");
 }

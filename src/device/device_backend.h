@@ -18,6 +18,8 @@
 
 namespace lockstep {
 
+class SendsAhead;
+
 // Thread-safe.
 class DeviceBackend {
  public:
@@ -69,6 +71,8 @@ class DeviceBackend {
   virtual void bind_thread() const {}
   // These launches, to be replayed as a whole; they do not happen now. Null: this device captures nothing.
   virtual std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches);
+  // How the host's bytes travel beside what is computed. Null: they travel in the order of the compute stream.
+  virtual SendsAhead* sends_ahead() { return nullptr; }
 
   // --- counters ---
   DeviceCounters counters() const;

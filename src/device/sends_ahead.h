@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A backend that can do so is one of these as well. Thread-safe.
+// What DeviceBackend::sends_ahead() gives where a backend can do so. Thread-safe.
 class SendsAhead {
  public:
   virtual ~SendsAhead() = default;

@@ -7,8 +7,7 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-HostInputs::HostInputs(Device& device)
-    : device_(device), sends_(dynamic_cast<SendsAhead*>(&backend_of(device))) {
+HostInputs::HostInputs(Device& device) : device_(device), sends_(backend_of(device).sends_ahead()) {
   if (!sends_) return;
   for (Block& block : blocks_) {
     block.sent = backend_of(device).new_event();

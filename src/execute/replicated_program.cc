@@ -172,7 +172,7 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
       const compile::Placement placement = compile::place_nodes(graph, split);
       compile::check_updates(graph, placement, compile::is_replicated(split));
       program.spreads = compile::spreads_of_outputs(graph, placement, size, settings.stacks_outputs);
-      alone = is_alone(layout, graph);
+      alone = is_alone(layout, graph) && !schedules_are_recorded();
       // Its own value is all there is.
       if (alone) std::replace(program.spreads.begin(), program.spreads.end(), Spread::blocks, Spread::same);
     }

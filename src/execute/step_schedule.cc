@@ -65,8 +65,10 @@ StepSchedule schedule_of(const compile::Plan& plan, const std::string& function,
   return schedule;
 }
 
+bool schedules_are_recorded() { return recorded().wanted; }
+
 void record_schedule(const compile::Plan& plan, const std::string& function, int64_t examples) {
-  if (!recorded().wanted) return;
+  if (!schedules_are_recorded()) return;
   StepSchedule schedule = schedule_of(plan, function, examples);
   const std::lock_guard lock(recorded().mutex);
   recorded().schedules.push_back(std::move(schedule));

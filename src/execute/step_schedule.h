@@ -8,6 +8,9 @@
 
 namespace lockstep::execute {
 
+// Whether there is a recorder: a step of one replica is then compiled as one of many.
+bool schedules_are_recorded();
+
 // The schedule of a replica with so many examples.
 StepSchedule schedule_of(const compile::Plan& plan, const std::string& function, int64_t examples);
 

@@ -157,9 +157,10 @@ TEST(Losses, OfLabelsThatAreNoClassAreErrors) {
       auto compiled =
           function([&](const Tensor& labels, const Tensor& scores) { return loss(labels, scores); });
       EXPECT_THROW(compiled(y, p), Error) << loss.name() << " of " << label;
-      if (label != std::floor(label) || std::isinf(label))
+      if (label != std::floor(label) || std::isinf(label)) {
         EXPECT_THAT(error_of([&] { loss(y, p); }).what(),
                     HasSubstr("the label at position (1,) is no whole number, but there are 4 classes"));
+      }
     }
   EXPECT_THAT(error_of([&] {
                 losses::Circle()(Tensor::from<float>({0, NAN, 1}, {3}), p);

@@ -13,8 +13,7 @@ namespace lockstep::plan {
 namespace {
 
 const Json& published() {
-  static const Json json =
-      Json::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/src/plan/testdata/published.json");
+  static const Json json = Json::read_file(LOCKSTEP_SOURCE_DIR "/src/plan/testdata/published.json");
   return json;
 }
 

@@ -687,6 +687,118 @@ const std::vector<LayerCase>& layer_cases() {
            },
        .inputs = {x({3, 4, 2})},
        .random = true},
+      {.name = "auto_contrast",
+       .make =
+           [] {
+             return AutoContrast({.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 3})}},
+      {.name = "equalization",
+       .make =
+           [] {
+             return Equalization({.value_range = {-1.0, 1.0}, .bins = 16});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "solarization",
+       .make =
+           [] {
+             return Solarization(
+                 {.addition_factor = 0.2, .threshold_factor = {0.3, 0.6}, .value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_invert",
+       .make =
+           [] {
+             return RandomInvert(0.5, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_grayscale",
+       .make = [] { return RandomGrayscale(0.5, {.data_format = "channels_first"}); },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_posterization",
+       .make =
+           [] {
+             return RandomPosterization({2.0, 5.0}, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_hue",
+       .make =
+           [] {
+             return RandomHue(0.5, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 3})},
+       .random = true},
+      {.name = "random_saturation",
+       .make =
+           [] {
+             return RandomSaturation({0.2, 0.8}, {.value_range = {0.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 3})},
+       .random = true},
+      {.name = "random_color_degeneration",
+       .make =
+           [] {
+             return RandomColorDegeneration(0.5, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({3, 4, 3})},
+       .random = true},
+      {.name = "random_sharpness",
+       .make =
+           [] {
+             return RandomSharpness({0.1, 0.9}, {.value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({4, 5, 2})},
+       .random = true},
+      {.name = "random_gaussian_blur",
+       .make =
+           [] {
+             return RandomGaussianBlur(0.5, {.kernel_size = {3, 5}, .sigma = {0.5, 1.0}});
+           },
+       .inputs = {x({6, 5, 2})},
+       .random = true},
+      {.name = "random_color_jitter",
+       .make =
+           [] {
+             return RandomColorJitter({.value_range = {-1.0, 1.0},
+                                       .brightness_factor = 0.2,
+                                       .contrast_factor = 0.3,
+                                       .saturation_factor = {0.2, 0.8},
+                                       .hue_factor = 0.1});
+           },
+       .inputs = {x({3, 4, 3})},
+       .random = true},
+      {.name = "random_shear",
+       .make =
+           [] {
+             return RandomShear(0.3, {0.1, 0.2}, {.interpolation = "nearest", .fill_mode = "constant"});
+           },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_perspective",
+       .make = [] { return RandomPerspective(0.5, {.scale = 0.6, .fill_value = 0.5}); },
+       .inputs = {x({3, 4, 2})},
+       .random = true},
+      {.name = "random_erasing",
+       .make =
+           [] {
+             return RandomErasing(0.7, {.scale = {0.1, 0.6}, .value_range = {-1.0, 1.0}});
+           },
+       .inputs = {x({5, 6, 2})},
+       .random = true},
+      {.name = "mix_up", .make = [] { return MixUp(0.4); }, .inputs = {x({3, 4, 2})}, .random = true},
+      {.name = "cut_mix", .make = [] { return CutMix(0.8); }, .inputs = {x({5, 6, 2})}, .random = true},
+      {.name = "rand_augment",
+       .make =
+           [] {
+             return RandAugment({.value_range = {-1.0, 1.0}, .num_ops = 3, .factor = 0.4});
+           },
+       .inputs = {x({4, 5, 3})},
+       .random = true},
   };
   return cases;
 }

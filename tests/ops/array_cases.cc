@@ -359,18 +359,18 @@ OpCases cases() {
        .function = [](auto in) { return split(in[0], 2, -1); },
        .results = {same, same}},
   };
-  all.push_back(with_large(with_edges(moving({.name = "barrier",
-                                              .op = "barrier",
-                                              .inputs = {normal({4, 6}), normal({3})},
-                                              .reference = [](const Arrays& in) { return in[0]; },
-                                              .function =
-                                                  [](auto in) {
-                                                    return barrier(in[0], std::span(&in[1], 1),
-                                                                   std::source_location::current());
-                                                  },
-                                              .stops = {1}}),
-                                      {{{0, 3}, {2}}, {{}, {}}}),
-                           {{300, 700}, {3}}));
+  all.push_back(with_large(
+      with_edges(moving({.name = "barrier",
+                         .op = "barrier",
+                         .inputs = {normal({4, 6}), normal({3}).of(always<DType::float32>)},
+                         .reference = [](const Arrays& in) { return in[0]; },
+                         .function =
+                             [](auto in) {
+                               return barrier(in[0], std::span(&in[1], 1), std::source_location::current());
+                             },
+                         .stops = {1}}),
+                 {{{0, 3}, {2}}, {{}, {}}}),
+      {{300, 700}, {3}}));
   for (const DType dtype : kAll) all.push_back(one_hot_case(dtype));
   return all;
 }

@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import clang_tidy
 import files_alone
 import header_cycles
+import no_downcasts
 import op_names
 import public_includes
 import readme_samples
@@ -80,6 +81,19 @@ class ReadmeSamplesTest(RuleTest):
         self.assert_passes(readme_samples.check)
         self.write({"docs/guide/loops.md": "Text\n\n```cpp\nint main() { return 3; }\n```\n"})
         self.assert_fails(readme_samples.check, "docs/guide/loops.md:3:", "examples/")
+
+
+class NoDowncastsTest(RuleTest):
+    def test_exceptions_may_be_cast_and_so_may_layers(self):
+        self.write({"src/comm/workers.cc": "auto* e = dynamic_cast<const Error*>(&error);\n"
+                                           "auto* f = dynamic_cast<const errors::IoError*>(&error);\n",
+                    "src/keras/model.cc": "auto* m = dynamic_cast<ModelBase*>(layer);\n"})
+        self.assert_passes(no_downcasts.check)
+
+    def test_a_downcast_is_found(self):
+        for line in ("auto* cpu = dynamic_cast<CpuDevice*>(&device);", "auto& s = dynamic_cast< cuda::CudaStream& >(stream);"):
+            self.write({"src/execute/run.cc": f"// A run.\n{line}\n"})
+            self.assert_fails(no_downcasts.check, "src/execute/run.cc:2:", "sends_ahead")
 
 
 class TypedStreamsTest(RuleTest):

@@ -42,7 +42,8 @@ struct StepSchedule {
   int64_t batch_bytes = 0;
 };
 
-// While it lives, every replicated step that is compiled in this process leaves its schedule here. One at a time.
+// While it lives, every replicated step that is compiled in this process leaves its schedule here. One at a time. A step that
+// has one replica is compiled as one of many meanwhile, with its sums, which it does without otherwise.
 class ScheduleRecorder {
  public:
   ScheduleRecorder();

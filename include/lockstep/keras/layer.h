@@ -93,9 +93,9 @@ class KerasTensors {
 struct InputOptions {
   int64_t batch_size = -1;
   std::optional<DType> dtype = {};  // none: float64 where that is the global policy, else float32
+  // The whole shape, with the batch if there is one, in the place of both.
+  std::optional<Shape> batch_shape = {};
   std::string name = {};
-  std::optional<Shape> batch_shape =
-      {};  // the whole shape, with the batch if there is one, in the place of both
 };
 // A model's input; `shape` leaves the batch out, -1 is any size.
 KerasTensor Input(const Shape& shape, const InputOptions& options = {},

@@ -47,6 +47,7 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
   std::unique_ptr<Event> new_event(Event::Timed timed) override { return make_event(*this, timed); }
   void bind_thread() const override;
   std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override;
+  SendsAhead* sends_ahead() override { return this; }
 
  private:
   // Pinned memory through which the host's bytes go, so that a copy neither waits for the stream nor for the bus.

@@ -272,7 +272,7 @@ class RandomHueLayer final : public FactorLayer<HueSettings> {
  public:
   static constexpr const char* kClassName = "RandomHue";
   RandomHueLayer(const char* class_name, HueSettings settings)
-      : FactorLayer(class_name, std::move(settings), -1, 1) {}
+      : FactorLayer(class_name, std::move(settings), 0, 1) {}
 
  protected:
   Tensor disturbed(const Tensor& x) const override {
@@ -290,7 +290,7 @@ class RandomSaturationLayer final : public FactorLayer<HueSettings> {
  public:
   static constexpr const char* kClassName = "RandomSaturation";
   RandomSaturationLayer(const char* class_name, HueSettings settings)
-      : FactorLayer(class_name, std::move(settings), 0, 1) {}
+      : FactorLayer(class_name, std::move(settings), -1, 1) {}
 
  protected:
   Tensor disturbed(const Tensor& x) const override {

@@ -301,7 +301,7 @@ class RandAugmentLayer final : public RandomImageLayer<RandAugmentSettings> {
         .value_range = o.value_range, .seed = o.seed, .data_format = o.data_format, .dtype = policy()};
     track(RandomShear(
         o.factor, o.factor,
-        {.interpolation = o.interpolation, .seed = o.seed, .data_format = o.data_format, .dtype = policy()}));
+        {.interpolation = o.interpolation, .data_format = o.data_format, .seed = o.seed, .dtype = policy()}));
     track(RandomTranslation(o.factor, o.factor, moves));
     track(RandomRotation(o.factor, moves));
     track(RandomBrightness(o.factor, colors));

@@ -113,7 +113,8 @@ void visit_transform(auto& v, auto& o) {
 // Where column x and row y of the result come from: (a0 x + a1 y + a2, b0 x + b1 y + b2) / (c0 x + c1 y + 1), for each image.
 // Without c0 and c1 lines that are parallel stay so.
 struct Move {
-  Tensor a0, a1, a2, b0, b1, b2, c0, c1;
+  Tensor a0, a1, a2, b0, b1, b2;
+  Tensor c0 = {}, c1 = {};
 };
 
 template <class Settings>

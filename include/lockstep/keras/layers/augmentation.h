@@ -68,7 +68,8 @@ Layer RandomPosterization(const Numbers& factor, const RandomColorOptions& optio
 // The hue goes half of the factor around the circle, to either side.
 Layer RandomHue(const Numbers& factor, const RandomColorOptions& options = {},
                 std::source_location where = std::source_location::current());
-// The saturation times f / (1 - f): at 0.5 it stays, below it fades.
+// The saturation times f / (1 - f): at 0.5 it stays, below it fades, and from 0 on nothing is left of it; a number f stands for
+// {-f, f}.
 Layer RandomSaturation(const Numbers& factor, const RandomColorOptions& options = {},
                        std::source_location where = std::source_location::current());
 // This part of the way to the image without colours; a number f stands for {-f, f}.
@@ -82,8 +83,8 @@ struct RandomGaussianBlurOptions {
   Axes kernel_size = 3;  // odd; two numbers are width and height
   Numbers sigma = 1.0;
   Numbers value_range = {0.0, 255.0};
-  std::optional<int64_t> seed = {};
   DataFormat data_format = DataFormat::channels_last;
+  std::optional<int64_t> seed = {};
   std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};
@@ -116,8 +117,8 @@ struct RandomShearOptions {
   Interpolation interpolation = Interpolation::bilinear;
   FillMode fill_mode = FillMode::reflect;
   double fill_value = 0;
-  std::optional<int64_t> seed = {};
   DataFormat data_format = DataFormat::channels_last;
+  std::optional<int64_t> seed = {};
   std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};
