@@ -1,6 +1,7 @@
 #include "bench/networks.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "lockstep/autodiff/gradient_tape.h"
@@ -11,6 +12,7 @@
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/mixed_precision.h"
 #include "lockstep/keras/optimizers.h"
+#include "lockstep/keras/remat.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/nn.h"
@@ -62,6 +64,8 @@ std::function<NetworkStep(const Exercise&)> classifier(MakeModel make_model, Mak
     const PolicyScope policy(exercise.policy);
     Device& place = exercise.task == Task::host ? device_by_name("/CPU:0") : current_device();
     const Tensor x = inputs(exercise.batch).to(place);
+    std::optional<keras::RematScope> recomputing;
+    if (exercise.recomputes) recomputing.emplace();
     const keras::Model model = make_model();
     if (exercise.task == Task::predict)
       return NetworkStep(
@@ -210,8 +214,17 @@ std::vector<Network> all_networks() {
        .item = "images",
        .gpu_batches = {32, 128, 256},
        .cpu_batch = 32},
-      {.name = "resnet18", .make = resnet18(64), .item = "images", .gpu_batches = {32, 128, 256}},
-      {.name = "resnet18_small", .make = resnet18(16), .item = "images", .gpu_batches = {}, .cpu_batch = 32},
+      {.name = "resnet18",
+       .make = resnet18(64),
+       .item = "images",
+       .gpu_batches = {32, 128, 256},
+       .deep = true},
+      {.name = "resnet18_small",
+       .make = resnet18(16),
+       .item = "images",
+       .gpu_batches = {},
+       .cpu_batch = 32,
+       .deep = true},
       {.name = "resnet50",
        .make = classifier(
            [] {
@@ -219,7 +232,8 @@ std::vector<Network> all_networks() {
                  {.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet", .version = "v1.5"});
            },
            images({224, 224, 3}), labels(1000), momentum),
-       .item = "images"},
+       .item = "images",
+       .deep = true},
       {.name = "vit_tiny",
        .make = classifier([] { return applications::vit_tiny(); }, images({28, 28, 1}), labels(10)),
        .item = "images",
@@ -239,14 +253,16 @@ std::vector<Network> all_networks() {
            kLine, kLetters, adamw),
        .item = "tokens",
        .items = kLine,
-       .gpu_batches = {32, 64, 256}},
+       .gpu_batches = {32, 64, 256},
+       .deep = true},
       {.name = "gpt2",
        .make = language_model(
            [=] { return applications::gpt2({.vocabulary = kVocabulary, .context = kContext}); }, kContext,
            kVocabulary, adamw),
        .item = "tokens",
        .items = kContext,
-       .gpu_batches = {32}},
+       .gpu_batches = {32},
+       .deep = true},
       {.name = "lstm",
        .make = sentences([] { return layers::LSTM(kUnits); }),
        .gpu_batches = {32, 128, 256},

@@ -27,6 +27,7 @@ struct Exercise {
   // "float32" (TF32 off), "tf32" or "mixed_bfloat16" (weights in float32).
   std::string policy = "float32";
   ReplicaOptions replicas = {};
+  bool recomputes = false;  // what the forward pass makes, in the backward pass (keras::RematScope)
 };
 
 // A compiled step of a network with its arguments, on the device of the scope that it was made in. It has run once.
@@ -55,6 +56,7 @@ struct Network {
   int64_t items = 1;              // of these in one example
   std::vector<int64_t> gpu_batches = {32, 256};
   int64_t cpu_batch = 0;  // 0: too large for a CPU
+  bool deep = false;      // what recomputing costs and saves is measured, too
 };
 
 const std::vector<Network>& networks();

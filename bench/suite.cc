@@ -95,6 +95,20 @@ Measured measured_step(const Network& network, const Exercise& exercise, Device&
   return {std::move(step), config::get_memory_info(name).peak - before};
 }
 
+// Its step, and what its first runs took at the peak.
+Candidate measured_candidate(std::string name, const Measured& measured, Device& device) {
+  Candidate candidate = step_candidate(std::move(name), measured.step, device);
+  const ProgramStatistics cost = measured.step.statistics();
+  candidate.flops = static_cast<double>(cost.flops);
+  candidate.traffic = static_cast<double>(cost.bytes_accessed);
+  candidate.read = [read = candidate.read, memory = measured.memory](int iterations) {
+    Reading reading = read(iterations);
+    reading.memory = memory;
+    return reading;
+  };
+  return candidate;
+}
+
 // The next rows of arrays on the GPU with every step, and many steps with one launch; none where that cannot be.
 void add_steps_at_once(std::vector<Candidate>& list, const NetworkStep& step, int64_t batch) {
   constexpr int64_t kAtOnce = 50, kMostBytes = int64_t{1} << 28;
@@ -227,18 +241,18 @@ Device& device_of(const Row& row, int threads) { return row.on_gpu ? gpu() : dev
 std::vector<Candidate> row_candidates(const Row& row, int threads) {
   Device& device = device_of(row, threads);
   const Exercise exercise{.task = row.task, .batch = row.batch, .policy = row.policy};
-  const auto [step, memory] = measured_step(*row.network, exercise, device);
-  const ProgramStatistics cost = step.statistics();
-  std::vector<Candidate> list{step_candidate("Lockstep", step, device)};
-  list[0].flops = static_cast<double>(cost.flops);
-  list[0].traffic = static_cast<double>(cost.bytes_accessed);
-  list[0].read = [read = list[0].read, memory = memory](int iterations) {
-    Reading reading = read(iterations);
-    reading.memory = memory;
-    return reading;
-  };
-  if (!row.on_gpu || row.task != Task::train) return list;
-  if (row.policy != "tf32") add_steps_at_once(list, step, row.batch);
+  const Measured measured = measured_step(*row.network, exercise, device);
+  std::vector<Candidate> list{measured_candidate("Lockstep", measured, device)};
+  if (row.task != Task::train) return list;
+  if (row.network->deep) {
+    Exercise again = exercise;
+    again.recomputes = true;
+    list.push_back(
+        measured_candidate("Lockstep, recomputing", measured_step(*row.network, again, device), device));
+    list.back().aside = true;
+  }
+  if (!row.on_gpu) return list;
+  if (row.policy != "tf32") add_steps_at_once(list, measured.step, row.batch);
   if (row.network->name == "mlp" && row.policy == "float32") list.push_back(fit_candidate(row.batch));
   if (row.network->name == "resnet50" && row.standard && config::list_logical_devices("GPU").size() > 1) {
     const DeviceScope scope(device);
