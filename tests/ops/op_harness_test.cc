@@ -147,12 +147,14 @@ TEST(Coverage, EveryOpIsRunEmpty) {
   const auto is_empty = [](const Array& a) { return a.shape.size() == 0; };
   for (const auto& [op, cases] : cases_by_op()) {
     bool found = op.empty();
-    for (const OpCase* c : cases) {
+    for (const OpCase* c : cases)
       found =
           found ||
           std::any_of(c->edge_shapes.begin(), c->edge_shapes.end(), [](const std::vector<Shape>& shapes) {
             return std::any_of(shapes.begin(), shapes.end(), [](const Shape& s) { return s.size() == 0; });
           });
+    for (const OpCase* c : cases) {
+      if (found) break;  // references take long
       const Arrays in = inputs_of(*c, c->dtypes[0]);
       const Arrays out = c->reference(in);
       found = found || std::any_of(in.begin(), in.end(), is_empty) ||

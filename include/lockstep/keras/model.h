@@ -45,7 +45,7 @@ template <class T>
 class PerOutput {
  public:
   PerOutput() = default;
-  // NOLINTBEGIN(google-explicit-constructor)
+  // NOLINTBEGIN(bugprone-forwarding-reference-overload): what is constrained does not take copies
   template <class U>
   requires std::is_convertible_v<U, T> PerOutput(U&& one,
                                                  std::source_location where = std::source_location::current())
@@ -53,7 +53,7 @@ class PerOutput {
   PerOutput(std::initializer_list<T> list) : list_(list) {}
   PerOutput(std::vector<T> list) : list_(std::move(list)) {}
   PerOutput(std::map<std::string, T> named) : named_(std::move(named)) {}
-  // NOLINTEND(google-explicit-constructor)
+  // NOLINTEND(bugprone-forwarding-reference-overload)
   bool empty() const { return list_.empty() && named_.empty(); }
   bool single() const { return single_; }
   const std::vector<T>& list() const { return list_; }
@@ -69,7 +69,7 @@ class PerOutput {
 class MetricsArg {
  public:
   MetricsArg() = default;
-  // NOLINTBEGIN(google-explicit-constructor)
+  // NOLINTBEGIN(bugprone-forwarding-reference-overload): what is constrained does not take copies
   // .metrics = "accuracy"
   template <class T>
   requires std::convertible_to<T, Metric> MetricsArg(
@@ -79,7 +79,7 @@ class MetricsArg {
   MetricsArg(std::vector<Metric> metrics) : lists_{std::move(metrics)} {}
   MetricsArg(std::vector<std::vector<Metric>> lists) : lists_(std::move(lists)), by_position_(true) {}
   MetricsArg(std::map<std::string, std::vector<Metric>> named) : named_(std::move(named)) {}
-  // NOLINTEND(google-explicit-constructor)
+  // NOLINTEND(bugprone-forwarding-reference-overload)
   // Lists in the order of the outputs; one list that is not by position is for the only output.
   const std::vector<std::vector<Metric>>& lists() const { return lists_; }
   bool by_position() const { return by_position_; }
