@@ -89,6 +89,7 @@ TEST(Parallel, AllThrowAndOneIsHeard) {
 }
 
 TEST(Parallel, InsideARegionThereIsOneThread) {
+  if (!teams_have_threads()) GTEST_SKIP() << "compiled without parallel regions";
   const TeamScope team(2);
   EXPECT_EQ(team_size(), 2);
   std::vector<int> sizes(2);
