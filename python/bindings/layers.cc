@@ -57,8 +57,9 @@ class Written {
 template <class Base>
 class WrittenLayer final : public Base, public Written {
  public:
-  WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, std::source_location where)
-      : Base(std::move(class_name), std::move(options), where), Written(self) {}
+  WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, bool autocast,
+               std::source_location where)
+      : Base(std::move(class_name), std::move(options), where), Written(self), autocast_(autocast) {}
 
   void build_all(const std::vector<Shape>& inputs) override {
     const nb::gil_scoped_acquire acquire;
@@ -83,6 +84,7 @@ class WrittenLayer final : public Base, public Written {
         self().attr("_mask_for_engine")(python::to_python(inputs), python::to_python(masks), results);
     return given.is_none() ? Base::compute_mask(inputs, masks, results) : tensors(given);
   }
+  bool autocast_inputs() const override { return autocast_; }
   bool supports_masking() const override {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
@@ -120,6 +122,9 @@ class WrittenLayer final : public Base, public Written {
   void hold(const Layer& layer) override { this->track(layer, here()); }
   void hold(const Variable& variable) override { this->track(variable); }
   void penalize(const Tensor& loss) override { this->add_loss(loss); }
+
+ private:
+  bool autocast_;
 };
 
 Written& written(const Layer& layer) {
@@ -360,12 +365,13 @@ void bind_layers(nb::module_& m) {
   nb::class_<Layer>(m, "Layer", nb::type_slots(kLayerSlots.data()), nb::is_weak_referenceable())
       .def_static("of_input", [](const KerasTensor& input) { return Layer(input, here()); })
       .def_static("deserialize", [](Any config) { return Layer::deserialize(json(config), here()); })
-      .def_static("written",
-                  [](Any self, const std::string& class_name, const std::string& name, bool trainable,
-                     const std::string& dtype, Any regularizer) {
-                    return Layer(std::make_shared<WrittenLayer<LayerBase>>(
-                        self, class_name, base_options(name, trainable, dtype, regularizer), here()));
-                  })
+      .def_static(
+          "written",
+          [](Any self, const std::string& class_name, const std::string& name, bool trainable,
+             const std::string& dtype, Any regularizer, bool autocast) {
+            return Layer(std::make_shared<WrittenLayer<LayerBase>>(
+                self, class_name, base_options(name, trainable, dtype, regularizer), autocast, here()));
+          })
       .def_static("adapted",
                   [](const Layer& layer, Any data) {
                     keras::layers::AdaptableLayer(layer.base()).adapt(tensor(data), here());
@@ -443,7 +449,7 @@ void bind_layers(nb::module_& m) {
   m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,
                             const std::string& dtype) {
     return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenLayer<ModelBase>>(
-        self, class_name, base_options(name, trainable, dtype, nb::none()), here())));
+        self, class_name, base_options(name, trainable, dtype, nb::none()), true, here())));
   });
   m.def("register_object", &register_object);
 

@@ -71,9 +71,10 @@ class Layer:
         self._own(kwargs)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        self.__dict__["autocast"] = bool(autocast)
         saving.make_known(type(self))
         self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
-                                           serialized(activity_regularizer)))
+                                           serialized(activity_regularizer), bool(autocast)))
 
     def _own(self, kwargs):
         """Takes out what is the front's: the shape of the input, which a Sequential begins with."""
@@ -100,7 +101,7 @@ class Layer:
             inner = self._handle
             self.__dict__["_inner"] = inner
             saving.make_known(type(self))
-            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
+            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None, True))
             self._handle.hold_layer(inner)
 
     def _take(self, handle):
@@ -659,7 +660,7 @@ class _Call(Layer):
     """A call of a layer with more than its inputs, as a step of a model that is being put together."""
 
     def __init__(self, layer, args, kwargs, leaves, places):
-        super().__init__(name=None)
+        super().__init__(name=None, autocast=layer.autocast)
         self._layer = layer
         self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
 

@@ -57,6 +57,13 @@ class Lambda(Layer):
         return cls(**made)
 
 
+class _Function(Lambda):
+    """A function between layers: its inputs keep their dtypes."""
+
+    def __init__(self, function):
+        super().__init__(function, autocast=False)
+
+
 class InputLayer(Layer):
     """A model's input as the first layer of a Sequential."""
 
