@@ -1,4 +1,6 @@
 // Models, losses, metrics, optimizers, callbacks.
+#include <algorithm>
+
 #include "keras.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/keras/applications.h"
@@ -426,8 +428,15 @@ void bind_losses(nb::module_& m) {
              o.finalize_variable_values(variables, here());
            })
       .def("exclude_from_weight_decay",
-           [](const Optimizer& o, std::vector<std::string> words) {
-             o.exclude_from_weight_decay(std::move(words), here());
+           [](const Optimizer& o, std::vector<std::string> words, std::vector<int64_t> ids) {
+             o.exclude_from_weight_decay(
+                 [words = std::move(words), ids = std::move(ids)](const Variable& variable) {
+                   return std::ranges::find(ids, static_cast<int64_t>(variable.id())) != ids.end() ||
+                          std::ranges::any_of(words, [&](const std::string& word) {
+                            return variable.name().find(word) != std::string::npos;
+                          });
+                 },
+                 here());
            })
       .def_prop_ro("scheduled", [](const Optimizer& o) { return o.schedule().defined(); })
       .def("learning_rate", [](const Optimizer& o) { return o.learning_rate(here()); })

@@ -86,7 +86,7 @@ def reason_of(error):
             return "absent", found.group(0)
         if isinstance(chain, (AttributeError, TypeError, ValueError)) and LEFT_OUT.search(text):
             return "absent", "LoRA, quantization, rematerialization, bounding boxes, stateless calls"
-        if isinstance(chain, (TypeError, ValueError)) and re.search("no tensor holds elements of type|there is no dtype", text):
+        if isinstance(chain, (TypeError, ValueError)) and re.search("no tensor holds elements of type|there is no dtype|texts are no tensors", text):
             return "absent", "a dtype that tensors do not have"
         if isinstance(chain, (NotImplementedError, ValueError)) and "there are no sparse" in text:
             return "absent", "sparse and ragged tensors"

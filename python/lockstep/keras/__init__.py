@@ -59,6 +59,7 @@ class mixed_precision:
     set_global_policy = set_dtype_policy = staticmethod(backend.set_dtype_policy)
     global_policy = dtype_policy = staticmethod(backend.dtype_policy)
     Policy = DTypePolicy = DTypePolicy
+    LossScaleOptimizer = optimizers.LossScaleOptimizer
 
 
 dtype_policies = mixed_precision

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 
-from .. import _lockstep, dtypes, nest
+from .. import _lockstep, dtypes, nest, ops
 from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
@@ -144,14 +144,19 @@ class Layer:
 
     def compute_mask(self, inputs, mask=None):
         """The mask of the result."""
-        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
+        if self._is_written:
             return None
+        if self._handle.takes_list:
+            _check_masks(inputs, mask)
         leaves = nest.flatten(inputs)
-        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
-        if all(one is None for one in masks) and self._handle.class_name not in ("Masking", "Embedding", "ReversibleEmbedding"):
-            return None
+        masks = [None if one is None else ops.cast(convert_to_tensor(one), dtypes.bool)
+                 for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
+        if all(one is None for one in masks):
+            by_value = self._handle.class_name in ("Masking", "Embedding", "ReversibleEmbedding")
+            if not by_value or any(isinstance(leaf, KerasTensor) for leaf in leaves):
+                return None
         masks += [None] * (len(leaves) - len(masks))
-        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
+        made = self._handle.compute_mask([_known_or_zeros(leaf, one) for leaf, one in zip(leaves, masks)], masks)
         return made[0] if made else None
 
     def get_config(self):
@@ -580,6 +585,27 @@ class Layer:
 # Settings that are tuples in Keras' configurations.
 _SIZES = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "target_shape", "cropping", "padding", "size", "dims",
           "noise_shape", "factor", "height_factor", "width_factor")
+
+
+def _check_masks(inputs, mask):
+    """Of a layer that merges: a mask for every input."""
+    if mask is None:
+        return
+    if not isinstance(mask, (list, tuple)):
+        raise ValueError("`mask` should be a list.")
+    if not isinstance(inputs, (list, tuple)):
+        raise ValueError("`inputs` should be a list.")
+    if len(mask) != len(inputs):
+        raise ValueError("The lists `inputs` and `mask` should have the same length.")
+
+
+def _known_or_zeros(value, mask):
+    """A value of a model that is being put together as zeros of the mask's sizes, where it leaves sizes open."""
+    if not isinstance(value, KerasTensor):
+        return convert_to_tensor(value)
+    sizes = () if mask is None else mask.shape
+    return _lockstep.ops.full([(sizes[i] if i < len(sizes) else 1) if size is None else size for i, size in enumerate(value.shape)], 0.0,
+                              value.dtype)
 
 
 def _tuples(value):

@@ -9,7 +9,7 @@ from . import _recurrent, saving
 from ._configured import classes
 from ._keras_tensor import Input, is_keras_tensor, symbolic  # noqa: F401
 from ._layer import Layer, wrapped  # noqa: F401
-from ._texts import StringLookup, TextVectorization  # noqa: F401
+from ._texts import HashedCrossing, Hashing, StringLookup, TextVectorization  # noqa: F401
 
 
 class Lambda(Layer):

@@ -123,7 +123,7 @@ def _engine_loss(loss):
         return {name: _engine_loss(value) for name, value in loss.items()}
     if isinstance(loss, (list, tuple)):
         return [_engine_loss(value) for value in loss]
-    return losses_module.get(loss)._handle
+    return losses_module.as_loss(loss)._handle
 
 
 # --- models --------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,8 @@ class Model(Layer):
         self.__dict__["_compiled"] = {"optimizer": optimizer, "loss": loss, "metrics": metrics, "loss_weights": loss_weights,
                                       "run_eagerly": bool(run_eagerly)}
         self.__dict__["_python_steps"] = {}
-        self._handle.compile(optimizer._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
+        engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
+        self._handle.compile(engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
                              _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
 
     @property
@@ -257,6 +258,8 @@ class Model(Layer):
             use_multiprocessing=None):
         """Trains for so many passes over the data; returns a History."""
         verbose = 1 if verbose == "auto" else int(verbose)
+        if self._compiled is not None and self._compiled["optimizer"] is None:
+            raise ValueError("fit: the model was compiled without an optimizer")
         told = _told(self, callbacks)
         self.__dict__["_stop"] = False
         if self._has_own_step("train_step"):
@@ -346,7 +349,7 @@ class Model(Layer):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The compiled loss, and what layers add to it."""
-        total = losses_module.get(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
+        total = losses_module.as_loss(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
         for extra in self._handle.losses():
             total = extra if total is None else total + extra
         self._step_loss().update_state(total)
@@ -376,7 +379,7 @@ class Model(Layer):
 
     @property
     def compiled_loss(self):
-        loss = losses_module.get(self._compiled["loss"])
+        loss = losses_module.as_loss(self._compiled["loss"])
         return lambda y, y_pred, sample_weight=None, regularization_losses=None: loss(y, y_pred, sample_weight)
 
     def reset_metrics(self):

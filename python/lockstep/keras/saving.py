@@ -139,7 +139,7 @@ def _made_for_engine(kind, name, config):
         return made._handle if kind in ("layer", "loss", "metric") else made
     if kind == "loss":
         from . import losses
-        made = losses.get(obj)
+        made = losses.as_loss(obj)
     elif kind == "metric":
         from . import metrics
         made = metrics.get(obj)

@@ -20,7 +20,8 @@ def to_categorical(x, num_classes=None):
 
 def normalize(x, axis=-1, order=2):
     """Divided by the norm along an axis."""
-    return _lockstep.normalize(convert_to_tensor(np.asarray(x, np.float32)), axis, order).numpy()
+    made = _lockstep.normalize(x if is_tensor(x) else convert_to_tensor(np.asarray(x, np.float32)), axis, order)
+    return made if is_tensor(x) else made.numpy()
 
 
 def set_random_seed(seed):

@@ -7,13 +7,24 @@ import numpy as np
 
 from ... import dtypes
 from ...function import while_loop as _while_loop
-from ._defining import (_countable, _define, _float, _joined, _joined_float, _named, _of_any, _of_floats, _of_two, _of_two_bools,
+from ._defining import (_define, _float, _joined, _joined_float, _named, _number, _of_any, _of_floats, _of_number, _of_two, _of_two_bools,
                         _of_two_floats, _op, _ops, _public, _tensor, _tf, _to_tensor)
 
 _range, _slice = builtins.range, builtins.slice
 
 
-_define(globals(), "negative abs absolute=abs sign square", _of_any)
+_define(globals(), "negative sign", _of_any)
+_define(globals(), "square", _of_number)
+
+
+@_op
+def absolute(x):
+    """The distance from 0."""
+    x = _tensor(x)
+    return x if x.dtype is dtypes.bool else _tf.abs(x)
+
+
+abs = absolute  # noqa: A001
 _define(globals(), "floor ceil sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh arcsin=asin arccos=acos arctan=atan "
                    "arcsinh=asinh arccosh=acosh arctanh=atanh asin acos atan asinh acosh atanh reciprocal", _of_floats)
 _define(globals(), "isnan=is_nan isinf=is_inf isfinite=is_finite", _of_floats)
@@ -27,8 +38,7 @@ logical_not = _op(lambda x: _tf.logical_not(_tensor(x, dtypes.bool)))
 @_op
 def clip(x, x_min, x_max):
     """x, with what is outside put on the nearer end."""
-    x = _countable(x)
-    return _tf.clip_by_value(x, x_min, x_max)
+    return _tf.clip_by_value(_number(x), x_min, x_max)
 
 
 @_op
@@ -165,7 +175,7 @@ def logaddexp(x1, x2):
     return _tf.where(_tf.is_inf(larger), larger, larger + _tf.log1p(_tf.exp(-_tf.abs(x1 - x2))))
 
 
-logaddexp2 = _op(lambda x1, x2: logaddexp(_float(x1) * _math.log(2.0), _float(x2) * _math.log(2.0)) / _math.log(2.0))
+logaddexp2 = _op(lambda x1, x2: logaddexp(*(x * _math.log(2.0) for x in _joined_float(x1, x2))) / _math.log(2.0))
 
 
 @_op
