@@ -1,5 +1,6 @@
 // Gradient tapes, compiled functions, control flow, checkpoints, reports.
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/autodiff/recompute_grad.h"
 #include "lockstep/base/log.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/execute/function.h"
@@ -59,6 +60,9 @@ void bind_tape(nb::module_& m) {
       return {tensors(pair[0]), tensor_function(pair[1])};
     };
     return to_python(custom_gradient(run, tensors(inputs), here()));
+  });
+  m.def("recompute_grad", [](Any f) {
+    return to_python(recompute_grad([&] { return tensors(nb::borrow<nb::callable>(f)()); }, here())());
   });
 }
 

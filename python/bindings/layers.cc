@@ -9,6 +9,7 @@
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/regularizers.h"
+#include "lockstep/keras/remat.h"
 #include "lockstep/keras/schedules.h"
 
 namespace lockstep::python {
@@ -320,6 +321,19 @@ keras::KerasOperand keras_operand(Any value) {
   return {nb::cast<double>(value), here()};
 }
 
+// `with keras.RematScope(mode):`
+class RematContext {
+ public:
+  explicit RematContext(keras::RematScopeOptions options) : options_(std::move(options)) {}
+  RematContext(const RematContext&) = delete;
+  void enter() { scopes_.push_back(std::make_unique<keras::RematScope>(options_, here())); }
+  void exit() { scopes_.pop_back(); }
+
+ private:
+  keras::RematScopeOptions options_;
+  std::vector<std::unique_ptr<keras::RematScope>> scopes_;
+};
+
 std::vector<Shape> shapes(Any sequence) {
   std::vector<Shape> all;
   for (const nb::handle item : nb::borrow<nb::sequence>(sequence)) all.push_back(shape(item));
@@ -452,6 +466,22 @@ void bind_layers(nb::module_& m) {
         self, class_name, base_options(name, trainable, dtype, nb::none()), true, here())));
   });
   m.def("register_object", &register_object);
+  m.def("remat", [](Any f) {
+    return python::to_python(
+        keras::rematerialized([&] { return tensors(nb::borrow<nb::callable>(f)()); }, here()));
+  });
+  nb::class_<RematContext>(m, "RematContext")
+      .def("__init__",
+           [](RematContext* self, Any mode, int64_t output_size_threshold,
+              std::vector<std::string> layer_names) {
+             keras::RematScopeOptions options{.mode = std::nullopt,
+                                              .output_size_threshold = output_size_threshold,
+                                              .layer_names = std::move(layer_names)};
+             if (!mode.is_none()) options.mode = nb::cast<std::string>(mode);
+             new (self) RematContext(std::move(options));
+           })
+      .def("enter", &RematContext::enter)
+      .def("exit", &RematContext::exit);
 
   // --- by name ---
   m.def("class_names", [](const std::string& of) { return keras::catalogue::class_names(kind(of)); });

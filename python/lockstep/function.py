@@ -107,6 +107,27 @@ def custom_gradient(f):
     return wrapped
 
 
+def _recomputing(engine):
+    """What makes a function that computes on the way again in the backward pass, by this function of the engine."""
+    def made(f):
+        @functools.wraps(f)
+        def wrapped(*args, **kwargs):
+            results = []
+
+            def run():
+                results.append(f(*args, **kwargs))
+                return [convert_to_tensor(leaf) for leaf in nest.flatten(results[0])]
+            flat = engine(run)
+            return nest.pack_sequence_as(results[0], flat)
+        return wrapped
+    return made
+
+
+def recompute_grad(f):
+    """A function that keeps nothing of what it computes on the way for its gradient: it is computed again, memory for time."""
+    return _recomputing(_lockstep.recompute_grad)(f)
+
+
 # --- compiled functions --------------------------------------------------------------------------------------------------
 
 def _is_leaf_tensor(value):

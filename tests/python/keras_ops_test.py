@@ -132,3 +132,51 @@ class Training(unittest.TestCase):
         for wrong in ((inputs, masks[0]), (inputs[0], masks), (inputs, masks[:1])):
             with self.assertRaises(ValueError):
                 layer.compute_mask(*wrong)
+
+
+class Recomputing(unittest.TestCase):
+    def gradients(self, wrap):
+        w, calls = tf.Variable([[1.0, -2.0], [3.0, 0.5]]), []
+
+        def block(x, scale=1.0):
+            calls.append(1)
+            return {"y": tf.tanh(tf.matmul(x, w)) * scale, "x": x}
+        x = tf.constant([[0.5, -1.0]])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = wrap(block)(x, scale=3.0)
+            loss = tf.reduce_sum(made["y"] * made["x"])
+        self.assertEqual(len(calls), 1)
+        return [gradient.numpy().tolist() for gradient in tape.gradient(loss, [w, x])]
+
+    def test_gradients_are_those_of_the_plain_function(self):
+        plain = self.gradients(lambda f: f)
+        for wrap in (tf.recompute_grad, keras.remat):
+            self.assertEqual(self.gradients(wrap), plain)
+            self.assertEqual(self.gradients(lambda f: tf.function(wrap(f))), plain)
+
+    def trained(self, scope):
+        keras.utils.set_random_seed(1)
+        with scope:
+            inputs = keras.Input((6,))
+            x = keras.layers.Dense(8, activation="gelu")(inputs)
+            x = keras.layers.Dropout(0.3, seed=3)(x)
+            model = keras.Model(inputs, keras.layers.Dense(1)(x))
+        model.compile("adam", "mse")
+        generator = np.random.default_rng(0)
+        model.fit(generator.normal(size=(32, 6)).astype(np.float32), np.ones((32, 1), np.float32), epochs=2, verbose=0)
+        return [weight.tolist() for weight in model.get_weights()]
+
+    def test_models_train_to_the_same_bits(self):
+        plain = self.trained(keras.RematScope(mode=None))
+        for scope in (keras.RematScope(), keras.RematScope("activations"), keras.RematScope("larger_than", output_size_threshold=4),
+                      keras.RematScope(mode="list_of_layers", layer_names=["dense"])):
+            self.assertEqual(self.trained(scope), plain)
+        with self.assertRaises(ValueError):
+            keras.RematScope("some")
+
+    def test_layers_in_remat(self):
+        dense = keras.layers.Dense(3)
+        x = np.ones((2, 4), np.float32)
+        self.assertEqual(keras.remat(dense)(x).numpy().tolist(), dense(x).numpy().tolist())
+        self.assertEqual(keras.remat(dense)(keras.Input((4,))).shape, (None, 3))

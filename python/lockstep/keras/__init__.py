@@ -10,6 +10,7 @@ from .losses import Loss  # noqa: F401
 from .metrics import Metric  # noqa: F401
 from .models import Functional, Model, Sequential  # noqa: F401
 from .optimizers import Optimizer  # noqa: F401
+from ._remat import RematScope, remat  # noqa: F401
 from ..config import device  # noqa: F401
 from .regularizers import Regularizer  # noqa: F401
 
