@@ -157,13 +157,9 @@ def as_loss(identifier):
 def deserialize(name, custom_objects=None):
     """The loss of a name or a configuration."""
     with saving.custom_object_scope(custom_objects):
-        if isinstance(name, dict):
-            written = name["config"] if name.get("class_name") == "function" else name.get("registered_name")
-        else:
-            written = name
-        found = None if written is None else saving.known(written)
+        found = saving.of_python(name, as_loss)
         if found is not None:
-            return saving.deserialize_keras_object(name) if inspect.isclass(found) else as_loss(found)
+            return found
         engine = _lockstep.Loss.deserialize(name)
         class_name = engine.serialize()["class_name"]
         made = _made.get(class_name, Loss)

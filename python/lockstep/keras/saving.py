@@ -120,6 +120,19 @@ def known(name):
     return get_registered_object(name) or get_registered_object(plain) or _classes.get(plain)
 
 
+def of_python(config, get):
+    """The loss or metric that is written in Python and meant by a name or a configuration, by get() of the function or the class; None:
+    it is one of the engine's."""
+    if isinstance(config, dict):
+        name = config["config"] if config.get("class_name") == "function" else config.get("registered_name")
+    else:
+        name = config
+    found = None if name is None else known(name)
+    if found is None:
+        return None
+    return deserialize_keras_object(config) if inspect.isclass(found) and isinstance(config, dict) else get(found)
+
+
 def _resolved(name):
     found = known(name)
     if found is None:
