@@ -110,10 +110,7 @@ class WrittenLayer final : public Base, public Written {
   }
   Json get_config() const override {
     const nb::gil_scoped_acquire acquire;
-    Json config = LayerBase::get_config();
-    const Json own = json(self().attr("get_config")());
-    for (const auto& [name, value] : own.members()) config.set(name, value);
-    return config;
+    return json(self().attr("_config_for_engine")());
   }
 
   Variable new_weight(const std::string& name, const Shape& shape,

@@ -181,7 +181,7 @@ def _numpy(self):
 def _array(self, dtype=None, copy=None):
     if self.symbolic:
         raise NotImplementedError("a tensor of a function that is being traced is no array of NumPy's: " + _TRACED)
-    array = _numpy(self) if self.dtype is dtypes.bfloat16 or copy else np.asarray(memoryview(self))
+    array = np.asarray(_numpy(self)) if self.dtype is dtypes.bfloat16 or copy else np.asarray(memoryview(self))
     return array if dtype is None else array.astype(dtype, copy=False)
 
 

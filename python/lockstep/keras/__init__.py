@@ -69,6 +69,13 @@ dtype_policies = mixed_precision
 class preprocessing:
     """Older names."""
 
+    image_dataset_from_directory = staticmethod(utils.image_dataset_from_directory)
+    timeseries_dataset_from_array = staticmethod(utils.timeseries_dataset_from_array)
+
+    class image:
+        array_to_img, img_to_array = staticmethod(utils.array_to_img), staticmethod(utils.img_to_array)
+        load_img, save_img = staticmethod(utils.load_img), staticmethod(utils.save_img)
+
     class sequence:
         pad_sequences = staticmethod(utils.pad_sequences)
 

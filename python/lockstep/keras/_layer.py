@@ -17,12 +17,18 @@ from ._configured import serialized
 from ._keras_tensor import Input
 
 _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
+_variables = weakref.WeakValueDictionary()  # the object of Python for a variable, by its number
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
 
 
 # Attributes of objects of the front, which files do not know.
 _FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
           "_made_with", "_objects")
+
+
+def same_objects(variables):
+    """Variables of the engine as those objects of Python that somebody holds already: a list of them equals itself."""
+    return [_variables.setdefault(variable._id, variable) for variable in variables]
 
 
 def wrapped(handle):
@@ -90,6 +96,8 @@ class Layer:
             shape = (length,)
         for unused in ("autocast", "use_cudnn"):
             kwargs.pop(unused, None)
+        if type(self)._class_name == "LeakyReLU" and "alpha" in kwargs:  # Keras 2's name
+            kwargs["negative_slope"] = kwargs.pop("alpha")
         self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
         self.__dict__["_weights_given"] = kwargs.pop("weights", None)
         return kwargs
@@ -167,8 +175,9 @@ class Layer:
         return {name: _tuples(value) if name in _SIZES else value for name, value in config.items()}
 
     @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+    def from_config(cls, config, custom_objects=None):
+        with saving.custom_object_scope(custom_objects):
+            return cls(**config)
 
     # --- calls of the engine ---
 
@@ -205,6 +214,9 @@ class Layer:
             if not name.startswith("__") and name not in _FRONT:
                 visit(vars(self)[name], name)
         return [places[key] for key in keys] if all(key in places for key in keys) else None
+
+    def _config_for_engine(self):
+        return saving._plain(self.get_config())
 
     def _call_for_engine(self, inputs, training, masks):
         pending = getattr(self._local, "pending", None)
@@ -329,6 +341,7 @@ class Layer:
                 self._held.add(value._handle.key)
                 self._handle.hold_layer(value._handle)
         elif isinstance(value, Variable):
+            _variables.setdefault(value._id, value)
             if ("variable", value._id) not in self._held:
                 self._held.add(("variable", value._id))
                 self._handle.hold_variable(value)
@@ -351,7 +364,7 @@ class Layer:
                                            _initializer(initializer), serialized(regularizer), serialized(constraint),
                                            bool(trainable))
         self._held.add(("variable", variable._id))
-        return variable
+        return _variables.setdefault(variable._id, variable)
 
     add_variable = add_weight
 
@@ -400,19 +413,19 @@ class Layer:
 
     @property
     def weights(self):
-        return self._handle.weights()
+        return same_objects(self._handle.weights())
 
     variables = weights
 
     @property
     def trainable_weights(self):
-        return self._handle.trainable_weights()
+        return same_objects(self._handle.trainable_weights())
 
     trainable_variables = trainable_weights
 
     @property
     def non_trainable_weights(self):
-        return self._handle.non_trainable_weights()
+        return same_objects(self._handle.non_trainable_weights())
 
     non_trainable_variables = non_trainable_weights
 

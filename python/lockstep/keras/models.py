@@ -416,6 +416,17 @@ class Model(Layer):
             return super().get_config()
         return json.loads(self.to_json())["config"]
 
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """The model of a get_config()."""
+        if "layers" not in config:
+            return super().from_config(config, custom_objects)
+        made = saving.model_from_config({"module": "keras", "config": config, "registered_name": None,
+                                         "class_name": "Functional" if "input_layers" in config else "Sequential"}, custom_objects)
+        if cls not in (Model, Sequential):  # a class of one's own that is made of layers, not of arguments
+            made.__class__ = cls
+        return made
+
     def _take_compiled(self):
         """What a file says that it was compiled with."""
         settings = json.loads(self.to_json()).get("compile_config") if self._handle.compiled else None

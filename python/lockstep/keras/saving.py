@@ -117,7 +117,11 @@ def known(name):
     """What a file means by a name; None: nothing. Keras' default package stands for none, and a class of this very program needs no
     registration."""
     plain = name.removeprefix("Custom>")
-    return get_registered_object(name) or get_registered_object(plain) or _classes.get(plain)
+    found = get_registered_object(name) or get_registered_object(plain) or _classes.get(plain)
+    if found is None and ">" not in plain:  # functions go by their own names: of one package, that one is meant
+        packaged = [obj for full, obj in _objects.items() if full.endswith(f">{plain}")]
+        found = packaged[0] if len(packaged) == 1 else None
+    return found
 
 
 def of_python(config, get):
