@@ -12,7 +12,7 @@ import importlib.machinery
 import importlib.util
 import types
 
-OTHER_FRAMEWORKS = ("jax", "torch", "openvino", "grain", "flax", "sklearn", "tf2onnx", "onnxruntime", "orbax", "ai_edge_litert",
+OTHER_FRAMEWORKS = ("tensorflow", "jax", "torch", "openvino", "grain", "flax", "sklearn", "tf2onnx", "onnxruntime", "orbax", "ai_edge_litert",
                     "scipy", "pandas", "h5py", "PIL", "requests", "matplotlib")
 
 
@@ -142,7 +142,12 @@ def _op_class(name, target, parameters, of_settings, of_call):
         def symbolic_call(self, *args, **kwargs):
             return self(*_as_values_of_models(args), **_as_values_of_models(kwargs))
 
-        compute_output_spec = symbolic_call
+        def __getattr__(self, name):
+            if name.startswith("_") or name not in self._settings:
+                raise AttributeError(name)
+            return self._settings[name]
+
+        call, compute_output_spec = __call__, symbolic_call
     Op.__name__ = Op.__qualname__ = name
     return Op
 
@@ -162,11 +167,11 @@ def _as_values_of_models(given):
 class Front(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """keras is lockstep.keras; keras.src are the public names behind Keras' inner ones, and its tests' files."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, file=""):
         import lockstep._alias
         import lockstep.keras
         self.folder, self.keras = folder, lockstep.keras
-        self.scripts = lockstep._alias._Finder()
+        self.scripts = None if file.startswith("ops/") else lockstep._alias._Finder()
         self.public = public_names(folder)
         self.by_public = {public for names in self.public.values() for public in names}
         self.op_classes = OpClasses(folder, self.public, self.lookup)
@@ -175,7 +180,7 @@ class Front(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         root = name.partition(".")[0]
         if name == "conftest":
             return importlib.util.spec_from_loader(name, self)
-        if root == "tensorflow":
+        if root == "tensorflow" and self.scripts is not None:
             return self.scripts.find_spec(name)
         if root in OTHER_FRAMEWORKS and importlib.machinery.PathFinder.find_spec(root) is None:
             return importlib.util.spec_from_loader(name, self, is_package=True)

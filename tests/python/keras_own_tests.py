@@ -176,7 +176,7 @@ def run_file(folder, name):
     """Runs the cases of one file; prints JSON of what became of them."""
     sys.path.append(str(folder.parent))  # absl, pytest and what else the tests use beside Keras
     import ml_dtypes  # noqa: F401: with Keras; NumPy knows bfloat16 by it
-    front = Front(folder)
+    front = Front(folder, name)
     sys.meta_path.insert(0, front)
     sys.modules["keras"] = front.keras
     _adapt_helpers()

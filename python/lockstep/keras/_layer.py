@@ -290,6 +290,9 @@ class Layer:
     def _apply(self, handle, args, kwargs):
         """A layer of the engine: its inputs, and what a call may say beside them."""
         options, inputs = {}, list(args)
+        if handle.class_name == "ReversibleEmbedding":
+            inputs = [_for_embedding(x, handle, kwargs.get("reverse", False)) for x in inputs]
+            kwargs = {name: value for name, value in kwargs.items() if name != "reverse"}
         if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
             mask = inputs.pop()  # layer(x, mask)
             if mask is not None:
@@ -300,6 +303,10 @@ class Layer:
         for name, value in kwargs.items():
             if name in _CALL_OPTIONS:
                 options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
+                if name == "mask" and is_tensor(options[name]) and options[name].dtype is not dtypes.bool:
+                    options[name] = ops.cast(options[name], dtypes.bool)
+                if name in ("use_causal_mask", "return_attention_scores") and value is not None:
+                    options[name] = bool(value)
             elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
                 raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
         if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) and not handle.takes_list and _of_numbers(inputs[0]):
@@ -531,10 +538,10 @@ class Layer:
         if name.startswith("_") or "_handle" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if not self._is_written:
-            for weight in self._handle.weights():
-                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
-                    return weight
             config = self._handle.get_config()
+            for weight in self.weights:
+                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
+                    return _with_rules(weight, name, config)
             if name in config:
                 value = config[name]
                 if name.endswith("activation") and isinstance(value, str):
@@ -598,6 +605,23 @@ class Layer:
 # Settings that are tuples in Keras' configurations.
 _SIZES = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "target_shape", "cropping", "padding", "size", "dims",
           "noise_shape", "factor", "height_factor", "width_factor")
+
+
+def _with_rules(weight, name, config):
+    """A weight of the engine's, with its constraint and its regularizer as Keras' weights have them."""
+    from . import constraints, regularizers
+    weight.constraint, weight.regularizer = constraints.get(config.get(f"{name}_constraint")), regularizers.get(config.get(f"{name}_regularizer"))
+    return weight
+
+
+def _for_embedding(x, handle, reverse):
+    """Numbers of rows, or what scores of all rows are made of: the engine tells them apart by their dtype."""
+    if isinstance(x, KerasTensor):
+        return x
+    x = convert_to_tensor(x)
+    if reverse:
+        return x if x.dtype.is_floating else ops.cast(x, handle.compute_dtype)
+    return ops.cast(x, dtypes.int32) if x.dtype.is_floating else x
 
 
 def _check_masks(inputs, mask):

@@ -15,6 +15,7 @@ from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
 from . import saving
+from ._cloning import cloned
 from ._keras_tensor import Input
 from ._layer import Layer, _policy_name, _shape_leaves, wrapped
 
@@ -52,6 +53,8 @@ def _dataset(x):
         return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
     if hasattr(x, "__next__"):
         return data.Dataset.from_generator(_GoingOn(x))._handle
+    if hasattr(x, "__iter__") and hasattr(x, "__len__") and not isinstance(x, (list, tuple, dict)) and not _is_array(_of_pandas(x)):
+        return data.Dataset.from_generator(lambda: map(_batch, x))._handle  # batches of somebody else's, such as PyTorch's DataLoader
     return None
 
 
@@ -221,6 +224,11 @@ class Model(Layer):
         engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
         self._handle.compile(engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
                              _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
+
+    @property
+    def compiled(self):
+        """Whether compile() was called, here or before the model was saved."""
+        return self._compiled is not None or self._handle.compiled
 
     @property
     def optimizer(self):
@@ -502,10 +510,12 @@ class Sequential(Model):
         # The objects of its layers live as long as it does.
         self.__dict__.update(_begun=bool(handle.layers()), _objects=[])
 
+    _begun_by_input = False
+
     def add(self, layer, rebuild=True):
         """One more."""
         if isinstance(layer, KerasTensor):
-            self.__dict__["_begun"] = True
+            self.__dict__.update(_begun=True, _begun_by_input=True)
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
@@ -677,7 +687,7 @@ model_from_json, model_from_config = saving.model_from_json, saving.model_from_c
 def clone_model(model, input_tensors=None, clone_function=None, call_function=None, recursive=False, **kwargs):
     """The same layers with weights of their own, made anew; not compiled."""
     if input_tensors is not None or clone_function is not None or call_function is not None:
-        raise NotImplementedError("clone_model: layers are copied as they are (no input_tensors, clone_function or call_function)")
+        return cloned(model, Sequential, input_tensors, clone_function, call_function, recursive)
     with saving._kept_by() as kept:
         made = wrapped(model._handle.clone())
         made.__dict__["_made_with"] = kept
