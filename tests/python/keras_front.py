@@ -144,7 +144,7 @@ def _op_class(name, target, parameters, of_settings, of_call):
 
         def __getattr__(self, name):
             if name.startswith("_") or name not in self._settings:
-                raise AttributeError(name)
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return self._settings[name]
 
         call, compute_output_spec = __call__, symbolic_call

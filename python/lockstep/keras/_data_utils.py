@@ -88,9 +88,11 @@ def _examples(dataset):
         return np.asarray(dataset), len(dataset)
     if isinstance(dataset, dict):
         return nest.map_structure(np.asarray, dataset), len(nest.flatten(dataset)[0])
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, (list, tuple, _Dataset)):
+        dataset = [dataset[number] for number in range(len(dataset))]  # examples by number, as PyTorch's datasets have them
     if not hasattr(dataset, "__iter__"):
         raise TypeError(f"split_dataset: takes a Dataset, arrays or structures of arrays, received {type(dataset).__name__}")
-    elements = list(dataset)
+    elements = [tuple(element) if isinstance(element, list) else element for element in dataset]
     if not elements:
         raise ValueError("split_dataset: the dataset is empty")
     return nest.map_structure(lambda *parts: np.stack([np.asarray(part) for part in parts]), *elements), len(elements)

@@ -15,6 +15,7 @@ from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from . import saving, tree
 from ._configured import serialized
 from ._keras_tensor import Input
+from .backend import standardize_dtype
 
 _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
 _variables = weakref.WeakValueDictionary()  # the object of Python for a variable, by its number
@@ -167,10 +168,36 @@ class Layer:
         made = self._handle.compute_mask([_known_or_zeros(leaf, one) for leaf, one in zip(leaves, masks)], masks)
         return made[0] if made else None
 
+    def __new__(cls, *args, **kwargs):
+        made = super().__new__(cls)
+        made.__dict__["_arguments"] = (args, kwargs)
+        return made
+
+    def _arguments_by_name(self):
+        """What a class without a get_config() was made with; None: no configuration can hold it."""
+        args, kwargs = self.__dict__.get("_arguments") or ((), {})
+        try:
+            bound = inspect.signature(type(self)).bind(*args, **kwargs)
+        except TypeError:
+            return None
+        given = {name: value for name, value in bound.arguments.items() if bound.signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD}
+        given.update(next((value for name, value in bound.arguments.items() if name not in given), {}))
+        simple = (bool, int, float, str, dict, list, tuple, type(None), np.number)
+        return given if all(isinstance(leaf, simple) or hasattr(leaf, "get_config") for leaf in nest.flatten(given)) else None
+
     def get_config(self):
         if self._is_written:
             policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
-            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
+            config = {"name": self.name, "trainable": self.trainable, "dtype": policy}
+            if type(self).get_config is not Layer.get_config or type(self).__init__ is Layer.__init__:
+                return config
+            # A class that says nothing of its own: the arguments of its constructor, and of these here those that it takes.
+            parameters = inspect.signature(type(self)).parameters
+            takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+            given = self._arguments_by_name()
+            if given is None:
+                raise NotImplementedError(f"{type(self).__name__} takes arguments that no configuration holds, and defines no get_config()")
+            return {**(config if takes_all else {name: value for name, value in config.items() if name in parameters}), **given}
         config = {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
         return {name: _tuples(value) if name in _SIZES else value for name, value in config.items()}
 
@@ -367,6 +394,8 @@ class Layer:
 
     def _add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
                     constraint=None, aggregation=None, name=None, **kwargs):
+        if initializer is None and dtype is not None and not dtypes.as_dtype(standardize_dtype(dtype)).is_floating:
+            initializer = "zeros"
         variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
                                            _initializer(initializer), serialized(regularizer), serialized(constraint),
                                            bool(trainable))
@@ -598,8 +627,20 @@ class Layer:
     def output_shape(self):
         return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
 
+    def __reduce__(self):
+        return _unpickled, (saving.serialize_keras_object(self), self.get_build_config() if self.built else None, self.get_weights())
+
     def __repr__(self):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _unpickled(form, build, weights):
+    made = saving.deserialize_keras_object(form)
+    if build is not None:
+        made.build_from_config(build)
+    if weights:
+        made.set_weights(weights)
+    return made
 
 
 # Settings that are tuples in Keras' configurations.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import weakref
 
 import numpy as np
@@ -408,6 +409,15 @@ class Model(Layer):
         """Puts them back: whatever save_weights(), save(), Keras, TensorFlow or Hugging Face wrote."""
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 
+    def __reduce__(self):
+        if not self.built:
+            return super().__reduce__()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.keras")
+            self.save(path)
+            with open(path, "rb") as file:
+                return _unpickled, (file.read(),)
+
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """Writes what the model computes outside of training as an ONNX file: export(path, format="onnx")."""
         path = os.fspath(filepath)
@@ -466,6 +476,14 @@ class Model(Layer):
             call(dtypes.int32)
 
 
+def _unpickled(saved):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.keras")
+        with open(path, "wb") as file:
+            file.write(saved)
+        return saving.load_model(path)
+
+
 def _each_configuration(read, value):
     """Losses or metrics of a file: one, or a list or dictionary of them."""
     if isinstance(value, list):
@@ -520,7 +538,7 @@ class Sequential(Model):
             return
         if not isinstance(layer, Layer):
             getattr(layer, "_handle", None)  # layers of texts say where they belong
-            raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
+            raise ValueError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             self._handle.add_input(Input(layer._input_shape_given))
         self.__dict__["_begun"] = True

@@ -299,11 +299,33 @@ def lcm(x1, x2):
     return _tf.where(_tf.equal(shared, 0), shared, _tf.abs(a) * _tf.floordiv(_tf.abs(b) + _tf.zeros_like(shared), _tf.maximum(shared, 1)))
 
 
+_FORMATS = {dtypes.float32: (23, -126), dtypes.float16: (10, -14), dtypes.bfloat16: (7, -126)}  # bits of fractions, the least exponent
+
+
 @_op
 def nextafter(x1, x2):
-    """The nearest number of the dtype on the way from x1 to x2; outside of compiled functions."""
+    """The nearest number of the dtype on the way from x1 to x2; in compiled functions of dtypes up to float32."""
     a, b = _joined_float(x1, x2)
-    return _to_tensor(np.nextafter(_tf._known(a, "nextafter"), _tf._known(b, "nextafter")))
+    if not a.symbolic and not b.symbolic and a.dtype is not dtypes.bfloat16:
+        return _to_tensor(np.nextafter(np.asarray(a), np.asarray(b)))
+    if a.dtype is dtypes.float64:
+        raise NotImplementedError("nextafter of float64: outside of compiled functions alone")
+    bits, least = _FORMATS[a.dtype]
+    x, end = (_ops.cast(value, dtypes.float64) for value in (a, b))
+    x, end = x + _tf.zeros_like(end), end + _tf.zeros_like(x)
+    away = _tf.greater_equal(x * _tf.sign(end - x), 0.0)
+    # The distance of numbers next to x: behind a power of two it is half of that before it.
+    size = _tf.abs(x) * _tf.where(away, _tf.ones_like(x), _tf.ones_like(x) * (1.0 - 2.0 ** -30))
+    exponent = _tf.maximum(_tf.floor(_tf.log(_tf.maximum(size, 2.0 ** -1000)) / _math.log(2.0) + 1e-12), float(least))
+    distance = _tf.exp((exponent - float(bits)) * _math.log(2.0))
+    # Three quarters of the way round to it, even where the distance is not exact.
+    made = _ops.cast(x + _tf.sign(end - x) * distance * 0.75, a.dtype)
+    least_of_all = _tf.where(_tf.greater(end, 0.0), *(_tensor(np.array(sign * 2.0 ** (least - bits), np.float32), a.dtype) for sign in (1, -1)))
+    made = _tf.where(_tf.equal(x, 0.0), least_of_all, made)
+    largest = _tf.logical_and(_tf.is_inf(x), _tf.logical_not(_tf.equal(x, end)))
+    made = _tf.where(largest, _tf.where(_tf.greater(x, 0.0), _tensor(a.dtype.max, a.dtype), _tensor(a.dtype.min, a.dtype)), made)
+    made = _tf.where(_tf.equal(x, end), _ops.cast(end, a.dtype), made)
+    return _tf.where(_tf.logical_or(_tf.is_nan(x), _tf.is_nan(end)), _tensor(_math.nan, a.dtype), made)
 
 
 @_op
