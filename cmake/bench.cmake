@@ -69,3 +69,10 @@ if(LOCKSTEP_TESTS AND bench_test_sources)
   lockstep_add_tests(bench ${bench_test_sources})
   target_link_libraries(bench_tests PRIVATE lockstep_bench_parts)
 endif()
+
+# The C++ side of what Python costs (bench/python/front.py).
+if(EXISTS ${PROJECT_SOURCE_DIR}/bench/python/front.cc)
+  add_executable(lockstep_bench_front EXCLUDE_FROM_ALL bench/python/front.cc)
+  lockstep_compiler_options(lockstep_bench_front)
+  target_link_libraries(lockstep_bench_front PRIVATE lockstep)
+endif()

@@ -65,11 +65,17 @@ class PythonIterator {
     return goes_on ? to_python(element) : throw nb::stop_iteration();
   }
 
+  data::Iterator& iterator() { return *iterator_; }
+
  private:
   Apart<data::Iterator> iterator_;
 };
 
 }  // namespace
+
+data::Iterator* iterator_of(nb::handle value) {
+  return nb::isinstance<PythonIterator>(value) ? &nb::cast<PythonIterator&>(value).iterator() : nullptr;
+}
 
 void bind_data(nb::module_& m) {
   nb::class_<PythonIterator>(m, "Iterator")

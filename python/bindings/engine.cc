@@ -1,14 +1,16 @@
 // Gradient tapes, compiled functions, control flow, checkpoints, reports.
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/autodiff/recompute_grad.h"
 #include "lockstep/base/log.h"
 #include "lockstep/compile/control_flow.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/keras/layer.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/observe/run_report.h"
+#include "lockstep/ops/random.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/tensorflow_checkpoint.h"
-#include "python.h"
+#include "structures.h"
 
 namespace lockstep::python {
 namespace {
@@ -49,6 +51,14 @@ void bind_tape(nb::module_& m) {
              return to_python(
                  tape.jacobian(tensor(target), gradient_sources(nb::make_tuple(source))[0], here()));
            })
+      .def("batch_jacobian",
+           [](GradientTape& tape, Any target, Any source) {
+             return to_python(
+                 tape.batch_jacobian(tensor(target), gradient_sources(nb::make_tuple(source))[0], here()));
+           })
+      .def("watched_variables", &GradientTape::watched_variables)
+      .def("pause", &GradientTape::pause)
+      .def("resume", &GradientTape::resume)
       .def("stop_recording", &GradientTape::stop_recording)
       .def("reset", &GradientTape::reset);
 
@@ -59,6 +69,9 @@ void bind_tape(nb::module_& m) {
       return {tensors(pair[0]), tensor_function(pair[1])};
     };
     return to_python(custom_gradient(run, tensors(inputs), here()));
+  });
+  m.def("recompute_grad", [](Any f) {
+    return to_python(recompute_grad([&] { return tensors(nb::borrow<nb::callable>(f)()); }, here())());
   });
 }
 
@@ -141,6 +154,8 @@ train::Trackable trackable(Any object) {
   if (nb::isinstance<keras::Layer>(object)) return {nb::cast<const keras::Layer&>(object), where};
   if (nb::isinstance<keras::optimizers::Optimizer>(object))
     return {nb::cast<const keras::optimizers::Optimizer&>(object), where};
+  if (nb::isinstance<random::Generator>(object)) return {nb::cast<const random::Generator&>(object)};
+  if (data::Iterator* iterator = iterator_of(object)) return {*iterator};
   return {std::static_pointer_cast<train::TrackedObject>(std::make_shared<PythonObject>(object))};
 }
 

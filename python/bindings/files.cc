@@ -10,6 +10,8 @@
 namespace lockstep::python {
 namespace {
 
+using keras::layers::HashedCrossing;
+using keras::layers::Hashing;
 using keras::layers::StringLookup;
 using keras::layers::TextVectorization;
 
@@ -92,7 +94,9 @@ nb::class_<Lookup> bind_lookup(nb::module_& m, const char* name) {
       .def("adapt", [](Lookup& lookup,
                        const Texts& texts) { lookup.adapt(std::span<const std::string>(texts), here()); })
       .def("set_vocabulary",
-           [](Lookup& lookup, const Texts& tokens) { lookup.set_vocabulary(tokens, {}, here()); })
+           [](Lookup& lookup, const Texts& tokens, const std::vector<double>& idf_weights) {
+             lookup.set_vocabulary(tokens, idf_weights, here());
+           })
       .def("get_vocabulary",
            [](const Lookup& lookup, bool special) { return lookup.get_vocabulary(special); })
       .def("vocabulary_size", &Lookup::vocabulary_size)
@@ -111,7 +115,29 @@ void bind_files(nb::module_& m) {
       .def("rows",
            [](const StringLookup& lookup, const std::vector<Texts>& rows) { return lookup(rows, here()); })
       .def("tokens",
-           [](const StringLookup& lookup, Any numbers) { return lookup.tokens(tensor(numbers), here()); });
+           [](const StringLookup& lookup, Any numbers) { return lookup.tokens(tensor(numbers), here()); })
+      .def("adapt_rows",
+           [](StringLookup& lookup, const std::vector<Texts>& rows) { lookup.adapt(rows, here()); });
+  nb::class_<Hashing>(m, "Hashing")
+      .def_static("deserialize", [](Any config) { return Hashing::deserialize(json(config), here()); })
+      .def("serialize", [](const Hashing& hashing) { return to_python(hashing.serialize()); })
+      .def("__call__", [](const Hashing& hashing, Any values) {
+        if (!nb::isinstance<nb::list>(values)) return hashing(tensor(values), here());
+        const auto texts = nb::cast<Texts>(values);
+        return hashing(std::span<const std::string>(texts), here());
+      });
+  nb::class_<HashedCrossing>(m, "HashedCrossing")
+      .def_static("deserialize", [](Any config) { return HashedCrossing::deserialize(json(config), here()); })
+      .def("serialize", [](const HashedCrossing& crossing) { return to_python(crossing.serialize()); })
+      .def("__call__", [](const HashedCrossing& crossing, Any columns) {
+        std::vector<keras::layers::Column> all;
+        for (const nb::handle column : nb::borrow<nb::sequence>(columns))
+          if (nb::isinstance<nb::list>(column))
+            all.emplace_back(nb::cast<Texts>(column));
+          else
+            all.emplace_back(tensor(column));
+        return crossing(all, here());
+      });
 }
 
 }  // namespace lockstep::python

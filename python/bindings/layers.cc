@@ -9,6 +9,7 @@
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/regularizers.h"
+#include "lockstep/keras/remat.h"
 #include "lockstep/keras/schedules.h"
 
 namespace lockstep::python {
@@ -57,8 +58,9 @@ class Written {
 template <class Base>
 class WrittenLayer final : public Base, public Written {
  public:
-  WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, std::source_location where)
-      : Base(std::move(class_name), std::move(options), where), Written(self) {}
+  WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, bool autocast,
+               std::source_location where)
+      : Base(std::move(class_name), std::move(options), where), Written(self), autocast_(autocast) {}
 
   void build_all(const std::vector<Shape>& inputs) override {
     const nb::gil_scoped_acquire acquire;
@@ -83,6 +85,7 @@ class WrittenLayer final : public Base, public Written {
         self().attr("_mask_for_engine")(python::to_python(inputs), python::to_python(masks), results);
     return given.is_none() ? Base::compute_mask(inputs, masks, results) : tensors(given);
   }
+  bool autocast_inputs() const override { return autocast_; }
   bool supports_masking() const override {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
@@ -107,10 +110,7 @@ class WrittenLayer final : public Base, public Written {
   }
   Json get_config() const override {
     const nb::gil_scoped_acquire acquire;
-    Json config = LayerBase::get_config();
-    const Json own = json(self().attr("get_config")());
-    for (const auto& [name, value] : own.members()) config.set(name, value);
-    return config;
+    return json(self().attr("_config_for_engine")());
   }
 
   Variable new_weight(const std::string& name, const Shape& shape,
@@ -120,6 +120,9 @@ class WrittenLayer final : public Base, public Written {
   void hold(const Layer& layer) override { this->track(layer, here()); }
   void hold(const Variable& variable) override { this->track(variable); }
   void penalize(const Tensor& loss) override { this->add_loss(loss); }
+
+ private:
+  bool autocast_;
 };
 
 Written& written(const Layer& layer) {
@@ -315,6 +318,19 @@ keras::KerasOperand keras_operand(Any value) {
   return {nb::cast<double>(value), here()};
 }
 
+// `with keras.RematScope(mode):`
+class RematContext {
+ public:
+  explicit RematContext(keras::RematScopeOptions options) : options_(std::move(options)) {}
+  RematContext(const RematContext&) = delete;
+  void enter() { scopes_.push_back(std::make_unique<keras::RematScope>(options_, here())); }
+  void exit() { scopes_.pop_back(); }
+
+ private:
+  keras::RematScopeOptions options_;
+  std::vector<std::unique_ptr<keras::RematScope>> scopes_;
+};
+
 std::vector<Shape> shapes(Any sequence) {
   std::vector<Shape> all;
   for (const nb::handle item : nb::borrow<nb::sequence>(sequence)) all.push_back(shape(item));
@@ -360,12 +376,13 @@ void bind_layers(nb::module_& m) {
   nb::class_<Layer>(m, "Layer", nb::type_slots(kLayerSlots.data()), nb::is_weak_referenceable())
       .def_static("of_input", [](const KerasTensor& input) { return Layer(input, here()); })
       .def_static("deserialize", [](Any config) { return Layer::deserialize(json(config), here()); })
-      .def_static("written",
-                  [](Any self, const std::string& class_name, const std::string& name, bool trainable,
-                     const std::string& dtype, Any regularizer) {
-                    return Layer(std::make_shared<WrittenLayer<LayerBase>>(
-                        self, class_name, base_options(name, trainable, dtype, regularizer), here()));
-                  })
+      .def_static(
+          "written",
+          [](Any self, const std::string& class_name, const std::string& name, bool trainable,
+             const std::string& dtype, Any regularizer, bool autocast) {
+            return Layer(std::make_shared<WrittenLayer<LayerBase>>(
+                self, class_name, base_options(name, trainable, dtype, regularizer), autocast, here()));
+          })
       .def_static("adapted",
                   [](const Layer& layer, Any data) {
                     keras::layers::AdaptableLayer(layer.base()).adapt(tensor(data), here());
@@ -443,9 +460,25 @@ void bind_layers(nb::module_& m) {
   m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,
                             const std::string& dtype) {
     return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenLayer<ModelBase>>(
-        self, class_name, base_options(name, trainable, dtype, nb::none()), here())));
+        self, class_name, base_options(name, trainable, dtype, nb::none()), true, here())));
   });
   m.def("register_object", &register_object);
+  m.def("remat", [](Any f) {
+    return python::to_python(
+        keras::rematerialized([&] { return tensors(nb::borrow<nb::callable>(f)()); }, here()));
+  });
+  nb::class_<RematContext>(m, "RematContext")
+      .def("__init__",
+           [](RematContext* self, Any mode, int64_t output_size_threshold,
+              std::vector<std::string> layer_names) {
+             keras::RematScopeOptions options{.mode = std::nullopt,
+                                              .output_size_threshold = output_size_threshold,
+                                              .layer_names = std::move(layer_names)};
+             if (!mode.is_none()) options.mode = nb::cast<std::string>(mode);
+             new (self) RematContext(std::move(options));
+           })
+      .def("enter", &RematContext::enter)
+      .def("exit", &RematContext::exit);
 
   // --- by name ---
   m.def("class_names", [](const std::string& of) { return keras::catalogue::class_names(kind(of)); });

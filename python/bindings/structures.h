@@ -1,12 +1,15 @@
 // Tensors nested in tuples and dictionaries, here and in Python.
 #pragma once
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/element.h"
 #include "python.h"
 
 namespace lockstep::python {
 
 data::Element element(nb::handle value);
+// The engine's part of an iterator, which lives as long as the object of Python; null: it is none.
+data::Iterator* iterator_of(nb::handle value);
 nb::object to_python(const data::Element& element);
 
 // The structure with leaf(i) in the place of leaf number i.

@@ -304,6 +304,11 @@ void bind_devices(nb::module_& m) {
   c.def("is_built_with_cuda", test::is_built_with_cuda);
 }
 
+// What variable.value is: Keras asks for it as an attribute, TensorFlow by a call.
+struct ValueOfVariable : Tensor {
+  explicit ValueOfVariable(Tensor value) : Tensor(std::move(value)) {}
+};
+
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
@@ -346,6 +351,9 @@ void bind_tensor(nb::module_& m) {
              });
            })
       .def("_to_string", &Tensor::to_string);
+  nb::class_<ValueOfVariable, Tensor>(m, "ValueOfVariable",
+                                      "A tensor, which is given back where it is called.")
+      .def("__call__", [](const ValueOfVariable& x) { return Tensor(x); });
   m.def("from_array", &from_ndarray);
   m.def("scalar", [](nb::handle value, nb::handle type) {
     return dispatch(dtype(type), [&]<class T>() {
@@ -398,9 +406,9 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("_name", [](const Variable& x) { return x.name(); })
       .def_prop_ro("trainable", [](const Variable& x) { return x.trainable(); })
       .def_prop_ro("_id", [](const Variable& x) { return x.id(); })
-      .def(
-          "value", [](const Variable& x) { return x.value(when_asked()); },
-          "The value that the variable has now.")
+      .def_prop_ro(
+          "value", [](const Variable& x) { return ValueOfVariable(x.value(when_asked())); },
+          "The value that the variable has now: an attribute in Keras, a call in TensorFlow.")
       .def(
           "read_value", [](const Variable& x) { return x.value(when_asked()); },
           "The value that the variable has now.")

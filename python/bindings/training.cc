@@ -1,9 +1,12 @@
 // Models, losses, metrics, optimizers, callbacks.
+#include <algorithm>
+
 #include "keras.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/data.h"
+#include "lockstep/keras/directories.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/onnx.h"
@@ -426,8 +429,15 @@ void bind_losses(nb::module_& m) {
              o.finalize_variable_values(variables, here());
            })
       .def("exclude_from_weight_decay",
-           [](const Optimizer& o, std::vector<std::string> words) {
-             o.exclude_from_weight_decay(std::move(words), here());
+           [](const Optimizer& o, std::vector<std::string> words, std::vector<int64_t> ids) {
+             o.exclude_from_weight_decay(
+                 [words = std::move(words), ids = std::move(ids)](const Variable& variable) {
+                   return std::ranges::find(ids, static_cast<int64_t>(variable.id())) != ids.end() ||
+                          std::ranges::any_of(words, [&](const std::string& word) {
+                            return variable.name().find(word) != std::string::npos;
+                          });
+                 },
+                 here());
            })
       .def_prop_ro("scheduled", [](const Optimizer& o) { return o.schedule().defined(); })
       .def("learning_rate", [](const Optimizer& o) { return o.learning_rate(here()); })
@@ -682,6 +692,24 @@ void bind_training(nb::module_& m) {
   });
   m.def("normalize",
         [](Any x, int axis, int order) { return keras::utils::normalize(tensor(x), axis, order, here()); });
+  m.def("image_dataset_from_directory", [](const std::string& directory, nb::dict s) -> nb::tuple {
+    keras::utils::ImageOptions options{
+        .color_mode = setting<std::string>(s, "color_mode", "rgb"),
+        .interpolation = {setting<std::string>(s, "interpolation", "bilinear"), here()},
+        .crop_to_aspect_ratio = setting<bool>(s, "crop_to_aspect_ratio", false)};
+    options.image_size = nb::cast<std::vector<int64_t>>(s["image_size"]);
+    options.files = {.label_mode = setting<std::string>(s, "label_mode", "int"),
+                     .class_names = nb::cast<std::vector<std::string>>(s["class_names"]),
+                     .shuffle = setting<bool>(s, "shuffle", true),
+                     .validation_split = setting<double>(s, "validation_split", 0),
+                     .subset = setting<std::string>(s, "subset", "")};
+    if (!s["seed"].is_none()) options.files.seed = nb::cast<uint64_t>(s["seed"]);
+    const std::source_location where = here();
+    const auto made =
+        released([&] { return keras::utils::image_dataset_from_directory(directory, options, where); });
+    return nb::make_tuple(made.x, made.y.defined() ? nb::cast(made.y) : nb::none(), made.class_names,
+                          made.file_paths);
+  });
   m.def("pad_sequences", [](const std::vector<std::vector<int32_t>>& sequences, int64_t maxlen,
                             std::string padding, std::string truncating, int32_t value) {
     return keras::utils::pad_sequences(sequences, {maxlen, std::move(padding), std::move(truncating), value},

@@ -9,8 +9,9 @@ from . import dtypes, errors, nest, tensor  # noqa: F401: tensor introduces the 
 from . import _lockstep
 from ._lockstep import Tensor, Variable
 from ._module import Module
+from ._tensor_array import TensorArray
 from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, uint8  # noqa: A004
-from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient, foldl, function, gradients, map_fn, scan,
+from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient, foldl, function, gradients, map_fn, recompute_grad, scan,
                        vectorized_map, while_loop)
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401

@@ -1,6 +1,6 @@
 """tf.Module: an object that holds variables."""
 
-from ._lockstep import Layer as _Layer, Optimizer as _Optimizer, Variable
+from ._lockstep import Iterator as _Iterator, Layer as _Layer, Optimizer as _Optimizer, Variable
 
 
 def named_parts(value):
@@ -17,7 +17,8 @@ def named_parts(value):
         return None
     parts = []
     for name, part in items:
-        known = isinstance(part, Variable) or isinstance(getattr(part, "_handle", None), (_Layer, _Optimizer))
+        known = isinstance(part, (Variable, _Iterator)) or isinstance(getattr(part, "_handle", None), (_Layer, _Optimizer)) or \
+            hasattr(part, "_generator")
         if known or (isinstance(part, (Module, dict, list, tuple)) and _variables(part)):
             parts.append((str(name).lstrip("_"), part))
     return parts

@@ -21,7 +21,6 @@ _INSTEAD = {
     "strings": "tensors hold numbers: texts are bytes of datasets",
     "complex64": "there are no complex tensors",
     "signal": "there is no Fourier transform among the ops",
-    "TensorArray": "tf.stack, tf.scan and tf.map_fn make one tensor of many",
     "Graph": "there are no graphs with sessions: @tf.function compiles a function",
     "Assert": "tf.debugging.Assert",
     "name_scope": "names follow from layers",

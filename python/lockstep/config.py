@@ -70,9 +70,21 @@ class threading:
 class optimizer:
     """Of graphs: kept, and without effect."""
 
+    _options = {}
+
     @staticmethod
     def set_jit(enabled):
         """Functions are always compiled."""
+
+    @classmethod
+    def set_experimental_options(cls, options):
+        """What graphs are rewritten by: kept, and without effect. explain() of a function says what became of it."""
+        cls._options = {**cls._options, **options}
+
+    @classmethod
+    def get_experimental_options(cls):
+        """What was set."""
+        return dict(cls._options)
 
 
 class experimental:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import warnings
 import weakref
 
 from . import _lockstep, nest
@@ -39,6 +40,9 @@ class GradientTape:
     def watch(self, tensor):
         """Records what is done with a tensor, or with all of a structure."""
         for one in nest.flatten(tensor):
+            if not one.dtype.is_floating:
+                warnings.warn(f"a tape watches tensors of floating point numbers, not of {one.dtype.name}: its gradient is None", stacklevel=2)
+                continue
             self._recorded().watch(one)
 
     def gradient(self, target, sources, output_gradients=None, unconnected_gradients=UnconnectedGradients.NONE):
@@ -57,7 +61,17 @@ class GradientTape:
     def jacobian(self, target, sources, unconnected_gradients=UnconnectedGradients.NONE, parallel_iterations=None,
                  experimental_use_pfor=True):
         """d target[i] / d source[j], of shape target.shape + source.shape."""
-        return nest.map_structure(lambda source: self._recorded().jacobian(target, source), sources)
+        flat = nest.flatten(sources)
+        if len(flat) > 1 and not self._options[0]:
+            raise RuntimeError("jacobian: of several sources it needs a tape that is persistent: tf.GradientTape(persistent=True)")
+        made = [self._recorded().jacobian(target, source) for source in flat]
+        return nest.pack_sequence_as(sources, made) if nest.is_nested(sources) else made[0]
+
+    def batch_jacobian(self, target, source, unconnected_gradients=UnconnectedGradients.NONE, parallel_iterations=None,
+                       experimental_use_pfor=True):
+        """d target[b, i] / d source[b, j], of shape (batch,) + target.shape[1:] + source.shape[1:]: no example has a part in the results of
+        another."""
+        return self._recorded().batch_jacobian(target, source)
 
     def stop_recording(self):
         """``with tape.stop_recording():`` is not recorded."""
@@ -68,7 +82,8 @@ class GradientTape:
         self._recorded().reset()
 
     def watched_variables(self):
-        raise NotImplementedError("watched_variables: name the variables that gradients are wanted for")
+        """The variables that were read while it recorded."""
+        return tuple(self._recorded().watched_variables())
 
 
 class _NotRecorded:
@@ -76,11 +91,10 @@ class _NotRecorded:
         self._tape = tape
 
     def __enter__(self):
-        raise NotImplementedError("stop_recording: tf.stop_gradient(x) cuts a gradient off; end the `with` of the tape to end "
-                                  "its recording")
+        self._tape._recorded().pause()
 
     def __exit__(self, *_):
-        pass
+        self._tape._recorded().resume()
 
 
 def gradients(ys, xs, *_, **__):
@@ -105,6 +119,27 @@ def custom_gradient(f):
         flat = _lockstep.custom_gradient(run, tensors)
         return nest.pack_sequence_as(structure[-1], flat)
     return wrapped
+
+
+def _recomputing(engine):
+    """What makes a function that computes on the way again in the backward pass, by this function of the engine."""
+    def made(f):
+        @functools.wraps(f)
+        def wrapped(*args, **kwargs):
+            results = []
+
+            def run():
+                results.append(f(*args, **kwargs))
+                return [convert_to_tensor(leaf) for leaf in nest.flatten(results[0])]
+            flat = engine(run)
+            return nest.pack_sequence_as(results[0], flat)
+        return wrapped
+    return made
+
+
+def recompute_grad(f):
+    """A function that keeps nothing of what it computes on the way for its gradient: it is computed again, memory for time."""
+    return _recomputing(_lockstep.recompute_grad)(f)
 
 
 # --- compiled functions --------------------------------------------------------------------------------------------------

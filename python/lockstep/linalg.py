@@ -35,3 +35,91 @@ def band_part(input, num_lower, num_upper, name=None):
 def matrix_transpose(a, name="matrix_transpose", conjugate=False):
     """The last two dimensions swapped."""
     return _ops.moveaxis(a, [-1], [-2])
+
+
+# --- factors and solutions -----------------------------------------------------------------------------------------------
+
+def _of_keras(name):
+    """A function of keras.ops.linalg, which stands on this module's room."""
+    from .keras.ops import linalg
+    return getattr(linalg, name)
+
+
+def _turned(matrix, adjoint):
+    return matrix_transpose(matrix) if adjoint else matrix
+
+
+def solve(matrix, rhs, adjoint=False, name=None):
+    """x with matrix x = rhs."""
+    return _of_keras("solve")(_turned(matrix, adjoint), rhs)
+
+
+def triangular_solve(matrix, rhs, lower=True, adjoint=False, name=None):
+    """The same of a triangle, of which the other half is not read."""
+    return _of_keras("solve_triangular")(_turned(matrix, adjoint), rhs, lower=lower != adjoint)
+
+
+def inv(input, adjoint=False, name=None):
+    """The inverses of matrices."""
+    return _of_keras("inv")(_turned(input, adjoint))
+
+
+def det(input, name=None):
+    """The determinants of matrices."""
+    return _of_keras("det")(input)
+
+
+def slogdet(input, name=None):
+    """The sign of the determinant, and the logarithm of its size."""
+    return _of_keras("slogdet")(input)
+
+
+def logdet(matrix, name=None):
+    """The logarithm of the determinant of positive definite matrices."""
+    return _of_keras("logdet")(matrix)
+
+
+def cholesky(input, name=None):
+    """The lower triangle L with L L' = input."""
+    return _of_keras("cholesky")(input)
+
+
+def qr(input, full_matrices=False, name=None):
+    """Orthogonal matrices and upper triangles whose products these are."""
+    return _of_keras("qr")(input, "complete" if full_matrices else "reduced")
+
+
+def svd(tensor, full_matrices=False, compute_uv=True, name=None):
+    """Singular values s, and u and v with tensor = u diag(s) v'."""
+    made = _of_keras("svd")(tensor, full_matrices, compute_uv)
+    if not compute_uv:
+        return made
+    u, s, v_transposed = made
+    return s, u, matrix_transpose(v_transposed)
+
+
+def eigh(tensor, name=None):
+    """Eigenvalues and eigenvectors of symmetric matrices."""
+    return _of_keras("eigh")(tensor)
+
+
+def eigvalsh(tensor, name=None):
+    """Eigenvalues of symmetric matrices."""
+    return eigh(tensor)[0]
+
+
+def pinv(a, rcond=None, validate_args=False, name=None):
+    """Pseudo-inverses."""
+    return _of_keras("pinv")(a, rcond)
+
+
+def lstsq(matrix, rhs, l2_regularizer=0.0, fast=True, name=None):
+    """x with the least |matrix x - rhs|."""
+    if l2_regularizer:
+        raise NotImplementedError("lstsq: there is no l2_regularizer")
+    return _of_keras("lstsq")(matrix, rhs)
+
+
+def matrix_rank(a, tol=None, validate_args=False, name=None):
+    """How many singular values are not 0."""
+    return _of_keras("matrix_rank")(a, tol)

@@ -373,6 +373,18 @@ def tensor_scatter_nd_add(tensor, indices, updates, name=None):
     return _ops.tensor_scatter_nd_add(tensor, indices, updates)
 
 
+def tensor_scatter_nd_max(tensor, indices, updates, name=None):
+    """The tensor with the larger of what is at these places and of the updates."""
+    from .keras.ops import scatter_update
+    return scatter_update(tensor, indices, updates, "max")
+
+
+def tensor_scatter_nd_min(tensor, indices, updates, name=None):
+    """The tensor with the smaller of what is at these places and of the updates."""
+    from .keras.ops import scatter_update
+    return scatter_update(tensor, indices, updates, "min")
+
+
 def boolean_mask(tensor, mask, axis=None, name="boolean_mask"):
     """The parts where the mask is true. How many these are must be known, so not in a function that is being traced."""
     places = np.nonzero(_known(mask, "boolean_mask").reshape(-1))[0]
@@ -412,12 +424,22 @@ def _reduction(name, doc):
 
     def function(input_tensor, axis=None, keepdims=False, name=None):
         axes = _axes(axis)
+        if op is _ops.reduce_mean and is_tensor(input_tensor) and input_tensor.dtype.is_integer:
+            return _mean_of_integers(input_tensor, axis, keepdims)
         if axis is not None and not axes:  # over no axis: over one of size 1
             return op(_ops.expand_dims(input_tensor, -1), [-1], False)
         return op(input_tensor, axes, _bool(keepdims))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
+
+
+def _mean_of_integers(x, axis, keepdims):
+    """Towards 0, in the integers' dtype, as in TensorFlow."""
+    total = reduce_sum(x, axis, keepdims)  # noqa: F821: made below
+    axes = builtins.range(x.ndim) if axis is None else _axes(axis)
+    count = int(np.prod([x.shape[place] for place in axes], dtype=np.int64))
+    return _ops.cast(_ops.trunc(_ops.cast(total, dtypes.float64) / float(count)), x.dtype)
 
 
 for _name, _doc in {
@@ -580,7 +602,10 @@ def numpy_function(func=None, inp=None, Tout=None, stateful=True, name=None):
 
 
 def py_function(func=None, inp=None, Tout=None, name=None):
-    """A function of tensors, called outside of traces: eagerly, or in dataset.map."""
+    """A function of tensors, called outside of traces: eagerly, or in dataset.map; without inp, a function of that kind."""
+    if inp is None:
+        made = lambda f: lambda *inputs: py_function(f, inputs, Tout)  # noqa: E731
+        return made if func is None else made(func)
     for value in inp:
         _known(value, "py_function")
     return _apply_python(func, [convert_to_tensor(value) for value in inp], Tout)

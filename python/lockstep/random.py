@@ -75,13 +75,33 @@ class Generator:
     def reset_from_seed(self, seed):
         self._generator.reset(int(seed))
 
+    def split(self, count=1):
+        """Generators whose numbers have nothing to do with each other's, nor with this one's from here on."""
+        drawn = np.asarray(_ops.uniform([int(count)], 0.0, float(2**31 - 1), dtypes.int32, self._generator), np.int64)
+        return [Generator.from_seed(int(seed) * 0x9E3779B97F4A7C15 % 2**63) for seed in drawn]
+
+    def make_seeds(self, count=1):
+        """Seeds for functions without a state."""
+        return _ops.uniform([2, int(count)], 0.0, float(2**31 - 1), dtypes.int32, self._generator)
+
     @property
     def state(self):
         return self._generator.state()
 
 
+_global = []
+
+
 def get_global_generator():
-    raise NotImplementedError("get_global_generator: tf.random.set_seed() seeds it; Generator.from_seed() makes one of your own")
+    """The one that a program draws from where it has none of its own; made when it is asked for."""
+    if not _global:
+        _global.append(Generator.from_non_deterministic_state())
+    return _global[0]
+
+
+def set_global_generator(generator):
+    """What get_global_generator() gives from now on."""
+    _global[:] = [generator]
 
 
 def _stateless(draw):

@@ -133,7 +133,7 @@ def _holds_tensors(value):
 
 
 def _value(value):
-    return value.value() if isinstance(value, Variable) else value
+    return value.read_value() if isinstance(value, Variable) else value
 
 
 def _cast(tensor, dtype):
@@ -144,7 +144,7 @@ def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
     """The value as a tensor. A tensor of another dtype is an error, as in TensorFlow: tf.cast converts."""
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(value, Variable):
-        value = value.value()
+        value = value.read_value()
     if isinstance(value, Tensor):
         if dtype is not None and value.dtype is not dtype:
             raise ValueError(f"a tensor of {value.dtype.name} is none of {dtype.name}; tf.cast(x, tf.{dtype.name}) converts it")
@@ -181,7 +181,7 @@ def _numpy(self):
 def _array(self, dtype=None, copy=None):
     if self.symbolic:
         raise NotImplementedError("a tensor of a function that is being traced is no array of NumPy's: " + _TRACED)
-    array = _numpy(self) if self.dtype is dtypes.bfloat16 or copy else np.asarray(memoryview(self))
+    array = np.asarray(_numpy(self)) if self.dtype is dtypes.bfloat16 or copy else np.asarray(memoryview(self))
     return array if dtype is None else array.astype(dtype, copy=False)
 
 
@@ -287,7 +287,7 @@ def _basic(self, key):
             plain = False
     whole = all(b == 0 and s == 1 and e == size for b, e, s, size in zip(begin, end, strides, shape))
     sliced = self if whole else _ops.strided_slice(self, begin, end, strides)
-    return (sliced if isinstance(sliced, Tensor) else sliced.value()) if plain else _ops.reshape(sliced, result)
+    return (sliced if isinstance(sliced, Tensor) else sliced.read_value()) if plain else _ops.reshape(sliced, result)
 
 
 def _text(self):
@@ -388,7 +388,7 @@ def _unpickled(array, dtype):
 
 def _read(method):
     def read(self, *args, **kwargs):
-        return getattr(self.value(), method)(*args, **kwargs)
+        return getattr(self.read_value(), method)(*args, **kwargs)
     read.__name__ = method
     return read
 
@@ -411,14 +411,14 @@ Variable.name = property(lambda self: self._name + ":0")
 Variable.path = property(lambda self: self._name)
 Variable.ndim = property(lambda self: len(self._shape))
 Variable._size = property(lambda self: int(np.prod(self._shape, dtype=np.int64)))
-Variable.device = property(lambda self: self.value().device)
+Variable.device = property(lambda self: self.read_value().device)
 Variable.symbolic = False
 Variable.__hash__ = lambda self: hash(self._id)
 Variable.__repr__ = lambda self: (f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}, "
-                                         f"numpy={_text(self.value())}>")
+                                         f"numpy={_text(self.read_value())}>")
 Variable.__str__ = Variable.__repr__
 Variable.__reduce__ = lambda self: (_unpickled_variable, (self.numpy(), self.trainable, self._name, self.dtype))
-Variable.__deepcopy__ = lambda self, memo: Variable(self.value(), self.trainable, name=self._name)
+Variable.__deepcopy__ = lambda self, memo: Variable(self.read_value(), self.trainable, name=self._name)
 
 
 def _unpickled_variable(array, trainable, name, dtype):

@@ -13,9 +13,13 @@ def _trackable(value):
     handle = getattr(value, "_handle", None)
     if isinstance(handle, (_lockstep.Layer, _lockstep.Optimizer)):
         return handle
+    if isinstance(value, _lockstep.Iterator):  # where it stands in its dataset
+        return value
+    if hasattr(value, "_generator"):  # of random numbers
+        return value._generator
     parts = _module.named_parts(value)
     if parts is None:
-        raise TypeError(f"a checkpoint holds models, layers, optimizers, variables, tf.Module and lists or dictionaries of these, "
+        raise TypeError(f"a checkpoint holds models, layers, optimizers, variables, generators, iterators, tf.Module and lists or dictionaries of these, "
                         f"received {value!r}")
     return lambda: [(name, _trackable(part)) for name, part in _module.named_parts(value)]
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -62,6 +63,7 @@ class GradientTape::Recording final : public Recorder {
   void watch(const Variable& variable, const Tensor& value) {
     connected_.insert(key(value));
     auto& reads = reads_[variable.id()];
+    if (reads.empty()) watched_.push_back(variable);
     if (std::none_of(reads.begin(), reads.end(), [&](const Tensor& t) { return key(t) == key(value); }))
       reads.push_back(value);
   }
@@ -69,10 +71,7 @@ class GradientTape::Recording final : public Recorder {
   TensorList differentiate(std::span<const Tensor> targets, std::span<const GradientSource> sources,
                            std::span<const Tensor> arriving, UnconnectedGradients unconnected,
                            std::source_location where) {
-    require(!used_ || options_.persistent, ErrorCode::failed_precondition, where,
-            "GradientTape::gradient was called a second time on a tape that is not persistent: its record "
-            "was released by "
-            "the first call. Make it with GradientTape({.persistent = true})");
+    require_unused(where);
     for (const Tensor& target : targets)
       require(target.defined() && is_floating(target.dtype()), ErrorCode::dtype_mismatch, where,
               "GradientTape::gradient: the target must be a floating-point tensor, received ",
@@ -90,16 +89,50 @@ class GradientTape::Recording final : public Recorder {
     stopped_ = true;
     remove_recorder(this);
   }
+  void pause() { remove_recorder(this); }
+  void resume() {
+    if (!stopped_) push_recorder(this);
+  }
+
+  const std::vector<Variable>& watched() const { return watched_; }
 
   void clear() {
     entries_.clear();
     connected_.clear();
     reads_.clear();
+    watched_.clear();
   }
 
-  bool persistent() const { return options_.persistent; }
+  // While it lives, differentiating several times is one use of the tape.
+  class OneUse {
+   public:
+    OneUse(Recording& recording, std::source_location where)
+        : recording_(recording), persistent_(recording.options_.persistent) {
+      recording.require_unused(where);
+      recording.options_.persistent = true;
+    }
+    OneUse(const OneUse&) = delete;
+    OneUse& operator=(const OneUse&) = delete;
+    ~OneUse() {
+      recording_.options_.persistent = persistent_;
+      if (persistent_) return;
+      remove_recorder(&recording_);
+      recording_.clear();
+    }
+
+   private:
+    Recording& recording_;
+    bool persistent_;
+  };
 
  private:
+  void require_unused(std::source_location where) const {
+    require(!used_ || options_.persistent, ErrorCode::failed_precondition, where,
+            "GradientTape::gradient was called a second time on a tape that is not persistent: its record "
+            "was released by "
+            "the first call. Make it with GradientTape({.persistent = true})");
+  }
+
   struct Suspension {
     explicit Suspension(Recording& recording) : recording(recording) { remove_recorder(&recording); }
     ~Suspension() {
@@ -226,6 +259,7 @@ class GradientTape::Recording final : public Recorder {
   std::vector<Entry> entries_;
   std::unordered_set<Key, KeyHash> connected_;
   std::unordered_map<uint64_t, TensorList> reads_;  // by variable id: every value it was read as
+  std::vector<Variable> watched_;
   bool used_ = false;
   bool stopped_ = false;
 };
@@ -269,38 +303,65 @@ TensorList GradientTape::gradient(const Tensor& target, const std::vector<Variab
   return gradient(target, std::vector<GradientSource>(sources.begin(), sources.end()), options, where);
 }
 
-Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source,
-                              std::source_location where) {
-  require(recording_->persistent(), ErrorCode::failed_precondition, where,
-          "GradientTape::jacobian needs a persistent tape: GradientTape({.persistent = true})");
-  const TensorSpec& of = source.variable().defined() ? source.variable().spec() : source.tensor().spec();
+namespace {
+
+const TensorSpec& spec_of(const GradientSource& source) {
+  return source.variable().defined() ? source.variable().spec() : source.tensor().spec();
+}
+
+// Row i has 1 in its i-th place.
+Tensor unit_rows(int64_t count, DType dtype) {
+  std::vector<int64_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return reshape(one_hot(Tensor::from(all, {count}), count, dtype), {count, count});
+}
+
+}  // namespace
+
+Tensor GradientTape::rows_of(const Tensor& target, const GradientSource& source, const Shape& seed_shape,
+                             std::source_location where) {
+  const Recording::OneUse one_use(*recording_, where);
+  const int64_t count = seed_shape.size();
+  const TensorSpec& of = spec_of(source);
   Shape row_shape = of.shape;
   row_shape.insert(0, 1);
   TensorList rows;
-  const Tensor positions = reshape(one_hot(Tensor::from(
-                                               [&] {
-                                                 std::vector<int64_t> all(static_cast<size_t>(target.size()));
-                                                 for (size_t i = 0; i < all.size(); ++i)
-                                                   all[i] = static_cast<int64_t>(i);
-                                                 return all;
-                                               }(),
-                                               {target.size()}),
-                                           target.size(), target.dtype()),
-                                   {target.size(), target.size()});
-  for (int64_t i = 0; i < target.size(); ++i) {
-    const Tensor seed = reshape(slice(positions, {i, 0}, {1, target.size()}), target.shape());
+  const Tensor units = unit_rows(count, target.dtype());
+  for (int64_t i = 0; i < count; ++i) {
+    const Tensor seed = broadcast_to(reshape(slice(units, {i, 0}, {1, count}), seed_shape), target.shape());
     const Tensor row =
         gradient(target, source,
                  {.unconnected_gradients = UnconnectedGradients::zero, .output_gradient = seed}, where);
     rows.push_back(reshape(row, row_shape));
   }
-  Shape shape = target.shape();
-  for (const int64_t d : of.shape) shape.push_back(d);
-  if (rows.empty()) return fill({of.dtype, shape}, 0.0, where);
-  return reshape(concat(rows, 0, where), shape);
+  row_shape[0] = 0;
+  return rows.empty() ? fill({of.dtype, row_shape}, 0.0, where) : concat(rows, 0, where);
 }
 
+Tensor GradientTape::jacobian(const Tensor& target, const GradientSource& source,
+                              std::source_location where) {
+  Shape shape = target.shape();
+  for (const int64_t d : spec_of(source).shape) shape.push_back(d);
+  return reshape(rows_of(target, source, target.shape(), where), shape);
+}
+
+Tensor GradientTape::batch_jacobian(const Tensor& target, const GradientSource& source,
+                                    std::source_location where) {
+  const Shape& of = spec_of(source).shape;
+  require(target.rank() > 0 && of.rank() > 0 && target.shape()[0] == of[0], ErrorCode::shape_mismatch, where,
+          "GradientTape::batch_jacobian: target and source are batches of as many examples, received shapes ",
+          target.shape(), " and ", of);
+  Shape one_example = target.shape(), shape = target.shape();
+  one_example[0] = 1;
+  for (int d = 1; d < of.rank(); ++d) shape.push_back(of[d]);
+  return reshape(moveaxis(rows_of(target, source, one_example, where), {0}, {1}), shape);
+}
+
+const std::vector<Variable>& GradientTape::watched_variables() const { return recording_->watched(); }
+
 void GradientTape::stop_recording() { recording_->stop(); }
+void GradientTape::pause() { recording_->pause(); }
+void GradientTape::resume() { recording_->resume(); }
 void GradientTape::reset() { recording_->clear(); }
 
 TensorList custom_gradient(const std::function<CustomGradient(std::span<const Tensor>)>& f,

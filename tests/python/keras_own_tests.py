@@ -4,9 +4,8 @@
     keras_own_tests.py --table
 
 The package keras on PyPI carries its tests. They are run as they are, from where Keras is installed (LOCKSTEP_KERAS_PYTHON names a
-Python that has it); of Keras nothing else is loaded but the helpers of its tests (keras.src.testing). The tests name what they
-test by Keras' inner modules, keras.src.layers.core.dense.Dense; Keras' public modules say which public name that is, and the public
-name is looked up in lockstep.keras. So a case ends in one of four ways:
+Python that has it); of Keras nothing else is loaded but the helpers of its tests (keras.src.testing). The names that they use are looked up in
+lockstep.keras by keras_front.py. So a case ends in one of four ways:
 
     passed
     failed
@@ -18,11 +17,8 @@ fewer cases of a file pass; --record writes it anew. --why lists why cases did n
 """
 
 import argparse
-import ast
 import collections
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import json
 import os
 import pathlib
@@ -30,16 +26,15 @@ import re
 import subprocess
 import sys
 import traceback
-import types
 import unittest
+
+from keras_front import Absent, Front, NotApplicable
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 RECORD = FOLDER / "testdata" / "keras_own_tests.json"
 # What these tests are about.
 MODULES = ("activations", "callbacks", "constraints", "initializers", "layers", "losses", "metrics", "models", "ops", "optimizers",
            "random", "regularizers", "saving", "trainers", "utils")
-OTHER_FRAMEWORKS = ("tensorflow", "jax", "torch", "openvino", "grain", "flax", "sklearn", "tf2onnx", "onnxruntime", "orbax", "ai_edge_litert",
-                    "scipy", "pandas", "h5py", "PIL", "requests", "matplotlib")
 PRIVATE = ("trainers/data_adapters/",)  # tests of modules that nothing public names
 OUTCOMES = ("passed", "failed", "absent", "not applicable")
 
@@ -69,196 +64,6 @@ def test_files(folder, wanted):
             (not wanted or any(name == word or name.startswith(word.rstrip("/") + "/") for word in wanted))]
 
 
-# --- names ---------------------------------------------------------------------------------------------------------------
-
-class NotApplicable(Exception):
-    pass
-
-
-class Absent(NotApplicable):
-    pass
-
-
-class Missing:
-    """Stands for a name that is not here. It may be imported and handed around; using it says why the case does not apply."""
-
-    def __init__(self, name, error):
-        self.__dict__.update(_name=name, _error=error)
-
-    def _refuse(self, *_, **__):
-        raise self._error(self._name)
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Missing(f"{self._name}.{name}", self._error)
-
-    __call__ = __instancecheck__ = __subclasscheck__ = __iter__ = __enter__ = __bool__ = __eq__ = __mro_entries__ = _refuse
-    __getitem__ = __setattr__ = _refuse
-    __hash__ = object.__hash__
-
-
-def public_names(folder):
-    """"keras.src.layers.core.dense.Dense" -> "keras.layers.Dense", as the files of Keras' public modules say it."""
-    names = {}
-    for path in sorted(folder.rglob("__init__.py")):
-        place = path.parent.relative_to(folder)
-        if place.parts[:1] in (("src",), ("_tf_keras",), ("legacy",)):
-            continue
-        module = ".".join(("keras",) + place.parts)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("keras.src"):
-                for alias in node.names:
-                    names.setdefault(f"{node.module}.{alias.name}", f"{module}.{alias.asname or alias.name}")
-    return names
-
-
-class Front(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """keras is lockstep.keras; keras.src are the public names behind Keras' inner ones, and its tests' files."""
-
-    def __init__(self, folder):
-        import lockstep.keras
-        self.folder, self.keras = folder, lockstep.keras
-        self.public = public_names(folder)
-        self.by_public = {}
-        for inner, public in self.public.items():
-            self.by_public.setdefault(public, inner)
-
-    def find_spec(self, name, path=None, target=None):
-        root = name.partition(".")[0]
-        if name == "conftest":
-            return importlib.util.spec_from_loader(name, self)
-        if root in OTHER_FRAMEWORKS and importlib.machinery.PathFinder.find_spec(root) is None:
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-        if root != "keras":
-            return None
-        if name.startswith("keras.src.testing") or name.endswith("_test"):
-            file = self.folder.joinpath(*name.split(".")[1:])
-            package = file.is_dir()
-            return importlib.util.spec_from_file_location(
-                name, file / "__init__.py" if package else file.with_suffix(".py"),
-                submodule_search_locations=[str(file)] if package else None)
-        return importlib.util.spec_from_loader(name, self, is_package=True)
-
-    def create_module(self, spec):
-        name = spec.name
-        if name == "conftest":
-            module = types.ModuleType(name)
-            module.skip_if_backend = lambda backend, reason: lambda case: case
-            return module
-        if not name.startswith("keras.src"):
-            if name.partition(".")[0] != "keras":
-                return _Shim(name, lambda part: Missing(f"{name.partition('.')[0]} is another framework", NotApplicable))
-            found = self.lookup(name)
-            if found is None:
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-            return found
-        return _Shim(name, lambda part: self.resolve(name, part))
-
-    def exec_module(self, module):
-        pass
-
-    def lookup(self, public):
-        """A public name in lockstep.keras; None: there is none."""
-        found = self.keras
-        for part in public.split(".")[1:]:
-            try:
-                found = getattr(found, part)
-            except AttributeError:
-                return None
-        return found
-
-    def resolve(self, module, name):
-        """What a name of an inner module is here."""
-        glue = GLUE.get(f"{module.removeprefix('keras.src.')}.{name}") or GLUE.get(f"{module}.{name}")
-        if glue is not None:
-            return glue(self)
-        inner = f"{module}.{name}"
-        place = module.removeprefix("keras.src").strip(".")
-        public = self.public.get(inner)
-        if public is None and f"keras.{place}.{name}" in self.by_public:
-            public = f"keras.{place}.{name}"
-        if public is None and place in ("", "backend") and f"keras.{name}" in self.by_public:
-            public = f"keras.{name}"
-        path = self.folder.joinpath(*inner.split(".")[1:])
-        if public is None and (path.is_dir() or path.with_suffix(".py").exists()):
-            return importlib.import_module(inner)
-        if public is None:  # a package hands on names of its files
-            public = next((p for i, p in self.public.items() if i.startswith(module + ".") and i.endswith("." + name)), None)
-        if public is None and place.startswith("ops"):
-            public = f"keras.ops.{name}" if f"keras.ops.{name}" in self.by_public else None
-        if public is not None:
-            found = self.lookup(public)
-            return found if found is not None else Missing(f"there is no {public}", Absent)
-        if place.split(".")[0] in ("backend",):
-            for where in ("keras.ops", "keras.random", "keras.backend", "keras.config"):
-                if f"{where}.{name}" in self.by_public:
-                    return self.lookup(f"{where}.{name}") or Missing(f"there is no {where}.{name}", Absent)
-        return Missing(f"{inner} is not public", NotApplicable)
-
-
-class _Shim(types.ModuleType):
-    """A module whose names are looked up when they are asked for."""
-
-    def __init__(self, name, resolve):
-        super().__init__(name)
-        self.__dict__["_resolve"] = resolve
-        self.__path__ = []
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.__dict__.setdefault(name, self._resolve(name))
-
-
-def _namespace(**names):
-    return types.SimpleNamespace(**names)
-
-
-# Inner names that stand for public ones under another name, and what the helpers of the tests ask for.
-GLUE = {
-    "backend.Variable": lambda f: f.keras.Variable,
-    "backend.backend": lambda f: lambda: "lockstep",
-    "backend.numpy": lambda f: f.keras.ops,
-    "backend.nn": lambda f: f.keras.ops,
-    "backend.random": lambda f: f.keras.random,
-    "backend.image": lambda f: f.keras.ops.image,
-    "backend.math": lambda f: f.keras.ops,
-    "backend.linalg": lambda f: f.keras.ops.linalg if hasattr(f.keras.ops, "linalg") else f.keras.ops,
-    "backend.config": lambda f: f.keras.config,
-    "backend.SUPPORTS_SPARSE_TENSORS": lambda f: False,
-    "backend.SUPPORTS_RAGGED_TENSORS": lambda f: False,
-    "backend.SUPPORTS_COMPLEX_DTYPES": lambda f: False,
-    "backend.IS_THREAD_SAFE": lambda f: True,
-    "backend.standardize_dtype": lambda f: f.keras.utils.standardize_dtype,
-    "backend.common.standardize_dtype": lambda f: f.keras.utils.standardize_dtype,
-    "backend.common.variables.standardize_dtype": lambda f: f.keras.utils.standardize_dtype,
-    "backend.common.is_float_dtype": lambda f: f.keras.backend.is_float_dtype,
-    "backend.convert_to_numpy": lambda f: f.keras.ops.convert_to_numpy,
-    "backend.convert_to_tensor": lambda f: f.keras.ops.convert_to_tensor,
-    "backend.is_tensor": lambda f: f.keras.ops.is_tensor,
-    "backend.cast": lambda f: f.keras.ops.cast,
-    "backend.shape": lambda f: f.keras.ops.shape,
-    "backend.KerasTensor": lambda f: f.keras.KerasTensor,
-    "backend.floatx": lambda f: f.keras.config.floatx,
-    "backend.result_type": lambda f: f.keras.backend.result_type,
-    "backend.common.dtypes.result_type": lambda f: f.keras.backend.result_type,
-    "backend.common.global_state.clear_session": lambda f: f.keras.backend.clear_session,
-    "backend.common.keras_tensor.KerasTensor": lambda f: f.keras.KerasTensor,
-    "backend.common.keras_tensor": lambda f: _namespace(KerasTensor=f.keras.KerasTensor),
-    # What tests are made for: the dtypes that there are.
-    "backend.common.dtypes.ALLOWED_DTYPES": lambda f: ("float16", "float32", "float64", "bfloat16", "uint8", "int32", "int64", "bool"),
-    "backend.common.dtypes.FLOAT_TYPES": lambda f: ("bfloat16", "float16", "float32", "float64"),
-    "backend.common.dtypes.INT_TYPES": lambda f: ("uint8", "int32", "int64"),
-    "backend.common.dtypes.BOOL_TYPES": lambda f: ("bool",),
-    "backend.common.dtypes.COMPLEX_TYPES": lambda f: (),
-    "backend.common.dtypes.FLOAT8_TYPES": lambda f: (),
-    "saving.custom_object_scope": lambda f: f.keras.saving.custom_object_scope,
-    "saving.object_registration.CustomObjectScope": lambda f: f.keras.saving.custom_object_scope,
-    "utils.traceback_utils": lambda f: _namespace(is_traceback_filtering_enabled=lambda: False),
-}
-
-
 # --- running one file ----------------------------------------------------------------------------------------------------
 
 def reason_of(error):
@@ -272,6 +77,10 @@ def reason_of(error):
             return "not applicable", str(chain)
         if isinstance(chain, AssertionError) and re.match(r'"(.|\n)*" does not match "', str(chain)):
             return "not applicable", "the words of an error, which are not Keras' here"
+        if isinstance(chain, ImportError) and "Invalid backend" in str(chain):
+            return "not applicable", "it is for Keras' own backends"
+        if isinstance(chain, ValueError) and "received 'grain'" in str(chain):
+            return "not applicable", "grain is another framework"
         if isinstance(chain, ModuleNotFoundError):
             return "not applicable", f"needs {chain.name}"
         text = str(chain)
@@ -281,7 +90,7 @@ def reason_of(error):
             return "absent", found.group(0)
         if isinstance(chain, (AttributeError, TypeError, ValueError)) and LEFT_OUT.search(text):
             return "absent", "LoRA, quantization, rematerialization, bounding boxes, stateless calls"
-        if isinstance(chain, (TypeError, ValueError)) and re.search("no tensor holds elements of type|there is no dtype", text):
+        if isinstance(chain, (TypeError, ValueError)) and re.search("no tensor holds elements of type|there is no dtype|texts are no tensors", text):
             return "absent", "a dtype that tensors do not have"
         if isinstance(chain, (NotImplementedError, ValueError)) and "there are no sparse" in text:
             return "absent", "sparse and ragged tensors"
@@ -369,9 +178,10 @@ LEFT_OUT = re.compile(r"enable_lora|lora_rank|lora_alpha|quantize|rematerialized
 
 def run_file(folder, name):
     """Runs the cases of one file; prints JSON of what became of them."""
+    answer = os.fdopen(os.dup(1), "w")  # some tests close the standard output, or put something else in its place
     sys.path.append(str(folder.parent))  # absl, pytest and what else the tests use beside Keras
     import ml_dtypes  # noqa: F401: with Keras; NumPy knows bfloat16 by it
-    front = Front(folder)
+    front = Front(folder, name)
     sys.meta_path.insert(0, front)
     sys.modules["keras"] = front.keras
     _adapt_helpers()
@@ -380,7 +190,7 @@ def run_file(folder, name):
         module = importlib.import_module(module_name)
     except BaseException as error:
         outcome, reason = reason_of(error)
-        print("\n" + json.dumps([[name, outcome, "import: " + reason]]))
+        print("\n" + json.dumps([[name, outcome, "import: " + reason]]), file=answer, flush=True)
         return
     result = Outcomes()
     only = os.environ.get("LOCKSTEP_KERAS_CASE")
@@ -392,7 +202,7 @@ def run_file(folder, name):
             result.cases.append((case.id(), "not applicable", why))
         else:
             case.run(result)
-    print("\n" + json.dumps(result.cases), flush=True)
+    print("\n" + json.dumps(result.cases), file=answer, flush=True)
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 import pathlib
 import unittest
 
+import keras_front
 import keras_own_tests
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,8 +28,8 @@ class KerasOwnTests(unittest.TestCase):
                 raised()
             except Exception as error:
                 return keras_own_tests.reason_of(error)[0]
-        missing = keras_own_tests.Missing("there is no keras.layers.New", keras_own_tests.Absent)
-        private = keras_own_tests.Missing("keras.src.x is not public", keras_own_tests.NotApplicable)
+        missing = keras_front.Missing("there is no keras.layers.New", keras_front.Absent)
+        private = keras_front.Missing("keras.src.x is not public", keras_front.NotApplicable)
         self.assertEqual(reason(missing), "absent")
         self.assertEqual(reason(lambda: private.part()), "not applicable")
         self.assertEqual(reason(lambda: isinstance(3, private)), "not applicable")

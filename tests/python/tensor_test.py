@@ -1,7 +1,9 @@
 """Tensors, variables, ops, gradients, compiled functions."""
 
 import gc
+import os
 import pickle
+import tempfile
 import threading
 import unittest
 
@@ -325,3 +327,79 @@ class Leaks(unittest.TestCase):
             once()
         gc.collect()
         self.assertEqual(tf.config.experimental.get_memory_info("CPU:0")["current"], held)
+
+
+class Tutorials(unittest.TestCase):
+    """What TensorFlow's guides do with tapes, matrices and generators."""
+
+    def test_tapes_that_are_paused_and_asked_once(self):
+        x, w = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.Variable([[1.0, 0.0], [2.0, 3.0]])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.square(tf.matmul(x, w))
+            with tape.stop_recording():
+                unseen = tf.reduce_sum(w * x)
+        self.assertEqual([variable._id for variable in tape.watched_variables()], [w._id])
+        jacobian = tape.batch_jacobian(y, x)
+        expected = 2 * np.einsum("bi,ji->bij", x.numpy() @ w.numpy(), w.numpy())
+        np.testing.assert_allclose(jacobian.numpy(), expected)
+        with self.assertRaises(tf.errors.FailedPreconditionError):
+            tape.jacobian(y, x)
+        self.assertEqual(unseen.numpy(), 19.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.square(x)
+            with tape.stop_recording():
+                z = tf.square(y)
+        self.assertIsNone(tape.gradient(z, x))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.square(x)
+        self.assertEqual(tape.jacobian(y, x).shape, (2, 2, 2, 2))
+
+    def test_matrices(self):
+        a = np.array([[4.0, 1.0], [2.0, 3.0]], np.float32)
+        b = np.array([[1.0], [2.0]], np.float32)
+        np.testing.assert_allclose(tf.linalg.solve(a, b).numpy(), np.linalg.solve(a, b), rtol=1e-5)
+        np.testing.assert_allclose(tf.linalg.solve(a, b, adjoint=True).numpy(), np.linalg.solve(a.T, b), rtol=1e-5)
+        s, u, v = tf.linalg.svd(tf.constant(a))
+        np.testing.assert_allclose((u * s @ tf.linalg.matrix_transpose(v)).numpy(), a, rtol=1e-4)
+        np.testing.assert_allclose(tf.linalg.det(tf.constant(a)).numpy(), 10.0, rtol=1e-5)
+        np.testing.assert_allclose(tf.linalg.triangular_solve(np.tril(a), b).numpy(), np.linalg.solve(np.tril(a), b), rtol=1e-5)
+
+    def test_arrays_of_tensors(self):
+        @tf.function
+        def squares(x):
+            array = tf.TensorArray(tf.float32, size=3)
+            for i in range(3):
+                array = array.write(i, x[i] * x[i])
+            return array.stack()
+        self.assertEqual(squares(tf.constant([1.0, 2.0, 3.0])).numpy().tolist(), [1, 4, 9])
+        grown = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        self.assertEqual(grown.write(1, [1.0, 2.0]).stack().numpy().tolist(), [[0, 0], [1, 2]])
+        with self.assertRaises(IndexError):
+            tf.TensorArray(tf.float32, size=1).write(1, 0.0)
+
+    def test_generators_and_iterators_in_checkpoints(self):
+        with tempfile.TemporaryDirectory() as folder:
+            generator, iterator = tf.random.Generator.from_seed(3), iter(tf.data.Dataset.range(10))
+            checkpoint = tf.train.Checkpoint(generator=generator, iterator=iterator)
+            next(iterator)
+            path = checkpoint.write(os.path.join(folder, "kept"))
+            drawn, element = generator.normal([3]).numpy().tolist(), int(next(iterator))
+            self.assertNotEqual(generator.normal([3]).numpy().tolist(), drawn)
+            checkpoint.restore(path)
+            self.assertEqual(generator.normal([3]).numpy().tolist(), drawn)
+            self.assertEqual(int(next(iterator)), element)
+        first, second = generator.split(2)
+        self.assertNotEqual(first.normal([2]).numpy().tolist(), second.normal([2]).numpy().tolist())
+        self.assertIs(tf.random.get_global_generator(), tf.random.get_global_generator())
+
+    def test_means_of_integers(self):
+        self.assertEqual(tf.reduce_mean(tf.constant([1, 2, 4])).numpy(), 2)
+        self.assertEqual(tf.reduce_mean(tf.constant([[-1, -2], [4, 5]]), axis=1).numpy().tolist(), [-1, 4])
+
+    def test_scattered_extremes(self):
+        x = tf.constant([1.0, 5.0, 3.0])
+        self.assertEqual(tf.tensor_scatter_nd_max(x, [[0], [1]], [4.0, 4.0]).numpy().tolist(), [4, 5, 3])
+        self.assertEqual(tf.tensor_scatter_nd_min(x, [[0], [1]], [4.0, 4.0]).numpy().tolist(), [1, 4, 3])

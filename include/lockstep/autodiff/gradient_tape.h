@@ -74,17 +74,32 @@ class GradientTape {
   TensorList gradient(std::span<const Tensor> targets, std::span<const GradientSource> sources,
                       std::span<const Tensor> output_gradients,
                       std::source_location where = std::source_location::current());
-  // d target[i] / d source[j], of shape target.shape + source.shape. Needs a persistent tape.
+  // d target[i] / d source[j], of shape target.shape + source.shape. One use of the tape, as gradient() is.
   Tensor jacobian(const Tensor& target, const GradientSource& source,
                   std::source_location where = std::source_location::current());
 
+  // d target[b, i] / d source[b, j], of shape target.shape + source.shape without its first dimension, where no example of a batch has a
+  // part in the results of another. One use of the tape.
+  Tensor batch_jacobian(const Tensor& target, const GradientSource& source,
+                        std::source_location where = std::source_location::current());
+
+  // The variables that were read or watched while it recorded, in the order of their first reading.
+  const std::vector<Variable>& watched_variables() const;
+
   // Ends the recording; what was recorded stays.
   void stop_recording();
+  // What comes between pause() and resume() is not recorded.
+  void pause();
+  void resume();
   // Forgets everything recorded so far and goes on recording.
   void reset();
 
  private:
   class Recording;
+  // The gradients of the source, one behind the other, for what arrives being 1 in each place of this shape, which is broadcast to
+  // that of the target.
+  Tensor rows_of(const Tensor& target, const GradientSource& source, const Shape& seed_shape,
+                 std::source_location where);
   std::unique_ptr<Recording> recording_;
 };
 

@@ -10,6 +10,7 @@ from .losses import Loss  # noqa: F401
 from .metrics import Metric  # noqa: F401
 from .models import Functional, Model, Sequential  # noqa: F401
 from .optimizers import Optimizer  # noqa: F401
+from ._remat import RematScope, remat  # noqa: F401
 from ..config import device  # noqa: F401
 from .regularizers import Regularizer  # noqa: F401
 
@@ -59,6 +60,7 @@ class mixed_precision:
     set_global_policy = set_dtype_policy = staticmethod(backend.set_dtype_policy)
     global_policy = dtype_policy = staticmethod(backend.dtype_policy)
     Policy = DTypePolicy = DTypePolicy
+    LossScaleOptimizer = optimizers.LossScaleOptimizer
 
 
 dtype_policies = mixed_precision
@@ -66,6 +68,13 @@ dtype_policies = mixed_precision
 
 class preprocessing:
     """Older names."""
+
+    image_dataset_from_directory = staticmethod(utils.image_dataset_from_directory)
+    timeseries_dataset_from_array = staticmethod(utils.timeseries_dataset_from_array)
+
+    class image:
+        array_to_img, img_to_array = staticmethod(utils.array_to_img), staticmethod(utils.img_to_array)
+        load_img, save_img = staticmethod(utils.load_img), staticmethod(utils.save_img)
 
     class sequence:
         pad_sequences = staticmethod(utils.pad_sequences)

@@ -17,6 +17,8 @@ from .random import SeedGenerator
 
 def serialized(value, parameter=""):
     """A value of an argument as a configuration holds it."""
+    if parameter == "axis" and isinstance(value, (dict, str)):
+        raise TypeError(f"axis is an integer or a list of them, received {value!r}")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dtypes.DType):

@@ -59,8 +59,8 @@ def symbolic(function, *args, **kwargs):
     leaves = nest.flatten((args, kwargs))
     if not any(isinstance(leaf, KerasTensor) for leaf in leaves):
         return function(*args, **kwargs)
-    from .layers import Lambda
-    return Lambda(function, name=None)._call_with(args, kwargs)
+    from .layers import _Function
+    return _Function(function)._call_with(args, kwargs)
 
 
 def _of_tensor(tensor, shape, batch_size, dtype):

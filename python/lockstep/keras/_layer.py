@@ -8,21 +8,28 @@ import weakref
 
 import numpy as np
 
-from .. import _lockstep, dtypes, nest
+from .. import _lockstep, dtypes, nest, ops
 from .._lockstep import KerasTensor, Tensor, Variable
 from ..ops import _sizes
 from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from . import saving, tree
 from ._configured import serialized
 from ._keras_tensor import Input
+from .backend import standardize_dtype
 
 _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
+_variables = weakref.WeakValueDictionary()  # the object of Python for a variable, by its number
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
 
 
 # Attributes of objects of the front, which files do not know.
 _FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
           "_made_with", "_objects")
+
+
+def same_objects(variables):
+    """Variables of the engine as those objects of Python that somebody holds already: a list of them equals itself."""
+    return [_variables.setdefault(variable._id, variable) for variable in variables]
 
 
 def wrapped(handle):
@@ -71,9 +78,10 @@ class Layer:
         self._own(kwargs)
         if kwargs:
             raise TypeError(f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}")
+        self.__dict__["autocast"] = bool(autocast)
         saving.make_known(type(self))
         self._take(_lockstep.Layer.written(self, type(self).__name__, name or "", bool(trainable), _policy_name(dtype),
-                                           serialized(activity_regularizer)))
+                                           serialized(activity_regularizer), bool(autocast)))
 
     def _own(self, kwargs):
         """Takes out what is the front's: the shape of the input, which a Sequential begins with."""
@@ -89,6 +97,8 @@ class Layer:
             shape = (length,)
         for unused in ("autocast", "use_cudnn"):
             kwargs.pop(unused, None)
+        if type(self)._class_name == "LeakyReLU" and "alpha" in kwargs:  # Keras 2's name
+            kwargs["negative_slope"] = kwargs.pop("alpha")
         self.__dict__["_input_shape_given"] = None if shape is None else _sizes(shape)
         self.__dict__["_weights_given"] = kwargs.pop("weights", None)
         return kwargs
@@ -100,7 +110,7 @@ class Layer:
             inner = self._handle
             self.__dict__["_inner"] = inner
             saving.make_known(type(self))
-            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None))
+            self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None, True))
             self._handle.hold_layer(inner)
 
     def _take(self, handle):
@@ -143,26 +153,58 @@ class Layer:
 
     def compute_mask(self, inputs, mask=None):
         """The mask of the result."""
-        if self._is_written or any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(inputs)):
+        if self._is_written:
             return None
+        if self._handle.takes_list:
+            _check_masks(inputs, mask)
         leaves = nest.flatten(inputs)
-        masks = [None if one is None else convert_to_tensor(one) for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
-        if all(one is None for one in masks) and self._handle.class_name not in ("Masking", "Embedding", "ReversibleEmbedding"):
-            return None
+        masks = [None if one is None else ops.cast(convert_to_tensor(one), dtypes.bool)
+                 for one in (mask if isinstance(mask, (list, tuple)) else [mask])]
+        if all(one is None for one in masks):
+            by_value = self._handle.class_name in ("Masking", "Embedding", "ReversibleEmbedding")
+            if not by_value or any(isinstance(leaf, KerasTensor) for leaf in leaves):
+                return None
         masks += [None] * (len(leaves) - len(masks))
-        made = self._handle.compute_mask([convert_to_tensor(leaf) for leaf in leaves], masks)
+        made = self._handle.compute_mask([_known_or_zeros(leaf, one) for leaf, one in zip(leaves, masks)], masks)
         return made[0] if made else None
+
+    def __new__(cls, *args, **kwargs):
+        made = super().__new__(cls)
+        made.__dict__["_arguments"] = (args, kwargs)
+        return made
+
+    def _arguments_by_name(self):
+        """What a class without a get_config() was made with; None: no configuration can hold it."""
+        args, kwargs = self.__dict__.get("_arguments") or ((), {})
+        try:
+            bound = inspect.signature(type(self)).bind(*args, **kwargs)
+        except TypeError:
+            return None
+        given = {name: value for name, value in bound.arguments.items() if bound.signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD}
+        given.update(next((value for name, value in bound.arguments.items() if name not in given), {}))
+        simple = (bool, int, float, str, dict, list, tuple, type(None), np.number)
+        return given if all(isinstance(leaf, simple) or hasattr(leaf, "get_config") for leaf in nest.flatten(given)) else None
 
     def get_config(self):
         if self._is_written:
             policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
-            return {"name": self.name, "trainable": self.trainable, "dtype": policy}
+            config = {"name": self.name, "trainable": self.trainable, "dtype": policy}
+            if type(self).get_config is not Layer.get_config or type(self).__init__ is Layer.__init__:
+                return config
+            # A class that says nothing of its own: the arguments of its constructor, and of these here those that it takes.
+            parameters = inspect.signature(type(self)).parameters
+            takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+            given = self._arguments_by_name()
+            if given is None:
+                raise NotImplementedError(f"{type(self).__name__} takes arguments that no configuration holds, and defines no get_config()")
+            return {**(config if takes_all else {name: value for name, value in config.items() if name in parameters}), **given}
         config = {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
         return {name: _tuples(value) if name in _SIZES else value for name, value in config.items()}
 
     @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+    def from_config(cls, config, custom_objects=None):
+        with saving.custom_object_scope(custom_objects):
+            return cls(**config)
 
     # --- calls of the engine ---
 
@@ -199,6 +241,9 @@ class Layer:
             if not name.startswith("__") and name not in _FRONT:
                 visit(vars(self)[name], name)
         return [places[key] for key in keys] if all(key in places for key in keys) else None
+
+    def _config_for_engine(self):
+        return saving._plain(self.get_config())
 
     def _call_for_engine(self, inputs, training, masks):
         pending = getattr(self._local, "pending", None)
@@ -272,6 +317,9 @@ class Layer:
     def _apply(self, handle, args, kwargs):
         """A layer of the engine: its inputs, and what a call may say beside them."""
         options, inputs = {}, list(args)
+        if handle.class_name == "ReversibleEmbedding":
+            inputs = [_for_embedding(x, handle, kwargs.get("reverse", False)) for x in inputs]
+            kwargs = {name: value for name, value in kwargs.items() if name != "reverse"}
         if len(inputs) == 2 and not handle.inputs_are_arguments and not handle.takes_list and not isinstance(handle, _lockstep.Model):
             mask = inputs.pop()  # layer(x, mask)
             if mask is not None:
@@ -282,6 +330,10 @@ class Layer:
         for name, value in kwargs.items():
             if name in _CALL_OPTIONS:
                 options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
+                if name == "mask" and is_tensor(options[name]) and options[name].dtype is not dtypes.bool:
+                    options[name] = ops.cast(options[name], dtypes.bool)
+                if name in ("use_causal_mask", "return_attention_scores") and value is not None:
+                    options[name] = bool(value)
             elif name not in ("inputs", "query", "value", "key", "sequences", "x"):
                 raise TypeError(f"{handle.class_name} \"{handle.name}\" takes no argument {name!r} when it is called")
         if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) and not handle.takes_list and _of_numbers(inputs[0]):
@@ -323,6 +375,7 @@ class Layer:
                 self._held.add(value._handle.key)
                 self._handle.hold_layer(value._handle)
         elif isinstance(value, Variable):
+            _variables.setdefault(value._id, value)
             if ("variable", value._id) not in self._held:
                 self._held.add(("variable", value._id))
                 self._handle.hold_variable(value)
@@ -341,11 +394,13 @@ class Layer:
 
     def _add_weight(self, shape=None, initializer=None, dtype=None, trainable=True, autocast=True, regularizer=None,
                     constraint=None, aggregation=None, name=None, **kwargs):
+        if initializer is None and dtype is not None and not dtypes.as_dtype(standardize_dtype(dtype)).is_floating:
+            initializer = "zeros"
         variable = self._handle.add_weight(name or "variable", _sizes(shape if shape is not None else ()), dtype,
                                            _initializer(initializer), serialized(regularizer), serialized(constraint),
                                            bool(trainable))
         self._held.add(("variable", variable._id))
-        return variable
+        return _variables.setdefault(variable._id, variable)
 
     add_variable = add_weight
 
@@ -394,19 +449,19 @@ class Layer:
 
     @property
     def weights(self):
-        return self._handle.weights()
+        return same_objects(self._handle.weights())
 
     variables = weights
 
     @property
     def trainable_weights(self):
-        return self._handle.trainable_weights()
+        return same_objects(self._handle.trainable_weights())
 
     trainable_variables = trainable_weights
 
     @property
     def non_trainable_weights(self):
-        return self._handle.non_trainable_weights()
+        return same_objects(self._handle.non_trainable_weights())
 
     non_trainable_variables = non_trainable_weights
 
@@ -512,10 +567,10 @@ class Layer:
         if name.startswith("_") or "_handle" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if not self._is_written:
-            for weight in self._handle.weights():
-                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
-                    return weight
             config = self._handle.get_config()
+            for weight in self.weights:
+                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
+                    return _with_rules(weight, name, config)
             if name in config:
                 value = config[name]
                 if name.endswith("activation") and isinstance(value, str):
@@ -572,13 +627,63 @@ class Layer:
     def output_shape(self):
         return nest.map_structure(lambda tensor: tuple(tensor.shape), self.output)
 
+    def __reduce__(self):
+        return _unpickled, (saving.serialize_keras_object(self), self.get_build_config() if self.built else None, self.get_weights())
+
     def __repr__(self):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _unpickled(form, build, weights):
+    made = saving.deserialize_keras_object(form)
+    if build is not None:
+        made.build_from_config(build)
+    if weights:
+        made.set_weights(weights)
+    return made
 
 
 # Settings that are tuples in Keras' configurations.
 _SIZES = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "target_shape", "cropping", "padding", "size", "dims",
           "noise_shape", "factor", "height_factor", "width_factor")
+
+
+def _with_rules(weight, name, config):
+    """A weight of the engine's, with its constraint and its regularizer as Keras' weights have them."""
+    from . import constraints, regularizers
+    weight.constraint, weight.regularizer = constraints.get(config.get(f"{name}_constraint")), regularizers.get(config.get(f"{name}_regularizer"))
+    return weight
+
+
+def _for_embedding(x, handle, reverse):
+    """Numbers of rows, or what scores of all rows are made of: the engine tells them apart by their dtype."""
+    if isinstance(x, KerasTensor):
+        return x
+    x = convert_to_tensor(x)
+    if reverse:
+        return x if x.dtype.is_floating else ops.cast(x, handle.compute_dtype)
+    return ops.cast(x, dtypes.int32) if x.dtype.is_floating else x
+
+
+def _check_masks(inputs, mask):
+    """Of a layer that merges: a mask for every input."""
+    if mask is None:
+        return
+    if not isinstance(mask, (list, tuple)):
+        raise ValueError("`mask` should be a list.")
+    if not isinstance(inputs, (list, tuple)):
+        raise ValueError("`inputs` should be a list.")
+    if len(mask) != len(inputs):
+        raise ValueError("The lists `inputs` and `mask` should have the same length.")
+
+
+def _known_or_zeros(value, mask):
+    """A value of a model that is being put together as zeros of the mask's sizes, where it leaves sizes open."""
+    if not isinstance(value, KerasTensor):
+        return convert_to_tensor(value)
+    sizes = () if mask is None else mask.shape
+    return _lockstep.ops.full([(sizes[i] if i < len(sizes) else 1) if size is None else size for i, size in enumerate(value.shape)], 0.0,
+                              value.dtype)
 
 
 def _tuples(value):
@@ -659,7 +764,7 @@ class _Call(Layer):
     """A call of a layer with more than its inputs, as a step of a model that is being put together."""
 
     def __init__(self, layer, args, kwargs, leaves, places):
-        super().__init__(name=None)
+        super().__init__(name=None, autocast=layer.autocast)
         self._layer = layer
         self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
 

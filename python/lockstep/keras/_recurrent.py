@@ -126,7 +126,7 @@ def classes(engine_rnn, engine_stack):
             if initial_state is not None:
                 states = [convert_to_tensor(state) for state in nest.flatten(initial_state)]
             elif self.stateful:
-                states = [state.value() for state in self.states]
+                states = [state.read_value() for state in self.states]
                 if states[0].shape[0] != sequences.shape[0]:
                     raise ValueError(f"RNN: a stateful layer keeps the batch size that it was built for, {states[0].shape[0]}, "
                                      f"received {sequences.shape[0]}")

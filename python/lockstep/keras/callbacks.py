@@ -119,6 +119,8 @@ class _OfEngine(Callback):
             self._engine.bind(handle, params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
 
     def _tell(self, moment, number, logs):
+        if not isinstance(getattr(self.model, "_handle", None), _lockstep.Model):
+            raise ValueError(f"{type(self).__name__}.{moment}: it belongs to no model of keras yet, received {self.model!r} by set_model()")
         told = self._engine.tell(moment, number, {name: float(value) for name, value in (logs or {}).items()})
         if logs is not None:
             logs.update(told)

@@ -50,9 +50,10 @@ class Loss(Configured):
         return (self.call if type(self).__call__ is Loss.__call__ else self)(y_true, y_pred)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        if self._dtype is not None:
-            y_true, y_pred = (_lockstep.ops.cast(convert_to_tensor(y), self.dtype) for y in (y_true, y_pred))
-        return self._handle(y_true, y_pred, sample_weight)
+        if self._dtype is None:
+            return self._handle(y_true, y_pred, sample_weight)
+        y_true, y_pred = (_lockstep.ops.cast(convert_to_tensor(y), self.dtype) for y in (y_true, y_pred))
+        return _lockstep.ops.cast(self._handle(y_true, y_pred, sample_weight), self.dtype)
 
     @property
     def name(self):
@@ -103,6 +104,7 @@ def _function(name, class_name):
     return loss
 
 
+_functions = {}
 for _name, _class in {
         "mean_squared_error": "MeanSquaredError", "mse": "MeanSquaredError", "MSE": "MeanSquaredError",
         "mean_absolute_error": "MeanAbsoluteError", "mae": "MeanAbsoluteError", "MAE": "MeanAbsoluteError",
@@ -114,11 +116,26 @@ for _name, _class in {
         "binary_focal_crossentropy": "BinaryFocalCrossentropy", "categorical_crossentropy": "CategoricalCrossentropy",
         "categorical_focal_crossentropy": "CategoricalFocalCrossentropy",
         "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy"}.items():
-    globals()[_name] = _function(_name, _class)
+    if _class not in _functions:  # its other names mean the same function
+        _functions[_class] = _function(_name, _class)
+    globals()[_name] = _functions[_class]
 
 
 def get(identifier):
-    """By name, by configuration, a function of labels and predictions, or as it is."""
+    """By name, by configuration, or as it is. The name of a function means that function, one loss an example."""
+    if isinstance(identifier, str) and hasattr(globals().get(identifier), "_lockstep_loss"):
+        return globals()[identifier]
+    if inspect.isclass(identifier):
+        return identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    if isinstance(identifier, (str, dict)):
+        return deserialize(identifier)
+    raise ValueError(f"a loss is a name, a Loss or a function of labels and predictions, received {identifier!r}")
+
+
+def as_loss(identifier):
+    """The Loss that training minimises: what get() takes, as the mean over the batch."""
     if identifier is None or isinstance(identifier, Loss):
         return identifier
     if inspect.isclass(identifier):
@@ -140,13 +157,9 @@ def get(identifier):
 def deserialize(name, custom_objects=None):
     """The loss of a name or a configuration."""
     with saving.custom_object_scope(custom_objects):
-        if isinstance(name, dict):
-            written = name["config"] if name.get("class_name") == "function" else name.get("registered_name")
-        else:
-            written = name
-        found = None if written is None else saving.known(written)
+        found = saving.of_python(name, as_loss)
         if found is not None:
-            return saving.deserialize_keras_object(name) if inspect.isclass(found) else get(found)
+            return found
         engine = _lockstep.Loss.deserialize(name)
         class_name = engine.serialize()["class_name"]
         made = _made.get(class_name, Loss)

@@ -181,13 +181,9 @@ def get(identifier):
 def deserialize(config, custom_objects=None):
     """The metric of a name or a configuration."""
     with saving.custom_object_scope(custom_objects):
-        if isinstance(config, dict):
-            name = config["config"] if config.get("class_name") == "function" else config.get("registered_name")
-        else:
-            name = config
-        found = None if name is None else saving.known(name)
+        found = saving.of_python(config, get)
         if found is not None:
-            return saving.deserialize_keras_object(config) if inspect.isclass(found) and isinstance(config, dict) else get(found)
+            return found
         if isinstance(config, dict) and config.get("class_name") == "MeanMetricWrapper":
             return MeanMetricWrapper.from_config(config["config"])
         return wrapped(_lockstep.Metric.deserialize(config))

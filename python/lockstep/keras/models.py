@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import weakref
 
 import numpy as np
@@ -15,6 +16,7 @@ from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
 from . import saving
+from ._cloning import cloned
 from ._keras_tensor import Input
 from ._layer import Layer, _policy_name, _shape_leaves, wrapped
 
@@ -52,6 +54,8 @@ def _dataset(x):
         return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
     if hasattr(x, "__next__"):
         return data.Dataset.from_generator(_GoingOn(x))._handle
+    if hasattr(x, "__iter__") and hasattr(x, "__len__") and not isinstance(x, (list, tuple, dict)) and not _is_array(_of_pandas(x)):
+        return data.Dataset.from_generator(lambda: map(_batch, x))._handle  # batches of somebody else's, such as PyTorch's DataLoader
     return None
 
 
@@ -123,7 +127,7 @@ def _engine_loss(loss):
         return {name: _engine_loss(value) for name, value in loss.items()}
     if isinstance(loss, (list, tuple)):
         return [_engine_loss(value) for value in loss]
-    return losses_module.get(loss)._handle
+    return losses_module.as_loss(loss)._handle
 
 
 # --- models --------------------------------------------------------------------------------------------------------------
@@ -218,8 +222,14 @@ class Model(Layer):
         self.__dict__["_compiled"] = {"optimizer": optimizer, "loss": loss, "metrics": metrics, "loss_weights": loss_weights,
                                       "run_eagerly": bool(run_eagerly)}
         self.__dict__["_python_steps"] = {}
-        self._handle.compile(optimizer._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
+        engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
+        self._handle.compile(engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
                              _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
+
+    @property
+    def compiled(self):
+        """Whether compile() was called, here or before the model was saved."""
+        return self._compiled is not None or self._handle.compiled
 
     @property
     def optimizer(self):
@@ -257,6 +267,8 @@ class Model(Layer):
             use_multiprocessing=None):
         """Trains for so many passes over the data; returns a History."""
         verbose = 1 if verbose == "auto" else int(verbose)
+        if self._compiled is not None and self._compiled["optimizer"] is None:
+            raise ValueError("fit: the model was compiled without an optimizer")
         told = _told(self, callbacks)
         self.__dict__["_stop"] = False
         if self._has_own_step("train_step"):
@@ -346,7 +358,7 @@ class Model(Layer):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The compiled loss, and what layers add to it."""
-        total = losses_module.get(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
+        total = losses_module.as_loss(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
         for extra in self._handle.losses():
             total = extra if total is None else total + extra
         self._step_loss().update_state(total)
@@ -376,7 +388,7 @@ class Model(Layer):
 
     @property
     def compiled_loss(self):
-        loss = losses_module.get(self._compiled["loss"])
+        loss = losses_module.as_loss(self._compiled["loss"])
         return lambda y, y_pred, sample_weight=None, regularization_losses=None: loss(y, y_pred, sample_weight)
 
     def reset_metrics(self):
@@ -397,6 +409,15 @@ class Model(Layer):
         """Puts them back: whatever save_weights(), save(), Keras, TensorFlow or Hugging Face wrote."""
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 
+    def __reduce__(self):
+        if not self.built:
+            return super().__reduce__()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.keras")
+            self.save(path)
+            with open(path, "rb") as file:
+                return _unpickled, (file.read(),)
+
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """Writes what the model computes outside of training as an ONNX file: export(path, format="onnx")."""
         path = os.fspath(filepath)
@@ -412,6 +433,17 @@ class Model(Layer):
         if self._is_written:
             return super().get_config()
         return json.loads(self.to_json())["config"]
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """The model of a get_config()."""
+        if "layers" not in config:
+            return super().from_config(config, custom_objects)
+        made = saving.model_from_config({"module": "keras", "config": config, "registered_name": None,
+                                         "class_name": "Functional" if "input_layers" in config else "Sequential"}, custom_objects)
+        if cls not in (Model, Sequential):  # a class of one's own that is made of layers, not of arguments
+            made.__class__ = cls
+        return made
 
     def _take_compiled(self):
         """What a file says that it was compiled with."""
@@ -442,6 +474,14 @@ class Model(Layer):
             call(self._handle.compute_dtype)
         except (TypeError, ValueError):
             call(dtypes.int32)
+
+
+def _unpickled(saved):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.keras")
+        with open(path, "wb") as file:
+            file.write(saved)
+        return saving.load_model(path)
 
 
 def _each_configuration(read, value):
@@ -488,15 +528,17 @@ class Sequential(Model):
         # The objects of its layers live as long as it does.
         self.__dict__.update(_begun=bool(handle.layers()), _objects=[])
 
+    _begun_by_input = False
+
     def add(self, layer, rebuild=True):
         """One more."""
         if isinstance(layer, KerasTensor):
-            self.__dict__["_begun"] = True
+            self.__dict__.update(_begun=True, _begun_by_input=True)
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
             getattr(layer, "_handle", None)  # layers of texts say where they belong
-            raise TypeError(f"Sequential: takes layers and an Input, received {layer!r}")
+            raise ValueError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             self._handle.add_input(Input(layer._input_shape_given))
         self.__dict__["_begun"] = True
@@ -663,7 +705,7 @@ model_from_json, model_from_config = saving.model_from_json, saving.model_from_c
 def clone_model(model, input_tensors=None, clone_function=None, call_function=None, recursive=False, **kwargs):
     """The same layers with weights of their own, made anew; not compiled."""
     if input_tensors is not None or clone_function is not None or call_function is not None:
-        raise NotImplementedError("clone_model: layers are copied as they are (no input_tensors, clone_function or call_function)")
+        return cloned(model, Sequential, input_tensors, clone_function, call_function, recursive)
     with saving._kept_by() as kept:
         made = wrapped(model._handle.clone())
         made.__dict__["_made_with"] = kept

@@ -5,7 +5,7 @@ import types as _types
 
 from .. import _lockstep
 from ..function import GradientTape
-from ..tensor import is_tensor
+from ..tensor import convert_to_tensor, is_tensor
 from . import saving
 from ._configured import Configured, classes
 
@@ -65,12 +65,17 @@ class Optimizer(Configured):
             pairs = list(zip(grads_and_vars, trainable_variables))
         else:
             pairs = [tuple(pair) for pair in grads_and_vars]
-        self._handle.apply_gradients([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
 
     def apply(self, grads, trainable_variables=None):
         """The same, of two lists."""
-        self._handle.apply_gradients(list(grads), list(trainable_variables))
+        if trainable_variables is None:
+            trainable_variables = self._built_for
+            if trainable_variables is None:
+                raise ValueError("apply: takes the variables of the gradients; after build(variables) they are those")
+        variables = list(trainable_variables)
+        self._handle.apply_gradients([_fitting(*pair) for pair in zip(grads, variables, strict=True)], variables)
 
     def minimize(self, loss, var_list, tape=None):
         """Differentiates a loss and updates the variables."""
@@ -94,7 +99,10 @@ class Optimizer(Configured):
 
     def build(self, var_list):
         """Makes the state for these variables."""
-        self._handle.build(list(var_list))
+        self._built_for = list(var_list)
+        self._handle.build(self._built_for)
+
+    _built_for = None
 
     def scale_loss(self, loss):
         return self._handle.scale_loss(loss)
@@ -108,8 +116,8 @@ class Optimizer(Configured):
         self._handle.finalize_variable_values(list(var_list))
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
-        names = list(var_names or []) + [variable._name for variable in var_list or []]
-        self._handle.exclude_from_weight_decay(names)
+        """Weights that do not decay: these, and those that have one of these words in their names."""
+        self._handle.exclude_from_weight_decay(list(var_names or ()), [variable._id for variable in var_list or ()])
 
     @property
     def learning_rate(self):
@@ -120,6 +128,8 @@ class Optimizer(Configured):
 
     @learning_rate.setter
     def learning_rate(self, value):
+        if callable(value) and not is_tensor(value):
+            raise NotImplementedError("learning_rate: a schedule is given when the optimizer is made; a number may be set at any time")
         self._handle.set_learning_rate(float(value))
 
     lr = learning_rate
@@ -151,6 +161,14 @@ class Optimizer(Configured):
         return f"<{type(self).__name__} {self.name}>"
 
 
+def _fitting(gradient, variable):
+    """A gradient in the dtype of its variable, as arrays of NumPy are not always."""
+    if gradient is None or is_tensor(gradient) and gradient.dtype is variable.dtype:
+        return gradient
+    gradient = convert_to_tensor(gradient)
+    return _lockstep.ops.cast(gradient, variable.dtype) if gradient.dtype.is_floating else gradient
+
+
 _known = classes("optimizer", Optimizer, __name__, skip=("LossScaleOptimizer",))
 globals().update(_known)
 
@@ -158,8 +176,17 @@ globals().update(_known)
 class LossScaleOptimizer(Optimizer):
     """For float16: scales the loss up, and skips steps whose gradients are not finite."""
     _class_name = "LossScaleOptimizer"
+    _of_inner = {"weight_decay": None, "clipnorm": None, "global_clipnorm": None, "clipvalue": None, "use_ema": False,
+                 "ema_momentum": 0.99, "ema_overwrite_frequency": None, "loss_scale_factor": None, "gradient_accumulation_steps": None}
 
     def __init__(self, inner_optimizer, initial_scale=2.0**15, dynamic_growth_steps=2000, name=None, **kwargs):
+        if not kwargs.pop("dynamic", True):
+            raise ValueError("LossScaleOptimizer: there is no dynamic=False; give the inner optimizer a loss_scale_factor")
+        for setting, default in self._of_inner.items():  # files of older versions have them, with these values
+            if kwargs.pop(setting, default) != default:
+                raise ValueError(f"LossScaleOptimizer: {setting} is a setting of the inner optimizer")
+        if kwargs:
+            raise ValueError(f"LossScaleOptimizer: unknown arguments {', '.join(kwargs)}")
         config = {"inner_optimizer": inner_optimizer._serialized(), "initial_scale": initial_scale,
                   "dynamic_growth_steps": dynamic_growth_steps}
         if name:
@@ -170,10 +197,12 @@ class LossScaleOptimizer(Optimizer):
 
 def get(identifier):
     """By name, by configuration, or as it is."""
-    if isinstance(identifier, Optimizer):
+    if identifier is None or isinstance(identifier, Optimizer):
         return identifier
     if inspect.isclass(identifier):
         return identifier()
+    if not isinstance(identifier, (str, dict)):
+        raise ValueError(f"an optimizer is a name, a configuration or an Optimizer, received {identifier!r}")
     return deserialize(identifier)
 
 

@@ -117,7 +117,24 @@ def known(name):
     """What a file means by a name; None: nothing. Keras' default package stands for none, and a class of this very program needs no
     registration."""
     plain = name.removeprefix("Custom>")
-    return get_registered_object(name) or get_registered_object(plain) or _classes.get(plain)
+    found = get_registered_object(name) or get_registered_object(plain) or _classes.get(plain)
+    if found is None and ">" not in plain:  # functions go by their own names: of one package, that one is meant
+        packaged = [obj for full, obj in _objects.items() if full.endswith(f">{plain}")]
+        found = packaged[0] if len(packaged) == 1 else None
+    return found
+
+
+def of_python(config, get):
+    """The loss or metric that is written in Python and meant by a name or a configuration, by get() of the function or the class; None:
+    it is one of the engine's."""
+    if isinstance(config, dict):
+        name = config["config"] if config.get("class_name") == "function" else config.get("registered_name")
+    else:
+        name = config
+    found = None if name is None else known(name)
+    if found is None:
+        return None
+    return deserialize_keras_object(config) if inspect.isclass(found) and isinstance(config, dict) else get(found)
 
 
 def _resolved(name):
@@ -139,7 +156,7 @@ def _made_for_engine(kind, name, config):
         return made._handle if kind in ("layer", "loss", "metric") else made
     if kind == "loss":
         from . import losses
-        made = losses.get(obj)
+        made = losses.as_loss(obj)
     elif kind == "metric":
         from . import metrics
         made = metrics.get(obj)

@@ -1,11 +1,14 @@
 """keras.utils."""
 
 import time
+import warnings
 
 import numpy as np
 
 from .. import _lockstep
 from ..tensor import convert_to_tensor, is_tensor
+from ._data_utils import (array_to_img, image_dataset_from_directory, img_to_array, load_img, save_img, split_dataset,  # noqa: F401
+                          timeseries_dataset_from_array)
 from .backend import is_keras_tensor, standardize_dtype  # noqa: F401
 from .datasets import _arrays  # noqa: F401
 from .saving import (CustomObjectScope, custom_object_scope, deserialize_keras_object, get_custom_objects,  # noqa: F401
@@ -20,7 +23,8 @@ def to_categorical(x, num_classes=None):
 
 def normalize(x, axis=-1, order=2):
     """Divided by the norm along an axis."""
-    return _lockstep.normalize(convert_to_tensor(np.asarray(x, np.float32)), axis, order).numpy()
+    made = _lockstep.normalize(x if is_tensor(x) else convert_to_tensor(np.asarray(x, np.float32)), axis, order)
+    return made if is_tensor(x) else made.numpy()
 
 
 def set_random_seed(seed):
@@ -125,8 +129,9 @@ def _figure(value):
     return f"{value:.4f}" if abs(value) > 1e-3 or value == 0 else f"{value:.4e}"
 
 
-def plot_model(*_, **__):
-    raise NotImplementedError("plot_model: model.summary() prints the layers")
+def plot_model(model, to_file="model.png", *_, **__):
+    """Pictures of models are not drawn."""
+    warnings.warn(f"plot_model: no picture is drawn, so there is no {to_file}; model.summary() prints the layers", stacklevel=2)
 
 
 def get_file(fname=None, origin=None, **_):

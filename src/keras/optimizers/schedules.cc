@@ -254,9 +254,10 @@ LearningRateSchedule::LearningRateSchedule(std::function<Tensor(const Tensor&)> 
 Tensor LearningRateSchedule::operator()(const Tensor& step, std::source_location where) const {
   require(rule_ != nullptr, ErrorCode::failed_precondition, where, "this LearningRateSchedule is none");
   Tensor rate = rule_->rate(step);
-  require(rate.defined() && is_floating(rate.dtype()) && rate.shape() == Shape{}, ErrorCode::invalid_argument,
-          where, "a learning rate schedule must give a floating-point scalar, \"", rule_->class_name(),
-          "\" gave ", rate.defined() ? rate.spec() : TensorSpec{});
+  // A schedule that is written elsewhere is asked for its name where that is needed: it may have none.
+  if (!rate.defined() || !is_floating(rate.dtype()) || rate.shape() != Shape{})
+    fail(ErrorCode::invalid_argument, where, "a learning rate schedule must give a floating-point scalar, \"",
+         rule_->class_name(), "\" gave ", rate.defined() ? rate.spec() : TensorSpec{});
   return rate;
 }
 

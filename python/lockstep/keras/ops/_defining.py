@@ -40,6 +40,23 @@ def _countable(x):
     return _ops.cast(x, dtypes.int32) if x.dtype in (dtypes.bool, dtypes.uint8) else x
 
 
+def _number(x):
+    """A tensor of numbers: true is 1."""
+    x = _tensor(x)
+    return _ops.cast(x, dtypes.int32) if x.dtype is dtypes.bool else x
+
+
+def _factors(*values):
+    """The values as tensors whose products the engine computes, and the dtype of the result: small integers are multiplied in int32."""
+    joined = _joined(*values)
+    dtype = joined[0].dtype
+    return [_countable(x) for x in joined] if dtype in (dtypes.bool, dtypes.uint8) else joined, dtype
+
+
+def _of_number(name, function):
+    return _named(name, lambda x: function(_number(x)), function.__doc__)
+
+
 def _number_type(x):
     return type(x) if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic) else None
 

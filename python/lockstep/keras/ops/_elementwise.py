@@ -7,13 +7,24 @@ import numpy as np
 
 from ... import dtypes
 from ...function import while_loop as _while_loop
-from ._defining import (_countable, _define, _float, _joined, _joined_float, _named, _of_any, _of_floats, _of_two, _of_two_bools,
+from ._defining import (_define, _float, _joined, _joined_float, _named, _number, _of_any, _of_floats, _of_number, _of_two, _of_two_bools,
                         _of_two_floats, _op, _ops, _public, _tensor, _tf, _to_tensor)
 
 _range, _slice = builtins.range, builtins.slice
 
 
-_define(globals(), "negative abs absolute=abs sign square", _of_any)
+_define(globals(), "negative sign", _of_any)
+_define(globals(), "square", _of_number)
+
+
+@_op
+def absolute(x):
+    """The distance from 0."""
+    x = _tensor(x)
+    return x if x.dtype is dtypes.bool else _tf.abs(x)
+
+
+abs = absolute  # noqa: A001
 _define(globals(), "floor ceil sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh arcsin=asin arccos=acos arctan=atan "
                    "arcsinh=asinh arccosh=acosh arctanh=atanh asin acos atan asinh acosh atanh reciprocal", _of_floats)
 _define(globals(), "isnan=is_nan isinf=is_inf isfinite=is_finite", _of_floats)
@@ -27,8 +38,7 @@ logical_not = _op(lambda x: _tf.logical_not(_tensor(x, dtypes.bool)))
 @_op
 def clip(x, x_min, x_max):
     """x, with what is outside put on the nearer end."""
-    x = _countable(x)
-    return _tf.clip_by_value(x, x_min, x_max)
+    return _tf.clip_by_value(_number(x), x_min, x_max)
 
 
 @_op
@@ -165,7 +175,7 @@ def logaddexp(x1, x2):
     return _tf.where(_tf.is_inf(larger), larger, larger + _tf.log1p(_tf.exp(-_tf.abs(x1 - x2))))
 
 
-logaddexp2 = _op(lambda x1, x2: logaddexp(_float(x1) * _math.log(2.0), _float(x2) * _math.log(2.0)) / _math.log(2.0))
+logaddexp2 = _op(lambda x1, x2: logaddexp(*(x * _math.log(2.0) for x in _joined_float(x1, x2))) / _math.log(2.0))
 
 
 @_op
@@ -289,11 +299,33 @@ def lcm(x1, x2):
     return _tf.where(_tf.equal(shared, 0), shared, _tf.abs(a) * _tf.floordiv(_tf.abs(b) + _tf.zeros_like(shared), _tf.maximum(shared, 1)))
 
 
+_FORMATS = {dtypes.float32: (23, -126), dtypes.float16: (10, -14), dtypes.bfloat16: (7, -126)}  # bits of fractions, the least exponent
+
+
 @_op
 def nextafter(x1, x2):
-    """The nearest number of the dtype on the way from x1 to x2; outside of compiled functions."""
+    """The nearest number of the dtype on the way from x1 to x2; in compiled functions of dtypes up to float32."""
     a, b = _joined_float(x1, x2)
-    return _to_tensor(np.nextafter(_tf._known(a, "nextafter"), _tf._known(b, "nextafter")))
+    if not a.symbolic and not b.symbolic and a.dtype is not dtypes.bfloat16:
+        return _to_tensor(np.nextafter(np.asarray(a), np.asarray(b)))
+    if a.dtype is dtypes.float64:
+        raise NotImplementedError("nextafter of float64: outside of compiled functions alone")
+    bits, least = _FORMATS[a.dtype]
+    x, end = (_ops.cast(value, dtypes.float64) for value in (a, b))
+    x, end = x + _tf.zeros_like(end), end + _tf.zeros_like(x)
+    away = _tf.greater_equal(x * _tf.sign(end - x), 0.0)
+    # The distance of numbers next to x: behind a power of two it is half of that before it.
+    size = _tf.abs(x) * _tf.where(away, _tf.ones_like(x), _tf.ones_like(x) * (1.0 - 2.0 ** -30))
+    exponent = _tf.maximum(_tf.floor(_tf.log(_tf.maximum(size, 2.0 ** -1000)) / _math.log(2.0) + 1e-12), float(least))
+    distance = _tf.exp((exponent - float(bits)) * _math.log(2.0))
+    # Three quarters of the way round to it, even where the distance is not exact.
+    made = _ops.cast(x + _tf.sign(end - x) * distance * 0.75, a.dtype)
+    least_of_all = _tf.where(_tf.greater(end, 0.0), *(_tensor(np.array(sign * 2.0 ** (least - bits), np.float32), a.dtype) for sign in (1, -1)))
+    made = _tf.where(_tf.equal(x, 0.0), least_of_all, made)
+    largest = _tf.logical_and(_tf.is_inf(x), _tf.logical_not(_tf.equal(x, end)))
+    made = _tf.where(largest, _tf.where(_tf.greater(x, 0.0), _tensor(a.dtype.max, a.dtype), _tensor(a.dtype.min, a.dtype)), made)
+    made = _tf.where(_tf.equal(x, end), _ops.cast(end, a.dtype), made)
+    return _tf.where(_tf.logical_or(_tf.is_nan(x), _tf.is_nan(end)), _tensor(_math.nan, a.dtype), made)
 
 
 @_op

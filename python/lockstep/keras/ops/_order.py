@@ -7,14 +7,27 @@ import numpy as np
 
 from ... import dtypes
 from ._arrays import linspace
-from ._defining import _float, _joined, _joined_float, _op, _ops, _public, _tensor, _tf, _to_tensor
+from ._defining import _float, _joined, _joined_float, _number, _op, _ops, _public, _tensor, _tf, _to_tensor
 
 _min, _range = builtins.min, builtins.range
 
 
-sort = _op(lambda x, axis=-1: _tf.sort(_tf.reshape(x, [-1]) if axis is None else _tensor(x), -1 if axis is None else axis))
-argsort = _op(lambda x, axis=-1: _tf.cast(_tf.argsort(_tf.reshape(x, [-1]) if axis is None else _tensor(x),
-                                                      -1 if axis is None else axis), dtypes.int32))
+def _line(x, axis):
+    """What is sorted, and along which axis: all elements as one list where there is none."""
+    x = _number(x)
+    return (_tf.reshape(x, [-1]), -1) if axis is None or x.ndim == 0 else (x, axis)
+
+
+@_op
+def sort(x, axis=-1):
+    """In order."""
+    x = _tensor(x)
+    return _ops.cast(_tf.sort(*_line(x, axis)), x.dtype)
+
+
+argsort = _op(lambda x, axis=-1: _tf.cast(_tf.argsort(*_line(x, axis)), dtypes.int32))
+
+
 def _searched(ordered, values, side):
     if side not in ("left", "right"):
         raise ValueError(f"side is left or right, received {side!r}")
@@ -146,6 +159,7 @@ def isin(x1, x2, assume_unique=False, invert=False):
 def unravel_index(indices, shape):
     """The places in an array of this shape that numbers of its elements mean, an array for every dimension."""
     rest = _tensor(indices)
+    dtype = rest.dtype
     rest = rest if rest.dtype.is_integer and rest.dtype is not dtypes.uint8 else _ops.cast(rest, dtypes.int32)
     count = int(np.prod(shape))
     rest = _tf.where(_tf.less(rest, 0), rest + _tensor(count, rest.dtype), rest)
@@ -153,7 +167,7 @@ def unravel_index(indices, shape):
     for length in reversed(shape):
         parts.append(_tf.floormod(rest, _tensor(int(length), rest.dtype)))
         rest = _tf.floordiv(rest, _tensor(int(length), rest.dtype))
-    return tuple(reversed(parts))
+    return tuple(_ops.cast(part, dtype) for part in reversed(parts))
 
 
 @_op
@@ -183,8 +197,7 @@ def argpartition(x, kth, axis=-1):
     """Places in an order in which the element of number kth is where sorting would put it."""
     if not isinstance(kth, int):
         raise ValueError(f"argpartition: kth is one integer, received {kth!r}")
-    x = _tensor(x)
-    return _tf.cast(_tf.argsort(_tf.reshape(x, [-1]) if axis is None else x, -1 if axis is None else axis), dtypes.int32)
+    return argsort(x, axis)
 
 
 __all__ = _public(globals())

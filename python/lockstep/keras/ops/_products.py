@@ -4,7 +4,7 @@ import builtins
 
 import numpy as np
 
-from ._defining import _float, _joined, _joined_float, _op, _ops, _public, _tensor, _tf
+from ._defining import _factors, _float, _joined, _joined_float, _op, _ops, _public, _tensor, _tf
 
 _max = builtins.max
 
@@ -12,36 +12,55 @@ _max = builtins.max
 @_op
 def matmul(x1, x2):
     """The product of the last two dimensions; a vector is a matrix of one row or column."""
-    a, b = _joined(x1, x2)
+    (a, b), dtype = _factors(x1, x2)
     if a.ndim == 1 and b.ndim == 1:
-        return _tf.tensordot(a, b, 1)
-    if a.ndim == 1:
-        return _tf.squeeze(_tf.matmul(_tf.expand_dims(a, 0), b), -2)
-    if b.ndim == 1:
-        return _tf.squeeze(_tf.matmul(a, _tf.expand_dims(b, -1)), -1)
-    return _tf.matmul(a, b)
+        made = _tf.tensordot(a, b, 1)
+    elif a.ndim == 1:
+        made = _tf.squeeze(_tf.matmul(_tf.expand_dims(a, 0), b), -2)
+    elif b.ndim == 1:
+        made = _tf.squeeze(_tf.matmul(a, _tf.expand_dims(b, -1)), -1)
+    else:
+        made = _tf.matmul(a, b)
+    return _ops.cast(made, dtype)
 
 
 @_op
 def dot(x1, x2):
     """NumPy's dot(): sums over the last dimension and the last but one."""
-    a, b = _joined(x1, x2)
-    if a.ndim == 0 or b.ndim == 0:
-        return a * b
-    return _tf.tensordot(a, b, [[-1 % a.ndim], [_max(b.ndim - 2, 0)]])
+    (a, b), dtype = _factors(x1, x2)
+    made = a * b if a.ndim == 0 or b.ndim == 0 else _tf.tensordot(a, b, [[-1 % a.ndim], [_max(b.ndim - 2, 0)]])
+    return _ops.cast(made, dtype)
 
 
 @_op
 def tensordot(x1, x2, axes=2):
     """Sums over some axes of both."""
-    return _tf.tensordot(*_joined(x1, x2), axes)
+    factors, dtype = _factors(x1, x2)
+    return _ops.cast(_tf.tensordot(*factors, axes), dtype)
 
 
-inner = _op(lambda x1, x2: (lambda a, b: a * b if a.ndim == 0 or b.ndim == 0 else
-                            _tf.tensordot(a, b, [[a.ndim - 1], [b.ndim - 1]]))(*_joined(x1, x2)))
+@_op
+def inner(x1, x2):
+    """The sums of products along the last dimensions of both."""
+    (a, b), dtype = _factors(x1, x2)
+    return _ops.cast(a * b if a.ndim == 0 or b.ndim == 0 else _tf.tensordot(a, b, [[a.ndim - 1], [b.ndim - 1]]), dtype)
+
+
+@_op
+def vdot(x1, x2):
+    """The sum of the products of all elements."""
+    factors, dtype = _factors(x1, x2)
+    return _ops.cast(_tf.tensordot(*(_tf.reshape(x, [-1]) for x in factors), 1), dtype)
+
+
+@_op
+def einsum(subscripts, *operands, **kwargs):
+    """Sums of products by Einstein's rule: "ij,jk->ik"."""
+    factors, dtype = _factors(*operands)
+    return _ops.cast(_tf.einsum(subscripts, *factors), dtype)
+
+
 outer = _op(lambda x1, x2: (lambda a, b: _tf.reshape(a, [-1, 1]) * _tf.reshape(b, [1, -1]))(*_joined(x1, x2)))
-vdot = _op(lambda x1, x2: _tf.tensordot(*(_tf.reshape(x, [-1]) for x in _joined(x1, x2)), 1))
-einsum = _op(lambda subscripts, *operands, **kwargs: _tf.einsum(subscripts, *_joined(*operands)))
 
 
 @_op
@@ -98,7 +117,7 @@ def correlate(x1, x2, mode="valid"):
     """The products of one list with the other, moved along it."""
     if mode not in ("valid", "same", "full"):
         raise ValueError(f"correlate: mode is valid, same or full, received {mode!r}")
-    a, b = _joined_float(x1, x2) if _tensor(x1).dtype.is_floating or _tensor(x2).dtype.is_floating else _joined(x1, x2)
+    a, b = _joined_float(x1, x2)
     if a.ndim != 1 or b.ndim != 1:
         raise ValueError(f"correlate: takes two lists, received shapes {a.shape} and {b.shape}")
     long, short = a.shape[0], b.shape[0]

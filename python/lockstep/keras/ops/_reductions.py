@@ -4,7 +4,7 @@ import builtins
 import math as _math
 
 from ... import dtypes
-from ._defining import _countable, _float, _named, _op, _public, _tensor, _tf
+from ._defining import _countable, _float, _joined_float, _named, _number, _op, _public, _tensor, _tf
 from ._elementwise import nan_to_num
 
 _range = builtins.range
@@ -29,10 +29,16 @@ any, all = _reduction("any", "reduce_any", _bools), _reduction("all", "reduce_al
 
 
 def _extreme(name, inner):
-    function = getattr(_tf, inner)
+    function, of_bools = getattr(_tf, inner), _tf.reduce_any if name == "max" else _tf.reduce_all
 
     def reduce(x, axis=None, keepdims=False, initial=None):
-        made = function(_tensor(x), axis, keepdims)
+        x = _tensor(x)
+        if x.dtype is dtypes.bool:
+            made = of_bools(x, axis, keepdims)
+            return made if initial is None else (_tf.logical_or if name == "max" else _tf.logical_and)(made, _tensor(initial, dtypes.bool))
+        if initial is not None and 0 in x.shape:  # the extreme of nothing is where it begins
+            return _tf.reduce_sum(_tf.zeros_like(x), axis, keepdims) + _tensor(initial, x.dtype)
+        made = function(x, axis, keepdims)
         if initial is not None:
             made = (_tf.maximum if name == "max" else _tf.minimum)(made, _tensor(initial, made.dtype))
         return made
@@ -47,10 +53,9 @@ ptp = _op(lambda x, axis=None, keepdims=False: max(x, axis, keepdims) - min(x, a
 @_op
 def average(x, axis=None, weights=None):
     """The mean, weighed."""
-    x = _float(x)
     if weights is None:
-        return _tf.reduce_mean(x, axis)
-    weights = _tensor(weights, x.dtype)
+        return _tf.reduce_mean(_float(x), axis)
+    x, weights = _joined_float(x, weights)
     if weights.ndim == 1 and x.ndim > 1:
         weights = _tf.reshape(weights, [-1 if i == axis % x.ndim else 1 for i in _range(x.ndim)])
     weights = _tf.broadcast_to(weights, x.shape)
@@ -65,7 +70,7 @@ def count_nonzero(x, axis=None):
 
 def _place(name, function):
     def op(x, axis=None, keepdims=False):
-        x = _tensor(x)
+        x = _number(x)
         flat = axis is None
         made = function(_tf.reshape(x, [-1]) if flat else x, 0 if flat else axis, dtypes.int32)
         if keepdims:
@@ -79,7 +84,7 @@ argmax, argmin = _place("argmax", _tf.argmax), _place("argmin", _tf.argmin)
 
 def _running(name, function):
     def op(x, axis=None, dtype=None):
-        x = _countable(x)
+        x = _number(x)
         if axis is None:
             x, axis = _tf.reshape(x, [-1]), 0
         if isinstance(axis, (list, tuple)):

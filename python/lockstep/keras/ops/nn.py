@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes, nn
 from .. import activations, losses
-from ..backend import epsilon as _epsilon, floatx, result_type, standardize_data_format
+from ..backend import epsilon as _epsilon, floatx, standardize_data_format
 from ..layers import symbolic
 from ._defining import _define, _float, _joined_float, _named, _of_floats, _op, _ops, _public, _tensor, _tf, _to_tensor
 from .core import _numbers
@@ -95,12 +95,11 @@ def layer_normalization(x, gamma=None, beta=None, axis=-1, epsilon=None, **kwarg
 
 
 def _alike(x, *others):
-    """x and what scales and moves it in one dtype of at least float32; and the dtype of the result."""
+    """x and what scales and moves it in one dtype of at least float32; and the dtype of the result, which is that of x."""
     x = _float(x)
     given = [None if other is None else _float(other) for other in others]
-    dtype = dtypes.as_dtype(result_type(*(part.dtype.name for part in (x, *given) if part is not None)))
-    wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
-    return (*(None if part is None else _ops.cast(part, wide) for part in (x, *given)), dtype)
+    wide = dtypes.float64 if dtypes.float64 in [part.dtype for part in (x, *given) if part is not None] else dtypes.float32
+    return (*(None if part is None else _ops.cast(part, wide) for part in (x, *given)), x.dtype)
 
 
 @_op

@@ -1,0 +1,126 @@
+"""What Python costs: readings of the package beside C++, NumPy, TensorFlow and Keras, in one run.
+
+    ninja -C build/release lockstep_bench_front && ./run python bench/python/front.py
+
+LOCKSTEP_BENCH_PYTHON names a Python that has TensorFlow, Keras, JAX and PyTorch; those that it lacks are left out. Every side is a
+process of its own, and its readings are taken in turn with those of the others, so that what else the machine does falls on all of
+them: compare the medians of one run with each other, not with those of another. All run on one thread of computation.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+BUILD = FOLDER.parents[1] / "build" / "release"
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
+                                     "TF_NUM_INTEROP_THREADS")}
+# Of each work: how many calls are one reading, what it is measured in, and the sides that do it.
+WORKS = {
+    "add": (20000, 1e9, "ns", ("lockstep", "numpy", "tensorflow")),
+    "call": (10000, 1e6, "us", ("lockstep", "c++", "tensorflow")),
+    "fit": (10, 1e3, "ms an epoch of 64 steps", ("lockstep", "c++")),
+    "train_on_batch": (100, 1e6, "us", ("lockstep", "keras on tensorflow", "keras on jax", "keras on torch")),
+}
+
+
+class Side:
+    """A process that answers what a call takes."""
+
+    def __init__(self, command, **environment):
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                         env={**os.environ, **ONE_THREAD, **environment})
+        self.works = self._process.stdout.readline().split()
+
+    def seconds(self, work, count):
+        print(work, count, file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def sides(wanted):
+    """The sides that there are, by name."""
+    here, other = [sys.executable, "-B"], [os.environ.get("LOCKSTEP_BENCH_PYTHON", "python3"), "-B"]
+    worker = str(FOLDER / "workers.py")
+    elsewhere = {"PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    commands = {"lockstep": (here + [worker, "lockstep"], {}), "numpy": (here + [worker, "numpy"], {}),
+                "tensorflow": (other + [worker, "tensorflow"], elsewhere), "c++": ([str(BUILD / "lockstep_bench_front")], {}),
+                **{f"keras on {backend}": (other + [worker, "keras"], {**elsewhere, "KERAS_BACKEND": backend})
+                   for backend in ("tensorflow", "jax", "torch")}}
+    made = {}
+    for name in wanted:
+        command, environment = commands[name]
+        try:
+            side = Side(command, **environment)
+        except OSError:
+            side = None
+        if side is None or not side.works:
+            print(f"{name}: left out, it did not start")
+        else:
+            made[name] = side
+    return made
+
+
+def compare(work, processes, rounds):
+    """{side: its median}, of readings taken in turn. Where memory lies makes a step 5% faster in one process than in another of the
+    same program, so that several processes of each side are asked."""
+    count, _, _, wanted = WORKS[work]
+    readings = {}
+    for _ in range(processes):
+        made = sides(wanted)
+        for side in made.values():
+            side.seconds(work, max(2, count // 10))
+        for number in range(rounds):
+            for name in list(made) if number % 2 else list(reversed(made)):
+                readings.setdefault(name, []).append(made[name].seconds(work, count))
+        for side in made.values():
+            side.close()
+    return {name: statistics.median(values) for name, values in readings.items()}
+
+
+def importing(rounds):
+    """Seconds that `import lockstep` takes, that of NumPy beside it, each without the interpreter's own start, and compiled to byte
+    code before, as installed packages are."""
+    statements = ("pass", "import numpy", "import lockstep")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = folder
+
+        def seconds(statement):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
+            return time.perf_counter() - start
+        readings = [[seconds(statement) for statement in statements] for _ in range(rounds + 1)]
+    empty, numpy, lockstep = (statistics.median(values) for values in zip(*readings[1:]))
+    return {"lockstep": lockstep - empty, "numpy": numpy - empty}
+
+
+def told(work, medians, scale, unit):
+    own = medians["lockstep"]
+    others = ", ".join(f"{name} {value * scale:.4g} ({value / own:.2f} times as long)" for name, value in medians.items() if name != "lockstep")
+    print(f"{work}: lockstep {own * scale:.4g} {unit}; {others}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--processes", type=int, default=3, help="processes of every side")
+    parser.add_argument("--rounds", type=int, default=9, help="readings of every process")
+    parser.add_argument("works", nargs="*", choices=[*WORKS, "import", []], help="default: all")
+    options = parser.parse_args()
+    for work in options.works or [*WORKS, "import"]:
+        if work == "import":
+            told(work, importing(options.processes * options.rounds), 1e3, "ms")
+        else:
+            told(work, compare(work, options.processes, options.rounds), *WORKS[work][1:3])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Datasets of keras.utils: of arrays, of windows of a series, of folders of images; and images as files."""
+
+import os
+
+import numpy as np
+
+from .. import _lockstep, data, nest, ops
+from ..tensor import convert_to_tensor, is_tensor
+
+
+# --- windows -------------------------------------------------------------------------------------------------------------
+
+def timeseries_dataset_from_array(data, targets, sequence_length, sequence_stride=1, sampling_rate=1, batch_size=128, shuffle=False,
+                                  seed=None, start_index=None, end_index=None, format="tf"):
+    """Windows over the first dimension of an array, in batches, with the target that stands where each window begins."""
+    _of_this_format("timeseries_dataset_from_array", format)
+    rows = len(data)
+    start = 0 if start_index is None else start_index
+    end = rows if end_index is None else end_index
+    for name, value, low, high in (("start_index", start, 0, rows - 1), ("end_index", end, start + 1, rows),
+                                   ("sequence_length", sequence_length, 1, end - start), ("sampling_rate", sampling_rate, 1, rows - 1),
+                                   ("sequence_stride", sequence_stride, 1, rows - 1)):
+        if not low <= value <= high:
+            raise ValueError(f"timeseries_dataset_from_array: {name} is between {low} and {high}, received {value}")
+    last = end - (sequence_length - 1) * sampling_rate if targets is None else min(end - start - (sequence_length - 1) * sampling_rate,
+                                                                                    len(targets)) + start
+    starts = np.arange(start, last, sequence_stride, dtype=np.int64)
+    whole = _Dataset.from_tensor_slices(starts)
+    if shuffle:
+        whole = whole.shuffle(max(len(starts), 1), seed=seed)
+    if batch_size is not None:
+        whole = whole.batch(batch_size)
+    series = convert_to_tensor(np.asarray(data))
+    wanted = None if targets is None else convert_to_tensor(np.asarray(targets))
+    steps = convert_to_tensor(np.arange(sequence_length, dtype=np.int64) * sampling_rate)
+
+    def window(begin):
+        x = ops.gather(series, ops.expand_dims(begin, -1) + steps)
+        return x if wanted is None else (x, ops.gather(wanted, begin - start))
+    return whole.map(window).prefetch(2)
+
+
+_Dataset = data.Dataset
+
+
+# --- parts ---------------------------------------------------------------------------------------------------------------
+
+def split_dataset(dataset, left_size=None, right_size=None, shuffle=False, seed=None, preferred_backend=None):
+    """Two datasets of one: of a Dataset, of arrays, or of structures of arrays. Sizes are numbers of examples, or shares."""
+    for name, size in (("left_size", left_size), ("right_size", right_size)):
+        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, float))):
+            raise TypeError(f"split_dataset: {name} is a number of examples or a share, received {size!r}")
+    if left_size is None and right_size is None:
+        raise ValueError("split_dataset: takes a left_size or a right_size")
+    examples, count = _examples(dataset)
+    left, right = (_part(name, size, count) for name, size in (("left_size", left_size), ("right_size", right_size)))
+    left = count - right if left is None else left
+    right = count - left if right is None else right
+    if left + right > count:
+        raise ValueError(f"split_dataset: {left} and {right} examples are more than the {count} that there are")
+    order = np.arange(count)
+    if shuffle:
+        np.random.default_rng(seed).shuffle(order)
+    return tuple(_Dataset.from_tensor_slices(nest.map_structure(lambda part: part[chosen], examples))
+                 for chosen in (order[:left], order[count - right:] if not shuffle else order[left:left + right]))
+
+
+def _part(name, size, count):
+    if size is None:
+        return None
+    if isinstance(size, float):
+        if not 0 < size < 1:
+            raise ValueError(f"split_dataset: a share is between 0 and 1, received {name}={size}")
+        return round(count * size)
+    if not 0 < size < count:
+        raise ValueError(f"split_dataset: {name} is between 0 and the {count} examples, received {size}")
+    return size
+
+
+def _examples(dataset):
+    """All of it as a structure of arrays, and how many there are."""
+    if isinstance(dataset, (list, tuple)) and dataset and all(isinstance(part, np.ndarray) or is_tensor(part) for part in dataset):
+        lengths = {len(part) for part in dataset}
+        if len(lengths) > 1:
+            raise ValueError(f"split_dataset: arrays have one length, received {sorted(lengths)}")
+        return tuple(np.asarray(part) for part in dataset), lengths.pop()
+    if isinstance(dataset, np.ndarray) or is_tensor(dataset):
+        return np.asarray(dataset), len(dataset)
+    if isinstance(dataset, dict):
+        return nest.map_structure(np.asarray, dataset), len(nest.flatten(dataset)[0])
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, (list, tuple, _Dataset)):
+        dataset = [dataset[number] for number in range(len(dataset))]  # examples by number, as PyTorch's datasets have them
+    if not hasattr(dataset, "__iter__"):
+        raise TypeError(f"split_dataset: takes a Dataset, arrays or structures of arrays, received {type(dataset).__name__}")
+    elements = [tuple(element) if isinstance(element, list) else element for element in dataset]
+    if not elements:
+        raise ValueError("split_dataset: the dataset is empty")
+    return nest.map_structure(lambda *parts: np.stack([np.asarray(part) for part in parts]), *elements), len(elements)
+
+
+# --- folders -------------------------------------------------------------------------------------------------------------
+
+def image_dataset_from_directory(directory, labels="inferred", label_mode="int", class_names=None, color_mode="rgb", batch_size=32,
+                                 image_size=(256, 256), shuffle=True, seed=None, validation_split=None, subset=None,
+                                 interpolation="bilinear", follow_links=False, crop_to_aspect_ratio=False,
+                                 pad_to_aspect_ratio=False, data_format=None, format="tf", verbose=True):
+    """The JPEG and PNG images of a folder, one folder a class, as batches of (images, labels)."""
+    _of_this_format("image_dataset_from_directory", format)
+    if pad_to_aspect_ratio or data_format == "channels_first":
+        raise NotImplementedError("image_dataset_from_directory: images are cropped or stretched (no pad_to_aspect_ratio), channels come last")
+    if labels not in ("inferred", None):
+        raise NotImplementedError("image_dataset_from_directory: labels are those of the folders (\"inferred\"), or None")
+    if subset == "both":
+        return tuple(image_dataset_from_directory(directory, labels, label_mode, class_names, color_mode, batch_size, image_size, shuffle,
+                                                  seed, validation_split, part, interpolation, follow_links, crop_to_aspect_ratio,
+                                                  verbose=verbose) for part in ("training", "validation"))
+    x, y, names, paths = _lockstep.image_dataset_from_directory(os.fspath(directory), {
+        "label_mode": "none" if labels is None or label_mode is None else label_mode, "class_names": list(class_names or ()),
+        "shuffle": bool(shuffle), "seed": seed, "validation_split": float(validation_split or 0), "subset": subset or "",
+        "image_size": [int(size) for size in image_size], "color_mode": color_mode, "interpolation": interpolation,
+        "crop_to_aspect_ratio": bool(crop_to_aspect_ratio)})
+    if verbose:
+        print(f"Found {len(paths)} files" + (f" belonging to {len(names)} classes." if names else "."))
+    whole = _Dataset.from_tensor_slices(x if y is None else (x, y))
+    if shuffle:
+        whole = whole.shuffle(len(paths), seed=seed)
+    whole = whole if batch_size is None else whole.batch(batch_size)
+    whole = whole.prefetch(2)
+    whole.class_names, whole.file_paths = names, paths
+    return whole
+
+
+def _of_this_format(what, format):
+    if format != "tf":
+        raise ValueError(f"{what}: format is \"tf\", datasets of tf.data; received {format!r}")
+
+
+# --- images --------------------------------------------------------------------------------------------------------------
+
+def _pillow():
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("images as objects are those of the package Pillow, which is not installed; tf.io.decode_image, encode_png and "
+                          "encode_jpeg need none") from None
+    return Image
+
+
+def array_to_img(x, data_format=None, scale=True, dtype=None):
+    """An image of the package Pillow."""
+    x = np.asarray(x, np.float32)
+    if x.ndim != 3 or x.shape[-1 if data_format != "channels_first" else 0] not in (1, 3, 4):
+        raise ValueError(f"array_to_img: takes an image of 1, 3 or 4 channels, received shape {x.shape}")
+    if data_format == "channels_first":
+        x = x.transpose(1, 2, 0)
+    if scale:
+        x = x - x.min()
+        x = x / (x.max() or 1.0) * 255
+    x = x.astype(np.uint8)
+    return _pillow().fromarray(x[..., 0] if x.shape[-1] == 1 else x, {1: "L", 3: "RGB", 4: "RGBA"}[x.shape[-1]])
+
+
+def img_to_array(img, data_format=None, dtype=None):
+    """An image, with its channels, as an array."""
+    x = np.asarray(img, dtype or "float32")
+    x = x[..., None] if x.ndim == 2 else x
+    return x.transpose(2, 0, 1) if data_format == "channels_first" else x
+
+
+def load_img(path, color_mode="rgb", target_size=None, interpolation="nearest", keep_aspect_ratio=False):
+    """An image file as an image of the package Pillow."""
+    image = _pillow()
+    made = image.open(path).convert({"rgb": "RGB", "rgba": "RGBA", "grayscale": "L"}[color_mode])
+    return made if target_size is None else made.resize(tuple(reversed(target_size)), getattr(image.Resampling, interpolation.upper()))
+
+
+def save_img(path, x, data_format=None, file_format=None, scale=True, **kwargs):
+    """Writes an array as an image file."""
+    made = array_to_img(x, data_format, scale)
+    if made.mode == "RGBA" and str(file_format or path).lower().endswith(("jpg", "jpeg")):
+        made = made.convert("RGB")
+    made.save(path, {"jpg": "jpeg"}.get(file_format, file_format), **kwargs)
