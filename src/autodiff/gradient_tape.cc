@@ -89,9 +89,13 @@ class GradientTape::Recording final : public Recorder {
     stopped_ = true;
     remove_recorder(this);
   }
-  void pause() { remove_recorder(this); }
+  void pause() {
+    paused_ = true;
+    remove_recorder(this);
+  }
   void resume() {
-    if (!stopped_) push_recorder(this);
+    if (paused_ && !stopped_) push_recorder(this);
+    paused_ = false;
   }
 
   const std::vector<Variable>& watched() const { return watched_; }
@@ -136,7 +140,8 @@ class GradientTape::Recording final : public Recorder {
   struct Suspension {
     explicit Suspension(Recording& recording) : recording(recording) { remove_recorder(&recording); }
     ~Suspension() {
-      if (recording.options_.persistent && !recording.stopped_) push_recorder(&recording);
+      if (recording.options_.persistent && !recording.stopped_ && !recording.paused_)
+        push_recorder(&recording);
     }
     Recording& recording;
   };
@@ -262,6 +267,7 @@ class GradientTape::Recording final : public Recorder {
   std::vector<Variable> watched_;
   bool used_ = false;
   bool stopped_ = false;
+  bool paused_ = false;
 };
 
 GradientTape::GradientTape(GradientTapeOptions options) : recording_(std::make_unique<Recording>(options)) {}

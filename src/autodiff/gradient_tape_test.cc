@@ -583,7 +583,10 @@ TEST_F(Tape, WhatComesBetweenPauseAndResumeIsNotRecorded) {
   GradientTape tape({.persistent = true});
   const Tensor y = square(w);
   tape.pause();
+  tape.pause();
+  EXPECT_THAT(read(tape.gradient(y, w)), ElementsAre(4, 6));
   const Tensor unseen = square(w);
+  tape.resume();
   tape.resume();
   const Tensor z = y * 3.0;
   EXPECT_FALSE(tape.gradient(unseen, w).defined());

@@ -88,7 +88,7 @@ class GradientTape {
 
   // Ends the recording; what was recorded stays.
   void stop_recording();
-  // What comes between pause() and resume() is not recorded.
+  // What comes between pause() and resume() is not recorded, gradients that are asked for meanwhile included.
   void pause();
   void resume();
   // Forgets everything recorded so far and goes on recording.

@@ -192,12 +192,30 @@ template <class C>
 struct Sums {
   float value[C::kDown][C::kAcross][2][2];  // halves: eight rows apart
 
+  static constexpr int kCount = C::kDown * C::kAcross * 4;
+
+  // Where the first of a thread's sums is, and from there the others.
+  static __device__ int first_row() {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return warp / C::kWarpsAcross * C::kWarpRows + lane / 4;
+  }
+  static __device__ int first_column() {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return warp % C::kWarpsAcross * C::kWarpColumns + lane % 4 * 2;
+  }
+  struct Place {
+    int row, column;
+  };
+  static __device__ Place place(int number) {
+    const int pair = number / 2, tile = pair / 2;
+    return {first_row() + tile / C::kAcross * 16 + pair % 2 * 8,
+            first_column() + tile % C::kAcross * 8 + number % 2};
+  }
+
   // f(sums, row, column) for each two that are neighbours in a row of the tile.
   template <class F>
   __device__ void each_pair(F f) {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int row0 = warp / C::kWarpsAcross * C::kWarpRows + lane / 4;
-    const int column0 = warp % C::kWarpsAcross * C::kWarpColumns + lane % 4 * 2;
+    const int row0 = first_row(), column0 = first_column();
 #pragma unroll
     for (int i = 0; i < C::kDown; ++i)
 #pragma unroll
@@ -404,7 +422,7 @@ __device__ inline void add_by_warp_groups(Sums<C>& sums, Memory<C, A, B>& memory
 // --- a tile ----------------------------------------------------------------------------------------------------------
 
 // Infinity has no such halves, nor has a number that rounds up to it: a sum with one of them comes out as NaN, and is made
-// again, one product after the other.
+// again, one product after the other, by put_sums().
 template <class A, class B>
 __device__ __noinline__ float plain_sum(const A& a, const B& b, int row, int column, int begin, int end) {
   const typename A::Outer of_a = a.outer(row);
@@ -458,14 +476,41 @@ __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
   }
+}
+
+// A tile's sums in shared memory, in place of the operands. What becomes of them there is a short loop: code for each of a thread's
+// 64 sums is 100 KB, which no cache of instructions holds beside the rest, and every block fetched it anew (17 us).
+template <class C>
+struct SumsTile {
+  static constexpr int kPitch = C::kColumns + 8;  // eight lines that a warp writes at a time meet all banks
+  static constexpr int kElements = C::kRows * kPitch;
+  float* data;
+
+  __device__ float* at(int row, int column) const { return data + row * kPitch + column; }
+};
+
+// Puts the sums of tile_sums() there, by all threads of a block, behind a barrier of its own.
+template <class C, class A, class B>
+__device__ inline SumsTile<C> put_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A& a, const B& b,
+                                       int row0, int column0, int begin, int end) {
+  static_assert(sizeof memory.a + sizeof memory.b >= SumsTile<C>::kElements * sizeof(float));
+  const SumsTile<C> tile{memory.a[0]};
+  __syncthreads();  // nobody reads operands any more
   float any = 0.f;  // NaN where one of them is
-  sums.each_pair([&](float(&pair)[2], int, int) { any += pair[0] * 0.f + pair[1] * 0.f; });
-  if (any == any) return;
   sums.each_pair([&](float(&pair)[2], int row, int column) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (pair[i] != pair[i]) pair[i] = plain_sum(a, b, row0 + row, column0 + column + i, begin, end);
+    any += pair[0] * 0.f + pair[1] * 0.f;
+    *reinterpret_cast<float2*>(tile.at(row, column)) = make_float2(pair[0], pair[1]);
   });
+  if (any != any) {
+#pragma unroll 1
+    for (int number = 0; number < Sums<C>::kCount; ++number) {
+      const auto [row, column] = Sums<C>::place(number);
+      float* const sum = tile.at(row, column);
+      if (*sum != *sum) *sum = plain_sum(a, b, row0 + row, column0 + column, begin, end);
+    }
+  }
+  __syncthreads();
+  return tile;
 }
 
 }  // namespace lockstep::cuda::tf32x3

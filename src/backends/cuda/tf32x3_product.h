@@ -17,8 +17,7 @@ using SmallCut = Cut<64, 64, 2, 2, 4>;
 static_assert(LargeCut::kRows == kLargeTile && WarpGroupCut::kRows == kLargeTile &&
               SmallCut::kRows == kSmallTile && kDepth == kPlanDepth);
 
-// A tile has a place for this code per element of a thread, and most of them would never be run: seen to cost a block 35 us of
-// fetching instructions.
+// A call: it is long, and seldom asked for.
 static __device__ __noinline__ float activated_elsewhere(Epilogue epilogue, float x) {
   return activated(epilogue, x);
 }
@@ -36,6 +35,72 @@ struct Finish {
   }
 };
 
+// Rows of a tile that a thread has under way at the same time.
+inline constexpr int kRowsAtOnce = 4;
+
+// Stores a tile of C, finished; `row0` and `column0` are its first, `c` and the addend begin with the product's.
+template <class C>
+__device__ inline void store_tile(const SumsTile<C>& tile, const Finish& finish, float* c, int row0,
+                                  int column0, const ProductSize& size) {
+  constexpr int kUnits = C::kColumns / 4, kStep = C::kThreads / kUnits;
+  static_assert(C::kThreads % kUnits == 0 && C::kRows % (kStep * kRowsAtOnce) == 0);
+  const int at = static_cast<int>(threadIdx.x) % kUnits * 4, column = column0 + at;
+  const int own = min(4, size.n - column);
+  if (own <= 0) return;
+  const auto aligned = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  // Four neighbours at once, where they lie so.
+  const bool whole = size.n % 4 == 0 && aligned(c) && aligned(finish.addend);
+  float bias[4] = {};
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    if (finish.bias && e < own) bias[e] = finish.bias[column + e];
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) / kUnits; first < C::kRows; first += kStep * kRowsAtOnce) {
+    float x[kRowsAtOnce][4], more[kRowsAtOnce][4] = {};
+#pragma unroll
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      const int row = first + r * kStep;
+      const float4 four = *reinterpret_cast<const float4*>(tile.at(row, at));
+      x[r][0] = four.x, x[r][1] = four.y, x[r][2] = four.z, x[r][3] = four.w;
+      if (!finish.addend || row0 + row >= size.m) continue;
+      const float* const from = finish.addend + static_cast<int64_t>(row0 + row) * size.n + column;
+      if (whole) {
+        const float4 read = *reinterpret_cast<const float4*>(from);
+        more[r][0] = read.x, more[r][1] = read.y, more[r][2] = read.z, more[r][3] = read.w;
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (e < own) more[r][e] = from[e];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      const int row = row0 + first + r * kStep;
+      if (row >= size.m) break;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (finish.bias) x[r][e] += bias[e];
+        if (finish.addend) x[r][e] += more[r][e];
+      }
+      if (finish.epilogue == Epilogue::relu) {
+#pragma unroll
+        for (float& one : x[r]) one = activated(Epilogue::relu, one);
+      } else if (finish.epilogue != Epilogue::none) {
+#pragma unroll
+        for (float& one : x[r]) one = activated_elsewhere(finish.epilogue, one);
+      }
+      float* const to = c + static_cast<int64_t>(row) * size.n + column;
+      if (whole) {
+        *reinterpret_cast<float4*>(to) = make_float4(x[r][0], x[r][1], x[r][2], x[r][3]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (e < own) to[e] = x[r][e];
+      }
+    }
+  }
+}
+
 template <class C, class A, class B>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocks)
     multiply_tiles(const __grid_constant__ A all_a, const __grid_constant__ B all_b, ProductSize size,
@@ -45,31 +110,20 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocks)
   const int across = (size.n + C::kColumns - 1) / C::kColumns;
   const int row0 = static_cast<int>(blockIdx.x) / across * C::kRows;
   const int column0 = static_cast<int>(blockIdx.x) % across * C::kColumns;
-  const int begin = static_cast<int>(blockIdx.y) * share;
+  const int begin = static_cast<int>(blockIdx.y) * share, end = min(size.k, begin + share);
   const auto& a = all_a.of_batch(static_cast<int>(blockIdx.z));
   const auto& b = all_b.of_batch(static_cast<int>(blockIdx.z));
   Sums<C> sums;
-  tile_sums(sums, memory, a, b, row0, column0, begin, min(size.k, begin + share));
+  tile_sums(sums, memory, a, b, row0, column0, begin, end);
+  const SumsTile<C> tile = put_sums(sums, memory, a, b, row0, column0, begin, end);
   const int64_t product = static_cast<int64_t>(size.m) * size.n;
   const int64_t first = static_cast<int64_t>(blockIdx.z) * product;
-  float* part = parts + (static_cast<int64_t>(blockIdx.y) * gridDim.z) * product;
-  sums.each_pair([&](float(&pair)[2], int row, int column) {
-    const int m = row0 + row, n = column0 + column;
-    if (m >= size.m) return;
-    const int64_t element = first + static_cast<int64_t>(m) * size.n + n;
-    float* to = (gridDim.y > 1 ? part : c) + element;
-    if (gridDim.y == 1) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (n + i < size.n) pair[i] = finish(pair[i], n + i, element + i);
-    }
-    if (n + 1 < size.n && size.n % 2 == 0) {
-      *reinterpret_cast<float2*>(to) = make_float2(pair[0], pair[1]);
-    } else {
-      if (n < size.n) to[0] = pair[0];
-      if (n + 1 < size.n) to[1] = pair[1];
-    }
-  });
+  if (gridDim.y > 1) {
+    c = parts + static_cast<int64_t>(blockIdx.y) * gridDim.z * product;
+    finish = Finish{};
+  }
+  if (finish.addend) finish.addend += first;
+  store_tile(tile, finish, c + first, row0, column0, size);
 }
 
 // Where the inner dimension was split (split-K): the sums of all parts, in their order.
