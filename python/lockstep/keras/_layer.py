@@ -170,7 +170,8 @@ class Layer:
 
     def __new__(cls, *args, **kwargs):
         made = super().__new__(cls)
-        made.__dict__["_arguments"] = (args, kwargs)
+        if cls._class_name is None and cls.get_config is Layer.get_config:  # they are its configuration
+            made.__dict__["_arguments"] = (args, kwargs)
         return made
 
     def _arguments_by_name(self):
