@@ -19,8 +19,8 @@ def _trackable(value):
         return value._generator
     parts = _module.named_parts(value)
     if parts is None:
-        raise TypeError(f"a checkpoint holds models, layers, optimizers, variables, generators, iterators, tf.Module and lists or dictionaries of these, "
-                        f"received {value!r}")
+        raise TypeError("a checkpoint holds models, layers, optimizers, variables, generators, iterators, tf.Module and lists or dictionaries "
+                        f"of these, received {value!r}")
     return lambda: [(name, _trackable(part)) for name, part in _module.named_parts(value)]
 
 
