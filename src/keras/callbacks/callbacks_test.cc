@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -384,6 +385,7 @@ TEST(NumberText, IsPythons) {
   EXPECT_EQ(number_text(1e-5), "1e-05");
   EXPECT_EQ(number_text(1e22), "1e+22");
   EXPECT_EQ(number_text(0.1F), "0.10000000149011612");
+  EXPECT_EQ(number_text(-std::nan("")), "nan");
 }
 
 // --- files -----------------------------------------------------------------------------------------------------

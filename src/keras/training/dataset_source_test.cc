@@ -139,6 +139,20 @@ TEST(DatasetSource, WhatHasNoEndNeedsSteps) {
   EXPECT_EQ(history.time.replicas[0].wall.count, 6);
 }
 
+TEST(DatasetSource, DataWithoutABatchIsRefused) {
+  const Model model = linear();
+  for (const Dataset& none :
+       {batches(20, 5).take(0),
+        Dataset::from_tensor_slices({rows(3), column(3)}).batch(4, {.drop_remainder = true})}) {
+    EXPECT_THAT(refusal([&] { model.fit(none, {.verbose = 0}); }), HasSubstr("the data gave no batch"));
+    EXPECT_THAT(refusal([&] { model.fit(batches(20, 5), {.verbose = 0, .validation_data = none}); }),
+                HasSubstr("the data gave no batch"));
+    EXPECT_THAT(refusal([&] { model.evaluate(none, {.verbose = 0}); }), HasSubstr("the data gave no batch"));
+    EXPECT_THAT(refusal([&] { model.predict(Data(none), {.verbose = 0}); }),
+                HasSubstr("the data gave no batch"));
+  }
+}
+
 TEST(DatasetSource, SingleExamplesAreRefused) {
   const Model model = linear();
   const auto fit = [&](const Dataset& data) { return refusal([&] { model.fit(data, {.verbose = 0}); }); };

@@ -28,7 +28,7 @@ class StepLoop {
            std::source_location where, Watch watch = {});
 
   // From step number `step` of the pass on until `steps` are made (-1: until the data ends), a training is
-  // asked to stop, or Ctrl-C. The callbacks hear of steps_per_execution batches at a time, of more where none
+  // asked to stop, or Ctrl-C. Data that gives no batch at all is an error. The callbacks hear of steps_per_execution batches at a time, of more where none
   // of them minds and a GPU makes many steps per launch. Data that ends before `steps` is logged. `step` counts on with
   // every step that is made, also where the next one throws. Of an elastic training it returns early where workers wait to join.
   void run(BatchStream& stream, int64_t& step, int64_t steps);
