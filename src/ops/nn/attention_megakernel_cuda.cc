@@ -42,13 +42,15 @@ bool read(Op& op) {
   return op.examples > 1 && s.scores() <= kMostScores && (!attrs.causal || s.queries <= s.keys);
 }
 
-// Opens a loop over numbers of [heads, queries, keys].
+std::string scale(const OpCode& code) { return literal(code.op().step->attrs.as<AttentionAttrs>().scale); }
+// Opens a loop over scores, numbers of [heads, queries, keys].
 void each_score(OpCode& code, const Sizes& s) {
   code.add("    for (int s = threadIdx.x; s < ", s.scores(), "; s += kThreads) {");
   code.add("      const int key = s % ", s.keys, ", query = s / ", s.keys, " % ", s.queries, ", h = s / ",
            s.keys * s.queries, ";");
+  code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
+           code.line(1, s.key()), ") * ", scale(code), ";");
 }
-std::string scale(const OpCode& code) { return literal(code.op().step->attrs.as<AttentionAttrs>().scale); }
 bool is_causal(const OpCode& code) { return code.op().step->attrs.as<AttentionAttrs>().causal; }
 
 // Neighbours of a line that a thread computes at once.
@@ -70,8 +72,6 @@ void close_piece(OpCode& code, size_t output, int64_t heads, int64_t dim) {
 void write_forward(OpCode& code) {
   const Sizes s(code.op());
   each_score(code, s);
-  code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
-           code.line(1, s.key()), ") * ", scale(code), ";");
   code.add("      scratch[s] = ", is_causal(code) ? "key > query ? Largest::neutral() : " : "",
            "score;\n    }\n    __syncthreads();");
   int lanes = 1;
@@ -107,8 +107,6 @@ void write_gradient(OpCode& code) {
   code.add("      delta[line] = dot<", s.value_dim, ">(", code.line(3, s.result()), ", ",
            code.line(5, s.result()), ");\n    }");
   each_score(code, s);
-  code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
-           code.line(1, s.key()), ") * ", scale(code), ";");
   code.add("      share[s] = ", is_causal(code) ? "key > query ? 0.f : " : "", "expf(score - ",
            code.in(4, detail::concat("(h * ", s.queries, " + query)")), ");\n      ds[s] = dot<", s.value_dim,
            ">(", code.line(5, s.result()), ", ", code.line(2, s.value()), ");\n    }");

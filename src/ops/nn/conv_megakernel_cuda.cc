@@ -54,53 +54,70 @@ int64_t unit_of(int64_t places, int64_t channels) {
 }
 int64_t whole_units(int64_t channels, int64_t unit) { return (channels + unit - 1) / unit * unit; }
 
-// --- the convolution ---------------------------------------------------------------------------------------------------
+// --- the convolution, and the gradient of its input, which is one with the filter turned -----------------------------------
 
-int64_t forward_scratch(const Op& op) {
+// Images of rows x columns with `to` channels are made of images with `from` channels, `line` pixels wide.
+struct Convolution {
+  int64_t rows, columns, from, to, line;
+  size_t images, filter;  // inputs of the op
+};
+
+Convolution forward(const Op& op) {
   const Sizes s = sizes_of(op);
-  return s.height * s.width * s.in * whole_units(s.out, unit_of(s.rows * s.columns, s.out));
+  return {s.rows, s.columns, s.in, s.out, s.in_columns, 0, 1};
+}
+Convolution of_input(const Op& op) {
+  const Sizes s = sizes_of(op);
+  return {s.in_rows, s.in_columns, s.out, s.in, s.columns, 1, 0};
+}
+
+int64_t unit_of(const Convolution& c) { return unit_of(c.rows * c.columns, c.to); }
+int64_t padded_channels(const Convolution& c) { return whole_units(c.to, unit_of(c)); }
+int64_t scratch_of(const Op& op, const Convolution& c) {
+  const Sizes s = sizes_of(op);
+  return s.height * s.width * c.from * padded_channels(c);
+}
+
+// Opens it: the filter goes to `scratch`, where results' channels are whole units; `filter_place`: which element element i is of,
+// `down` and `across`: how windows lie. What is to be done with a sum follows.
+void open_convolution(OpCode& code, const Convolution& c, const std::string& filter_place,
+                      const std::string& down, const std::string& across) {
+  const Sizes s = sizes_of(code.op());
+  const int64_t padded = padded_channels(c);
+  code.add("#pragma unroll\n    for (int i = threadIdx.x; i < ", scratch_of(code.op(), c),
+           "; i += kThreads) scratch[i] = i % ", padded, " < ", c.to, " ? ",
+           code.whole(c.filter, filter_place), " : 0.f;");
+  code.add("    __syncthreads();\n    convolve<", c.rows, ", ", c.columns, ", ", s.height, ", ", s.width,
+           ", ", c.from, ", ", c.to, ", ", unit_of(c), ">(", down, ", ", across,
+           ", [&](int r, int q) { return ",
+           code.line(c.images, detail::concat("((r * ", c.line, " + q) * ", c.from, ")")), "; }, scratch,");
 }
 
 void write_forward(OpCode& code) {
   const Op& op = code.op();
-  const Sizes s = sizes_of(op);
-  const int64_t unit = unit_of(s.rows * s.columns, s.out), padded = whole_units(s.out, unit);
-  code.add("#pragma unroll\n    for (int i = threadIdx.x; i < ", s.height * s.width * s.in * padded,
-           "; i += kThreads) scratch[i] = i % ", padded, " < ", s.out, " ? ",
-           code.whole(1, detail::concat("(i / ", padded, " * ", s.out, " + i % ", padded, ")")), " : 0.f;");
-  code.add("    __syncthreads();\n    convolve<", s.rows, ", ", s.columns, ", ", s.height, ", ", s.width,
-           ", ", s.in, ", ", s.out, ", ", unit, ">(", under(attrs_of(op).window, 0), ", ",
-           under(attrs_of(op).window, 1), ", [&](int r, int q) { return ",
-           code.line(0, detail::concat("((r * ", s.in_columns, " + q) * ", s.in, ")")), "; }, scratch,");
+  const Convolution c = forward(op);
+  const int64_t padded = padded_channels(c);
+  const Window& window = attrs_of(op).window;
+  open_convolution(code, c, detail::concat("(i / ", padded, " * ", c.to, " + i % ", padded, ")"),
+                   under(window, 0), under(window, 1));
   code.add("      [&](int place, int o, float sum) {");
   if (attrs_of(op).bias) code.add("        sum += ", code.whole(2, "o"), ";");
   code.add("        const float y = ", activated(attrs_of(op).epilogue, "sum"), ";\n        ",
-           code.out(0, detail::concat("(place * ", s.out, " + o)"), "y"), "\n      });");
-}
-
-// --- the gradient of its input -----------------------------------------------------------------------------------------
-
-int64_t input_scratch(const Op& op) {
-  const Sizes s = sizes_of(op);
-  return s.height * s.width * s.out * whole_units(s.in, unit_of(s.in_rows * s.in_columns, s.in));
+           code.out(0, detail::concat("(place * ", c.to, " + o)"), "y"), "\n      });");
 }
 
 void write_input_gradient(OpCode& code) {
   const Op& op = code.op();
-  const Sizes s = sizes_of(op);
-  const int64_t unit = unit_of(s.in_rows * s.in_columns, s.in), padded = whole_units(s.in, unit);
+  const Convolution c = of_input(op);
+  const int64_t padded = padded_channels(c);
+  const Window& window = attrs_of(op).window;
   // The filter with its channels the other way round.
-  code.add("#pragma unroll\n    for (int i = threadIdx.x; i < ", s.height * s.width * s.out * padded,
-           "; i += kThreads) scratch[i] = i % ", padded, " < ", s.in, " ? ",
-           code.whole(0, detail::concat("((i / ", padded * s.out, " * ", s.in, " + i % ", padded, ") * ",
-                                        s.out, " + i / ", padded, " % ", s.out, ")")),
-           " : 0.f;");
-  code.add("    __syncthreads();\n    convolve<", s.in_rows, ", ", s.in_columns, ", ", s.height, ", ",
-           s.width, ", ", s.out, ", ", s.in, ", ", unit, ">(", over(attrs_of(op).window, 0), ", ",
-           over(attrs_of(op).window, 1), ", [&](int r, int q) { return ",
-           code.line(1, detail::concat("((r * ", s.columns, " + q) * ", s.out, ")")), "; }, scratch,");
+  open_convolution(code, c,
+                   detail::concat("((i / ", padded * c.from, " * ", c.to, " + i % ", padded, ") * ", c.from,
+                                  " + i / ", padded, " % ", c.from, ")"),
+                   over(window, 0), over(window, 1));
   code.add("      [&](int place, int c, float sum) { ",
-           code.out(0, detail::concat("(place * ", s.in, " + c)"), "sum"), " });");
+           code.out(0, detail::concat("(place * ", c.to, " + c)"), "sum"), " });");
 }
 
 // --- the gradient of its filter ----------------------------------------------------------------------------------------
@@ -137,13 +154,13 @@ const RegisterOpRule registered[] = {
       .read = read,
       .write = write_forward,
       .whole = 0b110,
-      .scratch = forward_scratch}},
+      .scratch = [](const Op& op) { return scratch_of(op, forward(op)); }}},
     {kConv2dBackpropInput,
      {.kind = Kind::example,
       .read = read,
       .write = write_input_gradient,
       .whole = 0b1,
-      .scratch = input_scratch}},
+      .scratch = [](const Op& op) { return scratch_of(op, of_input(op)); }}},
     {kConv2dBackpropFilter,
      {.kind = Kind::example,
       .read = read,
