@@ -1,7 +1,6 @@
 // Attention of 16-bit floats, which cuDNN makes where heads have a multiple of eight dimensions, against float32.
-#include <cmath>
-
 #include "gpu/gpu.h"
+#include "gpu/numbers.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -14,17 +13,6 @@ namespace {
 
 class GpuAttention : public Gpu {
  protected:
-  static Tensor numbers(const Shape& shape, uint64_t seed) {
-    const random::Generator generator(seed);
-    return random::normal(shape, {.generator = &generator});
-  }
-
-  static double relative_error(const Tensor& got, const Tensor& want) {
-    const Tensor wide = cast(want, DType::float32), difference = cast(got, DType::float32) - wide;
-    return std::sqrt(reduce_sum(difference * difference).item<float>() /
-                     reduce_sum(wide * wide).item<float>());
-  }
-
   // The result, and the gradients of queries, keys and values where `arriving` arrives at it.
   static TensorList attend(const TensorList& in, const Tensor& arriving, bool causal) {
     GradientTape tape;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "gpu/gpu.h"
+#include "gpu/numbers.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
@@ -21,17 +22,6 @@ constexpr double kAllowed = 6e-7;
 
 class GpuProducts : public Gpu {
  protected:
-  static Tensor numbers(const Shape& shape, uint64_t seed) {
-    const random::Generator generator(seed);
-    return random::normal(shape, {.generator = &generator});
-  }
-
-  static double relative_error(const Tensor& got, const Tensor& want) {
-    const Tensor difference = cast(got, DType::float64) - want;
-    return std::sqrt(reduce_sum(difference * difference).item<double>() /
-                     reduce_sum(want * want).item<double>());
-  }
-
   // f of float32 operands against f of float64 ones.
   template <class F>
   static void expect_accurate(const Tensor& a, const Tensor& b, F f) {
