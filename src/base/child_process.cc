@@ -107,6 +107,7 @@ ChildResult run_in_child(const std::function<void(const std::function<void(std::
   else if (WEXITSTATUS(status) != 0)
     result.mishap = detail::concat("gave up with status ", WEXITSTATUS(status));
   result.finished = result.mishap.empty();
+  result.ended = in_time && ended;
   return result;
 }
 

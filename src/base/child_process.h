@@ -10,6 +10,7 @@ namespace lockstep {
 struct ChildResult {
   std::string output;     // all that the child wrote, also where it came to no good end
   bool finished = false;  // the work returned
+  bool ended = false;     // it returned, gave up or crashed; not where it was too slow, or never began
   std::string mishap;     // where not: "did not answer within 30 s", "died of signal 11 (Segmentation fault)"
 };
 

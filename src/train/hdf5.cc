@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/file.h"
 #include "base/shared_library.h"
 #include "graph/tensor_bytes.h"
@@ -376,19 +377,65 @@ class Hdf5Reader::Object {
 Hdf5Reader::Hdf5Reader(const std::string& path, std::source_location where)
     : file_(-1), name_(path), where_(where) {
   InputFile(path, where);  // libhdf5 does not say that there is none
-  const Use h5(where);
-  file_ = h5->H5Fopen(path.c_str(), kReadOnly, H5P_DEFAULT);
-  require(file_ >= 0, ErrorCode::io, where, "\"", name_, "\" is no HDF5 file, or damaged: ", h5.reason());
+  open_tried([](Hdf5Reader& file) { file.open_file(); });
 }
 
 Hdf5Reader::Hdf5Reader(const std::string& bytes, std::string name, std::source_location where)
     : file_(-1), name_(std::move(name)), where_(where) {
-  const Use h5(where);
+  open_tried([&](Hdf5Reader& file) { file.open_image(bytes); });
+}
+
+void Hdf5Reader::open_file() {
+  const Use h5(where_);
+  file_ = h5->H5Fopen(name_.c_str(), kReadOnly, H5P_DEFAULT);
+  require(file_ >= 0, ErrorCode::io, where_, "\"", name_, "\" is no HDF5 file, or damaged: ", h5.reason());
+}
+
+void Hdf5Reader::open_image(const std::string& bytes) {
+  const Use h5(where_);
   const Id access = in_memory(h5);
   // It is not written to.
   if (h5->H5Pset_file_image(access.get(), const_cast<char*>(bytes.data()), bytes.size()) >= 0)
     file_ = h5->H5Fopen(name_in_memory().c_str(), kReadOnly, access.get());
-  require(file_ >= 0, ErrorCode::io, where, "\"", name_, "\" is no HDF5 file, or damaged: ", h5.reason());
+  require(file_ >= 0, ErrorCode::io, where_, "\"", name_, "\" is no HDF5 file, or damaged: ", h5.reason());
+}
+
+void Hdf5Reader::open_tried(const std::function<void(Hdf5Reader&)>& open) {
+  // Loaded before there is a child: it would be loaded there anew, with other threads' locks as they were.
+  library(where_);
+  // Where another thread has libhdf5, the child waits for ever, and is no judge.
+  constexpr double kSeconds = 10;
+  const ChildResult tried = run_in_child(
+      [&](const std::function<void(std::string_view)>&) {
+        try {
+          open(*this);
+          look_through("", 0);
+        } catch (const Error&) {
+          // It will be met again, and told, here.
+        }
+      },
+      kSeconds);
+  require(tried.finished || !tried.ended, ErrorCode::io, where_, "\"", name_,
+          "\" is damaged: libhdf5, which reads it, crashes (a child of this process ", tried.mishap, ")");
+  open(*this);
+}
+
+// What is asked of libhdf5 for weights, but for the numbers themselves.
+void Hdf5Reader::look_through(const std::string& group, int depth) const {
+  constexpr int kDeepest = 32;  // a group may contain itself
+  texts(group, "weight_names");
+  texts(group, "layer_names");
+  for (const std::string& name : names(group)) {
+    const std::string path = group.empty() ? name : group + "/" + name;
+    try {
+      if (has_array(path))
+        spec(path);
+      else if (depth < kDeepest)
+        look_through(path, depth + 1);
+    } catch (const Error&) {
+      // Others may be whole.
+    }
+  }
 }
 
 Hdf5Reader::~Hdf5Reader() {

@@ -1,10 +1,12 @@
 // HDF5 files, as far as weights are kept in them: groups, arrays of numbers, attributes of text.
 //
 // libhdf5 is loaded with the first file (docs/decisions/0098). It may be used by one thread at a time; these classes see to
-// that, and may themselves be used by one thread at a time.
+// that, and may themselves be used by one thread at a time. Some damaged files make libhdf5 itself crash: a child of this process
+// looks through a file before it is opened here.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <source_location>
@@ -20,8 +22,8 @@ namespace lockstep::train {
 // Error(io) for a damaged file, with its path and what libhdf5 said.
 class Hdf5Reader {
  public:
-  // Throws Error(not_found) where there is none, Error(io) where it is no HDF5 file, Error(unsupported) where libhdf5 cannot
-  // be loaded.
+  // Throws Error(not_found) where there is none, Error(io) where it is no HDF5 file or libhdf5 crashes on it, Error(unsupported) where
+  // libhdf5 cannot be loaded.
   explicit Hdf5Reader(const std::string& path, std::source_location where = std::source_location::current());
   // A file in memory, which is copied; errors call it by this name.
   Hdf5Reader(const std::string& bytes, std::string name,
@@ -48,6 +50,12 @@ class Hdf5Reader {
 
  private:
   class Object;
+  // Calls open(*this) here where a child of this process has come through it and through all that is in the file.
+  void open_tried(const std::function<void(Hdf5Reader&)>& open);
+  void look_through(const std::string& group, int depth) const;
+  void open_file();
+  void open_image(const std::string& bytes);
+
   int64_t file_;
   std::string name_;
   std::source_location where_;

@@ -92,6 +92,26 @@ TEST_F(Hdf5, OtherFilesAreRefused) {
   EXPECT_THAT(error_of([&] { const Hdf5Reader file(path_); }).what(), HasSubstr("no HDF5 file"));
 }
 
+// libhdf5 1.10 reads through a null pointer there, or refuses it: files that the fuzzer made of a good one.
+TEST_F(Hdf5, OneOnWhichLibhdf5CrashesIsRefused) {
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/src/train/testdata/hdf5_fuzz";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    ++files;
+    const auto look = [](const Hdf5Reader& file) {
+      for (const std::string& group : file.names("")) file.names(group);
+    };
+    const std::string bytes = read_file(entry.path().string());
+    try {
+      look(Hdf5Reader(entry.path().string()));
+      look(Hdf5Reader(bytes, "bytes"));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
+    }
+  }
+  EXPECT_GE(files, 4);
+}
+
 TEST_F(Hdf5, OneThatIsCutIsRefused) {
   const std::string bytes = read_file(path_);
   for (const size_t size : {bytes.size() / 4, bytes.size() / 2, bytes.size() - 1}) {
