@@ -409,7 +409,8 @@ void Hdf5Reader::open_tried(const std::function<void(Hdf5Reader&)>& open) {
       [&](const std::function<void(std::string_view)>&) {
         try {
           open(*this);
-          look_through("", 0);
+          int most = 100000;
+          look_through("", 32, most);
         } catch (const Error&) {
           // It will be met again, and told, here.
         }
@@ -421,17 +422,17 @@ void Hdf5Reader::open_tried(const std::function<void(Hdf5Reader&)>& open) {
 }
 
 // What is asked of libhdf5 for weights, but for the numbers themselves.
-void Hdf5Reader::look_through(const std::string& group, int depth) const {
-  constexpr int kDeepest = 32;  // a group may contain itself
+void Hdf5Reader::look_through(const std::string& group, int deepest, int& most) const {
   texts(group, "weight_names");
   texts(group, "layer_names");
   for (const std::string& name : names(group)) {
     const std::string path = group.empty() ? name : group + "/" + name;
     try {
+      if (--most < 0) return;
       if (has_array(path))
         spec(path);
-      else if (depth < kDeepest)
-        look_through(path, depth + 1);
+      else if (deepest > 0)
+        look_through(path, deepest - 1, most);
     } catch (const Error&) {
       // Others may be whole.
     }

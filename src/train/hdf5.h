@@ -52,7 +52,8 @@ class Hdf5Reader {
   class Object;
   // Calls open(*this) here where a child of this process has come through it and through all that is in the file.
   void open_tried(const std::function<void(Hdf5Reader&)>& open);
-  void look_through(const std::string& group, int depth) const;
+  // At most so many objects, so many groups deep: a group may contain itself.
+  void look_through(const std::string& group, int deepest, int& most) const;
   void open_file();
   void open_image(const std::string& bytes);
 
