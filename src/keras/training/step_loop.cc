@@ -126,11 +126,6 @@ void StepLoop::run(BatchStream& stream, int64_t& step, int64_t steps) {
       made = run_as_one_launch(stream, (steps > 0 ? std::min(most, steps - first) : most) - (step - first));
     while (step - first < asked && step != steps && run_one(stream)) ++step;
     if (step == first) {
-      require(step > 0 || trainer_.interrupted() || trainer_.stop_training, ErrorCode::invalid_argument,
-              where_, "the data gave no batch",
-              steps > 0 ? detail::concat(", though ", steps, " steps were asked for")
-                        : ": the dataset is empty, has ended in an epoch before (it needs repeat()), or "
-                          "drop_remainder dropped its only batch");
       if (steps > 0)
         log(LogLevel::warning, "the data ended after ", step, " of ", steps, " steps; it must give ",
             kind_ == StepKind::train ? "steps_per_epoch * epochs" : "as many", " batches");
@@ -141,6 +136,10 @@ void StepLoop::run(BatchStream& stream, int64_t& step, int64_t steps) {
     if (watch_) watch_(batch_);
     if (stops(false)) return;
   }
+  require(
+      step > 0 || trainer_.interrupted() || trainer_.stop_training, ErrorCode::invalid_argument, where_,
+      "the data gave no batch: the dataset is empty, has ended in an epoch before (it needs repeat()), or "
+      "drop_remainder dropped its only batch");
   step_.reset();
   stops(true);
 }
