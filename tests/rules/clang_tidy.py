@@ -80,7 +80,8 @@ def check(root, arguments):
 
     def read(path):
         # A unit of the build includes nothing but sources.
-        others = [] if path.startswith(("src/", "tests/", "bench/")) else ["--checks=-bugprone-suspicious-include"]
+        is_unit = (root / path).resolve().parent == (arguments.build / "units").resolve()
+        others = ["--checks=-bugprone-suspicious-include"] if is_unit else []
         return path, subprocess.run([*tidy, *others, str(root / path)], text=True, capture_output=True, check=False)
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:

@@ -167,6 +167,7 @@ class SolarizationLayer final : public RandomImageLayer<SolarizationSettings> {
 
  protected:
   Tensor disturbed(const Tensor& x) const override {
+    // As Keras draws them: the upper end alone is a part of 255.
     const auto drawn = [&](Interval factor) {
       return per_image(draw(x, factor.low, factor.high * 255), x.dtype());
     };

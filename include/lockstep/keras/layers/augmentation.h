@@ -43,8 +43,10 @@ Layer Equalization(const EqualizationOptions& options = {},
                    std::source_location where = std::source_location::current());
 
 struct SolarizationOptions {
-  Numbers addition_factor = 0.0;   // of 255: what is added first
-  Numbers threshold_factor = 0.0;  // of 255: values from here on are turned round
+  // What is added first, and from where on values are turned round: up to this part of 255. Of two numbers, {lowest, highest}, the
+  // lowest is taken as it is, as by Keras.
+  Numbers addition_factor = 0.0;
+  Numbers threshold_factor = 0.0;
   Numbers value_range = {0.0, 255.0};
   std::optional<int64_t> seed = {};
   DataFormat data_format = DataFormat::channels_last;
