@@ -66,6 +66,7 @@ def _problems(root, output):
 
 
 def check(root, arguments):
+    """The findings, each as soon as it is found."""
     tidy = [arguments.tidy, "--quiet", f"-p={arguments.build}", *(f"--extra-arg={word}" for word in arguments.extra)]
     version = subprocess.run([arguments.tidy, "--version"], text=True, capture_output=True, check=True).stdout
     rules = root / ".clang-tidy"
@@ -76,7 +77,7 @@ def check(root, arguments):
     fingerprints = {path: _fingerprint(root, path, command, settings) for path, command in sources.items()
                     if _is_asked_for(root, path, arguments.only)}
     pending = [path for path, fingerprint in fingerprints.items() if known.get(path) != fingerprint]
-    problems = {}
+    told = set()  # a finding in a header is told once
 
     def read(path):
         # A unit of the build includes nothing but sources.
@@ -96,12 +97,14 @@ def check(root, arguments):
                     draft.write_text(json.dumps(known, indent=1))
                     draft.replace(arguments.cache)
                 continue
-            found = _problems(root, result.stdout)
             # A clang-tidy that fails without a finding has said why.
-            problems.update(found or {path: f"{path}:1: clang-tidy failed\n{result.stdout}{result.stderr}"})
+            found = _problems(root, result.stdout) or {path: f"{path}:1: clang-tidy failed\n{result.stdout}{result.stderr}"}
+            if sys.stderr.isatty():
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            yield from (text for place, text in found.items() if place not in told)
+            told.update(found)
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    return list(problems.values())
 
 
 def _add_arguments(parser):

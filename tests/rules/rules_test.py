@@ -318,9 +318,9 @@ class ClangTidyTest(RuleTest):
             for path in ("build/units/x.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/x.cc")])})
 
     def check(self, *only):
-        return clang_tidy.check(self.root, argparse.Namespace(
+        return list(clang_tidy.check(self.root, argparse.Namespace(
             build=self.root / "build", tidy=str(self.root / "tidy"), extra=[], jobs=2, only=only,
-            cache=self.root / "build" / "clean.json"))
+            cache=self.root / "build" / "clean.json")))
 
     def read(self):
         """What was read since the last look."""

@@ -107,15 +107,16 @@ def _resolve(root, path, text, angled, more):
 def run(rule, check, add_arguments=None):
     """main() of a rule: prints each problem, and how many there were; the exit status is 1 where there are any.
 
-    check(root, arguments) returns the problems, each one a line "path:line: what is wrong and the fix".
+    check(root, arguments) gives the problems, each one a line "path:line: what is wrong and the fix".
     """
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("."), help="the root of the tree")
     if add_arguments:
         add_arguments(parser)
     arguments = parser.parse_args()
-    problems = check(arguments.root, arguments)
-    for problem in problems:
-        print(problem)
-    print(f"{rule}: {len(problems)} problem{'' if len(problems) == 1 else 's'}")
-    sys.exit(1 if problems else 0)
+    count = 0
+    for problem in check(arguments.root, arguments):
+        print(problem, flush=True)
+        count += 1
+    print(f"{rule}: {count} problem{'' if count == 1 else 's'}")
+    sys.exit(1 if count else 0)
