@@ -114,9 +114,9 @@ Structure Structure::tuple(std::vector<Structure> parts) {
 Structure Structure::dict(std::vector<std::pair<std::string, Structure>> parts) {
   std::vector<Structure> values;
   std::vector<std::string> names;
-  for (auto& [name, part] : parts) {
-    names.push_back(std::move(name));
-    values.push_back(std::move(part));
+  for (std::pair<std::string, Structure>& named : parts) {
+    names.push_back(std::move(named.first));
+    values.push_back(std::move(named.second));
   }
   Structure structure = tuple(std::move(values));
   structure.kind_ = Kind::dict;

@@ -142,7 +142,7 @@ std::optional<FiguresOfAll> heard_from_all(comm::Workers& workers, WorkerFigures
   for (size_t rank = 0; rank < posts.size(); ++rank) {
     if (static_cast<int>(rank) == workers.rank()) {
       names.push_back(name_of_worker(workers.rank()));
-      all.push_back(std::move(own));
+      all.push_back(std::move(own));  // NOLINT(bugprone-use-after-move): one rank is this worker's
       continue;
     }
     if (posts[rank].bytes.empty()) return std::nullopt;

@@ -338,7 +338,7 @@ RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string
     for (ReplicaSummary& replica : worker.replicas) {
       if (const double own = in_collectives(replica); own > least) move(replica, 1 - least / own);
       input = std::max(input, replica[Category::input_wait].mean);
-      all.replicas.push_back(std::move(replica));
+      all.replicas.push_back(replica);
     }
     if (input > longest_input && !worker.input.bottleneck.empty()) {
       longest_input = input;

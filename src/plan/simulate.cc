@@ -154,11 +154,13 @@ class Simulation {
     now_ += took;
     result_.shared_s += took - work;
     if (!launches) result_.exposed_s += work;
-    if (launches && (launch_left_ -= work) <= 0) {
+    if (launches) launch_left_ -= work;
+    if (launches && launch_left_ <= 0) {
       ++launches_done_;
       start_launch();
     }
-    if (sums && (sum_left_ -= work) <= 0) {
+    if (sums) sum_left_ -= work;
+    if (sums && sum_left_ <= 0) {
       result_.buckets[buckets_done_++].ended_s = now_;
       start_sum();
     }

@@ -333,7 +333,7 @@ std::string text_of(const Source& source) {
     read_shown(source, 0, 0, bytes);
     if (shape.rank() == 0) return bytes[0] ? "True" : "False";
     std::vector<std::string> words;
-    for (const uint8_t b : bytes) words.push_back(b ? " True" : "False");
+    for (const uint8_t b : bytes) words.emplace_back(b ? " True" : "False");
     return Layout(shape, source.edges, words).text();
   } else {
     std::vector<T> elements;

@@ -8,13 +8,13 @@ namespace lockstep::compile {
 namespace {
 
 size_t peak_of(std::span<const Lifetime> buffers) {
-  std::map<int, long long> changes;
+  std::map<int, int64_t> changes;
   for (const Lifetime& b : buffers) {
-    changes[b.first] += static_cast<long long>(aligned(b.bytes));
-    changes[b.last + 1] -= static_cast<long long>(aligned(b.bytes));
+    changes[b.first] += static_cast<int64_t>(aligned(b.bytes));
+    changes[b.last + 1] -= static_cast<int64_t>(aligned(b.bytes));
   }
-  long long alive = 0;
-  long long peak = 0;
+  int64_t alive = 0;
+  int64_t peak = 0;
   for (const auto& [step, change] : changes) peak = std::max(peak, alive += change);
   return static_cast<size_t>(peak);
 }

@@ -153,9 +153,9 @@ int HostThreadsAllReduce::link_up(TreeNode node) {
   const int right = link_up({middle, node.last});
   if (left == kNothing || right == kNothing) return left == kNothing ? right : left;
   const auto part = [&](int from) {
-    return from >= 0 ? sum_nodes_[static_cast<size_t>(from)] : links_[static_cast<size_t>(~from)].node;
+    return from >= 0 ? sum_nodes_[static_cast<size_t>(from)] : link(from).node;
   };
-  const auto level = [&](int from) { return from >= 0 ? -1 : links_[static_cast<size_t>(~from)].level; };
+  const auto level = [&](int from) { return from >= 0 ? -1 : link(from).level; };
   Link link{.node = node,
             .parts = {part(left), part(right)},
             .from = {left, right},
@@ -417,7 +417,7 @@ void HostThreadsAllReduce::count_sent(size_t from, int64_t bytes) {
 
 const void* HostThreadsAllReduce::operand(size_t sum, int from) const {
   if (from >= 0) return addends_[sum][static_cast<size_t>(from)];
-  return static_cast<const char*>(links_[static_cast<size_t>(~from)].partial->data()) + scratch_[sum];
+  return static_cast<const char*>(link(from).partial->data()) + scratch_[sum];
 }
 
 void HostThreadsAllReduce::add_links(int d, int level, const Piece& piece) {

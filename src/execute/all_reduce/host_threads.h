@@ -87,6 +87,10 @@ class HostThreadsAllReduce final : public AllReduce {
   void count_copy(size_t from, size_t to, int64_t bytes);
   void count_sent(size_t from, int64_t bytes);
   std::pair<int64_t, int64_t> share(const Piece& piece, int64_t d) const;
+  const Link& link(int from) const {
+    const int number = ~from;
+    return links_[static_cast<size_t>(number)];
+  }
   const void* operand(size_t sum, int from) const;
 
   const ReplicaGroup group_;
