@@ -21,11 +21,8 @@ uint64_t TensorImpl::next_id() {
 
 bool sole_owner(const Tensor& tensor) {
   if (tensor.impl().use_count() != 1 || tensor.impl()->storage.use_count() != 1) return false;
-    // The counts are read without an order of their own. (The thread sanitizer knows no fences, and says so.)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
+  // The counts are read without an order of their own.
   std::atomic_thread_fence(std::memory_order_acquire);
-#pragma GCC diagnostic pop
   return true;
 }
 
