@@ -249,7 +249,7 @@ KerasTensor combine(const char* operation, const KerasOperand& a, const KerasOpe
       arguments.push_back(input(static_cast<int64_t>(values.size())));
       values.push_back(operand->value());
     } else {
-      arguments.push_back(operand->number());
+      arguments.emplace_back(operand->number());
     }
   }
   return make_layer<OperationLayer>(operation, Json::object(), OperationArguments{arguments})(values, {},

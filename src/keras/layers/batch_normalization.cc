@@ -183,8 +183,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     if (shifts) inputs.push_back(beta);
     // It refers to nothing but what it is given, so that recomputing it keeps nothing.
     const auto function = [this, scales, shifts](std::span<const Tensor> in) {
-      const Tensor x = in[0], gamma = scales ? in[3] : Tensor(),
-                   beta = shifts ? in[scales ? 4 : 3] : Tensor();
+      const Tensor& x = in[0];
+      const Tensor gamma = scales ? in[3] : Tensor(), beta = shifts ? in[scales ? 4 : 3] : Tensor();
       const auto gradients = [=, this](std::span<const Tensor> arriving) {
         const Tensor& dy = arriving[0];
         const Moments again = local_moments(x, {});

@@ -135,7 +135,7 @@ const RegisterLayer<LayerNormalizationLayer> layer_normalization;
 template <class Mean>
 Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
   const auto function = [=](std::span<const Tensor> in) {
-    const Tensor x = in[0];
+    const Tensor& x = in[0];
     const auto inverse_stddev = [=] { return rsqrt(mean(square(x - mean(x))) + epsilon); };
     const auto standard = [=] {
       const Tensor factor = inverse_stddev();

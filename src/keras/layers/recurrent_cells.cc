@@ -106,8 +106,9 @@ class GatedCell : public ConfiguredLayer<CellSettings<Options>>, public Recurren
     if (!training || rate == 0) return {};
     const Tensor ones = Tensor::full(this->compute_dtype(), {batch, size}, 1);
     TensorList masks;
-    for (int i = 0; i < (options().recurrent_dropout > 0 ? kGates : 1); ++i)
-      masks.push_back(dropout(ones, rate, {.generator = source_.generator()}));
+    const int count =
+        options().recurrent_dropout > 0 ? kGates : 1;  // NOLINT(bugprone-branch-clone): cells of one gate
+    for (int i = 0; i < count; ++i) masks.push_back(dropout(ones, rate, {.generator = source_.generator()}));
     return masks;
   }
   // The sequence's part of all gates at all steps.

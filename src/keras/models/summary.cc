@@ -255,7 +255,7 @@ void add_rows(Table& table, const ModelBase& model, const SummaryOptions& option
                                       unbuilt ? "0 (unbuilt)" : with_commas(count(row.layer.weights()))};
     if (connections) cells.push_back(depth > 0 ? "" : row.connections);
     if (options.show_trainable)
-      cells.push_back(row.layer.weights().empty() ? "-" : row.layer.trainable() ? "Y" : "N");
+      cells.emplace_back(row.layer.weights().empty() ? "-" : row.layer.trainable() ? "Y" : "N");
     table.add(std::move(cells));
     if (const auto* inner = dynamic_cast<const ModelBase*>(row.layer.base().get());
         inner && options.expand_nested)
