@@ -644,9 +644,9 @@ std::string NodeCall::text(const char* name, const char* otherwise) const {
   const NodeAttribute* found = attribute(name);
   return found ? found->text : otherwise;
 }
-Ints NodeCall::integers(const char* name, Ints otherwise) const {
+Ints NodeCall::integers(const char* name, const Ints& otherwise) const {
   const NodeAttribute* found = attribute(name);
-  return found ? found->integers : std::move(otherwise);
+  return found ? found->integers : otherwise;
 }
 
 Ints NodeCall::known_integers(size_t input) const {

@@ -51,7 +51,7 @@ class NodeCall {
   int64_t integer(const char* name, int64_t otherwise) const;
   double real(const char* name, double otherwise) const;
   std::string text(const char* name, const char* otherwise) const;
-  std::vector<int64_t> integers(const char* name, std::vector<int64_t> otherwise = {}) const;
+  std::vector<int64_t> integers(const char* name, const std::vector<int64_t>& otherwise = {}) const;
   // The elements of an input that is known; Error(unsupported) where it is not.
   std::vector<int64_t> known_integers(size_t input) const;
   double known_number(size_t input, double otherwise) const;
