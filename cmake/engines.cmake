@@ -11,7 +11,7 @@ function(lockstep_add_engine name)
   lockstep_add_plugin(lockstep_${name} ${name} ${engine_sources})
   target_link_libraries(lockstep_${name} PRIVATE ${ARGN})
   add_dependencies(lockstep_engines lockstep_${name})
-  install(TARGETS lockstep_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS lockstep_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT plugins)
 endfunction()
 
 find_package(Gloo QUIET)

@@ -56,8 +56,9 @@ const Library& library(std::source_location where) {
   };
   static const Loaded loaded = [] {
     Loaded result;
-    // The soname says that types and functions are those of the header.
-    const std::string names[] = {"libhdf5_serial.so.103", "libhdf5.so.103"};
+    // The soname says that types and functions are those of the header, which is 1.10's. They are those of 1.14 too: a function
+    // that has a second version by then keeps its first one under its name and a 1. A Python wheel carries 1.14.
+    const std::string names[] = {"libhdf5.so.310", "libhdf5_serial.so.103", "libhdf5.so.103"};
     LoadResult load = load_library(names);
     if (!load.library) {
       result.problem = describe(load.failures);
@@ -65,7 +66,8 @@ const Library& library(std::source_location where) {
     }
     load.library->keep_loaded();  // it has exit handlers
     const auto take = [&]<class T>(const char* name, T*& symbol) {
-      const auto found = load.library->symbol<T>(name);
+      auto found = load.library->symbol<T>(name);
+      if (!found) found = load.library->symbol<T>((std::string(name) + "1").c_str());
       if (!found && result.problem.empty()) result.problem = found.error;
       symbol = found.address;
     };
@@ -77,7 +79,7 @@ const Library& library(std::source_location where) {
     return result;
   }();
   require(loaded.problem.empty(), ErrorCode::unsupported, where,
-          "HDF5 files need libhdf5 1.10 (Debian: apt install libhdf5-103-1), which cannot be loaded: ",
+          "HDF5 files need libhdf5 1.10 or 1.14 (Debian: apt install libhdf5-103-1), which cannot be loaded: ",
           loaded.problem);
   return loaded.functions;
 }
@@ -376,7 +378,7 @@ class Hdf5Reader::Object {
 
 Hdf5Reader::Hdf5Reader(const std::string& path, std::source_location where)
     : file_(-1), name_(path), where_(where) {
-  InputFile(path, where);  // libhdf5 does not say that there is none
+  const InputFile readable(path, where);  // libhdf5 does not say that there is none
   open_tried([](Hdf5Reader& file) { file.open_file(); });
 }
 
