@@ -47,7 +47,7 @@ inline Floats read(const Variable& variable) { return variable.value().to_vector
 
 using TracedBody = std::function<TensorList(const TensorList&)>;
 
-inline Graph traced(const SpecList& parameters, const TracedBody& body, ReplicaTrace replica = {}) {
+inline Graph traced(const SpecList& parameters, const TracedBody& body, const ReplicaTrace& replica = {}) {
   Trace trace(replica);
   TensorList arguments;
   for (size_t i = 0; i < parameters.size(); ++i)

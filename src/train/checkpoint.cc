@@ -333,7 +333,7 @@ void watch(const std::shared_ptr<Restoration>& restoration, const std::string& n
 Trackable::Trackable(const Variable& variable, std::source_location where)
     : object_((void(variable.id(where)),
                std::make_shared<TrackedVariables>("Variable", NamedVariables{{"", variable}}))) {}
-Trackable::Trackable(std::vector<Variable> variables)
+Trackable::Trackable(const std::vector<Variable>& variables)
     : object_(std::make_shared<TrackedVariables>("list", numbered(variables))) {}
 Trackable::Trackable(const random::Generator& generator)
     : object_(std::make_shared<TrackedVariables>("Generator", NamedVariables{{"state", generator.state()}})) {

@@ -146,7 +146,7 @@ void captured(int rank, int size, const std::string& address) {
     communicator->watch("captured sum", gpu_stream());
     communicator->wait(gpu_stream());
     for (const float x : sum.to_vector<float>())
-      must(x == static_cast<float>(i * size * (size + 1) / 2), "a captured sum");
+      must(x == static_cast<float>(i * size * (size + 1)) / 2, "a captured sum");
   }
 }
 const RegisterScenario captured_scenario("captured", captured);

@@ -28,6 +28,8 @@ def _sources(root, build):
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if "site-packages" in file.parts:  # nanobind's own
+            continue
         if file.is_relative_to(folder) and (not file.is_relative_to(made) or file.parent == made / "units"):
             found.setdefault(file.relative_to(folder).as_posix(), entry["command"])
     return found

@@ -315,7 +315,8 @@ class ClangTidyTest(RuleTest):
         (self.root / "tidy").chmod(0o755)
         self.write({"build/compile_commands.json": json.dumps([
             {"directory": str(self.root / "build"), "file": str(self.root / path), "command": f"g++ -c {path} -o x.o"}
-            for path in ("build/units/x.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/x.cc")])})
+            for path in ("build/units/x.cc", "src/base/error_test.cc", "tests/model_test.cc", "build/x.cc",
+                         "python/venv/site-packages/x/y.cc")])})
 
     def check(self, *only):
         return list(clang_tidy.check(self.root, argparse.Namespace(

@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-using ::testing::HasSubstr;
 
 constexpr int kWorkers = 4;
 constexpr int kLeast = 2;             // members that are left alone at any moment
@@ -257,7 +256,7 @@ class Chaos {
     if (static_cast<int>(members.size()) <= kLeast) {
       // Until enough of them are there the run makes its steps slowly.
       log_ << "put off\n";
-      std::ofstream(backups() + "_slow");
+      const std::ofstream slow(backups() + "_slow");  // that it is there is all
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       return false;
     }

@@ -28,7 +28,7 @@ void collectives() {
     std::vector<float> values(static_cast<size_t>(count));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i % 13) * (rank + 1));
     workers->all_reduce_sum("floats", values.data(), count, DType::float32);
-    const auto ranks = static_cast<float>(size * (size + 1) / 2);
+    const auto ranks = static_cast<float>(size * (size + 1)) / 2;
     for (size_t i = 0; i < values.size(); ++i)
       must(values[i] == static_cast<float>(i % 13) * ranks, "a sum of floats");
     std::vector<int64_t> whole(static_cast<size_t>(count), rank);
@@ -64,7 +64,7 @@ void collectives() {
   const std::vector<std::string> large =
       workers->gather_large("texts", std::string(static_cast<size_t>(rank * 100'000), 'y'));
   for (int r = 0; r < size; ++r)
-    must(large[static_cast<size_t>(r)].size() == static_cast<size_t>(r * 100'000), "a large gathering");
+    must(large[static_cast<size_t>(r)].size() == static_cast<size_t>(r) * 100'000, "a large gathering");
   report(workers->description());
   must(workers->flight_record().find("all_to_all [letters]") != std::string::npos, workers->flight_record());
 }

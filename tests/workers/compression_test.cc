@@ -90,7 +90,7 @@ class Compressed : public ::testing::TestWithParam<Launcher> {
     if (const std::string why = missing(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
   static std::vector<WorkerResult> with(int workers, std::vector<std::string> environment) {
-    environment.push_back("LOCKSTEP_LOG=info");
+    environment.emplace_back("LOCKSTEP_LOG=info");
     return run({.scenario = "sum rows",
                 .workers = workers,
                 .launcher = GetParam(),

@@ -92,7 +92,7 @@ class Trackable {
   Trackable(const T& object, std::source_location where = std::source_location::current())
       : object_((CallSite(where), object.tracked())) {}
   Trackable(const Variable& variable, std::source_location where = std::source_location::current());
-  Trackable(std::vector<Variable> variables);
+  Trackable(const std::vector<Variable>& variables);
   Trackable(const random::Generator& generator);
   Trackable(data::Iterator& iterator);
   Trackable(int64_t& counter);

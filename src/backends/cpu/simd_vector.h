@@ -47,7 +47,7 @@ inline constexpr int kNativeBytes = 16;
 
 template <class T>
 struct Vec {
-  typedef T Native __attribute__((vector_size(kNativeBytes)));
+  using Native [[gnu::vector_size(kNativeBytes)]] = T;
   static constexpr int kWidth = kNativeBytes / static_cast<int>(sizeof(T));
   static constexpr int kParts = kLanes / kWidth;
   Native part[kParts];
@@ -257,7 +257,7 @@ LOCKSTEP_INLINE void store(T* p, const Vec<T>& v) {
 // Narrow elements, one by one in a native vector of the wide type.
 template <class Wide, class Narrow>
 LOCKSTEP_INLINE Vec<Wide> widen(const Narrow* p) {
-  typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
+  using NarrowPart [[gnu::vector_size(Vec<Wide>::kWidth * sizeof(Narrow))]] = Narrow;
   Vec<Wide> r;
   LOCKSTEP_EACH_PART(i, r) {
     NarrowPart narrow;
@@ -269,7 +269,7 @@ LOCKSTEP_INLINE Vec<Wide> widen(const Narrow* p) {
 
 template <class Narrow, class Wide>
 LOCKSTEP_INLINE void narrow(Narrow* p, const Vec<Wide>& v) {
-  typedef Narrow NarrowPart __attribute__((vector_size(Vec<Wide>::kWidth * sizeof(Narrow))));
+  using NarrowPart [[gnu::vector_size(Vec<Wide>::kWidth * sizeof(Narrow))]] = Narrow;
   LOCKSTEP_EACH_PART(i, v) {
     const NarrowPart part = __builtin_convertvector(v.part[i], NarrowPart);
     __builtin_memcpy(p + i * v.kWidth, &part, sizeof part);
@@ -371,7 +371,7 @@ LOCKSTEP_INLINE T fold(const Vec<T>& v) {
 
 template <class Op>
 LOCKSTEP_INLINE float fold(const F32& v) {
-  typedef float F4 __attribute__((vector_size(16)));
+  using F4 [[gnu::vector_size(16)]] = float;
   F4 q[4];
   __builtin_memcpy(q, &v, sizeof q);
   F4 r = Op::apply(Op::apply(q[0], q[2]), Op::apply(q[1], q[3]));
@@ -383,7 +383,7 @@ LOCKSTEP_INLINE float fold(const F32& v) {
 // The folds of four vectors at once, in the same order.
 template <class Op>
 LOCKSTEP_INLINE void fold_four(const F32 (&v)[4], float* out) {
-  typedef float F4 __attribute__((vector_size(16)));
+  using F4 [[gnu::vector_size(16)]] = float;
   F4 r[4];
   for (int k = 0; k < 4; ++k) {
     F4 q[4];

@@ -14,7 +14,7 @@ constexpr int64_t kBytesPerThread = 128 << 10;
 
 // buffer[i][j] = source[j][i] for a whole tile of 32-bit elements, four by four in registers.
 void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer) {
-  typedef uint32_t Four __attribute__((vector_size(16)));
+  using Four [[gnu::vector_size(16)]] = uint32_t;
   for (int64_t j = 0; j < kTile; j += 4)
     for (int64_t i = 0; i < kTile; i += 4) {
       Four r[4];

@@ -50,8 +50,8 @@ LOCKSTEP_INLINE void store_block(T* p, int64_t channels, const Vec<Compute<T>>& 
 template <class P, class I>
 LOCKSTEP_INLINE void store_positions(P* p, const Vec<I>& v) {
   if constexpr (sizeof(P) < sizeof(int32_t) && kNativeBytes < 64) {
-    typedef uint16_t Halves __attribute__((vector_size(Vec<I>::kWidth * sizeof(uint16_t))));
-    typedef P Part __attribute__((vector_size(Vec<I>::kWidth * sizeof(P))));
+    using Halves [[gnu::vector_size(Vec<I>::kWidth * sizeof(uint16_t))]] = uint16_t;
+    using Part [[gnu::vector_size(Vec<I>::kWidth * sizeof(P))]] = P;
     for (int i = 0; i < v.kParts; ++i) {
       const Part part = __builtin_convertvector(__builtin_convertvector(v.part[i], Halves), Part);
       __builtin_memcpy(p + i * v.kWidth, &part, sizeof part);
@@ -75,7 +75,7 @@ LOCKSTEP_INLINE void store_positions(P* p, int64_t channels, const Vec<I>& v) {
 // Positions as they lie in memory, beside vectors of C.
 template <class C, class P>
 struct Places {
-  typedef P Part __attribute__((vector_size(Vec<C>::kWidth * sizeof(P))));
+  using Part [[gnu::vector_size(Vec<C>::kWidth * sizeof(P))]] = P;
   Part part[Vec<C>::kParts];
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 using cpu::RandomRows;
 
-typedef uint64_t Wide __attribute__((vector_size(kNativeBytes)));
+using Wide [[gnu::vector_size(kNativeBytes)]] = uint64_t;
 
 // The product of the low halves of each 64 bits.
 LOCKSTEP_INLINE Wide multiply_low_halves(Wide a, Wide b) {
