@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu/product_threads.h"
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "graph/kernel.h"
@@ -75,7 +76,9 @@ class AttentionBase : public Kernel {
         sizes_(request.shape(0), request.shape(1), request.shape(2)),
         element_(size_of(request.dtype(0))),
         wide_(request.dtype(0) == DType::float64 ? sizeof(double) : sizeof(float)),
-        threads_(request.threads),
+        threads_(cpu::threads_for_products(
+            sizes_.batch * sizes_.heads * sizes_.queries * sizes_.keys * (sizes_.dim + sizes_.value_dim),
+            request.threads)),
         mask_input_(attrs_.mask_input(first_optional)),
         bias_input_(attrs_.bias_input(first_optional)),
         state_input_(attrs_.state_input(first_optional)) {
