@@ -127,7 +127,11 @@ LOCKSTEP_INLINE void apply_rules(const ScoreRules& rules, int64_t query, int64_t
         static_cast<const uint8_t*>(rules.mask.data) + query * rules.mask.query + first_key * rules.mask.key;
     for (int64_t j = 0; j < count; ++j) scores[j] = mask[j * rules.mask.key] ? scores[j] : -kInfinity<C>;
   }
-  for (int64_t j = count; j < columns; ++j) scores[j] = -kInfinity<C>;
+  using Index = typename MaskOf<C>::type;
+  for (int64_t j = count / kLanes * kLanes; j < columns; j += kLanes) {
+    const Mask<C> is_seen = iota(static_cast<Index>(j)) < splat(static_cast<Index>(count));
+    store(scores + j, select(is_seen, load(scores + j), splat(-kInfinity<C>)));
+  }
 }
 
 // Scales what dropout keeps and clears what it drops.
