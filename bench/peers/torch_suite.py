@@ -181,12 +181,13 @@ class TorchSuite:
         if self.on_gpu and not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU")
         torch.backends.cudnn.benchmark = True  # shapes stay the same: the fastest algorithm is found by trial
+        torch._inductor.config.freezing = not self.on_gpu  # weights of predictions in the layouts of oneDNN's kernels
 
     def builders(self, way, work, batch):
         """Ways to write the same step, of which the fastest is measured: images by channel or by pixel."""
         task, name, policy = suite.parsed(work)
         layouts = [False, True] if suite.has_images(name) else [False]
-        if way == "compile":  # takes minutes: the layout that its kernels are written for
+        if way == "compile" and self.on_gpu:  # takes minutes: the layout that its kernels are written for
             layouts = [suite.has_images(name) and policy == "mixed_bfloat16"]
         return [lambda layout=layout: self.build(way, task, name, policy, batch, layout) for layout in layouts]
 
@@ -194,6 +195,8 @@ class TorchSuite:
         net = NETWORKS[name]
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = policy == "tf32"
         self.tidy()
+        if way == "compile":  # all rows are compiled from the same functions, of each of which few versions are kept
+            torch.compiler.reset()
         if self.on_gpu:
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()

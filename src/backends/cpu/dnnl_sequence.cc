@@ -1,6 +1,9 @@
 #include "backends/cpu/dnnl_sequence.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "base/parallel.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -87,6 +90,8 @@ void DnnlSequence::launch(const LaunchArgs& args) const try {
     }
     binding.memory.set_data_handle(data);
   }
+  std::optional<TeamScope> team;
+  if (threads_ < team_size()) team.emplace(threads_);
   for (const Step& step : steps_) {
     const dnnl_status_t status =
         dnnl_primitive_execute(step.primitive.get(), thread_stream(), static_cast<int>(step.argument_count),

@@ -26,6 +26,9 @@ dnnl::primitive_attr dnnl_attributes();
 
 class DnnlSequence final : public Kernel {
  public:
+  // Its launches use so many threads of a team that may have more. Primitives are created in a team of that size, too.
+  explicit DnnlSequence(int threads) : threads_(threads) {}
+
   // Where an argument's memory comes from.
   struct Slot {
     enum class Kind : uint8_t { input, output, workspace } kind;
@@ -65,6 +68,7 @@ class DnnlSequence final : public Kernel {
   std::vector<Step> steps_;
   std::vector<Binding> bindings_;
   std::vector<dnnl_exec_arg_t> arguments_;  // one for each binding
+  int threads_;
   size_t temporaries_ = 0;
   size_t scratchpad_ = 0;
 };

@@ -12,6 +12,17 @@ namespace {
 constexpr int64_t kTile = 16;
 constexpr int64_t kBytesPerThread = 128 << 10;
 
+// Short runs, the channels of a pixel say, are over before memcpy has found out how to copy them.
+void copy_run(char* target, const char* source, size_t bytes) {
+  constexpr size_t kStep = 16, kShort = 256;
+  if (bytes < kStep || bytes > kShort) {
+    std::memcpy(target, source, bytes);
+    return;
+  }
+  for (size_t at = 0; at + kStep <= bytes; at += kStep) std::memcpy(target + at, source + at, kStep);
+  std::memcpy(target + bytes - kStep, source + bytes - kStep, kStep);
+}
+
 // buffer[i][j] = source[j][i] for a whole tile of 32-bit elements, four by four in registers.
 void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer) {
   using Four [[gnu::vector_size(16)]] = uint32_t;
@@ -106,7 +117,10 @@ template <class Element>
 void StridedCopy::copy_inner(const Element* source, Element* target, int64_t lanes) const {
   const int64_t n = inner_.size;
   switch (kind_) {
-    case Inner::run: std::memcpy(target, source, static_cast<size_t>(n) * sizeof(Element)); return;
+    case Inner::run:
+      copy_run(reinterpret_cast<char*>(target), reinterpret_cast<const char*>(source),
+               static_cast<size_t>(n) * sizeof(Element));
+      return;
     case Inner::repeat: std::fill_n(target, n, *source); return;
     case Inner::single:
       for (int64_t i = 0; i < n; ++i) target[i * inner_.target] = source[i * inner_.source];

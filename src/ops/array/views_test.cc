@@ -169,6 +169,20 @@ TEST(StridedCopy, AnyLayoutOfAnyDtype) {
     }
 }
 
+// Rows of every length, and what lies between them.
+TEST(StridedCopy, RunsOfAnyLength) {
+  for (const DType dtype : {DType::uint8, DType::bfloat16, DType::float32, DType::float64})
+    for (int64_t n = 1; n <= 300; ++n) {
+      const Tensor from = counting({3 * (n + 2)}, dtype), to = Tensor::full(dtype, {3 * (n + 5)}, 99);
+      cpu::StridedCopy({3, n}, {n + 2, 1}, {n + 5, 1}, dtype).run(from.impl()->data(), to.impl()->data(), 1);
+      std::vector<double> expected(static_cast<size_t>(3 * (n + 5)), 99);
+      const std::vector<double> source = values(from);
+      for (int64_t row = 0; row < 3; ++row)
+        std::copy_n(source.begin() + row * (n + 2), n, expected.begin() + row * (n + 5));
+      ASSERT_EQ(values(to), expected) << dtype << " " << n;
+    }
+}
+
 TEST(StridedCopy, NegativeStridesAndManyThreads) {
   const Tensor x = random_tensor(DType::float32, {300, 500});
   const Tensor back = strided_slice(x, {299, 499}, {-301, -501}, {-1, -1});

@@ -3,7 +3,9 @@
 
 #include "backends/cpu/activated_kernel.h"
 #include "backends/cpu/dnnl_sequence.h"
+#include "backends/cpu/product_threads.h"
 #include "backends/cpu/simple_matmul.h"
+#include "base/parallel.h"
 #include "ops/matmul/matmul.h"
 
 namespace lockstep {
@@ -51,7 +53,10 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
   const auto b_desc = cpu::dnnl_desc(b, request.where);
   const auto c_desc = cpu::dnnl_desc(request.outputs[0], request.where);
   const dnnl::primitive_attr attributes = cpu::dnnl_attributes();
-  auto kernel = std::make_unique<DnnlSequence>();
+  const int threads =
+      cpu::threads_for_products(request.outputs[0].spec.shape.size() * a.spec.shape[-1], request.threads);
+  const TeamScope team(threads);
+  auto kernel = std::make_unique<DnnlSequence>(threads);
   std::vector<DnnlSequence::Argument> arguments = {{DNNL_ARG_SRC, a_desc, DnnlSequence::input(0)},
                                                    {DNNL_ARG_WEIGHTS, b_desc, DnnlSequence::input(1)},
                                                    {DNNL_ARG_DST, c_desc, DnnlSequence::output(0)}};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu/product_threads.h"
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "graph/kernel.h"
@@ -75,7 +76,9 @@ class AttentionBase : public Kernel {
         sizes_(request.shape(0), request.shape(1), request.shape(2)),
         element_(size_of(request.dtype(0))),
         wide_(request.dtype(0) == DType::float64 ? sizeof(double) : sizeof(float)),
-        threads_(request.threads),
+        threads_(cpu::threads_for_products(
+            sizes_.batch * sizes_.heads * sizes_.queries * sizes_.keys * (sizes_.dim + sizes_.value_dim),
+            request.threads)),
         mask_input_(attrs_.mask_input(first_optional)),
         bias_input_(attrs_.bias_input(first_optional)),
         state_input_(attrs_.state_input(first_optional)) {
@@ -269,13 +272,12 @@ class AttentionGradKernel final : public AttentionBase {
  private:
   template <class C>
   void run(const LaunchArgs& args) const {
-    pack<C>(args);
+    pack(args);
     each_task(sizes_.batch * sizes_.key_heads * ranges_,
               [&](int64_t task, int thread) { run_range<C>(args, task, thread); });
     finish<C>(args);
   }
 
-  template <class C>
   void pack(const LaunchArgs& args) const {
     const Sizes& s = sizes_;
     each_task(s.batch * s.key_heads * s.key_tiles, [&](int64_t task, int) {
@@ -309,14 +311,7 @@ class AttentionGradKernel final : public AttentionBase {
       void* result = wide_at(part(args, own_), thread * own_elements_);
       pack_like_result(args.inputs[5], gradient);
       pack_like_result(args.inputs[3], result);
-      C* dots = static_cast<C*>(part(args, dots_)) + place;
-      const auto *a = static_cast<const C*>(gradient), *b = static_cast<const C*>(result);
-      for (int64_t r = 0; r < kAttentionTile; ++r) {
-        C sum = 0;
-        for (int64_t j = 0; j < s.value_dim; ++j)
-          sum += a[r * s.padded_value_dim + j] * b[r * s.padded_value_dim + j];
-        dots[r] = sum;
-      }
+      functions_.row_dots(gradient, result, rows, s.padded_value_dim, wide_at(part(args, dots_), place));
     });
   }
 

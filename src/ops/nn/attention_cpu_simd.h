@@ -1,7 +1,7 @@
 // Vector code of attention: one tile of queries forward, one range of keys backward.
 //
 // Arithmetic is float32, for float64 float64. Operands are packed into that type first, in tiles of kAttentionTile
-// rows: what is missing at the end of the last tile, and columns up to the next multiple of 16, are zeros.
+// rows: what is missing at the end of the last tile, up to the next multiple of 16 rows and columns, are zeros.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,8 @@ struct AttentionBackward {
 };
 
 struct AttentionFunctions {
-  // to[r, c] = from[r * stride + c] * scale for r < rows, c < columns; 0 elsewhere up to a whole tile and `padded`.
+  // to[r, c] = from[r * stride + c] * scale for r < rows, c < columns; 0 elsewhere up to whole vectors of rows and
+  // `padded` columns.
   void (*pack_tile)(const void* from, int64_t stride, int64_t rows, int64_t columns, double scale, void* to,
                     int64_t padded);
   // to[c, r]: the same tile transposed.
@@ -69,11 +70,13 @@ struct AttentionFunctions {
   // to[r * stride + c] = from[r, c] * scale.
   void (*unpack_tile)(const void* from, int64_t padded, int64_t rows, int64_t columns, double scale, void* to,
                       int64_t stride);
+  // to[r] = sum of a[r, c] b[r, c], of two packed tiles.
+  void (*row_dots)(const void* a, const void* b, int64_t rows, int64_t columns, void* to);
   void (*forward)(const AttentionForward&);
   void (*backward)(const AttentionBackward&);
 };
 
-inline constexpr int64_t kForwardScratch = kAttentionTile * kAttentionTile;
+inline constexpr int64_t kForwardScratch = kAttentionLanes * kAttentionTile;  // the scores of some queries
 inline constexpr int64_t kBackwardScratch = 2 * kAttentionTile * kAttentionTile;
 
 struct AttentionTable {

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/activated_kernel.h"
 #include "backends/cpu/dnnl_sequence.h"
+#include "backends/cpu/product_threads.h"
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "ops/nn/conv.h"
@@ -50,6 +51,7 @@ struct Problem {
     for (int64_t& d : dilations) --d;  // oneDNN counts the elements between taps
     before = with_sizes({}, window.before);
     after = with_sizes({}, window.after);
+    threads = cpu::threads_for_products(y_shape.size() * Shape(window.size).size() * in, request.threads);
   }
 
   bool strided() const { return std::ranges::max(strides) > 1; }
@@ -82,6 +84,7 @@ struct Problem {
   int64_t batch, in_channels, out_channels;
   memory::desc x, y, filter, bias;
   memory::dims strides, dilations, before, after;
+  int threads;
 };
 
 // Whether Winograd's F(4x4, 3x3) wins over the direct sum: a model of both in multiply-adds, fitted to
@@ -99,10 +102,13 @@ bool winograd_pays(const Problem& p, const Dims& results) {
   const auto tiles_along = [](int64_t n) { return (n + 3) / 4; };
   const auto tiles = static_cast<double>(p.batch * tiles_along(results[0]) * tiles_along(results[1]));
   const auto pixels = static_cast<double>(p.batch * window.output(0) * window.output(1));
-  constexpr double kTransform = 19, kReorder = 5;  // what one element costs, in multiply-adds
+  // What one element costs, in multiply-adds. Zen 4 (family 19h) takes those of 512 bits in two halves: where they are
+  // done whole, the direct sum takes half the time, but transforms do not.
+  static const bool halves = __builtin_cpu_is("amdfam19h");
+  const double transform = halves ? 19 : 38, reorder = halves ? 5 : 10;
   const double direct = pixels * 9 * static_cast<double>(p.in_channels) * out;
-  const double winograd = 36 * tiles * in * out + kTransform * 36 * (tiles * (in + out) + in * out) +
-                          kReorder * pixels * (in + out);
+  const double winograd = 36 * tiles * in * out + transform * 36 * (tiles * (in + out) + in * out) +
+                          reorder * pixels * (in + out);
   return winograd < 0.95 * direct;
 }
 
@@ -122,6 +128,8 @@ bool find_usable(PrimitiveDesc& desc, bool avoid_1x1) {
 // One oneDNN primitive with what it takes to feed it operands in other layouts.
 class ConvSequence {
  public:
+  explicit ConvSequence(const Problem& p) : kernel_(std::make_unique<DnnlSequence>(p.threads)) {}
+
   void input(int name, const memory::desc& given, Slot slot, const memory::desc& wanted) {
     if (given != wanted) {
       const Slot reordered = kernel_->temporary(wanted);
@@ -142,7 +150,7 @@ class ConvSequence {
   }
 
  private:
-  std::unique_ptr<DnnlSequence> kernel_ = std::make_unique<DnnlSequence>();
+  std::unique_ptr<DnnlSequence> kernel_;
   std::vector<DnnlSequence::Argument> arguments_;
 };
 
@@ -172,7 +180,7 @@ Forward::primitive_desc hint(const Problem& p, dnnl::algorithm algorithm) {
 std::unique_ptr<Kernel> try_forward(const Problem& p, dnnl::algorithm algorithm) {
   auto desc = forward_desc(p, algorithm);
   if (!find_usable(desc, false)) return nullptr;
-  ConvSequence sequence;
+  ConvSequence sequence(p);
   sequence.input(DNNL_ARG_SRC, p.x, DnnlSequence::input(0), desc.src_desc());
   sequence.input(DNNL_ARG_WEIGHTS, p.filter, DnnlSequence::input(1), desc.weights_desc());
   if (p.attrs.bias) sequence.input(DNNL_ARG_BIAS, p.bias, DnnlSequence::input(2), desc.bias_desc());
@@ -188,7 +196,7 @@ std::unique_ptr<Kernel> try_backprop_input(const Problem& p, dnnl::algorithm alg
                                 cpu::dnnl_attributes(), cpu::dnnl_engine(), forward, true);
   // oneDNN 2.6.3: the 1x1 kernels give wrong bfloat16 results where the output channels are odd.
   if (!find_usable(desc, p.type == memory::data_type::bf16 && p.out_channels % 2 != 0)) return nullptr;
-  ConvSequence sequence;
+  ConvSequence sequence(p);
   sequence.input(DNNL_ARG_WEIGHTS, p.filter, DnnlSequence::input(0), desc.weights_desc());
   sequence.input(DNNL_ARG_DIFF_DST, p.y, DnnlSequence::input(1), desc.diff_dst_desc());
   return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), p.x);
@@ -204,7 +212,7 @@ std::unique_ptr<Kernel> try_backprop_filter(const Problem& p, dnnl::algorithm al
   // oneDNN 2.6.3: with strides, the 1x1 kernels write behind their scratchpad where a vector is wider than
   // the input's channels.
   if (!find_usable(desc, p.in_channels < 16 && p.strided())) return nullptr;
-  ConvSequence sequence;
+  ConvSequence sequence(p);
   sequence.input(DNNL_ARG_SRC, p.as_given(p.x), DnnlSequence::input(0), desc.src_desc());
   sequence.input(DNNL_ARG_DIFF_DST, p.as_given(p.y), DnnlSequence::input(1), desc.diff_dst_desc());
   return sequence.finish(Backward(desc), desc, DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(),
@@ -217,7 +225,9 @@ class GreyConvKernel final : public Kernel {
       : conv_(conv),
         rows_(request.shape(0)[0] * conv.out_height()),
         bias_(request.attrs<ConvAttrs>().bias),
-        threads_(request.threads) {}
+        threads_(cpu::threads_for_products(
+            request.outputs[0].spec.shape.size() * conv.window_height * conv.window_width, request.threads)) {
+  }
 
   size_t workspace_bytes() const override {
     return static_cast<size_t>(threads_ * conv_.scratch()) * sizeof(float);
@@ -280,6 +290,7 @@ bool dnnl_serves(const KernelRequest& request) {
 template <class Try>
 std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results,
                                      Try try_prepare) {
+  const TeamScope team(p.threads);
   std::unique_ptr<Kernel> kernel;
   // What it refuses is served all the same.
   try {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ops/array.h"
@@ -103,6 +105,28 @@ TEST(SparseCrossEntropy, BitsDoNotDependOnThreadsOrOtherRows) {
   const Tensor part =
       sparse_softmax_cross_entropy_with_logits(slice(labels, {37}, {50}), slice(logits, {37, 0}, {50, 131}));
   EXPECT_TRUE(same_bits(part, slice(one[0], {37}, {50})));
+}
+
+// Rows of few classes have code of their own: classes that cannot be, enough for the code of longer rows, change no bit.
+TEST(SparseCrossEntropy, RowsOfFewClassesHaveTheBitsOfLongerOnes) {
+  constexpr int64_t kRows = 39, kMore = 4;
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+    for (const int64_t classes : {2, 3, 4}) {
+      const Tensor few = random_tensor(dtype, {kRows, classes}, 3), dloss = random_tensor(dtype, {kRows}, 4);
+      const Tensor many =
+          concat({few, Tensor::full(dtype, {kRows, kMore}, -std::numeric_limits<double>::infinity())}, 1);
+      for (const DType label_dtype : {DType::int32, DType::int64}) {
+        const Tensor labels = random_labels(kRows, classes, label_dtype);
+        const TensorList a = run_kernel(kSparseCrossEntropy, {few, labels}, {}, 2),
+                         b = run_kernel(kSparseCrossEntropy, {many, labels}, {}, 1);
+        EXPECT_TRUE(same_bits(a[0], b[0])) << dtype << ", " << classes << " classes";
+        EXPECT_TRUE(same_bits(a[1], b[1])) << dtype << ", " << classes << " classes";
+        const Tensor da = run_kernel(kSparseCrossEntropyGrad, {few, labels, a[1], dloss}, {}, 2)[0],
+                     db = run_kernel(kSparseCrossEntropyGrad, {many, labels, b[1], dloss}, {}, 1)[0];
+        EXPECT_TRUE(same_bits(da, slice(db, {0, 0}, {kRows, classes})))
+            << dtype << ", " << classes << " classes";
+      }
+    }
 }
 
 TEST(SparseCrossEntropy, MoreDimensionsAndNone) {

@@ -67,6 +67,10 @@ class PoolKernel final : public Kernel {
     // Loops from dy to dx whose windows lie apart run over the rows of dy, all others over those of the result.
     const Shape& rows_of = apart ? request.shape(0) : request.outputs[0].spec.shape;
     rows_ = rows_of.size() == 0 ? 0 : rows_of[0] * rows_of[1];
+    // Of images or their gradients, whichever is larger. Few are over before a second thread would start.
+    constexpr int64_t kElementsPerThread = 16384;
+    const int64_t elements = std::max(request.shape(0).size(), request.outputs[0].spec.shape.size());
+    threads_ = static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, threads_));
   }
 
   void launch(const LaunchArgs& args) const override {

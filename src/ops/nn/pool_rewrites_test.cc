@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
+#include <vector>
 
 #include "compile/passes/rewrite_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -11,6 +14,7 @@
 #include "lockstep/ops/reduce.h"
 #include "ops/array/array.h"
 #include "ops/array/join.h"
+#include "ops/elementwise/ops.h"
 #include "ops/nn/pool.h"
 
 namespace lockstep {
@@ -46,6 +50,83 @@ TEST(PadInPooling, NotOfWhatMayBeBelowZero) {
   const Graph graph = compile::simplify(
       traced(specs, [](const TensorList& in) { return padded_pooling(in[0], false); }), false);
   EXPECT_EQ(count_ops(rewritten("pad_in_pooling", graph), kPad), 1);
+}
+
+// What a convolutional network does to a volume or an image, with the gradients of both operands.
+TensorList pooled_convolution(const Tensor& x, const Tensor& filter, const Tensor& bias) {
+  const bool volume = x.shape().rank() == 5;
+  GradientTape tape;
+  tape.watch(x);
+  tape.watch(filter);
+  tape.watch(bias);
+  const Tensor images = relu((volume ? conv3d : conv2d)(x, filter, {.padding = "same"}) + bias);
+  const Tensor y = (volume ? max_pool3d : max_pool2d)(images, {.pool_size = {2}});
+  TensorList results = tape.gradient(reduce_sum(y * y), std::vector<GradientSource>{x, filter, bias});
+  results.push_back(y);
+  return results;
+}
+
+TEST(ReluBehindPooling, WithItsGradient) {
+  const SpecList images{
+      {DType::float32, {1, 5, 6, 2}}, {DType::float32, {3, 3, 2, 4}}, {DType::float32, {4}}},
+      volumes{{DType::float32, {1, 4, 4, 6, 2}}, {DType::float32, {3, 3, 3, 2, 4}}, {DType::float32, {4}}};
+  for (const SpecList& specs : {images, volumes}) {
+    const Graph graph = compile::simplify(
+        traced(specs, [](const TensorList& in) { return pooled_convolution(in[0], in[1], in[2]); }), false);
+    const Graph moved = rewritten("relu_behind_pooling", graph, DeviceKind::cpu);
+    const auto smallest = [](const Graph& g, const OpDef& op) {
+      int64_t elements = std::numeric_limits<int64_t>::max();
+      for (const Node& node : g.nodes)
+        if (node.op == &op) elements = std::min(elements, node.outputs[0].shape.size());
+      return elements;
+    };
+    const int64_t pooled = graph.spec(graph.outputs.back()).shape.size();
+    EXPECT_EQ(count_ops(graph, kRelu), 0);  // the convolution does it
+    EXPECT_EQ(count_ops(moved, kRelu), 1);
+    EXPECT_EQ(smallest(moved, kRelu), pooled);
+    EXPECT_GT(smallest(graph, kGreater), pooled);
+    EXPECT_EQ(smallest(moved, kGreater), pooled);
+    expect_same_results(graph, moved, specs);
+  }
+}
+
+TEST(ReluBehindPooling, NotWhereItIsReadOtherwise) {
+  const SpecList specs{{DType::float32, {1, 4, 6, 2}}};
+  const auto with = [&](const std::function<Tensor(const Tensor& images, const Tensor& pooled)>& also) {
+    return compile::simplify(traced(specs,
+                                    [&](const TensorList& in) {
+                                      const Tensor images = relu(in[0]);
+                                      const Tensor y = max_pool2d(images, {.pool_size = {2}});
+                                      return TensorList{y, also(images, y)};
+                                    }),
+                             false);
+  };
+  const auto moves = [](const Graph& graph) {
+    const Graph after = rewritten("relu_behind_pooling", graph, DeviceKind::cpu);
+    for (const Node& node : after.nodes)
+      if (node.op == &kRelu) return node.outputs[0] != graph.nodes[0].outputs[0];
+    return false;
+  };
+  EXPECT_TRUE(moves(with([](const Tensor&, const Tensor& y) { return y + 1.0; })));
+  EXPECT_FALSE(moves(with([](const Tensor& images, const Tensor&) { return images; })));
+  EXPECT_FALSE(moves(with([](const Tensor& images, const Tensor&) { return reduce_sum(images); })));
+  EXPECT_FALSE(
+      moves(with([](const Tensor& images, const Tensor&) { return cast(images > 0.0, DType::float32); })));
+}
+
+// No smaller: there is nothing to gain.
+TEST(ReluBehindPooling, NotWhereWindowsOverlap) {
+  const SpecList specs{{DType::float32, {1, 5, 5, 1}}};
+  const Graph graph =
+      compile::simplify(traced(specs,
+                               [](const TensorList& in) {
+                                 return TensorList{max_pool2d(
+                                     relu(in[0]), {.pool_size = {3}, .strides = {1}, .padding = "same"})};
+                               }),
+                        false);
+  EXPECT_EQ(rewritten("relu_behind_pooling", graph, DeviceKind::cpu).nodes.size(), graph.nodes.size());
+  EXPECT_EQ(graph.nodes[1].op, &kRelu);
+  EXPECT_EQ(rewritten("relu_behind_pooling", graph, DeviceKind::cpu).nodes[1].op, &kRelu);
 }
 
 }  // namespace

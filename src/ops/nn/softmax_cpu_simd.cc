@@ -148,6 +148,85 @@ void log_softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t en
       });
 }
 
+// --- rows of two, three or four ------------------------------------------------------------------------------------
+// Classes of pixels: a lane for each of 16 rows, and a vector for each column. Sums have the order of a fold.
+
+template <int n, class T>
+LOCKSTEP_INLINE void load_columns(const T* x, int64_t count, F32 (&columns)[n]) {
+  float buffer[n * kLanes] = {}, lanes[n][kLanes];
+  each_vector(
+      x, count * n, [&](int64_t i, const F32& v) __attribute__((always_inline)) { store(buffer + i, v); });
+  for (int c = 0; c < n; ++c) {
+    for (int r = 0; r < kLanes; ++r) lanes[c][r] = buffer[r * n + c];
+    columns[c] = load(lanes[c]);
+  }
+}
+
+template <int n, class T>
+LOCKSTEP_INLINE void store_columns(T* y, int64_t count, const F32 (&columns)[n]) {
+  float buffer[n * kLanes], lanes[n][kLanes];
+  for (int c = 0; c < n; ++c) {
+    store(lanes[c], columns[c]);
+    for (int r = 0; r < kLanes; ++r) buffer[r * n + c] = lanes[c][r];
+  }
+  for (int64_t i = 0; i < count * n; i += kLanes) store_at(y, i, count * n, load(buffer + i));
+}
+
+LOCKSTEP_INLINE I32 labels_of(Labels labels, int64_t first, int64_t count) {
+  int32_t lanes[kLanes] = {};
+  for (int64_t r = 0; r < count; ++r) lanes[r] = static_cast<int32_t>(labels[first + r]);
+  return load(lanes);
+}
+
+template <int n>
+LOCKSTEP_INLINE F32 sum_of_columns(const F32 (&e)[n]) {
+  if constexpr (n == 2) return e[0] + e[1];
+  if constexpr (n == 3) return (e[0] + e[2]) + e[1];
+  if constexpr (n == 4) return (e[0] + e[2]) + (e[1] + e[3]);
+}
+
+template <int n, class T>
+void narrow_cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t begin,
+                          int64_t end) {
+  each_group(
+      begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+        F32 x[n], e[n];
+        load_columns<n>(static_cast<const T*>(in) + first * n, count, x);
+        F32 max = x[0];
+        for (int c = 1; c < n; ++c) max = MaxOfNumbers::apply(max, x[c]);
+        for (int c = 0; c < n; ++c) e[c] = exp_not_positive(x[c] - max);
+        const F32 sum = sum_of_columns(e);
+        const I32 label = labels_of(labels, first, count);
+        F32 chosen = x[0];
+        for (int c = 1; c < n; ++c) chosen = select(label == splat(c), x[c], chosen);
+        store_columns<2>(stats + 2 * first, count, {max, sum});
+        store_at(static_cast<T*>(loss) + first, 0, count, log(sum) - (chosen - max));
+      });
+}
+
+template <int n, class T>
+void narrow_cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss,
+                               void* out, int64_t begin, int64_t end) {
+  each_group(
+      begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+        F32 x[n], max_and_sum[2], d = splat(0.0f);
+        load_columns<n>(static_cast<const T*>(in) + first * n, count, x);
+        load_columns<2>(stats + 2 * first, count, max_and_sum);
+        each_vector(
+            static_cast<const T*>(dloss) + first,
+            count, [&](int64_t, const F32& v) __attribute__((always_inline)) { d = v; });
+        const F32 scale = splat(1.0f) / max_and_sum[1];
+        const I32 label = labels_of(labels, first, count);
+        for (int c = 0; c < n; ++c) {
+          const F32 p = exp_not_positive(x[c] - max_and_sum[0]) * scale;
+          x[c] = select(label == splat(c), p - splat(1.0f), p) * d;
+        }
+        store_columns<n>(static_cast<T*>(out) + first * n, count, x);
+      });
+}
+
+// --- cross entropy -------------------------------------------------------------------------------------------------
+
 LOCKSTEP_INLINE float to_float(float x) { return x; }
 template <class T>
 LOCKSTEP_INLINE float to_float(const T& x) {
@@ -157,6 +236,9 @@ LOCKSTEP_INLINE float to_float(const T& x) {
 template <class T>
 void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int64_t n, int64_t begin,
                    int64_t end) {
+  if (n == 2) return narrow_cross_entropy<2, T>(in, labels, loss, stats, begin, end);
+  if (n == 3) return narrow_cross_entropy<3, T>(in, labels, loss, stats, begin, end);
+  if (n == 4) return narrow_cross_entropy<4, T>(in, labels, loss, stats, begin, end);
   each_group(
       begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
         float max[kLanes], sum[kLanes] = {}, chosen[kLanes] = {};
@@ -179,6 +261,9 @@ void cross_entropy(const void* in, Labels labels, void* loss, float* stats, int6
 template <class T>
 void cross_entropy_grad(const void* in, Labels labels, const float* stats, const void* dloss, void* out,
                         int64_t n, int64_t begin, int64_t end) {
+  if (n == 2) return narrow_cross_entropy_grad<2, T>(in, labels, stats, dloss, out, begin, end);
+  if (n == 3) return narrow_cross_entropy_grad<3, T>(in, labels, stats, dloss, out, begin, end);
+  if (n == 4) return narrow_cross_entropy_grad<4, T>(in, labels, stats, dloss, out, begin, end);
   const I32 lane = iota<int32_t>(0);
   each_group(
       begin, end, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
