@@ -11,7 +11,7 @@
 
 namespace lockstep::testing {
 
-class AsynchronousDevice final : public DeviceBackend {
+class AsynchronousDevice : public DeviceBackend {
  public:
   explicit AsynchronousDevice(int index) : DeviceBackend(DeviceKind::cpu, index, 1) {}
 

@@ -210,7 +210,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
     }
     const auto bring = [&](StagedInput& staged, void* source, size_t bytes, void*& place) {
       if (host_inputs_.takes(from))
-        host_inputs_.add(from, source, bytes, place);
+        host_inputs_.add(input.storage, source, bytes, place);
       else
         place = staged.bring(from, source, bytes);
     };
@@ -248,10 +248,7 @@ void DeviceRun::run() {
   for (DevicePlan& made : plans_) made.program->bind(made.memory);
   for (Replica& replica : replicas_) replica.program->bind(replica.memory);
   const bool ended = run_phases();
-  if (host_inputs_.sent()) {
-    const auto scope = observer_.time(number_, Category::copy);
-    host_inputs_.finish();
-  }
+  host_inputs_.finish();
   if (!ended) return;
   ahead_->queued(1);
   count(1);

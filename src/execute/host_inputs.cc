@@ -15,17 +15,35 @@ HostInputs::HostInputs(Device& device) : device_(device), sends_(backend_of(devi
   }
 }
 
+HostInputs::~HostInputs() {
+  for (Block& block : blocks_) {
+    try {
+      let_go(block);
+    } catch (...) {
+      // The process ends, and the driver went first.
+    }
+  }
+}
+
+void HostInputs::let_go(Block& block) {
+  if (block.sources.empty()) return;
+  block.sent->synchronize();
+  block.sources.clear();
+}
+
 void HostInputs::begin() {
   pieces_.clear();
+  sources_.clear();
   places_.clear();
   bytes_ = 0;
 }
 
-void HostInputs::add(Device& from, const void* source, size_t bytes, void*& place) {
+void HostInputs::add(const std::shared_ptr<Storage>& from, const void* source, size_t bytes, void*& place) {
   pieces_.push_back({.source = source, .offset = bytes_, .bytes = bytes});
+  sources_.push_back(from);
   places_.push_back(&place);
   bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  backend_of(from).count_copy(0, static_cast<int64_t>(bytes));
+  backend_of(from->device()).count_copy(0, static_cast<int64_t>(bytes));
   backend_of(device_).count_copy(static_cast<int64_t>(bytes), 0);
 }
 
@@ -36,6 +54,7 @@ void HostInputs::send() {
   if (queued_)
     for (const Block& block : blocks_) block.read->record(compute);
   Block& block = blocks_[++turn_ % blocks_.size()];
+  let_go(block);
   if (!block.memory || block.memory->bytes() < bytes_) {
     block.memory = std::make_unique<Storage>(device_, bytes_, std::source_location::current());
     // Whoever had this memory before may still be at work on it.
@@ -44,16 +63,14 @@ void HostInputs::send() {
   auto* const data = static_cast<char*>(block.memory->data());
   for (size_t i = 0; i < pieces_.size(); ++i) *places_[i] = data + pieces_[i].offset;
   queued_ = true;
-  still_read_ = sends_->send_ahead(data, pieces_, *block.read, *block.sent);
+  if (sends_->send_ahead(data, pieces_, *block.read, *block.sent)) block.sources.swap(sources_);
+  sources_.clear();
 }
 
 void HostInputs::finish() {
   if (!queued_) return;
   queued_ = false;
-  Block& block = blocks_[turn_ % blocks_.size()];
-  block.read->record(backend_of(device_).compute_stream());
-  if (still_read_) block.sent->synchronize();
-  still_read_ = false;
+  blocks_[turn_ % blocks_.size()].read->record(backend_of(device_).compute_stream());
 }
 
 }  // namespace lockstep::execute
