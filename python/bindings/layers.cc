@@ -55,6 +55,24 @@ class Written {
   Kept self_;
 };
 
+// The form of a call: an object of Python.
+class WrittenCall final : public keras::CallForm {
+ public:
+  explicit WrittenCall(Any form) : form_(form) {}
+  // Of a call; None: inputs and options say all.
+  static nb::object of(const std::shared_ptr<const keras::CallForm>& form) {
+    const auto* written = dynamic_cast<const WrittenCall*>(form.get());
+    return written ? nb::borrow(written->form_.get()) : nb::none();
+  }
+  Json written(const Json::List& inputs) const override {
+    const nb::gil_scoped_acquire acquire;
+    return json(form_.get().attr("written")(python::to_python(Json(inputs))));
+  }
+
+ private:
+  Kept form_;
+};
+
 template <class Base>
 class WrittenLayer final : public Base, public Written {
  public:
@@ -72,7 +90,8 @@ class WrittenLayer final : public Base, public Written {
     const nb::gil_scoped_acquire acquire;
     try {
       return tensors(self().attr("_call_for_engine")(python::to_python(inputs), context.training,
-                                                     python::to_python(context.masks)));
+                                                     python::to_python(context.masks),
+                                                     WrittenCall::of(context.form)));
     } catch (const nb::python_error& error) {
       // Whoever looks for sizes that fit tries others after a mistake; not after Ctrl-C.
       if (!error.matches(PyExc_Exception)) throw;
@@ -86,6 +105,15 @@ class WrittenLayer final : public Base, public Written {
     return given.is_none() ? Base::compute_mask(inputs, masks, results) : tensors(given);
   }
   bool autocast_inputs() const override { return autocast_; }
+  bool inputs_are_arguments() const override {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<bool>(self().attr("_inputs_are_arguments"));
+  }
+  std::shared_ptr<const keras::CallForm> read_call(const Json& args, const Json& kwargs) const override {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object form = self().attr("_form_of_file")(python::to_python(args), python::to_python(kwargs));
+    return form.is_none() ? nullptr : std::make_shared<WrittenCall>(form);
+  }
   bool supports_masking() const override {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<bool>(self().attr("supports_masking"));
@@ -95,7 +123,7 @@ class WrittenLayer final : public Base, public Written {
     const nb::object value = self().attr("_training_by_default");
     return value.is_none() ? std::nullopt : std::optional(nb::cast<bool>(value));
   }
-  // The name that the class was registered by.
+  // The name that the class was registered by; of an operation, Keras' module.
   std::string module() const override {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<std::string>(self().attr("_name_in_files"));
@@ -292,6 +320,8 @@ keras::BasicCallOptions<Value> call_options(Any given) {
       options.use_causal_mask = nb::cast<bool>(value);
     else if (name == "return_attention_scores")
       options.return_attention_scores = nb::cast<bool>(value);
+    else if (name == "form")
+      options.form = std::make_shared<WrittenCall>(value);
     else if (name == "initial_state")
       for (const nb::handle state : nb::borrow<nb::sequence>(value))
         options.initial_state.push_back(one(state));
@@ -311,11 +341,6 @@ nb::list to_python(const KerasTensorList& values) {
   nb::list list;
   for (const KerasTensor& value : values) list.append(nb::cast(value));
   return list;
-}
-
-keras::KerasOperand keras_operand(Any value) {
-  if (nb::isinstance<KerasTensor>(value)) return {nb::cast<const KerasTensor&>(value), here()};
-  return {nb::cast<double>(value), here()};
 }
 
 // `with keras.RematScope(mode):`
@@ -358,15 +383,7 @@ void bind_layers(nb::module_& m) {
       .def_prop_ro("_shape", [](const KerasTensor& t) { return python::to_python(t.shape()); })
       .def_prop_ro("dtype", [](const KerasTensor& t) { return python::to_python(t.dtype()); })
       .def_prop_ro("name", [](const KerasTensor& t) { return t.name(); })
-      .def_prop_ro("_key", [](const KerasTensor& t) { return reinterpret_cast<uintptr_t>(t.impl().get()); })
-      .def("_add", [](Any a, Any b) { return keras_operand(a) + keras_operand(b); })
-      .def("_subtract", [](Any a, Any b) { return keras_operand(a) - keras_operand(b); })
-      .def("_multiply", [](Any a, Any b) { return keras_operand(a) * keras_operand(b); })
-      .def("_divide", [](Any a, Any b) { return keras_operand(a) / keras_operand(b); });
-  m.def("keras_arithmetic", [](const std::string& op, Any a, Any b) {
-    const keras::KerasOperand x = keras_operand(a), y = keras_operand(b);
-    return op == "+" ? x + y : op == "-" ? x - y : op == "*" ? x * y : x / y;
-  });
+      .def_prop_ro("_key", [](const KerasTensor& t) { return reinterpret_cast<uintptr_t>(t.impl().get()); });
   m.def("Input", [](Any size, int64_t batch_size, Any type, std::string name) {
     keras::InputOptions options{.batch_size = batch_size, .name = std::move(name)};
     if (!type.is_none()) options.dtype = dtype(type);
@@ -411,6 +428,7 @@ void bind_layers(nb::module_& m) {
       .def_prop_ro("name", [](const Layer& l) { return l.name(); })
       .def_prop_ro("path", [](const Layer& l) { return l.path(); })
       .def_prop_ro("class_name", [](const Layer& l) { return l.class_name(); })
+      .def_prop_ro("module", [](const Layer& l) { return l.base()->module(); })
       .def_prop_ro("supports_masking", [](const Layer& l) { return l.base()->supports_masking(); })
       .def_prop_ro("inputs_are_arguments", [](const Layer& l) { return l.base()->inputs_are_arguments(); })
       .def("compute_mask",
@@ -463,6 +481,8 @@ void bind_layers(nb::module_& m) {
         self, class_name, base_options(name, trainable, dtype, nb::none()), true, here())));
   });
   m.def("register_object", &register_object);
+  // make(entry of a file) gives the handle of an operation between layers.
+  m.def("register_operations", [](Any make) { keras::register_operations(maker_of_handles<Layer>(make)); });
   m.def("remat", [](Any f) {
     return python::to_python(
         keras::rematerialized([&] { return tensors(nb::borrow<nb::callable>(f)()); }, here()));

@@ -252,8 +252,7 @@ KerasTensor combine(const char* operation, const KerasOperand& a, const KerasOpe
       arguments.emplace_back(operand->number());
     }
   }
-  return make_layer<OperationLayer>(operation, Json::object(), OperationArguments{arguments})(values, {},
-                                                                                              a.where());
+  return call_operation(operation, Json::object(), arguments, values, a.where());
 }
 
 }  // namespace

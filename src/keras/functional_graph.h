@@ -51,6 +51,7 @@ BasicCallOptions<To> map_options(const BasicCallOptions<From>& options, Map&& ma
   mapped.training = options.training;
   mapped.use_causal_mask = options.use_causal_mask;
   mapped.return_attention_scores = options.return_attention_scores;
+  mapped.form = options.form;
   if (options.mask.defined()) mapped.mask = map(options.mask);
   if (options.attention_mask.defined()) mapped.attention_mask = map(options.attention_mask);
   for (const From& state : options.initial_state) mapped.initial_state.push_back(map(state));

@@ -148,6 +148,8 @@ TensorList LayerBase::call_all(const TensorList& inputs, const CallContext& cont
   return {call(inputs[0], context)};
 }
 
+std::shared_ptr<const CallForm> LayerBase::read_call(const Json&, const Json&) const { return nullptr; }
+
 TensorList LayerBase::compute_mask(const TensorList&, const TensorList& masks, size_t results) {
   const auto first =
       std::find_if(masks.begin(), masks.end(), [](const Tensor& mask) { return mask.defined(); });
@@ -412,7 +414,8 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
                         .attention_mask = options.attention_mask,
                         .initial_state = options.initial_state,
                         .use_causal_mask = options.use_causal_mask,
-                        .return_attention_scores = options.return_attention_scores};
+                        .return_attention_scores = options.return_attention_scores,
+                        .form = options.form};
     for (const Tensor& input : inputs) {
       require(input.defined(), ErrorCode::invalid_argument, where, "an input is none");
       context.masks.push_back(mask_of(input));

@@ -44,11 +44,11 @@ class Operands {
   // The argument at this place, or of this name; null where there is none.
   const Json& argument(size_t i, const char* name = nullptr) const {
     static const Json none;
-    if (i < arguments_.positional.items().size()) return arguments_.positional.at(i);
-    const Json* found = name ? arguments_.named.find(name) : nullptr;
+    if (i < arguments_.positional().items().size()) return arguments_.positional().at(i);
+    const Json* found = name ? arguments_.named().find(name) : nullptr;
     return found ? *found : none;
   }
-  size_t arguments() const { return arguments_.positional.items().size(); }
+  size_t arguments() const { return arguments_.positional().items().size(); }
   bool given(size_t i, const char* name) const { return !argument(i, name).is_null(); }
 
   Tensor tensor(size_t i, const char* name = nullptr) const { return tensor_of(argument(i, name)); }
@@ -56,7 +56,7 @@ class Operands {
   static Tensor element(const Operands& o, const Json& given) { return o.tensor_of(given); }
   // The elements of a list that is the only argument, or all arguments, brought to one dtype.
   TensorList tensors() const {
-    const Json& list = argument(0).is_list() ? argument(0) : arguments_.positional;
+    const Json& list = argument(0).is_list() ? argument(0) : arguments_.positional();
     TensorList all;
     for (const Json& item : list.items()) all.push_back(tensor_of(item));
     return promoted(std::move(all));
@@ -866,10 +866,15 @@ const Operation* find(const std::string& class_name) {
 
 Json fill_in(const Json& arguments, const Json::List& inputs) {
   if (const Json* input = arguments.find("input")) return inputs[static_cast<size_t>(input->as_int())];
-  if (!arguments.is_list()) return arguments;
-  Json list = Json::list();
-  for (const Json& item : arguments.items()) list.push_back(fill_in(item, inputs));
-  return list;
+  if (arguments.is_list()) {
+    Json list = Json::list();
+    for (const Json& item : arguments.items()) list.push_back(fill_in(item, inputs));
+    return list;
+  }
+  if (!arguments.is_object()) return arguments;
+  Json object = Json::object();
+  for (const auto& [name, value] : arguments.members()) object.set(name, fill_in(value, inputs));
+  return object;
 }
 
 std::string name_in(const Json& config) {
@@ -877,12 +882,24 @@ std::string name_in(const Json& config) {
   return name ? name->as_string() : "";
 }
 
+// Set once, by a front; read whenever a model is.
+std::function<Layer(const Json& entry)>& maker_of_operations() {
+  static std::function<Layer(const Json& entry)> make;
+  return make;
+}
+
+bool is_module_of_operations(const std::string& module) {
+  return module.starts_with("keras.src.ops.") || module.starts_with("keras.src.activations.");
+}
+
 }  // namespace
 
-OperationLayer::OperationLayer(const std::string& class_name, Json config, OperationArguments arguments)
-    : LayerBase(class_name, {.name = name_in(config)}),
-      config_(std::move(config)),
-      arguments_(std::move(arguments)) {
+Json OperationArguments::written(const Json::List& inputs) const {
+  return Json::object({{"args", fill_in(positional_, inputs)}, {"kwargs", fill_in(named_, inputs)}});
+}
+
+OperationLayer::OperationLayer(const std::string& class_name, Json config)
+    : LayerBase(class_name, {.name = name_in(config)}), config_(std::move(config)) {
   if (!find(class_name)) {
     std::string known;
     for (const Operation& operation : kOperations)
@@ -893,9 +910,12 @@ OperationLayer::OperationLayer(const std::string& class_name, Json config, Opera
   config_.set("name", name());
 }
 
-TensorList OperationLayer::call_all(const TensorList& inputs, const CallContext&) {
+TensorList OperationLayer::call_all(const TensorList& inputs, const CallContext& context) {
+  const auto* arguments = dynamic_cast<const OperationArguments*>(context.form.get());
+  require(arguments != nullptr, ErrorCode::invalid_argument, std::source_location::current(), "operation \"",
+          name(), "\" was called without the arguments of keras.ops");
   const Operation& operation = *find(class_name());
-  const Operands operands(inputs, arguments_, config_);
+  const Operands operands(inputs, *arguments, config_);
   if (operation.run_all) return operation.run_all(operands);
   return {operation.run(operands)};
 }
@@ -905,21 +925,36 @@ std::string OperationLayer::module() const {
 }
 Json OperationLayer::get_config() const { return config_; }
 
-OperationArguments OperationLayer::arguments(const Json::List& inputs) const {
-  OperationArguments filled{fill_in(arguments_.positional, inputs), Json::object()};
-  for (const auto& [name, value] : arguments_.named.members()) filled.named.set(name, fill_in(value, inputs));
-  return filled;
-}
-
-bool OperationLayer::is_operation(const Json& json) {
-  const Json* module = json.find("module");
-  return module && module->is_string() && module->as_string().starts_with("keras.src.ops");
+std::shared_ptr<const CallForm> OperationLayer::read_call(const Json& args, const Json& kwargs) const {
+  return std::make_shared<OperationArguments>(args, kwargs);
 }
 
 std::vector<std::string> OperationLayer::known() {
   std::vector<std::string> names;
   for (const Operation& operation : kOperations) names.emplace_back(operation.class_name);
   return names;
+}
+
+KerasTensor call_operation(const std::string& class_name, const Json& config, const Json& arguments,
+                           const KerasTensorList& values, std::source_location where) {
+  return make_layer<OperationLayer>(class_name, config)(
+      values, {.form = std::make_shared<OperationArguments>(arguments)}, where);
+}
+
+bool is_operation(const Json& json) {
+  const Json* module = json.find("module");
+  return module && module->is_string() && is_module_of_operations(module->as_string());
+}
+
+Layer read_operation(const Json& json) {
+  if (const auto& make = maker_of_operations()) return make(json);
+  return make_layer<OperationLayer>(json.at("class_name").as_string(), json.at("config"));
+}
+
+bool is_operation(const LayerBase& layer) { return is_module_of_operations(layer.module()); }
+
+void register_operations(std::function<Layer(const Json& entry)> make) {
+  maker_of_operations() = std::move(make);
 }
 
 }  // namespace lockstep::keras

@@ -9,16 +9,25 @@
 
 namespace lockstep::keras {
 
-// Those of a call as Keras writes them, with {"input": i} in place of its i-th tensor.
-struct OperationArguments {
-  Json positional = Json::list();
-  Json named = Json::object();
+// The arguments of a call, with {"input": i} in place of its i-th tensor.
+class OperationArguments final : public CallForm {
+ public:
+  explicit OperationArguments(Json positional, Json named = Json::object())
+      : positional_(std::move(positional)), named_(std::move(named)) {}
+
+  const Json& positional() const { return positional_; }
+  const Json& named() const { return named_; }
+  Json written(const Json::List& inputs) const override;
+
+ private:
+  Json positional_;
+  Json named_;
 };
 
 class OperationLayer final : public LayerBase {
  public:
   // Throws Error(unsupported) that lists the known operations where there is no such one.
-  OperationLayer(const std::string& class_name, Json config, OperationArguments arguments);
+  OperationLayer(const std::string& class_name, Json config);
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
   // As in Keras, an operation's result carries no mask: where one is to go on, the call of a layer behind it names it.
@@ -28,17 +37,25 @@ class OperationLayer final : public LayerBase {
   bool inputs_are_arguments() const override { return true; }
   std::string module() const override;
   Json get_config() const override;
-  // With these in place of the tensors.
-  OperationArguments arguments(const Json::List& inputs) const;
+  std::shared_ptr<const CallForm> read_call(const Json& args, const Json& kwargs) const override;
 
-  // Whether `json`, an entry of a model's file, is one.
-  static bool is_operation(const Json& json);
   // Keras' class names of those that there are.
   static std::vector<std::string> known();
 
  private:
   Json config_;
-  OperationArguments arguments_;
 };
+
+// An operation of these values: its arguments have {"input": i} in place of the i-th one.
+KerasTensor call_operation(const std::string& class_name, const Json& config, const Json& arguments,
+                           const KerasTensorList& values,
+                           std::source_location where = std::source_location::current());
+
+// Whether `json`, an entry of a model's file, is an operation, and the one that it describes: of register_operations() where that was
+// called.
+bool is_operation(const Json& json);
+Layer read_operation(const Json& json);
+// Whether a layer stands for one.
+bool is_operation(const LayerBase& layer);
 
 }  // namespace lockstep::keras

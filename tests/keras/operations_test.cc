@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Keras, Operations, ::testing::ValuesIn(names()),
 TEST(OperationsBetweenLayers, AreAllRecorded) {
   std::set<std::string> seen;
   const std::function<void(const Json&)> look = [&](const Json& json) {
-    if (OperationLayer::is_operation(json)) seen.insert(json.at("class_name").as_string());
+    if (is_operation(json)) seen.insert(json.at("class_name").as_string());
     if (json.is_list())
       for (const Json& item : json.items()) look(item);
     if (json.is_object())

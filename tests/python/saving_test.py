@@ -31,6 +31,18 @@ class Amplified(keras.layers.Layer):
         return {**super().get_config(), "factor": self.factor}
 
 
+@keras.saving.register_keras_serializable("Tests")
+class Mixed(keras.layers.Layer):
+    """Its inputs are nested in what it is called with."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.gain = self.add_weight(shape=(4,), initializer="random_normal", name="gain")
+
+    def call(self, x, others, scale=2.0, training=False):
+        return x * self.gain + others["b"] * scale - others["a"][0] * (5.0 if training else 1.0)
+
+
 class Residual(keras.Model):
     """Its layers are attributes, alone and in a list."""
 
@@ -167,6 +179,63 @@ class Saving(unittest.TestCase):
         self.assertEqual(other.layers[1].factor, 3.0)
         constraint = self.config(self.path("m.keras"))["config"]["layers"][2]["config"]["kernel_constraint"]
         self.assertEqual((constraint["registered_name"], constraint["config"]), ("Tests>Bounded", {"limit": 0.5}))
+
+    def check_ops(self, make, inputs=1):
+        """A model of keras.ops alone, as a file and as a copy."""
+        given = [keras.Input((4, 6)) for _ in range(inputs)]
+        made = make(*given)
+        model = keras.Model(given, made)
+        self.assertEqual(len(model.layers), inputs)
+        x = [np.random.default_rng(i).normal(size=(3, 4, 6)).astype(np.float32) for i in range(inputs)]
+        expected = tf.nest.flatten(model(x))
+        model.save(self.path("ops.keras"))
+        names = [layer["class_name"] for layer in self.config(self.path("ops.keras"))["config"]["layers"]][inputs:]
+        for other in (keras.models.load_model(self.path("ops.keras")), keras.models.clone_model(model),
+                      keras.models.clone_model(model, clone_function=lambda layer: layer.from_config(layer.get_config()))):
+            for one, want in zip(tf.nest.flatten(other(x)), expected):
+                self.assertEqual(one.dtype, want.dtype)
+                np.testing.assert_array_equal(one, want)
+        return names
+
+    def test_ops_between_layers(self):
+        ops = keras.ops
+        self.assertEqual(self.check_ops(lambda x: ops.mean(x, axis=1, keepdims=True)), ["Mean"])
+        self.assertEqual(self.check_ops(lambda x: x[:, 1:3, ..., None]), ["GetItem"])
+        self.assertEqual(self.check_ops(lambda x, y: 1 / (abs(x) + 2.0 * y) ** 2, 2), ["Absolute", "Multiply", "Add", "Power", "TrueDivide"])
+        self.assertEqual(self.check_ops(lambda x: ops.split(x, 3, axis=-1)), ["Split"])
+        self.assertEqual(self.check_ops(lambda x, y: ops.concatenate([x, y], axis=-1), 2), ["Concatenate"])
+        self.assertEqual(self.check_ops(lambda x, y: ops.einsum("bij,bkj->bik", x, y), 2), ["Einsum"])
+        self.assertEqual(self.check_ops(lambda x: ops.cast(ops.where(x > 0, x, -x), "float16")),
+                         ["Greater", "Negative", "Where", "Cast"])
+        self.assertEqual(self.check_ops(lambda x: ops.matmul(x, ops.ones((6, 2)))), ["Matmul"])
+        self.assertEqual(self.check_ops(lambda x: ops.one_hot(ops.argmax(x, axis=-1), 6)), ["Argmax", "OneHot"])
+        self.assertEqual(self.check_ops(lambda x: keras.activations.gelu(keras.activations.relu(x, negative_slope=0.5))), ["ReLU", "Gelu"])
+        self.assertEqual(self.check_ops(lambda x, y: ops.average(x, axis=1, weights=y), 2), ["Average"])
+        self.assertEqual(self.check_ops(lambda x, y: ops.dot_product_attention(x[..., None], y[..., None], x[..., None], is_causal=True), 2)[-1],
+                         "DotProductAttention")
+        self.assertEqual(self.check_ops(lambda x: ops.reshape(ops.normalize(x, order=1), (-1, 24))), ["Normalize", "Reshape"])
+
+    def test_an_op_that_files_cannot_hold_is_told(self):
+        x = keras.Input((4,))
+        model = keras.Model(x, keras.ops.vectorized_map(lambda row: row * 2.0, x))
+        np.testing.assert_allclose(model(self.x), self.x * 2.0)
+        with self.assertRaisesRegex(ValueError, "lambda"):
+            model.save(self.path("m.keras"))
+        text = keras.Model(x, keras.ops.square(x)).to_json().replace('"Square"', '"Cube"')
+        with self.assertRaisesRegex(ValueError, "Cube"):
+            keras.models.model_from_json(text)
+
+    def test_calls_with_more_than_their_inputs(self):
+        x, y = keras.Input((4,)), keras.Input((4,))
+        mixed = Mixed()
+        model = keras.Model([x, y], mixed(x, {"b": y, "a": [x]}, scale=3.0) + mixed(x, {"b": x, "a": [y]}, training=True))
+        self.assertEqual([layer.name for layer in model.layers if isinstance(layer, Mixed)], [mixed.name])
+        given = [self.x, self.x[::-1].copy()]
+        expected = model(given)
+        model.save(self.path("m.keras"))
+        for other in (keras.models.load_model(self.path("m.keras")),
+                      keras.models.clone_model(model, clone_function=lambda layer: layer)):
+            np.testing.assert_allclose(other(given), expected)
 
     def test_two_classes_of_one_name_are_kept_apart(self):
         mine = Amplified

@@ -129,6 +129,15 @@ KerasTensor operator/(const KerasOperand& a, const KerasOperand& b);
 
 // --- calling -----------------------------------------------------------------------------------------------
 
+// The form of a call that inputs and options do not say: arguments in structures, and values that are no tensors. Operations have
+// one, and layers that a front defines.
+class CallForm {
+ public:
+  virtual ~CallForm() = default;
+  // {"args": [...], "kwargs": {...}} as Keras' files hold the call, with these in place of its inputs.
+  virtual Json written(const Json::List& inputs) const = 0;
+};
+
 // What a call may say beside its inputs. Layers ignore what does not concern them.
 template <class Value>
 struct BasicCallOptions {
@@ -139,6 +148,7 @@ struct BasicCallOptions {
   std::vector<Value> initial_state = {};  // recurrent layers
   bool use_causal_mask = false;           // attention: no query sees a later key
   bool return_attention_scores = false;   // attention: the scores are a second result
+  std::shared_ptr<const CallForm> form = {};
 };
 using CallOptions = BasicCallOptions<Tensor>;
 using SymbolicCallOptions = BasicCallOptions<KerasTensor>;
@@ -151,6 +161,7 @@ struct CallContext {
   TensorList initial_state = {};
   bool use_causal_mask = false;
   bool return_attention_scores = false;
+  std::shared_ptr<const CallForm> form = {};
 
   const Tensor& mask() const;  // of the first input
 };
@@ -302,6 +313,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Whether Keras' call() takes a list even where it has one element: layers that merge.
   virtual bool takes_list() const { return false; }
 
+  // The form of a call that a file holds, of which "args" and "kwargs" have {"input": i} in place of its i-th input. Null: inputs
+  // and options say all, as they do of the library's layers.
+  virtual std::shared_ptr<const CallForm> read_call(const Json& args, const Json& kwargs) const;
+
   // What deserialisation needs to make it again; start from LayerBase::get_config().
   virtual Json get_config() const;
   // Keras' name of the module the class is found in.
@@ -405,5 +420,9 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
 
 // Makes layers of your own readable from files: `make` gets what get_config() wrote.
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
+
+// Makes operations of keras.ops between layers, of their entries in a model's file, in the place of those of this library: for a
+// front that has functions for all of them.
+void register_operations(std::function<Layer(const Json& entry)> make);
 
 }  // namespace lockstep::keras

@@ -2,6 +2,9 @@
 
 from .. import nest
 from .._lockstep import KerasTensor
+from . import saving
+from ._layer import is_operation
+from ._operations import Operation
 
 
 def cloned(model, sequential, input_tensors, clone_function, call_function, recursive):
@@ -70,15 +73,12 @@ def _of_calls(model, input_tensors, copied, call):
             raise ValueError("clone_model: `input_tensors` must have the same structure as model.input, received "
                              f"{len(inputs)} values for {len(places)}")
     values, made, waiting = dict(zip(places, inputs)), {}, []
+    layers = {layer.name: layer for layer in model.operations}
     for entry in config["layers"]:
         name = entry.get("name") or entry["config"]["name"]
         if entry["class_name"] == "InputLayer":
             continue
-        try:
-            made[name] = copied(model.get_layer(name))
-        except (KeyError, ValueError) as error:
-            raise NotImplementedError(f"clone_model: {entry['class_name']} \"{name}\" is an operation between layers, of which only whole "
-                                      "copies are made") from error
+        made[name] = Operation.of_file(entry) if is_operation(layers[name]._handle) else copied(layers[name])
         waiting += [(name, number, node) for number, node in enumerate(entry["inbound_nodes"])]
     while waiting:
         later = []
@@ -86,7 +86,7 @@ def _of_calls(model, input_tensors, copied, call):
             if not all(history in values for history in _histories(node)):
                 later.append((name, number, node))
                 continue
-            given = _map_histories(values.get, node)
+            given = saving.deserialize_keras_object(_map_histories(values.get, node))
             results = nest.flatten(call(made[name], *given["args"], **{key: value for key, value in given["kwargs"].items() if value is not None}))
             values.update({(name, number, i): result for i, result in enumerate(results)})
         if len(later) == len(waiting):

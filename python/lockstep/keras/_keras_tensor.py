@@ -1,8 +1,6 @@
 """Values of models that are being put together: KerasTensor, Input and functions of them."""
 
-import numpy as np
-
-from .. import _lockstep, nest
+from .. import _lockstep
 from .._lockstep import KerasTensor
 from ..ops import _sizes
 from ..tensor import TensorShape
@@ -17,26 +15,22 @@ KerasTensor.__repr__ = lambda self: f"<KerasTensor shape={self.shape}, dtype={se
 KerasTensor.__doc__ = "A value of a model that is being put together: what a layer will be given or give back."
 
 
-def _arithmetic(symbol, name, reflected=False):
-    def operator(self, other):
-        a, b = (other, self) if reflected else (self, other)
-        plain = all(isinstance(side, (KerasTensor, int, float, np.number)) for side in (a, b))
-        if plain and symbol in "+-*/":
-            return _lockstep.keras_arithmetic(symbol, *(s if isinstance(s, KerasTensor) else float(s) for s in (a, b)))
-        from .. import ops
-        return symbolic(getattr(ops, name), a, b)
+def _operator(name, reflected=False):
+    def operator(self, *others):
+        from . import ops
+        return getattr(ops, name)(*reversed((self, *others)) if reflected else (self, *others))
     return operator
 
 
-for _symbol, _method, _name in (("+", "add", "add"), ("-", "sub", "subtract"), ("*", "mul", "multiply"),
-                                ("/", "truediv", "divide"), ("**", "pow", "pow"), ("@", "matmul", "matmul"),
-                                ("//", "floordiv", "floordiv"), ("%", "mod", "floormod")):
-    setattr(KerasTensor, f"__{_method}__", _arithmetic(_symbol, _name))
-    setattr(KerasTensor, f"__r{_method}__", _arithmetic(_symbol, _name, True))
-for _method, _name in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
-    setattr(KerasTensor, f"__{_method}__", _arithmetic("", _name))
-KerasTensor.__neg__ = lambda self: self * -1.0
-KerasTensor.__getitem__ = lambda self, key: symbolic(lambda x: x[key], self)
+for _method, _name in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "true_divide"), ("pow", "power"),
+                       ("matmul", "matmul"), ("floordiv", "floor_divide"), ("mod", "mod"), ("and", "logical_and"),
+                       ("or", "logical_or"), ("xor", "logical_xor")):
+    setattr(KerasTensor, f"__{_method}__", _operator(_name))
+    setattr(KerasTensor, f"__r{_method}__", _operator(_name, True))
+for _method, _name in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("ne", "not_equal"),
+                       ("neg", "negative"), ("abs", "absolute"), ("invert", "logical_not"), ("getitem", "get_item")):
+    setattr(KerasTensor, f"__{_method}__", _operator(_name))
+KerasTensor.reshape, KerasTensor.squeeze = _operator("reshape"), _operator("squeeze")
 KerasTensor.__hash__ = lambda self: hash(self._key)
 KerasTensor.__eq__ = lambda self, other: isinstance(other, KerasTensor) and self._key == other._key
 
@@ -52,15 +46,6 @@ KerasTensor.numpy = KerasTensor.__array__ = _refuse_value
 
 def is_keras_tensor(x):
     return isinstance(x, KerasTensor)
-
-
-def symbolic(function, *args, **kwargs):
-    """A function as a layer of the model that is being put together; outside of models, the function itself."""
-    leaves = nest.flatten((args, kwargs))
-    if not any(isinstance(leaf, KerasTensor) for leaf in leaves):
-        return function(*args, **kwargs)
-    from .layers import _Function
-    return _Function(function)._call_with(args, kwargs)
 
 
 def _of_tensor(tensor, shape, batch_size, dtype):

@@ -47,10 +47,15 @@ def wrapped(handle):
         else:
             from . import layers
             cls = layers._engine_classes.get(handle.class_name, getattr(layers, handle.class_name, None))
-            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) else Layer
+            cls = cls if inspect.isclass(cls) and issubclass(cls, Layer) and not is_operation(handle) else Layer
         found = cls.__new__(cls)
         found._take(handle)
     return found
+
+
+def is_operation(handle):
+    """Whether a layer of the engine stands for an op between layers."""
+    return handle.module.startswith(("keras.src.ops.", "keras.src.activations."))
 
 
 class Layer:
@@ -211,14 +216,14 @@ class Layer:
 
     def _build_for_engine(self, shapes):
         shapes = [TensorShape(shape) for shape in shapes]
-        pending = getattr(self._local, "pending", None)
+        form = getattr(self._local, "form", None)
         given = shapes[0] if len(shapes) == 1 else shapes
-        if pending is not None and pending[0]:
-            first = nest.flatten(pending[0][0])
-            given = nest.pack_sequence_as(pending[0][0], shapes[:len(first)]) if nest.is_nested(pending[0][0]) else shapes[0]
+        if form is not None and form.args:
+            first = nest.flatten(form.args[0])
+            given = nest.pack_sequence_as(form.args[0], shapes[:len(first)]) if nest.is_nested(form.args[0]) else shapes[0]
         if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
             self.build(given)
-        elif pending is None:
+        elif form is None:
             self._built_without_call(shapes)
 
     def _built_without_call(self, shapes):
@@ -246,17 +251,10 @@ class Layer:
     def _config_for_engine(self):
         return saving._plain(self.get_config())
 
-    def _call_for_engine(self, inputs, training, masks):
-        pending = getattr(self._local, "pending", None)
-        self._local.pending = None
-        if pending is None:
-            args, kwargs = (inputs[0] if len(inputs) == 1 else inputs,), {}
-        else:
-            structure, leaves, places = pending[0:2], pending[2], pending[3]
-            leaves = list(leaves)
-            for place, value in zip(places, inputs):
-                leaves[place] = value
-            args, kwargs = nest.pack_sequence_as(structure, leaves)
+    def _call_for_engine(self, inputs, training, masks, form):
+        form = form or getattr(self._local, "form", None)
+        self._local.form = None
+        args, kwargs = ((inputs[0] if len(inputs) == 1 else inputs,), {}) if form is None else form.filled(inputs)
         named = _call_parameters(type(self))
         if "training" in named and "training" not in kwargs and len(args) <= named.index("training"):
             kwargs["training"] = training
@@ -294,17 +292,43 @@ class Layer:
         if args and isinstance(args[0], (int, float)) and not isinstance(args[0], bool):
             leaves[0] = convert_to_tensor(leaves[0])
         if any(isinstance(leaf, KerasTensor) for leaf in leaves):
-            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, KerasTensor)]
-            plain = not kwargs and len(args) == 1 and (len(places) == len(leaves))
-            if plain and not isinstance(args[0], dict):
-                return self._unpacked(self._drawn(leaves, self._handle.apply_symbolic(leaves, options)))
-            return _Call(self, args, kwargs, leaves, places)._made(options)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self._local.pending = (args, kwargs, leaves, places)
+            return self._call_of_model(*nest.pack_sequence_as((args, kwargs), leaves), options)
+        self._local.form = form = _Form(args, kwargs, leaves, Tensor)
         try:
-            return self._unpacked(self._handle.apply([leaves[place] for place in places], options))
+            return self._unpacked(self._handle.apply([leaves[place] for place in form.places], options))
         finally:
-            self._local.pending = None
+            self._local.form = None
+
+    def _call_of_model(self, args, kwargs, options):
+        """A call with values of a model that is being put together."""
+        leaves = nest.flatten((args, kwargs))
+        self._local.form = form = _Form(args, kwargs, leaves, KerasTensor)
+        inputs = [leaves[place] for place in form.places]
+        if self._says_all(args, kwargs):
+            self._local.form = None
+        else:
+            options = {**options, "form": form.without_inputs()}
+        try:
+            return self._unpacked(self._drawn(inputs, self._handle.apply_symbolic(inputs, options)))
+        finally:
+            self._local.form = None
+
+    # Whether the inputs are arguments of their own in files, not one list.
+    _inputs_are_arguments = False
+
+    def _says_all(self, args, kwargs):
+        """Whether a call is one of inputs alone, in a list where there are several."""
+        if kwargs or len(args) != 1:
+            return False
+        several = isinstance(args[0], (list, tuple)) and len(args[0]) > 1
+        return all(isinstance(part, (KerasTensor, _Place)) for part in (args[0] if several else args))
+
+    def _form_of_file(self, args, kwargs):
+        """A call that a file holds, with {"input": i} in place of its inputs; None: inputs and options say all."""
+        args = _with_places(saving.deserialize_keras_object(args))
+        kwargs = {name: _with_places(saving.deserialize_keras_object(value)) for name, value in kwargs.items() if value is not None}
+        alone = {name: value for name, value in kwargs.items() if name != "training"}
+        return None if self._says_all(args, alone) else _Form(args, kwargs, nest.flatten((args, kwargs)), _Place)
 
     def _unpacked(self, flat):
         """The results in the structure that call() gave them."""
@@ -761,21 +785,50 @@ def _in_files(class_name):
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-class _Call(Layer):
-    """A call of a layer with more than its inputs, as a step of a model that is being put together."""
+class _Form:
+    """How a layer was called: arguments in their structure, some of whose leaves are its inputs."""
 
-    def __init__(self, layer, args, kwargs, leaves, places):
-        super().__init__(name=None, autocast=layer.autocast)
-        self._layer = layer
-        self.__dict__.update(_structure=(args, kwargs), _leaves=leaves, _places=places)
+    def __init__(self, args, kwargs, leaves, of_inputs):
+        self.args, self.kwargs, self._leaves = args, kwargs, leaves
+        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, of_inputs)]
+        if of_inputs is _Place:
+            self.places.sort(key=lambda place: leaves[place].number)
 
-    def _made(self, options):
-        made = self._unpacked(self._handle.apply_symbolic([self._leaves[place] for place in self._places], options))
-        return made
+    def without_inputs(self):
+        """The same for those who give the inputs anew: it holds no values of the model."""
+        args, kwargs = self.filled([_Place(i) for i in range(len(self.places))])
+        return _Form(args, kwargs, nest.flatten((args, kwargs)), _Place)
 
-    def call(self, inputs):
+    def filled(self, inputs):
+        """(args, kwargs) with these inputs."""
         leaves = list(self._leaves)
-        for place, value in zip(self._places, inputs if isinstance(inputs, (list, tuple)) else [inputs]):
+        for place, value in zip(self.places, inputs):
             leaves[place] = value
-        args, kwargs = nest.pack_sequence_as(self._structure, leaves)
-        return self._layer(*args, **kwargs)
+        return nest.pack_sequence_as((self.args, self.kwargs), leaves)
+
+    def written(self, inputs):
+        """As files hold it, with what stands there for the inputs."""
+        args, kwargs = self.filled([_Written(form) for form in inputs])
+        return {"args": [saving.serialize_keras_object(arg) for arg in args], "kwargs": saving.serialize_keras_object(kwargs)}
+
+
+class _Place:
+    """Where an input stands in a form."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+class _Written:
+    """An input as a file holds it."""
+
+    def __init__(self, form):
+        self._serialized_for_file = lambda: form
+
+
+def _with_places(value):
+    """Arguments of a file with places for the inputs."""
+    if isinstance(value, dict):
+        number = value.get("input") if len(value) == 1 else None
+        return _Place(number) if type(number) is int else {key: _with_places(part) for key, part in value.items()}
+    return type(value)(_with_places(part) for part in value) if type(value) in (list, tuple) else value

@@ -4,34 +4,40 @@ from .. import _lockstep, nn, ops
 from ..tensor import convert_to_tensor
 from . import saving
 from ._configured import written_activation
+from ._operations import op
 
 _ops = _lockstep.ops
 
 
 def _named(name):
     def activation(x):
-        return _lockstep.activate(name, x)
+        return x if name == "linear" else _lockstep.activate(name, x)
     activation.__name__ = activation.__qualname__ = name
     activation.__doc__ = f"The activation {name!r}."
+    activation = activation if name == "linear" else op(activation)
     activation._lockstep_activation = name
     return activation
 
 
+@op
 def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     """max(x, 0); with a slope below the threshold, and cut off at max_value."""
     return _ops.relu_with(x, float(negative_slope), float("inf") if max_value is None else float(max_value), float(threshold))
 
 
+@op
 def softmax(x, axis=-1):
     """Positive numbers along the axis, or the axes, that sum to 1; None: along all."""
     return _over_axes(nn.softmax, x, axis)
 
 
+@op
 def log_softmax(x, axis=-1):
     """log(softmax(x))."""
     return _over_axes(nn.log_softmax, x, axis)
 
 
+@op
 def sparsemax(x, axis=-1):
     """The nearest numbers along the axis that are not negative and sum to 1."""
     x = convert_to_tensor(x)
@@ -53,46 +59,55 @@ def _over_axes(function, x, axis):
     return _ops.transpose(_ops.reshape(flat, list(moved.shape)), [order.index(i) for i in range(x.ndim)])
 
 
+@op
 def leaky_relu(x, negative_slope=0.2):
     """x, and negative_slope * x below 0."""
     return _ops.leaky_relu(x, float(negative_slope))
 
 
+@op
 def elu(x, alpha=1.0):
     """x, and alpha * (exp(x) - 1) below 0."""
     return _ops.elu(x, float(alpha))
 
 
+@op
 def celu(x, alpha=1.0):
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
     return _ops.celu(x, float(alpha))
 
 
+@op
 def gelu(x, approximate=False):
     """x times the normal distribution of x; by tanh, where an approximation is asked for."""
     return _ops.gelu(x, bool(approximate))
 
 
+@op
 def glu(x, axis=-1):
     """One half of the axis times the sigmoid of the other."""
     return _ops.glu(x, int(axis))
 
 
+@op
 def hard_shrink(x, threshold=0.5):
     """x, and 0 in [-threshold, threshold]."""
     return _ops.hard_shrink(x, float(threshold))
 
 
+@op
 def soft_shrink(x, threshold=0.5):
     """x moved towards 0 by the threshold."""
     return _ops.soft_shrink(x, float(threshold))
 
 
+@op
 def threshold(x, threshold, default_value):
     """x above the threshold, else the default."""
     return _ops.threshold(x, float(threshold), float(default_value))
 
 
+@op
 def squareplus(x, b=4):
     """(x + sqrt(x ** 2 + b)) / 2."""
     return _ops.squareplus(x, float(b))

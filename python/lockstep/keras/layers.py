@@ -7,7 +7,7 @@ from .. import _lockstep
 from .._lockstep import KerasTensor  # noqa: F401
 from . import _recurrent, saving
 from ._configured import classes
-from ._keras_tensor import Input, is_keras_tensor, symbolic  # noqa: F401
+from ._keras_tensor import Input, is_keras_tensor  # noqa: F401
 from ._layer import Layer, wrapped  # noqa: F401
 from ._texts import HashedCrossing, Hashing, StringLookup, TextVectorization  # noqa: F401
 
@@ -55,13 +55,6 @@ class Lambda(Layer):
             made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask") else value
                     for name, value in config.items()}
         return cls(**made)
-
-
-class _Function(Lambda):
-    """A function between layers: its inputs keep their dtypes."""
-
-    def __init__(self, function):
-        super().__init__(function, autocast=False)
 
 
 class InputLayer(Layer):

@@ -18,7 +18,7 @@ from . import optimizers as optimizers_module
 from . import saving
 from ._cloning import cloned
 from ._keras_tensor import Input
-from ._layer import Layer, _policy_name, _shape_leaves, wrapped
+from ._layer import Layer, _policy_name, _shape_leaves, is_operation, wrapped
 
 
 # --- data ----------------------------------------------------------------------------------------------------------------
@@ -164,6 +164,11 @@ class Model(Layer):
 
     @property
     def layers(self):
+        return [layer for layer in self.operations if not is_operation(layer._handle)]
+
+    @property
+    def operations(self):
+        """The layers, and the ops between them."""
         return [wrapped(handle) for handle in self._handle.layers()]
 
     def get_layer(self, name=None, index=None):

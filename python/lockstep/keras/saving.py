@@ -152,7 +152,7 @@ def _made_for_engine(kind, name, config):
     obj = _resolved(name)
     if inspect.isclass(obj):
         made = obj.from_config(_revived_config(config))
-        _keep(made)
+        keep(made)
         return made._handle if kind in ("layer", "loss", "metric") else made
     if kind == "loss":
         from . import losses
@@ -162,11 +162,12 @@ def _made_for_engine(kind, name, config):
         made = metrics.get(obj)
     else:
         return obj
-    _keep(made)
+    keep(made)
     return made._handle
 
 
-def _keep(made):
+def keep(made):
+    """Holds what is made for a model that is being read, as long as that lives."""
     if getattr(_made, "list", None) is not None:
         _made.list.append(made)
 

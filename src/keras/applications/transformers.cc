@@ -23,8 +23,8 @@ KerasTensor normalized(const KerasTensor& x, double epsilon, const std::string& 
 
 // As an operation behind the layer: there is no activation of this kind that Keras would know by name.
 KerasTensor approximate_gelu(const KerasTensor& x) {
-  const OperationArguments arguments{.positional = Json::List{Json::object({{"input", 0}})}};
-  return make_layer<OperationLayer>("Gelu", Json::object({{"approximate", true}}), arguments)(x);
+  return call_operation("Gelu", Json::object({{"approximate", true}}),
+                        Json::List{Json::object({{"input", 0}})}, {x});
 }
 
 // Attention, then a dense network on each position; both see a normalised input and are added to it.

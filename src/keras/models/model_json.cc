@@ -68,10 +68,7 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   };
   Json::List inputs;
   for (const KerasTensor& input : call.inputs) inputs.push_back(value(input));
-  if (const auto* operation = dynamic_cast<const OperationLayer*>(call.layer.base().get())) {
-    OperationArguments arguments = operation->arguments(inputs);
-    return Json::object({{"args", arguments.positional}, {"kwargs", arguments.named}});
-  }
+  if (call.options.form) return call.options.form->written(inputs);
   Json args;
   const auto* model = dynamic_cast<const FunctionalModel*>(call.layer.base().get());
   if (model && !model->input_keys().empty()) {
@@ -141,18 +138,21 @@ class GraphReader {
   void add_input(const KerasTensor& input) { results_[input.name()].push_back({input}); }
 
   void make_call(const Layer& layer, const std::string& name, const Json& node) {
-    KerasTensorList operands;
-    collect(node.at("args"), operands);
-    if (dynamic_cast<const OperationLayer*>(layer.base().get())) {
-      if (const Json* named = node.find("kwargs"))
-        for (const auto& [key, value] : named->members()) collect(value, operands);
-      results_[name].push_back(layer.apply(operands));
-      return;
-    }
-    SymbolicCallOptions options;
-    static constexpr const char* kInputs[] = {"query", "value", "key", "inputs", "x", "sequence"};
     const Json empty = Json::object();
     const Json& kwargs = node.contains("kwargs") ? node.at("kwargs") : empty;
+    KerasTensorList operands;
+    SymbolicCallOptions options;
+    const Json placed = with_places(node.at("args"), operands);
+    options.form = layer.base()->read_call(placed, with_places(kwargs, operands));
+    if (options.form) {
+      if (const Json* training = kwargs.find("training"); training && training->is_bool())
+        options.training = training->as_bool();
+      results_[name].push_back(layer.apply(operands, options));
+      return;
+    }
+    operands.clear();
+    collect(node.at("args"), operands);
+    static constexpr const char* kInputs[] = {"query", "value", "key", "inputs", "x", "sequence"};
     for (const char* input : kInputs)
       if (const Json* given = kwargs.find(input)) collect(*given, operands);
     for (const auto& [key, value] : kwargs.members()) {
@@ -196,6 +196,23 @@ class GraphReader {
   }
 
  private:
+  // The same with {"input": i} in place of its tensors, which are added to `operands`.
+  Json with_places(const Json& json, KerasTensorList& operands) const {
+    if (const Json* history = tensor_history(json)) {
+      operands.push_back(find(*history));
+      return Json::object({{"input", std::ssize(operands) - 1}});
+    }
+    if (json.is_list()) {
+      Json list = Json::list();
+      for (const Json& item : json.items()) list.push_back(with_places(item, operands));
+      return list;
+    }
+    if (!json.is_object()) return json;
+    Json object = Json::object();
+    for (const auto& [name, item] : json.members()) object.set(name, with_places(item, operands));
+    return object;
+  }
+
   KerasTensor counted(const Json& history, int64_t first) const {
     const std::string& layer = history.at(0).as_string();
     const auto found = results_.find(layer);
@@ -217,26 +234,6 @@ class GraphReader {
   std::map<std::string, std::vector<KerasTensorList>> results_;  // by layer, then call
   std::map<std::string, int64_t> first_call_;  // by layer: the number of its first call at ends
 };
-
-// The arguments of an operation's call with {"input": i} in place of its tensors.
-Json with_places(const Json& json, int64_t& tensors) {
-  if (tensor_history(json)) return Json::object({{"input", tensors++}});
-  if (!json.is_list()) return json;
-  Json list = Json::list();
-  for (const Json& item : json.items()) list.push_back(with_places(item, tensors));
-  return list;
-}
-
-Layer read_operation(const Json& json) {
-  const Json::List& nodes = json.at("inbound_nodes").items();
-  require(!nodes.empty(), ErrorCode::invalid_argument, std::source_location::current(),
-          "from_json: an operation is never called: ", json);
-  int64_t tensors = 0;
-  OperationArguments arguments{with_places(nodes[0].at("args"), tensors)};
-  if (const Json* named = nodes[0].find("kwargs"))
-    for (const auto& [key, value] : named->members()) arguments.named.set(key, with_places(value, tensors));
-  return make_layer<OperationLayer>(json.at("class_name").as_string(), json.at("config"), arguments);
-}
 
 KerasTensor read_input(const Json& config) {
   const Json* batch_shape = config.find("batch_shape");
@@ -279,9 +276,7 @@ Layer read_functional(const Json& config) {
     }
     const std::string& name =
         json.contains("name") ? json.at("name").as_string() : json.at("config").at("name").as_string();
-    pending.push_back({name, json,
-                       OperationLayer::is_operation(json) ? read_operation(json) : Layer::deserialize(json),
-                       0});
+    pending.push_back({name, json, is_operation(json) ? read_operation(json) : Layer::deserialize(json), 0});
   }
   // A call can be made once everything it is given is there; layers are not always listed in that order.
   for (bool progress = true; progress;) {

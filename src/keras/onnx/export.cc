@@ -341,8 +341,7 @@ Value merged(const Call& call, const std::string& op) {
 }
 
 // Operations between layers: of tensors and numbers, elementwise, and gelu.
-Value operation(const Call& call) {
-  const auto& layer = dynamic_cast<const OperationLayer&>(*call.layer.base());
+Value operation(const Call& call, const CallForm& form) {
   static const std::map<std::string, std::string> known{
       {"Add", "Add"}, {"Subtract", "Sub"}, {"Multiply", "Mul"}, {"TrueDivide", "Div"}, {"Divide", "Div"}};
   if (call.layer.class_name() == "Gelu") {
@@ -354,7 +353,7 @@ Value operation(const Call& call) {
   Json::List places;
   for (size_t i = 0; i < call.values.size(); ++i)
     places.push_back(Json::object({{"value", static_cast<int64_t>(i)}}));
-  const Json arguments = layer.arguments(places).positional;
+  const Json arguments = form.written(places).at("args");
   Values operands;
   for (const Json& argument : arguments.items()) {
     const Json* place = argument.is_object() ? argument.find("value") : nullptr;
@@ -483,7 +482,7 @@ class Exporter {
     const Call call(graph_, layer, inputs, results[0], values);
     call.supports(layer.base()->compute_dtype() == DType::float32, "only float32 can be written");
     call.supports(results.size() == 1, "layers of several results cannot be written");
-    if (dynamic_cast<const OperationLayer*>(layer.base().get())) return {operation(call)};
+    if (is_operation(*layer.base())) return {operation(call, *options.form)};
     if (layer.class_name() == "MultiHeadAttention") return {attention(call, options)};
     call.supports(!options.mask.defined(), "masks cannot be written");
     const auto found = makers().find(layer.class_name());

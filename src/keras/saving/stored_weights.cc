@@ -22,7 +22,7 @@ std::vector<std::string> names_by_class(const std::string& prefix, const std::ve
   std::vector<std::string> names;
   std::map<std::string, int> uses;
   for (const Layer& layer : layers) {
-    if (dynamic_cast<const OperationLayer*>(layer.base().get())) {
+    if (is_operation(*layer.base())) {
       names.emplace_back();
       continue;
     }

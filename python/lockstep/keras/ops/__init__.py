@@ -10,3 +10,13 @@ from .linalg import *  # noqa: F401,F403
 from .math import *  # noqa: F401,F403
 from .nn import *  # noqa: F401,F403
 from .numpy import *  # noqa: F401,F403
+from . import core as _core, math as _math
+from .. import _operations, activations
+
+# Where a module offers what another one defines, the latter comes first.
+for _name, _module in (("numpy", numpy), ("core", _core), ("linalg", linalg), ("math", _math), ("nn", nn), ("image", image)):
+    _operations.introduce(vars(_module), f"ops.{_name}")
+# Activations are the same classes, but for two that have others.
+_operations.introduce({"relu": activations.relu, "mish": activations.mish}, "activations.activations", {"relu": "ReLU"})
+_operations.introduce({"exp": activations.exponential, "tanh": activations.tanh}, "ops.numpy")
+_operations.introduce(vars(activations), "ops.nn")

@@ -1,23 +1,13 @@
 """How ops of keras.ops are made: what arguments may be, and where an op is a layer of a model."""
 
-import functools
-
 import numpy as np
 
 from ... import _lockstep, dtypes, ops as _tf
 from ...tensor import convert_to_tensor as _to_tensor
 from ..backend import floatx, result_type
-from ..layers import symbolic
+from .._operations import op as _op
 
 _ops = _lockstep.ops
-
-
-def _op(function):
-    """An op that is a layer of the model where one of its arguments is a value of a model."""
-    @functools.wraps(function)
-    def op(*args, **kwargs):
-        return symbolic(function, *args, **kwargs)
-    return op
 
 
 def _tensor(x, dtype=None):

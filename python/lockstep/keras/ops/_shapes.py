@@ -169,7 +169,7 @@ dsplit = _op(lambda x, indices_or_sections: split(x, indices_or_sections, 2))
 @_op
 def get_item(x, key):
     """x[key]."""
-    return _tensor(x)[key]
+    return _tensor(x)[tuple(key) if isinstance(key, list) else key]  # files have lists for tuples
 
 
 @_op

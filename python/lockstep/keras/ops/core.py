@@ -9,7 +9,7 @@ from ... import _lockstep, dtypes, nest
 from ...function import cond as _cond, custom_gradient, map_fn, vectorized_map as _vectorized_map, while_loop as _while_loop
 from ...tensor import is_tensor
 from ..backend import standardize_dtype
-from ..layers import KerasTensor, symbolic
+from ..layers import KerasTensor
 from ._defining import _op, _ops, _public, _tensor, _tf, _to_tensor
 
 _engine_scan = _lockstep.scan
@@ -50,13 +50,14 @@ saturate_cast = _op(lambda x, dtype: _tf.saturate_cast(_tensor(x), standardize_d
 stop_gradient = _op(lambda variable: _tf.stop_gradient(_tensor(variable)))
 
 
-def unstack(x, num=None, axis=0):
-    """The parts along a dimension."""
+def _can_be_unstacked(x, num=None, axis=0):
     if not -len(shape(x)) <= axis < len(shape(x)):
         raise ValueError(f"unstack: axis {axis} is out of bounds of shape {shape(x)}")
     if num is None and shape(x)[axis] is None:
         raise ValueError(f"unstack: Cannot infer argument `num` from shape {shape(x)}")
-    return symbolic(lambda x: _tf.unstack(_tensor(x), num, axis), x)
+
+
+unstack = _op(lambda x, num=None, axis=0: _tf.unstack(_tensor(x), num, axis), check=_can_be_unstacked)
 
 
 scatter = _op(lambda indices, values, shape: _tf.scatter_nd(_numbers(indices), _tensor(values), shape))
@@ -135,9 +136,10 @@ def slice_update(inputs, start_indices, updates):
 
 # --- control -------------------------------------------------------------------------------------------------------------
 
+@_op
 def cond(pred, true_fn, false_fn):
     """One of two functions, by the value."""
-    return symbolic(lambda p: _cond(p, true_fn, false_fn), pred) if isinstance(pred, KerasTensor) else _cond(pred, true_fn, false_fn)
+    return _cond(pred, true_fn, false_fn)
 
 
 @_op

@@ -1,6 +1,7 @@
 """keras.ops.nn: activations, convolutions, normalization, losses."""
 
 import builtins
+import inspect
 import math as _math
 import warnings
 
@@ -9,7 +10,6 @@ import numpy as np
 from ... import dtypes, nn
 from .. import activations, losses
 from ..backend import epsilon as _epsilon, floatx, standardize_data_format
-from ..layers import symbolic
 from ._defining import _define, _float, _joined_float, _named, _of_floats, _op, _ops, _public, _tensor, _tf, _to_tensor
 from .core import _numbers
 from .linalg import norm
@@ -24,12 +24,14 @@ _define(globals(), "sigmoid softplus softsign log_sigmoid selu silu swish=silu m
 def _activation(name):
     function = getattr(activations, name)
 
-    def op(x, *args, **kwargs):
+    def computed(x, *args, **kwargs):
         return function(_float(x), *args, **kwargs)
-    return _named(name, op, function.__doc__)
+    computed.__signature__ = inspect.signature(function)
+    return _named(name, computed, function.__doc__)
 
 
-for _name in "relu leaky_relu elu celu glu hard_shrink soft_shrink squareplus threshold sparsemax".split():
+relu = _of_floats("relu", _tf.relu)
+for _name in "leaky_relu elu celu glu hard_shrink soft_shrink squareplus threshold sparsemax".split():
     globals()[_name] = _activation(_name)
 
 
@@ -411,12 +413,11 @@ def _beam_search(x, lengths, beam_width, top_paths, mask_index):
     return _to_tensor(labels), _tensor(scores, x.dtype)
 
 
+@_op
 def normalize(x, axis=-1, order=2, epsilon=None):
     """Divided by the norm along an axis."""
-    def made(x):
-        given = _float(x)
-        return given / _tf.maximum(norm(given, order, axis, True), _epsilon() if epsilon is None else epsilon)
-    return symbolic(made, x)
+    x = _float(x)
+    return x / _tf.maximum(norm(x, order, axis, True), _epsilon() if epsilon is None else epsilon)
 
 
 __all__ = _public(globals())
