@@ -100,9 +100,10 @@ nb::class_<Lookup> bind_lookup(nb::module_& m, const char* name) {
       .def("get_vocabulary",
            [](const Lookup& lookup, bool special) { return lookup.get_vocabulary(special); })
       .def("vocabulary_size", &Lookup::vocabulary_size)
-      .def("__call__", [](const Lookup& lookup, const Texts& texts) {
-        return lookup(std::span<const std::string>(texts), here());
-      });
+      .def("__call__", [](const Lookup& lookup,
+                          const Texts& texts) { return lookup(std::span<const std::string>(texts), here()); })
+      .def("rows", [](const Lookup& lookup, const std::vector<Texts>& rows) { return lookup(rows, here()); })
+      .def("adapt_rows", [](Lookup& lookup, const std::vector<Texts>& rows) { lookup.adapt(rows, here()); });
 }
 
 }  // namespace
@@ -111,13 +112,15 @@ void bind_files(nb::module_& m) {
   bind_io(m);
   bind_summary(m);
   bind_lookup<TextVectorization>(m, "TextVectorization");
-  bind_lookup<StringLookup>(m, "StringLookup")
-      .def("rows",
-           [](const StringLookup& lookup, const std::vector<Texts>& rows) { return lookup(rows, here()); })
-      .def("tokens",
-           [](const StringLookup& lookup, Any numbers) { return lookup.tokens(tensor(numbers), here()); })
-      .def("adapt_rows",
-           [](StringLookup& lookup, const std::vector<Texts>& rows) { lookup.adapt(rows, here()); });
+  bind_lookup<StringLookup>(m, "StringLookup").def("tokens", [](const StringLookup& lookup, Any numbers) {
+    return lookup.tokens(tensor(numbers), here());
+  });
+  m.def("integer_vocabulary",
+        [](const keras::Layer& lookup) { return keras::layers::get_vocabulary(lookup, here()); });
+  m.def("set_integer_vocabulary", [](const keras::Layer& lookup, const std::vector<int64_t>& tokens,
+                                     const std::vector<double>& idf_weights) {
+    keras::layers::set_vocabulary(lookup, tokens, idf_weights, here());
+  });
   nb::class_<Hashing>(m, "Hashing")
       .def_static("deserialize", [](Any config) { return Hashing::deserialize(json(config), here()); })
       .def("serialize", [](const Hashing& hashing) { return to_python(hashing.serialize()); })

@@ -290,7 +290,9 @@ class WrittenMetric final : public MetricBase {
   }
   std::string class_name() const override { return saved_form(self_).class_name; }
   Json config() const override { return saved_form(self_).config; }
-  Variable new_variable(const std::string& name, const Shape& shape) { return add_variable(name, shape); }
+  Variable new_variable(const std::string& name, const Tensor& initial) {
+    return add_variable(name, initial);
+  }
 
  private:
   Kept self_;
@@ -373,8 +375,8 @@ void bind_losses(nb::module_& m) {
                         std::make_shared<WrittenMetric>(self, std::move(name))));
                   })
       .def("new_variable",
-           [](const Metric& metric, const std::string& name, Any size) {
-             return dynamic_cast<WrittenMetric&>(*metric.base()).new_variable(name, shape(size));
+           [](const Metric& metric, const std::string& name, Any initial) {
+             return dynamic_cast<WrittenMetric&>(*metric.base()).new_variable(name, tensor(initial));
            })
       .def("update_state",
            [](const Metric& metric, Any y_true, Any y_pred, Any weight) {
@@ -387,12 +389,11 @@ void bind_losses(nb::module_& m) {
              else
                metric.update_state(tensor(values), tensor(weight), {}, here());
            })
-      // Empty for one that is written in Python.
-      .def_prop_ro("class_name",
+      .def_prop_ro("is_written",
                    [](const Metric& metric) {
-                     const bool written = dynamic_cast<const WrittenMetric*>(metric.base().get()) != nullptr;
-                     return written ? std::string() : metric.base()->class_name();
+                     return dynamic_cast<const WrittenMetric*>(metric.base().get()) != nullptr;
                    })
+      .def_prop_ro("class_name", [](const Metric& metric) { return metric.base()->class_name(); })
       .def_prop_ro("takes_values", [](const Metric& metric) { return metric.base()->takes_values(); })
       .def("result", [](const Metric& metric) { return metric.result(here()); })
       .def("reset_state", [](const Metric& metric) { metric.reset_state(here()); })
@@ -403,6 +404,7 @@ void bind_losses(nb::module_& m) {
              metric.base()->ensure_built(metric.base()->takes_values() ? Tensor() : none, none);
            })
       .def("variables", [](const Metric& metric) { return metric.variables(); })
+      .def("keras_state", [](const Metric& metric) { return metric.base()->keras_state(); })
       .def_prop_ro("name", [](const Metric& metric) { return metric.name(); })
       .def("serialize", [](const Metric& metric) { return python::to_python(metric.serialize()); });
 

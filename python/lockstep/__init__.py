@@ -16,7 +16,7 @@ from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
 from .tensor import TensorShape, TensorSpec, constant, convert_to_tensor, is_tensor
-from . import config, data, distribute, image, io, linalg, math, nn, random, summary, train  # noqa: F401
+from . import config, data, distribute, image, io, linalg, math, nn, random, strings, summary, train  # noqa: F401
 from .config import device
 from . import keras  # noqa: F401
 from . import _names

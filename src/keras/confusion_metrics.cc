@@ -209,6 +209,15 @@ class Histogram {
 
   struct Counts {
     Tensor tp, fp, tn, fn;  // [labels, thresholds]
+
+    // As Keras' metrics keep them: [thresholds, labels], or [thresholds] of one label.
+    std::vector<std::pair<std::string, Tensor>> by_name(bool one_label) const {
+      const auto shown = [&](const Tensor& x) { return one_label ? flat(x) : transpose(x); };
+      return {{"true_positives", shown(tp)},
+              {"true_negatives", shown(tn)},
+              {"false_positives", shown(fp)},
+              {"false_negatives", shown(fn)}};
+    }
   };
   Counts counts(const Tensor& histogram) const {
     // Whoever exceeds more than i thresholds exceeds threshold i.
@@ -264,7 +273,11 @@ struct AUCSettings : metrics::AUCOptions {
 template <class Settings>
 class AreaMetric final : public SettingsMetric<Settings> {
  public:
-  using SettingsMetric<Settings>::SettingsMetric;
+  explicit AreaMetric(const Settings& settings) : SettingsMetric<Settings>(settings) {
+    // Both ends are added to thresholds that are given.
+    const size_t given = settings.thresholds.size();
+    if (given > 0) this->settings_.num_thresholds = static_cast<int64_t>(given) + 2;
+  }
   void build(const Tensor&, const Tensor& y_pred) override {
     const Settings& s = this->settings_;
     histogram_ = Histogram::even(s.num_thresholds, true);
@@ -307,6 +320,10 @@ class AreaMetric final : public SettingsMetric<Settings> {
     const Tensor areas = areas_of(histogram_.counts(state_.value()));
     if (!this->settings_.multi_label || !weights_.defined()) return reduce_mean(areas);
     return divide_no_nan(reduce_sum(areas * weights_), reduce_sum(weights_));
+  }
+  std::vector<std::pair<std::string, Tensor>> keras_state() const override {
+    if (!this->built()) return {};
+    return histogram_.counts(state_.value()).by_name(!this->settings_.multi_label);
   }
 
  private:
@@ -401,6 +418,10 @@ class AtMetric final : public SettingsMetric<Settings> {
     const Histogram::Counts counts = histogram_.counts(state_.value());
     const Tensor reached = Settings::kNamed.constraint(counts) >= this->settings_.reached;
     return reduce_max(where(reached, Settings::kNamed.figure(counts), 0.0));
+  }
+  std::vector<std::pair<std::string, Tensor>> keras_state() const override {
+    if (!this->built()) return {};
+    return histogram_.counts(state_.value()).by_name(true);
   }
 
  private:

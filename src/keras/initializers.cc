@@ -307,9 +307,11 @@ Initializer::Initializer(const std::string& name, std::source_location where)
 Tensor Initializer::operator()(const Shape& shape, DType dtype, std::source_location where) const {
   const CallSite site(where);
   require(defined(), ErrorCode::failed_precondition, where, "an Initializer that is none was called");
+  // The name is asked for where it is told alone: a function that is written elsewhere may have none.
   for (const int64_t size : shape)
-    require(size >= 0, ErrorCode::shape_mismatch, where, rule_->class_name(),
-            ": every size must be known, received shape ", shape);
+    if (size < 0)
+      fail(ErrorCode::shape_mismatch, where, rule_->class_name(),
+           ": every size must be known, received shape ", shape);
   const TracePause pause;
   try {
     return rule_->make(shape, dtype);

@@ -31,8 +31,12 @@ void MetricBase::ensure_built(const Tensor& y_true, const Tensor& y_pred) {
 
 Variable MetricBase::add_variable(const std::string& name, const Shape& shape) {
   const TracePause pause;
-  return variables_.emplace_back(zeros(shape, dtype_),
-                                 VariableOptions{.name = name_ + "/" + name, .trainable = false});
+  return add_variable(name, zeros(shape, dtype_));
+}
+
+Variable MetricBase::add_variable(const std::string& name, const Tensor& initial) {
+  const TracePause pause;
+  return variables_.emplace_back(initial, VariableOptions{.name = name_ + "/" + name, .trainable = false});
 }
 
 namespace {
@@ -54,9 +58,10 @@ class MeanBase : public MetricBase {
     total_ = cast(Tensor::from<float>({1, 0}, {2}), dtype());
     count_ = cast(Tensor::from<float>({0, 1}, {2}), dtype());
   }
-  Tensor result() const override {
-    const auto element = [&](int64_t i) { return reshape(slice(state_.value(), {i}, {1}), {}); };
-    return divide_no_nan(element(0), element(1));
+  Tensor result() const override { return divide_no_nan(element(0), element(1)); }
+  std::vector<std::pair<std::string, Tensor>> keras_state() const override {
+    if (!built()) return {};
+    return {{"total", element(0)}, {"count", element(1)}};
   }
 
  protected:
@@ -82,6 +87,8 @@ class MeanBase : public MetricBase {
   }
 
  private:
+  Tensor element(int64_t i) const { return reshape(slice(state_.value(), {i}, {1}), {}); }
+
   Variable state_;
   Tensor total_, count_;  // unit vectors
 };
@@ -103,6 +110,8 @@ class MeanOver final : public SettingsMetric<Settings, MeanBase> {
       values = loss_.rule().losses(labels, predictions);
     else
       values = this->settings_.values(labels, predictions);
+    // Keras leaves out what a loss ignores only where there are weights; else it counts as 0.
+    if (!sample_weight.defined()) values.impl()->mask.reset();
     this->add(values, merged_weights(sample_weight, y_pred, values, this->dtype()));
   }
   Tensor result() const override {
@@ -184,12 +193,20 @@ struct TopKCategoricalAccuracySettings : metrics::TopKOptions {
   }
 };
 
-struct SparseTopKCategoricalAccuracySettings : metrics::TopKOptions {
+struct SparseTopKCategoricalAccuracySettings : metrics::SparseTopKOptions {
   static constexpr const char* kName = "SparseTopKCategoricalAccuracy";
   static constexpr bool kClassNumbers = true;
-  void visit(auto& v) { v("k", k, kPositive); }
+  void visit(auto& v) {
+    v("k", k, kPositive);
+    v("from_sorted_ids", from_sorted_ids);
+  }
   Tensor values(const Tensor& y, const Tensor& p) const {
-    return among_top_k(sparse_labels(kName, y, p), p, k);
+    const Tensor labels = sparse_labels(kName, y, p);
+    if (!from_sorted_ids) return among_top_k(labels, p, k);
+    Dims size = Dims::filled(p.rank(), -1);
+    size[-1] = std::min(k, p.shape()[-1]);
+    const Tensor first = cast(slice(p, Dims::filled(p.rank(), 0), size), labels.dtype());
+    return cast(reduce_any(equal(expand_dims(labels, -1), first), {.axis = {-1}}), DType::float32);
   }
 };
 
@@ -293,10 +310,12 @@ struct SparseCategoricalCrossentropySettings : metrics::SparseCategoricalCrossen
   static constexpr const char* kName = "SparseCategoricalCrossentropy";
   void visit(auto& v) {
     v("from_logits", from_logits);
+    v("ignore_class", ignore_class, kFinite);
     v("axis", axis, kFinite);
   }
   Loss loss() const {
-    return losses::SparseCategoricalCrossentropy({.from_logits = from_logits, .axis = axis});
+    return losses::SparseCategoricalCrossentropy(
+        {.from_logits = from_logits, .ignore_class = ignore_class, .axis = axis});
   }
 };
 
@@ -531,7 +550,7 @@ Metric TopKCategoricalAccuracy(const TopKOptions& options, std::source_location 
   const CallSite site(where);
   return make_metric<MeanOver>(TopKCategoricalAccuracySettings{options});
 }
-Metric SparseTopKCategoricalAccuracy(const TopKOptions& options, std::source_location where) {
+Metric SparseTopKCategoricalAccuracy(const SparseTopKOptions& options, std::source_location where) {
   const CallSite site(where);
   return make_metric<MeanOver>(SparseTopKCategoricalAccuracySettings{options});
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/json.h"
@@ -73,6 +74,9 @@ class MetricBase {
   // labels for a metric of one value) may be looked at. The place for add_variable().
   virtual void build(const Tensor& y_true, const Tensor& y_pred);
 
+  // The variables of Keras' metric of this class, by name, where the state is kept in another form. Default: none.
+  virtual std::vector<std::pair<std::string, Tensor>> keras_state() const { return {}; }
+
   const std::string& name() const { return name_; }
   const std::vector<Variable>& variables() const { return variables_; }
   bool built() const { return built_; }
@@ -83,6 +87,7 @@ class MetricBase {
  protected:
   // Zero, of dtype().
   Variable add_variable(const std::string& name, const Shape& shape = {});
+  Variable add_variable(const std::string& name, const Tensor& initial);
   void set_name(std::string name) { name_ = std::move(name); }
 
  private:
@@ -130,7 +135,12 @@ struct TopKOptions {
 };
 Metric TopKCategoricalAccuracy(const TopKOptions& options = {},
                                std::source_location where = std::source_location::current());
-Metric SparseTopKCategoricalAccuracy(const TopKOptions& options = {},
+struct SparseTopKOptions {
+  int64_t k = 5;
+  std::string name = {};
+  bool from_sorted_ids = false;  // predictions are class numbers, the most probable first
+};
+Metric SparseTopKCategoricalAccuracy(const SparseTopKOptions& options = {},
                                      std::source_location where = std::source_location::current());
 
 Metric MeanSquaredError(const MetricOptions& options = {});
@@ -173,6 +183,7 @@ Metric CategoricalCrossentropy(const CategoricalCrossentropyOptions& options = {
 struct SparseCategoricalCrossentropyOptions {
   std::string name = {};
   bool from_logits = false;
+  std::optional<int64_t> ignore_class = {};  // examples with this label count as 0
   int axis = -1;
 };
 Metric SparseCategoricalCrossentropy(const SparseCategoricalCrossentropyOptions& options = {},

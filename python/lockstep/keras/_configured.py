@@ -6,6 +6,7 @@ them: the arguments of the constructor become the configuration, and the engine 
 
 import inspect
 import weakref
+from types import MappingProxyType
 
 import numpy as np
 
@@ -120,13 +121,13 @@ def signature(kind, class_name, first=()):
                              [inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
 
 
-def classes(kind, base, module, first=lambda name: (), skip=()):
-    """A class for every name that the engine knows of this kind."""
+def classes(kind, base, module, first=lambda name: (), skip=(), bases=MappingProxyType({})):
+    """A class for every name that the engine knows of this kind; `bases` of those that have more than settings."""
     made = {}
     for class_name in _lockstep.class_names(kind):
         if class_name in skip or not class_name[:1].isupper():
             continue
-        made[class_name] = _class(kind, class_name, base, module, first(class_name))
+        made[class_name] = _class(kind, class_name, bases.get(class_name, base), module, first(class_name))
     return made
 
 

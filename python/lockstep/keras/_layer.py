@@ -443,7 +443,11 @@ class Layer:
     def adapt(self, data, batch_size=None, steps=None):
         """Learns from data before training: an array, or batches, of which `steps` may say how many."""
         from .. import ops
-        batches = [convert_to_tensor(batch) for batch in batches_of(data, steps)]
+        batches = batches_of(data, steps)
+        for batch in batches:
+            if isinstance(batch, (int, float)):
+                raise TypeError(f"{type(self).__name__}.adapt: takes arrays, which have a `.shape`, received {batch!r}")
+        batches = [convert_to_tensor(batch) for batch in batches]
         if not batches:
             raise ValueError(f"{type(self).__name__}.adapt: there is no data to learn from")
         _lockstep.Layer.adapted(self._handle, ops.concat(batches, 0) if len(batches) > 1 else batches[0])
@@ -737,9 +741,7 @@ def _initializer(initializer):
         return initializer
     if inspect.isclass(initializer):
         initializer = initializer()
-    if isinstance(initializer, initializers.Initializer) and hasattr(initializer, "_config"):
-        return initializer._serialized()
-    return lambda shape, dtype: initializer(shape, dtype=dtype)
+    return initializer._serialized() if isinstance(initializer, initializers.Initializer) else initializer
 
 
 def _shape_leaves(shape):

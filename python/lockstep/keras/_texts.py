@@ -5,9 +5,11 @@ import os
 
 import numpy as np
 
-from .. import _lockstep, data
+from .. import _lockstep, data, dtypes
 from ..tensor import convert_to_tensor
 from ._configured import serialized
+from ._layer import _policy_name
+from ._preprocessing import encoded_shape
 
 
 def _texts(values):
@@ -46,7 +48,8 @@ class _OfTexts:
     def __init__(self, **settings):
         name = type(self).__name__
         self._given = settings
-        config = {key: serialized(value, key) for key, value in settings.items() if value is not None}
+        # None says something of how texts are taken apart; elsewhere it is what a setting begins with.
+        config = {key: serialized(value, key) for key, value in settings.items() if value is not None or key in ("standardize", "split")}
         self._lookup = getattr(_lockstep, name).deserialize({"class_name": name, "config": config})
 
     def get_config(self):
@@ -98,27 +101,47 @@ class TextVectorization(_WithVocabulary):
     def __init__(self, max_tokens=None, standardize="lower_and_strip_punctuation", split="whitespace", ngrams=None,
                  output_mode="int", output_sequence_length=None, pad_to_max_tokens=False, vocabulary=None, idf_weights=None,
                  sparse=False, ragged=False, encoding="utf-8", name=None, **kwargs):
-        if callable(split):
-            raise NotImplementedError("TextVectorization: split is whitespace, character or None: texts that a function splits are tokens, "
-                                      "which StringLookup takes")
         if sparse or ragged:
             raise ValueError("TextVectorization: there are no sparse and no ragged tensors")
         self._standardize = standardize if callable(standardize) else None
-        super().__init__(max_tokens=max_tokens, standardize=None if self._standardize else standardize, split=split, ngrams=ngrams,
-                         output_mode=output_mode, output_sequence_length=output_sequence_length, pad_to_max_tokens=pad_to_max_tokens,
-                         vocabulary=vocabulary, idf_weights=idf_weights, name=name)
+        self._split = split if callable(split) else None
+        super().__init__(max_tokens=max_tokens, standardize=None if self._standardize else standardize, split=None if self._split else split,
+                         ngrams=ngrams, output_mode=output_mode, output_sequence_length=output_sequence_length,
+                         pad_to_max_tokens=pad_to_max_tokens, vocabulary=vocabulary, idf_weights=idf_weights, name=name)
+        self._given.update(standardize=standardize, split=split)
 
     def adapt(self, data, batch_size=None, steps=None):
         """Learns the vocabulary."""
-        self._lookup.adapt(self._standardized(_learned_from(data, steps)))
+        texts = self._standardized(_learned_from(data, steps))
+        if self._split is None:
+            self._lookup.adapt(texts)
+        else:
+            self._lookup.adapt_rows(self._tokens(texts))
 
     def _standardized(self, texts):
-        return texts if self._standardize is None else [_texts([self._standardize(text)])[0] for text in texts]
+        return texts if self._standardize is None else _texts(_of_all(self._standardize, texts))
+
+    def _tokens(self, texts):
+        return [_texts(tokens) for tokens in _of_all(self._split, texts)]
+
+    def get_config(self):
+        given = {name: value for name, value in self._given.items() if callable(value)}
+        return {**super().get_config(), **given}
 
     def __call__(self, texts):
         one = _is_one(texts)
-        made = self._lookup(self._standardized(_texts(texts)))
+        texts = self._standardized(_texts(texts))
+        made = self._lookup(texts) if self._split is None else self._lookup.rows(self._tokens(texts))
         return made[0] if one else made
+
+
+def _of_all(function, texts):
+    """What a function of Python makes of texts. It is given all of them in an array, as Keras gives them; or one after another, where it
+    is a function of one."""
+    try:
+        return function(np.array(texts, dtype=str))
+    except AttributeError:  # an array has no methods of a text
+        return [function(text) for text in texts]
 
 
 class StringLookup(_WithVocabulary):
@@ -178,12 +201,27 @@ class Hashing(_OfTexts):
             raise ValueError("Hashing: there are no sparse tensors")
         super().__init__(num_bins=int(num_bins), mask_value=mask_value,
                          salt=[salt, salt] if isinstance(salt, int) else None if salt is None else list(salt), output_mode=output_mode, name=name)
-        self._output_mode = output_mode
+        self._output_mode, self._num_bins, self._dtype = output_mode, int(num_bins), _bins_dtype("Hashing", output_mode, dtype)
 
     def __call__(self, values):
         column, shape = _column(values)
         made = self._lookup(column)
-        return made if self._output_mode != "int" or tuple(made.shape) == shape else _lockstep.ops.reshape(made, list(shape))
+        if self._output_mode == "int" and tuple(made.shape) != shape:
+            made = _lockstep.ops.reshape(made, list(shape))
+        return made if self._dtype is None else _lockstep.ops.cast(made, self._dtype)
+
+    def compute_output_shape(self, input_shape):
+        return encoded_shape(tuple(input_shape), self._output_mode, self._num_bins)
+
+
+def _bins_dtype(what, output_mode, dtype):
+    """The dtype of what hashes become; None: int64 for numbers of bins, else float32."""
+    if dtype is None:
+        return None
+    dtype = dtypes.as_dtype(_policy_name(dtype))
+    if output_mode == "int" and not dtype.is_integer:
+        raise ValueError(f'{what}: When `output_mode="int"`, `dtype` should be an integer type, received {dtype.name}')
+    return dtype
 
 
 class HashedCrossing(_OfTexts):
@@ -193,7 +231,7 @@ class HashedCrossing(_OfTexts):
         if sparse:
             raise ValueError("HashedCrossing: there are no sparse tensors")
         super().__init__(num_bins=int(num_bins), output_mode=output_mode, name=name)
-        self._output_mode = output_mode
+        self._output_mode, self._num_bins, self._dtype = output_mode, int(num_bins), _bins_dtype("HashedCrossing", output_mode, dtype)
 
     def __call__(self, columns):
         if not isinstance(columns, (list, tuple)) or len(columns) < 2:
@@ -204,4 +242,8 @@ class HashedCrossing(_OfTexts):
             raise ValueError("HashedCrossing: inputs should have shape (), (n) or (n, 1), the same for all columns, received "
                              f"{[other for _, other in read]}")
         made = self._lookup([_lockstep.ops.reshape(column, [-1]) if isinstance(column, _lockstep.Tensor) else column for column, _ in read])
-        return _lockstep.ops.reshape(made, list(shape)) if self._output_mode == "int" and len(shape) != 1 else made
+        made = _lockstep.ops.reshape(made, list(shape)) if self._output_mode == "int" and len(shape) != 1 else made
+        return made if self._dtype is None else _lockstep.ops.cast(made, self._dtype)
+
+    def compute_output_shape(self, input_shape):
+        return encoded_shape(tuple(input_shape[0]), self._output_mode, self._num_bins)

@@ -5,7 +5,7 @@ import warnings
 
 from .. import _lockstep
 from .._lockstep import KerasTensor  # noqa: F401
-from . import _recurrent, saving
+from . import _preprocessing, _recurrent, saving
 from ._configured import classes
 from ._keras_tensor import Input, is_keras_tensor  # noqa: F401
 from ._layer import Layer, wrapped  # noqa: F401
@@ -93,7 +93,10 @@ _FIRST.update({f"{kind}Pooling{dims}D": _POOLING for kind in ("Max", "Average") 
 _FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "padding") for dims in (1, 2, 3)})
 _engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
-                               "HashedCrossing"))
+                               "HashedCrossing"),
+                         bases={"IntegerLookup": _preprocessing.OfIntegers, "Discretization": _preprocessing.OfBins,
+                                "CategoryEncoding": _preprocessing.OfCategories,
+                                "Normalization": _preprocessing.OfStatistics})
 globals().update(_engine_classes)
 
 
@@ -120,11 +123,15 @@ def _embedding_own(self, kwargs):
 
 
 globals()["Embedding"]._own = globals()["ReversibleEmbedding"]._own = _embedding_own  # their input_dim is a setting, not a shape
-Convolution1D, Convolution2D = globals()["Conv1D"], globals()["Conv2D"]
 MaxPool1D, MaxPool2D, MaxPool3D = globals()["MaxPooling1D"], globals()["MaxPooling2D"], globals()["MaxPooling3D"]
 AvgPool1D, AvgPool2D, AvgPool3D = globals()["AveragePooling1D"], globals()["AveragePooling2D"], globals()["AveragePooling3D"]
-GlobalMaxPool1D, GlobalMaxPool2D = globals()["GlobalMaxPooling1D"], globals()["GlobalMaxPooling2D"]
-GlobalAvgPool1D, GlobalAvgPool2D = globals()["GlobalAveragePooling1D"], globals()["GlobalAveragePooling2D"]
+for _name in ("1D", "2D", "3D"):
+    globals()[f"GlobalMaxPool{_name}"] = globals()[f"GlobalMaxPooling{_name}"]
+    globals()[f"GlobalAvgPool{_name}"] = globals()[f"GlobalAveragePooling{_name}"]
+    globals()[f"Convolution{_name}"] = globals()[f"Conv{_name}"]
+    globals()[f"Convolution{_name}Transpose"] = globals()[f"Conv{_name}Transpose"]
+SeparableConvolution1D, SeparableConvolution2D = globals()["SeparableConv1D"], globals()["SeparableConv2D"]
+GroupedQueryAttention = globals()["GroupQueryAttention"]
 
 
 def _merging(name):
@@ -136,6 +143,12 @@ def _merging(name):
 
 add, subtract, multiply, average = _merging("Add"), _merging("Subtract"), _merging("Multiply"), _merging("Average")
 maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _merging("Concatenate"), _merging("Dot")
+
+
+# Layers that are made of keras.ops, which know the layers above.
+from ._audio import MelSpectrogram, STFTSpectrogram  # noqa: E402,F401
+from ._images import ContrastLimitedAdaptiveHistogramEqualization, MaxNumBoundingBoxes  # noqa: E402,F401
+from ._pipeline import Pipeline  # noqa: E402,F401
 
 
 def deserialize(config, custom_objects=None):

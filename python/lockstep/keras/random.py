@@ -28,13 +28,14 @@ class SeedGenerator:
 
     @property
     def state(self):
-        """How many draws there were: a variable."""
-        return self._generator.state()
+        """The seed, and how many draws there were."""
+        drawn = self._generator.state().read_value()
+        return _tf.stack([convert_to_tensor(self._drawn_by, dtypes.int64), _ops.cast(drawn, dtypes.int64)])
 
     def next(self, ordered=True):
         """The seed and the number of the draw, which is made by it."""
-        made = _tf.stack([convert_to_tensor(self._drawn_by, dtypes.int64), _ops.cast(self.state.read_value(), dtypes.int64)])
-        self.state.assign_add(convert_to_tensor(1, self.state.dtype))
+        made, drawn = self.state, self._generator.state()
+        drawn.assign_add(convert_to_tensor(1, drawn.dtype))
         return made
 
     def get_config(self):

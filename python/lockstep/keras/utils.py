@@ -7,9 +7,12 @@ import numpy as np
 
 from .. import _lockstep
 from ..tensor import convert_to_tensor, is_tensor
+from . import bounding_boxes  # noqa: F401
 from ._data_utils import (array_to_img, image_dataset_from_directory, img_to_array, load_img, save_img, split_dataset,  # noqa: F401
                           timeseries_dataset_from_array)
-from .backend import is_keras_tensor, standardize_dtype  # noqa: F401
+from ._downloads import get_file  # noqa: F401
+from .backend import (clear_session, disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled,  # noqa: F401
+                      is_keras_tensor, standardize_dtype)
 from .datasets import _arrays  # noqa: F401
 from .saving import (CustomObjectScope, custom_object_scope, deserialize_keras_object, get_custom_objects,  # noqa: F401
                      get_registered_name, get_registered_object, register_keras_serializable, serialize_keras_object)
@@ -134,5 +137,16 @@ def plot_model(model, to_file="model.png", *_, **__):
     warnings.warn(f"plot_model: no picture is drawn, so there is no {to_file}; model.summary() prints the layers", stacklevel=2)
 
 
-def get_file(fname=None, origin=None, **_):
-    raise NotImplementedError(f"get_file: nothing is downloaded for scripts; fetch {origin} yourself and open the file")
+def pack_x_y_sample_weight(x, y=None, sample_weight=None):
+    """What fit() takes as one: x alone where there is nothing beside it, else a tuple."""
+    if y is None and sample_weight is None:
+        return (x,) if isinstance(x, (list, tuple)) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+def unpack_x_y_sample_weight(data):
+    """(x, y, sample_weight) of what fit() is given, with None for what is not there."""
+    parts = tuple(data) if isinstance(data, (list, tuple)) else (data,)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"data is x, (x,), (x, y) or (x, y, sample_weight), received {len(parts)} parts")
+    return (*parts, None, None)[:3]

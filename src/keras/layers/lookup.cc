@@ -500,6 +500,10 @@ std::vector<std::string> TextVectorization::tokens(std::string_view text) const 
       start = end;
     }
   }
+  return grams_of(std::move(found));
+}
+
+std::vector<std::string> TextVectorization::grams_of(std::vector<std::string> found) const {
   if (options_.ngrams.empty()) return found;
   std::vector<std::string> grams;
   for (const int64_t width : options_.ngrams)
@@ -512,8 +516,13 @@ std::vector<std::string> TextVectorization::tokens(std::string_view text) const 
 }
 
 void TextVectorization::adapt(std::span<const std::string> texts, std::source_location where) {
-  Rows rows;
-  for (const std::string& text : texts) rows.push_back(tokens(text));
+  learn(split(texts), where);
+}
+void TextVectorization::adapt(const Rows& rows, std::source_location where) {
+  learn(with_grams(rows), where);
+}
+
+void TextVectorization::learn(const Rows& rows, std::source_location where) {
   try {
     lookup_.learn(rows, where);
   } catch (Error& error) {
@@ -531,9 +540,19 @@ std::vector<std::string> TextVectorization::get_vocabulary(bool include_special_
   return lookup_.get_vocabulary(include_special_tokens);
 }
 
-Tensor TextVectorization::rows_of(std::span<const std::string> texts, std::source_location where) const {
+std::vector<std::vector<std::string>> TextVectorization::split(std::span<const std::string> texts) const {
   Rows rows;
   for (const std::string& text : texts) rows.push_back(tokens(text));
+  return rows;
+}
+
+std::vector<std::vector<std::string>> TextVectorization::with_grams(const Rows& rows) const {
+  Rows all;
+  for (const std::vector<std::string>& row : rows) all.push_back(grams_of(row));
+  return all;
+}
+
+Tensor TextVectorization::rows_of(const Rows& rows, std::source_location where) const {
   const NumberRows numbers = lookup_.numbers_of(rows, where);
   if (options_.output_mode == "multi_hot" || options_.output_mode == "count" ||
       options_.output_mode == "tf_idf")
@@ -551,11 +570,14 @@ Tensor TextVectorization::rows_of(std::span<const std::string> texts, std::sourc
 }
 
 Tensor TextVectorization::operator()(std::span<const std::string> texts, std::source_location where) const {
-  return rows_of(texts, where);
+  return rows_of(split(texts), where);
+}
+Tensor TextVectorization::operator()(const Rows& rows, std::source_location where) const {
+  return rows_of(with_grams(rows), where);
 }
 Tensor TextVectorization::operator()(const Tensor& text, std::source_location where) const {
   const std::vector<std::string> one{data::text(text, where)};
-  return squeeze(rows_of(one, where), {0});
+  return squeeze(rows_of(split(one), where), {0});
 }
 
 Json TextVectorization::serialize() const {
@@ -622,7 +644,13 @@ class IntegerLookupLayer final : public ConfiguredLayer<IntegerLookupSettings>, 
     IntegerLookupOptions& o = settings_.options;
     o.output_mode = checked_mode(o.output_mode, true, kClassName, here);
     check_lookup(o, kClassName, here);
-    require(settings_.oov_method == "floormod" && !settings_.salt, ErrorCode::unsupported, here,
+    require(settings_.oov_method == "floormod" || settings_.oov_method == "farmhash",
+            ErrorCode::invalid_argument, here,
+            "IntegerLookup: oov_method must be \"floormod\" or \"farmhash\", received \"",
+            settings_.oov_method, "\"");
+    // Of one number for all that is unknown no method says anything.
+    require((settings_.oov_method == "floormod" && !settings_.salt) || o.num_oov_indices < 2,
+            ErrorCode::unsupported, here,
             "IntegerLookup: oov_method must be \"floormod\", without a salt, received \"",
             settings_.oov_method,
             "\": hashes are made on the host, by StringLookup and Hashing, while this layer runs on devices");
@@ -634,13 +662,20 @@ class IntegerLookupLayer final : public ConfiguredLayer<IntegerLookupSettings>, 
             "IntegerLookup: sparse must be false: there are no sparse tensors; rows have one length, with "
             "zeros where "
             "nothing is");
-    given_ = !o.vocabulary.empty();
-    if (given_) {
-      o.vocabulary = plain_tokens(o.vocabulary, specials(), o.max_tokens, kClassName, here);
-      require(o.output_mode != "tf_idf" || o.idf_weights.size() == o.vocabulary.size(),
-              ErrorCode::invalid_argument, here, "IntegerLookup: ", o.vocabulary.size(),
-              " tokens need as many idf_weights, received ", o.idf_weights.size());
-    }
+    if (!o.vocabulary.empty()) use(o.vocabulary, o.idf_weights, here);
+  }
+
+  // A vocabulary that is given, with or without the special tokens at its beginning.
+  void use(const std::vector<int64_t>& tokens, const std::vector<double>& idf_weights,
+           std::source_location where) {
+    IntegerLookupOptions& o = settings_.options;
+    std::vector<int64_t> plain = plain_tokens(tokens, specials(), o.max_tokens, kClassName, where);
+    require(o.output_mode != "tf_idf" || idf_weights.size() == plain.size(), ErrorCode::invalid_argument,
+            where, "IntegerLookup: ", plain.size(), " tokens need as many idf_weights, received ",
+            idf_weights.size());
+    o.vocabulary = std::move(plain);
+    o.idf_weights = idf_weights;
+    given_ = true;
   }
 
   void adapt(const Tensor& data, std::source_location where) override {
@@ -763,10 +798,22 @@ AdaptableLayer IntegerLookup(const IntegerLookupOptions& options, std::source_lo
   return AdaptableLayer(make_configured<IntegerLookupLayer>({options}).base());
 }
 
+namespace {
+
+IntegerLookupLayer& integer_lookup_of(const Layer& layer, const char* what, std::source_location where) {
+  auto* found = dynamic_cast<IntegerLookupLayer*>(layer.base().get());
+  require(found, ErrorCode::invalid_argument, where, what, ": this names no IntegerLookup");
+  return *found;
+}
+
+}  // namespace
+
 std::vector<int64_t> get_vocabulary(const Layer& integer_lookup, std::source_location where) {
-  const auto* layer = dynamic_cast<const IntegerLookupLayer*>(integer_lookup.base().get());
-  require(layer, ErrorCode::invalid_argument, where, "get_vocabulary: this names no IntegerLookup");
-  return layer->vocabulary();
+  return integer_lookup_of(integer_lookup, "get_vocabulary", where).vocabulary();
+}
+void set_vocabulary(const Layer& integer_lookup, const std::vector<int64_t>& tokens,
+                    const std::vector<double>& idf_weights, std::source_location where) {
+  integer_lookup_of(integer_lookup, "set_vocabulary", where).use(tokens, idf_weights, where);
 }
 
 // --- hashes ----------------------------------------------------------------------------------------------------------

@@ -95,9 +95,8 @@ class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationS
 
   void build(const Shape& input) override {
     const LayerNormalizationOptions& o = settings_.options;
-    axes_ = positions(*this, o.axis, input.rank());
     settings_.options.axis = as_list(o.axis);
-    const Shape shape = sizes_at(input, axes_);
+    const Shape shape = sizes_at(input, axes(input.rank()));
     if (o.scale || o.rms_scaling) gamma_ = add_weight("gamma", shape, gamma_options(o));
     if (o.center && !o.rms_scaling) beta_ = add_weight("beta", shape, beta_options(o));
   }
@@ -110,21 +109,24 @@ class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationS
   bool autocast_inputs() const override { return false; }
 
  private:
+  // Of each input's own rank: an axis that is counted from the end is the last one of them all.
+  std::vector<int64_t> axes(int rank) const { return positions(*this, settings_.options.axis, rank); }
+
   Tensor normalized(const Tensor& x) const {
-    const Shape shape = sizes_at(x.shape(), axes_);
+    const std::vector<int64_t> over = axes(x.rank());
+    const Shape shape = sizes_at(x.shape(), over);
     const auto weight = [&](const Variable& v, double otherwise) {
       return v.defined() ? cast(v, x.dtype()) : Tensor::full(x.dtype(), shape, otherwise);
     };
     return layer_norm(x, weight(gamma_, 1), weight(beta_, 0),
-                      {.axis = Dims(axes_), .epsilon = settings_.options.epsilon});
+                      {.axis = Dims(over), .epsilon = settings_.options.epsilon});
   }
   Tensor scaled(const Tensor& x) const {
-    const ReduceOptions over{.axis = axes_, .keepdims = true};
+    const ReduceOptions over{.axis = axes(x.rank()), .keepdims = true};
     const Tensor variance = reduce_mean(square(x - reduce_mean(x, over)), over);
-    return x * rsqrt(variance + settings_.options.epsilon) * along(cast(gamma_, x.dtype()), x, axes_);
+    return x * rsqrt(variance + settings_.options.epsilon) * along(cast(gamma_, x.dtype()), x, over.axis);
   }
 
-  std::vector<int64_t> axes_;
   Variable gamma_, beta_;
 };
 const RegisterLayer<LayerNormalizationLayer> layer_normalization;
@@ -245,19 +247,19 @@ class RMSNormalizationLayer final : public ConfiguredLayer<RMSNormalizationSetti
   static constexpr const char* kClassName = "RMSNormalization";
   using ConfiguredLayer::ConfiguredLayer;
   void build(const Shape& input) override {
-    axes_ = positions(*this, settings_.options.axis, input.rank());
     settings_.options.axis = as_list(settings_.options.axis);
-    scale_ = add_weight("scale", sizes_at(input, axes_), {.initializer = "ones"});
+    scale_ = add_weight("scale", sizes_at(input, axes(input.rank())), {.initializer = "ones"});
   }
   Tensor call(const Tensor& input, const CallContext&) override {
     const Tensor x = widened(input);
-    const Tensor y =
-        rms_norm(x, cast(scale_, x.dtype()), {.axis = Dims(axes_), .epsilon = settings_.options.epsilon});
+    const Tensor y = rms_norm(x, cast(scale_, x.dtype()),
+                              {.axis = Dims(axes(x.rank())), .epsilon = settings_.options.epsilon});
     return cast(y, input.dtype());
   }
 
  private:
-  std::vector<int64_t> axes_;
+  std::vector<int64_t> axes(int rank) const { return positions(*this, settings_.options.axis, rank); }
+
   Variable scale_;
 };
 const RegisterLayer<RMSNormalizationLayer> rms_normalization;

@@ -87,6 +87,7 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
     for (const int64_t axis : settings_.axis.values())
       kept.insert(normalize_axis(axis, input.rank(), "Normalization", where()));
     kept_.assign(kept.begin(), kept.end());
+    rank_ = input.rank();
     const Shape shape = kept_sizes(input);
     for (const int64_t size : shape)
       require(size >= 0, ErrorCode::shape_mismatch, where(),
@@ -150,9 +151,15 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
     for (const int64_t axis : kept_) sizes.push_back(shape[static_cast<int>(axis)]);
     return sizes;
   }
+  // Of inputs that have other leading dimensions than those it was built for, the last ones are the same.
   Shape broadcast_shape(const Shape& input) const {
     Shape shape = Dims::filled(input.rank(), 1);
-    for (const int64_t axis : kept_) shape[static_cast<int>(axis)] = input[static_cast<int>(axis)];
+    for (const int64_t axis : kept_) {
+      const int at = static_cast<int>(axis) - rank_ + input.rank();
+      require(at >= 0, ErrorCode::shape_mismatch, where(), "Normalization: built for inputs of rank ", rank_,
+              ", received shape ", input);
+      shape[at] = input[at];
+    }
     return shape;
   }
   Tensor fixed(const Numbers& numbers, const Shape& shape) const {
@@ -160,6 +167,7 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
   }
 
   std::vector<int64_t> kept_;
+  int rank_ = 0;
   Tensor mean_, variance_;  // as given
   Variable learned_mean_, learned_variance_;
 };

@@ -173,7 +173,8 @@ class UpSamplingLayer final : public ConfiguredLayer<UpSamplingSettings<Rank>> {
             " takes inputs of rank ", Rank + 2, ", received shape ", x.shape());
     const int first = Rank > 1 && o.data_format.kind() == DataFormat::channels_first ? 2 : 1;
     if (o.interpolation.kind() != Interpolation::nearest)
-      return image::resize(x, {x.shape()[first] * size[0], x.shape()[first + 1] * size[1]},
+      return image::resize(is_floating(x.dtype()) ? x : cast(x, this->compute_dtype()),
+                           {x.shape()[first] * size[0], x.shape()[first + 1] * size[1]},
                            {.interpolation = o.interpolation, .data_format = o.data_format});
     Tensor y = x;
     for (int d = 0; d < Rank; ++d)

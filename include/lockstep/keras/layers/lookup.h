@@ -130,6 +130,9 @@ class TextVectorization {
 
   void adapt(std::span<const std::string> texts,
              std::source_location where = std::source_location::current());
+  // Texts that somebody else has split: a row of tokens each.
+  void adapt(const std::vector<std::vector<std::string>>& rows,
+             std::source_location where = std::source_location::current());
   void set_vocabulary(const std::vector<std::string>& tokens, const std::vector<double>& idf_weights = {},
                       std::source_location where = std::source_location::current());
   std::vector<std::string> get_vocabulary(bool include_special_tokens = true) const;
@@ -137,6 +140,8 @@ class TextVectorization {
 
   // (texts, length), or (texts, vocabulary).
   Tensor operator()(std::span<const std::string> texts,
+                    std::source_location where = std::source_location::current()) const;
+  Tensor operator()(const std::vector<std::vector<std::string>>& rows,
                     std::source_location where = std::source_location::current()) const;
   // One text, a byte string: (length), or (vocabulary).
   Tensor operator()(const Tensor& text, std::source_location where = std::source_location::current()) const;
@@ -148,7 +153,11 @@ class TextVectorization {
                                        std::source_location where = std::source_location::current());
 
  private:
-  Tensor rows_of(std::span<const std::string> texts, std::source_location where) const;
+  std::vector<std::vector<std::string>> split(std::span<const std::string> texts) const;
+  std::vector<std::string> grams_of(std::vector<std::string> tokens) const;
+  std::vector<std::vector<std::string>> with_grams(const std::vector<std::vector<std::string>>& rows) const;
+  void learn(const std::vector<std::vector<std::string>>& rows, std::source_location where);
+  Tensor rows_of(const std::vector<std::vector<std::string>>& rows, std::source_location where) const;
 
   TextVectorizationOptions options_;
   StringLookup lookup_;
@@ -175,6 +184,10 @@ AdaptableLayer IntegerLookup(const IntegerLookupOptions& options = {},
 // Of such a layer: what adapt() learned, special tokens first.
 std::vector<int64_t> get_vocabulary(const Layer& integer_lookup,
                                     std::source_location where = std::source_location::current());
+// With or without the special tokens at its beginning; the weights are those of the others, where tf_idf.
+void set_vocabulary(const Layer& integer_lookup, const std::vector<int64_t>& tokens,
+                    const std::vector<double>& idf_weights = {},
+                    std::source_location where = std::source_location::current());
 
 struct HashingOptions {
   std::variant<std::monostate, int64_t, std::string> mask_value =

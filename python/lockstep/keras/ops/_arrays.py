@@ -6,7 +6,7 @@ import math as _math
 import numpy as np
 
 from ... import dtypes
-from ..backend import floatx, result_type
+from ..backend import floatx, is_keras_tensor, result_type
 from ._defining import _named, _number_type, _op, _ops, _public, _tensor, _tf
 from .core import convert_to_tensor, shape
 
@@ -124,9 +124,11 @@ def ndim(x):
 
 
 def size(x):
-    """The number of its elements."""
-    sizes = shape(x)
-    return None if None in sizes else int(np.prod(sizes, dtype=np.int64))
+    """The number of its elements: of a value of a model one that is known when the model runs."""
+    return _size_of_value(x) if is_keras_tensor(x) else int(np.prod(shape(x), dtype=np.int64))
+
+
+_size_of_value = _op(lambda x: _tensor(int(np.prod(x.shape, dtype=np.int64)), dtypes.int32))
 
 
 copy = _op(lambda x: _tf.identity(_tensor(x)))

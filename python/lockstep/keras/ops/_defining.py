@@ -1,13 +1,29 @@
 """How ops of keras.ops are made: what arguments may be, and where an op is a layer of a model."""
 
+import builtins
+import functools
+
 import numpy as np
 
-from ... import _lockstep, dtypes, ops as _tf
+from ... import _lockstep, dtypes, nest, ops as _tf
+from ..._lockstep import KerasTensor
 from ...tensor import convert_to_tensor as _to_tensor
 from ..backend import floatx, result_type
 from .._operations import op as _op
 
 _ops = _lockstep.ops
+
+
+def _by_values(spec):
+    """An op for whose result values must be known. spec() says, of values of a model, which shapes and dtypes the result would have; no
+    model computes it."""
+    def wrap(function):
+        @functools.wraps(function)
+        def op(*args, **kwargs):
+            of_model = builtins.any(isinstance(leaf, KerasTensor) for leaf in nest.flatten((args, kwargs)))
+            return (spec if of_model else function)(*args, **kwargs)
+        return op
+    return wrap
 
 
 def _tensor(x, dtype=None):
@@ -22,6 +38,16 @@ def _float(x):
     x = _tensor(x)
     return x if x.dtype.is_floating else _ops.cast(x, dtypes.as_dtype("float64" if x.dtype is dtypes.int64 and floatx() == "float64"
                                                                      else floatx()))
+
+
+def _wide(x):
+    """Small floats as float32."""
+    return _ops.cast(x, dtypes.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
+
+
+def _narrowed(x, dtype):
+    """In this dtype, no further out than its ends."""
+    return x if x.dtype is dtype else _tf.saturate_cast(x, dtype)
 
 
 def _countable(x):

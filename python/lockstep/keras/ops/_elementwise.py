@@ -7,7 +7,8 @@ import numpy as np
 
 from ... import dtypes
 from ...function import while_loop as _while_loop
-from ._defining import (_define, _float, _joined, _joined_float, _named, _number, _of_any, _of_floats, _of_number, _of_two, _of_two_bools,
+from ..._lockstep import KerasTensor
+from ._defining import (_by_values, _define, _float, _joined, _joined_float, _named, _number, _of_any, _of_floats, _of_number, _of_two, _of_two_bools,
                         _of_two_floats, _op, _ops, _public, _tensor, _tf, _to_tensor)
 
 _range, _slice = builtins.range, builtins.slice
@@ -52,6 +53,7 @@ def where(condition, x1=None, x2=None):
     return _tf.where(condition, *_joined(x1, x2))
 
 
+@_by_values(lambda x: tuple(KerasTensor((None,), "int32") for _ in x.shape))
 def nonzero(x):
     """The places of what is not 0, an array for every dimension."""
     return tuple(_to_tensor(part.astype(np.int32)) for part in np.nonzero(_tf._known(x, "nonzero")))
@@ -62,7 +64,7 @@ def round(x, decimals=0):  # noqa: A001
     """To the nearest, half to even."""
     x = _tensor(x)
     if not x.dtype.is_floating:
-        return x
+        return x if decimals >= 0 else _ops.cast(round(_ops.cast(x, dtypes.float64), decimals), x.dtype)
     return _tf.round(x) if decimals == 0 else _tf.round(x * 10.0 ** decimals) / 10.0 ** decimals
 
 
@@ -328,7 +330,14 @@ def nextafter(x1, x2):
     return _tf.where(_tf.logical_or(_tf.is_nan(x), _tf.is_nan(end)), _tensor(_math.nan, a.dtype), made)
 
 
-@_op
+def _viewed(x, dtype=None):
+    """The last dimension holds as many bytes as before."""
+    dtype = dtypes.as_dtype(dtype or x.dtype)
+    last = x.shape[-1]
+    return KerasTensor((*x.shape[:-1], None if last is None else last * x.dtype.size // dtype.size), dtype.name)
+
+
+@_by_values(_viewed)
 def view(x, dtype=None):
     """The same memory as elements of another dtype; outside of compiled functions."""
     x = _tensor(x)

@@ -6,10 +6,12 @@ import math as _math
 import numpy as np
 
 from ... import dtypes
+from ..._lockstep import KerasTensor
+from ..backend import standardize_dtype
 from ._arrays import linspace
-from ._defining import _float, _joined, _joined_float, _number, _op, _ops, _public, _tensor, _tf, _to_tensor
+from ._defining import _by_values, _float, _joined, _joined_float, _number, _op, _ops, _public, _tensor, _tf, _to_tensor
 
-_min, _range = builtins.min, builtins.range
+_max, _min, _range = builtins.max, builtins.min, builtins.range
 
 
 def _line(x, axis):
@@ -69,7 +71,9 @@ def _quantiles(x, q, axis, method, keepdims, counted):
         raise ValueError(f"quantile: method is one of {', '.join(at)}, received {method!r}")
     below, above = (_picked(ordered, part) for part in at[method])
     part = 0.5 if method == "midpoint" else _ops.cast(place - low, x.dtype)
-    made = below if method in ("lower", "higher", "nearest") else below + (above - below) * part
+    made = below
+    if method in ("linear", "midpoint"):  # where both are infinite, there is nothing between them
+        made = _tf.where(_tf.equal(below, above), below, below + (above - below) * part)
     if keepdims:
         made = _tf.reshape(made, [1 if a in axes else x.shape[a] for a in _range(x.ndim)] + [-1])
     made = _ops.moveaxis(made, [-1], [0])
@@ -115,19 +119,39 @@ median = _op(lambda x, axis=None, keepdims=False: quantile(x, 0.5, axis, keepdim
 percentile = _op(lambda x, q, axis=None, method="linear", keepdims=False: quantile(x, _float(q) / 100.0, axis, method, keepdims))
 
 
-@_op
+def _counted(x, weights=None, minlength=0, sparse=False):
+    return KerasTensor((*x.shape[:-1], None), "int32" if weights is None else standardize_dtype(weights.dtype))
+
+
+@_by_values(_counted)
 def bincount(x, weights=None, minlength=0, sparse=False):
-    """How often each number is there."""
+    """How often each number is there; of rows, in each row."""
     x = _tensor(x)
     if sparse:
         raise ValueError("bincount: there are no sparse tensors")
     x = x if x.dtype in (dtypes.int32, dtypes.int64) else _ops.cast(x, dtypes.int32)
-    return _tf.bincount(x, weights, minlength=minlength, dtype=dtypes.int32 if weights is None else _tensor(weights).dtype)
+    dtype = dtypes.int32 if weights is None else _tensor(weights).dtype
+    if x.ndim < 2:
+        return _tf.bincount(x, weights, minlength=minlength, dtype=dtype)
+    length = _max(int(_tf._known(x, "bincount").max(initial=-1)) + 1, minlength)
+    rows = _tf.reshape(x, [-1, x.shape[-1]])
+    loads = [None] * rows.shape[0] if weights is None else _ops.unstack(_tf.reshape(_tensor(weights), rows.shape), 0)
+    made = [_tf.bincount(row, load, minlength=length, dtype=dtype) for row, load in zip(_ops.unstack(rows, 0), loads)]
+    return _tf.reshape(_tf.stack(made), [*x.shape[:-1], length])
 
 
+def _of_each_once(x, sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None, fill_value=None):
+    shape = (size,) if axis is None else tuple(size if i == axis % x.ndim else length for i, length in enumerate(x.shape))
+    inverse = tuple(x.shape) if axis is None else (x.shape[axis],)
+    parts = [KerasTensor(shape, x.dtype.name)] + [KerasTensor(sizes, "int32") for wanted, sizes in
+                                                 ((return_index, (size,)), (return_inverse, inverse), (return_counts, (size,))) if wanted]
+    return tuple(parts) if len(parts) > 1 else parts[0]
+
+
+@_by_values(_of_each_once)
 def unique(x, sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None, fill_value=None):
-    """Every value once, in order; with a size, so many of them, with fill_value where there are fewer."""
-    made = np.unique(_tf._known(x, "unique"), return_index, return_inverse, return_counts, axis)
+    """Every value once, in order; with a size, so many of them, with fill_value where there are fewer. No NaN is like another."""
+    made = np.unique(_tf._known(x, "unique"), return_index, return_inverse, return_counts, axis, equal_nan=False)
     parts = list(made) if isinstance(made, tuple) else [made]
     if return_inverse and axis is not None:
         parts[1 + bool(return_index)] = parts[1 + bool(return_index)].reshape(-1)
@@ -140,7 +164,7 @@ def unique(x, sorted=True, return_index=False, return_inverse=False, return_coun
             return np.pad(part, missing, constant_values=fill)
         parts[0] = fitted(parts[0], along, 0 if fill_value is None else fill_value)
         if return_index:
-            parts[1] = fitted(parts[1], 0, 0)
+            parts[1] = fitted(parts[1], 0, parts[1][0] if len(parts[1]) else 0)
         if return_counts:
             parts[-1] = fitted(parts[-1], 0, 0)
     parts = [_to_tensor(part if i == 0 else part.astype(np.int32)) for i, part in enumerate(parts)]

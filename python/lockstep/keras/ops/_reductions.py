@@ -4,7 +4,7 @@ import builtins
 import math as _math
 
 from ... import dtypes
-from ._defining import _countable, _float, _joined_float, _named, _number, _op, _public, _tensor, _tf
+from ._defining import _countable, _float, _joined_float, _named, _narrowed, _number, _op, _public, _tensor, _tf, _wide
 from ._elementwise import nan_to_num
 
 _range = builtins.range
@@ -23,8 +23,19 @@ def _bools(x):
 
 
 sum, prod = _reduction("sum", "reduce_sum", _countable), _reduction("prod", "reduce_prod", _countable)  # noqa: A001
-mean, var, std = (_reduction(name, inner, _float) for name, inner in
-                  (("mean", "reduce_mean"), ("var", "reduce_variance"), ("std", "reduce_std")))
+
+
+def _statistic(name, inner):
+    """Of small floats it is computed in float32."""
+    function = getattr(_tf, inner)
+
+    def reduce(x, axis=None, keepdims=False):
+        x = _float(x)
+        return _narrowed(function(_wide(x), axis, keepdims), x.dtype)
+    return _named(name, reduce, function.__doc__)
+
+
+mean, var, std = _statistic("mean", "reduce_mean"), _statistic("var", "reduce_variance"), _statistic("std", "reduce_std")
 any, all = _reduction("any", "reduce_any", _bools), _reduction("all", "reduce_all", _bools)  # noqa: A001
 
 

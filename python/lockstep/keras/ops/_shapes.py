@@ -19,7 +19,14 @@ broadcast_to = _op(lambda x, shape: _tf.broadcast_to(_tensor(x), shape))
 repeat = _op(lambda x, repeats, axis=None: _tf.repeat(_tensor(x), repeats, axis))
 flip = _op(lambda x, axis=None: _tf.reverse(_tensor(x), list(_range(_tensor(x).ndim)) if axis is None else axis))
 fliplr, flipud = _op(lambda x: flip(x, 1)), _op(lambda x: flip(x, 0))
-meshgrid = _op(lambda *x, indexing="xy": _tf.meshgrid(*[_tf.reshape(_tensor(part), [-1]) for part in x], indexing=indexing))
+
+
+@_op
+def meshgrid(*x, indexing="xy"):
+    """Grids of the coordinates that lists of them span."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is xy or ij, received {indexing!r}")
+    return _tf.meshgrid(*[_tf.reshape(_tensor(part), [-1]) for part in x], indexing=indexing)
 
 
 @_op
@@ -169,7 +176,10 @@ dsplit = _op(lambda x, indices_or_sections: split(x, indices_or_sections, 2))
 @_op
 def get_item(x, key):
     """x[key]."""
-    return _tensor(x)[tuple(key) if isinstance(key, list) else key]  # files have lists for tuples
+    try:
+        return _tensor(x)[tuple(key) if isinstance(key, list) else key]  # files have lists for tuples
+    except IndexError as error:
+        raise ValueError(f"get_item: {error}") from None
 
 
 @_op
@@ -186,6 +196,8 @@ def take(x, indices, axis=None):
 def diag(x, k=0):
     """A matrix with this diagonal, or the diagonal of a matrix."""
     x = _tensor(x)
+    if x.ndim not in (1, 2):
+        raise ValueError(f"diag: takes a list or a matrix, received shape {x.shape}")
     return _ops.diag(x, k) if x.ndim == 1 else _ops.diag_part(x, k)
 
 

@@ -119,7 +119,7 @@ def slice(inputs, start_indices, shape):  # noqa: A001
         return _tf.slice(inputs, starts, shape)
     for axis, (start, size) in enumerate(zip(starts, shape)):
         size = inputs.shape[axis] if size == -1 else size
-        inputs = _ops.gather(inputs, start + _tensor(np.arange(size, dtype=np.int32)), axis, 0) if is_tensor(start) else \
+        inputs = _ops.gather(inputs, _ops.cast(start, dtypes.int32) + _tensor(np.arange(size, dtype=np.int32)), axis, 0) if is_tensor(start) else \
             _tf.slice(inputs, [start if i == axis else 0 for i in _range(inputs.ndim)], [size if i == axis else -1 for i in _range(inputs.ndim)])
     return inputs
 
@@ -128,7 +128,7 @@ def slice(inputs, start_indices, shape):  # noqa: A001
 def slice_update(inputs, start_indices, updates):
     """The inputs with updates from this place on."""
     inputs, updates, starts = _tensor(inputs), _tensor(updates), _starts(start_indices)
-    places = [_tf.reshape(_tensor(start) + _tensor(np.arange(size, dtype=np.int32)), [-1 if i == axis else 1 for i in _range(updates.ndim)])
+    places = [_tf.reshape(_tensor(start, dtypes.int32) + _tensor(np.arange(size, dtype=np.int32)), [-1 if i == axis else 1 for i in _range(updates.ndim)])
               for axis, (start, size) in enumerate(zip(starts, updates.shape))]
     grid = _tf.stack([_tf.broadcast_to(place, updates.shape) for place in places], -1)
     return _tf.tensor_scatter_nd_update(inputs, grid, _tensor(updates, inputs.dtype))

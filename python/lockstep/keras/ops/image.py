@@ -300,7 +300,7 @@ def _patches(what, images, size, strides, dilation_rate, padding, data_format, s
     def several(value, name):
         value = [value] * spatial if isinstance(value, int) else list(value)
         if len(value) != spatial:
-            raise TypeError(f"{what}: {name} is an integer or {spatial} of them, received {value}")
+            raise (TypeError if name == "size" else ValueError)(f"{what}: {name} is an integer or {spatial} of them, received {value}")
         if _min(value) <= 0:
             raise ValueError(f"{what}: {name} is positive, received {value}")
         return value

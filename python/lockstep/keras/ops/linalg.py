@@ -444,6 +444,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     return (max if ord > 0 else min)(sums, axes, keepdims)
 
 
+@_op
 def jvp(fun, primals, tangents, has_aux=False):
     """The value of a function and how it changes where its arguments change so."""
     primals, tangents = ([_tensor(part) for part in parts] for parts in (primals, tangents))

@@ -116,10 +116,15 @@ def _pair(x, what):
     return re, im
 
 
+def _ranked(x, rank, what):
+    if x.ndim < rank:
+        raise ValueError(f"{what}: Input should have rank >= {rank}, received shape {tuple(x.shape)}")
+    return x
+
+
 def _over_two(x, what, sign):
     re, im = _pair(x, what)
-    if re.ndim < 2:
-        raise ValueError(f"{what}: takes tensors of rank 2 or more, received shape {re.shape}")
+    _ranked(re, 2, what)
     for _ in _range(2):
         re, im = (_ops.moveaxis(part, [-1], [-2]) for part in _transformed(re, im, sign))
     return re, im
@@ -129,8 +134,7 @@ def _over_two(x, what, sign):
 def fft(x):
     """The discrete Fourier transform of the last dimension."""
     re, im = _pair(x, "fft")
-    if re.ndim < 1:
-        raise ValueError("fft: takes tensors of rank 1 or more")
+    _ranked(re, 1, "fft")
     return _transformed(re, im, -1.0)
 
 
@@ -159,7 +163,7 @@ def _of_length(x, length):
 @_op
 def rfft(x, fft_length=None):
     """The first half, and one more, of the transform of real numbers."""
-    x = _float(x)
+    x = _ranked(_float(x), 1, "rfft")
     length = x.shape[-1] if fft_length is None else int(fft_length)
     re, im = _transformed(_of_length(x, length), None, -1.0)
     return re[..., :length // 2 + 1], im[..., :length // 2 + 1]
@@ -169,6 +173,7 @@ def rfft(x, fft_length=None):
 def irfft(x, fft_length=None):
     """Its inverse."""
     re, im = _pair(x, "irfft")
+    _ranked(re, 1, "irfft")
     length = 2 * (re.shape[-1] - 1) if fft_length is None else int(fft_length)
     re, im = (_of_length(part, length // 2 + 1) for part in (re, im))
     rest = length - (length // 2 + 1)  # the other half mirrors the first
@@ -186,7 +191,7 @@ def irfft(x, fft_length=None):
 @_op
 def extract_sequences(x, sequence_length, sequence_stride):
     """Windows of the last dimension, in a dimension before it."""
-    x = _float(x)
+    x = _ranked(_float(x), 1, "extract_sequences")
     count = 1 + (x.shape[-1] - sequence_length) // sequence_stride
     places = np.arange(count)[:, None] * sequence_stride + np.arange(sequence_length)
     return _ops.gather(x, _tensor(places.astype(np.int32)), x.ndim - 1, 0)
@@ -231,6 +236,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
 def istft(x, sequence_length, sequence_stride, fft_length, length=None, window="hann", center=True):
     """The signal of which these are the transforms: windows added where they overlap, divided by what the windows weigh there."""
     re, im = _pair(x, "istft")
+    _ranked(re, 2, "istft")
     _check_lengths(re, sequence_length, sequence_stride, fft_length, "istft")
     parts = irfft((re, im), fft_length)
     shape = _window(window, sequence_length, fft_length, parts.dtype, "istft") if window is not None else _tf.ones([fft_length], parts.dtype)

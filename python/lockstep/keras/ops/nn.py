@@ -10,7 +10,8 @@ import numpy as np
 from ... import dtypes, nn
 from .. import activations, losses
 from ..backend import epsilon as _epsilon, floatx, standardize_data_format
-from ._defining import _define, _float, _joined_float, _named, _of_floats, _op, _ops, _public, _tensor, _tf, _to_tensor
+from ._defining import (_define, _float, _joined_float, _named, _narrowed, _of_floats, _op, _ops, _public, _tensor, _tf, _to_tensor,
+                        _wide)
 from .core import _numbers
 from .linalg import norm
 
@@ -41,10 +42,17 @@ def gelu(x, approximate=True):
     return activations.gelu(_float(x), approximate)
 
 
+def _with_axis(x, axis, what):
+    """x, which has such a dimension."""
+    if isinstance(axis, int) and not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"{what}: axis {axis} is out of bounds of shape {tuple(x.shape)}")
+    return x
+
+
 @_op
 def softmax(x, axis=-1):
     """Positive numbers along the axes that sum to 1."""
-    x = _float(x)
+    x = _with_axis(_float(x), axis, "softmax")
     if isinstance(axis, int) and x.shape[axis] == 1 and not x.symbolic:
         warnings.warn(f"You are using a softmax over axis {axis} of a tensor of shape {tuple(x.shape)}. This axis has size 1. The softmax "
                       "operation will always return the value 1, which is likely not what you intended. Did you mean to use a sigmoid "
@@ -55,7 +63,7 @@ def softmax(x, axis=-1):
 @_op
 def log_softmax(x, axis=-1):
     """log(softmax(x))."""
-    return activations.log_softmax(_float(x), axis)
+    return activations.log_softmax(_with_axis(_float(x), axis, "log_softmax"), axis)
 
 
 @_op
@@ -82,18 +90,27 @@ def multi_hot(inputs, num_classes=None, axis=-1, dtype=None, sparse=False, **kwa
 
 @_op
 def moments(x, axes, keepdims=False, synchronized=False):
-    """Mean and variance."""
-    return nn.moments(_float(x), axes if not isinstance(axes, int) else [axes], keepdims=keepdims)
+    """Mean and variance, of small floats computed in float32."""
+    x = _float(x)
+    made = nn.moments(_wide(x), axes if not isinstance(axes, int) else [axes], keepdims=keepdims)
+    return tuple(_narrowed(part, x.dtype) for part in made)
 
 
 @_op
-def layer_normalization(x, gamma=None, beta=None, axis=-1, epsilon=None, **kwargs):
-    """Zero mean and unit variance along the axes, scaled and moved."""
+def layer_normalization(x, gamma=None, beta=None, axis=-1, epsilon=None, rms_scaling=False):
+    """Zero mean and unit variance along the axes, scaled and moved; with rms_scaling divided by the deviation, and scaled, alone."""
+    if rms_scaling:
+        warnings.warn("You passed `rms_scaling=True`, which is deprecated: rms_normalization() divides by the root of the mean square",
+                      stacklevel=4)
     x, gamma, beta, dtype = _alike(x, gamma, beta)
-    average, variance = nn.moments(x, [axis] if isinstance(axis, int) else list(axis), keepdims=True)
-    made = (x - average) * _tf.rsqrt(variance + (_epsilon() if epsilon is None else epsilon))
+    axes = sorted(a % x.ndim for a in ([axis] if isinstance(axis, int) else axis))
+    if axes != [x.ndim - 1]:
+        sizes = [size if a in axes else 1 for a, size in enumerate(x.shape)]
+        gamma, beta = (part if part is None or part.ndim == x.ndim else _tf.reshape(part, sizes) for part in (gamma, beta))
+    average, variance = nn.moments(x, axes, keepdims=True)
+    made = (x if rms_scaling else x - average) * _tf.rsqrt(variance + (_epsilon() if epsilon is None else epsilon))
     made = made if gamma is None else made * gamma
-    return _ops.cast(made if beta is None else made + beta, dtype)
+    return _ops.cast(made if beta is None or rms_scaling else made + beta, dtype)
 
 
 def _alike(x, *others):
@@ -319,7 +336,7 @@ depth_to_space, space_to_depth = _blocks("depth_to_space", _ops.depth_to_space),
 @_op
 def ctc_loss(target, output, target_length, output_length, mask_index=0):
     """The negative logarithm of the probability of the target among all ways to align it with the output, one an example."""
-    target, output = _numbers(target), _float(output)
+    target, output = _numbers(target), _wide(_float(output))
     if target.ndim != 2 or output.ndim != 3:
         raise ValueError(f"ctc_loss: takes a target of rank 2 and an output of rank 3, received shapes {target.shape} and {output.shape}")
     if target.shape[0] != output.shape[0]:
@@ -356,7 +373,7 @@ def ctc_loss(target, output, target_length, output_length, mask_index=0):
 @_op
 def ctc_decode(inputs, sequence_lengths, strategy="greedy", beam_width=100, top_paths=1, merge_repeated=True, mask_index=0):
     """The labels that an output means, -1 behind the last one, and how probable they are."""
-    x, lengths = _float(inputs), _numbers(sequence_lengths)
+    x, lengths = _wide(_float(inputs)), _numbers(sequence_lengths)
     if strategy not in ("greedy", "beam_search"):
         raise ValueError(f"ctc_decode: strategy is greedy or beam_search, received {strategy!r}")
     if strategy == "beam_search":
@@ -416,8 +433,8 @@ def _beam_search(x, lengths, beam_width, top_paths, mask_index):
 @_op
 def normalize(x, axis=-1, order=2, epsilon=None):
     """Divided by the norm along an axis."""
-    x = _float(x)
-    return x / _tf.maximum(norm(x, order, axis, True), _epsilon() if epsilon is None else epsilon)
+    given = _with_axis(_float(x), axis, "normalize")
+    return given / _tf.maximum(norm(given, order, axis, True), _epsilon() if epsilon is None else epsilon)
 
 
 __all__ = _public(globals())

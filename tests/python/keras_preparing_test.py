@@ -1,0 +1,355 @@
+"""What Keras has for preparing data: layers of sounds, images and numbers, texts, bounding boxes, files; and metrics' variables."""
+
+import hashlib
+import os
+import pathlib
+import pickle
+import tarfile
+import tempfile
+import unittest
+
+import numpy as np
+
+import lockstep as tf
+from lockstep import keras
+
+
+class MetricsAsKerasHasThem(unittest.TestCase):
+    def test_variables_are_those_of_keras(self):
+        mean = keras.metrics.Mean()
+        self.assertEqual([variable.name for variable in mean.variables], ["total", "count"])
+        mean.update_state([1.0, 3.0, 5.0])
+        self.assertEqual((float(mean.total), float(mean.count)), (9.0, 3.0))
+        self.assertEqual(float(mean.total / mean.count), 3.0)
+        with self.assertRaises(NotImplementedError):
+            mean.total.assign(0.0)
+        mean.reset_state()
+        self.assertEqual(float(mean.total), 0.0)
+
+    def test_curves_count_at_every_threshold(self):
+        auc = keras.metrics.AUC(num_thresholds=None, thresholds=[0.5])
+        self.assertEqual(auc.num_thresholds, 3)
+        np.testing.assert_allclose(auc.thresholds, [0.0, 0.5, 1.0], atol=1e-6)
+        auc.update_state([0, 1, 1], [0.2, 0.4, 0.9])
+        np.testing.assert_array_equal(auc.true_positives, [2.0, 1.0, 0.0])
+        np.testing.assert_array_equal(auc.false_positives, [1.0, 0.0, 0.0])
+        np.testing.assert_array_equal(auc.false_negatives, [0.0, 1.0, 2.0])
+        np.testing.assert_array_equal(auc.true_negatives, [0.0, 1.0, 1.0])
+
+    def test_a_metric_of_ones_own(self):
+        class Largest(keras.metrics.Metric):
+            def __init__(self, **kwargs):
+                super().__init__(**kwargs)
+                self.largest = self.add_variable((), initializer=keras.initializers.Constant(2.0), name="largest")
+                self.inner = [keras.metrics.Mean()]
+
+            def update_state(self, values):
+                self.largest.assign(tf.maximum(self.largest, tf.cast(tf.reduce_max(values), self.dtype)))
+                self.inner[0].update_state(values)
+
+            def result(self):
+                return self.largest * 1
+
+        metric = Largest(dtype="float16")
+        self.assertEqual(len(metric.variables), 3)
+        self.assertEqual((metric.dtype, metric.result().dtype), ("float16", tf.float16))
+        self.assertEqual(float(metric.result()), 2.0)
+        metric.update_state(np.array([5.0], np.float32))
+        self.assertEqual(float(metric.result()), 5.0)
+        metric.reset_state()
+        self.assertEqual(float(metric.result()), 0.0)
+
+    def test_variables_from_outside(self):
+        class Total(keras.metrics.Metric):
+            def __init__(self, **kwargs):
+                super().__init__(**kwargs)
+                self.sum = self.add_variable((), name="sum")
+
+            def update_state(self, values):
+                self.sum.assign_add(tf.reduce_sum(values))
+
+            def result(self):
+                return self.sum * 1
+
+        metric = Total()
+        after, = metric.stateless_update_state([10.0], tf.constant([1.0, 2.0]))
+        self.assertEqual((float(after), float(metric.sum)), (13.0, 0.0))
+        self.assertEqual(float(metric.stateless_result([7.0])), 7.0)
+
+    def test_what_result_gives(self):
+        self.assertEqual(keras.metrics.Mean(dtype="float16")([1.0]).dtype, tf.float16)
+        again = pickle.loads(pickle.dumps(keras.metrics.Mean(dtype="float16")))
+        self.assertEqual(again.dtype, "float16")
+
+    def test_sorted_ids_and_ignored_classes(self):
+        metric = keras.metrics.SparseTopKCategoricalAccuracy(k=2, from_sorted_ids=True)
+        self.assertEqual(float(metric([2, 1], [[1, 2, 0], [0, 2, 1]])), 0.5)
+        scores = np.array([[0.8, 0.1, 0.1], [0.05, 0.95, 0], [0.1, 0.8, 0.1]])
+        metric = keras.metrics.SparseCategoricalCrossentropy(ignore_class=0)
+        self.assertAlmostEqual(float(metric([0, 1, 2], scores)), 0.78462, places=4)
+        metric.reset_state()
+        self.assertAlmostEqual(float(metric([0, 1, 2], scores, sample_weight=[0.5, 1.5, 2.0])), 1.33775, places=4)
+
+    def test_functions(self):
+        metrics = keras.metrics
+        scores = np.array([[0.1, 0.9, 0.8], [0.05, 0.95, 0.0]])
+        self.assertEqual(metrics.sparse_top_k_categorical_accuracy([2, 0], scores, 2).numpy().tolist(), [1.0, 1.0])
+        self.assertEqual(metrics.sparse_categorical_accuracy([[1], [0]], scores).numpy().tolist(), [1.0, 0.0])
+        self.assertEqual(metrics.binary_accuracy([[1, 0]], [[0.7, 0.6]]).numpy().tolist(), [0.5])
+        y, p = np.array([[0.0, 1.0, 0.5]]), np.array([[0.1, 0.9, 0.4]])
+        np.testing.assert_allclose(metrics.pearson_correlation(y, p), np.corrcoef(y, p)[0, 1], rtol=1e-6)
+        self.assertAlmostEqual(float(metrics.concordance_correlation(y, y)[0]), 1.0, places=5)
+
+
+class OpsOfValues(unittest.TestCase):
+    def test_small_floats_do_not_overflow(self):
+        x = np.array([65504, 65504, 65504], np.float16)
+        self.assertEqual(float(keras.ops.mean(x)), 65504.0)
+        x = np.array([-741.0, 353.2, 1099.0, -1807.0], np.float16)
+        self.assertEqual(float(keras.ops.moments(x, [0])[1]), 65504.0)
+
+    def test_values_of_models_have_shapes_though_values_decide(self):
+        of_model = keras.KerasTensor((None, 4), "int32")
+        self.assertEqual([tuple(part.shape) for part in keras.ops.nonzero(of_model)], [(None,), (None,)])
+        values, counts = keras.ops.unique(of_model, return_counts=True, axis=0)
+        self.assertEqual((tuple(values.shape), tuple(counts.shape)), ((None, 4), (None,)))
+        self.assertEqual(tuple(keras.ops.view(of_model, "uint8").shape), (None, 16))
+        self.assertEqual(tuple(keras.ops.bincount(of_model).shape), (None, None))
+        self.assertEqual(tuple(keras.ops.size(of_model).shape), ())
+
+    def test_rounding_unique_counts_and_medians(self):
+        ops = keras.ops
+        self.assertEqual(ops.round(np.array([123, 345]), -1).numpy().tolist(), [120, 340])
+        self.assertEqual(ops.unique(np.array([1.0, np.nan, np.nan])).shape, (3,))
+        self.assertEqual(ops.unique(np.array([3, 1, 2]), return_index=True, size=5)[1].numpy().tolist(), [1, 2, 0, 1, 1])
+        self.assertEqual(ops.bincount(np.array([[0, 1], [2, 2]])).numpy().tolist(), [[1, 1, 0], [0, 0, 2]])
+        self.assertEqual(ops.nanmedian(np.array([np.inf, np.inf])).numpy(), np.inf)
+
+    def test_normalization_along_other_axes(self):
+        x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+        gamma = np.array([1.0, 2.0, 3.0], np.float32)
+        made = keras.ops.layer_normalization(x, gamma, axis=1).numpy()
+        expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-7) * gamma[:, None]
+        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+        with self.assertWarns(UserWarning):
+            scaled = keras.ops.layer_normalization(x, axis=-1, rms_scaling=True).numpy()
+        np.testing.assert_allclose(scaled, x / np.sqrt(x.var(-1, keepdims=True) + 1e-7), rtol=1e-4)
+
+
+class PreparingLayers(unittest.TestCase):
+    def test_normalization_of_inputs_of_another_rank(self):
+        layer = keras.layers.Normalization()
+        layer.adapt(np.random.default_rng(0).normal(3.0, 2.0, size=(50, 8, 3)))
+        self.assertEqual(layer.mean.shape, (1, 1, 3))
+        self.assertEqual(layer(np.zeros((1, 8, 8, 3), np.float32)).shape, (1, 8, 8, 3))
+        given = keras.layers.Normalization(axis=(1, 2), mean=[1.0, 2.0], variance=[1.0, 4.0])
+        given.build((None, 3, 2, 5))
+        self.assertEqual(given.mean.shape, (1, 3, 2, 1))
+        with self.assertRaisesRegex(TypeError, "shape"):
+            keras.layers.Normalization().adapt(iter([42]))
+
+    def test_rms_normalization_is_along_the_last_axis(self):
+        layer = keras.layers.RMSNormalization()
+        layer.build((2, 2, 2))
+        x = np.random.default_rng(0).normal(size=(3, 2, 5, 2)).astype(np.float32)
+        np.testing.assert_allclose(layer(x), x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-6), rtol=1e-4)
+
+    def test_vocabularies_of_integers(self):
+        layer = keras.layers.IntegerLookup()
+        layer.adapt(np.array([5, 5, 5, 10, 10, 15]))
+        self.assertEqual(layer.get_vocabulary(), [-1, 5, 10, 15])
+        self.assertEqual(layer.get_vocabulary(include_special_tokens=False), [5, 10, 15])
+        layer.set_vocabulary([7, 8])
+        self.assertEqual(layer(np.array([8, 5])).numpy().tolist(), [2, 0])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "numbers.txt")
+            pathlib.Path(path).write_text("10\n20\n")
+            self.assertEqual(keras.layers.IntegerLookup(vocabulary=path)(np.array([20, 1])).numpy().tolist(), [2, 0])
+        keras.layers.IntegerLookup(vocabulary=[1], oov_method="farmhash")
+        with self.assertRaises(ValueError):
+            keras.layers.IntegerLookup(vocabulary=[1], oov_method="none")
+
+    def test_categories_and_bins(self):
+        layer = keras.layers.CategoryEncoding(num_tokens=3, output_mode="count")
+        np.testing.assert_allclose(layer([0, 1, 1], count_weights=[0.5, 2.0, 1.0]), [0.5, 3.0, 0.0])
+        with self.assertRaisesRegex(ValueError, "count_weights"):
+            keras.layers.CategoryEncoding(num_tokens=3, output_mode="multi_hot")([0], count_weights=[1.0])
+        self.assertEqual(keras.layers.Discretization(num_bins=4, output_mode="one_hot").compute_output_shape((None, 3)), (None, 3, 4))
+        self.assertEqual(keras.layers.Hashing(num_bins=3, dtype="int32")(["a", "b"]).dtype, tf.int32)
+        with self.assertRaises(ValueError):
+            keras.layers.Hashing(num_bins=3, dtype="float32")
+        crossing = keras.layers.HashedCrossing(num_bins=2, output_mode="one_hot", dtype="float64")
+        self.assertEqual(crossing((np.array([1]), np.array([2]))).dtype, tf.float64)
+
+    def test_images_of_integers_are_enlarged_between_pixels(self):
+        image = np.array([[[[0], [4]]]])
+        made = keras.layers.UpSampling2D((1, 2), interpolation="bilinear")(image)
+        np.testing.assert_allclose(made.numpy().reshape(-1), [0.0, 1.0, 3.0, 4.0])
+
+    def test_initializers_of_ones_own(self):
+        class Counting(keras.initializers.Initializer):
+            def __call__(self, shape, dtype=None):
+                return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+        class Scaled(keras.layers.Layer):
+            def build(self, input_shape):
+                self.scale = self.add_weight((3,), Counting())
+                self.shift = self.add_weight((3,), lambda shape, dtype=None: np.ones(shape, np.float32))
+
+            def call(self, x):
+                return x * self.scale + self.shift
+
+        self.assertEqual(Scaled()(np.ones((1, 3), np.float32)).numpy().tolist(), [[1.0, 2.0, 3.0]])
+
+    def test_pipelines(self):
+        pipeline = keras.layers.Pipeline([keras.layers.Rescaling(0.5), keras.layers.CenterCrop(2, 2)])
+        x = np.full((1, 4, 4, 3), 2.0, np.float32)
+        self.assertEqual(pipeline(x).numpy().tolist(), np.ones((1, 2, 2, 3)).tolist())
+        again = keras.layers.Pipeline.from_config(pipeline.get_config())
+        self.assertEqual(again(x).shape, (1, 2, 2, 3))
+        batches = tf.data.Dataset.from_tensor_slices(x).batch(1).map(pipeline)
+        self.assertEqual(next(iter(batches)).shape, (1, 2, 2, 3))
+        with self.assertRaisesRegex(ValueError, "layers"):
+            keras.layers.Pipeline.from_config({"name": "none"})
+
+    def test_equalization_of_tiles(self):
+        layer = keras.layers.ContrastLimitedAdaptiveHistogramEqualization(tile_grid_size=(2, 2), clip_limit=0.0)
+        ramp = np.tile(np.arange(64, dtype=np.float32).reshape(1, 8, 8, 1), (2, 1, 1, 3))
+        made = layer(ramp).numpy()
+        self.assertEqual(made.shape, ramp.shape)
+        self.assertGreater(np.ptp(made), 200.0)  # dark images use all levels
+        flat = layer(np.full((1, 8, 8, 1), 7.0, np.float32)).numpy()
+        np.testing.assert_array_equal(flat, np.full((1, 8, 8, 1), flat[0, 0, 0, 0]))
+
+    def test_numbers_of_boxes(self):
+        layer = keras.layers.MaxNumBoundingBoxes(2)
+        given = {"images": np.zeros((1, 4, 4, 3), np.float32),
+                 "bounding_boxes": {"boxes": np.arange(4, dtype=np.float32).reshape(1, 1, 4), "labels": np.array([[3.0]], np.float32)}}
+        made = layer(given)["bounding_boxes"]
+        self.assertEqual(made["boxes"].numpy().tolist(), [[[0.0, 1.0, 2.0, 3.0], [-1.0] * 4]])
+        self.assertEqual(made["labels"].numpy().tolist(), [[3.0, -1.0]])
+
+
+class Sounds(unittest.TestCase):
+    def test_short_time_fourier_transforms(self):
+        signal = np.random.default_rng(0).normal(size=(2, 1000, 3)).astype(np.float32)
+        layer = keras.layers.STFTSpectrogram(mode="magnitude", frame_length=64, frame_step=32, fft_length=128, scaling=None)
+        made = layer(signal).numpy()
+        self.assertEqual(made.shape, (2, 30, 3 * 65))
+        window = np.hanning(64)
+        for channel in range(3):
+            frames = np.stack([signal[0, start:start + 64, channel] * window for start in range(0, 960, 32)][:30])
+            np.testing.assert_allclose(made[0, :, channel * 65:(channel + 1) * 65], np.abs(np.fft.rfft(frames, 128)), rtol=1e-3, atol=2e-3)
+        self.assertEqual(keras.layers.STFTSpectrogram(expand_dims=True)(signal).shape, (2, 6, 129, 3))
+        model = keras.Sequential([keras.Input((None, 1)), keras.layers.STFTSpectrogram()])
+        self.assertEqual(model.predict(signal[..., :1], verbose=0).shape, (2, 6, 129))
+        with self.assertRaisesRegex(ValueError, "mode"):
+            keras.layers.STFTSpectrogram(mode="loud")
+
+    def test_mel_scale(self):
+        layer = keras.layers.MelSpectrogram(num_mel_bins=40, sampling_rate=8000, fft_length=256, sequence_stride=128)
+        tone = np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000).astype(np.float32)
+        made = layer(tone).numpy()
+        self.assertEqual(made.shape, (40, 63))
+        self.assertAlmostEqual(float(made.max() - made.min()), 80.0, places=3)
+        edges = np.linspace(1127 * np.log1p(20 / 700), 1127 * np.log1p(4000 / 700), 42)
+        self.assertEqual(int(made[:, 30].argmax()), int(np.abs(edges[1:-1] - 1127 * np.log1p(1000 / 700)).argmin()))
+
+
+class TextFunctions(unittest.TestCase):
+    def test_functions_of_texts(self):
+        strings = tf.strings
+        self.assertEqual(strings.regex_replace(strings.lower(np.array(["A<br />B"])), "<br />", " ").tolist(), ["a b"])
+        self.assertEqual(strings.split(["a b", "c"]), [["a", "b"], ["c"]])
+        self.assertEqual(strings.join([["a", "b"], "x"], "-").tolist(), ["a-x", "b-x"])
+        self.assertEqual(strings.length("né").numpy(), 3)
+        self.assertEqual(strings.substr("hello", -3, 2), "ll")
+        self.assertEqual(strings.to_number(["1.5", "2"]).numpy().tolist(), [1.5, 2.0])
+        self.assertEqual(strings.as_string([1, 2]).tolist(), ["1", "2"])
+        with self.assertRaises(TypeError):
+            strings.lower(3)
+
+    def test_functions_that_take_texts_apart(self):
+        layer = keras.layers.TextVectorization(standardize=lambda texts: tf.strings.regex_replace(texts, "-", " "), vocabulary=["foo", "bar"])
+        self.assertEqual(layer(["foo-bar"]).numpy().tolist(), [[2, 3]])
+        layer = keras.layers.TextVectorization(split=lambda texts: tf.strings.split(texts, sep="|"), ngrams=2, standardize=None)
+        layer.adapt(["New York|Rome", "Rome"])
+        self.assertEqual(layer.get_vocabulary()[2], "Rome")
+        self.assertEqual(layer(["Rome|New York"]).shape, (1, 3))
+        plain = keras.layers.TextVectorization(standardize=None, vocabulary=["Hello"])
+        self.assertEqual(plain(["Hello hello"]).numpy().tolist(), [[2, 1]])
+
+
+class BoundingBoxes(unittest.TestCase):
+    def test_formats(self):
+        boxes = keras.utils.bounding_boxes
+        given = np.array([[[10.0, 20.0, 110.0, 140.0]]], np.float32)
+        expected = {"xywh": [10, 20, 100, 120], "yxyx": [20, 10, 140, 110], "center_xywh": [60, 80, 100, 120],
+                    "center_yxhw": [80, 60, 120, 100], "rel_xyxy": [0.05, 0.05, 0.55, 0.35], "rel_center_xywh": [0.3, 0.2, 0.5, 0.3]}
+        for name, numbers in expected.items():
+            made = boxes.convert_format(given, "xyxy", name, height=400, width=200)
+            np.testing.assert_allclose(made.numpy()[0, 0], numbers, rtol=1e-5)
+            np.testing.assert_allclose(boxes.convert_format(made, name, "xyxy", height=400, width=200), given, rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, "height"):
+            boxes.convert_format(given, "xyxy", "rel_xyxy")
+        with self.assertRaises(ValueError):
+            boxes.convert_format(given, "xyxy", "xyzw")
+
+    def test_parts_and_overlaps(self):
+        boxes = keras.utils.bounding_boxes
+        clipped = boxes.clip_to_image_size({"boxes": np.array([[-5.0, 0.0, 5.0, 5.0], [20.0, 20.0, 30.0, 30.0]]), "labels": np.array([1, 2])},
+                                           height=10, width=10)
+        self.assertEqual(clipped["boxes"].numpy().tolist(), [[0.0, 0.0, 5.0, 5.0], [10.0, 10.0, 10.0, 10.0]])
+        self.assertEqual(clipped["labels"].numpy().tolist(), [1, -1])
+        one, two = np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 6.0, 6.0]])
+        np.testing.assert_allclose(boxes.compute_iou(one, two, "xyxy"), [[1 / 3, 0.0]], rtol=1e-5)
+        self.assertLess(float(boxes.compute_ciou(one, two[1:], "xyxy")[0]), 0.0)
+        deltas = boxes.encode_box_to_deltas(one, two[:1], "xyxy", "xyxy", variance=[0.1, 0.1, 0.2, 0.2])
+        np.testing.assert_allclose(boxes.decode_deltas_to_boxes(one, deltas, "xyxy", "xyxy", variance=[0.1, 0.1, 0.2, 0.2]), two[:1], atol=1e-5)
+
+    def test_turned_boxes(self):
+        settings = {name: np.zeros(1, np.float32) for name in ("translate_x", "translate_y", "shear_x", "shear_y")}
+        made = keras.utils.bounding_boxes.affine_transform(np.array([[[2.0, 3.0, 4.0, 9.0]]], np.float32), angle=np.array([90.0], np.float32),
+                                                           scale=np.ones(1, np.float32), height=11, width=11, **settings)
+        np.testing.assert_allclose(made.numpy()[0, 0], [3.0, 6.0, 9.0, 8.0], atol=1e-4)
+
+
+class FetchedFiles(unittest.TestCase):
+    def test_files_are_fetched_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "source.txt"
+            source.write_text("first")
+            right = hashlib.sha256(b"first").hexdigest()
+            path = keras.utils.get_file("kept.txt", source.as_uri(), cache_dir=folder, file_hash=right)
+            self.assertEqual(path, os.path.join(folder, "datasets", "kept.txt"))
+            source.write_text("second")
+            self.assertEqual(pathlib.Path(keras.utils.get_file("kept.txt", source.as_uri(), cache_dir=folder)).read_text(), "first")
+            fetched = keras.utils.get_file("kept.txt", source.as_uri(), cache_dir=folder, force_download=True)
+            self.assertEqual(pathlib.Path(fetched).read_text(), "second")
+            with self.assertRaisesRegex(ValueError, "corrupted"):
+                keras.utils.get_file("kept.txt", source.as_uri(), cache_dir=folder, file_hash=right)
+            with self.assertRaises(OSError):
+                keras.utils.get_file("other.txt", (pathlib.Path(folder) / "none.txt").as_uri(), cache_dir=folder)
+            self.assertEqual([name for name in os.listdir(os.path.join(folder, "datasets"))], ["kept.txt"])
+
+    def test_archives_are_extracted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            inside = pathlib.Path(folder) / "inside.txt"
+            inside.write_text("text")
+            with tarfile.open(os.path.join(folder, "all.tar.gz"), "w:gz") as archive:
+                archive.add(inside, "inside.txt")
+            origin = (pathlib.Path(folder) / "all.tar.gz").as_uri()
+            path = keras.utils.get_file("all.tar.gz", origin, extract=True, cache_dir=folder)
+            self.assertEqual(path, os.path.join(folder, "datasets", "all_extracted"))
+            self.assertEqual((pathlib.Path(path) / "inside.txt").read_text(), "text")
+            with self.assertRaises(ValueError):
+                keras.utils.get_file("plain.txt", inside.as_uri(), extract=True, cache_dir=folder)
+
+    def test_parts_of_what_fit_takes(self):
+        self.assertEqual(keras.utils.unpack_x_y_sample_weight((1, 2)), (1, 2, None))
+        self.assertEqual(keras.utils.pack_x_y_sample_weight(1, 2), (1, 2))
+        self.assertEqual(keras.utils.pack_x_y_sample_weight([1]), ([1],))
+
+
+if __name__ == "__main__":
+    unittest.main()
