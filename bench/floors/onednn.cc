@@ -42,8 +42,8 @@ void Buffer::fill(uint32_t seed, float scale) const {
   }
 }
 
-dnnl::memory::desc f32(dnnl::memory::dims dims, dnnl::memory::format_tag tag) {
-  return {std::move(dims), dnnl::memory::data_type::f32, tag};
+dnnl::memory::desc f32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag) {
+  return {dims, dnnl::memory::data_type::f32, tag};
 }
 
 dnnl::memory over(const dnnl::memory::desc& desc, float* data) { return {desc, onednn_engine(), data}; }

@@ -40,7 +40,7 @@ class Buffer {
   int64_t size_ = 0;
 };
 
-dnnl::memory::desc f32(dnnl::memory::dims dims, dnnl::memory::format_tag tag);
+dnnl::memory::desc f32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
 
 // A memory object over `data`, which must outlive it.
 dnnl::memory over(const dnnl::memory::desc& desc, float* data);

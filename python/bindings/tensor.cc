@@ -201,7 +201,10 @@ class DeviceContext {
  public:
   explicit DeviceContext(std::string name) : name_(std::move(name)) {}
   DeviceContext(const DeviceContext&) = delete;
-  void enter() { scopes_.push_back(std::unique_ptr<DeviceScope>(new DeviceScope(device(name_, here())))); }
+  void enter() {
+    // A scope is made in its place: it cannot be moved. NOLINTNEXTLINE(modernize-make-unique)
+    scopes_.push_back(std::unique_ptr<DeviceScope>(new DeviceScope(device(name_, here()))));
+  }
   void exit() { scopes_.pop_back(); }
 
  private:

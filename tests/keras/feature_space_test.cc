@@ -12,7 +12,6 @@
 namespace lockstep::keras::utils {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 

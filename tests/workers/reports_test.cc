@@ -15,7 +15,6 @@ namespace lockstep::testing {
 namespace {
 
 using distribute::MultiWorkerMirroredStrategy;
-using observe::Category;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
