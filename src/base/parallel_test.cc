@@ -229,6 +229,25 @@ TEST(TeamScope, AChildOfForkIsNotWaitedForByThreadsItDoesNotHave) {
 }
 
 // Every element once, whole grains, consecutive ranges.
+// OpenMP ends the threads that a smaller team does without.
+TEST(TeamScope, FewerIndicesLeaveItsThreadsAlive) {
+  if (!teams_have_threads()) GTEST_SKIP() << "OpenMP makes no threads here";
+  std::thread([] {  // with a team of its own
+    constexpr int kThreads = 4;
+    const TeamScope team(kThreads);
+    std::mutex mutex;
+    std::set<pid_t> seen;
+    for (int i = 0; i < 5; ++i)
+      for (const int threads : {kThreads, 2, 3, 1})
+        parallel(threads, [&](int) {
+          const std::lock_guard lock(mutex);
+          seen.insert(gettid());
+        });
+    EXPECT_EQ(seen.size(), static_cast<size_t>(kThreads));
+  })
+      .join();
+}
+
 TEST(ParallelFor, CoversTheRangeInWholeGrains) {
   for (const int64_t n : {0, 1, 63, 64, 65, 1000})
     for (const int64_t grain : {1, 64, 100})

@@ -1,16 +1,15 @@
 // How many threads a kernel of products is worth.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace lockstep::cpu {
 
-// Of so many threads those that so many multiplications and additions are worth: with fewer than this a thread is done, a
-// microsecond after it began, before the others have started.
+// All of so many threads, or one that is done with so many multiplications and additions before the others have started:
+// in a few microseconds. None in between, for OpenMP ends the threads that a smaller team does without.
 inline int threads_for_products(int64_t products, int threads) {
-  constexpr int64_t kProductsPerThread = 1 << 17;
-  return static_cast<int>(std::clamp<int64_t>(products / kProductsPerThread, 1, threads));
+  constexpr int64_t kFewProducts = 1 << 18;
+  return products < kFewProducts ? 1 : threads;
 }
 
 }  // namespace lockstep::cpu

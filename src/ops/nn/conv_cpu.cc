@@ -255,22 +255,23 @@ std::unique_ptr<Kernel> try_grey_conv(const KernelRequest& request) {
   const Window& window = attrs.window;
   const int64_t out_channels = request.outputs[0].spec.shape[-1];
   const bool fits = window.rank() == 2 && request.dtype(0) == DType::float32 && request.shape(0)[3] == 1 &&
-                    window.strides == Dims{1, 1} && out_channels % cpu::GreyConv::kChannels == 0 &&
-                    window.size[0] <= cpu::GreyConv::kMaxRows &&
-                    (attrs.epilogue == Epilogue::none || attrs.epilogue == Epilogue::relu);
+                    window.strides == Dims{1, 1} && window.size[0] <= cpu::GreyConv::kMaxRows;
   if (!fits || cpu::simd_level() != cpu::SimdLevel::v4) return nullptr;
-  return std::make_unique<GreyConvKernel>(request, cpu::GreyConv{.height = window.input[0],
-                                                                 .width = window.input[1],
-                                                                 .window_height = window.size[0],
-                                                                 .window_width = window.size[1],
-                                                                 .row_dilation = window.dilations[0],
-                                                                 .column_dilation = window.dilations[1],
-                                                                 .above = window.before[0],
-                                                                 .below = window.after[0],
-                                                                 .left = window.before[1],
-                                                                 .right = window.after[1],
-                                                                 .out_channels = out_channels,
-                                                                 .relu = attrs.epilogue == Epilogue::relu});
+  const bool relu = attrs.epilogue == Epilogue::relu;  // by the way
+  auto kernel =
+      std::make_unique<GreyConvKernel>(request, cpu::GreyConv{.height = window.input[0],
+                                                              .width = window.input[1],
+                                                              .window_height = window.size[0],
+                                                              .window_width = window.size[1],
+                                                              .row_dilation = window.dilations[0],
+                                                              .column_dilation = window.dilations[1],
+                                                              .above = window.before[0],
+                                                              .below = window.after[0],
+                                                              .left = window.before[1],
+                                                              .right = window.after[1],
+                                                              .out_channels = out_channels,
+                                                              .relu = relu});
+  return cpu::with_activation(std::move(kernel), relu ? Epilogue::none : attrs.epilogue, request);
 }
 
 bool dnnl_serves(const KernelRequest& request) {

@@ -9,8 +9,6 @@ namespace {
 
 using cpu::GreyConv;
 
-static_assert(GreyConv::kChannels == kLanes);
-
 // Results that are summed up at once: with 2 vectors of each, two operands and one broadcast they fill AVX-512's
 // registers.
 constexpr int kPixels = 13;
@@ -28,29 +26,40 @@ LOCKSTEP_INLINE void unrolled(F f) {
   (std::make_integer_sequence<int, n>());
 }
 
-// `pixels` neighbouring results by `vectors` vectors of output channels, from column x on.
+// `pixels` neighbouring results by `vectors` vectors of output channels, from column x on. Without a whole vector: by the
+// channels that there are.
 template <int vectors, int pixels>
 void block(const Taps& taps, int64_t x, const float* filter, const float* bias, float floor, float* y) {
-  F32 sum[pixels][vectors];
-  unrolled<vectors>([&](auto v) {
-    const F32 start = bias ? load(bias + v * kLanes) : splat(0.0f);
+  constexpr int kVectors = vectors > 0 ? vectors : 1;
+  const auto get = [&](const float* from) __attribute__((always_inline)) {
+    if constexpr (vectors > 0) return load(from);
+    return load_some(from, taps.out_channels % kLanes, 0.0f);
+  };
+  F32 sum[pixels][kVectors];
+  unrolled<kVectors>([&](auto v) {
+    const F32 start = bias ? get(bias + v * kLanes) : splat(0.0f);
     unrolled<pixels>([&](auto p) { sum[p][v] = start; });
   });
   for (int64_t i = 0; i < taps.row_count; ++i) {
     const float* at = taps.rows[i] + x;
     for (int64_t j = 0; j < taps.column_count; ++j, at += taps.dilation, filter += taps.out_channels) {
-      F32 weight[vectors];
-      unrolled<vectors>([&](auto v) { weight[v] = load(filter + v * kLanes); });
+      F32 weight[kVectors];
+      unrolled<kVectors>([&](auto v) { weight[v] = get(filter + v * kLanes); });
       unrolled<pixels>([&](auto p) {
         const F32 pixel = splat(at[p]);
-        unrolled<vectors>([&](auto v) { sum[p][v] = mul_add(pixel, weight[v], sum[p][v]); });
+        unrolled<kVectors>([&](auto v) { sum[p][v] = mul_add(pixel, weight[v], sum[p][v]); });
       });
     }
   }
   const F32 least = splat(floor);
   unrolled<pixels>([&](auto p) {
-    unrolled<vectors>([&](auto v) {
-      store(y + p * taps.out_channels + v * kLanes, select(sum[p][v] <= least, least, sum[p][v]));
+    unrolled<kVectors>([&](auto v) {
+      float* to = y + p * taps.out_channels + v * kLanes;
+      const F32 result = select(sum[p][v] <= least, least, sum[p][v]);
+      if constexpr (vectors > 0)
+        store(to, result);
+      else
+        store_some(to, taps.out_channels % kLanes, result);
     });
   });
 }
@@ -61,7 +70,7 @@ struct BlockTable {
   Block of[3][kPixels + 1] = {};  // by vectors and pixels
   constexpr BlockTable() {
     [&]<int... p>(std::integer_sequence<int, p...>) {
-      ((of[1][p + 1] = block<1, p + 1>, of[2][p + 1] = block<2, p + 1>), ...);
+      ((of[0][p + 1] = block<0, p + 1>, of[1][p + 1] = block<1, p + 1>, of[2][p + 1] = block<2, p + 1>), ...);
     }
     (std::make_integer_sequence<int, kPixels>());
   }
@@ -104,13 +113,13 @@ void forward(const GreyConv& conv, const float* x, const float* filter, const fl
       taps.rows[i] = (padded ? scratch : image) + (top + i * conv.row_dilation) * row_step;
     float* target = y + row * out_width * out_channels;
     for (int64_t c = 0; c < out_channels;) {
-      const int vectors = out_channels - c >= 2 * kLanes ? 2 : 1;
+      const int64_t whole = (out_channels - c) / kLanes, vectors = whole < 2 ? whole : 2;
       for (int64_t w = 0; w < out_width; w += block_width) {
         const int64_t pixels = out_width - w < block_width ? out_width - w : block_width;
         kBlocks.of[vectors][pixels](taps, w, filter + c, bias ? bias + c : nullptr, floor,
                                     target + w * out_channels + c);
       }
-      c += vectors * kLanes;
+      c += vectors > 0 ? vectors * kLanes : out_channels - c;
     }
   }
 }

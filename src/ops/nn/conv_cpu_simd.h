@@ -7,14 +7,13 @@
 namespace lockstep::cpu {
 
 struct GreyConv {
-  static constexpr int64_t kChannels = 16;  // out_channels must be a multiple of this
-  static constexpr int64_t kMaxRows = 16;   // of the window
+  static constexpr int64_t kMaxRows = 16;  // of the window
 
   int64_t height = 1, width = 1;                      // of the images
   int64_t window_height = 1, window_width = 1;        // taps
   int64_t row_dilation = 1, column_dilation = 1;      // distance between taps
   int64_t above = 0, below = 0, left = 0, right = 0;  // zeros around the images
-  int64_t out_channels = kChannels;
+  int64_t out_channels = 1;
   bool relu = false;
 
   int64_t padded_height() const { return above + height + below; }

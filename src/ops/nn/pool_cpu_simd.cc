@@ -61,12 +61,24 @@ LOCKSTEP_INLINE void store_positions(P* p, const Vec<I>& v) {
   }
 }
 
+// Some bytes, one by one or, where the instructions are there, at once.
+template <class P>
+LOCKSTEP_INLINE void copy_some(P* to, const P* from, int64_t n) {
+#if defined(__AVX512BW__)
+  if constexpr (sizeof(P) == 1) {
+    const auto some = static_cast<__mmask16>((1u << n) - 1);
+    return _mm_mask_storeu_epi8(to, some, _mm_maskz_loadu_epi8(some, from));
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
 template <bool few, class P, class I>
 LOCKSTEP_INLINE void store_positions(P* p, int64_t channels, const Vec<I>& v) {
   if constexpr (few) {
     P buffer[kLanes];
     store_positions(buffer, v);
-    for (int64_t i = 0; i < channels; ++i) p[i] = buffer[i];
+    copy_some(p, buffer, channels);
   } else {
     store_positions(p, v);
   }
@@ -83,7 +95,7 @@ template <class C, bool few, class P>
 LOCKSTEP_INLINE Places<C, P> load_places(const P* p, int64_t channels) {
   if constexpr (few) {
     P buffer[kLanes] = {};
-    for (int64_t i = 0; i < channels; ++i) buffer[i] = p[i];
+    copy_some(buffer, p, channels);
     return load_places<C, false>(buffer, channels);
   } else {
     Places<C, P> r;
@@ -177,7 +189,7 @@ LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int
 
 // Windows of 2 x 2 and 3 x 3 in the types that networks compute in.
 template <class T, bool few>
-inline constexpr bool kUnroll = !few && (sizeof(T) == 4 || std::is_same_v<T, BFloat16>);
+inline constexpr bool kUnroll = sizeof(T) == 4 || (!few && std::is_same_v<T, BFloat16>);
 
 template <class T, class P, bool few>
 void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {
