@@ -119,17 +119,17 @@ __device__ float power_of_two(float x) {
 
 // The same for long rows of 16-bit floats, whole units of 16 bytes, which wait in shared memory between the two times they are
 // needed. A thread fetches the units that it works on itself, so it fetches those of its next row as soon as it is done with
-// one: no second buffer, and a row's one barrier is that of its sum. Powers of two are within 2 units in the last place of a
-// float32, which 16 bits do not show.
+// one: no barrier, and no second buffer. Powers of two are within 2 units in the last place of a float32, which 16 bits
+// do not show.
 constexpr int kLongThreads = 512, kLongBlocksEach = 2;
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
     long_cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
                                  int n, Finding* finding) {
-  constexpr int kUnit = RowUnit<T>::kSize, kStep = kLongThreads * kUnit, kWarps = kLongThreads / kWarp;
+  constexpr int kUnit = RowUnit<T>::kSize, kStep = kLongThreads * kUnit;
   constexpr float kLog2E = 1.4426950408889634f;
   extern __shared__ __align__(16) char memory[];
-  __shared__ RowStats<float> of_warps[2][kWarps];  // rows take turns: who is a row ahead writes elsewhere
+  const RowTeam<false> team;
   T* const own = reinterpret_cast<T*>(memory);
   const int first = static_cast<int>(threadIdx.x) * kUnit, half = n / kStep / 2 * kStep;
   const auto fetch = [&](int64_t row, int i) {
@@ -144,17 +144,9 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
   end_group();
   for (int i = first + half; i < n; i += kStep) fetch(blockIdx.x, i);
   end_group();
-  int64_t next_label = 0;
-  float next_d = 0;
-  const auto look_up = [&](int64_t row) {
-    if (row < rows) next_label = labels[row], next_d = static_cast<float>(dloss[row]);
-  };
-  look_up(blockIdx.x);
-  int turn = 0;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
-    const int64_t label = next_label, next = row + gridDim.x;
-    const float d = next_d;
-    look_up(next);
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t label = labels[row];
+    const float d = static_cast<float>(dloss[row]);
     float max = -INFINITY, center = 0, sum = 0;  // of exp(x - max); the center is that of the powers
     const auto gather = [&](int i) {
       float v[kUnit];
@@ -174,23 +166,16 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
     for (int i = first; i < half; i += kStep) gather(i);
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     for (int i = first + half; i < n; i += kStep) gather(i);
-    const auto fold = [&](RowStats<float> part) {
-      max = warp_fold(part.max, Larger());
-      const float shrunk =
-          part.max == -INFINITY ? part.sum : part.sum * power_of_two((part.max - max) * kLog2E);
-      sum = warp_fold(shrunk, Add());
-    };
-    fold({max, sum});
-    const unsigned lane = threadIdx.x % kWarp;
-    if (lane == 0) of_warps[turn][threadIdx.x / kWarp] = {max, sum};
-    __syncthreads();
-    fold(lane < kWarps ? of_warps[turn][lane] : RowStats<float>{-INFINITY, 0});
+    const float own_max = max;
+    max = team.fold(max, -INFINITY, Larger());
+    sum = team.sum(own_max == -INFINITY ? sum : sum * power_of_two((own_max - max) * kLog2E));
     center = max * kLog2E;
     const float scale = d / sum;
     if (threadIdx.x == 0 && (label < 0 || label >= n)) {
       note(finding, row, label);
       loss[row] = static_cast<L>(logf(sum) + max);
     }
+    const int64_t next = row + gridDim.x;
     const auto finish = [&](int i) {
       auto pack = load_pack<T, kUnit>(own + i);
       float v[kUnit];
