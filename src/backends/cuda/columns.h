@@ -57,6 +57,13 @@ template <int unit>
 __device__ int columns_of_block() {
   return static_cast<int>(blockDim.x) * unit;
 }
+// f(its number in the block, its number) for each of the columns that are those of `block`, in a thread of its own.
+template <int unit, class F>
+__device__ void each_column(int64_t block, int64_t n, F f) {
+  const int own = thread_in_block();
+  const int64_t column = block * columns_of_block<unit>() + own;
+  if (own < columns_of_block<unit>() && column < n) f(own, column);
+}
 
 // Folds over the y threads of a block of `threads`, whose x threads, a power of two up to 32, have `unit` neighbouring columns
 // each: the threads of a warp by shuffles, its results into `shared`, which has threads * unit places and which nobody

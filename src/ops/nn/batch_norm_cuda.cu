@@ -51,14 +51,13 @@ __global__ void __launch_bounds__(kThreads, kMomentsEach)
   }
   fold_columns<kThreads>(sum, shared[0], Add());
   fold_columns<kThreads>(squares, shared[1], Add());
-  const int own = thread_in_block();
-  const int64_t result = static_cast<int64_t>(blockIdx.x) * columns_of_block<unit>() + own;
-  if (own >= columns_of_block<unit>() || result >= n || first >= last) return;
-  const C total = folded_column<kThreads, unit>(shared[0], own, Add());
-  const C mean = total / static_cast<C>(last - first);
-  sums[blockIdx.y * 2 * n + result] = static_cast<C>(x[first * n + result]) + mean;
-  sums[(blockIdx.y * 2 + 1) * n + result] =
-      max(folded_column<kThreads, unit>(shared[1], own, Add()) - total * mean, C(0));
+  each_column<unit>(blockIdx.x, first < last ? n : 0, [&](int own, int64_t i) {
+    const C total = folded_column<kThreads, unit>(shared[0], own, Add());
+    const C mean = total / static_cast<C>(last - first);
+    sums[blockIdx.y * 2 * n + i] = static_cast<C>(x[first * n + i]) + mean;
+    sums[(blockIdx.y * 2 + 1) * n + i] =
+        max(folded_column<kThreads, unit>(shared[1], own, Add()) - total * mean, C(0));
+  });
 }
 
 // `gamma` and `scale`: null where nobody needs the factor.
@@ -189,11 +188,10 @@ __global__ void __launch_bounds__(kThreads, kSumsEach<kind>)
   }
   fold_columns<kThreads>(along, shared[0], Add());
   fold_columns<kThreads>(sum, shared[1], Add());
-  const int own = thread_in_block();
-  const int64_t result = static_cast<int64_t>(blockIdx.x) * columns_of_block<unit>() + own;
-  if (own >= columns_of_block<unit>() || result >= n) return;
-  sums[blockIdx.y * 2 * n + result] = folded_column<kThreads, unit>(shared[0], own, Add());
-  sums[(blockIdx.y * 2 + 1) * n + result] = folded_column<kThreads, unit>(shared[1], own, Add());
+  each_column<unit>(blockIdx.x, n, [&](int own, int64_t i) {
+    sums[blockIdx.y * 2 * n + i] = folded_column<kThreads, unit>(shared[0], own, Add());
+    sums[(blockIdx.y * 2 + 1) * n + i] = folded_column<kThreads, unit>(shared[1], own, Add());
+  });
 }
 
 // Sums of the chunks' `along` and `sum` of column i, in the threads with threadIdx.y == 0.

@@ -269,12 +269,11 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
     }
   fold_columns<kThreads>(along, shared[0], Add());
   if (means) fold_columns<kThreads>(sum, shared[1], Add());
-  const int own = thread_in_block();
-  const int64_t result = static_cast<int64_t>(blockIdx.x) * columns_of_block<unit>() + own;
-  if (own >= columns_of_block<unit>() || result >= n) return;
-  C* const to = sums + blockIdx.y * (means ? 2 : 1) * n + result;
-  to[0] = folded_column<kThreads, unit>(shared[0], own, Add());
-  if (means) to[n] = folded_column<kThreads, unit>(shared[1], own, Add());
+  each_column<unit>(blockIdx.x, n, [&](int own, int64_t i) {
+    C* const to = sums + blockIdx.y * (means ? 2 : 1) * n + i;
+    to[0] = folded_column<kThreads, unit>(shared[0], own, Add());
+    if (means) to[n] = folded_column<kThreads, unit>(shared[1], own, Add());
+  });
 }
 
 template <class C, class P>

@@ -131,10 +131,9 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocksEach)
       }
     });
   fold_columns<kColumnThreads>(value, shared, Op());
-  const int own = thread_in_block();
-  const int64_t result = item % across * columns_of_block<unit>() + own;
-  if (own < columns_of_block<unit>() && result < inner)
-    y.store((outer * chunks + part) * inner + result, folded_column<kColumnThreads, unit>(shared, own, Op()));
+  each_column<unit>(item % across, inner, [&](int own, int64_t i) {
+    y.store((outer * chunks + part) * inner + i, folded_column<kColumnThreads, unit>(shared, own, Op()));
+  });
 }
 
 __global__ void fill(Output y, int64_t count, float value) {
