@@ -101,6 +101,39 @@ TEST_F(GpuProducts, ConvolutionsHaveTheAccuracyOfFloat32) {
   }
 }
 
+// Those of one tap are products of matrices in 16 bits.
+TEST_F(GpuProducts, ConvolutionsOfOneTapInSixteenBitsAreThoseOfFloat32) {
+  const DeviceScope scope(gpu());
+  struct Case {
+    Shape x, filter;
+  };
+  for (const DType dtype : {DType::bfloat16, DType::float16})
+    for (const Case& c : {Case{{64, 56, 56, 64}, {1, 1, 64, 256}}, Case{{3, 7, 5, 40}, {1, 1, 40, 24}},
+                          Case{{2, 5, 6, 7, 16}, {1, 1, 1, 16, 8}}}) {
+      SCOPED_TRACE(::testing::Message() << name(dtype) << ", " << c.x << " under " << c.filter);
+      const bool volumes = c.x.rank() == 5;
+      const auto all = [&](DType computed) {
+        const auto made = [&](const Shape& shape, uint64_t seed) {
+          return cast(cast(numbers(shape, seed), dtype), computed);
+        };
+        const Tensor x = made(c.x, 1), filter = made(c.filter, 2), bias = made({c.filter[-1]}, 3);
+        auto layer = function([&](const Tensor& in) {
+          return relu((volumes ? conv3d(in, filter) : conv2d(in, filter)) + bias);
+        });
+        const Tensor y = layer(x), dy = made(y.shape(), 4);
+        return volumes ? TensorList{y, conv3d_backprop_input(c.x, filter, dy),
+                                    conv3d_backprop_filter(x, c.filter, dy)}
+                       : TensorList{y, conv2d_backprop_input(c.x, filter, dy),
+                                    conv2d_backprop_filter(x, c.filter, dy)};
+      };
+      const TensorList got = all(dtype), again = all(dtype), want = all(DType::float32);
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_LT(relative_error(got[i], want[i]), 4e-3) << "result " << i;
+        EXPECT_EQ(relative_error(got[i], again[i]), 0) << "another call gave other bits, result " << i;
+      }
+    }
+}
+
 TEST_F(GpuProducts, AttentionAndItsGradientsHaveTheAccuracyOfFloat32) {
   const DeviceScope scope(gpu());
   struct Case {

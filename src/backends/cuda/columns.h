@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "backends/cuda/block.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/launch.h"
 
@@ -36,7 +37,7 @@ inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
 inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
 
 // The most chunks that one of join_threads() joins: all are in its registers, so that it waits for memory once.
-inline constexpr int kChunksPerThread = 32;
+inline constexpr int kChunksPerThread = 17;
 inline constexpr int64_t kMostChunks = kChunksPerThread * 32;
 
 // Of chunks that left a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
@@ -50,52 +51,65 @@ __device__ void load_chunks(const C* at, int64_t step, int64_t chunks, C (&value
   }
 }
 
-// Sums over the y threads of a block whose x threads are columns, into those with threadIdx.y == 0. `shared` has
-// kThreads places.
+// Where a thread is in a block of columns, and the columns of the block if each of its x threads has `unit`.
+__device__ inline int thread_in_block() { return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); }
+template <int unit>
+__device__ int columns_of_block() {
+  return static_cast<int>(blockDim.x) * unit;
+}
+// f(its number in the block, its number) for each of the columns that are those of `block`, in a thread of its own.
+template <int unit, class F>
+__device__ void each_column(int64_t block, int64_t n, F f) {
+  const int own = thread_in_block();
+  const int64_t column = block * columns_of_block<unit>() + own;
+  if (own < columns_of_block<unit>() && column < n) f(own, column);
+}
+
+// Folds over the y threads of a block of `threads`, whose x threads, a power of two up to 32, have `unit` neighbouring columns
+// each: the threads of a warp by shuffles, its results into `shared`, which has threads * unit places and which nobody
+// else still uses. Behind it folded_column() is the result of any of the block's columns.
+template <int threads, int unit, class C, class Op>
+__device__ void fold_columns(C (&values)[unit], C* shared, Op op) {
+  const int lanes = static_cast<int>(blockDim.x), thread = thread_in_block();
+#pragma unroll
+  for (int k = 0; k < unit; ++k)
+    for (int step = kWarp / 2; step >= lanes; step /= 2)
+      values[k] = op(values[k], shuffle_xor(values[k], step));
+  if (thread % kWarp < lanes) {
+    C* const to = shared + thread / kWarp * columns_of_block<unit>() + static_cast<int>(threadIdx.x) * unit;
+#pragma unroll
+    for (int k = 0; k < unit; ++k) to[k] = values[k];
+  }
+  __syncthreads();
+}
+template <int threads, int unit, class C, class Op>
+__device__ C folded_column(const C* shared, int column, Op op) {
+  C value = shared[column];
+#pragma unroll
+  for (int warp = 1; warp < threads / kWarp; ++warp)
+    value = op(value, shared[warp * columns_of_block<unit>() + column]);
+  return value;
+}
+// Sums where a thread has one column: in all threads of the column. `shared` has kThreads places.
 template <class C>
-__device__ C fold_columns(C value, C* shared) {
-  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
+__device__ C sum_column(C value, C* shared) {
+  C values[1] = {value};
   __syncthreads();
-  shared[at] = value;
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) shared[at] += shared[at + half * blockDim.x];
-  }
-  __syncthreads();
-  return shared[threadIdx.x];
+  fold_columns<kThreads>(values, shared, Add());
+  return folded_column<kThreads, 1>(shared, static_cast<int>(threadIdx.x), Add());
 }
 
-// The same for each of several columns of a thread; `shared` has kThreads * unit places.
-template <int unit, class C>
-__device__ void fold_columns(C (&values)[unit], C* shared) {
-  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < unit; ++k) shared[k * kThreads + at] = values[k];
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half)
-#pragma unroll
-      for (int k = 0; k < unit; ++k)
-        shared[k * kThreads + at] += shared[k * kThreads + at + half * blockDim.x];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < unit; ++k) values[k] = shared[k * kThreads + threadIdx.x];
+// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: `most` at a time, so that their loads are under way
+// together, and what is left by halves of that.
+template <int most, class F>
+__device__ void each_row_from(int64_t row, int64_t last, F f) {
+  for (; row + (most - 1) * blockDim.y < last; row += most * blockDim.y) f.template operator()<most>(row);
+  if constexpr (most > 1) each_row_from<most / 2>(row, last, f);
 }
-
-// Passes over columns that leave sums: as many blocks as run at once on a large GPU (132 multiprocessors), so that none is left
-// to run alone.
-inline constexpr int kSumBlocksEach = 3;
-inline constexpr int64_t kSumBlocks = 132 * kSumBlocksEach;
-
-// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: those of a thread, `most` at a time, so that their loads
-// are under way together.
+// Those of a thread.
 template <int most, class F>
 __device__ void each_row(int64_t first, int64_t last, F f) {
-  int64_t row = first + threadIdx.y;
-  for (; row + (most - 1) * blockDim.y < last; row += most * blockDim.y) f.template operator()<most>(row);
-  for (; row < last; row += blockDim.y) f.template operator()<1>(row);
+  each_row_from<most>(first + threadIdx.y, last, f);
 }
 
 // Neighbouring columns of a thread.

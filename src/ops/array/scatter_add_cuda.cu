@@ -96,7 +96,7 @@ __global__ void join_runs(const uint64_t* rows, int64_t count, uint64_t limit, T
   if (column < width)
     for (int64_t k = blockIdx.x + 1 + threadIdx.y; k <= last; k += blockDim.y)
       sum += parts[k * 2 * width + column];
-  sum = fold_columns(sum, shared);
+  sum = sum_column(sum, shared);
   if (threadIdx.y == 0 && column < width)
     out[static_cast<int64_t>(row) * width + column] =
         static_cast<T>(parts[(blockIdx.x * 2 + 1) * width + column] + sum);

@@ -13,22 +13,29 @@ __device__ double rounded_product(double a, double b) { return __dmul_rn(a, b); 
 __device__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
+// Blocks of passes that leave sums: as many as run at once on a large GPU (132 multiprocessors), so that none is left to run
+// alone.
+constexpr int64_t kProcessors = 132;
+constexpr int kMomentsEach = 4;  // on a multiprocessor
+
 // A chunk's mean and sum of squared distances from it.
 template <int unit, class T>
-__global__ void __launch_bounds__(kThreads, kSumBlocksEach)
+__global__ void __launch_bounds__(kThreads, kMomentsEach)
     moments(const T* x, Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads * unit];
+  __shared__ C shared[2][kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   // Sums of distances from an element of the column: these do not cancel as sums of the elements would.
-  C center[unit] = {}, sum[unit] = {}, squares[unit] = {};
+  C sum[unit] = {}, squares[unit] = {};
   if (column < n && first < last) {
-    load_columns(x + first * n + column, center);
-    each_row<8>(first, last, [&]<int rows>(int64_t row) {
+    const auto start = load_pack<T, unit>(x + first * n + column);
+    each_row<4>(first, last, [&]<int rows>(int64_t row) {
       Pack<T, unit> packs[rows];  // narrow until they are used: more of them fit
 #pragma unroll
       for (int r = 0; r < rows; ++r) packs[r] = load_pack<T, unit>(x + (row + r * blockDim.y) * n + column);
+      C center[unit];
+      start.get(center);  // not before: nobody is to wait for it alone
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
         C v[unit];
@@ -42,15 +49,15 @@ __global__ void __launch_bounds__(kThreads, kSumBlocksEach)
       }
     });
   }
-  fold_columns(sum, shared);
-  fold_columns(squares, shared);
-  if (threadIdx.y != 0 || column >= n) return;
-#pragma unroll
-  for (int k = 0; k < unit; ++k) {
-    const C mean = sum[k] / static_cast<C>(last - first);
-    sums[blockIdx.y * 2 * n + column + k] = center[k] + mean;
-    sums[(blockIdx.y * 2 + 1) * n + column + k] = max(squares[k] - sum[k] * mean, C(0));
-  }
+  fold_columns<kThreads>(sum, shared[0], Add());
+  fold_columns<kThreads>(squares, shared[1], Add());
+  each_column<unit>(blockIdx.x, first < last ? n : 0, [&](int own, int64_t i) {
+    const C total = folded_column<kThreads, unit>(shared[0], own, Add());
+    const C mean = total / static_cast<C>(last - first);
+    sums[blockIdx.y * 2 * n + i] = static_cast<C>(x[first * n + i]) + mean;
+    sums[(blockIdx.y * 2 + 1) * n + i] =
+        max(folded_column<kThreads, unit>(shared[1], own, Add()) - total * mean, C(0));
+  });
 }
 
 // `gamma` and `scale`: null where nobody needs the factor.
@@ -74,13 +81,13 @@ __global__ void join_moments(const Real<T>* sums, int64_t chunks, int64_t chunk_
 #pragma unroll
   for (int k = 0; k < kChunksPerThread; ++k) center += static_cast<double>(centers[k]) * rows_of(k);
   // NaN where there are no rows, as the mean of nothing is.
-  center = fold_columns(center, shared) / static_cast<double>(rows);
+  center = sum_column(center, shared) / static_cast<double>(rows);
 #pragma unroll
   for (int k = 0; k < kChunksPerThread; ++k) {
     const double distance = static_cast<double>(centers[k]) - center, more = rows_of(k);
     if (more > 0) squares += static_cast<double>(distances[k]) + distance * distance * more;
   }
-  squares = fold_columns(squares, shared);
+  squares = sum_column(squares, shared);
   if (threadIdx.y != 0 || i >= n) return;
   const double variance = squares / static_cast<double>(rows);
   means[i] = static_cast<C>(center);
@@ -121,8 +128,7 @@ struct SumsOperands {
   T* joined = nullptr;
 };
 template <Dy kind>
-constexpr int kSumsEach =
-    kind == Dy::as_is ? kSumBlocksEach : 2;  // blocks that run at once on a multiprocessor
+constexpr int kSumsEach = kind == Dy::as_is ? 3 : 2;  // blocks on a multiprocessor
 
 // For a chunk of rows: the sums of dy (x - mean) and of dy.
 template <Dy kind, int unit, class T>
@@ -131,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, kSumsEach<kind>)
   using C = Real<T>;
   using Packed = Pack<T, unit>;
   constexpr int kRows = kind == Dy::as_is ? 4 : kind == Dy::masked ? 6 : 3;  // as registers allow
-  __shared__ C shared[kThreads * unit];
+  __shared__ C shared[2][kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
@@ -180,14 +186,12 @@ __global__ void __launch_bounds__(kThreads, kSumsEach<kind>)
       }
     });
   }
-  fold_columns(along, shared);
-  fold_columns(sum, shared);
-  if (threadIdx.y != 0 || column >= n) return;
-#pragma unroll
-  for (int k = 0; k < unit; ++k) {
-    sums[blockIdx.y * 2 * n + column + k] = along[k];
-    sums[(blockIdx.y * 2 + 1) * n + column + k] = sum[k];
-  }
+  fold_columns<kThreads>(along, shared[0], Add());
+  fold_columns<kThreads>(sum, shared[1], Add());
+  each_column<unit>(blockIdx.x, n, [&](int own, int64_t i) {
+    sums[blockIdx.y * 2 * n + i] = folded_column<kThreads, unit>(shared[0], own, Add());
+    sums[(blockIdx.y * 2 + 1) * n + i] = folded_column<kThreads, unit>(shared[1], own, Add());
+  });
 }
 
 // Sums of the chunks' `along` and `sum` of column i, in the threads with threadIdx.y == 0.
@@ -203,8 +207,8 @@ __device__ void add_chunks(const C* sums, int64_t chunks, int64_t n, int64_t i, 
     along += static_cast<double>(alongs[k]);
     sum += static_cast<double>(sums_of[k]);
   }
-  along = fold_columns(along, shared);
-  sum = fold_columns(sum, shared);
+  along = sum_column(along, shared);
+  sum = sum_column(sum, shared);
 }
 
 template <class C>
@@ -273,13 +277,13 @@ class BatchNormBase : public Kernel {
   // The chunks' moments and sums; `join` makes something of them: join(grid).
   template <int unit, class T, class Join>
   void launch_moments(const T* x, Real<T>* sums, cudaStream_t stream, Join join) const {
-    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks);
+    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kProcessors * kMomentsEach);
     moments<unit><<<grid.blocks, grid.threads, 0, stream>>>(x, sums, rows_, n_, grid.chunk_rows);
     join(grid);
   }
   template <Dy kind, int unit, class T, class Join>
   void launch_sums(const SumsOperands<T>& operands, Real<T>* sums, cudaStream_t stream, Join join) const {
-    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kSumBlocks / kSumBlocksEach * kSumsEach<kind>);
+    const ColumnGrid grid(rows_, n_, unit, kMostChunks, kProcessors * kSumsEach<kind>);
     gradient_sums<kind, unit>
         <<<grid.blocks, grid.threads, 0, stream>>>(operands, sums, rows_, n_, grid.chunk_rows);
     join(grid);

@@ -1,11 +1,12 @@
 // Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products
-// in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; the others are cuDNN's. Images have the layout that it likes
-// best; filters are transposed to its order. Padding that differs on the two sides, which few of its algorithms know, is
-// written out.
+// in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; in 16 bits those of one tap are products of matrices; the
+// others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
+// the two sides, which few of its algorithms know, is written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
 #include "lockstep/device/config.h"
 #include "ops/array/strided_copy_cuda.h"
+#include "ops/matmul/matmul.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/conv_direct_cuda.h"
 #include "ops/nn/conv_loops_cuda.h"
@@ -220,6 +221,70 @@ class FoldedConvKernel final : public Kernel {
   size_t filter_, plan_place_;  // in the workspace, behind the images
 };
 
+// A convolution of one tap: the product of places x channels with the filter as it lies, which cuDNN wants transposed.
+class PointwiseConvKernel final : public Kernel {
+ public:
+  PointwiseConvKernel(const KernelRequest& request, const Operands& operands, std::unique_ptr<Kernel> product)
+      : makes_x_(conv_direction(request.op) == ConvDirection::backprop_input),
+        attrs_(request.attrs<ConvAttrs>()),
+        dtype_(request.dtype(0)),
+        product_(std::move(product)),
+        channels_(operands.y[-1]),
+        rows_(operands.y.size() / channels_) {}
+
+  size_t workspace_bytes() const override { return product_->workspace_bytes(); }
+
+  void launch(const LaunchArgs& args) const override {
+    // The gradient of the result is the left matrix.
+    void* pointers[] = {args.inputs[makes_x_ ? 1 : 0], args.inputs[makes_x_ ? 0 : 1], args.outputs[0]};
+    product_->launch({pointers, pointers + 2, args.workspace, args.stream});
+    if (attrs_.bias || attrs_.epilogue != Epilogue::none)
+      apply_epilogue(dtype_, args.outputs[0], attrs_.bias ? args.inputs[2] : nullptr, attrs_.epilogue, rows_,
+                     channels_, stream_of(args));
+  }
+
+ private:
+  bool makes_x_;
+  ConvAttrs attrs_;
+  DType dtype_;
+  std::unique_ptr<Kernel> product_;
+  int64_t channels_, rows_;
+};
+
+// Null where it is not one, or of numbers of channels that tensor cores do not like.
+std::unique_ptr<Kernel> prepare_pointwise(const KernelRequest& request, const Operands& operands) {
+  const auto& attrs = request.attrs<ConvAttrs>();
+  const Window& w = attrs.window;
+  const auto each_is = [](const Dims& values, int64_t value) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+  };
+  const int64_t in = operands.x[-1], out = operands.y[-1], places = operands.x.size() / in;
+  if (size_of(request.dtype(0)) != 2 || attrs.groups != 1 || !each_is(w.size, 1) || !each_is(w.strides, 1) ||
+      !each_is(w.before, 0) || !each_is(w.after, 0) || in % 8 != 0 || out % 8 != 0)
+    return nullptr;
+  const auto matrix = [&](int64_t rows, int64_t columns) {
+    const Shape shape{rows, columns};
+    return OperandLayout{{request.dtype(0), shape}, contiguous_strides(shape)};
+  };
+  const OperandLayout x = matrix(places, in), filter = matrix(in, out), y = matrix(places, out);
+  const auto direction = conv_direction(request.op);
+  const bool makes_x = direction == ConvDirection::backprop_input,
+             makes_filter = direction == ConvDirection::backprop_filter;
+  const OperandLayout factors[] = {makes_x ? y : x, makes_filter ? y : filter}, result = makes_x ? x
+                                                                                         : makes_filter
+                                                                                             ? filter
+                                                                                             : y;
+  auto product = find_kernel(DeviceKind::gpu, kMatmul, request.where)
+                     .prepare({.op = kMatmul,
+                               .attributes = MatmulAttrs{.transpose_a = makes_filter, .transpose_b = makes_x},
+                               .inputs = factors,
+                               .outputs = {&result, 1},
+                               .device = request.device,
+                               .threads = request.threads,
+                               .where = request.where});
+  return std::make_unique<PointwiseConvKernel>(request, operands, std::move(product));
+}
+
 std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   const Operands operands(request);
   const Window& window = request.attrs<ConvAttrs>().window;
@@ -229,6 +294,7 @@ std::unique_ptr<Kernel> prepare_conv(const KernelRequest& request) {
   if (auto kernel = prepare_conv_direct(request)) return kernel;
   if (!config::tensor_float_32_execution_enabled())
     if (auto kernel = prepare_conv_tf32x3(request)) return kernel;
+  if (auto kernel = prepare_pointwise(request, operands)) return kernel;
   const bool padded = !(window.before == window.after);
   const Window& planned = padded ? written_out(window) : window;
   const CudnnConvolution problem = problem_of(request, operands, planned);

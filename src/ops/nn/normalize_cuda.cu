@@ -251,7 +251,7 @@ template <int unit, class T>
 __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rstds, const T* dy,
                             Real<T>* sums, int64_t rows, int64_t n, int64_t chunk_rows) {
   using C = Real<T>;
-  __shared__ C shared[kThreads * unit];
+  __shared__ C shared[2][kThreads * unit];
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit;
   const int64_t first = blockIdx.y * chunk_rows, last = min(rows, first + chunk_rows);
   C along[unit] = {}, sum[unit] = {};
@@ -267,15 +267,13 @@ __global__ void weight_sums(const T* x, const Real<T>* means, const Real<T>* rst
         sum[k] += d[k];
       }
     }
-  fold_columns(along, shared);
-  if (means) fold_columns(sum, shared);
-  if (threadIdx.y != 0 || column >= n) return;
-  C* to = sums + blockIdx.y * (means ? 2 : 1) * n + column;
-#pragma unroll
-  for (int k = 0; k < unit; ++k) {
-    to[k] = along[k];
-    if (means) to[n + k] = sum[k];
-  }
+  fold_columns<kThreads>(along, shared[0], Add());
+  if (means) fold_columns<kThreads>(sum, shared[1], Add());
+  each_column<unit>(blockIdx.x, n, [&](int own, int64_t i) {
+    C* const to = sums + blockIdx.y * (means ? 2 : 1) * n + i;
+    to[0] = folded_column<kThreads, unit>(shared[0], own, Add());
+    if (means) to[n] = folded_column<kThreads, unit>(shared[1], own, Add());
+  });
 }
 
 template <class C, class P>
@@ -288,7 +286,7 @@ __global__ void add_chunks(const C* sums, int64_t chunks, int64_t n, P* dgamma, 
   load_chunks(sums + i, width, i < width ? chunks : 0, values);
 #pragma unroll
   for (int k = 0; k < kChunksPerThread; ++k) sum += values[k];
-  sum = fold_columns(sum, shared);
+  sum = sum_column(sum, shared);
   if (threadIdx.y == 0 && i < width) (i < n ? dgamma[i] : dbeta[i - n]) = static_cast<P>(sum);
 }
 

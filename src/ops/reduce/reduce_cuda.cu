@@ -100,13 +100,13 @@ __global__ void reduce_rows(const T* x, Output y, int64_t items, int64_t n, int6
 }
 
 // Items are (outer, chunk, block of columns) triples; a thread has `unit` neighbouring columns.
-constexpr int kColumnBlocksEach = 4;  // that run at once on a multiprocessor
+constexpr int kColumnThreads = 512, kColumnBlocksEach = 2;  // that run at once on a multiprocessor
 template <class Op, int unit, class T>
-__global__ void __launch_bounds__(kThreads, kColumnBlocksEach)
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocksEach)
     reduce_columns(const T* x, Output y, int64_t n, int64_t inner, int64_t across, int64_t chunks,
                    int64_t chunk) {
   using C = Computed<T>;
-  __shared__ C shared[unit][kThreads];
+  __shared__ C shared[kColumnThreads * unit];
   const int64_t item = blockIdx.x, outer = item / across / chunks, part = item / across % chunks;
   const int64_t column = (item % across * blockDim.x + threadIdx.x) * unit;
   const int64_t first = part * chunk, last = min(n, first + chunk);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksEach)
 #pragma unroll
   for (int k = 0; k < unit; ++k) value[k] = Op::template neutral<C>();
   if (column < inner)
-    each_row<8>(first, last, [&]<int rows>(int64_t i) {
+    each_row<unit == 1 ? 8 : 4>(first, last, [&]<int rows>(int64_t i) {
       Pack<T, unit> packs[rows];
 #pragma unroll
       for (int r = 0; r < rows; ++r)
@@ -130,18 +130,10 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksEach)
         for (int k = 0; k < unit; ++k) value[k] = Op()(value[k], v[k]);
       }
     });
-  const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int k = 0; k < unit; ++k) shared[k][at] = value[k];
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half)
-#pragma unroll
-      for (int k = 0; k < unit; ++k) shared[k][at] = Op()(shared[k][at], shared[k][at + half * blockDim.x]);
-  }
-  if (threadIdx.y == 0 && column < inner)
-#pragma unroll
-    for (int k = 0; k < unit; ++k) y.store((outer * chunks + part) * inner + column + k, shared[k][at]);
+  fold_columns<kColumnThreads>(value, shared, Op());
+  each_column<unit>(item % across, inner, [&](int own, int64_t i) {
+    y.store((outer * chunks + part) * inner + i, folded_column<kColumnThreads, unit>(shared, own, Op()));
+  });
 }
 
 __global__ void fill(Output y, int64_t count, float value) {
@@ -183,7 +175,7 @@ struct Stage {
       blocks = outer, least = 4096;
     } else {
       while (lanes > 1 && lanes / 2 * unit >= inner) lanes /= 2;
-      blocks = outer * across(unit), least = kThreads / lanes * 8;
+      blocks = outer * across(unit), least = kColumnThreads / lanes * 8;
     }
     chunks = std::clamp<int64_t>(most / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(1, n / least));
     chunk = ceil_div(n, chunks);
@@ -286,7 +278,7 @@ class ReduceKernel final : public Kernel {
       const auto kernel = grid.warps ? reduce_rows<Op, true, T> : reduce_rows<Op, false, T>;
       kernel<<<grid.blocks, grid.threads, 0, stream>>>(x, to, s.outer * s.chunks, s.n, s.chunks, s.chunk);
     } else {
-      const dim3 threads(static_cast<unsigned>(s.lanes), static_cast<unsigned>(kThreads / s.lanes));
+      const dim3 threads(static_cast<unsigned>(s.lanes), static_cast<unsigned>(kColumnThreads / s.lanes));
       constexpr int kUnit = kIs16Bit<T> ? 8 : 1;
       const bool units = kUnit > 1 && s.unit == kUnit && reinterpret_cast<uintptr_t>(from) % 16 == 0;
       const int64_t across = s.across(units ? kUnit : 1);
