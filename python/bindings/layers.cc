@@ -74,7 +74,7 @@ class WrittenCall final : public keras::CallForm {
 };
 
 template <class Base>
-class WrittenLayer final : public Base, public Written {
+class WrittenLayer : public Base, public Written {
  public:
   WrittenLayer(Any self, std::string class_name, LayerBaseOptions options, bool autocast,
                std::source_location where)
@@ -105,19 +105,13 @@ class WrittenLayer final : public Base, public Written {
     return given.is_none() ? Base::compute_mask(inputs, masks, results) : tensors(given);
   }
   bool autocast_inputs() const override { return autocast_; }
-  bool inputs_are_arguments() const override {
-    const nb::gil_scoped_acquire acquire;
-    return nb::cast<bool>(self().attr("_inputs_are_arguments"));
-  }
+  bool inputs_are_arguments() const override { return has("_inputs_are_arguments"); }
   std::shared_ptr<const keras::CallForm> read_call(const Json& args, const Json& kwargs) const override {
     const nb::gil_scoped_acquire acquire;
     const nb::object form = self().attr("_form_of_file")(python::to_python(args), python::to_python(kwargs));
     return form.is_none() ? nullptr : std::make_shared<WrittenCall>(form);
   }
-  bool supports_masking() const override {
-    const nb::gil_scoped_acquire acquire;
-    return nb::cast<bool>(self().attr("supports_masking"));
-  }
+  bool supports_masking() const override { return has("supports_masking"); }
   std::optional<bool> training_by_default() const override {
     const nb::gil_scoped_acquire acquire;
     const nb::object value = self().attr("_training_by_default");
@@ -127,6 +121,45 @@ class WrittenLayer final : public Base, public Written {
   std::string module() const override {
     const nb::gil_scoped_acquire acquire;
     return nb::cast<std::string>(self().attr("_name_in_files"));
+  }
+  Json build_config() const override {
+    const nb::gil_scoped_acquire acquire;
+    return json(self().attr("_build_config_for_engine")());
+  }
+  void build_from_config(const Json& config) override {
+    const nb::gil_scoped_acquire acquire;
+    self().attr("_build_of_file")(python::to_python(config));
+  }
+  bool keeps_values() const override { return has("_keeps_values"); }
+  LayerBase::Named<Tensor> kept_values() const override {
+    const nb::gil_scoped_acquire acquire;
+    LayerBase::Named<Tensor> named;
+    for (const auto& [name, value] : nb::cast<nb::dict>(self().attr("_values_for_file")()))
+      named.emplace_back(nb::cast<std::string>(name), tensor(value));
+    return named;
+  }
+  void restore_values(const LayerBase::Named<Tensor>& values) override {
+    const nb::gil_scoped_acquire acquire;
+    nb::dict named;
+    for (const auto& [name, value] : values) named[name.c_str()] = python::to_python(value);
+    self().attr("_values_of_file")(named);
+  }
+  bool keeps_files() const override { return has("_keeps_files"); }
+  LayerBase::Named<std::string> kept_files() const override {
+    const nb::gil_scoped_acquire acquire;
+    LayerBase::Named<std::string> named;
+    if (!keeps_files()) return named;
+    for (const auto& [name, bytes] : nb::cast<nb::dict>(self().attr("_files_for_file")())) {
+      const auto given = nb::cast<nb::bytes>(bytes);
+      named.emplace_back(nb::cast<std::string>(name), std::string(given.c_str(), given.size()));
+    }
+    return named;
+  }
+  void restore_files(const LayerBase::Named<std::string>& files) override {
+    const nb::gil_scoped_acquire acquire;
+    nb::dict named;
+    for (const auto& [name, bytes] : files) named[name.c_str()] = nb::bytes(bytes.data(), bytes.size());
+    self().attr("_files_of_file")(named);
   }
   // Files name layers by the attributes that hold them, as Keras' do.
   std::vector<std::string> stored_names() const override {
@@ -150,7 +183,29 @@ class WrittenLayer final : public Base, public Written {
   void penalize(const Tensor& loss) override { this->add_loss(loss); }
 
  private:
+  // Whether an attribute is true.
+  bool has(const char* attribute) const {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<bool>(self().attr(attribute));
+  }
+
   bool autocast_;
+};
+
+// A model that is written in Python.
+class WrittenModel final : public WrittenLayer<ModelBase> {
+ public:
+  using WrittenLayer::WrittenLayer;
+  Json compile_config() const override {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object config = self().attr("_compile_config_for_engine")();
+    return config.is_none() ? ModelBase::compile_config() : json(config);
+  }
+  void compile_from_config(const Json& config, std::source_location where) override {
+    const nb::gil_scoped_acquire acquire;
+    if (!nb::cast<bool>(self().attr("_compile_of_file")(python::to_python(config))))
+      ModelBase::compile_from_config(config, where);
+  }
 };
 
 Written& written(const Layer& layer) {
@@ -460,6 +515,7 @@ void bind_layers(nb::module_& m) {
       .def("count_params", [](const Layer& l) { return l.count_params(here()); })
       .def("losses", [](const Layer& l) { return python::to_python(l.losses(here())); })
       .def("layers", [](const Layer& l) { return l.layers(here()); })
+      .def("stored_names", [](const Layer& l) { return l.base()->stored_names(); })
       .def("add_weight",
            [](const Layer& l, const std::string& name, Any size, Any type, Any initial, Any regularizer,
               Any constraint, bool trainable) {
@@ -477,10 +533,16 @@ void bind_layers(nb::module_& m) {
       .def("add_loss", [](const Layer& l, Any loss) { written(l).penalize(tensor(loss)); });
   m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,
                             const std::string& dtype) {
-    return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenLayer<ModelBase>>(
+    return Model(std::static_pointer_cast<ModelBase>(std::make_shared<WrittenModel>(
         self, class_name, base_options(name, trainable, dtype, nb::none()), true, here())));
   });
   m.def("register_object", &register_object);
+  // make(configuration) gives the handle of a layer of Keras' own, or None: the engine makes it.
+  m.def("register_keras_layer", [](const std::string& class_name, Any make) {
+    keras::register_keras_layer(class_name, maker<Layer>(make, [](const nb::object& made) {
+                                  return made.is_none() ? Layer() : nb::cast<Layer>(made);
+                                }));
+  });
   // make(entry of a file) gives the handle of an operation between layers.
   m.def("register_operations", [](Any make) { keras::register_operations(maker_of_handles<Layer>(make)); });
   m.def("remat", [](Any f) {

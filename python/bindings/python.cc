@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <typeinfo>
 
 #include "lockstep/base/errors.h"
 
@@ -237,6 +238,8 @@ void bind_errors(nb::module_& m) {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
       raise(error);
+    } catch (const std::bad_cast&) {  // of nb::cast()
+      PyErr_SetString(PyExc_TypeError, "an argument, or something in it, is not of the kind that is taken here");
     }
   });
   m.def("introduce", [](nb::handle as_tensor, nb::handle dtypes, nb::handle as_dtype, nb::handle error,

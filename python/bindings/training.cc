@@ -3,6 +3,7 @@
 
 #include "keras.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/image.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/data.h"
@@ -527,6 +528,15 @@ void bind_models(nb::module_& m) {
                   })
       .def_static("from_json", [](const std::string& text) { return Model::from_json(text, here()); })
       .def("to_json", [](const Model& model, int indent) { return model.to_json(indent, here()); })
+      // The engine's own, which classes of Python may replace.
+      .def("compile_config",
+           [](const Model& model) {
+             return python::to_python(model.model_base(here()).ModelBase::compile_config());
+           })
+      .def("compile_from_config",
+           [](const Model& model, Any config) {
+             model.model_base(here()).ModelBase::compile_from_config(json(config), here());
+           })
       .def("compile",
            [](const Model& model, const Optimizer& optimizer, Any loss, Any loss_weights, Any metrics,
               Any weighted_metrics, bool run_eagerly, int64_t steps_per_execution, bool auto_scale_loss) {
@@ -694,23 +704,27 @@ void bind_training(nb::module_& m) {
   });
   m.def("normalize",
         [](Any x, int axis, int order) { return keras::utils::normalize(tensor(x), axis, order, here()); });
-  m.def("image_dataset_from_directory", [](const std::string& directory, nb::dict s) -> nb::tuple {
-    keras::utils::ImageOptions options{
-        .color_mode = setting<std::string>(s, "color_mode", "rgb"),
-        .interpolation = {setting<std::string>(s, "interpolation", "bilinear"), here()},
-        .crop_to_aspect_ratio = setting<bool>(s, "crop_to_aspect_ratio", false)};
-    options.image_size = nb::cast<std::vector<int64_t>>(s["image_size"]);
-    options.files = {.label_mode = setting<std::string>(s, "label_mode", "int"),
-                     .class_names = nb::cast<std::vector<std::string>>(s["class_names"]),
-                     .shuffle = setting<bool>(s, "shuffle", true),
-                     .validation_split = setting<double>(s, "validation_split", 0),
-                     .subset = setting<std::string>(s, "subset", "")};
-    if (!s["seed"].is_none()) options.files.seed = nb::cast<uint64_t>(s["seed"]);
+  // (labels or None, names of the classes, paths) of the images of a folder.
+  m.def("image_files_from_directory", [](const std::string& directory, nb::dict s) {
+    keras::utils::DirectoryOptions options{
+        .label_mode = setting<std::string>(s, "label_mode", "int"),
+        .class_names = nb::cast<std::vector<std::string>>(s["class_names"]),
+        .shuffle = setting<bool>(s, "shuffle", true),
+        .validation_split = setting<double>(s, "validation_split", 0),
+        .subset = setting<std::string>(s, "subset", "")};
+    if (!s["seed"].is_none()) options.seed = nb::cast<uint64_t>(s["seed"]);
+    const auto files = keras::utils::image_files_from_directory(directory, options, here());
+    return nb::make_tuple(files.y.defined() ? nb::cast(files.y) : nb::none(), files.class_names,
+                          files.file_paths);
+  });
+  m.def("decode_image_files", [](const std::vector<std::string>& paths, std::vector<int64_t> size,
+                                 int channels, const std::string& interpolation, bool crop_to_aspect_ratio) {
+    const data::DecodeOptions options{
+        .image_size = std::move(size),
+        .channels = channels,
+        .resize = {.interpolation = {interpolation, here()}, .crop_to_aspect_ratio = crop_to_aspect_ratio}};
     const std::source_location where = here();
-    const auto made =
-        released([&] { return keras::utils::image_dataset_from_directory(directory, options, where); });
-    return nb::make_tuple(made.x, made.y.defined() ? nb::cast(made.y) : nb::none(), made.class_names,
-                          made.file_paths);
+    return released([&] { return data::decode_image_files(paths, options, where); });
   });
   m.def("pad_sequences", [](const std::vector<std::vector<int32_t>>& sequences, int64_t maxlen,
                             std::string padding, std::string truncating, int32_t value) {

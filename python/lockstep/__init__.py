@@ -20,6 +20,12 @@ from . import config, data, distribute, image, io, linalg, math, nn, random, str
 from .config import device
 from . import keras  # noqa: F401
 from . import _names
+from .keras._operations import between_layers as _between_layers
+
+# Values of models that are being put together may be given to functions of TensorFlow's, too.
+for _module in (image, linalg, math, nn):
+    vars(_module).update(_between_layers(vars(_module), _module.__name__))
+globals().update(_between_layers(globals(), "lockstep.tf"))
 
 __version__ = "0.1.0"
 

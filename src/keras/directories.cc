@@ -92,15 +92,21 @@ ImageExamples image_dataset_from_directory(const std::string& directory, const I
       kChannels[choose(kOp, "color_mode", options.color_mode, {"grayscale", "rgb", "rgba"}, where)];
   const data::ResizeOptions resize{.interpolation = options.interpolation,
                                    .crop_to_aspect_ratio = options.crop_to_aspect_ratio};
-  const LabelledFiles listing = list(kOp, directory, options.files, data::kImageExtensions, where);
-
+  ImageFiles files = image_files_from_directory(directory, options.files, where);
   ImageExamples examples;
-  examples.y = labels(kOp, listing, options.files.label_mode, where);
-  examples.class_names = listing.class_names;
-  examples.file_paths = paths(listing);
+  examples.y = files.y;
+  examples.class_names = std::move(files.class_names);
+  examples.file_paths = std::move(files.file_paths);
   examples.x = data::decode_image_files(
       examples.file_paths, {.image_size = options.image_size, .channels = channels, .resize = resize}, where);
   return examples;
+}
+
+ImageFiles image_files_from_directory(const std::string& directory, const DirectoryOptions& options,
+                                      std::source_location where) {
+  constexpr const char* kOp = "image_dataset_from_directory";
+  const LabelledFiles listing = list(kOp, directory, options, data::kImageExtensions, where);
+  return {labels(kOp, listing, options.label_mode, where), listing.class_names, paths(listing)};
 }
 
 TextExamples text_dataset_from_directory(const std::string& directory, const DirectoryOptions& options,

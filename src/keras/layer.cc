@@ -552,12 +552,21 @@ std::map<std::string, std::string>& user_classes() {
 }
 }  // namespace
 
-// What build_config has: one shape, or a list of them.
-static std::vector<Shape> input_shapes(const Json& json) {
+Json LayerBase::build_config() const {
+  // Keras' layers of several arguments name the shapes one by one; their first call builds them as well.
+  if (build_shapes_.empty() || inputs_are_arguments()) return {};
+  Json all = Json::list();
+  for (const Shape& shape : build_shapes_) all.push_back(to_json(shape));
+  return Json::object({{"input_shape", build_shapes_.size() == 1 ? all.at(0) : all}});
+}
+
+// One shape, or a list of them.
+void LayerBase::build_from_config(const Json& config) {
+  const Json& given = config.at("input_shape");
+  const bool several = given.is_list() && !given.items().empty() && given.items()[0].is_list();
   std::vector<Shape> shapes;
-  const bool several = json.is_list() && !json.items().empty() && json.items()[0].is_list();
-  for (const Json& one : several ? json.items() : Json::List{json}) from_json(one, shapes.emplace_back());
-  return shapes;
+  for (const Json& one : several ? given.items() : Json::List{given}) from_json(one, shapes.emplace_back());
+  ensure_built(shapes, std::source_location::current());
 }
 
 Json Layer::serialize(std::source_location where) const {
@@ -566,21 +575,20 @@ Json Layer::serialize(std::source_location where) const {
   const std::string module = base_->module();
   Json json = serialized(module, class_name(), base_->get_config());
   SharedLayersWritten::mark(*base_, json);
-  // A front that has classes of its own, two of one name perhaps, says what they were registered by in the module's place.
+  // A front that has classes of its own, two of one name perhaps, says what they were registered by in the module's place:
+  // "Package>Name", or "module:Name" of one that was not.
   if (module.find('>') != std::string::npos) {
     json.set("module", nullptr);
     json.set("registered_name", module);
+  } else if (const size_t colon = module.find(':'); colon != std::string::npos) {
+    json.set("module", module.substr(0, colon));
+    json.set("registered_name", module.substr(colon + 1));
   } else if (const auto registered = user_classes().find(class_name()); registered != user_classes().end()) {
     json.set("module", nullptr);
     json.set("registered_name", registered->second);
   }
-  // Keras' layers of several arguments name the shapes one by one; their first call builds them as well.
-  if (const std::vector<Shape>& shapes = base_->build_shapes();
-      built() && !shapes.empty() && !base_->inputs_are_arguments()) {
-    Json all = Json::list();
-    for (const Shape& shape : shapes) all.push_back(to_json(shape));
-    json.set("build_config", Json::object({{"input_shape", shapes.size() == 1 ? all.at(0) : all}}));
-  }
+  if (const Json build = built() ? base_->build_config() : Json(); !build.is_null())
+    json.set("build_config", build);
   return json;
 }
 
@@ -592,7 +600,7 @@ Layer Layer::deserialize(const Json& json, std::source_location where) {
   // A model of a user's own is not called while it is read, so that nothing else would make its weights.
   if (user_classes().contains(layer.class_name()) && !layer.built())
     if (const Json* build = json.find("build_config"); build && build->is_object())
-      layer.build(input_shapes(build->at("input_shape")), where);
+      layer.base()->build_from_config(*build);
   return layer;
 }
 
@@ -609,6 +617,10 @@ void register_layer(const std::string& class_name, std::function<Layer(const Jso
   const std::string registered = packaged ? class_name : "Custom>" + class_name;
   layer_registry().add(class_name, std::move(make), {registered});
   user_classes()[packaged ? class_name.substr(package + 1) : class_name] = registered;
+}
+
+void register_keras_layer(const std::string& class_name, std::function<Layer(const Json& config)> make) {
+  layer_registry().extend(class_name, std::move(make));
 }
 
 }  // namespace lockstep::keras

@@ -889,7 +889,9 @@ std::function<Layer(const Json& entry)>& maker_of_operations() {
 }
 
 bool is_module_of_operations(const std::string& module) {
-  return module.starts_with("keras.src.ops.") || module.starts_with("keras.src.activations.");
+  // Keras', and a front's own.
+  return module.starts_with("keras.src.ops.") || module.starts_with("keras.src.activations.") ||
+         module.starts_with("lockstep.");
 }
 
 }  // namespace

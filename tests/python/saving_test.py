@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pickle
 import tempfile
 import unittest
 import zipfile
@@ -11,6 +12,7 @@ import numpy as np
 
 import lockstep as tf
 from lockstep import keras
+from lockstep.keras import ops
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "keras" / "testdata"
 
@@ -41,6 +43,80 @@ class Mixed(keras.layers.Layer):
 
     def call(self, x, others, scale=2.0, training=False):
         return x * self.gain + others["b"] * scale - others["a"][0] * (5.0 if training else 1.0)
+
+
+@keras.saving.register_keras_serializable("Tests")
+class Keeper(keras.layers.Layer):
+    """What it keeps in files is its own affair."""
+
+    def __init__(self, words=(), **kwargs):
+        super().__init__(**kwargs)
+        self.words = list(words)
+
+    def build(self, input_shape):
+        self.table = self.add_weight(shape=(input_shape[-1],), initializer="random_normal", name="table")
+
+    def call(self, x):
+        return x * self.table + float(len(self.words))
+
+    def get_build_config(self):
+        return {"size": int(self.table.shape[0])}
+
+    def build_from_config(self, config):
+        self.built_for = config["size"]
+        self.build((None, config["size"]))
+
+    def save_own_variables(self, store):
+        store["table"] = self.table.numpy() * 4.0
+
+    def load_own_variables(self, store):
+        self.table.assign(store["table"] / 4.0)
+
+    def save_assets(self, folder):
+        pathlib.Path(folder, "words.txt").write_text("\n".join(self.words))
+
+    def load_assets(self, folder):
+        self.words = pathlib.Path(folder, "words.txt").read_text().split("\n")
+
+    def get_config(self):
+        return super().get_config()
+
+
+@keras.saving.register_keras_serializable("Tests")
+class Compiled(keras.Model):
+    """compile() takes what it likes."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def compile(self, rate):
+        super().compile(keras.optimizers.Adam(rate), "mse")
+        self.said = {"rate": rate}
+
+    def get_compile_config(self):
+        return self.said
+
+    def compile_from_config(self, config):
+        self.compile(**config)
+
+
+@keras.saving.register_keras_serializable("Tests")
+class Scaled(keras.layers.Dense):
+    """One of the library's layers with another call()."""
+
+    def __init__(self, units, scale=2.0, **kwargs):
+        super().__init__(units, **kwargs)
+        self.scale = scale
+
+    def call(self, x):
+        return super().call(x) * self.scale
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
 
 
 class Residual(keras.Model):
@@ -215,12 +291,23 @@ class Saving(unittest.TestCase):
                          "DotProductAttention")
         self.assertEqual(self.check_ops(lambda x: ops.reshape(ops.normalize(x, order=1), (-1, 24))), ["Normalize", "Reshape"])
 
-    def test_an_op_that_files_cannot_hold_is_told(self):
+    def test_functions_of_tensorflow_between_layers(self):
+        made = self.check_ops(lambda x, y: tf.reduce_mean(tf.nn.relu(x) * tf.math.square(y), axis=[1, 2]), 2)
+        self.assertEqual(made, ["Relu", "Square", "Multiply", "ReduceMean"])
+        self.assertEqual(self.check_ops(lambda x: tf.concat([x, tf.expand_dims(x[:, :, 0], -1)], axis=-1)), ["GetItem", "ExpandDims", "Concat"])
+        self.assertEqual(self.check_ops(lambda x: tf.reshape(x, [-1, 24])), ["Reshape"])
+        with self.assertRaisesRegex(tf.errors.OpError, "shape"):
+            tf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))
+
+    def test_an_op_of_a_lambda_or_of_no_name(self):
         x = keras.Input((4,))
         model = keras.Model(x, keras.ops.vectorized_map(lambda row: row * 2.0, x))
         np.testing.assert_allclose(model(self.x), self.x * 2.0)
+        model.save(self.path("m.keras"))
         with self.assertRaisesRegex(ValueError, "lambda"):
-            model.save(self.path("m.keras"))
+            keras.models.load_model(self.path("m.keras"))
+        for other in (keras.models.load_model(self.path("m.keras"), safe_mode=False), keras.models.clone_model(model)):
+            np.testing.assert_allclose(other(self.x), self.x * 2.0)
         text = keras.Model(x, keras.ops.square(x)).to_json().replace('"Square"', '"Cube"')
         with self.assertRaisesRegex(ValueError, "Cube"):
             keras.models.model_from_json(text)
@@ -236,6 +323,72 @@ class Saving(unittest.TestCase):
         for other in (keras.models.load_model(self.path("m.keras")),
                       keras.models.clone_model(model, clone_function=lambda layer: layer)):
             np.testing.assert_allclose(other(given), expected)
+
+    def test_layers_that_keep_what_they_like(self):
+        model = keras.Sequential([keras.Input((4,)), Keeper(["a", "b"])])
+        model.save(self.path("m.keras"))
+        with zipfile.ZipFile(self.path("m.keras")) as archive:
+            self.assertEqual(archive.read("assets/layers/keeper/words.txt"), b"a\nb")
+        other = keras.models.load_model(self.path("m.keras"))
+        self.assert_same(model, other)
+        self.assertEqual(other.layers[0].words, ["a", "b"])
+        self.assertEqual(other.layers[0].built_for, 4)
+        self.assertEqual(len(other.weights), 1)
+
+    def test_models_compiled_in_their_own_way(self):
+        model = Compiled()
+        model.compile(rate=0.5)
+        model(self.x)
+        model.fit(self.x, self.x, verbose=0)
+        model.save(self.path("m.keras"))
+        self.assertEqual(self.config(self.path("m.keras"))["compile_config"], {"rate": 0.5})
+        other = keras.models.load_model(self.path("m.keras"))
+        self.assertEqual(other.said, {"rate": 0.5})
+        for one in (model, other):
+            one.fit(self.x, self.x, verbose=0, shuffle=False)
+        self.assert_same(model, other)
+
+    def test_classes_derived_from_layers(self):
+        model = keras.Sequential([keras.Input((4,)), Scaled(3, scale=2.0), keras.layers.Dense(4)])
+        scaled = model.layers[0]
+        self.assertEqual((scaled.kernel.shape, scaled.units, scaled.scale), ((4, 3), 3, 2.0))
+        self.assertEqual(len(scaled.weights), 2)
+        model.save(self.path("m.keras"))
+        other = keras.models.load_model(self.path("m.keras"))
+        self.assertIsInstance(other.layers[0], Scaled)
+        self.assert_same(model, other)
+        plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="scaled"), keras.layers.Dense(4)])
+        model.save_weights(self.path("w.weights.h5"))
+        with self.assertRaisesRegex(ValueError, "layers/dense/vars"):
+            plain.load_weights(self.path("w.weights.h5"))
+
+    def test_a_build_that_somebody_calls_is_the_only_one(self):
+        layer = Amplified()
+        layer.build((None, 4))
+        self.assertTrue(layer.built)
+        layer(self.x)
+        self.assertEqual(len(layer.weights), 1)
+
+    def test_lambdas_are_read_where_files_are_trusted(self):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), keras.layers.Lambda(lambda x, by=2.0: ops.tanh(x) * by)])
+        model.save(self.path("m.keras"))
+        with self.assertRaisesRegex(ValueError, "safe_mode=False"):
+            keras.models.load_model(self.path("m.keras"))
+        self.assert_same(model, keras.models.load_model(self.path("m.keras"), safe_mode=False))
+        named = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(doubled_relu)])
+        named.save(self.path("n.keras"))
+        self.assert_same(named, keras.models.load_model(self.path("n.keras"), custom_objects={"doubled_relu": doubled_relu}))
+        self.assert_same(model, pickle.loads(pickle.dumps(model)))
+
+    def test_states_by_path(self):
+        model = self.mlp()
+        model.fit(self.x, self.x, verbose=0)
+        tree = model.get_state_tree("numpy_array")
+        name = model.layers[0].name
+        np.testing.assert_array_equal(tree["trainable_variables"][model.name][name]["kernel"], model.layers[0].kernel.numpy())
+        model.set_weights([np.zeros(w.shape, np.float32) for w in model.weights])
+        model.set_state_tree({"trainable_variables": tree["trainable_variables"]})
+        np.testing.assert_array_equal(tree["trainable_variables"][model.name][name]["kernel"], model.layers[0].kernel.numpy())
 
     def test_two_classes_of_one_name_are_kept_apart(self):
         mine = Amplified

@@ -46,6 +46,15 @@ struct ImageExamples : datasets::Examples {  // x: float32 (n, height, width, ch
 ImageExamples image_dataset_from_directory(const std::string& directory, const ImageOptions& options = {},
                                            std::source_location where = std::source_location::current());
 
+// The same files without what is in them: for who reads them when they are needed (data::decode_image_files).
+struct ImageFiles {
+  Tensor y;  // undefined where label_mode is "none"
+  std::vector<std::string> class_names;
+  std::vector<std::string> file_paths;
+};
+ImageFiles image_files_from_directory(const std::string& directory, const DirectoryOptions& options = {},
+                                      std::source_location where = std::source_location::current());
+
 struct TextExamples {
   std::vector<std::string> texts;
   Tensor y;

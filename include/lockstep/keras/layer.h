@@ -323,8 +323,24 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   virtual std::string module() const { return "keras.layers"; }
 
   // Where Keras' files keep the layers inside, in the order of layers(): "cell", "forward_layer". Empty for one that they do
-  // not keep. Default: "layers/" and the class in snake case, numbered.
+  // not keep; "." for one whose weights are this layer's own: what is inside of it is kept as if it were inside of this one.
+  // Default: "layers/" and the class in snake case, numbered.
   virtual std::vector<std::string> stored_names() const;
+
+  // "build_config" of Keras' files: what the weights are made of before anything is called. Default: the shapes of its inputs.
+  virtual Json build_config() const;
+  virtual void build_from_config(const Json& config);
+
+  // What files keep of a layer that keeps something else than its own weights, numbered: tensors by name among the weights, and
+  // files of its own, as bytes by name, in a model's archive.
+  template <class Value>
+  using Named = std::vector<std::pair<std::string, Value>>;
+  virtual bool keeps_values() const { return false; }
+  virtual Named<Tensor> kept_values() const { return {}; }
+  virtual void restore_values(const Named<Tensor>&) {}
+  virtual bool keeps_files() const { return false; }
+  virtual Named<std::string> kept_files() const { return {}; }
+  virtual void restore_files(const Named<std::string>&) {}
 
   const std::string& class_name() const { return class_name_; }
   const std::string& name() const { return options_.name; }
@@ -420,6 +436,10 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
 
 // Makes layers of your own readable from files: `make` gets what get_config() wrote.
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
+
+// Makes layers of Keras' own that this library has not, or not in every form, readable from files. An undefined layer leaves the
+// configuration to the library.
+void register_keras_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
 
 // Makes operations of keras.ops between layers, of their entries in a model's file, in the place of those of this library: for a
 // front that has functions for all of them.

@@ -337,8 +337,13 @@ class ModelBase : public LayerBase {
   virtual std::vector<std::string> input_names() const;
   virtual std::vector<std::string> output_names(size_t count) const;
 
+  // "compile_config" of Keras' files. Default: what it was compiled with, and compile() of that.
+  virtual Json compile_config() const;
+  virtual void compile_from_config(const Json& config, std::source_location where);
+
   std::string module() const override { return "keras"; }
   Trainer& trainer() { return *trainer_; }
+  const Trainer& trainer() const { return *trainer_; }
 
  private:
   std::unique_ptr<Trainer> trainer_;

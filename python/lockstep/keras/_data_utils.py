@@ -104,7 +104,7 @@ def image_dataset_from_directory(directory, labels="inferred", label_mode="int",
                                  image_size=(256, 256), shuffle=True, seed=None, validation_split=None, subset=None,
                                  interpolation="bilinear", follow_links=False, crop_to_aspect_ratio=False,
                                  pad_to_aspect_ratio=False, data_format=None, format="tf", verbose=True):
-    """The JPEG and PNG images of a folder, one folder a class, as batches of (images, labels)."""
+    """The JPEG and PNG images of a folder, one folder a class, as batches of (images, labels). They are read when they are needed."""
     _of_this_format("image_dataset_from_directory", format)
     if pad_to_aspect_ratio or data_format == "channels_first":
         raise NotImplementedError("image_dataset_from_directory: images are cropped or stretched (no pad_to_aspect_ratio), channels come last")
@@ -114,20 +114,30 @@ def image_dataset_from_directory(directory, labels="inferred", label_mode="int",
         return tuple(image_dataset_from_directory(directory, labels, label_mode, class_names, color_mode, batch_size, image_size, shuffle,
                                                   seed, validation_split, part, interpolation, follow_links, crop_to_aspect_ratio,
                                                   verbose=verbose) for part in ("training", "validation"))
-    x, y, names, paths = _lockstep.image_dataset_from_directory(os.fspath(directory), {
+    if color_mode not in _CHANNELS:
+        raise ValueError(f"image_dataset_from_directory: color_mode is one of {', '.join(_CHANNELS)}, received {color_mode!r}")
+    y, names, paths = _lockstep.image_files_from_directory(os.fspath(directory), {
         "label_mode": "none" if labels is None or label_mode is None else label_mode, "class_names": list(class_names or ()),
-        "shuffle": bool(shuffle), "seed": seed, "validation_split": float(validation_split or 0), "subset": subset or "",
-        "image_size": [int(size) for size in image_size], "color_mode": color_mode, "interpolation": interpolation,
-        "crop_to_aspect_ratio": bool(crop_to_aspect_ratio)})
+        "shuffle": bool(shuffle), "seed": seed, "validation_split": float(validation_split or 0), "subset": subset or ""})
     if verbose:
         print(f"Found {len(paths)} files" + (f" belonging to {len(names)} classes." if names else "."))
-    whole = _Dataset.from_tensor_slices(x if y is None else (x, y))
+    height, width = (int(size) for size in image_size)
+
+    def images(numbers):
+        chosen = [paths[number] for number in np.atleast_1d(np.asarray(numbers))]
+        made = _lockstep.decode_image_files(chosen, [height, width], _CHANNELS[color_mode], interpolation, bool(crop_to_aspect_ratio))
+        return made if numbers.ndim else made[0]
+    numbers = np.arange(len(paths), dtype=np.int64)
+    whole = _Dataset.from_tensor_slices(numbers if y is None else (numbers, y))
     if shuffle:
         whole = whole.shuffle(len(paths), seed=seed)
     whole = whole if batch_size is None else whole.batch(batch_size)
-    whole = whole.prefetch(2)
+    whole = whole.map(images if y is None else lambda numbers, label: (images(numbers), label)).prefetch(2)
     whole.class_names, whole.file_paths = names, paths
     return whole
+
+
+_CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 
 
 def _of_this_format(what, format):

@@ -1,8 +1,11 @@
 """Layer: what all layers of Python are, those of the engine and those that are written in Python."""
 
+import functools
 import inspect
 import itertools
+import pathlib
 import re
+import tempfile
 import threading
 import weakref
 
@@ -16,6 +19,7 @@ from . import saving, tree
 from ._configured import serialized
 from ._keras_tensor import Input
 from .backend import standardize_dtype
+from .random import SeedGenerator
 
 _objects = weakref.WeakValueDictionary()  # the object of Python for a layer of the engine
 _variables = weakref.WeakValueDictionary()  # the object of Python for a variable, by its number
@@ -55,7 +59,7 @@ def wrapped(handle):
 
 def is_operation(handle):
     """Whether a layer of the engine stands for an op between layers."""
-    return handle.module.startswith(("keras.src.ops.", "keras.src.activations."))
+    return handle.module.startswith(("keras.src.ops.", "keras.src.activations.", "lockstep."))
 
 
 class Layer:
@@ -140,10 +144,13 @@ class Layer:
 
     def build(self, *input_shape, **named):
         """Makes the weights, by add_weight()."""
-        shapes = [shape for shape in (*input_shape, *named.values()) if shape is not None]
-        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
+        inner = self.__dict__.get("_inner")
+        handle = inner if inner is not None else None if self._is_written else self._handle
         if handle is not None:
-            handle.build([_sizes(shape) for given in shapes for shape in _shape_leaves(given)])
+            handle.build(shapes_in((*input_shape, *named.values())))
+        if inner is not None:  # they are those of this layer
+            for weight in inner.weights():
+                self._hold(weight)
 
     _engine_build = build  # a class with another one makes its weights itself
 
@@ -195,7 +202,9 @@ class Layer:
         if self._is_written:
             policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": self._handle.dtype_policy}, "registered_name": None}
             config = {"name": self.name, "trainable": self.trainable, "dtype": policy}
-            if type(self).get_config is not Layer.get_config or type(self).__init__ is Layer.__init__:
+            if "_inner" in self.__dict__:
+                config = {**self._inner.get_config(), **config}
+            if type(self).get_config is not Layer.get_config or type(self).__init__ is Layer.__init__ or "_inner" in self.__dict__:
                 return config
             # A class that says nothing of its own: the arguments of its constructor, and of these here those that it takes.
             parameters = inspect.signature(type(self)).parameters
@@ -205,6 +214,8 @@ class Layer:
                 raise NotImplementedError(f"{type(self).__name__} takes arguments that no configuration holds, and defines no get_config()")
             return {**(config if takes_all else {name: value for name, value in config.items() if name in parameters}), **given}
         config = {"name": self.name, "trainable": self.trainable, **self._handle.get_config()}
+        if config.get("activity_regularizer", "") is None:
+            del config["activity_regularizer"]
         return {name: _tuples(value) if name in _SIZES else value for name, value in config.items()}
 
     @classmethod
@@ -214,24 +225,52 @@ class Layer:
 
     # --- calls of the engine ---
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("build")
+        if inspect.isfunction(own) and own is not vars(cls).get("_engine_build"):
+            cls.build = _by_engine(own)
+
     def _build_for_engine(self, shapes):
+        if self._local.__dict__.pop("is_made", False):
+            return
         shapes = [TensorShape(shape) for shape in shapes]
         form = getattr(self._local, "form", None)
-        given = shapes[0] if len(shapes) == 1 else shapes
-        if form is not None and form.args:
-            first = nest.flatten(form.args[0])
-            given = nest.pack_sequence_as(form.args[0], shapes[:len(first)]) if nest.is_nested(form.args[0]) else shapes[0]
-        if type(self).build is not type(self)._engine_build or "_inner" in self.__dict__:
-            self.build(given)
-        elif form is None:
-            self._built_without_call(shapes)
+        if type(self).build is type(self)._engine_build and "_inner" not in self.__dict__:
+            if form is None:
+                self._built_without_call(shapes)
+            return
+        args, kwargs = self._local.__dict__.pop("build_arguments", None) or self._build_arguments(shapes, form)
+        self.__dict__["_built_with"] = args, kwargs
+        self._local.building = True
+        try:
+            self.build(*args, **kwargs)
+        finally:
+            self._local.building = False
+
+    def _build_arguments(self, shapes, form):
+        """What build() is called with: the shape of the first argument of call(), or those of the arguments that it names, as x_shape."""
+        if form is None:
+            return (shapes[0] if len(shapes) == 1 else shapes,), {}
+        parameters = list(inspect.signature(type(self).build).parameters.values())[1:]
+        if sum(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters) > 1:
+            args, kwargs = form.filled(shapes)
+            given = inspect.signature(type(self).call).bind(self, *args, **kwargs).arguments
+            named = {f"{name}_shape": value for name, value in given.items()}
+            missing = [one.name for one in parameters if one.default is one.empty and one.name not in named]
+            if missing:
+                raise ValueError(f"{type(self).__name__}.build() takes {', '.join(missing)}: of several arguments each is called like one of "
+                                 f"call() with _shape behind it; call() was given {', '.join(given)}")
+            return (), {one.name: named[one.name] for one in parameters if one.name in named}
+        first = form.args[0] if form.args else None
+        return (nest.pack_sequence_as(first, shapes[:len(nest.flatten(first))]) if nest.is_nested(first) else shapes[0],), {}
 
     def _built_without_call(self, shapes):
         """Somebody wants the weights, and build() makes none."""
 
     def _stored_names(self, keys):
         """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
-        places = {}
+        places = {self._inner.key: "."} if "_inner" in self.__dict__ else {}
 
         def visit(value, path):
             if isinstance(value, Layer):
@@ -480,7 +519,16 @@ class Layer:
     def weights(self):
         return same_objects(self._handle.weights())
 
-    variables = weights
+    @property
+    def variables(self):
+        """The weights, and the states of generators of random numbers in attributes, of this layer and those inside."""
+        return self.weights + [generator.state for generator in self._generators()]
+
+    def _generators(self):
+        own = [part for value in vars(self).values() for part in (value if isinstance(value, (list, tuple)) else (value,))
+               if isinstance(part, SeedGenerator)]
+        found = own + [generator for layer in self._inside() for generator in layer._generators()]
+        return list({id(generator): generator for generator in found}.values())
 
     @property
     def trainable_weights(self):
@@ -492,7 +540,9 @@ class Layer:
     def non_trainable_weights(self):
         return same_objects(self._handle.non_trainable_weights())
 
-    non_trainable_variables = non_trainable_weights
+    @property
+    def non_trainable_variables(self):
+        return self.non_trainable_weights + [generator.state for generator in self._generators()]
 
     def get_weights(self):
         return [weight.numpy() for weight in self._handle.weights()]
@@ -586,8 +636,53 @@ class Layer:
 
     def get_build_config(self):
         """The shapes of the inputs that it was built for."""
+        _, named = self.__dict__.get("_built_with", ((), {}))
+        if named:
+            return {"shapes_dict": {name: _plain_shape(shape) for name, shape in named.items()}}
         shapes = [tuple(None if size is not None and size < 0 else size for size in shape) for shape in self._handle.build_shapes]
         return {"input_shape": shapes[0] if len(shapes) == 1 else shapes} if shapes else None
+
+    def _build_config_for_engine(self):
+        return None if self._inputs_are_arguments else saving.serialize_keras_object(self.get_build_config())
+
+    def _build_of_file(self, config):
+        self.build_from_config(saving.deserialize_keras_object(config))
+        if not self._handle.built:  # its weights were made in another way than by build()
+            self._local.is_made = True
+            self._handle.build([])
+
+    # --- what a class keeps in files in its own way ---
+
+    @property
+    def _keeps_values(self):
+        own = type(self)
+        return own.save_own_variables is not Layer.save_own_variables or own.load_own_variables is not Layer.load_own_variables
+
+    def _values_for_file(self):
+        store = {}
+        self.save_own_variables(store)
+        return {str(name): convert_to_tensor(value) for name, value in store.items()}
+
+    def _values_of_file(self, values):
+        self.load_own_variables({name: value.numpy() for name, value in values.items()})
+
+    @property
+    def _keeps_files(self):
+        return hasattr(self, "save_assets") and hasattr(self, "load_assets")
+
+    def _files_for_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_assets(folder)
+            files = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    def _files_of_file(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            self.load_assets(folder)
 
     def __getattr__(self, name):
         if isinstance(getattr(type(self), name, None), property):
@@ -595,13 +690,23 @@ class Layer:
         # Settings of the engine's layers, and their weights by name: layer.units, layer.kernel.
         if name.startswith("_") or "_handle" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if not self._is_written:
-            config = self._handle.get_config()
-            for weight in self.weights:
-                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= self._handle.path.count("/") + 1:
+        handle = self.__dict__.get("_inner", None if self._is_written else self._handle)
+        if handle is not None:
+            config = handle.get_config()
+            for weight in same_objects(handle.weights()):
+                if weight._name.rsplit("/", 1)[-1] == name and weight._name.count("/") <= handle.path.count("/") + 1:
                     return _with_rules(weight, name, config)
+            inside = handle.stored_names()
+            if name in inside:  # query_dense, forward_layer, cell
+                return wrapped(handle.layers()[inside.index(name)])
             if name in config:
                 value = config[name]
+                if name == "layer" and isinstance(value, dict):  # of a Bidirectional: the one forwards
+                    return wrapped(handle.layers()[0])
+                kind = name.rsplit("_", 1)[-1]
+                if kind in ("initializer", "regularizer", "constraint"):
+                    from . import constraints, initializers, regularizers
+                    return {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}[kind].get(value)
                 if name.endswith("activation") and isinstance(value, str):
                     from . import activations
                     return activations.get(value)
@@ -742,6 +847,31 @@ def _initializer(initializer):
     if inspect.isclass(initializer):
         initializer = initializer()
     return initializer._serialized() if isinstance(initializer, initializers.Initializer) else initializer
+
+
+def _by_engine(build):
+    """A build() of Python that the engine hears of when somebody calls it."""
+    @functools.wraps(build)
+    def told(self, *args, **kwargs):
+        if getattr(self._local, "building", False) or self._handle.built:
+            build(self, *args, **kwargs)
+            return
+        self._local.build_arguments = args, kwargs
+        try:
+            self._handle.build(shapes_in((*args, *kwargs.values())))
+        finally:
+            self._local.__dict__.pop("build_arguments", None)
+    return told
+
+
+def shapes_in(values):
+    """The shapes among arguments of build(), as the engine takes them."""
+    shapes = [value for value in values if isinstance(value, (list, tuple, dict))]
+    return [_sizes(shape) for given in shapes for shape in _shape_leaves(given)]
+
+
+def _plain_shape(shape):
+    return [_plain_shape(part) for part in shape] if isinstance(shape, (list, tuple)) else shape
 
 
 def _shape_leaves(shape):

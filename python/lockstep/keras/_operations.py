@@ -99,23 +99,40 @@ class _Kind:
 
     def __init__(self, computed, name, module, class_name=None):
         self.class_name = class_name or _CLASSES.get(name) or "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        self.module = f"keras.src.{_MODULES.get(name, module)}"
+        self.module = module
         self.function = getattr(computed, "__wrapped__", computed)
-        parameters = inspect.signature(self.function).parameters.values()
-        self.star = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), None)
-        self.words = next((one.name for one in parameters if one.kind is one.VAR_KEYWORD), None)
-        self.named = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-        self.values = _VALUES.get(name) if name in _VALUES else [one for one in self.named if one in (self.named[0], "x2") and not self.star]
+        self._name = name
+
+    @functools.cached_property
+    def _signature(self):
+        return inspect.signature(self.function)
+
+    def _name_of(self, kind):
+        return next((one.name for one in self._signature.parameters.values() if one.kind is kind), None)
+
+    @functools.cached_property
+    def star(self):
+        return self._name_of(inspect.Parameter.VAR_POSITIONAL)
+
+    @functools.cached_property
+    def named(self):
+        return [one.name for one in self._signature.parameters.values() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+
+    @functools.cached_property
+    def values(self):
+        if self._name in _VALUES:
+            return _VALUES[self._name]
+        return [] if self.star else [name for name in self.named if name in (self.named[0], "x2")]
 
     def split(self, args, kwargs):
         """The arguments of a call as (values in their order, values by name, settings)."""
-        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
         values, rest = [given.pop(name) for name in self.values], given.pop(self.star, ())
         while not rest and values and values[-1] is None:
             values.pop()
-        given.update(given.pop(self.words, {}))
+        given.update(given.pop(self._name_of(inspect.Parameter.VAR_KEYWORD), {}))
         named = {name: value for name, value in given.items() if _is_of_model(value)}
         return (*values, *rest), named, {name: value for name, value in given.items() if name not in named}
 
@@ -130,12 +147,9 @@ class _Kind:
     def run(self, args, kwargs, settings):
         given = {**settings, **dict(zip(self.values, args)), **kwargs}
         rest = args[len(self.values):]
-        first = [given.pop(name) for name in self.named if name in given] if rest and not self._stars_first else []
+        stars_first = next(iter(self._signature.parameters)) == self.star
+        first = [given.pop(name) for name in self.named if name in given] if rest and not stars_first else []
         return self.function(*first, *rest, **given)
-
-    @property
-    def _stars_first(self):
-        return next(iter(inspect.signature(self.function).parameters)) == self.star
 
 
 def _is_of_model(value):
@@ -161,9 +175,42 @@ def introduce(names, module, classes=MappingProxyType({})):
     """Makes the ops among these names known as classes of this module of Keras'."""
     for name, found in names.items():
         if not name.startswith("_") and (getattr(found, "_is_op", False) or name == "convert_to_tensor"):
-            kind = _Kind(found, name, module, classes.get(name))
+            kind = _Kind(found, name, f"keras.src.{_MODULES.get(name, module)}", classes.get(name))
             _of_ops.setdefault(found, kind)
             _of_classes.setdefault(kind.class_name, kind)
+
+
+_TENSORFLOWS = ("lockstep.image", "lockstep.linalg", "lockstep.nn", "lockstep.ops")
+
+
+class _KindOfTensorflow(_Kind):
+    """A function of TensorFlow's, of which Keras has no class: files that have one are read here alone."""
+
+    values = ()  # they go by their names
+
+    def __init__(self, function, name, module):
+        super().__init__(function, name, module)
+        self.function = function
+
+
+def between_layers(names, module):
+    """The public functions among these names of a module, as functions that take values of models, too."""
+    return {name: _between_layers(function, _KindOfTensorflow(function, name, module)) for name, function in names.items()
+            if inspect.isfunction(function) and not name.startswith("_") and function.__module__ in _TENSORFLOWS}
+
+
+def _between_layers(function, kind):
+    @functools.wraps(function)
+    def computed(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            if not _is_of_model((args, kwargs)):
+                raise
+        values, named, settings = kind.split(args, kwargs)
+        return Operation(kind, settings)._call_of_model(values, named, {})
+    _of_classes[f"{kind.module}.{kind.class_name}"] = kind
+    return computed
 
 
 class Operation(Layer):
@@ -194,7 +241,7 @@ class Operation(Layer):
     @staticmethod
     def of_file(entry):
         """What an entry of a model's file describes."""
-        kind = _of_classes.get(entry["class_name"])
+        kind = _of_classes.get(f"{entry['module']}.{entry['class_name']}") or _of_classes.get(entry["class_name"])
         if kind is None:
             raise ValueError(f"a file has the operation {entry['class_name']!r} of {entry['module']}, which is not among keras.ops here")
         config = saving.deserialize_keras_object(entry["config"])

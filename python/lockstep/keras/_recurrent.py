@@ -17,6 +17,16 @@ def _is_of_engine(cell):
     return not (isinstance(cell, Layer) and cell._is_written)
 
 
+def _of_python(cls, config, cell):
+    """The layer of a file; None: it is one of the engine's."""
+    inside = cell if isinstance(cell, list) else cell["config"].get("cells", [cell]) if cell["class_name"] == "StackedRNNCells" else [cell]
+    if all(saving.known(one.get("registered_name") or one["class_name"]) is None for one in inside):
+        return None
+    made = cls.from_config(config)
+    saving.keep(made)
+    return made._handle
+
+
 def _revived(cell):
     """A cell of a configuration."""
     if isinstance(cell, (list, tuple)):
@@ -184,4 +194,7 @@ def classes(engine_rnn, engine_stack):
                     "go_backwards": self.go_backwards, "stateful": self.stateful, "unroll": self.unroll,
                     "zero_output_for_mask": self.zero_output_for_mask}
 
+    # Of the configurations in files the engine makes those whose cells are all its own.
+    _lockstep.register_keras_layer("RNN", lambda config: _of_python(RNN, config, config["cell"]))
+    _lockstep.register_keras_layer("StackedRNNCells", lambda config: _of_python(StackedRNNCells, config, config["cells"]))
     return RNN, StackedRNNCells

@@ -4,6 +4,7 @@ import contextlib
 
 from .. import _lockstep, dtypes
 from .._lockstep import KerasTensor
+from ._lambdas import enable_unsafe_deserialization  # noqa: F401
 
 _settings = {"epsilon": 1e-7, "image_data_format": "channels_last", "interactive": True, "filtering": False, "flash_attention": None}
 

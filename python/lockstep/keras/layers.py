@@ -5,7 +5,7 @@ import warnings
 
 from .. import _lockstep
 from .._lockstep import KerasTensor  # noqa: F401
-from . import _preprocessing, _recurrent, saving
+from . import _lambdas, _preprocessing, _recurrent, saving
 from ._configured import classes
 from ._keras_tensor import Input, is_keras_tensor  # noqa: F401
 from ._layer import Layer, wrapped  # noqa: F401
@@ -13,7 +13,8 @@ from ._texts import HashedCrossing, Hashing, StringLookup, TextVectorization  # 
 
 
 class Lambda(Layer):
-    """A function as a layer. Files hold it by the function's name, so that a lambda, which has none, is part of no file."""
+    """A function as a layer. Files hold it by the function's name; of a lambda, which has none, its bytecode, which is read with
+    safe_mode=False alone."""
 
     def __init__(self, function, output_shape=None, mask=None, arguments=None, name=None, **kwargs):
         super().__init__(name=name, **kwargs)
@@ -44,17 +45,47 @@ class Lambda(Layer):
         return None if self._mask is None else super()._mask_for_engine(inputs, masks, results)
 
     def get_config(self):
-        kept = {name: saving.serialize_keras_object(getattr(self, place))
+        kept = {name: _function_in_file(getattr(self, place))
                 for name, place in (("function", "function"), ("output_shape", "_output_shape"), ("mask", "_mask"))
                 if getattr(self, place) is not None}
         return {**super().get_config(), **kept, "arguments": self.arguments}
 
     @classmethod
     def from_config(cls, config, custom_objects=None, safe_mode=None):
-        with saving.custom_object_scope(custom_objects):
-            made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask") else value
+        with saving.custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode):
+            made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask", "arguments") else value
                     for name, value in config.items()}
         return cls(**made)
+
+
+def _function_in_file(function):
+    """Keras has a form of its own for the lambda of a layer."""
+    if not _lambdas.is_lambda(function):
+        return saving.serialize_keras_object(function)
+    names = ("code", "defaults", "closure")
+    return {"class_name": "__lambda__", "config": dict(zip(names, saving.serialize_keras_object(_lambdas.written(function))))}
+
+
+class Wrapper(Layer):
+    """A layer around another one: to derive from."""
+
+    def __init__(self, layer, **kwargs):
+        if not isinstance(layer, Layer):
+            raise ValueError(f"{type(self).__name__}: takes a layer, received {layer!r}")
+        super().__init__(**kwargs)
+        self.layer = layer
+
+    def build(self, input_shape=None):
+        if not self.layer.built:
+            self.layer.build(input_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "layer": saving.serialize_keras_object(self.layer)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        with saving.custom_object_scope(custom_objects):
+            return cls(**{**config, "layer": saving.deserialize_keras_object(config["layer"])})
 
 
 class InputLayer(Layer):
@@ -80,6 +111,14 @@ class InputLayer(Layer):
     def output(self):
         return self._tensor
 
+
+def _lambda_of_file(config):
+    made = Lambda.from_config(config)
+    saving.keep(made)
+    return made._handle
+
+
+_lockstep.register_keras_layer("Lambda", _lambda_of_file)
 
 # Where files have parameters in another order than Keras' constructors.
 _RECURRENT = ("units", "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",

@@ -18,7 +18,8 @@ from . import optimizers as optimizers_module
 from . import saving
 from ._cloning import cloned
 from ._keras_tensor import Input
-from ._layer import Layer, _policy_name, _shape_leaves, is_operation, wrapped
+from ._lambdas import safe_mode
+from ._layer import Layer, _policy_name, is_operation, shapes_in, wrapped
 
 
 # --- data ----------------------------------------------------------------------------------------------------------------
@@ -322,17 +323,24 @@ class Model(Layer):
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
-        logs = self._handle.train_on_batch(_triple(x, y, sample_weight), class_weight)
+        logs = self._handle.train_on_batch(self._in_order(x, y, sample_weight), class_weight)
         return logs if return_dict else _values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
-        logs = self._handle.test_on_batch(_triple(x, y, sample_weight))
+        logs = self._handle.test_on_batch(self._in_order(x, y, sample_weight))
         return logs if return_dict else _values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
-        return self._packed([result.numpy() for result in self._handle.predict_on_batch(_arrays(x))])
+        return self._packed([result.numpy() for result in self._handle.predict_on_batch(self._in_order(x, None, None)[0])])
+
+    def _in_order(self, x, y, sample_weight):
+        """The arrays of a batch, those by name in the order of inputs and outputs."""
+        x, y, sample_weight = _arrays(x), _arrays(y), _arrays(sample_weight)
+        inputs, outputs = self.input_names, self.output_names
+        return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
+                     for value, names in ((x, inputs), (y, outputs), (sample_weight, outputs)))
 
     # --- steps that are written in Python ---
 
@@ -434,6 +442,50 @@ class Model(Layer):
         """Keras' JSON of the model."""
         return self._handle.to_json(-1 if indent is None else indent)
 
+    # --- all that training changes, by name ---
+
+    def get_state_tree(self, value_format="backend_tensor"):
+        """Weights, the optimizer's state and metrics in dictionaries by the parts of their paths; value_format "numpy_array" copies them."""
+        if value_format not in ("backend_tensor", "numpy_array"):
+            raise ValueError(f"get_state_tree: value_format is backend_tensor or numpy_array, received {value_format!r}")
+        return {kind: _by_path(variables, value_format == "numpy_array") for kind, variables in self._states().items()}
+
+    def set_state_tree(self, state_tree):
+        """Puts back what get_state_tree() gave, or a part of it."""
+        states = self._states()
+        for kind, tree in state_tree.items():
+            if kind not in states:
+                raise ValueError(f"set_state_tree: there is no {kind!r}; there are {', '.join(states)}")
+            by_path = {variable.path: variable for variable in states[kind]}
+            for path, value in _with_paths(tree):
+                if path not in by_path:
+                    raise ValueError(f"set_state_tree: {kind} has no {path!r}")
+                by_path[path].assign(value)
+
+    def _states(self):
+        return {"trainable_variables": self.trainable_variables, "non_trainable_variables": self.non_trainable_variables,
+                "optimizer_variables": list(self.optimizer.variables) if self.optimizer is not None else [],
+                "metrics_variables": self.metrics_variables}
+
+    def get_compile_config(self):
+        """What it was compiled with, as files hold it."""
+        return self._handle.compile_config()
+
+    def compile_from_config(self, config):
+        """compile() of what get_compile_config() wrote."""
+        self._handle.compile_from_config(saving.serialize_keras_object(config))
+        self._take_compiled()
+
+    def _compile_config_for_engine(self):
+        own = type(self).get_compile_config is not Model.get_compile_config and self.compiled
+        return saving.serialize_keras_object(self.get_compile_config()) if own else None
+
+    def _compile_of_file(self, config):
+        own = type(self).compile_from_config is not Model.compile_from_config
+        if own:
+            self.compile_from_config(config)
+        return own
+
     def get_config(self):
         if self._is_written:
             return super().get_config()
@@ -452,7 +504,7 @@ class Model(Layer):
 
     def _take_compiled(self):
         """What a file says that it was compiled with."""
-        settings = json.loads(self.to_json()).get("compile_config") if self._handle.compiled else None
+        settings = self._handle.compile_config()
         if not settings:
             return
         read = _each_configuration
@@ -465,15 +517,18 @@ class Model(Layer):
 
     def build(self, input_shape=None):
         """Makes the weights for inputs of these shapes."""
-        from ..ops import _sizes
-        self._handle.build([_sizes(shape) for shape in _shape_leaves(input_shape)])
+        shapes = shapes_in((input_shape,))
+        if self._is_written and getattr(self._local, "building", False):  # by super().build()
+            self._built_without_call(shapes)
+        else:
+            self._handle.build(shapes)
 
     _engine_build = build
 
     def _built_without_call(self, shapes):
         """The layers inside make their weights when they are called: once, with zeros; numbers of classes or words are integers."""
         def call(dtype):
-            zeros = [_lockstep.ops.full([1 if size is None else size for size in shape], 0.0, dtype) for shape in shapes]
+            zeros = [_lockstep.ops.full([1 if size in (None, -1) else size for size in shape], 0.0, dtype) for shape in shapes]
             self.call(zeros[0] if len(zeros) == 1 else zeros)
         try:
             call(self._handle.compute_dtype)
@@ -486,7 +541,7 @@ def _unpickled(saved):
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(saved)
-        return saving.load_model(path)
+        return saving.load_model(path, safe_mode=False)  # who unpickles trusts
 
 
 def _each_configuration(read, value):
@@ -502,9 +557,32 @@ def _ends(ends):
     """Inputs or outputs: a list, or a dictionary."""
     if isinstance(ends, KerasTensor):
         return [ends]
-    if isinstance(ends, dict):
+    if isinstance(ends, dict) and not any(nest.is_nested(part) for part in ends.values()):
         return ends
     return nest.flatten(ends)
+
+
+def _by_path(variables, as_arrays):
+    """{"dense": {"kernel": value}} of variables by the parts of their paths."""
+    tree, seen = {}, set()
+    for variable in variables:
+        if variable.path in seen:
+            raise ValueError(f"get_state_tree: two variables have the path {variable.path!r}; give their layers names")
+        seen.add(variable.path)
+        *folders, name = variable.path.split("/")
+        place = tree
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = variable.numpy() if as_arrays else convert_to_tensor(variable)
+    return tree
+
+
+def _with_paths(tree, path=""):
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _with_paths(value, f"{path}{name}/")
+        else:
+            yield path + name, value
 
 
 def _told(model, callbacks):
@@ -711,7 +789,7 @@ def clone_model(model, input_tensors=None, clone_function=None, call_function=No
     """The same layers with weights of their own, made anew; not compiled."""
     if input_tensors is not None or clone_function is not None or call_function is not None:
         return cloned(model, Sequential, input_tensors, clone_function, call_function, recursive)
-    with saving._kept_by() as kept:
+    with saving._kept_by() as kept, safe_mode(False):
         made = wrapped(model._handle.clone())
         made.__dict__["_made_with"] = kept
     return made

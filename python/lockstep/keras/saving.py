@@ -17,6 +17,7 @@ import numpy as np
 from .. import _lockstep, dtypes
 from .._lockstep import KerasTensor
 from ..tensor import TensorShape, constant, is_tensor
+from . import _lambdas
 
 _objects = {}  # registered: name in files -> object
 _names = {}  # id of a registered object -> (its name in files, the object)
@@ -100,13 +101,20 @@ def _tell_engine(name, obj):
 
 
 def make_known(cls):
-    """The name of a class in files, which the engine knows from now on."""
+    """What files call a class, which the engine knows from now on: "Package>Name", "module:Name" of a layer that was not registered, the
+    module alone of one of Keras' own."""
+    if cls.__module__.startswith("lockstep.keras.") and getattr(cls, "_kind", None) == "layer":
+        return "keras.layers"
     name = get_registered_name(cls)
-    if ">" not in name:
-        _classes[name] = cls
-        name = f"Custom>{name}"
+    if ">" in name:
+        _tell_engine(name, cls)
+        return name
+    _classes[name] = cls
+    _tell_engine(f"Custom>{name}", cls)
+    if getattr(cls, "_kind", None) != "layer" or (("layer", name) not in _told and _is_engines("layer", name)):
+        return f"Custom>{name}"
     _tell_engine(name, cls)
-    return name
+    return f"{cls.__module__}:{name}"
 
 
 def _is_engines(kind, name):
@@ -225,6 +233,8 @@ def serialize_keras_object(obj):
         return obj._lockstep_activation
     if inspect.isclass(obj):
         return {"module": obj.__module__, "class_name": obj.__name__, "config": {}, "registered_name": get_registered_name(obj)}
+    if _lambdas.is_lambda(obj):
+        return {"class_name": "__lambda__", "config": {"value": serialize_keras_object(_lambdas.written(obj))}}
     if callable(obj) and hasattr(obj, "__name__"):
         class_name, name = saved_form(obj)
         return {"module": "builtins", "class_name": class_name, "config": name, "registered_name": name}
@@ -235,9 +245,9 @@ def serialize_keras_object(obj):
             "registered_name": name}
 
 
-def deserialize_keras_object(config, custom_objects=None, safe_mode=True, **kwargs):
+def deserialize_keras_object(config, custom_objects=None, safe_mode=None, **kwargs):
     """The object that serialize_keras_object() described."""
-    with custom_object_scope(custom_objects):
+    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode):
         return _revived(config)
 
 
@@ -261,6 +271,8 @@ def _revived(config):
         return np.array(inner["value"], dtype=inner["dtype"])
     if name == "__tensor__":
         return constant(inner["value"], dtype=inner["dtype"])
+    if name == "__lambda__":
+        return _lambdas.read(*_revived(inner["value"]) if "value" in inner else (_revived(inner[part]) for part in ("code", "defaults", "closure")))
     if name == "function":
         return known(inner) or _module_function(config)
     found = known(config.get("registered_name") or name)
@@ -341,7 +353,7 @@ def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     path = os.fspath(filepath)
     if not os.path.exists(path):
         raise ValueError(f"load_model: there is no file {path!r}. A .keras file, or the folder that one unpacks to, is read")
-    with custom_object_scope(custom_objects), _kept_by() as kept:
+    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept:
         model = wrapped(_lockstep.Model.load(path, bool(compile)))
         model.__dict__["_made_with"] = kept
         model._take_compiled()

@@ -367,13 +367,21 @@ Json SequentialModel::get_config() const {
   return config;
 }
 
+Json ModelBase::compile_config() const {
+  return trainer_->compiled() ? serialize_compile_options(trainer_->options()) : Json::object();
+}
+
+void ModelBase::compile_from_config(const Json& config, std::source_location where) {
+  if (config.contains("optimizer"))
+    Model(std::static_pointer_cast<ModelBase>(shared_from_this()))
+        .compile(deserialize_compile_options(config, where), where);
+}
+
 std::string Model::to_json(int indent, std::source_location where) const {
   const CallSite site(where);
-  const Trainer& trainer = model_base(where).trainer();
   const SharedLayersWritten shared(*this);
   Json json = serialize();
-  json.set("compile_config",
-           trainer.compiled() ? serialize_compile_options(trainer.options()) : Json::object());
+  json.set("compile_config", model_base(where).compile_config());
   return json.dump(indent);
 }
 
@@ -387,8 +395,8 @@ Model Model::from_json(const std::string& text, std::source_location where) {
             json.at("class_name").as_string(), "\" is a layer, not a model");
     const Model model(base);
     if (const Json* settings = json.find("compile_config");
-        settings && settings->is_object() && settings->contains("optimizer"))
-      model.compile(deserialize_compile_options(*settings, where), where);
+        settings && settings->is_object() && !settings->members().empty())
+      base->compile_from_config(*settings, where);
     return model;
   });
 }

@@ -61,10 +61,16 @@ class Leftovers {
 };
 
 void write_group(train::Hdf5Writer& file, const std::string& path, const std::string& name,
-                 const TensorList& values) {
+                 const LayerBase::Named<Tensor>& values) {
   const std::string group = group_of_weights(path);
   file.set_text(group, kName, name);
-  for (size_t i = 0; i < values.size(); ++i) file.add(group, std::to_string(i), values[i]);
+  for (const auto& [key, value] : values) file.add(group, key, value);
+}
+
+LayerBase::Named<Tensor> numbered(const TensorList& values) {
+  LayerBase::Named<Tensor> named;
+  for (const Tensor& value : values) named.emplace_back(std::to_string(named.size()), value);
+  return named;
 }
 
 std::string does_not_fit(const char* user, const train::Hdf5Reader& file, const Model& model) {
@@ -78,18 +84,20 @@ std::string written_hdf5_weights(const Model& model, std::source_location where)
   for (const StoredWeights& stored : stored_weights(model)) {
     TensorList values;
     for (const Variable& weight : stored.weights) values.push_back(weight.value(where));
-    write_group(file, stored.path, stored.name, values);
+    const LayerBase& layer = *stored.layer.base();
+    write_group(file, stored.path, layer.name(),
+                layer.keeps_values() ? layer.kept_values() : numbered(values));
   }
   if (model.compiled(where)) {
     const optimizers::Optimizer& optimizer = model.optimizer(where);
     TensorList values;
     for (const StoredState& state : stored_state(optimizer, model.trainable_weights(where)))
       values.push_back(state.value());
-    write_group(file, kOptimizer, optimizer.name(), values);
+    write_group(file, kOptimizer, optimizer.name(), numbered(values));
     // Keras writes the inner one's a second time.
     if (const Json config = optimizer.core()->config(); const Json* inner = config.find("inner_optimizer"))
       write_group(file, kInnerOptimizer, inner->at("config").at("name").as_string(),
-                  TensorList(values.begin() + 4, values.end()));
+                  numbered({values.begin() + 4, values.end()}));
   }
   return file.finish();
 }
@@ -103,16 +111,21 @@ PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& fi
     Variable variable;
   };
   std::vector<Found> found;
+  std::vector<std::pair<Layer, std::string>> of_layers;  // and their groups: layers that keep what they like
   for (const StoredWeights& stored : stored_weights(model)) {
     std::string group = group_of_weights(stored.path);
     if (const std::string old = replaced(group, kLayers, kOldLayers);
         !file.has_group(group) && file.has_group(old))
       group = old;
     used.insert(group);
+    if (stored.layer.base()->keeps_values()) {
+      of_layers.emplace_back(stored.layer, group);
+      continue;
+    }
     const size_t there = file.names(group).size();
     if (there != stored.weights.size()) {
-      wrong.add(detail::concat("layer \"", stored.name, "\" has ", stored.weights.size(), " weights, \"",
-                               group, "\" ",
+      wrong.add(detail::concat("layer \"", stored.layer.name(), "\" has ", stored.weights.size(),
+                               " weights, \"", group, "\" ",
                                file.has_group(group) ? "has " + std::to_string(there) : "is missing"));
       continue;
     }
@@ -134,6 +147,13 @@ PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& fi
   // A weight that several layers list is in the file for each of them: the last one counts, as in Keras.
   PendingWeights pending;
   for (const Found& one : found) pending.add(one.variable, file.read(one.array));
+  for (const auto& [layer, group] : of_layers) {
+    LayerBase::Named<Tensor> values;
+    for (const std::string& name : file.names(group))
+      if (const std::string array = group + "/" + name; file.has_array(array))
+        values.emplace_back(name, file.read(array));
+    pending.add(layer, std::move(values));
+  }
   return pending;
 }
 

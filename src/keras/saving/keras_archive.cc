@@ -1,8 +1,11 @@
 #include "keras/saving/keras_archive.h"
 
+#include <algorithm>
+
 #include "base/as_error.h"
 #include "base/file.h"
 #include "keras/saving/hdf5_weights.h"
+#include "keras/saving/stored_weights.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/onnx.h"
@@ -17,6 +20,9 @@ constexpr const char* kAssets = "assets/";
 // Whose format this is.
 constexpr const char* kKerasVersion = "3.15.1";
 
+// Where the files of the layer at `path` are.
+std::string folder_of_files(const std::string& path) { return kAssets + (path.empty() ? "" : path + "/"); }
+
 }  // namespace
 
 KerasArchive::KerasArchive(const std::string& path, std::source_location where) : path_(path) {
@@ -28,15 +34,35 @@ KerasArchive::KerasArchive(const std::string& path, std::source_location where) 
   for (const char* entry : {kConfig, kWeights})
     require(zip_->contains(entry), ErrorCode::io, where, "\"", path,
             "\" is no model of Keras 3: the archive has no ", entry);
-  for (const std::string& name : zip_->names())
-    require(!name.starts_with(kAssets) || name.ends_with('/'), ErrorCode::unsupported, where, "\"", path,
-            "\": layers keep files in the archive (\"", name,
-            "\"), which are not read; make the layer with its vocabulary given, and save the model again");
   weights_ = std::make_unique<train::Hdf5Reader>(zip_->read(kWeights), path + ":" + kWeights, where);
 }
 
 std::string KerasArchive::config() const {
   return zip_ ? zip_->read(kConfig) : read_file(path_ + "/" + kConfig);
+}
+
+void KerasArchive::restore_files(const Model& model, std::source_location where) const {
+  if (!zip_) return;
+  std::vector<std::string> names;
+  for (const std::string& name : zip_->names())
+    if (name.starts_with(kAssets) && !name.ends_with('/')) names.push_back(name);
+  // Layers inside before those around them, whose folders hold theirs.
+  std::vector<StoredWeights> layers = stored_weights(model);
+  std::reverse(layers.begin(), layers.end());
+  for (const StoredWeights& stored : layers) {
+    if (!stored.layer.base()->keeps_files()) continue;
+    const std::string folder = folder_of_files(stored.path);
+    LayerBase::Named<std::string> files;
+    std::erase_if(names, [&](const std::string& name) {
+      if (!name.starts_with(folder)) return false;
+      files.emplace_back(name.substr(folder.size()), zip_->read(name));
+      return true;
+    });
+    stored.layer.base()->restore_files(files);
+  }
+  require(names.empty(), ErrorCode::unsupported, where, "\"", path_,
+          "\": layers keep files in the archive (\"", names.empty() ? "" : names[0],
+          "\"), which are not read; make the layer with its vocabulary given, and save the model again");
 }
 
 void Model::save(const std::string& path, std::source_location where) const {
@@ -52,6 +78,9 @@ void Model::save(const std::string& path, std::source_location where) const {
     entries.push_back({kMetadata, metadata.dump()});
     entries.push_back({kConfig, to_json(-1, where)});
     entries.push_back({kWeights, written_hdf5_weights(*this, where)});
+    for (const StoredWeights& stored : stored_weights(*this))
+      for (auto& [name, bytes] : stored.layer.base()->kept_files())
+        entries.push_back({folder_of_files(stored.path) + name, std::move(bytes)});
     train::write_zip(path, entries, where);
   });
 }
@@ -87,6 +116,7 @@ Model load_model(const std::string& path, const LoadModelOptions& options, std::
       read_hdf5_optimizer(model, archive.weights(), "load_model", where).assign(where);
     }
     weights.assign(where);
+    archive.restore_files(model, where);
     return model;
   });
 }

@@ -36,18 +36,21 @@ std::vector<std::string> names_by_class(const std::string& prefix, const std::ve
 std::vector<StoredWeights> stored_weights(const Layer& root) {
   std::vector<StoredWeights> all;
   std::set<const LayerBase*> seen;
-  const auto enter = [&](const auto& self, const Layer& layer, const std::string& path) -> void {
+  const auto enter = [&](const auto& self, const Layer& layer, const std::string& path, bool own) -> void {
     if (!seen.insert(layer.base().get()).second) return;
-    all.push_back({path, layer.name(), layer.base()->own_weights()});
+    if (own) all.push_back({path, layer, layer.base()->own_weights()});
     const std::vector<std::string> names = layer.base()->stored_names();
     const std::vector<Layer>& inside = layer.base()->layers();
     for (size_t i = 0; i < inside.size(); ++i) {
       require(i < names.size(), ErrorCode::invalid_argument, layer.base()->where(), "layer \"", layer.name(),
               "\" has ", inside.size(), " layers inside, but stored_names() for ", names.size());
-      if (!names[i].empty()) self(self, inside[i], path.empty() ? names[i] : path + "/" + names[i]);
+      if (names[i] == ".")
+        self(self, inside[i], path, false);
+      else if (!names[i].empty())
+        self(self, inside[i], path.empty() ? names[i] : path + "/" + names[i], true);
     }
   };
-  enter(enter, root, "");
+  enter(enter, root, "", true);
   return all;
 }
 
@@ -57,9 +60,14 @@ void PendingWeights::add(const Variable& variable, Tensor value) {
   values_.emplace_back(variable, std::move(value));
 }
 
+void PendingWeights::add(const Layer& layer, LayerBase::Named<Tensor> values) {
+  of_layers_.emplace_back(layer, std::move(values));
+}
+
 void PendingWeights::assign(std::source_location where) const {
   for (const auto& [variable, value] : values_)
     variable.assign(value.dtype() == variable.dtype() ? value : cast(value, variable.dtype()), where);
+  for (const auto& [layer, values] : of_layers_) layer.base()->restore_values(values);
 }
 
 bool fits(const TensorSpec& stored, const Variable& variable) {

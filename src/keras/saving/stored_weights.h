@@ -13,7 +13,7 @@ namespace lockstep::keras {
 // One layer's own weights.
 struct StoredWeights {
   std::string path;  // "layers/dense_1"; the model's own is ""
-  std::string name;  // of the layer
+  Layer layer;
   std::vector<Variable> weights;
 };
 
@@ -31,10 +31,13 @@ std::string group_of_weights(const std::string& path);
 class PendingWeights {
  public:
   void add(const Variable& variable, Tensor value);
+  // For a layer that keeps what it likes.
+  void add(const Layer& layer, LayerBase::Named<Tensor> values);
   void assign(std::source_location where) const;
 
  private:
   std::vector<std::pair<Variable, Tensor>> values_;
+  std::vector<std::pair<Layer, LayerBase::Named<Tensor>>> of_layers_;
 };
 
 // Whether a value of a file can become the variable's: the same shape, and a number of the same kind.

@@ -132,7 +132,7 @@ void Model::save_weights(const std::string& path, std::source_location where) co
 }
 
 void Model::load_weights(const std::string& path, std::source_location where) const {
-  require(!weights(where).empty(), ErrorCode::failed_precondition, where, "load_weights: model \"", name(),
+  require(built() || !weights(where).empty(), ErrorCode::failed_precondition, where, "load_weights: model \"", name(),
           "\" has no weights yet; call build() or give it an input first");
   // Everything is read and looked at before the first weight changes.
   const PendingWeights pending = [&] {
